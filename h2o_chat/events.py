@@ -1,0 +1,190 @@
+"""The one stream that feeds the screen, `--json`, recordings and tests.
+
+An event is a frozen dataclass; on the wire it is one JSON object a line, `{"event": NAME, ...fields}`.
+Readers ignore keys they do not know. Words (seen, kept, hold, lost, kind) mean what README.md says.
+Standard library only: reading a recording must not cost an import of torch.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar, Literal
+
+SCHEMA = 1
+
+Finish = Literal["eos", "length", "stop", "stopped", "error"]
+
+
+@dataclass(frozen=True)
+class Session:
+    """What ran: everything needed to read, and to repeat, what follows."""
+
+    event: ClassVar[str] = "session"
+    model: str
+    revision: str | None
+    template: str
+    policy: str
+    budget: int | None
+    """Slots per layer, row and KV head; None for the `full` policy."""
+    sinks: int
+    recent: int
+    chunk: int
+    prefill: str
+    quantization: str
+    dtype: str
+    kv_dtype: str
+    device: str
+    engine: str
+    threads: int
+    seed: int
+    layers: int
+    kv_heads: int
+    window: int
+    """Tokens the model was trained to look back."""
+    versions: dict[str, str] = field(default_factory=dict)
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt was read."""
+
+    event: ClassVar[str] = "prompt"
+    tokens: int
+    first: int
+    """Position of its first token; -1 if it had none."""
+    last: int
+    chunks: int
+    ms: float
+
+
+@dataclass(frozen=True)
+class Token:
+    """One generated token; `text` may be empty while a character is incomplete."""
+
+    event: ClassVar[str] = "token"
+    id: int
+    text: str
+    position: int
+    ms: float
+    """Time of this step alone."""
+
+
+@dataclass(frozen=True)
+class Heavy:
+    """A token kept outside the recent part, ranked by how many caches hold it."""
+
+    position: int
+    text: str
+    hold: float
+    """Share of all (layer, KV head) caches that contain it."""
+    score: float
+    """What the policy ranks by, averaged over the caches that hold it."""
+    mean: float
+    """`score` / queries that saw the token."""
+    kind: str
+    """`S` protected or `H` heavy."""
+
+
+@dataclass(frozen=True)
+class CacheState:
+    """What the cache holds, every few tokens; `changed` since the last one of these."""
+
+    event: ClassVar[str] = "cache"
+    seen: int
+    kept: int
+    """Slots in use, the maximum over layers and KV heads."""
+    bytes: int
+    bytes_full: int
+    """What a cache that never evicts would hold."""
+    lost: float
+    """Attention that the dropped tokens had been receiving, as a share of all, per token (0 to 1)."""
+    kinds: dict[str, int]
+    """Slots by kind in the fullest cache: `S` protected, `H` heavy, `R` recent."""
+    heaviest: list[Heavy]
+    changed: list[tuple[int, float, float]]
+    """(position, hold, score) of the tokens whose hold moved since the last such event."""
+    heads: list[list[float]]
+    """[layers][KV heads]: mean hold of what each cache keeps outside the recent part (do heads agree?)."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A turn ended."""
+
+    event: ClassVar[str] = "turn"
+    text: str
+    finish: Finish
+    prompt_tokens: int
+    new_tokens: int
+    ttft_ms: float
+    tok_s: float
+    seen: int
+    kept: int
+    evicted: int
+    lost: float
+    hold: list[tuple[int, float]] = field(default_factory=list)
+    """(message index, mean hold of its tokens) of the messages of which something is left."""
+
+
+@dataclass(frozen=True)
+class Error:
+    """Something went wrong; `code` is stable, `message` and `hint` are for people."""
+
+    event: ClassVar[str] = "error"
+    code: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class End:
+    """The last line of a run."""
+
+    event: ClassVar[str] = "end"
+    turns: int
+    tokens: int
+    seconds: float
+
+
+Event = Session | Prompt | Token | CacheState | Turn | Error | End
+
+KINDS: dict[str, type[Any]] = {
+    kind.event: kind for kind in (Session, Prompt, Token, CacheState, Turn, Error, End)
+}
+
+
+def to_json(event: Event) -> str:
+    """One line of JSON, without the newline. Lone surrogates cannot be written and become `?`."""
+    line = json.dumps({"event": event.event} | asdict(event), ensure_ascii=False)
+    return line.encode("utf-8", "replace").decode("utf-8")
+
+
+def from_json(line: str) -> Event:
+    """The event of one line.
+
+    Raises:
+        ValueError: the line is not a JSON object, or not one of our events; says which.
+    """
+    data = json.loads(line)
+    if not isinstance(data, dict):
+        raise ValueError(f"an event is a JSON object, this line is a {type(data).__name__}")
+    kind = KINDS.get(str(data.get("event")))
+    if kind is None:
+        raise ValueError(f"unknown event {data.get('event')!r}; known: {', '.join(KINDS)}")
+    known = {f.name for f in fields(kind)}
+    values = {key: value for key, value in data.items() if key in known}
+    if kind is CacheState:
+        values["heaviest"] = [Heavy(**h) for h in values.get("heaviest", [])]
+        values["changed"] = _tuples(values.get("changed", []))
+    if kind is Turn:
+        values["hold"] = _tuples(values.get("hold", []))
+    try:
+        event: Event = kind(**values)
+    except TypeError as error:
+        raise ValueError(f"{data['event']} event: {error}") from error
+    return event
+
+
+def _tuples(rows: Iterable[Iterable[Any]]) -> list[Any]:
+    return [tuple(row) for row in rows]

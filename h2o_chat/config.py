@@ -1,0 +1,108 @@
+"""Every setting there is, with its default and its check. Standard library only."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from h2o_chat.errors import UsageError
+
+Policy = Literal["h2o", "h2o-paper", "window", "streaming", "full"]
+Quantize = Literal["auto", "none", "int8", "nf4"]
+Dtype = Literal["auto", "float32", "float16", "bfloat16", "float64"]
+Template = Literal["auto", "plain"]
+
+POLICIES: tuple[str, ...] = get_args(Policy)
+QUANTIZE: tuple[str, ...] = get_args(Quantize)
+DTYPES: tuple[str, ...] = get_args(Dtype)
+TEMPLATES: tuple[str, ...] = get_args(Template)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is chosen and when an answer ends.
+
+    Raises:
+        UsageError: a value outside its range; names the flag, the value and the range.
+    """
+
+    temperature: float = 0.0
+    """0 takes the most likely token (greedy)."""
+    top_p: float = 1.0
+    top_k: int = 0
+    """0 switches it off."""
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    max_tokens: int | None = 512
+    """None generates until the model ends or somebody stops it."""
+    stop: tuple[str, ...] = ()
+    ignore_eos: bool = False
+
+    def __post_init__(self) -> None:
+        _within("--temperature", self.temperature, 0, 100)
+        _within("--top-p", self.top_p, 0, 1, open_low=True)
+        _within("--top-k", self.top_k, 0, 1_000_000)
+        _within("--min-p", self.min_p, 0, 1)
+        _within("--repetition-penalty", self.repetition_penalty, 0, 100, open_low=True)
+        if self.max_tokens is not None:
+            _within("--max-tokens", self.max_tokens, 1, 10**12)
+        if any(not text for text in self.stop):
+            raise UsageError("--stop is empty.", "Give the text that ends an answer.")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to load and how to remember; one field per shared flag of the command line.
+
+    Raises:
+        UsageError: a value outside its range; names the flag, the value and the range.
+    """
+
+    model: str | None = None
+    budget: int = 512
+    """Slots per layer, row and KV head; ignored by the `full` policy."""
+    policy: Policy = "h2o"
+    sinks: int | None = None
+    """First tokens never evicted; None takes the policy's own number."""
+    recent: int | None = None
+    """Newest tokens never evicted; None takes the policy's own share of the budget."""
+    chunk: int | None = None
+    """Prompt tokens read at once; None takes budget // 4, at least 16."""
+    quantize: Quantize = "auto"
+    dtype: Dtype = "auto"
+    device: str = "auto"
+    threads: int | None = None
+    template: Template = "auto"
+    system: str | None = None
+    seed: int | None = None
+    """None draws one; it is printed either way."""
+    events_every: int = 16
+    """Generated tokens between two `cache` events; 0 for none."""
+
+    def __post_init__(self) -> None:
+        for flag, value, known in (
+            ("--policy", self.policy, POLICIES),
+            ("--quantize", self.quantize, QUANTIZE),
+            ("--dtype", self.dtype, DTYPES),
+            ("--template", self.template, TEMPLATES),
+        ):
+            if value not in known:
+                raise UsageError(f"{flag} {value!r} is not known.", f"One of: {', '.join(known)}.")
+        _within("--budget", self.budget, 1, 100_000_000)
+        for flag, count, least in (
+            ("--sinks", self.sinks, 0),
+            ("--recent", self.recent, 0),
+            ("--chunk", self.chunk, 1),
+            ("--threads", self.threads, 1),
+            ("--seed", self.seed, 0),
+        ):
+            if count is not None:
+                _within(flag, count, least, 2**63 - 1)
+        _within("--events", self.events_every, 0, 1_000_000)
+
+
+def _within(flag: str, value: float, low: float, high: float, *, open_low: bool = False) -> None:
+    # NaN compares false with everything, so ask for what is right rather than for what is wrong.
+    if not ((low < value if open_low else low <= value) and value <= high):
+        bracket = "(" if open_low else "["
+        raise UsageError(
+            f"{flag} is {value}.", f"It must be in {bracket}{low:,}, {high:,}]."
+        )

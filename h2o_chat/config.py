@@ -103,6 +103,4 @@ def _within(flag: str, value: float, low: float, high: float, *, open_low: bool 
     # NaN compares false with everything, so ask for what is right rather than for what is wrong.
     if not ((low < value if open_low else low <= value) and value <= high):
         bracket = "(" if open_low else "["
-        raise UsageError(
-            f"{flag} is {value}.", f"It must be in {bracket}{low:,}, {high:,}]."
-        )
+        raise UsageError(f"{flag} is {value}.", f"It must be in {bracket}{low:,}, {high:,}].")

@@ -1,0 +1,27 @@
+"""What every test may use."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(os.environ.get("H2O_CHAT_SHARED", Path(__file__).parents[2] / "shared"))
+"""Real models and text, beside the repository and not part of it."""
+
+
+@pytest.fixture(scope="session")
+def shared_models() -> Path:
+    """The folder of real small models; the test is skipped where it is absent."""
+    return _folder("models")
+
+
+@pytest.fixture(scope="session")
+def shared_text() -> Path:
+    """The folder of real evaluation text; the test is skipped where it is absent."""
+    return _folder("text")
+
+
+def _folder(name: str) -> Path:
+    if not (SHARED / name).is_dir():
+        pytest.skip(f"{SHARED / name} is not there; H2O_CHAT_SHARED names the shared folder")
+    return SHARED / name

@@ -1,0 +1,376 @@
+"""A model by name: found, checked before any weight is read, loaded, quantised. Never from the network.
+
+Which families work is not listed anywhere: a class that routes its attention through transformers'
+`AttentionInterface` says so itself (`_supports_attention_backend`), and everything else is refused here,
+because a cache that is not asked would grow silently (shared/algorithm.md section 7).
+"""
+
+import contextlib
+import json
+import logging
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers.utils import logging as hf_logging
+
+import h2o_chat.attention
+from h2o_chat.config import Settings
+from h2o_chat.errors import ModelError, OutOfMemoryError, UsageError
+from h2o_chat.resolve import Weights, check_weights, find, read_config
+
+Progress = Callable[[str, float | None], None]
+"""(stage: "resolve" | "load" | "quantise" | "warm up", share done 0..1 or None)"""
+
+QUANTISE_ABOVE_BYTES = 2 * 2**30
+"""`--quantize auto`: 16-bit weights larger than this are loaded in nf4."""
+
+_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+_LAYERS = {"full_attention", "sliding_attention"}
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model ready to generate, and what it is."""
+
+    model: Any
+    """A transformers model in eval mode with attn_implementation="h2o"."""
+    tokenizer: Any
+    name: str
+    """What to show: folder name or org/name."""
+    revision: str | None
+    quantization: str
+    """none | int8 | nf4"""
+    dtype: str
+    device: str
+
+
+def load(settings: Settings, progress: Progress) -> Loaded:
+    """Finds and loads the model of the settings.
+
+    Raises:
+        ModelError: not found, not supported or damaged; says which, and what to do.
+        UsageError: a device that this machine does not have.
+        OutOfMemoryError: the weights do not fit.
+    """
+    progress("resolve", None)
+    folder = find(settings.model)
+    device = choose_device(settings.device)
+    torch.set_num_threads(settings.threads or _default_threads())
+    with _quiet():
+        config = check_family(folder)
+        weights = check_weights(folder)
+        tokenizer = _load_tokenizer(folder, config)
+        quantization = choose_quantization(settings, weights)
+        dtype = choose_dtype(settings, weights, device, quantization)
+        stage = "load" if quantization == "none" else "quantise"
+        progress(stage, 0.0)
+        with _reporting(lambda share: progress(stage, share)):
+            model = _load_model(folder, dtype, device, quantization)
+    return Loaded(
+        model=model,
+        tokenizer=tokenizer,
+        name=folder.resolve().name,
+        revision=None,
+        quantization=quantization,
+        dtype=dtype,
+        device=str(device),
+    )
+
+
+def _default_threads() -> int:
+    """One core is left to the screen: with all of them, decoding beside it is ten times slower."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
+    return max(1, cores - 1)
+
+
+def check_family(folder: Path) -> Any:
+    """The configuration, if the model's class can run with a bounded cache. Reads no weight.
+
+    Raises:
+        ModelError: names the class and the reason.
+    """
+    raw = read_config(folder)
+    kind = raw["model_type"]
+    named = (raw.get("architectures") or [None])[0]
+    if "auto_map" in raw and kind not in transformers.CONFIG_MAPPING:
+        raise ModelError(
+            f"{named or kind} needs code that comes with the model, which is not run.",
+            "Choose a model whose class is part of transformers.",
+        )
+    if kind not in transformers.CONFIG_MAPPING:
+        raise ModelError(
+            f"{named or kind} is not supported: transformers {transformers.__version__} does not know the"
+            f" model type {kind!r}.",
+            "A newer transformers may know it.",
+        )
+    try:
+        config = transformers.AutoConfig.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+    except (ValueError, TypeError, KeyError, OSError) as error:
+        raise ModelError(
+            f"{folder / 'config.json'} is not a valid {kind} configuration: {error}", "Fetch it again."
+        ) from error
+    cls = transformers.MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
+    reason = _why_not(config, cls, named)
+    if reason:
+        raise ModelError(
+            f"{cls.__name__ if cls else named or kind} is not supported: {reason}.",
+            "Families that work: Llama, Mistral, Qwen2/3, Gemma 2/3 (text), Phi-3, OLMo2, SmolLM3, OPT,"
+            " GPT-NeoX, GPT-2 and others built like them.",
+        )
+    return config
+
+
+def _why_not(config: Any, cls: Any, named: str | None) -> str | None:
+    """Why this class cannot run with a bounded cache, or None."""
+    if config.is_encoder_decoder:
+        return "it is an encoder-decoder model, whose encoder sees all of the text at once"
+    if config.get_text_config() is not config:
+        return "it reads images or sound beside text, and only text models are supported"
+    if cls is None:
+        return "it does not generate text one token after another"
+    if not cls._supports_attention_backend:
+        return (
+            "its attention does not go through transformers' AttentionInterface, so nothing would be evicted"
+        )
+    other = sorted(set(getattr(config, "layer_types", None) or ()) - _LAYERS)
+    if cls._is_stateful or other:
+        kinds = f" ({', '.join(other)})" if other else ""
+        return f"some of its layers{kinds} keep a state of their own instead of keys and values"
+    if getattr(config, "num_kv_shared_layers", None):
+        return "some of its layers use the keys of other layers, which may evict apart"
+    if named and named != cls.__name__:
+        return f"config.json names {named}, whose weights are not those of {cls.__name__}"
+    if getattr(config, "quantization_config", None):
+        method = dict(config.quantization_config).get("quant_method", "unknown method")
+        return f"its weights are already quantised ({method}); the unquantised ones are needed"
+    return None
+
+
+def choose_device(wanted: str) -> torch.device:
+    """`auto` is a GPU where there is one.
+
+    Raises:
+        UsageError: no such device here.
+    """
+    gpus = torch.cuda.device_count()
+    if wanted == "auto":
+        return torch.device("cuda:0" if gpus else "cpu")
+    known = ["cpu", *(["cuda"] if gpus else []), *(f"cuda:{n}" for n in range(gpus))]
+    if wanted not in known:
+        raise UsageError(f"--device {wanted!r} is not here.", f"One of: auto, {', '.join(known)}.")
+    return torch.device("cuda:0" if wanted == "cuda" else wanted)
+
+
+def choose_quantization(settings: Settings, weights: Weights) -> str:
+    """`auto` is nf4 where 16-bit weights would be large.
+
+    Raises:
+        UsageError: a quantised model computes in no such precision.
+    """
+    wanted = settings.quantize
+    if wanted == "auto":
+        exact = settings.dtype in ("float32", "float64")
+        large = 2 * weights.parameters > QUANTISE_ABOVE_BYTES
+        return "nf4" if large and not exact else "none"
+    if wanted != "none" and settings.dtype == "float64":
+        raise UsageError("--dtype float64 cannot be quantised.", "Use --quantize none.")
+    return wanted
+
+
+def choose_dtype(settings: Settings, weights: Weights, device: torch.device, quantization: str) -> str:
+    """`auto` is the checkpoint's own on a GPU; on a CPU small models compute in float32.
+
+    bf16 products reach a third of the memory's speed on a CPU, and fp16 ones can overflow
+    (shared/performance.md), so fp32 unless that costs gigabytes.
+    """
+    if settings.dtype != "auto":
+        return settings.dtype
+    own = _DTYPES.get(weights.dtype)
+    if own is None:
+        raise ModelError(
+            f"The weights are stored as {weights.dtype}, which cannot be loaded.",
+            f"Known: {', '.join(_DTYPES)}.",
+        )
+    if quantization != "none" and own not in ("float16", "bfloat16"):
+        return "bfloat16"
+    if device.type == "cuda":
+        return own
+    if quantization == "none" and 2 * weights.parameters <= QUANTISE_ABOVE_BYTES:
+        return "float32"
+    return "bfloat16" if own == "float16" else own
+
+
+def _load_tokenizer(folder: Path, config: Any) -> Any:
+    """The tokenizer, if its tokens are the model's.
+
+    Raises:
+        ModelError: it is missing, damaged, or knows tokens that the model does not.
+    """
+    if not any((folder / name).is_file() for name in _TOKENIZER_FILES):
+        raise ModelError(f"{folder} has no tokenizer.", f"Expected one of: {', '.join(_TOKENIZER_FILES)}.")
+    # What a damaged tokenizer.json raises is up to three libraries, one of which raises bare Exception.
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+    except Exception as error:
+        raise ModelError(
+            f"The tokenizer in {folder} cannot be loaded: {_first_line(error)}", "Fetch its files again."
+        ) from error
+    unknown = _tokens_outside(tokenizer, config.vocab_size)
+    if unknown:
+        raise ModelError(
+            f"The tokenizer does not belong to the model: {unknown[0]!r} is one of {len(unknown):,} tokens"
+            f" beyond the model's {config.vocab_size:,}.",
+            "Fetch the tokenizer files of the same model.",
+        )
+    return tokenizer
+
+
+def _tokens_outside(tokenizer: Any, rows: int) -> list[str]:
+    """Tokens that can come up in a conversation and have no row in the model's embedding.
+
+    Markers for images and the like may lie beyond it (Gemma 3): text cannot produce them.
+    """
+    markers = tokenizer.added_tokens_decoder
+    needed = {tokenizer.bos_token_id, tokenizer.eos_token_id}
+    template = json.dumps(tokenizer.chat_template or "", ensure_ascii=False)
+    return [
+        token
+        for token, number in tokenizer.get_vocab().items()
+        if number >= rows and (number not in markers or number in needed or token in template)
+    ]
+
+
+def _load_model(folder: Path, dtype: str, device: torch.device, quantization: str) -> Any:
+    """The model in eval mode.
+
+    Raises:
+        ModelError: weights are missing or have other shapes than the configuration says.
+        OutOfMemoryError: they do not fit.
+    """
+    try:
+        model, report = transformers.AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype=getattr(torch, dtype),
+            attn_implementation=h2o_chat.attention.NAME,  # registered by importing it
+            quantization_config=_quantization_config(quantization, dtype),
+            device_map={"": device},
+            local_files_only=True,
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+        )
+    except (OSError, ValueError, RuntimeError, KeyError, MemoryError) as error:
+        if out_of_memory(error):
+            raise OutOfMemoryError(
+                f"The model does not fit into the memory of {device}: {_first_line(error)}",
+                "Try --quantize nf4 or a smaller model.",
+            ) from error
+        raise ModelError(
+            f"The model in {folder} cannot be loaded: {_first_line(error)}",
+            "Its files may be damaged or not belong together: fetch them again.",
+        ) from error
+    missing = sorted(report["missing_keys"])
+    if missing:
+        raise ModelError(
+            f"{folder} lacks {len(missing)} weights of {type(model).__name__}: {', '.join(missing[:3])}.",
+            "They would be random: fetch a complete model.",
+        )
+    return model.eval()
+
+
+def _quantization_config(quantization: str, dtype: str) -> Any:
+    if quantization == "none":
+        return None
+    return transformers.BitsAndBytesConfig(
+        load_in_8bit=quantization == "int8",
+        load_in_4bit=quantization == "nf4",
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_compute_dtype=getattr(torch, dtype),
+    )
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether torch ran out of memory; on a CPU it says so only in words."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    words = ("can't allocate memory", "not enough memory", "out of memory")
+    return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """What transformers and bitsandbytes have to say goes to our progress and our errors, or nowhere."""
+    logging.getLogger("bitsandbytes").setLevel(logging.CRITICAL)  # it speaks up again at the first token
+    level = hf_logging.get_verbosity()
+    hf_logging.set_verbosity(hf_logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        hf_logging.set_verbosity(level)
+
+
+@contextlib.contextmanager
+def _reporting(report: Callable[[float], None]) -> Iterator[None]:
+    """Turns transformers' own progress bars into calls of `report` with the share done."""
+    previous = hf_logging.set_tqdm_hook(lambda _factory, args, kwargs: _Bar(report, *args, **kwargs))
+    try:
+        yield
+    finally:
+        hf_logging.set_tqdm_hook(previous)
+
+
+class _Bar:
+    """As much of a tqdm as transformers uses: an iterable and a counter."""
+
+    def __init__(
+        self,
+        report: Callable[[float], None],
+        iterable: Iterable[Any] | None = None,
+        *_: Any,
+        total: float | None = None,
+        **__: Any,
+    ) -> None:
+        self._report = report
+        self._items: list[Any] = [] if iterable is None else list(iterable)
+        self._total = total or len(self._items)
+        self._done = 0.0
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in self._items:
+            yield item
+            self.update()
+
+    def update(self, n: float = 1) -> None:
+        self._done += n
+        if self._total:
+            self._report(min(1.0, self._done / self._total))
+
+    def __enter__(self) -> "_Bar":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def close(self) -> None:
+        return None
+
+    def set_postfix(self, *_: Any, **__: Any) -> None:
+        return None

@@ -1,0 +1,129 @@
+"""`h2o-paper` is the published algorithm: held against the literal one of `oracle.py`, in float64.
+
+One argmin flipped by rounding changes everything after it, so both sides take one token at a time
+and the same tokens.
+"""
+
+import json
+import random
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from oracle import ATTENTION, Held, OracleCache, OracleHead, feed, greedy_turn
+from tiny_models import VOCAB, tiny
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from h2o_chat import H2OCache
+
+BUDGETS = (16, 64, 128)
+STEPS = 400
+Pair = tuple[Any, Any]
+"""The same weights twice: with the oracle's attention and with ours."""
+
+
+@pytest.fixture(scope="module", params=["llama", "opt", "gpt_neox"])
+def tiny_pair(request: pytest.FixtureRequest) -> Pair:
+    return tiny(request.param, ATTENTION), tiny(request.param, "h2o")
+
+
+@pytest.fixture(scope="module")
+def stories_pair(shared_models: Path) -> Pair:
+    oracle, ours = (
+        AutoModelForCausalLM.from_pretrained(
+            shared_models / "stories3m", attn_implementation=attention, dtype=torch.float64
+        ).eval()
+        for attention in (ATTENTION, "h2o")
+    )
+    return oracle, ours
+
+
+@pytest.fixture(scope="module")
+def story(shared_models: Path, shared_text: Path) -> list[int]:
+    """`STEPS` tokens of real text."""
+    tokenizer = AutoTokenizer.from_pretrained(shared_models / "stories3m")
+    stories = json.loads((shared_text / "tinystories_valid.json").read_text())
+    return tokenizer(" " + " ".join(stories[:4]))["input_ids"][:STEPS]
+
+
+def noise(count: int, seed: int) -> list[int]:
+    return random.Random(seed).choices(range(3, VOCAB), k=count)
+
+
+def kept(cache: H2OCache) -> list[list[list[list[int]]]]:
+    """What `OracleCache.kept` says, of ours: [layers][R][H][...], oldest first."""
+    return [
+        [[sorted(p for p in head if p >= 0) for head in row] for row in cache.kept(layer).tolist()]
+        for layer in range(len(cache.layers))
+    ]
+
+
+def assert_same_steps(pair: Pair, caches: Pair, tokens: list[int]) -> Tensor:
+    """Feeds the tokens to both sides; the logits after the last one."""
+    for step, token in enumerate(tokens):
+        expected, actual = (feed(model, cache, token) for model, cache in zip(pair, caches, strict=True))
+        assert kept(caches[1]) == caches[0].kept(), f"other tokens kept at step {step}"
+        torch.testing.assert_close(actual, expected, atol=1e-5, rtol=0, msg=_at(step))
+    return expected
+
+
+def _at(step: int) -> Callable[[str], str]:
+    return lambda message: f"step {step}: {message}"
+
+
+def assert_same_conversation(pair: Pair, budget: int, first: list[int], second: list[int]) -> None:
+    """A turn of given tokens, then a second one, answered greedily, on the same caches."""
+    caches = OracleCache(budget), H2OCache(budget=budget, policy="h2o-paper")
+    assert_same_steps(pair, caches, first)
+    logits = assert_same_steps(pair, caches, second)
+    for _ in range(30):
+        logits = assert_same_steps(pair, caches, [int(logits.argmax())])
+    assert caches[1].get_seq_length() == len(first) + len(second) + 30
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_same_positions_and_logits_at_every_step(tiny_pair: Pair, budget: int) -> None:
+    assert_same_conversation(tiny_pair, budget, noise(STEPS, seed=1), noise(30, seed=2))
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_same_positions_and_logits_on_a_trained_model(
+    stories_pair: Pair, story: list[int], budget: int
+) -> None:
+    assert_same_conversation(stories_pair, budget, story, story[100:130])
+
+
+@pytest.mark.parametrize("budget", [16, 64])
+def test_same_greedy_answers_over_two_turns(tiny_pair: Pair, budget: int) -> None:
+    caches = OracleCache(budget), H2OCache(budget=budget, policy="h2o-paper")
+    previous: list[int] = []
+    for seed in (3, 4):
+        turn = previous[-1:] + noise(20, seed)
+        expected, actual = (
+            greedy_turn(model, cache, turn, 60) for model, cache in zip(tiny_pair, caches, strict=True)
+        )
+        assert actual == expected
+        assert len(set(expected)) > 3, "a model that repeats itself shows nothing"
+        previous = expected
+    assert kept(caches[1]) == caches[0].kept()
+
+
+def test_the_oracle_itself() -> None:
+    """By hand: budget 4, so the newest 2 are safe; one query head that attends to what it names."""
+    head = OracleHead(budget=4)
+    eye = torch.eye(8, dtype=torch.float64) * 40
+
+    def step(position: int, attends_to: int) -> list[int]:
+        token = Held(position, eye[position], eye[position])
+        head.step(token, eye[attends_to][None], scaling=1.0)
+        return [held.position for held in head.held]
+
+    attended = [0, 0, 1, 3, 4, 0, 6]
+    history = [step(position, to) for position, to in enumerate(attended)]
+    # 2 never received anything and goes first; then 3 and 1 tie at one, and the older goes.
+    assert history[3:] == [[0, 1, 2, 3], [0, 1, 3, 4], [0, 3, 4, 5], [0, 4, 5, 6]]
+    assert all(len(set(before) - set(after)) <= 1 for before, after in pairwise(history))

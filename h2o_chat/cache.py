@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from h2o_chat.errors import BudgetError, ModelError, UsageError, WindowFullError
+from h2o_chat.errors import ModelError, UsageError, WindowFullError
 from h2o_chat.policies import POLICIES, Shares, Slots, divide, highest, lowest, priorities
 from h2o_chat.rope import Positions, Rope
 
@@ -398,6 +398,12 @@ class H2OCache(Cache):
         """True positions of the tokens a layer holds, in slot order. [R, H, S] int32, -1 = empty"""
         return torch.as_tensor(self.layers[layer].positions).clone()
 
+    @property
+    def most_kept(self) -> int:
+        """Slots in use in the fullest row and head of any layer."""
+        layers = [layer for layer in self.layers if layer.is_initialized]
+        return max((int((layer.positions >= 0).sum(-1).max()) for layer in layers), default=0)
+
     def protect(self, tokens: int) -> int:
         """Protects the first tokens (a system prompt), as many as may be; call it before they are fed.
 
@@ -513,6 +519,3 @@ def _sawtooth(index: Tensor, window: int) -> Tensor:
     """0 .. window - 1, then window // 2 .. window - 1 again and again."""
     half = window // 2
     return torch.where(index < window, index, half + (index - window) % (window - half))
-
-
-__all__ = ["BudgetError", "H2OCache", "H2OLayer", "Handoff", "Snapshot"]

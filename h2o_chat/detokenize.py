@@ -1,0 +1,75 @@
+"""Token ids to text as they come: never half a character, never a special token. No torch."""
+
+from collections.abc import Sequence
+from typing import Any
+
+UNFINISHED = "\N{REPLACEMENT CHARACTER}"
+LONGEST_CHARACTER_TOKENS = 8
+"""UTF-8 needs four bytes; what is still broken after this many tokens will stay broken."""
+
+
+class Detokenizer:
+    """Turns one stream of ids into text deltas, at a cost per token that does not grow.
+
+    The text of a token depends on its neighbours (spaces, characters split over tokens), so a few tokens
+    before the delta are decoded with it and cut off again.
+    """
+
+    def __init__(self, tokenizer: Any, before: Sequence[int] = ()) -> None:
+        """`before`: the ids that precede the stream, of which the last few are enough."""
+        self._tokenizer = tokenizer
+        self._ids = list(before[-4:])
+        self._shown = len(self._ids)
+        """Ids whose text has been given out."""
+
+    def add(self, token: int) -> str:
+        """The text that this token completes; empty while a character is unfinished."""
+        self._ids.append(token)
+        waiting = len(self._ids) - self._shown
+        if self._decode(self._ids).endswith(UNFINISHED) and waiting < LONGEST_CHARACTER_TOKENS:
+            return ""
+        return self.flush()
+
+    def flush(self) -> str:
+        """All that was held back; for the end of the stream."""
+        text = self._decode(self._ids)[len(self._decode(self._ids[: self._shown])) :]
+        self._ids = self._ids[-4:]
+        self._shown = len(self._ids)
+        return text
+
+    def _decode(self, ids: list[int]) -> str:
+        text = self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return str(text)
+
+
+class StopText:
+    """Finds stop strings in a stream of text deltas, whichever way they are cut into pieces."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = tuple(stops)
+        self._held = ""
+        self.found = False
+
+    def add(self, text: str) -> str:
+        """The text that is safe to show; sets `found` at a stop string, which is not shown."""
+        self._held += text
+        ends = [at for at in map(self._held.find, self._stops) if at >= 0]
+        if ends:
+            self.found = True
+            shown, self._held = self._held[: min(ends)], ""
+            return shown
+        hold = max((_overlap(self._held, stop) for stop in self._stops), default=0)
+        cut = len(self._held) - hold
+        shown, self._held = self._held[:cut], self._held[cut:]
+        return shown
+
+    def flush(self) -> str:
+        """What was held back because a stop string might have begun."""
+        shown, self._held = self._held, ""
+        return shown
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Length of the longest end of `text` that begins `stop`."""
+    sizes = range(min(len(text), len(stop) - 1), 0, -1)
+    return next((size for size in sizes if text.endswith(stop[:size])), 0)

@@ -1,0 +1,329 @@
+"""Model + cache + loop: `Engine.generate(...)` yields events."""
+
+import inspect
+import platform
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor
+
+import h2o_chat
+from h2o_chat.cache import H2OCache
+from h2o_chat.cache import Snapshot as CacheSnapshot
+from h2o_chat.config import Sampling, Settings
+from h2o_chat.detokenize import Detokenizer, StopText
+from h2o_chat.errors import OutOfMemoryError, UsageError, WindowFullError
+from h2o_chat.events import Error, Event, Finish, Prompt, Session, Token, Turn
+from h2o_chat.models import Loaded
+from h2o_chat.observe import Observer
+from h2o_chat.rope import probe
+from h2o_chat.sampling import Sampler
+
+
+def never() -> bool:
+    """Nobody cancels."""
+    return False
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything that decides how a conversation goes on."""
+
+    cache: CacheSnapshot
+    pending: tuple[int, ...]
+    random: Tensor
+    history: tuple[int, ...]
+    texts: dict[int, int]
+    lost: tuple[int, float]
+
+
+class Engine:
+    """One conversation with one model; every token is fed once.
+
+    The last token of an answer has been sampled but not fed: it waits in `pending` and goes in front of the
+    next turn, as does the rest of a prompt whose reading was cancelled.
+
+    Args:
+        loaded: the model, with attn_implementation="h2o".
+        settings: budget, policy and the rest.
+
+    Raises:
+        BudgetError: the budget cannot work.
+        ModelError: the model's positions are not understood.
+    """
+
+    def __init__(self, loaded: Loaded, settings: Settings) -> None:
+        self.model = loaded.model
+        self.tokenizer = loaded.tokenizer
+        self.settings = settings
+        self.eos = _end_tokens(loaded)
+        self.trained = probe(self.model)
+        self.cache = H2OCache(
+            settings.budget,
+            policy=settings.policy,
+            sinks=settings.sinks,
+            recent=settings.recent,
+            chunk=settings.chunk,
+            positions=self.trained,
+            observe=True,
+        )
+        self.device = self.model.get_input_embeddings().weight.device
+        self.seed = secrets.randbits(32) if settings.seed is None else settings.seed
+        self.sampler = Sampler(self.seed, self.device)
+        self.observer = Observer(self.cache, self.tokenizer)
+        self.pending: tuple[int, ...] = ()
+        self._only_last = "logits_to_keep" in inspect.signature(self.model.forward).parameters
+        self.session = self._session(loaded)
+
+    @property
+    def seen(self) -> int:
+        """Tokens fed since the conversation began."""
+        return self.cache.fed
+
+    def generate(
+        self, ids: Sequence[int], sampling: Sampling, cancel: Callable[[], bool] = never
+    ) -> Iterator[Event]:
+        """Reads `ids` and answers: `Prompt`, `Token` ..., now and then `CacheState`, at the end `Turn`.
+
+        `cancel` is asked before every step and every prompt chunk. If anything is raised, the state is what
+        it was before the call, and a `Turn` with what was generated comes first.
+
+        Raises:
+            UsageError: there is nothing to read.
+            GenerationError: the model's logits cannot be sampled from.
+            OutOfMemoryError: the device is full.
+        """
+        feed = [*self.pending, *ids]
+        if not feed:
+            raise UsageError("There is nothing to read: the prompt is empty.")
+        before = self.snapshot()
+        turn = _Turn(self, feed, sampling, cancel)
+        try:
+            yield from turn.run()
+        except GeneratorExit:
+            raise  # the reader left between two events, where the state is whole
+        except BaseException as error:
+            self.restore(before)
+            yield turn.ended("error")
+            if isinstance(error, torch.OutOfMemoryError):
+                raise OutOfMemoryError(
+                    f"{self.device} ran out of memory: {error}",
+                    "Try a smaller --budget or --chunk, or --quantize nf4.",
+                ) from error
+            raise
+
+    def forward(self, ids: list[int]) -> Tensor:
+        """Feeds tokens; logits [V] of the last one."""
+        tokens = len(ids)
+        position_ids = self.cache.position_ids(tokens).to(self.device)
+        self.observer.fed(self.seen, ids)
+        self.sampler.history.extend(ids)
+        inputs: dict[str, Any] = {"logits_to_keep": 1} if self._only_last else {}
+        if self.trained.learned:
+            # Without a mask OPT builds one over everything ever seen.
+            inputs["attention_mask"] = torch.ones(1, tokens, dtype=torch.long, device=self.device)
+        with torch.inference_mode():
+            output = self.model(
+                input_ids=torch.tensor([ids], device=self.device),
+                position_ids=position_ids,
+                past_key_values=self.cache,
+                use_cache=True,
+                **inputs,
+            )
+        return torch.as_tensor(output.logits[0, -1])
+
+    def protect(self, tokens: int) -> int:
+        """Protects the first tokens of the conversation (a system prompt); returns how many are."""
+        return self.cache.protect(tokens)
+
+    def inspect(self, position: int) -> list[list[bool]]:
+        """Which caches hold the token at a position: [layers][KV heads]."""
+        layers = range(len(self.cache.layers))
+        return [(self.cache.kept(layer)[0] == position).any(-1).tolist() for layer in layers]
+
+    def text_of(self, position: int) -> str:
+        """Text of a token that is still held."""
+        return self.observer.text_of(position)
+
+    def snapshot(self) -> Snapshot:
+        """A copy of the state, for going back."""
+        return Snapshot(
+            cache=self.cache.snapshot(),
+            pending=self.pending,
+            random=self.sampler.random.get_state(),
+            history=tuple(self.sampler.history),
+            texts=dict(self.observer.ids),
+            lost=self.observer.lost,
+        )
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Goes back to a snapshot; it can be used again."""
+        self.cache.restore(snapshot.cache)
+        self.pending = snapshot.pending
+        self.sampler.random.set_state(snapshot.random)
+        self.sampler.history = deque(snapshot.history, self.sampler.history.maxlen)
+        self.observer.ids = dict(snapshot.texts)
+        self.observer.lost = snapshot.lost
+
+    def reset(self) -> None:
+        """Forgets the conversation."""
+        self.cache.reset()
+        self.pending = ()
+        self.sampler.history.clear()
+        self.observer = Observer(self.cache, self.tokenizer)
+
+    def _session(self, loaded: Loaded) -> Session:
+        plan, config = self.cache.plan, self.model.config.get_text_config()
+        dtype = str(self.model.dtype).removeprefix("torch.")
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        return Session(
+            model=loaded.name,
+            revision=loaded.revision,
+            template="",
+            policy=plan.policy,
+            budget=plan.shares.budget if plan.shares else None,
+            sinks=plan.shares.sinks if plan.shares else 0,
+            recent=plan.shares.recent if plan.shares else 0,
+            chunk=plan.chunk,
+            prefill="chunked",
+            quantization=loaded.quantization,
+            dtype=dtype,
+            kv_dtype=dtype,
+            device=loaded.device,
+            engine="transformers",
+            threads=torch.get_num_threads(),
+            seed=self.seed,
+            layers=len(self.trained.ropes),
+            kv_heads=heads,
+            window=self.trained.window,
+            versions={
+                "h2o-chat": h2o_chat.__version__,
+                "torch": torch.__version__,
+                "transformers": transformers.__version__,
+                "python": platform.python_version(),
+            },
+        )
+
+
+class _Turn:
+    """One call of `generate`."""
+
+    def __init__(
+        self, engine: Engine, feed: list[int], sampling: Sampling, cancel: Callable[[], bool]
+    ) -> None:
+        self.engine, self.feed, self.sampling, self.cancel = engine, feed, sampling, cancel
+        self.observer = engine.observer
+        self.first = engine.seen
+        self.lost_before = self.observer.lost_mark()
+        self.detokenizer = Detokenizer(engine.tokenizer, feed)
+        self.stop = StopText(sampling.stop)
+        self.text = ""
+        self.new_tokens = 0
+        self.prompt_tokens = 0
+        self.ttft_ms = 0.0
+        self.decode_ms = 0.0
+
+    def run(self) -> Iterator[Event]:
+        logits = yield from self._read()
+        finish: Finish = "stopped"
+        if logits is not None:
+            finish = yield from self._answer(logits)
+        if self.engine.settings.events_every and self.engine.seen:
+            yield self.observer.state()
+        yield self.ended(finish)
+
+    def ended(self, finish: Finish) -> Turn:
+        """The event that closes the turn."""
+        steps, kept = self.new_tokens - 1, self.engine.cache.most_kept
+        self.text += self._rest()
+        return Turn(
+            text=self.text,
+            finish=finish,
+            prompt_tokens=self.prompt_tokens,
+            new_tokens=self.new_tokens,
+            ttft_ms=self.ttft_ms,
+            tok_s=1000 * steps / self.decode_ms if steps > 0 else 0.0,
+            seen=self.engine.seen,
+            kept=kept,
+            evicted=self.engine.seen - kept,
+            lost=self.observer.lost_since(self.lost_before),
+        )
+
+    def _read(self) -> Generator[Event, None, Tensor | None]:
+        """The prompt, chunk by chunk; the logits after it, or None if it was cancelled."""
+        clock = time.perf_counter()
+        engine, left, chunks = self.engine, self.feed, 0
+        chunk = engine.cache.plan.chunk
+        logits = None
+        while left and not self.cancel():
+            logits = engine.forward(left[:chunk])
+            left, chunks = left[chunk:], chunks + 1
+            engine.pending = tuple(left)
+        self.ttft_ms = _ms_since(clock)
+        self.prompt_tokens = len(self.feed) - len(left)
+        last = engine.seen - 1
+        yield Prompt(self.prompt_tokens, self.first, last, chunks, self.ttft_ms)
+        return None if left else logits
+
+    def _answer(self, logits: Tensor) -> Generator[Event, None, Finish]:
+        """Token after token, until something ends it; says what."""
+        engine, sampling = self.engine, self.sampling
+        step_ms = 0.0
+        while not self.cancel():
+            clock = time.perf_counter()
+            token = engine.sampler.choose(logits, sampling)
+            engine.pending = (token,)
+            self.new_tokens += 1
+            text = self.stop.add(self.detokenizer.add(token))
+            finish = self._finish(token)
+            if finish in ("eos", "length"):
+                text += self._rest()
+            self.text += text
+            choose_ms = _ms_since(clock)
+            self.ttft_ms += choose_ms if self.new_tokens == 1 else 0
+            yield Token(token, text, engine.seen, step_ms + choose_ms)
+            if finish is not None:
+                return finish
+            every = engine.settings.events_every
+            if every and self.new_tokens % every == 0:
+                yield self.observer.state()
+            clock = time.perf_counter()
+            try:
+                logits = engine.forward([token])
+            except WindowFullError as error:
+                yield Error(error.code, error.message, error.hint)
+                return "length"
+            engine.pending = ()
+            step_ms = _ms_since(clock)
+            self.decode_ms += step_ms + choose_ms
+        return "stopped"
+
+    def _rest(self) -> str:
+        """Text held back so far; nothing after a stop string."""
+        if self.stop.found:
+            return ""
+        return self.stop.add(self.detokenizer.flush()) + self.stop.flush()
+
+    def _finish(self, token: int) -> Finish | None:
+        if self.stop.found:
+            return "stop"
+        if token in self.engine.eos and not self.sampling.ignore_eos:
+            return "eos"
+        return "length" if self.new_tokens == self.sampling.max_tokens else None
+
+
+def _ms_since(clock: float) -> float:
+    return 1000 * (time.perf_counter() - clock)
+
+
+def _end_tokens(loaded: Loaded) -> frozenset[int]:
+    """Ids that end an answer, wherever the model says so."""
+    config = loaded.model.generation_config.eos_token_id
+    ids = config if isinstance(config, list) else [config]
+    return frozenset(token for token in (*ids, loaded.tokenizer.eos_token_id) if token is not None)

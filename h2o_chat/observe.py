@@ -1,0 +1,143 @@
+"""What a cache holds, as a `cache` event: made between steps, from one copy of small tensors to the host."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from h2o_chat.cache import H2OCache
+from h2o_chat.events import CacheState, Heavy
+
+HEAVIEST = 20
+"""Tokens listed in `heaviest`."""
+
+POOLED = 32
+"""A head map has at most this many rows and columns."""
+
+
+class Observer:
+    """Remembers the last event, so that the next one can say what changed; bounded like the cache.
+
+    Looks at row 0: a conversation has one row.
+    """
+
+    def __init__(self, cache: H2OCache, tokenizer: Any) -> None:
+        self._cache = cache
+        self._tokenizer = tokenizer
+        self.ids: dict[int, int] = {}
+        """Token ids by position, of tokens that some cache holds."""
+        self._hold: dict[int, float] = {}
+        self.lost = (0, 0.0)
+        """`lost_mark` at the last event."""
+
+    def fed(self, first: int, ids: list[int]) -> None:
+        """Notes the ids of tokens at the positions first, first + 1 ..."""
+        self.ids.update(enumerate(ids, first))
+
+    def text_of(self, position: int) -> str:
+        """Text of one held token; empty if it is gone."""
+        token = self.ids.get(position)
+        return "" if token is None else str(self._tokenizer.decode([token]))
+
+    def lost_since(self, mark: tuple[int, float]) -> float:
+        """`lost` per token since an earlier `lost_mark`, 0 to 1."""
+        seen, lost = self.lost_mark()
+        return (lost - mark[1]) / max(1, seen - mark[0])
+
+    def lost_mark(self) -> tuple[int, float]:
+        """(tokens seen, attention lost so far, averaged over layers and heads)."""
+        layers = [layer for layer in self._cache.layers if layer.is_initialized]
+        shares = [float(layer.lost[0]) / layer.keys.shape[1] for layer in layers]
+        return self._cache.fed, sum(shares) / max(1, len(shares))
+
+    def state(self) -> CacheState:
+        """What the cache holds now, and what changed since the last call."""
+        layers = self._cache.layers
+        at = _host([layer.positions[0] for layer in layers])  # [L, H, S]
+        scores = _host([layer.score[0] for layer in layers])
+        protected = _host([layer.protected[0] for layer in layers])
+        seen, held = self._cache.fed, at >= 0
+        positions, which, counts = np.unique(at[held], return_inverse=True, return_counts=True)
+        hold = counts / (at.shape[0] * at.shape[1])
+        score = np.bincount(which, scores[held], len(positions)) / counts
+        sinks = np.bincount(which, protected[held], len(positions)) > 0
+        recent_from = self._recent_from(seen)
+        hold_map = np.zeros(at.shape)
+        hold_map[held] = hold[which]
+        outside = held & (at < recent_from)
+        lost = self.lost_since(self.lost)
+        self.lost = self.lost_mark()
+        return CacheState(
+            seen=seen,
+            kept=int(held.sum(-1).max()),
+            bytes=self._cache.bytes_held,
+            bytes_full=self._cache.bytes_full,
+            lost=lost,
+            kinds=_kinds(at, protected, recent_from),
+            heaviest=self._heaviest(positions, hold, score, sinks, recent_from, seen),
+            changed=self._changed(positions, hold, score),
+            heads=_pool((hold_map * outside).sum(-1) / np.maximum(1, outside.sum(-1))),
+        )
+
+    def _recent_from(self, seen: int) -> int:
+        shares = self._cache.plan.shares
+        return 0 if shares is None else max(0, seen - shares.recent)
+
+    def _heaviest(
+        self,
+        positions: NDArray[Any],
+        hold: NDArray[Any],
+        score: NDArray[Any],
+        sinks: NDArray[Any],
+        recent_from: int,
+        seen: int,
+    ) -> list[Heavy]:
+        old = np.flatnonzero(positions < recent_from)
+        ranked = old[np.lexsort((score[old], hold[old]))[::-1][:HEAVIEST]]
+        return [
+            Heavy(
+                position=int(positions[i]),
+                text=self.text_of(int(positions[i])),
+                hold=float(hold[i]),
+                score=float(score[i]),
+                mean=float(score[i] / (seen - positions[i])),
+                kind="S" if sinks[i] else "H",
+            )
+            for i in ranked
+        ]
+
+    def _changed(
+        self, positions: NDArray[Any], hold: NDArray[Any], score: NDArray[Any]
+    ) -> list[tuple[int, float, float]]:
+        now = dict(zip(positions.tolist(), hold.tolist(), strict=True))
+        changed = [
+            (position, share, mark)
+            for position, share, mark in zip(now, now.values(), score.tolist(), strict=True)
+            if self._hold.get(position) != share
+        ]
+        gone = [(position, 0.0, 0.0) for position in self._hold if position not in now]
+        self._hold = now
+        self.ids = {position: self.ids[position] for position in now if position in self.ids}
+        return sorted(changed + gone)
+
+
+def _host(tensors: list[torch.Tensor]) -> NDArray[Any]:
+    return np.stack([tensor.cpu().numpy() for tensor in tensors])
+
+
+def _kinds(at: NDArray[Any], protected: NDArray[Any], recent_from: int) -> dict[str, int]:
+    """Slots by kind in the fullest cache (the first of them)."""
+    layer, head = divmod(int((at >= 0).sum(-1).argmax()), at.shape[1])
+    at, protected = at[layer, head], protected[layer, head]
+    recent = (at >= recent_from) & (at >= 0) & ~protected
+    heavy = (at >= 0) & ~protected & ~recent
+    return {"S": int(protected.sum()), "H": int(heavy.sum()), "R": int(recent.sum())}
+
+
+def _pool(values: NDArray[Any]) -> list[list[float]]:
+    """[layers, heads] averaged down to at most POOLED x POOLED."""
+    rows = np.array_split(values, min(POOLED, values.shape[0]), 0)
+    pooled = np.stack([part.mean(0) for part in rows])
+    columns = np.array_split(pooled, min(POOLED, values.shape[1]), 1)
+    return [[round(float(x), 4) for x in row] for row in np.stack([c.mean(1) for c in columns], 1)]

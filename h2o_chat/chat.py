@@ -1,0 +1,164 @@
+"""A conversation: template -> engine -> messages. The engine is injected, so nothing here imports torch."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from h2o_chat.config import Sampling, Settings
+from h2o_chat.events import CacheState, Event, Prompt, Session, Token, Turn
+from h2o_chat.templates import choose
+
+
+def never() -> bool:
+    """Nobody cancels."""
+    return False
+
+
+class EngineLike(Protocol):
+    """What a conversation needs of an engine; see `engine.Engine`."""
+
+    session: Session
+    tokenizer: Any
+    eos: frozenset[int]
+    pending: tuple[int, ...]
+
+    @property
+    def seen(self) -> int: ...
+    def generate(
+        self, ids: Sequence[int], sampling: Sampling, cancel: Callable[[], bool] = never
+    ) -> Iterator[Event]: ...
+    def protect(self, tokens: int) -> int: ...
+    def inspect(self, position: int) -> list[list[bool]]: ...
+    def text_of(self, position: int) -> str: ...
+    def reset(self) -> None: ...
+
+
+@dataclass
+class Message:
+    """What one side said, and where its tokens lie."""
+
+    role: str
+    """system | user | assistant"""
+    text: str
+    first: int = -1
+    """Position of its first token; -1 while none was fed."""
+    last: int = -1
+    finish: str | None = None
+    """How an answer ended; None while it streams."""
+    hold: float = 1.0
+    """Mean hold of its tokens when last looked at."""
+
+
+class Chat:
+    """A conversation with one model.
+
+    Args:
+        engine: fresh, or reset.
+        settings: the system prompt and the template are taken from here.
+    """
+
+    def __init__(self, engine: EngineLike, settings: Settings) -> None:
+        self._engine = engine
+        self._system = settings.system
+        self._template = choose(engine.tokenizer, settings.template)
+        self._held: dict[int, float] = {}
+        """Hold by position, of the tokens of which something is left: as many as the cache has slots."""
+        self.template_name = self._template.name
+        self.session = replace(engine.session, template=self.template_name)
+        self.messages: list[Message] = []
+
+    def send(self, text: str, sampling: Sampling, cancel: Callable[[], bool] = never) -> Iterator[Event]:
+        """Says something and streams the answer: the events of the engine, `Turn` with what messages hold.
+
+        Raises:
+            UsageError: nothing to say, or the model's template does not take the system prompt.
+            H2OChatError: whatever the engine raises; then the model has not seen this turn.
+        """
+        ids, system_tokens = self._tokens(text)
+        user, answer = Message("user", text), Message("assistant", "")
+        if system_tokens:
+            self.messages.append(Message("system", self._system or ""))
+        self.messages += [user, answer]
+        for event in self._engine.generate(ids, sampling, cancel):
+            match event:
+                case Prompt():
+                    self._place(event, system_tokens)
+                case Token():
+                    answer.text += event.text
+                    answer.first = event.position if answer.first < 0 else answer.first
+                    answer.last = event.position
+                case CacheState():
+                    self._note(event)
+                case Turn():
+                    answer.text, answer.finish = event.text, event.finish
+                    if event.finish == "error":
+                        self._unplace(system_tokens)
+                    event = replace(event, hold=self._message_hold(event.seen))
+            yield event
+
+    def clear(self) -> None:
+        """Starts over: the model and the transcript forget everything."""
+        self._engine.reset()
+        self._held.clear()
+        self.messages.clear()
+
+    def inspect(self, position: int) -> list[list[bool]]:
+        """Which caches hold the token at a position: [layers][KV heads]."""
+        return self._engine.inspect(position)
+
+    def text_of(self, position: int) -> str:
+        """Text of a token that is still held."""
+        return self._engine.text_of(position)
+
+    def _tokens(self, text: str) -> tuple[list[int], int]:
+        """The tokens of a turn, and how many of them are the system prompt."""
+        pending = self._engine.pending
+        if not self._engine.seen and not pending:
+            fed = self._template.first(self._system, text)
+            system_tokens = fed.head if self._system else 0
+            self._engine.protect(system_tokens)
+            return fed.ids, system_tokens
+        fed = self._template.later(text)
+        if pending and pending[-1] in self._engine.eos and pending[-1] in fed.ids[: fed.head]:
+            # The model has closed its answer itself: the template's own closing would say so twice.
+            return fed.ids[fed.ids.index(pending[-1]) + 1 :], 0
+        return fed.ids, 0
+
+    def _place(self, prompt: Prompt, system_tokens: int) -> None:
+        """Gives the newest messages their positions, once their prompt was read (or part of it)."""
+        before = next((m.last for m in reversed(self.messages) if m.first >= 0), -1)
+        first = max(prompt.first, before + 1)
+        if system_tokens:
+            self.messages[-3].first = first
+            self.messages[-3].last = min(first + system_tokens - 1, prompt.last)
+            first += system_tokens
+        if first <= prompt.last:
+            self.messages[-2].first, self.messages[-2].last = first, prompt.last
+
+    def _unplace(self, system_tokens: int) -> None:
+        """The turn failed and the engine went back: its tokens are nowhere."""
+        for message in self.messages[-3 if system_tokens else -2 :]:
+            message.first = message.last = -1
+
+    def _note(self, state: CacheState) -> None:
+        for position, hold, _ in state.changed:
+            if hold > 0:
+                self._held[position] = hold
+            else:
+                self._held.pop(position, None)
+
+    def _message_hold(self, seen: int) -> list[tuple[int, float]]:
+        """(index, mean hold of its tokens) of the messages of which something is left."""
+        placed = [index for index, message in enumerate(self.messages) if message.first >= 0]
+        firsts = [self.messages[index].first for index in placed]
+        total: dict[int, float] = {}
+        for position, hold in self._held.items():
+            at = bisect_right(firsts, position) - 1
+            if at >= 0:
+                total[placed[at]] = total.get(placed[at], 0.0) + hold
+        for index in placed:
+            message = self.messages[index]
+            fed = min(message.last + 1, seen) - message.first  # the last token of an answer waits
+            message.hold = total.get(index, 0.0) / fed if fed > 0 else 1.0
+        return [(index, self.messages[index].hold) for index in sorted(total)]

@@ -302,7 +302,7 @@ class H2OLayer(CacheLayerMixin):
         if self.rope is None or not bool(leaving.any()):
             return
         self._turn(leaving, self.base[:, None, None] - self.positions)
-        self.far |= leaving
+        self.far = self.far | leaving
         self.any_far = True
 
     def rebase(self) -> None:

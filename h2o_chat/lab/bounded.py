@@ -1,0 +1,154 @@
+"""`h2o-chat bench bounded`: does anything grow with the length of a conversation?
+
+One conversation goes on for `tokens` tokens. Then its last tokens are timed against a fresh conversation's
+first ones after its cache filled, turn and turn about, so that the machine's moods hit both alike.
+"""
+
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import psutil
+import torch
+
+from h2o_chat.config import Sampling, Settings
+from h2o_chat.engine import Engine
+from h2o_chat.events import Token
+from h2o_chat.models import Loaded
+from h2o_chat.rope import Rope
+
+WARM_UP_TOKENS = 1000
+TIMED_TOKENS = 1000
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """What was measured; every figure has its unit in its name."""
+
+    tokens: int
+    budget: int
+    most_kept_slots: int
+    largest_index: int
+    window_tokens: int
+    rss_after_1000_bytes: int
+    rss_end_bytes: int
+    rss_growth_share: float
+    old_ms: float
+    """Median of the old conversation's last tokens."""
+    fresh_ms: float
+    """Median of the fresh conversation's first tokens after its cache filled."""
+    old_over_fresh: float
+    spread_ms: tuple[float, float]
+    """Interquartile ranges of the two."""
+
+
+class _Watch:
+    """Sees every position index that the model is fed."""
+
+    def __init__(self, model: Any) -> None:
+        self.largest_index = 0
+        self._hook = model.register_forward_pre_hook(self._look, with_kwargs=True)
+
+    def _look(self, _: Any, __: Any, inputs: dict[str, Any]) -> None:
+        self.largest_index = max(self.largest_index, int(inputs["position_ids"].max()))
+
+    def close(self) -> None:
+        self._hook.remove()
+
+
+def measure(loaded: Loaded, settings: Settings, tokens: int, progress: Callable[[int], None]) -> Bounded:
+    """Runs both conversations; `progress` is called with the tokens generated so far."""
+    settings = replace(settings, events_every=0)
+    old, fresh = Engine(loaded, settings), Engine(loaded, settings)
+    watch = _Watch(loaded.model)
+    most_kept = rss_early = 0
+    steps = _steps(old)
+    for done in range(tokens - TIMED_TOKENS):
+        next(steps)
+        most_kept = max(most_kept, old.cache.most_kept)
+        if done == WARM_UP_TOKENS:
+            rss_early = psutil.Process().memory_info().rss
+        progress(done)
+    fresh_steps = _steps(fresh)
+    while fresh.seen <= settings.budget:
+        next(fresh_steps)
+    pairs = []
+    for done in range(TIMED_TOKENS):
+        pairs.append((next(steps), next(fresh_steps)))
+        most_kept = max(most_kept, old.cache.most_kept, fresh.cache.most_kept)
+        progress(tokens - TIMED_TOKENS + done)
+    rss_end = psutil.Process().memory_info().rss
+    watch.close()
+    old_ms, fresh_ms = ([pair[i] for pair in pairs] for i in (0, 1))
+    return Bounded(
+        tokens=old.seen,
+        budget=settings.budget,
+        most_kept_slots=most_kept,
+        largest_index=watch.largest_index,
+        window_tokens=old.trained.window,
+        rss_after_1000_bytes=rss_early,
+        rss_end_bytes=rss_end,
+        rss_growth_share=rss_end / rss_early - 1,
+        old_ms=statistics.median(old_ms),
+        fresh_ms=statistics.median(fresh_ms),
+        old_over_fresh=statistics.median(old_ms) / statistics.median(fresh_ms),
+        spread_ms=(_spread(old_ms), _spread(fresh_ms)),
+    )
+
+
+def _steps(engine: Engine) -> Iterator[float]:
+    """Milliseconds of one decode step after another, for ever."""
+    start = engine.tokenizer.bos_token_id
+    first = [start if start is not None else 1]
+    sampling = Sampling(temperature=1.0, max_tokens=None, ignore_eos=True)
+    for event in engine.generate(first, sampling):
+        if isinstance(event, Token):
+            yield event.ms
+
+
+def _spread(samples: list[float]) -> float:
+    low, _, high = statistics.quantiles(samples, n=4)
+    return high - low
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """How far a key has drifted from where exact arithmetic would have it."""
+
+    dtype: str
+    tokens: int
+    turns: int
+    """How often the oldest key was turned, hence rounded."""
+    error: float
+    """Norm of the difference over the norm of the key."""
+    one_rounding: float
+    """The same after a single turn: the least there can be."""
+
+
+def rounding(dtype: torch.dtype, tokens: int, window: int, size: int = 64) -> Rounding:
+    """The oldest key of a conversation of `tokens`, turned in `dtype` as `H2OCache` turns it.
+
+    It is written at angle 0 and turned back whenever the base moves, until its distance reaches the window;
+    then it is turned to angle 0 for good, and nothing touches it any more.
+    """
+    rope = Rope(10_000.0 ** -(torch.arange(0, size, 2) / size), interleaved=False)
+    exact = torch.randn(1000, size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    key = exact.to(dtype)
+    exact = key.double()
+    base, turns, at = 0, 0, 17  # a key written at position 17
+    key = rope.rotate(key, torch.tensor(float(at)))
+    one = _error(key, rope.rotate(exact, torch.tensor(float(at))))
+    far = False
+    for seen in range(0, tokens, window // 32):
+        if not far and seen - at >= window - window // 32:
+            key, far, turns = rope.rotate(key, torch.tensor(float(base - at))), True, turns + 1
+        if seen - base >= window:
+            if not far:
+                key, turns = rope.rotate(key, torch.tensor(float(base - seen))), turns + 1
+            base = seen
+    return Rounding(str(dtype).removeprefix("torch."), tokens, turns + 1, _error(key, exact), one)
+
+
+def _error(key: torch.Tensor, exact: torch.Tensor) -> float:
+    return float((key.double() - exact).norm() / exact.norm())

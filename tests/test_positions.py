@@ -1,0 +1,224 @@
+"""Rotations of every family, and true positions whose distance is clamped to the trained window."""
+
+from typing import Any
+
+import pytest
+import torch
+from tiny_models import FAMILIES, VOCAB, tiny
+from torch import Tensor
+
+import h2o_chat.attention  # noqa: F401  (registers "h2o")
+from h2o_chat.cache import H2OCache
+from h2o_chat.errors import UsageError, WindowFullError
+from h2o_chat.lab.bounded import rounding
+from h2o_chat.rope import Positions, Rope, probe
+
+LEARNED = {"opt", "gpt2"}
+SCALINGS: dict[str, dict[str, Any]] = {
+    "linear": {"rope_type": "linear", "factor": 4.0},
+    "llama3": {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 256,
+    },
+    "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 256},
+    "dynamic": {"rope_type": "dynamic", "factor": 2.0},
+}
+
+
+def feed(model: Any, cache: H2OCache, ids: Tensor) -> Tensor:
+    """Logits [N, V] of a prompt fed with the cache's own indices, chunk by chunk."""
+    logits = []
+    with torch.no_grad():
+        for chunk in ids.split(cache.plan.chunk, dim=1):
+            indices = cache.position_ids(chunk.shape[1])
+            logits.append(model(chunk, position_ids=indices, past_key_values=cache).logits)
+    return torch.cat(logits, 1)
+
+
+def close(found: Tensor, expected: Tensor) -> None:
+    """Up to fp32 angles: transformers makes cosines and sines in fp32, whatever the model's precision."""
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def tokens(count: int, rows: int = 1) -> Tensor:
+    return torch.randint(3, VOCAB, (rows, count), generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_probe_understands_every_family(family: str, dtype: torch.dtype) -> None:
+    found = probe(tiny(family, "h2o", dtype))
+    assert found.learned == (family in LEARNED)
+    assert found.window == 1024
+    rotated = [rope is not None for rope in found.ropes]
+    expected = {"smollm3": [True, False, True]}.get(family, [family not in LEARNED] * 3)
+    assert rotated == expected
+    if family == "gpt_neox":
+        assert found.ropes[0] is not None
+        assert len(found.ropes[0].inv_freq) == 1  # a quarter of 8 components, in pairs
+    if family == "gemma3_text":
+        local, global_ = found.ropes[0], found.ropes[1]
+        assert local is not None
+        assert global_ is not None
+        assert not torch.equal(local.inv_freq, global_.inv_freq)
+
+
+@pytest.mark.parametrize("scaling", SCALINGS)
+def test_probe_understands_scaled_rotations(scaling: str) -> None:
+    parameters = SCALINGS[scaling] | {"rope_theta": 10_000.0}
+    found = probe(tiny("llama", "h2o", rope_parameters=parameters))
+    assert all(rope is not None for rope in found.ropes)
+
+
+def test_probe_leaves_the_model_as_it_was() -> None:
+    model = tiny("llama", "h2o")
+    probe(model)
+    assert model.config._attn_implementation == "h2o"
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_rotations_add_up_and_keep_the_rest(interleaved: bool) -> None:
+    rope = Rope(torch.tensor([1.0, 0.1]), interleaved)
+    x = torch.randn(2, 3, 6, dtype=torch.float64)
+    turned = rope.rotate(rope.rotate(x, torch.tensor(5.0)), torch.tensor(-2.0))
+    torch.testing.assert_close(turned, rope.rotate(x, torch.tensor(3.0)))
+    assert torch.equal(turned[..., 4:], x[..., 4:])
+    torch.testing.assert_close(turned.norm(dim=-1), x.norm(dim=-1))
+    pair = (0, 1) if interleaved else (0, 2)
+    one = rope.rotate(x, torch.tensor(1.0))[..., pair[0]]
+    cos, sin = torch.tensor(1.0).cos(), torch.tensor(1.0).sin()
+    torch.testing.assert_close(one, x[..., pair[0]] * cos.double() - x[..., pair[1]] * sin.double())
+
+
+@pytest.mark.parametrize("policy", ["h2o", "h2o-paper", "streaming"])
+@pytest.mark.parametrize("chunk", [1, 7])
+def test_every_key_stands_where_its_distance_says(policy: str, chunk: int) -> None:
+    """In layer 0 a key depends on its token alone, so the stored ones can be checked against fresh ones."""
+    model = tiny("llama", "h2o", num_hidden_layers=1, max_position_embeddings=64)
+    positions = probe(model)
+    rope, window = positions.ropes[0], positions.window
+    assert rope is not None
+    ids = tokens(400)
+    fresh = H2OCache(budget=400, policy="window", chunk=400)  # keeps all, in order
+    with torch.no_grad():
+        model(ids, position_ids=torch.zeros_like(ids), past_key_values=fresh)
+    raw = fresh.layers[0].keys[0]  # [H, 400 + 1, D] at angle 0
+
+    cache = H2OCache(budget=16, policy=policy, sinks=2, chunk=chunk, positions=positions)
+    seen_far = False
+    for start in range(0, 400, chunk):
+        feed(model, cache, ids[:, start : start + chunk])
+        layer = cache.layers[0]
+        at = cache.kept(0)[0].long()  # [H, S]
+        for head in range(at.shape[0]):
+            held = at[head] >= 0
+            where = at[head][held]
+            far = layer.far[0, head][held]
+            distance = cache.fed - 1 - where
+            assert bool((distance[~far] < window).all())
+            assert bool((distance[far] >= window - window // 32 - chunk).all())
+            index = torch.where(far, 0, where - layer.base)
+            expected = rope.rotate(raw[head, where], index)
+            close(layer.keys[0, head][held], expected)
+            seen_far |= bool(far.any())
+    assert seen_far  # the sinks at least
+
+
+def test_clamped_attention_equals_the_plain_formula() -> None:
+    """One layer, one token at a time: softmax over q . R(distance) k, written out pair by pair."""
+    model = tiny("llama", "h2o", num_hidden_layers=1, max_position_embeddings=64)
+    positions = probe(model)
+    rope, window = positions.ropes[0], positions.window
+    assert rope is not None
+    attention = model.model.layers[0].self_attn
+    ids = tokens(300)
+    with torch.no_grad():
+        hidden = model.model.layers[0].input_layernorm(model.model.embed_tokens(ids))[0]
+        queries, keys, values = (
+            project(hidden).view(300, -1, 8)
+            for project in (attention.q_proj, attention.k_proj, attention.v_proj)
+        )
+    heard: list[Tensor] = []
+    attention.o_proj.register_forward_pre_hook(lambda _, inputs: heard.append(inputs[0]))
+    cache = H2OCache(budget=16, policy="streaming", sinks=2, chunk=1, positions=positions)
+    feed(model, cache, ids[:, :1])
+    for now in range(1, 300):
+        before = cache.kept(0)[0]
+        feed(model, cache, ids[:, now : now + 1])
+        far = {int(p) for p, f in zip(cache.kept(0)[0, 0], cache.layers[0].far[0, 0], strict=True) if f}
+        for head in range(4):
+            kept = before[head // 2]
+            at = torch.cat((kept[kept >= 0].long(), torch.tensor([now])))
+            distance = torch.tensor([window - 1 if int(p) in far else now - int(p) for p in at])
+            assert bool((distance <= window - 1).all())
+            turned = rope.rotate(keys[at, head // 2], -distance)
+            weights = (turned @ queries[now, head] * 8**-0.5).softmax(-1)
+            expected = weights @ values[at, head // 2]
+            close(heard[now][0, 0].view(4, 8)[head], expected)
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt_neox", "smollm3", "gemma3_text", "opt", "gpt2"])
+def test_indices_stay_below_the_window_for_ever(family: str) -> None:
+    model = tiny(
+        family, "h2o", **({"n_positions": 64} if family == "gpt2" else {"max_position_embeddings": 64})
+    )
+    fed: list[Tensor] = []
+    model.register_forward_pre_hook(
+        lambda _, __, inputs: fed.append(inputs["position_ids"]), with_kwargs=True
+    )
+    cache = H2OCache(budget=16, positions=probe(model))
+    fed.clear()
+    logits = feed(model, cache, tokens(1000))
+    indices = torch.cat(fed, 1)
+    assert int(indices.max()) < 64
+    assert int(indices.min()) >= 0
+    assert bool(logits.isfinite().all())
+    steps = indices.diff()
+    assert int((steps != 1).sum()) <= 1000 // 32 + 1
+
+
+def test_chunks_may_cross_the_window_and_rows_may_be_padded() -> None:
+    model = tiny("llama", "h2o", max_position_embeddings=64)
+    positions = probe(model)
+    ids = tokens(200, rows=2)
+    real = torch.ones_like(ids, dtype=torch.bool)
+    real[1, :5] = False
+    cache = H2OCache(budget=16, chunk=10, positions=positions)
+    with torch.no_grad():
+        for cut in torch.arange(200).split(10):
+            indices = cache.position_ids(10, real[:, cut])
+            assert int(indices.max()) < 64
+            model(
+                ids[:, cut],
+                position_ids=indices,
+                attention_mask=real[:, : int(cut[-1]) + 1],
+                past_key_values=cache,
+            )
+    assert cache.layers[0].seen.tolist() == [200, 195]
+
+
+def test_full_stops_at_the_window_and_says_so() -> None:
+    model = tiny("llama", "h2o", max_position_embeddings=64)
+    cache = H2OCache(policy="full", positions=probe(model))
+    feed(model, cache, tokens(64))
+    assert (cache.kept(0) >= 0).sum(-1).tolist() == [[64, 64]]
+    with pytest.raises(WindowFullError, match="64 tokens"):
+        cache.position_ids(1)
+
+
+def test_positions_are_refused_without_a_probe_and_beyond_the_window() -> None:
+    with pytest.raises(UsageError, match="probe"):
+        H2OCache(16).position_ids(1)
+    cache = H2OCache(16, positions=Positions(64, (None,), learned=True))
+    with pytest.raises(UsageError, match="window of 64"):
+        cache.position_ids(65)
+
+
+def test_a_key_is_rounded_at_most_three_times_in_a_million_tokens() -> None:
+    for dtype in (torch.float32, torch.bfloat16):
+        drift = rounding(dtype, tokens=1_000_000, window=2048)
+        assert drift.turns <= 3
+        assert drift.error < 3 * max(drift.one_rounding, 1e-5)  # 1e-5: fp32 angles up to 2,048 rad

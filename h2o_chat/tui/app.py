@@ -1,0 +1,245 @@
+"""The chat screen: one conversation beside what the model still remembers of it.
+
+It paints first and loads in a thread. Threads report through one queue, which a timer empties; every
+change that is not the answer to a key starts in `_take`.
+"""
+
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, ClassVar
+
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.events import Resize
+from textual.widgets import Footer
+
+from h2o_chat.config import Sampling, Settings
+from h2o_chat.errors import ExitCode, H2OChatError
+from h2o_chat.events import CacheState, Error, Prompt, Session, Token, Turn
+from h2o_chat.tui.crash import save_trace
+from h2o_chat.tui.divider import Divider
+from h2o_chat.tui.greeting import greeting
+from h2o_chat.tui.loading import Loading
+from h2o_chat.tui.memory import Memory
+from h2o_chat.tui.panel import MemoryLine, MemoryPanel
+from h2o_chat.tui.prompt import PromptBox
+from h2o_chat.tui.status import StatusLine
+from h2o_chat.tui.theme import H2O_DARK
+from h2o_chat.tui.transcript import Transcript
+from h2o_chat.tui.work import (
+    Answered,
+    ChatLike,
+    Crashed,
+    Failed,
+    Jobs,
+    OpenChat,
+    Opened,
+    Report,
+    Stage,
+    Text,
+)
+
+DRAINS_A_SECOND = 20
+LEAVE_SECONDS = 2.0
+"""A second ctrl+c within this time leaves."""
+FOLD_BELOW = 100
+"""Columns under which the panel becomes one line."""
+
+
+class ChatApp(App[None]):
+    """The whole screen.
+
+    Args:
+        open_chat: Opens the conversation; called in a thread, reports its progress, may take minutes.
+        settings: What was asked for; shown while loading.
+        sampling: How answers are made.
+
+    Attributes:
+        chat: The conversation, None until it is open.
+        exit_code: What the process should end with: the reason why no model could be opened, or 0.
+    """
+
+    CSS_PATH = "app.tcss"
+    TITLE = "h2o-chat"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "stop", "stop"),
+        Binding("ctrl+c", "interrupt", "stop, twice: quit", system=True),
+        Binding("ctrl+b", "toggle_panel", "memory"),
+        Binding("ctrl+q", "quit", "quit", priority=True),
+    ]
+
+    def __init__(self, open_chat: OpenChat, settings: Settings, sampling: Sampling) -> None:
+        super().__init__()
+        self.chat: ChatLike | None = None
+        self.exit_code = ExitCode.OK
+        self._open_chat = open_chat
+        self._system = settings.system
+        self._sampling = sampling
+        self._memory = Memory()
+        self._jobs = Jobs()
+        self._loading = Loading(settings.model or "the bundled model")
+        self._busy = False
+        self._panel_wanted = True
+        self._interrupted = float("-inf")
+
+    def compose(self) -> ComposeResult:
+        yield StatusLine(self._memory, id="status")
+        with Horizontal():
+            with Vertical(id="chat"):
+                yield Transcript(id="transcript")
+                yield Divider(id="divider")
+                yield PromptBox(id="prompt")
+            yield MemoryPanel(self._memory, id="panel")
+        yield MemoryLine(self._memory, id="line")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        self.register_theme(H2O_DARK)
+        self.theme = H2O_DARK.name
+        self.transcript = self.query_one(Transcript)
+        self.divider = self.query_one(Divider)
+        self.prompt = self.query_one(PromptBox)
+        self.query_one("#prompt").border_subtitle = "enter send · ctrl+j newline · esc stop"
+        self.prompt.focus()
+        self.transcript.mount(self._loading)
+        self.set_interval(1 / DRAINS_A_SECOND, self._drain)
+        self._fold()
+        self._work(lambda: self._jobs.load(self._open_chat))
+
+    def exit(self, *args: Any, **kwargs: Any) -> None:
+        # The thread must not outlive the screen by more than the step it is in.
+        self._jobs.cancel()
+        super().exit(*args, **kwargs)
+
+    # What the threads report
+
+    def _drain(self) -> None:
+        reports = list(self._jobs.drain())
+        for report in reports:
+            self._take(report)
+        if reports:
+            self._refresh_numbers()
+
+    def _take(self, report: Report | Text) -> None:
+        match report:
+            case Stage():
+                self._loading.show(report)
+            case Opened():
+                self._opened(report.chat)
+            case Text():
+                self.transcript.stream(report.text)
+            case Token() | Session() | CacheState():
+                self._memory.add(report)
+            case Prompt():
+                self.divider.doing("answering · esc stops")
+            case Turn():
+                self._memory.add(report)
+                self.transcript.close_answer(report.finish)
+                self.transcript.show_hold(report)
+            case Error():
+                self.transcript.error(report.code, report.message, report.hint)
+            case Failed():
+                self._failed(report.error)
+            case Crashed():
+                self._crashed(report)
+            case Answered():
+                self._answered()
+
+    def _opened(self, chat: ChatLike) -> None:
+        self.chat = chat
+        self._loading.remove()
+        self._memory.add(chat.session)
+        if self._system:
+            self.transcript.message("system", "system", self._system, 0)
+        self.transcript.note(greeting(chat.session))
+
+    def _failed(self, error: H2OChatError) -> None:
+        self.transcript.error(error.code, error.message, error.hint)
+        self._job_broke(error.exit_code)
+
+    def _crashed(self, report: Crashed) -> None:
+        what = f"{type(report.error).__name__}: {report.error}"
+        hint = f"This is a bug of h2o-chat. The traceback is in {save_trace(report.trace)}"
+        self.transcript.error("bug", what, hint)
+        self._job_broke(ExitCode.BUG)
+
+    def _job_broke(self, code: ExitCode) -> None:
+        """A chat that could not be opened decides how the process ends; a broken answer does not."""
+        if self.chat is None:
+            self.exit_code = code
+            self._loading.fail()
+            self.divider.doing("no model is open · ctrl+q quits")
+
+    def _answered(self) -> None:
+        self._busy = False
+        self.divider.doing("")
+        self.transcript.close_answer("error")  # unless a turn event has closed it
+
+    # What the person does
+
+    def on_prompt_box_submitted(self, event: PromptBox.Submitted) -> None:
+        """Send the text, or say why not and leave it in the box."""
+        if self.chat is None:
+            waiting = "no model is open" if self.exit_code else "still loading"
+            self.divider.say(f"{waiting} · your text stays here")
+        elif self._busy:
+            self.divider.say("still answering · esc stops it, then enter sends")
+        else:
+            self.prompt.clear()
+            self._ask(self.chat, event.text)
+
+    def _ask(self, chat: ChatLike, text: str) -> None:
+        # The chat puts its system prompt in front of the first message.
+        index = len(chat.messages) or int(self._system is not None)
+        self.transcript.message("user", "you", text, index)
+        self.transcript.open_answer(chat.session.model.rsplit("/", 1)[-1], index + 1)
+        self.transcript.follow()
+        self.divider.doing("reading · esc stops")
+        self._busy = True
+        self._jobs.begin()
+        self._work(lambda: self._jobs.answer(chat, text, self._sampling))
+
+    def _work(self, job: Callable[[], None]) -> None:
+        self.run_worker(job, thread=True)
+
+    def action_stop(self) -> None:
+        """Stop the answer and keep what there is of it."""
+        if self._busy:
+            self._jobs.cancel()
+            self.divider.doing("stopping")
+
+    def action_interrupt(self) -> None:
+        """Ctrl+c: copy a selection; else stop, and leave when pressed again at once."""
+        now = monotonic()
+        if now - self._interrupted < LEAVE_SECONDS:
+            self.exit()
+            return
+        selected = "" if self._busy else self.prompt.selected_text or self.screen.get_selected_text()
+        if selected:
+            self.copy_to_clipboard(selected)
+            self.divider.say("copied")
+            return
+        self._interrupted = now
+        stopped = "stopped · " if self._busy else ""
+        self.action_stop()
+        self.divider.say(f"{stopped}ctrl+c again leaves", LEAVE_SECONDS)
+
+    def action_toggle_panel(self) -> None:
+        """Hide or show the memory panel."""
+        self._panel_wanted = not self._panel_wanted
+        self._fold()
+
+    # Layout
+
+    def on_resize(self, event: Resize) -> None:
+        self._fold()
+
+    def _fold(self) -> None:
+        wide = self.size.width >= FOLD_BELOW
+        self.query_one(MemoryPanel).display = wide and self._panel_wanted
+        self.query_one(MemoryLine).display = not wide and self._panel_wanted
+
+    def _refresh_numbers(self) -> None:
+        for widget in self.query("StatusLine, MemoryPanel, MemoryLine"):
+            widget.refresh()

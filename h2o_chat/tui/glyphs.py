@@ -1,0 +1,58 @@
+"""Numbers drawn with characters: bars, sparklines, bytes, shares."""
+
+from collections.abc import Sequence
+
+EIGHTHS = " ▏▎▍▌▋▊▉█"
+LEVELS = "▁▂▃▄▅▆▇█"
+
+
+def bar(share: float, cells: int) -> str:
+    """A bar of `cells` columns, exact to an eighth of one; more than nothing always shows."""
+    eighths = round(min(max(share, 0.0), 1.0) * cells * 8)
+    if share > 0:
+        eighths = max(eighths, 1)
+    full, rest = divmod(eighths, 8)
+    return ("█" * full + (EIGHTHS[rest] if rest else "")).ljust(cells)
+
+
+def gauge(share: float) -> str:
+    """How much is held, 8 columns between marks and the number: ` ▕██▋     ▏ 33%`."""
+    return f"▕{bar(share, 8)}▏{share:>4.0%}"
+
+
+def spark(values: Sequence[float]) -> str:
+    """One column per value, as a share of the largest."""
+    top = max(values, default=0.0)
+    if top <= 0:
+        return LEVELS[0] * len(values)
+    return "".join(LEVELS[min(int(value / top * 8), 7)] for value in values)
+
+
+def percent(share: float) -> str:
+    """A share with the digits that matter: `12%`, `3.4%`, `0.03%`, `<0.01%`, `0%`."""
+    if share <= 0:
+        return "0%"
+    if share < 0.0001:
+        return "<0.01%"
+    decimals = 2 if share < 0.01 else 1 if share < 0.1 else 0
+    return f"{share:.{decimals}%}"
+
+
+def size(count: int) -> str:
+    """Bytes in binary units, three digits: `256 MiB`, `1.5 KiB`, `96 B`."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1000:
+            return f"{value:.1f} {unit}" if value < 10 and unit != "B" else f"{value:.0f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+def short(count: int) -> str:
+    """A count in at most four columns: `947`, `1.9k`, `20k`, `1.2M`."""
+    value = float(count)
+    for unit in ("", "k", "M"):
+        if value < 999.5:
+            return f"{value:.1f}{unit}" if unit and value < 9.95 else f"{value:.0f}{unit}"
+        value /= 1000
+    return f"{value:.0f}G"

@@ -1,0 +1,139 @@
+"""Markdown drawn as one `Content`, without loss: what markup does not explain is shown as written.
+
+Textual's own Markdown widget drops html, backslashes and link targets, joins lines, and reads the text of a
+table cell as markup when the mouse rests on it; hence this small renderer. HTML, links, images, entities,
+escapes and tables are not rules here, so their source stays on the screen and nothing can be clicked.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from textual.content import Content
+from textual.highlight import highlight
+
+from h2o_chat.tui.safe import safe_text
+from h2o_chat.tui.theme import MUTED
+
+BULLETS = "•◦▪"
+_INLINE = {"em": "italic", "strong": "bold", "s": "strike"}
+_OFF = ("link", "image", "autolink", "entity", "escape", "html_inline", "html_block", "reference")
+
+
+_PARSER = MarkdownIt("commonmark", {"html": False}).enable("strikethrough").disable(_OFF)
+"""CommonMark and strikethrough, less every rule that hides text."""
+
+
+def render(source: str) -> Content:
+    """The whole of `source`, blocks separated by an empty line."""
+    text = safe_text(source)
+    tokens = _PARSER.parse(text)
+    if any(token.level >= _PARSER.options.maxNesting for token in tokens):
+        return Content(text)  # the parser drops what is nested deeper
+    return _join(_blocks(tokens))
+
+
+def settled(source: str) -> int:
+    """Lines of `source` whose blocks can no longer change, however the text goes on."""
+    starts = [
+        token.map[0]
+        for token in _PARSER.parse(safe_text(source))
+        if token.level == 0 and token.map is not None and token.nesting >= 0
+    ]
+    return starts[-1] if len(starts) > 1 else 0
+
+
+def _blocks(tokens: Sequence[Token]) -> Iterator[Content]:
+    """One `Content` per block among `tokens`; containers are drawn by their own function."""
+    index = 0
+    while index < len(tokens):
+        end = _end(tokens, index)
+        yield _block(tokens[index], tokens[index + 1 : end])
+        index = end + 1
+
+
+def _end(tokens: Sequence[Token], start: int) -> int:
+    """Index of the token that closes the one at `start`: itself when it has no inside."""
+    depth = 0
+    for index in range(start, len(tokens)):
+        depth += tokens[index].nesting
+        if depth == 0:
+            return index
+    return len(tokens) - 1
+
+
+def _block(opening: Token, inside: Sequence[Token]) -> Content:
+    match opening.type:
+        case "heading_open":
+            style = "bold $primary underline" if opening.tag == "h1" else "bold $primary"
+            return _join(_blocks(inside)).stylize(style)
+        case "bullet_list_open" | "ordered_list_open":
+            return _list(opening, inside)
+        case "blockquote_open":
+            return _indent(_join(_blocks(inside)), "│ ", "│ ").stylize(MUTED)
+        case "fence" | "code_block":
+            return _code(opening)
+        case "hr":
+            return Content.styled("─" * 24, MUTED)
+        case "inline":
+            return _inline(opening)
+        case _:
+            return _join(_blocks(inside))
+
+
+def _list(opening: Token, inside: Sequence[Token]) -> Content:
+    """Items one below the other; loose lists keep their empty lines."""
+    number = int(opening.attrs.get("start", 1)) if opening.type.startswith("ordered") else None
+    bullet = BULLETS[opening.level // 2 % len(BULLETS)]
+    items: list[Content] = []
+    index = 0
+    while index < len(inside):
+        end = _end(inside, index)
+        label = bullet if number is None else f"{number + len(items)}{inside[index].markup}"
+        body = inside[index + 1 : end]
+        item = _join(_blocks(body), "\n" if _tight(body) else "\n\n")
+        items.append(_indent(item, f" {label} ", " " * (len(label) + 2)))
+        index = end + 1
+    loose = any("\n\n" in item.plain for item in items)
+    return Content("\n\n" if loose else "\n").join(items)
+
+
+def _tight(body: Sequence[Token]) -> bool:
+    return all(token.hidden for token in body if token.type == "paragraph_open")
+
+
+def _code(token: Token) -> Content:
+    """Code, coloured where its language is known, behind a bar that marks it without colour."""
+    language = token.info.split()[0] if token.info.split() else ""
+    code = highlight(token.content.rstrip("\n"), language=language or "text")
+    titled = Content.styled(f"{token.info.strip()}\n", MUTED) + code if language else code
+    return _indent(titled, "▏ ", "▏ ")
+
+
+def _inline(token: Token) -> Content:
+    parts: list[Content | str | tuple[str, str]] = []
+    styles: list[str] = []
+    for child in token.children or ():
+        name = child.type.removesuffix("_open").removesuffix("_close")
+        if name in _INLINE and child.nesting > 0:
+            styles.append(_INLINE[name])
+        elif name in _INLINE:
+            styles.remove(_INLINE[name])
+        else:
+            text = "\n" if child.type in ("softbreak", "hardbreak") else child.content
+            code = ["$text-accent"] if child.type == "code_inline" else []
+            parts.append((f"`{text}`" if code else text, " ".join(styles + code)))
+    return Content.assemble(*parts)
+
+
+def _indent(content: Content, first: str, rest: str) -> Content:
+    """`content` with `first` before its first line and `rest` before the others."""
+    lines = content.split("\n", allow_blank=True)
+    marks = [first] + [rest] * (len(lines) - 1)
+    return Content("\n").join(
+        Content.assemble((mark, MUTED), line) for mark, line in zip(marks, lines, strict=True)
+    )
+
+
+def _join(blocks: Iterator[Content], separator: str = "\n\n") -> Content:
+    return Content(separator).join(blocks)

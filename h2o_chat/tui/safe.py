@@ -1,0 +1,37 @@
+"""Untrusted text made safe to draw: what a model or a person wrote is shown, never obeyed."""
+
+import re
+
+from rich.cells import set_cell_size
+
+# C0 has pictures of its own in Unicode; C1, bidirectional overrides, exotic line breaks and lone
+# surrogates have none, and each could move, reorder, break or crash the terminal.
+_PICTURES = {code: 0x2400 + code for code in range(0x20) if code not in (0x09, 0x0A)}
+_PICTURES[0x7F] = 0x2421
+_UNSEEN = (
+    *range(0x80, 0xA0),
+    *range(0x200E, 0x2010),
+    *range(0x2028, 0x202F),
+    *range(0x2066, 0x206A),
+    *range(0xD800, 0xE000),
+)
+_TABLE = _PICTURES | dict.fromkeys(_UNSEEN, 0xFFFD)
+_WHITESPACE = {" ": "␣", "\n": "↵", "\t": "⇥"}
+
+
+def safe_text(text: str) -> str:
+    """`text` with every control character replaced by a visible one; newlines and tabs stay."""
+    return text.replace("\r\n", "\n").translate(_TABLE)
+
+
+def token_label(text: str) -> str:
+    """One token on one line: outer blanks cut, and a token of nothing but blanks made visible."""
+    shown = safe_text(text)
+    if not shown.strip():
+        return "".join(_WHITESPACE.get(character, character) for character in shown) or "∅"
+    return re.sub(r"\s", lambda blank: _WHITESPACE.get(blank[0], " "), shown.strip())
+
+
+def fit(text: str, cells: int) -> str:
+    """`text` in exactly `cells` columns, wide characters counted as two."""
+    return set_cell_size(text, cells)

@@ -1,0 +1,67 @@
+"""The top line: which model, how, how fast, and how much it has seen and let go."""
+
+from textual.content import Content
+from textual.widget import Widget
+
+from h2o_chat.events import Session
+from h2o_chat.tui.glyphs import short
+from h2o_chat.tui.memory import Memory
+from h2o_chat.tui.safe import safe_text
+from h2o_chat.tui.theme import MUTED
+
+WIDE = 80
+"""Columns from which numbers are written out."""
+
+
+class StatusLine(Widget):
+    """Everything from `Memory`; narrow screens shorten the model's name, never drop a number."""
+
+    DEFAULT_CSS = """
+    StatusLine { height: 1; padding: 0 1; background: $panel; }
+    """
+
+    def __init__(self, memory: Memory, id: str) -> None:
+        super().__init__(id=id)
+        self._memory = memory
+
+    def render(self) -> Content:
+        width = self.size.width
+        wide = width >= WIDE
+        numbers = self._numbers(wide)
+        session = self._memory.session
+        how = f" · {_weights(session)} · {safe_text(session.device)}" if session else ""
+        room = width - len(numbers) - len(how) - 1
+        model = _ellipsis(self._model(wide), room)
+        left = Content.assemble((model, "bold $foreground"), (how, MUTED))
+        gap = max(width - left.cell_length - len(numbers), 1)
+        return Content.assemble(left, " " * gap, (numbers, MUTED)).truncate(width)
+
+    def _model(self, wide: bool) -> str:
+        session = self._memory.session
+        if session is None:
+            return "h2o-chat"
+        return safe_text(f"h2o-chat   {session.model}" if wide else session.model)
+
+    def _numbers(self, wide: bool) -> str:
+        memory = self._memory
+        if memory.cache is None:
+            return "nothing seen yet" if memory.session else ""
+        if wide:
+            seen = f"seen {memory.seen:,} tok · evicted {memory.evicted:,}"
+        else:
+            seen = f"seen {short(memory.seen)} · evicted {short(memory.evicted)}"
+        if memory.tok_s is None:
+            return seen
+        pace = f"{memory.tok_s:.1f}" if wide or memory.tok_s < 10 else f"{memory.tok_s:.0f}"
+        return f"{seen} · {pace} tok/s"
+
+
+def _weights(session: Session) -> str:
+    """How the weights are held: the quantisation, or their type when there is none."""
+    if session.quantization != "none":
+        return safe_text(session.quantization)
+    return session.dtype.replace("float", "fp").replace("bfp", "bf")
+
+
+def _ellipsis(text: str, cells: int) -> str:
+    return Content(text).truncate(max(cells, 1), ellipsis=True).plain

@@ -1,0 +1,66 @@
+"""One message of the conversation: a title with its hold gauge above a text that can be selected."""
+
+from typing import Any
+
+from textual.content import Content
+from textual.events import Resize
+from textual.widgets import Static
+
+from h2o_chat.tui.glyphs import gauge
+from h2o_chat.tui.safe import fit, safe_text
+from h2o_chat.tui.theme import MUTED
+
+FINISHES = {
+    "stopped": "stopped here; what was said is kept",
+    "length": "cut at the token limit",
+    "error": "broken off by an error",
+}
+"""What is said under an answer that did not end by itself."""
+
+
+class TurnView(Static):
+    """A message as a single node, which is what keeps long conversations fast.
+
+    The title lives in the top border, outside the text: it costs no node and is never copied with it.
+    """
+
+    DEFAULT_CSS = """
+    TurnView {
+        height: auto;
+        border-top: blank;
+        border-title-align: left;
+        border-title-style: bold;
+        padding: 0 1 0 2;
+        margin-bottom: 1;
+        &.-user { border-title-color: $secondary; }
+        &.-assistant { border-title-color: $primary; }
+        &.-system { border-title-color: $text-muted; }
+        &.-note { border-title-color: $text-muted; color: $text-muted; }
+        &.-error { border-title-color: $error; }
+    }
+    """
+
+    def __init__(self, kind: str, name: str, body: Content | str = "", **kwargs: Any) -> None:
+        shown = body if isinstance(body, Content) else Content(safe_text(body))
+        super().__init__(shown, classes=f"-{kind}", markup=False, **kwargs)
+        self._speaker = safe_text(name)
+        self.hold: float | None = None
+
+    def on_mount(self) -> None:
+        self._write_title()
+
+    def on_resize(self, event: Resize) -> None:
+        self._write_title()
+
+    def show_hold(self, hold: float) -> None:
+        """Write the share of caches that still hold this message, averaged over its tokens."""
+        if hold != self.hold:
+            self.hold = hold
+            self._write_title()
+
+    def _write_title(self) -> None:
+        right = "" if self.hold is None else gauge(self.hold)
+        room = max(self.size.width - 3, 0)
+        name = fit(self._speaker, room - len(right)) if right else self._speaker
+        title = Content.assemble(name, (right, f"not bold {MUTED}"))
+        self.border_title = title

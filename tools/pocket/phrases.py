@@ -1,0 +1,167 @@
+"""Turns phrase lists into sentences: alternation, openers and closers, and noise."""
+
+import random
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .values import draw_value
+
+_HERE = Path(__file__).parent
+_CHOICE = re.compile(r"\[([^\[\]]*)\]")
+_PERSON = re.compile(r"\b(my|I|me|am|you|we|our)\b")
+_SWAP = {"my": "your", "I": "you", "me": "you", "am": "are", "you": "me", "we": "you"}
+_SHORT = [("what is", "what's"), ("I am", "I'm"), ("who is", "who's"), ("where is", "where's")]
+_SHORT += [("when is", "when's"), ("do not", "don't"), ("it is", "it's"), ("what was", "what's")]
+
+
+def expand(rng: random.Random, text: str) -> str:
+    """Picks one of every [a|b], innermost first."""
+    while match := _CHOICE.search(text):
+        text = text[: match.start()] + rng.choice(match[1].split("|")) + text[match.end() :]
+    return text.strip()
+
+
+def to_assistant(text: str) -> str:
+    """The same noun phrase or clause as the assistant says it: "my dog" is "your dog"."""
+    return _PERSON.sub(lambda match: _SWAP.get(match[1], "your"), text)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One thing a user may tell: a kind, the thing it belongs to and its value."""
+
+    kind: str
+    thing: str
+    value: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.kind, self.thing
+
+
+class PhraseBook:
+    """All ways to tell, ask, correct and answer; `held_out` takes the test lists instead.
+
+    Answers, acknowledgements and noun phrases are the model's own speech or the name of a
+    thing, so both books share them; telling, asking and correcting never share a phrase.
+    """
+
+    def __init__(self, held_out: bool = False) -> None:
+        self.shared: dict[str, Any] = tomllib.loads((_HERE / "phrases.toml").read_text("utf-8"))
+        self.held_out = held_out
+        source = self.shared
+        if held_out:
+            source = tomllib.loads((_HERE / "held_out_phrases.toml").read_text("utf-8"))
+        self.source: dict[str, Any] = source
+        self.kinds: list[str] = list(self.shared["kinds"])
+
+    def draw_fact(self, rng: random.Random, kind: str | None = None) -> Fact:
+        kind = kind or rng.choice(self.kinds)
+        spec = self.shared["kinds"][kind]
+        thing = rng.choice(spec.get("x", [""]))
+        return Fact(kind, thing, draw_value(rng, spec["values"], self.held_out))
+
+    def tell(self, rng: random.Random, fact: Fact, frames: list[str] | None = None) -> str:
+        """A user sentence that tells `fact`, sometimes inside an unrelated real sentence."""
+        own = self.source["kinds"][fact.kind]["tell"]
+        if self.held_out:
+            return self._fill(rng, rng.choice(own), fact)
+        if frames and fact.thing and rng.random() < 0.08:
+            return self._fill(rng, self._scatter(rng, rng.choice(frames)), fact)
+        pool = self.source["tell"] if self._has_noun(fact) and rng.random() < 0.35 else own
+        core = self._noise(rng, expand(rng, rng.choice(pool)))
+        return self._dress(rng, self._fill(rng, core, fact), "tell")
+
+    def ask(self, rng: random.Random, fact: Fact) -> str:
+        own = self.source["kinds"][fact.kind]["ask"]
+        if self.held_out:
+            text = self._fill(rng, rng.choice(own), fact)
+            return text if text.endswith(("?", ".")) else text + "?"
+        draw = rng.random()
+        pool = own
+        if draw < 0.2:
+            pool = self.source["ask_clause"]
+        elif draw < 0.5 and self._has_noun(fact):
+            pool = self.source["ask"]
+        core = self._noise(rng, expand(rng, rng.choice(pool)))
+        return self._dress(rng, self._fill(rng, core, fact), "ask")
+
+    def correct(self, rng: random.Random, fact: Fact, old: str) -> str:
+        own = self.shared["kinds"][fact.kind].get("correct")
+        pool = own if own and not self.held_out else self.source["correct"]
+        text = expand(rng, rng.choice(pool)).replace("{old}", old)
+        return self._fill(rng, text, fact)
+
+    def acknowledge(self, rng: random.Random, fact: Fact, with_value: bool) -> str:
+        spec = self.shared["kinds"][fact.kind]
+        if not with_value:
+            return self._fill(rng, rng.choice(self.shared["ack"]), fact) + "."
+        pool = spec.get("ack") or spec.get("ack_value") or self.shared["ack_value"]
+        return self._fill(rng, expand(rng, rng.choice(pool)), fact) + "."
+
+    def answer(self, rng: random.Random, fact: Fact) -> str:
+        pool = self.shared["kinds"][fact.kind].get("answer") or self.shared["answer"]
+        return self._fill(rng, rng.choice(pool), fact) + "."
+
+    def deny(self, rng: random.Random, fact: Fact) -> str:
+        return self._fill(rng, rng.choice(self.shared["untold"]), fact) + "."
+
+    def smalltalk(self, rng: random.Random, topic: str) -> tuple[str, str]:
+        """A (user, assistant) exchange about "greeting", "who", "can", "thanks" or "bye"."""
+        said = expand(rng, rng.choice(self.shared["smalltalk"][topic]))
+        said = said[:1].upper() + said[1:] if rng.random() < 0.7 else said
+        return said, rng.choice(self.shared["smalltalk"][topic + "_answer"])
+
+    def system(self, rng: random.Random) -> str:
+        text: str = rng.choice(self.shared["smalltalk"]["system"])
+        return text
+
+    def _has_noun(self, fact: Fact) -> bool:
+        return "a" in self.shared["kinds"][fact.kind] and fact.kind not in ("instruction", "job")
+
+    def _fill(self, rng: random.Random, text: str, fact: Fact) -> str:
+        spec = self.shared["kinds"][fact.kind]
+        clause = rng.choice(spec["q"])
+        noun = rng.choice(spec.get("a", ["my " + fact.thing]))
+        text = text.replace("{ya}", to_assistant(noun)).replace("{yq}", to_assistant(clause))
+        text = text.replace("{a}", noun).replace("{q}", clause).replace("{x}", fact.thing)
+        text = text.replace("{v}", fact.value)
+        return text[:1].upper() + text[1:]
+
+    def _noise(self, rng: random.Random, core: str) -> str:
+        """Drops, shortens or lowers words, so that no single wording is relied upon."""
+        if rng.random() < 0.3:
+            for long, short in _SHORT:
+                core = core.replace(long, short)
+        words = core.split(" ")
+        if len(words) > 4 and rng.random() < 0.15:
+            plain = [i for i, word in enumerate(words) if "{" not in word]
+            if plain:
+                del words[rng.choice(plain)]
+        core = " ".join(words)
+        return core.lower() if rng.random() < 0.15 else core
+
+    def _dress(self, rng: random.Random, text: str, what: str) -> str:
+        """Adds an opener, end punctuation and a closer."""
+        opener: str = rng.choice(self.shared[what + "_openers"])
+        closer: str = rng.choice(self.shared[what + "_closers"])
+        lead = expand(rng, opener)
+        if lead:
+            lead = lead[:1].upper() + lead[1:] + " "
+        if lead.endswith((", ", ": ")) and text.split(" ")[0] not in ("I", "I'm"):
+            keep_case = text[:1].lower() + text[1:]
+            text = keep_case
+        tail = expand(rng, closer)
+        if not text.endswith(("?", ".", "!")) and (tail or rng.random() < 0.85):
+            text += "?" if what == "ask" and rng.random() < 0.9 else "."
+        return lead + text + (" " + tail[:1].upper() + tail[1:] if tail else "")
+
+    def _scatter(self, rng: random.Random, frame: str) -> str:
+        """Sets thing and value into a real sentence: a wording that no list could hold."""
+        words = frame.replace("{", "(").replace("}", ")").split(" ")[:14]
+        for part in rng.sample(["my {x}", "{v}"], 2):
+            words.insert(rng.randint(0, len(words)), part)
+        return " ".join(words)

@@ -66,7 +66,7 @@ class Chat:
         """Hold by position, of the tokens of which something is left: as many as the cache has slots."""
         self.template_name = self._template.name
         self.session = replace(engine.session, template=self.template_name)
-        self.messages: list[Message] = []
+        self.messages: list[Message] = self._blank()
 
     def send(self, text: str, sampling: Sampling, cancel: Callable[[], bool] = never) -> Iterator[Event]:
         """Says something and streams the answer: the events of the engine, `Turn` with what messages hold.
@@ -77,13 +77,11 @@ class Chat:
         """
         ids, system_tokens = self._tokens(text)
         user, answer = Message("user", text), Message("assistant", "")
-        if system_tokens:
-            self.messages.append(Message("system", self._system or ""))
         self.messages += [user, answer]
         for event in self._engine.generate(ids, sampling, cancel):
             match event:
                 case Prompt():
-                    self._place(event, system_tokens)
+                    self._place(event, system_tokens, user)
                 case Token():
                     answer.text += event.text
                     answer.first = event.position if answer.first < 0 else answer.first
@@ -93,7 +91,7 @@ class Chat:
                 case Turn():
                     answer.text, answer.finish = event.text, event.finish
                     if event.finish == "error":
-                        self._unplace(system_tokens)
+                        self._unplace(user, answer, *self.messages[: 1 if system_tokens else 0])
                     event = replace(event, hold=self._message_hold(event.seen))
             yield event
 
@@ -101,7 +99,7 @@ class Chat:
         """Starts over: the model and the transcript forget everything."""
         self._engine.reset()
         self._held.clear()
-        self.messages.clear()
+        self.messages = self._blank()
 
     def inspect(self, position: int) -> list[list[bool]]:
         """Which caches hold the token at a position: [layers][KV heads]."""
@@ -125,20 +123,24 @@ class Chat:
             return fed.ids[fed.ids.index(pending[-1]) + 1 :], 0
         return fed.ids, 0
 
-    def _place(self, prompt: Prompt, system_tokens: int) -> None:
-        """Gives the newest messages their positions, once their prompt was read (or part of it)."""
+    def _blank(self) -> list[Message]:
+        """The messages of a conversation in which nobody has spoken."""
+        return [Message("system", self._system)] if self._system else []
+
+    def _place(self, prompt: Prompt, system_tokens: int, user: Message) -> None:
+        """Gives messages their positions, once the prompt was read (or part of it)."""
         before = next((m.last for m in reversed(self.messages) if m.first >= 0), -1)
         first = max(prompt.first, before + 1)
         if system_tokens:
-            self.messages[-3].first = first
-            self.messages[-3].last = min(first + system_tokens - 1, prompt.last)
+            system = self.messages[0]
+            system.first, system.last = first, min(first + system_tokens - 1, prompt.last)
             first += system_tokens
         if first <= prompt.last:
-            self.messages[-2].first, self.messages[-2].last = first, prompt.last
+            user.first, user.last = first, prompt.last
 
-    def _unplace(self, system_tokens: int) -> None:
+    def _unplace(self, *messages: Message) -> None:
         """The turn failed and the engine went back: its tokens are nowhere."""
-        for message in self.messages[-3 if system_tokens else -2 :]:
+        for message in messages:
             message.first = message.last = -1
 
     def _note(self, state: CacheState) -> None:

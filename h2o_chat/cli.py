@@ -1,0 +1,243 @@
+"""The command line. Everything heavy is imported inside the commands: help and usage errors come at once."""
+
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+import h2o_chat
+from h2o_chat.config import Sampling, Settings
+from h2o_chat.errors import ExitCode, UsageError
+
+app = typer.Typer(
+    name="h2o-chat",
+    help="Chat with a local model whose memory never grows, and see what it still remembers.",
+    epilog="Without a command: the chat screen. The same flags follow `run`.",
+    invoke_without_command=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_MODEL, _MEMORY, _ANSWER = "Model", "Memory", "Answers"
+
+_FLAGS: dict[str, Any] = {
+    "model": typer.Option("--model", "-m", metavar="FOLDER", help="Model folder.", rich_help_panel=_MODEL),
+    "quantize": typer.Option(
+        help="How weights are held; auto: nf4 where 16-bit weights pass 2 GiB.", rich_help_panel=_MODEL
+    ),
+    "dtype": typer.Option(help="Precision; auto: the model's own, float32 on a CPU.", rich_help_panel=_MODEL),
+    "device": typer.Option(help="auto, cpu, cuda or cuda:N.", rich_help_panel=_MODEL),
+    "threads": typer.Option(help="CPU threads.", show_default="all cores but one", rich_help_panel=_MODEL),
+    "template": typer.Option(
+        help="auto: the model's chat template if it has one; plain: continue the text.",
+        rich_help_panel=_MODEL,
+    ),
+    "system": typer.Option(metavar="TEXT", help="System prompt.", rich_help_panel=_MODEL),
+    "budget": typer.Option(
+        "--budget", "-b", help="Tokens kept per layer and KV head.", rich_help_panel=_MEMORY
+    ),
+    "policy": typer.Option(help="What to forget first.", rich_help_panel=_MEMORY),
+    "recent": typer.Option(
+        help="Newest tokens always kept.", show_default="by policy", rich_help_panel=_MEMORY
+    ),
+    "sinks": typer.Option(
+        help="First tokens always kept.", show_default="by policy", rich_help_panel=_MEMORY
+    ),
+    "chunk": typer.Option(
+        help="Prompt tokens read at once.", show_default="budget / 4, at least 16", rich_help_panel=_MEMORY
+    ),
+    "temperature": typer.Option(help="0: always the likeliest token.", rich_help_panel=_ANSWER),
+    "top_p": typer.Option(help="Sample from this share of the probability.", rich_help_panel=_ANSWER),
+    "top_k": typer.Option(help="Sample from so many tokens; 0: all.", rich_help_panel=_ANSWER),
+    "min_p": typer.Option(help="Drop tokens below this share of the likeliest.", rich_help_panel=_ANSWER),
+    "repetition_penalty": typer.Option(help="Above 1: repeat less.", rich_help_panel=_ANSWER),
+    "seed": typer.Option(help="For sampling.", show_default="random, printed", rich_help_panel=_ANSWER),
+    "max_tokens": typer.Option(help="Longest answer.", rich_help_panel=_ANSWER),
+    "stop": typer.Option(metavar="TEXT", help="Ends an answer; may be repeated.", rich_help_panel=_ANSWER),
+    "ignore_eos": typer.Option(
+        "--ignore-eos", help="Go on past the model's own end.", rich_help_panel=_ANSWER
+    ),
+}
+"""Flags of the screen and of `run`: fields of `Settings` and `Sampling`, which hold defaults and checks."""
+
+
+def _takes_flags(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command all shared flags; it is handed `given`, what was asked for by name."""
+    hints = get_type_hints(Settings) | get_type_hints(Sampling) | {"stop": list[str]}
+    known = {f.name: f.default for one in (Settings, Sampling) for f in fields(one)} | {"stop": []} | defaults
+    flags = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=known[name],
+            annotation=Annotated[hints[name], option],
+        )
+        for name, option in _FLAGS.items()
+    ]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = [p for p in inspect.signature(command).parameters.values() if p.name != "given"]
+
+        def with_flags(**values: Any) -> None:
+            given = {name: values.pop(name) for name in _FLAGS}
+            command(given=given, **values)
+
+        with_flags.__signature__ = inspect.Signature([*own, *flags])  # type: ignore[attr-defined]
+        with_flags.__name__, with_flags.__doc__ = command.__name__, command.__doc__
+        return with_flags
+
+    return decorate
+
+
+def _settings(given: dict[str, Any], **more: Any) -> tuple[Settings, Sampling]:
+    """Checked settings of the flags.
+
+    Raises:
+        UsageError: a value outside its range.
+    """
+    given = given | {"stop": tuple(given["stop"])} | more
+    one, other = (
+        kind(**{f.name: given[f.name] for f in fields(kind) if f.name in given})
+        for kind in (Settings, Sampling)
+    )
+    return one, other  # type: ignore[return-value]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"h2o-chat {h2o_chat.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+@_takes_flags(max_tokens=None)
+def screen(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+    *,
+    given: dict[str, Any],
+) -> None:
+    """Chat with a local model whose memory never grows, and see what it still remembers."""
+    from h2o_chat.run import ending
+
+    def work() -> ExitCode:
+        if context.invoked_subcommand is not None:
+            return _no_flags_before(context)
+        settings, sampling = _settings(given)
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            raise UsageError(
+                "The chat screen needs a terminal, and this is none.",
+                'Without one: h2o-chat run "your question" (see h2o-chat run --help).',
+            )
+        from h2o_chat.tui.app import ChatApp
+
+        screen = ChatApp(_opener(settings), settings, sampling)
+        screen.run()
+        return ExitCode.BUG if screen.return_code else ExitCode(screen.exit_code)
+
+    code = ending(work)
+    if code is not ExitCode.OK:
+        raise typer.Exit(code)
+
+
+def _no_flags_before(context: typer.Context) -> ExitCode:
+    """A flag in front of a command would be lost silently."""
+    for name in _FLAGS:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            flag = "--" + name.replace("_", "-")
+            command = context.invoked_subcommand
+            raise UsageError(
+                f"{flag} stands before {command}.", f"Put it behind: h2o-chat {command} {flag} ..."
+            )
+    return ExitCode.OK
+
+
+@app.command()
+@_takes_flags()
+def run(
+    prompt: Annotated[str | None, typer.Argument(help="What to say; piped input is appended.")] = None,
+    script: Annotated[
+        Path | None, typer.Option(help="Turns from a file, separated by a line of ---.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Events on stdout, one JSON object a line.")] = False,
+    events: Annotated[int, typer.Option(help="Tokens between two cache events; 0: none.")] = 16,
+    *,
+    given: dict[str, Any],
+) -> None:
+    """Ask once, or play a script, without a screen; the answer goes to stdout."""
+    from h2o_chat import run as running
+
+    def work() -> ExitCode:
+        settings, sampling = _settings(given, events_every=events)
+        if not json:
+            settings = replace(settings, events_every=0)  # nobody would read them
+        turns = _turns(prompt, script)
+        return running.run(_opener(settings), turns, sampling, json)
+
+    raise typer.Exit(running.ending(work))
+
+
+def _turns(prompt: str | None, script: Path | None) -> list[str]:
+    """What is to be said.
+
+    Raises:
+        UsageError: nothing, or it cannot be read.
+    """
+    from h2o_chat.run import turns_of
+
+    if script is not None:
+        if prompt is not None:
+            raise UsageError("A prompt and --script were given.", "Give one of them.")
+        return turns_of(_read_text(script))
+    piped = "" if sys.stdin is None or sys.stdin.isatty() else _decode(sys.stdin.buffer.read(), "stdin")
+    said = [text for text in (prompt, piped.strip("\n")) if text]
+    if not said:
+        raise UsageError("There is nothing to say.", "Give a prompt, pipe one in, or use --script FILE.")
+    return [_decode(os.fsencode("\n\n".join(said)), "The prompt")]
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return _decode(path.read_bytes(), str(path))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.", "Give a text file of turns.") from error
+
+
+def _decode(raw: bytes, what: str) -> str:
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{what} is not UTF-8 text ({error.reason} at byte {error.start}).") from error
+
+
+def _opener(settings: Settings) -> Callable[[Callable[[str, float | None], None]], Any]:
+    """What opens the conversation, when and in whatever thread it is called."""
+
+    def open_chat(progress: Callable[[str, float | None], None]) -> Any:
+        from h2o_chat.resolve import find
+
+        progress("resolve", None)
+        find(settings.model)  # says at once what is wrong; the next import takes two seconds
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")
+        from h2o_chat.chat import Chat
+        from h2o_chat.engine import Engine
+        from h2o_chat.models import load
+
+        loaded = load(settings, progress)
+        progress("warm up", None)
+        return Chat(Engine(loaded, settings), settings)
+
+    return open_chat
+
+
+def main() -> None:
+    """The console script."""
+    app(prog_name="h2o-chat")

@@ -1,0 +1,264 @@
+"""`h2o-chat run`: a conversation without a screen.
+
+The contract: stdout is the answer (or, with --json, one event a line) and nothing else; notes, progress and
+errors go to stderr, progress only where that is a terminal; nothing is ever asked; the exit code is one of
+`ExitCode` and says what happened; a reader that closes the pipe ends the run quietly.
+"""
+
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TextIO
+
+from h2o_chat.chat import Chat
+from h2o_chat.config import Sampling
+from h2o_chat.errors import ExitCode, H2OChatError, OutOfMemoryError, UsageError
+from h2o_chat.events import End, Error, Event, Session, Token, Turn, to_json
+
+Progress = Callable[[str, float | None], None]
+OpenChat = Callable[[Progress], Chat]
+
+SEPARATOR = "---"
+"""A line of this stands between the turns of a script, and between its answers."""
+
+
+def turns_of(script: str) -> list[str]:
+    """The turns of a script: what stands between lines of `---`, without empty lines around it.
+
+    Raises:
+        UsageError: there are none.
+    """
+    turns = [""]
+    for line in script.splitlines():
+        if line.rstrip() == SEPARATOR:
+            turns.append("")
+        else:
+            turns[-1] += line + "\n"
+    spoken = [turn.strip("\n") for turn in turns if turn.strip()]
+    if not spoken:
+        raise UsageError("The script is empty.", f"Write turns separated by a line of {SEPARATOR}.")
+    return spoken
+
+
+class Output(Protocol):
+    """Where events go."""
+
+    def write(self, event: Event) -> None:
+        """Hands one event to the reader at once.
+
+        Raises:
+            BrokenPipeError: nobody reads any more.
+        """
+
+
+class JsonLines:
+    """Every event as one line of JSON."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, event: Event) -> None:
+        self._stream.write(to_json(event) + "\n")
+        self._stream.flush()
+
+
+class PlainText:
+    """The answers as they come, each ended by a newline, a line of `---` between two of them."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._answer = ""
+        self._answers = 0
+
+    def write(self, event: Event) -> None:
+        match event:
+            case Token():
+                self._print(event.text)
+            case Turn():
+                self._print(event.text.removeprefix(self._answer))
+                if not self._answer.endswith("\n"):
+                    self._print("\n")
+                self._answer = ""
+                self._answers += 1
+            case _:
+                return
+        self._stream.flush()
+
+    def _print(self, text: str) -> None:
+        if text and not self._answer and self._answers:
+            self._stream.write(SEPARATOR + "\n")
+        self._answer += text
+        self._stream.write(_shown(text) if self._stream.isatty() else text)
+
+
+def _shown(text: str) -> str:
+    """What a model wrote is shown by a terminal, never obeyed."""
+    from h2o_chat.tui.safe import safe_text  # imports rich, and only a terminal needs it
+
+    return safe_text(text)
+
+
+@dataclass
+class _Tally:
+    """What the `end` event says."""
+
+    turns: int = 0
+    tokens: int = 0
+    began: float = field(default_factory=time.monotonic)
+
+    def end(self) -> End:
+        return End(self.turns, self.tokens, time.monotonic() - self.began)
+
+
+def run(open_chat: OpenChat, turns: Sequence[str], sampling: Sampling, json: bool) -> ExitCode:
+    """A conversation from the first turn to the last, or to the first that fails."""
+    sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
+    out: Output = JsonLines(sys.stdout) if json else PlainText(sys.stdout)
+    tally = _Tally()
+    try:
+        code = ending(lambda: _converse(open_chat, turns, sampling, out, tally), out)
+        out.write(tally.end())
+    except BrokenPipeError:
+        _discard_stdout()
+        return ExitCode.OK
+    return code
+
+
+def _converse(
+    open_chat: OpenChat, turns: Sequence[str], sampling: Sampling, out: Output, tally: _Tally
+) -> ExitCode:
+    with _progress_bar() as progress:
+        chat = open_chat(progress)
+    tally.began = time.monotonic()
+    if isinstance(out, PlainText):
+        _note(chat.session)
+    out.write(chat.session)
+    with _interruptible() as interrupted:
+        for text in turns:
+            code = _turn(chat.send(text, sampling, interrupted), out, tally)
+            if interrupted():
+                return ExitCode.INTERRUPTED
+            if code is not ExitCode.OK:
+                return code
+    return ExitCode.OK
+
+
+def _turn(events: Iterator[Event], out: Output, tally: _Tally) -> ExitCode:
+    """One turn; an error among its events fails it, though its text may be whole up to there."""
+    code = ExitCode.OK
+    for event in events:
+        out.write(event)
+        if isinstance(event, Error):
+            _complain(event.message, event.hint)
+            code = ExitCode.FAILED
+        elif isinstance(event, Turn):
+            tally.turns += 1
+            tally.tokens += event.new_tokens
+    return code
+
+
+def ending(work: Callable[[], ExitCode], out: Output | None = None) -> ExitCode:
+    """Runs `work`; whatever it raises is said on stderr, and as an event to `out`, and becomes an exit code.
+
+    Raises:
+        BrokenPipeError: that one is for whoever owns the pipe.
+    """
+    try:
+        return work()
+    except H2OChatError as error:
+        return _failed(error, out)
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        if _out_of_memory(error):
+            hint = "Try a smaller --budget or --chunk, a smaller model, or --quantize nf4."
+            return _failed(OutOfMemoryError(f"Out of memory: {error}", hint), out)
+        traceback.print_exc()
+        hint = "This is a bug of h2o-chat: please report it together with the lines above."
+        message = f"{type(error).__name__}: {error}"
+        _complain(message, hint)
+        if out is not None:
+            out.write(Error("bug", message, hint))
+        return ExitCode.BUG
+
+
+def _failed(error: H2OChatError, out: Output | None) -> ExitCode:
+    _complain(error.message, error.hint)
+    if out is not None:
+        out.write(Error(error.code, error.message, error.hint))
+    return error.exit_code
+
+
+def _out_of_memory(error: Exception) -> bool:
+    if isinstance(error, MemoryError):
+        return True
+    if "torch" not in sys.modules:
+        return False
+    from h2o_chat.models import out_of_memory
+
+    return out_of_memory(error)
+
+
+def _complain(message: str, hint: str) -> None:
+    sys.stderr.write(f"h2o-chat: {message}\n" + (f"  {hint}\n" if hint else ""))
+
+
+def _note(session: Session) -> None:
+    """What ran, for whoever wants to run it again."""
+    budget = "" if session.budget is None else f", budget {session.budget}"
+    sys.stderr.write(
+        f"h2o-chat: {session.model} ({session.quantization}, {session.dtype}, {session.device}),"
+        f" template {session.template}, policy {session.policy}{budget}, seed {session.seed}\n"
+    )
+
+
+@contextmanager
+def _progress_bar() -> Iterator[Progress]:
+    """Reports to a bar on stderr if that is a terminal, else to nobody."""
+    if not sys.stderr.isatty():
+        yield lambda stage, share: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+
+        def report(stage: str, share: float | None) -> None:
+            bar.update(task, description=stage, total=None if share is None else 1.0, completed=share or 0.0)
+
+        yield report
+
+
+@contextmanager
+def _interruptible() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C stops at the next step, so that what was said so far is kept; a second one does not wait."""
+    interrupted = False
+
+    def handle(*_: Any) -> None:
+        nonlocal interrupted
+        if interrupted:
+            raise KeyboardInterrupt
+        interrupted = True
+
+    previous = signal.getsignal(signal.SIGINT)
+    if previous is not signal.SIG_IGN:  # a job in the background of a shell script is not to be interrupted
+        signal.signal(signal.SIGINT, handle)
+    try:
+        yield lambda: interrupted
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def _discard_stdout() -> None:
+    """Nobody reads: what Python still flushes when it exits must not raise again."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

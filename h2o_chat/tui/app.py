@@ -57,6 +57,7 @@ class ChatApp(App[None]):
 
     Attributes:
         chat: The conversation, None until it is open.
+        busy: Whether an answer is being made.
         exit_code: What the process should end with: the reason why no model could be opened, or 0.
     """
 
@@ -79,8 +80,9 @@ class ChatApp(App[None]):
         self._memory = Memory()
         self._jobs = Jobs()
         self._loading = Loading(settings.model or "the bundled model")
-        self._busy = False
+        self.busy = False
         self._panel_wanted = True
+        self._columns = 0
         self._interrupted = float("-inf")
 
     def compose(self) -> ComposeResult:
@@ -104,7 +106,6 @@ class ChatApp(App[None]):
         self.prompt.focus()
         self.transcript.mount(self._loading)
         self.set_interval(1 / DRAINS_A_SECOND, self._drain)
-        self._fold()
         self._work(lambda: self._jobs.load(self._open_chat))
 
     def exit(self, *args: Any, **kwargs: Any) -> None:
@@ -135,7 +136,7 @@ class ChatApp(App[None]):
                 self.divider.doing("answering · esc stops")
             case Turn():
                 self._memory.add(report)
-                self.transcript.close_answer(report.finish)
+                self.transcript.close_answer(report.finish, report.text)
                 self.transcript.show_hold(report)
             case Error():
                 self.transcript.error(report.code, report.message, report.hint)
@@ -172,7 +173,7 @@ class ChatApp(App[None]):
             self.divider.doing("no model is open · ctrl+q quits")
 
     def _answered(self) -> None:
-        self._busy = False
+        self.busy = False
         self.divider.doing("")
         self.transcript.close_answer("error")  # unless a turn event has closed it
 
@@ -183,7 +184,7 @@ class ChatApp(App[None]):
         if self.chat is None:
             waiting = "no model is open" if self.exit_code else "still loading"
             self.divider.say(f"{waiting} · your text stays here")
-        elif self._busy:
+        elif self.busy:
             self.divider.say("still answering · esc stops it, then enter sends")
         else:
             self.prompt.clear()
@@ -196,7 +197,7 @@ class ChatApp(App[None]):
         self.transcript.open_answer(chat.session.model.rsplit("/", 1)[-1], index + 1)
         self.transcript.follow()
         self.divider.doing("reading · esc stops")
-        self._busy = True
+        self.busy = True
         self._jobs.begin()
         self._work(lambda: self._jobs.answer(chat, text, self._sampling))
 
@@ -205,7 +206,7 @@ class ChatApp(App[None]):
 
     def action_stop(self) -> None:
         """Stop the answer and keep what there is of it."""
-        if self._busy:
+        if self.busy:
             self._jobs.cancel()
             self.divider.doing("stopping")
 
@@ -215,13 +216,13 @@ class ChatApp(App[None]):
         if now - self._interrupted < LEAVE_SECONDS:
             self.exit()
             return
-        selected = "" if self._busy else self.prompt.selected_text or self.screen.get_selected_text()
+        selected = "" if self.busy else self.prompt.selected_text or self.screen.get_selected_text()
         if selected:
             self.copy_to_clipboard(selected)
             self.divider.say("copied")
             return
         self._interrupted = now
-        stopped = "stopped · " if self._busy else ""
+        stopped = "stopped · " if self.busy else ""
         self.action_stop()
         self.divider.say(f"{stopped}ctrl+c again leaves", LEAVE_SECONDS)
 
@@ -233,10 +234,11 @@ class ChatApp(App[None]):
     # Layout
 
     def on_resize(self, event: Resize) -> None:
+        self._columns = event.size.width
         self._fold()
 
     def _fold(self) -> None:
-        wide = self.size.width >= FOLD_BELOW
+        wide = self._columns >= FOLD_BELOW
         self.query_one(MemoryPanel).display = wide and self._panel_wanted
         self.query_one(MemoryLine).display = not wide and self._panel_wanted
 

@@ -20,7 +20,7 @@ _INLINE = {"em": "italic", "strong": "bold", "s": "strike"}
 _OFF = ("link", "image", "autolink", "entity", "escape", "html_inline", "html_block", "reference")
 
 
-_PARSER = MarkdownIt("commonmark", {"html": False}).enable("strikethrough").disable(_OFF)
+_PARSER = MarkdownIt("commonmark", {"html": False, "maxNesting": 40}).enable("strikethrough").disable(_OFF)
 """CommonMark and strikethrough, less every rule that hides text."""
 
 
@@ -28,8 +28,8 @@ def render(source: str) -> Content:
     """The whole of `source`, blocks separated by an empty line."""
     text = safe_text(source)
     tokens = _PARSER.parse(text)
-    if any(token.level >= _PARSER.options.maxNesting for token in tokens):
-        return Content(text)  # the parser drops what is nested deeper
+    if any(token.level >= _PARSER.options.maxNesting - 2 for token in tokens):
+        return Content(text)  # the parser drops what is nested deeper, and a list item takes two levels
     return _join(_blocks(tokens))
 
 
@@ -83,14 +83,13 @@ def _block(opening: Token, inside: Sequence[Token]) -> Content:
 
 def _list(opening: Token, inside: Sequence[Token]) -> Content:
     """Items one below the other; loose lists keep their empty lines."""
-    number = int(opening.attrs.get("start", 1)) if opening.type.startswith("ordered") else None
     bullet = BULLETS[opening.level // 2 % len(BULLETS)]
     items: list[Content] = []
     index = 0
     while index < len(inside):
         end = _end(inside, index)
-        label = bullet if number is None else f"{number + len(items)}{inside[index].markup}"
-        body = inside[index + 1 : end]
+        number, body = inside[index].info, inside[index + 1 : end]
+        label = f"{number}{inside[index].markup}" if number else bullet
         item = _join(_blocks(body), "\n" if _tight(body) else "\n\n")
         items.append(_indent(item, f" {label} ", " " * (len(label) + 2)))
         index = end + 1

@@ -78,11 +78,16 @@ class Transcript(VerticalScroll):
         end = markdown.render(self._raw[self._settled_chars :])
         self._tail.update(Content.assemble(end, (CARET, "$accent")))
 
-    def close_answer(self, finish: str) -> None:
-        """Freeze the open answer, if there is one, into one widget; say so if it did not end by itself."""
+    def close_answer(self, finish: str, text: str | None = None) -> None:
+        """Freeze the open answer, if there is one, into one widget; say so if it did not end by itself.
+
+        Args:
+            finish: how it ended.
+            text: all of it, where that is known; what was streamed may lack the last characters.
+        """
         if self._answer is None:
             return
-        shown = markdown.render(self._raw)
+        shown = markdown.render(self._raw if text is None else text)
         if finish in FINISHES:
             mark = Content.styled(f"■ {FINISHES[finish]}", f"italic {MUTED}")
             shown = Content.assemble(shown, "\n" if shown else "", mark)

@@ -1,0 +1,110 @@
+"""The real app with the real engine on a real small model, driven through Pilot."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from h2o_chat.config import Sampling, Settings
+from h2o_chat.tui.app import ChatApp
+from h2o_chat.tui.work import ChatLike, OpenChat, Progress
+
+WAIT_STEPS = 3000
+STEP_SECONDS = 0.02
+
+WIDE = (120, 36)
+SMALL = (60, 24)
+
+
+async def until(pilot: Pilot[None], met: Callable[[], Any], what: str) -> None:
+    """Lets the app run until a condition holds; fails, saying what was awaited, when it never does."""
+    for _ in range(WAIT_STEPS):
+        if met():
+            await pilot.pause()
+            return
+        await pilot.pause(STEP_SECONDS)
+    raise AssertionError(f"waited in vain: {what}")
+
+
+def opener(settings: Settings) -> OpenChat:
+    """What the command line hands to the screen."""
+
+    def open_chat(progress: Progress) -> ChatLike:
+        from h2o_chat.chat import Chat
+        from h2o_chat.engine import Engine
+        from h2o_chat.models import load
+
+        return Chat(Engine(load(settings, progress), settings), settings)
+
+    return open_chat
+
+
+class Screen:
+    """The running app and what a person does with it."""
+
+    def __init__(self, app: ChatApp, pilot: Pilot[None]) -> None:
+        self.app = app
+        self.pilot = pilot
+
+    @property
+    def chat(self) -> Any:
+        assert self.app.chat is not None
+        return self.app.chat
+
+    async def until(self, met: Callable[[], Any], what: str) -> None:
+        await until(self.pilot, met, what)
+
+    async def opened(self) -> None:
+        await self.until(lambda: self.app.chat, "the model is open")
+
+    async def ask(self, text: str) -> None:
+        """Types a prompt and sends it."""
+        self.app.prompt.text = text
+        await self.pilot.press("enter")
+
+    async def answered(self) -> None:
+        await self.until(lambda: not self.app.busy, "the answer is finished")
+
+    async def streaming(self) -> None:
+        """Until some of the answer is on the screen."""
+        await self.until(lambda: len(self.bodies()[-1]) > 20, "the answer streams")
+
+    def bodies(self) -> list[str]:
+        """The texts of the transcript from top to bottom: messages, notes, errors, the end being written."""
+        return [widget.content.plain for widget in self.app.transcript.children]  # type: ignore[attr-defined]
+
+    def lines(self) -> list[str]:
+        """The screen as a person sees it, row by row."""
+        width, height = self.app.size
+        strips = self.app.screen._compositor.render_strips()
+        rows = ["".join(segment.text for segment in strip) for strip in strips]
+        assert len(rows) == height
+        assert all(len(row) <= width for row in rows)
+        return rows
+
+
+@pytest.fixture
+def drive(shared_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Opens the app on a model of the shared folder: `async with drive("stories3m", WIDE) as screen`."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # where tracebacks of our own bugs go
+
+    @asynccontextmanager
+    async def driving(
+        model: str,
+        size: tuple[int, int] = WIDE,
+        *,
+        sampling: Sampling | None = None,
+        open_chat: OpenChat | None = None,
+        **options: Any,
+    ) -> AsyncIterator[Screen]:
+        settings = Settings(
+            **({"budget": 64, "threads": 1, "seed": 7} | options), model=str(shared_models / model)
+        )
+        app = ChatApp(open_chat or opener(settings), settings, sampling or Sampling(max_tokens=60))
+        async with app.run_test(size=size) as pilot:
+            yield Screen(app, pilot)
+
+    return driving

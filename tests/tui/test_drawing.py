@@ -1,0 +1,112 @@
+"""The small pure parts: safe text, Markdown without loss, glyphs."""
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from h2o_chat.tui import markdown
+from h2o_chat.tui.glyphs import bar, gauge, percent, short, size, spark
+from h2o_chat.tui.safe import fit, safe_text, token_label
+
+
+@given(st.text())
+def test_no_control_character_survives(text: str) -> None:
+    shown = safe_text(text)
+    assert not [c for c in shown if ord(c) < 32 and c not in "\n\t"]
+    assert not [c for c in shown if 0x7F <= ord(c) < 0xA0 or 0xD800 <= ord(c) < 0xE000]
+    shown.encode("utf-8")
+
+
+def test_escapes_have_pictures() -> None:
+    assert safe_text("\x1b[31m\r\x00\x7f\x9b a\r\nb\tc") == "␛[31m␍␀␡� a\nb\tc"
+    assert safe_text("\u202eabc\u2066") == "�abc�"
+
+
+def test_token_labels_are_visible_and_on_one_line() -> None:
+    labels = [token_label(text) for text in (" Priya", "\n", "  ", "\t", "", "a\nb", "\x1b[3")]
+    assert labels == ["Priya", "↵", "␣␣", "⇥", "∅", "a↵b", "␛[3"]
+
+
+@given(st.text(max_size=30), st.integers(0, 20))
+def test_fit_is_exact_in_cells(text: str, cells: int) -> None:
+    assert cell_len(fit(safe_text(text).replace("\n", " ").replace("\t", " "), cells)) == cells
+
+
+_markup = st.lists(
+    st.sampled_from(
+        [
+            *("word", "List<int>", "<div>", "</div>", "[a](http://x.y)", "![i](y)", "&lt;", "\\(x\\)"),
+            *("`code`", "**bold**", "*it*", "~~s~~", "\n", "\n\n", "\n- ", "\n3. ", "\n> ", "\n# "),
+            *("\n```py\n", "\n    ", "|", "---", "[r]: http://z", " ", "_", "*", "[/b]", "\n7) ", "<a@b.cd>"),
+        ]
+    ),
+    max_size=30,
+).map("".join)
+
+
+@given(_markup)
+def test_markdown_loses_no_word(source: str) -> None:
+    assert _letters(markdown.render(source).plain) == _letters(source)
+
+
+@given(_markup)
+def test_what_is_settled_does_not_change(source: str) -> None:
+    """Drawing the settled part alone and the rest alone gives the words of the whole, in order."""
+    cut = markdown.settled(source)
+    lines = source.split("\n")
+    done, rest = "\n".join(lines[:cut]), "\n".join(lines[cut:])
+    parts = markdown.render(done).plain + markdown.render(rest).plain
+    assert _letters(parts) == _letters(markdown.render(source).plain)
+
+
+def test_markdown_is_drawn() -> None:
+    source = "# Title\none\ntwo **bold** `code`\n\n1. a\n3. b\n   - c\n\n> said\n\n```py\nx = 1\n```\n\n---"
+    assert markdown.render(source).plain == (
+        "Title\n\none\ntwo bold `code`\n\n 1. a\n 3. b\n     ◦ c\n\n│ said\n\n▏ py\n▏ x = 1\n\n" + "─" * 24
+    )
+
+
+@pytest.mark.parametrize("mark", ["> ", "- ", "1. ", "*"])
+@pytest.mark.parametrize("times", [15, 19, 20, 21, 40, 500])
+def test_deep_nesting_is_shown(mark: str, times: int) -> None:
+    assert "deep" in markdown.render(mark * times + "deep").plain
+
+
+@pytest.mark.parametrize(
+    ("share", "shown"),
+    [(0, "0%"), (0.00001, "<0.01%"), (0.0003, "0.03%"), (0.034, "3.4%"), (0.12, "12%"), (1, "100%")],
+)
+def test_percent(share: float, shown: str) -> None:
+    assert percent(share) == shown
+
+
+def test_numbers_are_drawn() -> None:
+    assert bar(0.5, 4) == "██  "
+    assert bar(1e-9, 2) == "▏ "
+    assert bar(2, 2) == "██"
+    assert gauge(0.33) == "▕██▋     ▏ 33%"
+    assert gauge(1) == "▕████████▏100%"
+    assert spark([0, 0.5, 1]) == "▁▅█"
+    assert spark([0, 0]) == "▁▁"
+    assert [size(n) for n in (96, 1536, 256 * 2**20, 3 * 2**40)] == ["96 B", "1.5 KiB", "256 MiB", "3.0 TiB"]
+    assert [short(n) for n in (947, 1947, 20_100, 999_600, 1_200_000)] == [
+        "947",
+        "1.9k",
+        "20k",
+        "1.0M",
+        "1.2M",
+    ]
+
+
+def test_the_screen_does_not_import_torch() -> None:
+    code = "import sys, h2o_chat.tui.app; print([m for m in ('torch', 'transformers') if m in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+def _letters(text: str) -> str:
+    return "".join(c for c in text if c.isalnum())

@@ -1,0 +1,269 @@
+"""What a person does and sees, on the real app with a real small model."""
+
+import asyncio
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from conftest import SMALL, WIDE, Screen, opener  # tests/tui/conftest.py
+
+from h2o_chat.config import Sampling, Settings
+from h2o_chat.errors import ExitCode
+from h2o_chat.tui.panel import MemoryLine, MemoryPanel
+from h2o_chat.tui.status import StatusLine
+from h2o_chat.tui.turn import FINISHES, TurnView
+
+Drive = Callable[..., Any]
+LONG = Sampling(max_tokens=None, ignore_eos=True)
+"""An answer that only a person ends."""
+
+
+async def test_a_question_and_a_second_one(drive: Drive) -> None:
+    async with drive("stories3m") as screen:
+        await screen.opened()
+        await screen.ask("Once upon a time there was a red key")
+        await screen.answered()
+        first = screen.chat.messages[1].text
+        assert first
+        assert screen.app.prompt.text == ""
+        await screen.ask("Then the bird said")
+        await screen.answered()
+        note, *shown = screen.bodies()
+        assert "continues what you write" in note
+        assert [_words(body) for body in shown] == [
+            _words(message.text)
+            + _words(FINISHES.get(message.finish, "") and "■ " + FINISHES[message.finish])
+            for message in screen.chat.messages
+        ]
+
+
+async def test_a_chat_model_with_a_system_prompt(drive: Drive) -> None:
+    async with drive("pilot-chat", system="You are a concise assistant.", budget=96) as screen:
+        await screen.opened()
+        await screen.ask("What is the capital of France?")
+        await screen.answered()
+        views = list(screen.app.query(TurnView))
+        assert [view.hold is None for view in views] == [False, True, False, False]  # the note has none
+        held = {index: message.hold for index, message in enumerate(screen.chat.messages)}
+        assert [view.hold for view in views if view.hold is not None] == [held[i] for i in range(3)]
+
+
+async def test_stopped_answer_is_kept_and_marked(drive: Drive) -> None:
+    async with drive("stories3m", sampling=LONG) as screen:
+        await screen.opened()
+        await screen.ask("Once upon a time")
+        await screen.streaming()
+        await screen.pilot.press("escape")
+        await screen.answered()
+        answer = screen.chat.messages[-1]
+        assert answer.finish == "stopped"
+        assert len(answer.text) > 20
+        assert _words(screen.bodies()[-1])[: len(_words(answer.text))] == _words(answer.text)
+        assert FINISHES["stopped"] in screen.bodies()[-1]
+        await screen.ask("The next day")  # and it goes on
+        await screen.streaming()
+        await screen.pilot.press("escape")
+        await screen.answered()
+        assert len(screen.chat.messages) == 4
+
+
+async def test_the_panel_shows_what_the_cache_keeps(drive: Drive) -> None:
+    async with drive("stories3m") as screen:
+        await screen.opened()
+        for prompt in ("Once upon a time Lily found a red key in the garden", "Then Tom said"):
+            await screen.ask(prompt)
+            await screen.answered()
+            _assert_panel_is_true(screen)
+        assert screen.chat.session.budget == 64
+        assert "64/64" in _panel(screen)
+
+
+async def test_the_panel_is_true_after_a_stop(drive: Drive) -> None:
+    async with drive("stories3m", sampling=LONG) as screen:
+        await screen.opened()
+        await screen.ask("Once upon a time")
+        await screen.streaming()
+        await screen.pilot.press("escape")
+        await screen.answered()
+        _assert_panel_is_true(screen)
+
+
+def _assert_panel_is_true(screen: Screen) -> None:
+    """Every number of the panel, counted again from the cache itself."""
+    cache = screen.chat._engine.cache
+    layers = range(screen.chat.session.layers)
+    kept = [[[p for p in head if p >= 0] for head in cache.kept(layer)[0].tolist()] for layer in layers]
+    holders = Counter(position for layer in kept for head in layer for position in head)
+    seen, most = screen.chat._engine.seen, max(len(head) for layer in kept for head in layer)
+    recent_from = seen - screen.chat.session.recent
+    old = {position: count for position, count in holders.items() if position < recent_from}
+
+    panel = _panel(screen)
+    assert f"{most}/{screen.chat.session.budget} " in panel
+    rows = [(int(p), int(n)) for p, n in re.findall(r"@(\d+) +(\d+) ", panel)]
+    assert rows, panel
+    assert all(old[position] == count for position, count in rows)
+    assert [count for _, count in rows] == sorted(old.values(), reverse=True)[: len(rows)]
+    kinds = [int(n) for n in re.findall(r"(\d+) (?:sink|heavy|recent)", panel)]
+    assert sum(kinds) == most
+    assert kinds[2] == sum(1 for position in kept[0][0] if position >= recent_from)
+    assert f"seen {seen} tok · evicted {seen - most}" in _text(screen, StatusLine)
+
+
+@pytest.mark.parametrize("size", [SMALL, (80, 24), WIDE])
+async def test_every_size_shows_everything(drive: Drive, size: tuple[int, int]) -> None:
+    async with drive("stories3m", size) as screen:
+        await screen.opened()
+        await screen.ask("Once upon a time Lily found a red key in the garden")
+        await screen.answered()
+        rows = screen.lines()
+        status, page = rows[0], "\n".join(rows)
+        for part in ("stories3m", "fp32", "cpu", "seen ", "evicted ", "tok/s"):
+            assert part in status
+        assert "64/64" in page
+        assert "lost" in page
+        assert "enter send" in page
+        wide = size[0] >= 100
+        assert screen.app.query_one(MemoryPanel).display is wide
+        assert screen.app.query_one(MemoryLine).display is not wide
+
+
+async def test_the_panel_folds_while_the_terminal_changes(drive: Drive) -> None:
+    async with drive("stories3m") as screen:
+        await screen.opened()
+        await screen.pilot.resize_terminal(*SMALL)
+        assert screen.app.query_one(MemoryLine).display
+        await screen.pilot.resize_terminal(*WIDE)
+        assert screen.app.query_one(MemoryPanel).display
+        await screen.pilot.press("ctrl+b")
+        assert not screen.app.query_one(MemoryPanel).display
+        await screen.pilot.press("tab", "m")
+        assert screen.app.query_one(MemoryPanel).display
+
+
+async def test_a_model_that_does_not_exist(drive: Drive) -> None:
+    async with drive("no-such-model") as screen:
+        await screen.until(lambda: screen.app.exit_code, "the failure is shown")
+        await screen.until(lambda: "no-such-model" in screen.bodies()[-1], "the error names the model")
+        assert "→ " in screen.bodies()[-1]
+        assert screen.app.exit_code == ExitCode.MODEL
+        await screen.ask("hello")  # the app stays, and the text too
+        assert screen.app.is_running
+        assert screen.app.prompt.text == "hello"
+        assert "no model is open" in screen.app.divider.remark
+
+
+async def test_our_own_bug_is_shown_with_its_traceback(drive: Drive, tmp_path: Any) -> None:
+    def broken(progress: Any) -> Any:
+        raise ZeroDivisionError("[/b] \x1b[31mred")
+
+    async with drive("stories3m", open_chat=broken) as screen:
+        await screen.until(lambda: screen.app.exit_code, "the bug is shown")
+        assert screen.app.exit_code == ExitCode.BUG
+        body = screen.bodies()[-1]
+        assert "ZeroDivisionError: [/b] ␛[31mred" in body
+        [log] = tmp_path.rglob("h2o-chat-bug-*.log")
+        assert log.name in body.replace("\n", "")
+        assert "Traceback" in log.read_text()
+
+
+async def test_the_prompt_can_be_typed_while_the_model_loads(drive: Drive, shared_models: Any) -> None:
+    settings = Settings(model=str(shared_models / "stories3m"), budget=64, threads=1)
+    go_on = threading.Event()
+
+    def slow(progress: Any) -> Any:
+        progress("resolve", None)
+        progress("load", 0.25)
+        go_on.wait(60)
+        return opener(settings)(progress)
+
+    async with drive("stories3m", open_chat=slow) as screen:
+        await screen.until(lambda: "25%" in screen.bodies()[0], "the stage is shown")
+        assert "✓ resolve" in screen.bodies()[0]
+        await screen.pilot.press(*"Once")
+        await screen.pilot.press("enter")
+        assert "still loading" in screen.app.divider.remark
+        go_on.set()
+        await screen.opened()
+        assert screen.app.prompt.text == "Once"
+        await screen.pilot.press("enter")
+        await screen.answered()
+        assert screen.chat.messages[0].text == "Once"
+
+
+async def test_a_prompt_is_refused_while_an_answer_streams(drive: Drive) -> None:
+    async with drive("stories3m", sampling=LONG) as screen:
+        await screen.opened()
+        await screen.ask("Once upon a time")
+        await screen.streaming()
+        await screen.ask("and now?")
+        assert "still answering" in screen.app.divider.remark
+        assert screen.app.prompt.text == "and now?"
+        await screen.pilot.press("escape")
+        await screen.answered()
+        assert len(screen.chat.messages) == 2
+
+
+async def test_several_lines_and_empty_prompts(drive: Drive) -> None:
+    async with drive("pilot-chat") as screen:
+        await screen.opened()
+        await screen.ask("  \n ")
+        assert not screen.chat.messages
+        screen.app.prompt.clear()
+        await screen.pilot.press("a", "ctrl+j", "b", "shift+enter", "c")
+        assert screen.app.prompt.text == "a\nb\nc"
+        assert screen.app.prompt.size.height == 3
+
+
+async def test_ctrl_c_stops_first_and_leaves_second(drive: Drive) -> None:
+    async with drive("stories3m", sampling=LONG) as screen:
+        await screen.opened()
+        await screen.ask("Once upon a time")
+        await screen.streaming()
+        await screen.pilot.press("ctrl+c")
+        assert "ctrl+c again leaves" in screen.app.divider.remark
+        await screen.answered()
+        assert screen.chat.messages[-1].finish == "stopped"
+        assert screen.app.is_running
+        await screen.pilot.press("ctrl+c", "ctrl+c")
+        await screen.until(lambda: not screen.app.is_running, "the app leaves")
+
+
+async def test_leaving_stops_the_answer(drive: Drive) -> None:
+    async with drive("stories3m", sampling=LONG) as screen:
+        await screen.opened()
+        await screen.ask("Once upon a time")
+        await screen.streaming()
+        await screen.pilot.press("ctrl+q")
+    for _ in range(500):
+        if screen.chat.messages[-1].finish:
+            break
+        await asyncio.sleep(0.01)
+    assert screen.chat.messages[-1].finish == "stopped"
+
+
+async def test_escapes_and_markup_are_text(drive: Drive) -> None:
+    evil = "\x1b[31mred\x1b]8;;http://x\x07link\x9b2J [bold red]x[/] [/nope] \u202eabc \x07"
+    async with drive("pilot-chat") as screen:
+        await screen.opened()
+        await screen.ask(evil)
+        await screen.answered()
+        page = "\n".join(screen.lines())
+        assert "␛[31mred␛]8;;http://x␇link" in page
+        assert "[bold red]x[/] [/nope]" in page
+        assert not set(page) & {"\x1b", "\x9b", "\x07", "\u202e"}
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\S+", text)
+
+
+def _panel(screen: Screen) -> str:
+    return _text(screen, MemoryPanel)
+
+
+def _text(screen: Screen, kind: type[Any]) -> str:
+    return str(screen.app.query_one(kind).render().plain)

@@ -136,7 +136,10 @@ def screen(
                 "The chat screen needs a terminal, and this is none.",
                 'Without one: h2o-chat run "your question" (see h2o-chat run --help).',
             )
+        from h2o_chat.resolve import find
         from h2o_chat.tui.app import ChatApp
+
+        find(settings.model)  # a name that leads nowhere is better said here than on a screen
 
         screen = ChatApp(_opener(settings), settings, sampling)
         screen.run()

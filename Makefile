@@ -1,0 +1,32 @@
+# Everything runs from a .venv inside the clone; the first call sets it up.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: chat test lint clean
+
+# make chat [MODEL=folder] [ARGS="--budget 64"]
+chat: $(READY)
+	@$(BIN)/h2o-chat $(if $(MODEL),--model "$(MODEL)") $(ARGS)
+
+# make test [ARGS=tests/cli]
+test: $(READY)
+	$(BIN)/pytest $(ARGS)
+
+lint: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf .venv
+
+# torch goes first: where pip finds a wheel without CUDA (README, "Installing"), nothing asks for another one.
+# pip itself must be new enough to know --group.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "h2o-chat needs Python 3.11 or newer")'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet -c constraints.txt --group dev -e .
+	touch $@

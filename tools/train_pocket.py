@@ -4,7 +4,7 @@
     tools/train_pocket.py train --data DIR --size large --tokens 300000000
     tools/train_pocket.py finish --data DIR --minutes 15
     tools/train_pocket.py evaluate --data DIR
-    tools/train_pocket.py export --data DIR
+    tools/train_pocket.py export --data DIR     (to assets/pocket, with the model card)
 
 `train` resumes from runs/pocket/checkpoint.pt; SIGTERM makes it leave a checkpoint and end.
 """
@@ -21,6 +21,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from pocket.card import write_card
 from pocket.data import Corpus, read_corpus
 from pocket.evaluate import evaluate, write_report
 from pocket.tokenizer import train_tokenizer
@@ -64,7 +65,8 @@ def main() -> None:
     length.add_argument("--minutes", type=float, help="train for this long")
     arguments = parser.parse_args()
     if arguments.action == "export":
-        shutil.copytree(arguments.run / "export", ASSETS, dirs_exist_ok=True)
+        shutil.copytree(arguments.run / "export", ASSETS, copy_function=shutil.copyfile, dirs_exist_ok=True)
+        write_card(ASSETS, arguments.run)
     elif arguments.action == "evaluate":
         corpus = read_corpus(arguments.data)
         write_report(evaluate(arguments.run / "export", corpus), arguments.run)

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+# Tiny models gain nothing from threads, and lose much where others use the cores; before torch loads.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 SHARED = Path(os.environ.get("H2O_CHAT_SHARED", Path(__file__).parents[2] / "shared"))
 """Real models and text, beside the repository and not part of it."""
 

@@ -11,14 +11,14 @@ LONGEST_CHARACTER_TOKENS = 8
 class Detokenizer:
     """Turns one stream of ids into text deltas, at a cost per token that does not grow.
 
-    The text of a token depends on its neighbours (spaces, characters split over tokens), so a few tokens
-    before the delta are decoded with it and cut off again.
+    The text of a token depends on its neighbours (spaces, characters split over tokens), so the tokens of
+    the last delta, which ended with a whole character, are decoded with the new ones and cut off again.
     """
 
     def __init__(self, tokenizer: Any, before: Sequence[int] = ()) -> None:
-        """`before`: the ids that precede the stream, of which the last few are enough."""
+        """`before`: the ids that precede the stream, of which the last one is enough."""
         self._tokenizer = tokenizer
-        self._ids = list(before[-4:])
+        self._ids = list(before[-1:])
         self._shown = len(self._ids)
         """Ids whose text has been given out."""
 
@@ -33,7 +33,7 @@ class Detokenizer:
     def flush(self) -> str:
         """All that was held back; for the end of the stream."""
         text = self._decode(self._ids)[len(self._decode(self._ids[: self._shown])) :]
-        self._ids = self._ids[-4:]
+        self._ids = self._ids[self._shown :] or self._ids
         self._shown = len(self._ids)
         return text
 

@@ -174,12 +174,12 @@ def from_json(line: str) -> Event:
         raise ValueError(f"unknown event {data.get('event')!r}; known: {', '.join(KINDS)}")
     known = {f.name for f in fields(kind)}
     values = {key: value for key, value in data.items() if key in known}
-    if kind is CacheState:
-        values["heaviest"] = [Heavy(**h) for h in values.get("heaviest", [])]
-        values["changed"] = _tuples(values.get("changed", []))
-    if kind is Turn:
-        values["hold"] = _tuples(values.get("hold", []))
     try:
+        if kind is CacheState:
+            values["heaviest"] = [Heavy(**heavy) for heavy in values.get("heaviest", [])]
+            values["changed"] = _tuples(values.get("changed", []))
+        if kind is Turn:
+            values["hold"] = _tuples(values.get("hold", []))
         event: Event = kind(**values)
     except TypeError as error:
         raise ValueError(f"{data['event']} event: {error}") from error

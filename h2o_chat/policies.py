@@ -110,7 +110,7 @@ def divide(name: str, budget: int, sinks: int | None = None, recent: int | None 
 
     def works(s: Shares) -> bool:
         if not policy.heavy:
-            return s.recent >= 1 and s.sinks + s.recent <= s.budget
+            return s.sinks < s.budget and s.sinks + s.recent <= s.budget
         return s.sinks <= (s.budget - s.recent) // 2 and s.budget - s.sinks - s.recent >= 1
 
     asked = shares(budget)

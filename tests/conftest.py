@@ -4,6 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A busy machine is not a failing test.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 # Tiny models gain nothing from threads, and lose much where others use the cores; before torch loads.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

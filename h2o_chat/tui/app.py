@@ -12,7 +12,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.events import Resize
-from textual.widgets import Footer
+from textual.widgets import Footer, Static
 
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.errors import ExitCode, H2OChatError
@@ -47,7 +47,7 @@ FOLD_BELOW = 100
 """Columns under which the panel becomes one line."""
 
 
-class ChatApp(App[None]):
+class ChatApp(App[None], inherit_bindings=False):
     """The whole screen.
 
     Args:
@@ -87,11 +87,13 @@ class ChatApp(App[None]):
 
     def compose(self) -> ComposeResult:
         yield StatusLine(self._memory, id="status")
-        with Horizontal():
+        with Horizontal(id="middle"):
             with Vertical(id="chat"):
                 yield Transcript(id="transcript")
                 yield Divider(id="divider")
-                yield PromptBox(id="prompt")
+                with Horizontal(id="entry"):
+                    yield Static("❯", id="sign", markup=False)
+                    yield PromptBox(id="prompt")
             yield MemoryPanel(self._memory, id="panel")
         yield MemoryLine(self._memory, id="line")
         yield Footer()
@@ -102,7 +104,7 @@ class ChatApp(App[None]):
         self.transcript = self.query_one(Transcript)
         self.divider = self.query_one(Divider)
         self.prompt = self.query_one(PromptBox)
-        self.query_one("#prompt").border_subtitle = "enter send · ctrl+j newline · esc stop"
+        self.query_one("#entry").border_subtitle = "enter send · ctrl+j newline · esc stop"
         self.prompt.focus()
         self.transcript.mount(self._loading)
         self.set_interval(1 / DRAINS_A_SECOND, self._drain)

@@ -103,11 +103,16 @@ class MemoryLine(Widget):
         if cache is None or session is None:
             return Content("nothing remembered yet")
         of = "" if session.budget is None else f"/{session.budget}"
-        tokens = " ".join(token_label(t.text) for t in cache.heaviest if t.kind == "H")
         line = f"{cache.kept}{of} · {percent(cache.lost)} lost"
-        if tokens:
-            line += f" · heavy: {tokens}"
+        if words := _words(cache):
+            line += f" · heavy: {' '.join(words)}"
         return Content(line).truncate(self.size.width, ellipsis=True)
+
+
+def _words(cache: CacheState) -> list[str]:
+    """The heavy tokens that mean something alone, each once: on one line there is no room for commas."""
+    labels = (token_label(token.text) for token in cache.heaviest if token.kind == "H")
+    return list(dict.fromkeys(label for label in labels if any(map(str.isalnum, label))))
 
 
 def _labelled(label: str, value: Content) -> Content:

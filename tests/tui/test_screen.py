@@ -232,6 +232,17 @@ async def test_ctrl_c_stops_first_and_leaves_second(drive: Drive) -> None:
         await screen.until(lambda: not screen.app.is_running, "the app leaves")
 
 
+async def test_ctrl_c_copies_what_is_selected(drive: Drive) -> None:
+    async with drive("pilot-chat") as screen:
+        await screen.opened()
+        await screen.ask("What is the capital of France?")
+        await screen.answered()
+        screen.app.query(TurnView)[1].text_select_all()
+        await screen.pilot.press("ctrl+c")
+        assert screen.app.clipboard == "What is the capital of France?"
+        assert "copied" in screen.app.divider.remark
+
+
 async def test_leaving_stops_the_answer(drive: Drive) -> None:
     async with drive("stories3m", sampling=LONG) as screen:
         await screen.opened()

@@ -275,7 +275,9 @@ class _Turn:
         """Token after token, until something ends it; says what."""
         engine, sampling = self.engine, self.sampling
         step_ms = 0.0
-        while not self.cancel():
+        if self.cancel():
+            return "stopped"
+        while True:
             clock = time.perf_counter()
             token = engine.sampler.choose(logits, sampling)
             engine.pending = (token,)
@@ -293,6 +295,8 @@ class _Turn:
             every = engine.settings.events_every
             if every and self.new_tokens % every == 0:
                 yield self.observer.state()
+            if self.cancel():  # before the token is fed: it waits for the next turn
+                return "stopped"
             clock = time.perf_counter()
             try:
                 logits = engine.forward([token])
@@ -302,7 +306,6 @@ class _Turn:
             engine.pending = ()
             step_ms = _ms_since(clock)
             self.decode_ms += step_ms + choose_ms
-        return "stopped"
 
     def _rest(self) -> str:
         """Text held back so far; nothing after a stop string."""

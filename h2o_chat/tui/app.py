@@ -93,7 +93,7 @@ class ChatApp(App[None], inherit_bindings=False):
                 yield Divider(id="divider")
                 with Horizontal(id="entry"):
                     yield Static("❯", id="sign", markup=False)
-                    yield PromptBox(id="prompt")
+                    yield PromptBox(self._send, id="prompt")
             yield MemoryPanel(self._memory, id="panel")
         yield MemoryLine(self._memory, id="line")
         yield Footer()
@@ -181,16 +181,17 @@ class ChatApp(App[None], inherit_bindings=False):
 
     # What the person does
 
-    def on_prompt_box_submitted(self, event: PromptBox.Submitted) -> None:
-        """Send the text, or say why not and leave it in the box."""
+    def _send(self, text: str) -> bool:
+        """Send the text; or say why not, and it stays in the box."""
         if self.chat is None:
             waiting = "no model is open" if self.exit_code else "still loading"
             self.divider.say(f"{waiting} · your text stays here")
-        elif self.busy:
+            return False
+        if self.busy:
             self.divider.say("still answering · esc stops it, then enter sends")
-        else:
-            self.prompt.clear()
-            self._ask(self.chat, event.text)
+            return False
+        self._ask(self.chat, text)
+        return True
 
     def _ask(self, chat: ChatLike, text: str) -> None:
         # The chat puts its system prompt in front of the first message.

@@ -1,17 +1,20 @@
 """The prompt box: several lines, sent with enter."""
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.message import Message
 from textual.widgets import TextArea
 
 from h2o_chat.tui.safe import safe_text
 
+KEYS = ("enter", "shift+enter", "ctrl+j")
+"""Sends, and two ways to a new line: shift+enter does not reach every terminal."""
+
 
 class PromptBox(TextArea):
-    """Grows with what is typed up to a third of the screen. Clears itself only when told."""
+    """Grows with what is typed up to a third of the screen. Keeps a text that was refused."""
 
     DEFAULT_CSS = """
     PromptBox, PromptBox:focus {
@@ -26,20 +29,16 @@ class PromptBox(TextArea):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "submit", "send", show=False, priority=True),
-        Binding("shift+enter,ctrl+j", "newline", "newline", show=False, priority=True),
         # The app's own meaning of ctrl+c comes first: here it copied.
         Binding("ctrl+c", "app.interrupt", show=False),
     ]
 
-    class Submitted(Message):
-        """Enter was pressed on a text that is more than blanks."""
-
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
-
-    def __init__(self, id: str) -> None:
+    def __init__(self, send: Callable[[str], bool], id: str) -> None:
+        """
+        Args:
+            send: takes a text that is more than blanks, and says whether it was taken.
+            id: of the widget.
+        """
         super().__init__(
             id=id,
             soft_wrap=True,
@@ -48,13 +47,20 @@ class PromptBox(TextArea):
             highlight_cursor_line=False,
             placeholder="ask something",
         )
+        self._send = send
 
-    def action_submit(self) -> None:
-        if self.text.strip():
-            self.post_message(self.Submitted(self.text))
-
-    def action_newline(self) -> None:
-        self.insert("\n")
+    async def _on_key(self, event: events.Key) -> None:
+        # Not bindings: those run ahead of the keys typed just before, and a message to the app behind the
+        # keys typed just after, so fast typing would send half a text or lose the next one's beginning.
+        if event.key not in KEYS:
+            await super()._on_key(event)
+            return
+        event.stop()
+        event.prevent_default()
+        if event.key != "enter":
+            self.insert("\n")
+        elif self.text.strip() and self._send(self.text):
+            self.clear()
 
     async def _on_paste(self, event: events.Paste) -> None:
         # A pasted escape sequence must reach neither the terminal nor, unseen, the model.

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from conftest import SMALL, WIDE, Screen, opener  # tests/tui/conftest.py
+from textual import events
 
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.errors import ExitCode
@@ -216,6 +217,17 @@ async def test_several_lines_and_empty_prompts(drive: Drive) -> None:
         await screen.pilot.press("a", "ctrl+j", "b", "shift+enter", "c")
         assert screen.app.prompt.text == "a\nb\nc"
         assert screen.app.prompt.size.height == 3
+
+
+async def test_a_burst_of_keys_loses_nothing(drive: Drive) -> None:
+    """What is typed ahead of enter is sent, what is typed behind it is the next text."""
+    async with drive("stories3m") as screen:
+        await screen.opened()
+        for key in ("O", "n", "c", "e", "enter", "t", "h", "e", "n"):
+            screen.app.post_message(events.Key(key, None if key == "enter" else key))
+        await screen.until(lambda: screen.app.prompt.text == "then", "all keys have arrived")
+        await screen.answered()
+        assert screen.chat.messages[0].text == "Once"
 
 
 async def test_ctrl_c_stops_first_and_leaves_second(drive: Drive) -> None:

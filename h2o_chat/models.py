@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 import transformers
+from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError
 from transformers.utils import logging as hf_logging
 
 import h2o_chat.attention
@@ -114,9 +116,10 @@ def check_family(folder: Path) -> Any:
         config = transformers.AutoConfig.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
-    except (ValueError, TypeError, KeyError, OSError) as error:
+    except (ValueError, TypeError, KeyError, OSError, StrictDataclassError) as error:
         raise ModelError(
-            f"{folder / 'config.json'} is not a valid {kind} configuration: {error}", "Fetch it again."
+            f"{folder / 'config.json'} is not a valid {kind} configuration: {_one_line(error)}",
+            "Fetch it again.",
         ) from error
     cls = transformers.MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
     reason = _why_not(config, cls, named)
@@ -224,7 +227,7 @@ def _load_tokenizer(folder: Path, config: Any) -> Any:
         )
     except Exception as error:
         raise ModelError(
-            f"The tokenizer in {folder} cannot be loaded: {_first_line(error)}", "Fetch its files again."
+            f"The tokenizer in {folder} cannot be loaded: {_one_line(error)}", "Fetch its files again."
         ) from error
     unknown = _tokens_outside(tokenizer, config.vocab_size)
     if unknown:
@@ -270,14 +273,14 @@ def _load_model(folder: Path, dtype: str, device: torch.device, quantization: st
             trust_remote_code=False,
             output_loading_info=True,
         )
-    except (OSError, ValueError, RuntimeError, KeyError, MemoryError) as error:
+    except (OSError, ValueError, RuntimeError, KeyError, MemoryError, SafetensorError) as error:
         if out_of_memory(error):
             raise OutOfMemoryError(
-                f"The model does not fit into the memory of {device}: {_first_line(error)}",
+                f"The model does not fit into the memory of {device}: {_one_line(error)}",
                 "Try --quantize nf4 or a smaller model.",
             ) from error
         raise ModelError(
-            f"The model in {folder} cannot be loaded: {_first_line(error)}",
+            f"The model in {folder} cannot be loaded: {_one_line(error)}",
             "Its files may be damaged or not belong together: fetch them again.",
         ) from error
     missing = sorted(report["missing_keys"])
@@ -308,9 +311,12 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
 
 
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+def _one_line(error: BaseException) -> str:
+    """What went wrong in one line: transformers explains at length."""
+    said = " ".join(str(error).split())
+    if not said:
+        return type(error).__name__
+    return said if len(said) <= 300 else f"{said[:300]} ..."
 
 
 @contextlib.contextmanager

@@ -1,0 +1,145 @@
+"""Every way to end, and what is said. One process a case, so cases that end early come many in a test."""
+
+import json
+import os
+import pty
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from program import PROGRAM, Program
+
+from h2o_chat.errors import ExitCode
+from h2o_chat.events import End, Error, Turn
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], ["needs a terminal", "h2o-chat run"]),
+        (["run"], ["nothing to say", "--script"]),
+        (["run", "hi", "--policy", "nope"], ["--policy", "nope", "h2o-paper"]),
+        (["run", "hi", "--budget", "0"], ["--budget is 0"]),
+        (["run", "hi", "--top-p", "nan"], ["--top-p is nan"]),
+        (["run", "hi", "--stop", ""], ["--stop is empty"]),
+        (["run", "hi", "--script", "turns.txt"], ["--script"]),
+        (["run", "--script", "no such file"], ["no such file", "No such file or directory"]),
+        (["--budget", "3", "run", "hi"], ["--budget stands before run"]),
+        (["what is this"], ["what is this"]),
+    ],
+    ids=lambda value: " ".join(value)[:30] or "no terminal",
+)
+def test_usage(h2o: Program, arguments: list[str], said: list[str]) -> None:
+    done = h2o(*arguments)
+    assert done.code == ExitCode.USAGE
+    assert done.out == ""
+    assert all(words in done.err for words in said), done.err
+
+
+def test_unreadable_text_is_usage(h2o: Program, tmp_path: Path) -> None:
+    empty = tmp_path / "empty.txt"
+    empty.write_text("---\n\n---\n")
+    assert "script is empty" in h2o("run", "--script", empty).err
+    done = h2o("run", "hi", piped=b"\xff\xfe\x00")
+    assert done.code == ExitCode.USAGE
+    assert "not UTF-8" in done.err
+
+
+def test_model_not_found(h2o: Program, tmp_path: Path) -> None:
+    near = tmp_path / "stories"
+    near.mkdir()
+    (near / "config.json").write_text("{}")
+    done = h2o("run", "hi", "-m", tmp_path / "storys", "--json")
+    assert done.code == ExitCode.MODEL
+    error, end = done.events
+    assert isinstance(error, Error)
+    assert isinstance(end, End)
+    assert error.code == "model"
+    assert str(tmp_path / "storys") in error.message
+    assert str(near) in error.hint
+    assert error.message in done.err
+
+
+def test_unsupported_family_before_any_weight(h2o: Program, tmp_path: Path) -> None:
+    """There is no weight here, and the error is about the family."""
+    config = {"model_type": "gpt_neo", "architectures": ["GPTNeoForCausalLM"]}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    done = h2o("run", "hi", "-m", tmp_path)
+    assert done.code == ExitCode.MODEL
+    assert "GPTNeoForCausalLM is not supported: its attention does not go through" in done.err
+
+
+def test_impossible_budget(h2o: Program, small: Path) -> None:
+    done = h2o("run", "hi", "-m", small, "--budget", 3, "--json")
+    assert done.code == ExitCode.MEMORY
+    error = done.events[0]
+    assert isinstance(error, Error)
+    assert error.code == "budget"
+    assert "3" in error.message
+    assert "smallest budget that works" in error.hint
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited as Linux does it")
+def test_out_of_memory(h2o: Program, small: Path) -> None:
+    gib = 2**30
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (8 * gib, 8 * gib))
+
+    done = h2o("run", "hi", "-m", small, "--budget", 10**8, "--json", preexec_fn=limit)
+    assert done.code == ExitCode.MEMORY, done.err
+    codes = [event.code for event in done.events if isinstance(event, Error)]
+    assert codes == ["memory"]
+    assert "--budget" in done.err
+
+
+def test_a_failed_turn_stops_the_script(h2o: Program, small: Path, tmp_path: Path) -> None:
+    """The `full` policy ends at the model's window, and says so."""
+    script = tmp_path / "turns.txt"
+    script.write_text("Once upon a time\n---\nand then\n")
+    flags = ("--policy", "full", "--ignore-eos", "--max-tokens", 600, "--json", "--events", 0)
+    done = h2o("run", "--script", script, "-m", small, *flags)
+    assert done.code == ExitCode.FAILED
+    turns = [event for event in done.events if isinstance(event, Turn)]
+    assert [turn.finish for turn in turns] == ["length"]
+    assert [event.code for event in done.events if isinstance(event, Error)] == ["window"]
+    assert "512 tokens the model was trained for" in done.err
+    end = done.events[-1]
+    assert isinstance(end, End)
+    assert end.turns == 1
+
+
+def test_our_own_bug_shows_a_traceback_and_asks_for_a_report() -> None:
+    broken = (
+        "import sys, h2o_chat.resolve as r; from h2o_chat.cli import main\n"
+        "r.find = lambda name: 1 / 0\n"
+        "sys.argv = ['h2o-chat', 'run', 'hi', '--json']; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", broken], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == ExitCode.BUG
+    assert "Traceback" in done.stderr
+    assert "please report it" in done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(event["event"], event.get("code")) for event in events] == [("error", "bug"), ("end", None)]
+
+
+def test_a_screen_without_its_model_is_not_opened() -> None:
+    """On a terminal too: the error stands in the shell, where the name can be mended."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*PROGRAM, "-m", "no/such-model"], stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, text=True
+    )
+    os.close(theirs)
+    _, err = process.communicate(timeout=60)
+    os.close(ours)
+    assert process.returncode == ExitCode.MODEL
+    assert "No model 'no/such-model'" in err
+
+
+def test_version(h2o: Program) -> None:
+    done = h2o("--version")
+    assert (done.code, done.out.split()[0]) == (ExitCode.OK, "h2o-chat")

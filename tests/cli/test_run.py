@@ -1,0 +1,143 @@
+"""`h2o-chat run`: what stands on stdout, what on stderr, and in which order."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from program import PROGRAM, Ended, Program
+
+from h2o_chat.errors import ExitCode
+from h2o_chat.events import CacheState, End, Prompt, Session, Token, Turn, from_json
+
+
+@pytest.fixture(scope="module")
+def story(h2o: Program, small: Path) -> Ended:
+    """A prompt and piped text, as events."""
+    return h2o("run", "Once upon", "-m", small, "--max-tokens", 40, "--json", "-b", 32, piped="a time\n")
+
+
+@pytest.fixture(scope="module")
+def script(h2o: Program, chatty: Path, tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """Two turns with a system prompt."""
+    turns = tmp_path_factory.mktemp("script") / "turns.txt"
+    turns.write_text("Hello, my name is Ada.\n---\nWhat is my name?\n")
+    return h2o("run", "--script", turns, "-m", chatty, "--json", "--system", "You are kind.", "--events", 4)
+
+
+def test_events_stand_alone_on_stdout(story: Ended) -> None:
+    assert story.code == ExitCode.OK, story.err
+    events = story.events
+    assert isinstance(events[0], Session)
+    assert isinstance(events[1], Prompt)
+    assert isinstance(events[-2], Turn)
+    assert isinstance(events[-1], End)
+    assert story.err == "", "nothing to say, and no terminal for a progress bar"
+
+
+def test_one_event_per_generated_token(story: Ended) -> None:
+    tokens = [event for event in story.events if isinstance(event, Token)]
+    turn = next(event for event in story.events if isinstance(event, Turn))
+    end = story.events[-1]
+    assert isinstance(end, End)
+    assert len(tokens) == turn.new_tokens == end.tokens == 40
+    assert "".join(token.text for token in tokens) == turn.text
+    assert turn.finish == "length"
+    positions = [token.position for token in tokens]
+    assert positions == list(range(positions[0], positions[0] + 40))
+
+
+def test_cache_events_come_by_the_count(story: Ended) -> None:
+    states = [event for event in story.events if isinstance(event, CacheState)]
+    assert len(states) >= 3
+    assert all(state.kept <= 32 for state in states)
+    assert states[-1].seen > 32 == states[-1].kept
+
+
+def test_session_says_what_ran(story: Ended) -> None:
+    session = story.events[0]
+    assert isinstance(session, Session)
+    assert (session.model, session.template, session.budget) == ("stories260k", "plain", 32)
+    assert session.seed >= 0
+    assert {"torch", "transformers", "h2o-chat"} <= session.versions.keys()
+
+
+def test_plain_text_is_the_answer_alone(h2o: Program, small: Path, story: Ended) -> None:
+    """The same words as the events had: greedy, so the seed does not matter."""
+    done = h2o("run", "Once upon\n\na time", "-m", small, "--max-tokens", 40, "--budget", 32)
+    turn = next(event for event in story.events if isinstance(event, Turn))
+    assert done.code == ExitCode.OK
+    assert done.out == turn.text + "\n"
+    assert "stories260k" in done.err
+    assert "seed " in done.err
+
+
+def test_script_is_one_conversation(script: Ended) -> None:
+    assert script.code == ExitCode.OK, script.err
+    session = script.events[0]
+    assert isinstance(session, Session)
+    assert session.template == "model"
+    turns = [event for event in script.events if isinstance(event, Turn)]
+    assert len(turns) == 2
+    assert "Ada" in turns[1].text
+    assert [index for index, _ in turns[1].hold] == [0, 1, 2, 3, 4], "system, two questions, two answers"
+    assert turns[1].seen > turns[0].seen
+    end = script.events[-1]
+    assert isinstance(end, End)
+    assert end.turns == 2
+
+
+def test_sampling_repeats_with_its_seed(h2o: Program, small: Path) -> None:
+    flags = ("run", "A dog", "-m", small, "--temperature", 1.2, "--max-tokens", 25, "--stop", "zebra")
+    one, again = (h2o(*flags, "--seed", 7) for _ in range(2))
+    assert one.code == again.code == ExitCode.OK
+    assert one.out == again.out
+    assert "seed 7" in one.err
+
+
+def test_a_pipe_that_closes_early_ends_quietly(small: Path) -> None:
+    command = " ".join([*PROGRAM, "run", "Once", "-m", f"'{small}'", "--json", "--ignore-eos"])
+    done = subprocess.run(
+        ["bash", "-c", f"{command} --max-tokens 100000 | head -1; exit ${{PIPESTATUS[0]}}"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == ExitCode.OK
+    assert isinstance(from_json(done.stdout), Session)
+    assert done.stderr == ""
+
+
+@pytest.fixture
+def streaming(small: Path) -> subprocess.Popen[str]:
+    """A run that would go on for long, and has begun to answer."""
+    process = subprocess.Popen(
+        [*PROGRAM, "run", "Once", "-m", str(small), "--json", "--ignore-eos", "--max-tokens", "100000"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if isinstance(from_json(line), Token):
+            return process
+    raise AssertionError(process.stderr and process.stderr.read())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no SIGINT to send")
+def test_interrupted_keeps_what_was_said(streaming: subprocess.Popen[str]) -> None:
+    streaming.send_signal(signal.SIGINT)
+    out, err = streaming.communicate(timeout=30)
+    events = [from_json(line) for line in out.splitlines()]
+    turn, end = events[-2:]
+    assert isinstance(turn, Turn)
+    assert isinstance(end, End)
+    assert turn.finish == "stopped"
+    assert turn.text
+    assert end.tokens == turn.new_tokens > 0
+    assert streaming.returncode == ExitCode.INTERRUPTED
+    assert err == ""

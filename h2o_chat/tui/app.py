@@ -4,7 +4,6 @@ It paints first and loads in a thread. Threads report through one queue, which a
 change that is not the answer to a key starts in `_take`.
 """
 
-from collections.abc import Callable
 from time import monotonic
 from typing import Any, ClassVar
 
@@ -12,11 +11,13 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.events import Resize
+from textual.reactive import reactive
 from textual.widgets import Footer, Static
 
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.errors import ExitCode, H2OChatError
 from h2o_chat.events import CacheState, Error, Prompt, Session, Token, Turn
+from h2o_chat.tui import work
 from h2o_chat.tui.crash import save_trace
 from h2o_chat.tui.divider import Divider
 from h2o_chat.tui.greeting import greeting
@@ -27,18 +28,6 @@ from h2o_chat.tui.prompt import PromptBox
 from h2o_chat.tui.status import StatusLine
 from h2o_chat.tui.theme import H2O_DARK
 from h2o_chat.tui.transcript import Transcript
-from h2o_chat.tui.work import (
-    Answered,
-    ChatLike,
-    Crashed,
-    Failed,
-    Jobs,
-    OpenChat,
-    Opened,
-    Report,
-    Stage,
-    Text,
-)
 
 DRAINS_A_SECOND = 20
 LEAVE_SECONDS = 2.0
@@ -70,17 +59,18 @@ class ChatApp(App[None], inherit_bindings=False):
         Binding("ctrl+q", "quit", "quit", priority=True),
     ]
 
-    def __init__(self, open_chat: OpenChat, settings: Settings, sampling: Sampling) -> None:
+    busy: reactive[bool] = reactive(False, bindings=True)
+
+    def __init__(self, open_chat: work.OpenChat, settings: Settings, sampling: Sampling) -> None:
         super().__init__()
-        self.chat: ChatLike | None = None
+        self.chat: work.ChatLike | None = None
         self.exit_code = ExitCode.OK
         self._open_chat = open_chat
         self._system = settings.system
         self._sampling = sampling
         self._memory = Memory()
-        self._jobs = Jobs()
+        self._jobs = work.Jobs()
         self._loading = Loading(settings.model or "the bundled model")
-        self.busy = False
         self._panel_wanted = True
         self._columns = 0
         self._interrupted = float("-inf")
@@ -108,7 +98,7 @@ class ChatApp(App[None], inherit_bindings=False):
         self.prompt.focus()
         self.transcript.mount(self._loading)
         self.set_interval(1 / DRAINS_A_SECOND, self._drain)
-        self._work(lambda: self._jobs.load(self._open_chat))
+        self.run_worker(lambda: self._jobs.load(self._open_chat), thread=True)
 
     def exit(self, *args: Any, **kwargs: Any) -> None:
         # The thread must not outlive the screen by more than the step it is in.
@@ -124,13 +114,13 @@ class ChatApp(App[None], inherit_bindings=False):
         if reports:
             self._refresh_numbers()
 
-    def _take(self, report: Report | Text) -> None:
+    def _take(self, report: work.Report | work.Text) -> None:
         match report:
-            case Stage():
+            case work.Stage():
                 self._loading.show(report)
-            case Opened():
+            case work.Opened():
                 self._opened(report.chat)
-            case Text():
+            case work.Text():
                 self.transcript.stream(report.text)
             case Token() | Session() | CacheState():
                 self._memory.add(report)
@@ -142,14 +132,14 @@ class ChatApp(App[None], inherit_bindings=False):
                 self.transcript.show_hold(report)
             case Error():
                 self.transcript.error(report.code, report.message, report.hint)
-            case Failed():
+            case work.Failed():
                 self._failed(report.error)
-            case Crashed():
+            case work.Crashed():
                 self._crashed(report)
-            case Answered():
+            case work.Answered():
                 self._answered()
 
-    def _opened(self, chat: ChatLike) -> None:
+    def _opened(self, chat: work.ChatLike) -> None:
         self.chat = chat
         self._loading.remove()
         self._memory.add(chat.session)
@@ -161,7 +151,7 @@ class ChatApp(App[None], inherit_bindings=False):
         self.transcript.error(error.code, error.message, error.hint)
         self._job_broke(error.exit_code)
 
-    def _crashed(self, report: Crashed) -> None:
+    def _crashed(self, report: work.Crashed) -> None:
         what = f"{type(report.error).__name__}: {report.error}"
         hint = f"This is a bug of h2o-chat. The traceback is in {save_trace(report.trace)}"
         self.transcript.error("bug", what, hint)
@@ -193,7 +183,7 @@ class ChatApp(App[None], inherit_bindings=False):
         self._ask(self.chat, text)
         return True
 
-    def _ask(self, chat: ChatLike, text: str) -> None:
+    def _ask(self, chat: work.ChatLike, text: str) -> None:
         # The chat puts its system prompt in front of the first message.
         index = len(chat.messages) or int(self._system is not None)
         self.transcript.message("user", "you", text, index)
@@ -202,16 +192,16 @@ class ChatApp(App[None], inherit_bindings=False):
         self.divider.doing("reading · esc stops")
         self.busy = True
         self._jobs.begin()
-        self._work(lambda: self._jobs.answer(chat, text, self._sampling))
+        self.run_worker(lambda: self._jobs.answer(chat, text, self._sampling), thread=True)
 
-    def _work(self, job: Callable[[], None]) -> None:
-        self.run_worker(job, thread=True)
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that would do nothing now are neither bound nor shown."""
+        return self.busy if action == "stop" else super().check_action(action, parameters)
 
     def action_stop(self) -> None:
         """Stop the answer and keep what there is of it."""
-        if self.busy:
-            self._jobs.cancel()
-            self.divider.doing("stopping")
+        self._jobs.cancel()
+        self.divider.doing("stopping")
 
     def action_interrupt(self) -> None:
         """Ctrl+c: copy a selection; else stop, and leave when pressed again at once."""
@@ -225,9 +215,9 @@ class ChatApp(App[None], inherit_bindings=False):
             self.divider.say("copied")
             return
         self._interrupted = now
-        stopped = "stopped · " if self.busy else ""
-        self.action_stop()
-        self.divider.say(f"{stopped}ctrl+c again leaves", LEAVE_SECONDS)
+        if self.busy:
+            self.action_stop()
+        self.divider.say("ctrl+c again leaves", LEAVE_SECONDS)
 
     def action_toggle_panel(self) -> None:
         """Hide or show the memory panel."""

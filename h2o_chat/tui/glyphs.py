@@ -30,7 +30,7 @@ def spark(values: Sequence[float]) -> str:
 
 def percent(share: float) -> str:
     """A share with the digits that matter: `12%`, `3.4%`, `0.03%`, `<0.01%`, `0%`."""
-    if share <= 0:
+    if share < 1e-6:  # sums of probabilities are not exact
         return "0%"
     if share < 0.0001:
         return "<0.01%"

@@ -26,7 +26,7 @@ class Transcript(VerticalScroll):
         scrollbar-size-vertical: 1;
         scrollbar-background: $background;
         scrollbar-color: $border;
-        & > .tail { padding: 0 1 0 2; }
+        & > .tail { padding: 0 1 0 2; margin-bottom: 1; }
     }
     """
     BORDER_TITLE = "chat"
@@ -62,6 +62,7 @@ class Transcript(VerticalScroll):
         self._raw, self._settled_chars = "", 0
         self._index = message
         self._answer = self._add(TurnView("assistant", name))
+        self._answer.add_class("-live", "-empty")
         self._tail.update(Content(CARET))
         self.mount(self._tail)
 
@@ -74,7 +75,8 @@ class Transcript(VerticalScroll):
         lines = markdown.settled(tail)
         if lines:
             self._settled_chars += sum(len(line) + 1 for line in tail.split("\n")[:lines])
-            self._answer.update(markdown.render(self._raw[: self._settled_chars] + "\n") + "\n")
+            self._answer.update(markdown.render(self._raw[: self._settled_chars]) + "\n")
+            self._answer.remove_class("-empty")
         end = markdown.render(self._raw[self._settled_chars :])
         self._tail.update(Content.assemble(end, (CARET, "$accent")))
 
@@ -92,6 +94,7 @@ class Transcript(VerticalScroll):
             mark = Content.styled(f"■ {FINISHES[finish]}", f"italic {MUTED}")
             shown = Content.assemble(shown, "\n" if shown else "", mark)
         self._answer.update(shown)
+        self._answer.remove_class("-live", "-empty")
         self._answer = None
         self._tail.remove()
         self._tail = Static(classes="tail", markup=False)

@@ -32,6 +32,8 @@ class TurnView(Static):
         border-title-style: bold;
         padding: 0 1 0 2;
         margin-bottom: 1;
+        &.-live { margin-bottom: 0; }
+        &.-empty { height: 1; }
         &.-user { border-title-color: $secondary; }
         &.-assistant { border-title-color: $primary; }
         &.-system { border-title-color: $text-muted; }

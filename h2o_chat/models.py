@@ -192,8 +192,8 @@ def choose_quantization(settings: Settings, weights: Weights) -> str:
 def choose_dtype(settings: Settings, weights: Weights, device: torch.device, quantization: str) -> str:
     """`auto` is the checkpoint's own on a GPU; on a CPU small models compute in float32.
 
-    bf16 products reach a third of the memory's speed on a CPU, and fp16 ones can overflow
-    (shared/performance.md), so fp32 unless that costs gigabytes.
+    Not every CPU multiplies bf16 fast, and fp16 can overflow there (shared/performance.md), so fp32 as long
+    as it does not cost gigabytes.
     """
     if settings.dtype != "auto":
         return settings.dtype

@@ -15,6 +15,7 @@ from h2o_chat.config import Sampling, Settings
 from h2o_chat.errors import ExitCode
 from h2o_chat.tui.panel import MemoryLine, MemoryPanel
 from h2o_chat.tui.status import StatusLine
+from h2o_chat.tui.transcript import CARET
 from h2o_chat.tui.turn import FINISHES, TurnView
 
 Drive = Callable[..., Any]
@@ -34,11 +35,11 @@ async def test_a_question_and_a_second_one(drive: Drive) -> None:
         await screen.answered()
         note, *shown = screen.bodies()
         assert "continues what you write" in note
-        assert [_words(body) for body in shown] == [
-            _words(message.text)
-            + _words(FINISHES.get(message.finish, "") and "■ " + FINISHES[message.finish])
-            for message in screen.chat.messages
-        ]
+        assert len(shown) == len(screen.chat.messages) == 4
+        for body, message in zip(shown, screen.chat.messages, strict=True):
+            said = _words(message.text)
+            assert _words(body)[: len(said)] == said
+            assert (FINISHES["length"] in body) is (message.finish == "length")
 
 
 async def test_a_chat_model_with_a_system_prompt(drive: Drive) -> None:
@@ -57,9 +58,11 @@ async def test_stopped_answer_is_kept_and_marked(drive: Drive) -> None:
         await screen.opened()
         await screen.ask("Once upon a time")
         await screen.streaming()
+        live = _words(" ".join(screen.bodies()[2:]).replace(CARET, ""))
         await screen.pilot.press("escape")
         await screen.answered()
         answer = screen.chat.messages[-1]
+        assert live[:-1] == _words(answer.text)[: len(live) - 1]  # the last word was still growing
         assert answer.finish == "stopped"
         assert len(answer.text) > 20
         assert _words(screen.bodies()[-1])[: len(_words(answer.text))] == _words(answer.text)

@@ -1,0 +1,308 @@
+"""`h2o-chat eval perplexity`: what forgetting costs, in nats per token of real text.
+
+Texts are joined and cut into documents of equal length, which are fed one token at a time, one document a
+row, through a cache that forgets and through one that does not. `ratio = exp(mean NLL - mean NLL with
+everything)` over the positions past the budget: 1.000 is nothing lost. Documents longer than the model's
+window have no such reference: there the perplexity itself is given, by how far into the document it was
+measured.
+
+Shapes: N documents of L tokens; NLL [N, L - 1], entry t for the token after position t.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from h2o_chat.cache import H2OCache
+from h2o_chat.config import Settings
+from h2o_chat.errors import ExitCode, UsageError
+from h2o_chat.models import Loaded, load
+from h2o_chat.policies import POLICIES, divide
+from h2o_chat.rope import probe
+
+ROWS = 16
+"""Documents at once."""
+FIRST_BUCKET = 64
+"""Where the buckets of long documents begin: before it, most budgets have lost nothing."""
+DRAWS = 2000
+CONFIDENCE = 0.95
+
+Tick = Callable[[float], None]
+"""Share of the work that is done."""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A policy with its own numbers; None leaves one to the policy."""
+
+    policy: str
+    sinks: int | None = None
+    recent: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "Contestant":
+        """`h2o` or `h2o:sinks=0,recent=8`.
+
+        Raises:
+            UsageError: not such a text, or an unknown policy.
+        """
+        name, colon, numbers = text.partition(":")
+        if name not in POLICIES or name == "full":
+            known = ", ".join(policy for policy in POLICIES if policy != "full")
+            raise UsageError(f"Policy {name!r} cannot be compared.", f"One of: {known}.")
+        given: dict[str, int | None] = {"sinks": None, "recent": None}
+        for part in numbers.split(",") if colon else ():
+            key, _, value = part.partition("=")
+            if key not in given or not value.isdecimal():
+                raise UsageError(f"{part!r} in {text!r} says nothing.", "Write h2o:sinks=0,recent=8.")
+            given[key] = int(value)
+        return cls(name, **given)
+
+    def __str__(self) -> str:
+        given = {"sinks": self.sinks, "recent": self.recent}
+        numbers = ",".join(f"{name}={value}" for name, value in given.items() if value is not None)
+        return f"{self.policy}:{numbers}" if numbers else self.policy
+
+
+@dataclass(frozen=True)
+class Score:
+    """One contestant at one budget, over one stretch of the documents."""
+
+    contestant: str
+    budget: int
+    sinks: int
+    recent: int
+    first: int
+    """Positions from here on ..."""
+    end: int
+    """... and before this one were counted."""
+    perplexity: float
+    ratio: float | None
+    """To the cache that keeps everything; None where the documents are longer than the window."""
+    interval: tuple[float, float]
+    """Of the ratio, or of the perplexity where there is none: 95%, bootstrap over documents."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """All scores, and what they were measured on."""
+
+    model: str
+    dtype: str
+    documents: int
+    length_tokens: int
+    window_tokens: int
+    seed: int
+    scores: list[Score]
+
+
+def documents(texts: Sequence[str], tokenizer: Any, length: int) -> Tensor:
+    """The texts, each as BOS + " " + text, joined and cut; what is left over is dropped. [N, L]
+
+    Raises:
+        UsageError: they do not fill one document.
+    """
+    start = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]
+    ids = [token for text in texts for token in (*start, *_encode(tokenizer, " " + text))]
+    count = len(ids) // length
+    if count == 0:
+        raise UsageError(
+            f"The texts hold {len(ids):,} tokens, one document needs {length:,}.",
+            "Give more text or a smaller --length.",
+        )
+    return torch.tensor(ids[: count * length]).view(count, length)
+
+
+def _encode(tokenizer: Any, text: str) -> list[int]:
+    # Not verbose: it would warn of texts longer than the model's window, which is what this is about.
+    tokens: list[int] = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+    return tokens
+
+
+@torch.no_grad()
+def nll(model: Any, ids: Tensor, cache: H2OCache, columns: int = 1) -> Iterator[Tensor]:
+    """Feeds documents [N, L] `columns` at a time; yields the NLL [N, columns] of the tokens that followed."""
+    steps = torch.split(ids[:, :-1], columns, 1)
+    targets = torch.split(ids[:, 1:], columns, 1)
+    for step, target in zip(steps, targets, strict=True):
+        where = cache.position_ids(step.shape[1]).to(step.device).expand_as(step)
+        logits = model(step, position_ids=where, past_key_values=cache).logits
+        log_probabilities = logits.float().log_softmax(-1)
+        yield -log_probabilities.gather(-1, target.unsqueeze(-1)).squeeze(-1)
+
+
+def buckets(budget: int, length: int, window: int) -> list[tuple[int, int]]:
+    """The stretches [first, end) of positions that are counted.
+
+    Past the budget, where documents fit the window; else 64 to the window, and then twice as far each time.
+    """
+    last = length - 1
+    if length <= window:
+        return [(budget, last)]
+    edges = [FIRST_BUCKET, window]
+    while edges[-1] < last:
+        edges.append(min(2 * edges[-1], last))
+    return [(first, end) for first, end in pairwise(edges) if first < end]
+
+
+def bootstrap(per_document: Tensor, seed: int) -> tuple[float, float]:
+    """The interval of exp(mean) over documents [N], by resampling them (Efron 1979).
+
+    Differences to a reference are taken per document before they come here: the comparison is paired.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    count = len(per_document)
+    draws = torch.randint(count, (DRAWS, count), generator=generator)
+    means = per_document.double()[draws].mean(1).exp()
+    low, high = means.quantile(torch.tensor([(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]).double()).tolist()
+    return low, high
+
+
+def measure(
+    loaded: Loaded,
+    ids: Tensor,
+    contestants: Sequence[Contestant],
+    budgets: Sequence[int],
+    seed: int,
+    tick: Tick = lambda share: None,
+) -> Report:
+    """All contestants at all budgets on the documents [N, L].
+
+    Raises:
+        BudgetError: a contestant's parts do not fit a budget.
+        UsageError: a budget that a document does not fill.
+    """
+    count, length = ids.shape
+    if max(budgets) >= length - 1:
+        raise UsageError(
+            f"A budget of {max(budgets):,} slots forgets nothing of documents of {length:,} tokens.",
+            "Give smaller budgets or a larger --length.",
+        )
+    positions = probe(loaded.model)
+    shares = {(c, b): divide(c.policy, b, c.sinks, c.recent) for c in contestants for b in budgets}
+    fits = length <= positions.window
+    batches = -(-count // ROWS)
+    total = (len(shares) + fits) * batches * (length - 1)
+    done = 0
+
+    def run(columns: int = 1, **plan: Any) -> Tensor:
+        """NLL of all documents through fresh caches, [N, L - 1]."""
+        nonlocal done
+        rows = []
+        for batch in torch.split(ids.to(loaded.device), ROWS):
+            parts = []
+            for part in nll(loaded.model, batch, H2OCache(positions=positions, **plan), columns):
+                parts.append(part)
+                done += part.shape[1]
+                tick(done / total)
+            rows.append(torch.cat(parts, 1))
+        return torch.cat(rows).cpu()
+
+    full = run(columns=64, policy="full") if fits else None
+    scores = []
+    for (contestant, budget), parts in shares.items():
+        found = run(budget=budget, policy=contestant.policy, sinks=parts.sinks, recent=parts.recent)
+        for first, end in buckets(budget, length, positions.window):
+            lost = (found if full is None else found - full)[:, first:end].mean(1)  # [N]
+            scores.append(
+                Score(
+                    contestant=str(contestant),
+                    budget=budget,
+                    sinks=parts.sinks,
+                    recent=parts.recent,
+                    first=first,
+                    end=end,
+                    perplexity=float(found[:, first:end].mean().exp()),
+                    ratio=None if full is None else float(lost.mean().exp()),
+                    interval=bootstrap(lost, seed),
+                )
+            )
+    return Report(loaded.name, loaded.dtype, count, length, positions.window, seed, scores)
+
+
+def read_texts(path: Path) -> list[str]:
+    """A JSON list of strings, or any other file as one text.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    wanted = "Give a text file, or a .json file with a list of strings."
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(text) if path.suffix == ".json" else [text]
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {error}.", wanted) from error
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise UsageError(f"{path} is not a list of strings.", wanted)
+    return found
+
+
+def run_perplexity(
+    settings: Settings,
+    texts: Path,
+    policies: Sequence[str],
+    budgets: Sequence[int],
+    length: int,
+    as_json: bool,
+) -> ExitCode:
+    """The command: a table, or one JSON object, on stdout; progress on stderr."""
+    contestants = [Contestant.parse(policy) for policy in policies]
+    found = read_texts(texts)
+    with _bar() as show:
+        loaded = load(settings, show)
+        ids = documents(found, loaded.tokenizer, length)
+        report = measure(loaded, ids, contestants, budgets, settings.seed or 0, partial(show, "read"))
+    if as_json:
+        sys.stdout.write(json.dumps(asdict(report)) + "\n")
+    else:
+        show_table(report)
+    return ExitCode.OK
+
+
+def show_table(report: Report) -> None:
+    """Contestants down, budgets across; with several stretches, one line for each."""
+    from rich.console import Console
+    from rich.table import Table
+
+    budgets = sorted({score.budget for score in report.scores})
+    ratio = all(score.ratio is not None for score in report.scores)
+    what = "perplexity to full" if ratio else "perplexity"
+    table = Table(
+        title=f"{report.model}: {what}, {report.documents} documents of {report.length_tokens:,} tokens",
+        caption="In brackets: 95% bootstrap interval over documents.",
+    )
+    table.add_column("policy")
+    table.add_column("positions")
+    for budget in budgets:
+        table.add_column(f"{budget} slots", justify="right")
+    lines: dict[tuple[str, str], dict[int, str]] = {}
+    for score in report.scores:
+        stretch = "past the budget" if ratio else f"{score.first:,}-{score.end:,}"
+        value = score.perplexity if score.ratio is None else score.ratio
+        low, high = score.interval
+        cell = f"{value:.4f} [{low:.3f}, {high:.3f}]"
+        lines.setdefault((score.contestant, stretch), {})[score.budget] = cell
+    for (contestant, stretch), cells in lines.items():
+        table.add_row(contestant, stretch, *(cells.get(budget, "") for budget in budgets))
+    Console(file=sys.stdout).print(table)
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[str, float | None], None]]:
+    """A progress bar on stderr, if that is a terminal."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=1.0)
+        yield lambda stage, share: bar.update(task, description=stage, completed=share or 0.0)

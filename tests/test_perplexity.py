@@ -1,0 +1,210 @@
+"""What forgetting costs on real text: the project's own cache against sections 3 and 5 of algorithm.md."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from h2o_chat import H2OCache
+from h2o_chat.config import Settings
+from h2o_chat.errors import UsageError
+from h2o_chat.lab.perplexity import (
+    Contestant,
+    bootstrap,
+    buckets,
+    documents,
+    measure,
+    nll,
+    read_texts,
+    run_perplexity,
+)
+from h2o_chat.models import Loaded, load
+from h2o_chat.rope import probe
+
+PUBLISHED = {
+    # 34 stories, 15 documents of 512 tokens, ratio to full at 32, 64 and 128 slots.
+    "h2o-paper": [1.4502, 1.1642, 1.0419],
+    "window": [1.2966, 1.1149, 1.0249],
+    "streaming": [1.3449, 1.1221, 1.0288],
+    "h2o:sinks=0": [1.1621, 1.0508, 1.0058],
+}
+
+
+@pytest.fixture(scope="module")
+def stories(shared_models: Path) -> Loaded:
+    return load(Settings(model=str(shared_models / "stories3m"), threads=1), lambda stage, share: None)
+
+
+@pytest.fixture(scope="module")
+def texts(shared_text: Path) -> list[str]:
+    return read_texts(shared_text / "tinystories_valid.json")
+
+
+@pytest.mark.parametrize("contestant", PUBLISHED)
+def test_the_table_of_34_stories(stories: Loaded, texts: list[str], contestant: str) -> None:
+    ids = documents(texts, stories.tokenizer, 512)
+    assert ids.shape == (15, 512)
+    report = measure(stories, ids, [Contestant.parse(contestant)], [32, 64, 128], seed=0)
+    assert [score.ratio for score in report.scores] == pytest.approx(PUBLISHED[contestant], abs=0.005)
+    assert all(low < score.ratio < high for score in report.scores for low, high in [score.interval])
+    assert [(score.first, score.end) for score in report.scores] == [(32, 511), (64, 511), (128, 511)]
+
+
+# -- far past the trained window ---------------------------------------------------------------------------
+
+
+class Renumbered(H2OCache):
+    """Survivors stand at 0 .. n - 1 at every step, as StreamingLLM and H2O's streaming code have them.
+
+    A reference for what clamped true positions are worth; one token at a time, no padding. Which tokens are
+    held, hence seen, is still decided by true positions.
+    """
+
+    def position_ids(self, tokens: int, real: Tensor | None = None) -> Tensor:
+        assert tokens == 1
+        assert real is None
+        if not self.layers:
+            return torch.zeros(1, 1, dtype=torch.long)
+        held = max(self._renumber(layer) for layer in self.layers)
+        return torch.tensor([[held]])
+
+    def _renumber(self, layer: Any) -> int:
+        """Turns every key from where it stands to its rank by age; how many are held."""
+        held = layer.positions >= 0
+        older = (layer.positions.unsqueeze(-2) < layer.positions.unsqueeze(-1)) & held.unsqueeze(-2)
+        rank = older.sum(-1) * held  # [R, H, S]
+        stands = getattr(layer, "stands", torch.zeros_like(rank))
+        layer.keys = layer.rope.rotate(layer.keys, rank - stands)
+        count = int(held.sum(-1).max())
+        layer.stands = rank.scatter(-1, layer.free.unsqueeze(-1), count)  # where the next one will stand
+        return count
+
+
+def far(loaded: Loaded, ids: Tensor, cache: H2OCache) -> float:
+    """Perplexity of positions 1,024 to 2,047."""
+    found = torch.cat(list(nll(loaded.model, ids, cache)), 1)
+    return float(found[:, 1024:2047].mean().exp())
+
+
+def test_clamped_positions_beat_renumbered_ones_far_past_the_window(
+    stories: Loaded, texts: list[str]
+) -> None:
+    ids = documents(texts, stories.tokenizer, 2048)
+    assert ids.shape == (3, 2048)
+    trained = probe(stories.model)
+    assert trained.window == 512
+    clamped = far(stories, ids, H2OCache(128, sinks=0, positions=trained))
+    renumbered = far(stories, ids, Renumbered(128, sinks=0, positions=trained))
+    assert clamped == pytest.approx(5.328, abs=0.02)
+    assert renumbered == pytest.approx(5.792, abs=0.02)
+
+
+def test_renumbering_does_what_it_says(stories: Loaded, texts: list[str]) -> None:
+    """A window keeps neighbours, whose distances renumbering does not change."""
+    ids = documents(texts, stories.tokenizer, 512)[:2, :200]
+    trained = probe(stories.model)
+    own, renumbered = (
+        torch.cat(list(nll(stories.model, ids, kind(32, policy="window", positions=trained))), 1)
+        for kind in (H2OCache, Renumbered)
+    )
+    torch.testing.assert_close(own, renumbered, atol=1e-3, rtol=0)
+
+
+# -- the parts ---------------------------------------------------------------------------------------------
+
+
+class Words:
+    """A tokenizer of single characters, with 1 for BOS."""
+
+    bos_token_id: int | None = 1
+
+    def __call__(self, text: str, **_: Any) -> dict[str, list[int]]:
+        return {"input_ids": [ord(character) for character in text]}
+
+
+def test_documents_are_texts_joined_and_cut() -> None:
+    ids = documents(["ab", "cd"], Words(), 3)
+    assert ids.tolist() == [[1, ord(" "), ord("a")], [ord("b"), 1, ord(" ")]]
+    with pytest.raises(UsageError, match="8 tokens, one document needs 9"):
+        documents(["ab", "cd"], Words(), 9)
+
+
+def test_a_tokenizer_may_have_no_bos() -> None:
+    words = Words()
+    words.bos_token_id = None
+    assert documents(["ab"], words, 3).tolist() == [[ord(" "), ord("a"), ord("b")]]
+
+
+def test_buckets_cover_everything_past_the_budget_once() -> None:
+    assert buckets(32, 512, 512) == [(32, 511)]
+    assert buckets(128, 2048, 512) == [(64, 512), (512, 1024), (1024, 2047)]
+    assert buckets(128, 1500, 512) == [(64, 512), (512, 1024), (1024, 1499)]
+    for length in range(600, 5000, 37):
+        found = buckets(128, length, 512)
+        assert found[-1][1] == length - 1
+        assert all(before[1] == after[0] for before, after in pairwise(found))
+
+
+def test_bootstrap_brackets_the_mean_and_repeats() -> None:
+    sample = torch.linspace(-0.1, 0.3, 40)
+    low, high = bootstrap(sample, seed=1)
+    assert low < float(sample.mean().exp()) < high
+    assert bootstrap(sample, seed=1) == (low, high)
+    assert bootstrap(sample, seed=2) != (low, high)
+    assert bootstrap(torch.full((5,), 0.5), seed=0) == pytest.approx((1.6487, 1.6487), abs=1e-4)
+
+
+@pytest.mark.parametrize("text", ["h2o", "window", "h2o:sinks=0", "h2o-paper:sinks=2,recent=8"])
+def test_a_contestant_reads_back_as_written(text: str) -> None:
+    assert str(Contestant.parse(text)) == text
+
+
+@pytest.mark.parametrize("text", ["lru", "full", "h2o:", "h2o:sinks", "h2o:sinks=-1", "h2o:heavy=3"])
+def test_a_contestant_that_says_nothing_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        Contestant.parse(text)
+
+
+def test_texts_are_json_lists_or_plain_files(tmp_path: Path) -> None:
+    plain, listed, wrong = (tmp_path / name for name in ("a.txt", "b.json", "c.json"))
+    plain.write_text("one text")
+    listed.write_text('["one", "two"]')
+    wrong.write_text('{"a": 1}')
+    assert read_texts(plain) == ["one text"]
+    assert read_texts(listed) == ["one", "two"]
+    for bad, reason in ((wrong, "list of strings"), (tmp_path / "none.json", "No such file")):
+        with pytest.raises(UsageError, match=reason):
+            read_texts(bad)
+
+
+# -- the command -------------------------------------------------------------------------------------------
+
+
+def test_the_command_prints_one_json_object_or_a_table(
+    shared_models: Path, texts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    story = tmp_path / "story.txt"
+    story.write_text(texts[0])
+    settings = Settings(model=str(shared_models / "stories260k"), seed=3, threads=1)
+
+    def run(as_json: bool, length: int = 64) -> str:
+        assert run_perplexity(settings, story, ["h2o-paper", "h2o"], [16, 24], length, as_json) == 0
+        return capsys.readouterr().out
+
+    with pytest.raises(UsageError, match="forgets nothing"):
+        run(as_json=True, length=17)
+    report = json.loads(run(as_json=True))
+    assert report["length_tokens"] == 64
+    assert [(s["contestant"], s["budget"]) for s in report["scores"]] == [
+        ("h2o-paper", 16),
+        ("h2o-paper", 24),
+        ("h2o", 16),
+        ("h2o", 24),
+    ]
+    table = run(as_json=False)
+    assert all(word in table for word in ("stories260k", "h2o-paper", "16 slots", "24 slots"))
+    assert f"{report['scores'][0]['ratio']:.4f}" in table

@@ -4,9 +4,9 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -22,6 +22,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+Kind = TypeVar("Kind", Settings, Sampling)
 
 _MODEL, _MEMORY, _ANSWER = "Model", "Memory", "Answers"
 
@@ -101,11 +103,11 @@ def _settings(given: dict[str, Any], **more: Any) -> tuple[Settings, Sampling]:
         UsageError: a value outside its range.
     """
     given = given | {"stop": tuple(given["stop"])} | more
-    one, other = (
-        kind(**{f.name: given[f.name] for f in fields(kind) if f.name in given})
-        for kind in (Settings, Sampling)
-    )
-    return one, other  # type: ignore[return-value]
+    return _only(Settings, given), _only(Sampling, given)
+
+
+def _only(kind: type[Kind], values: dict[str, Any]) -> Kind:
+    return kind(**{f.name: values[f.name] for f in fields(kind) if f.name in values})
 
 
 def _version(wanted: bool) -> None:
@@ -140,7 +142,6 @@ def screen(
         from h2o_chat.tui.app import ChatApp
 
         find(settings.model)  # a name that leads nowhere is better said here than on a screen
-
         screen = ChatApp(_opener(settings), settings, sampling)
         screen.run()
         return ExitCode.BUG if screen.return_code else ExitCode(screen.exit_code)
@@ -178,14 +179,12 @@ def run(
     """Ask once, or play a script, without a screen; the answer goes to stdout."""
     from h2o_chat import run as running
 
-    def work() -> ExitCode:
-        settings, sampling = _settings(given, events_every=events)
-        if not json:
-            settings = replace(settings, events_every=0)  # nobody would read them
-        turns = _turns(prompt, script)
-        return running.run(_opener(settings), turns, sampling, json)
+    def prepare() -> running.Job:
+        # In plain text nobody would read cache events.
+        settings, sampling = _settings(given, events_every=events if json else 0)
+        return running.Job(_opener(settings), _turns(prompt, script), sampling)
 
-    raise typer.Exit(running.ending(work))
+    raise typer.Exit(running.run(prepare, json))
 
 
 def _turns(prompt: str | None, script: Path | None) -> list[str]:

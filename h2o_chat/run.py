@@ -115,13 +115,26 @@ class _Tally:
         return End(self.turns, self.tokens, time.monotonic() - self.began)
 
 
-def run(open_chat: OpenChat, turns: Sequence[str], sampling: Sampling, json: bool) -> ExitCode:
-    """A conversation from the first turn to the last, or to the first that fails."""
+@dataclass(frozen=True)
+class Job:
+    """What to do: checked, but nothing loaded yet."""
+
+    open_chat: OpenChat
+    turns: Sequence[str]
+    sampling: Sampling
+
+
+def run(prepare: Callable[[], Job], json: bool) -> ExitCode:
+    """A conversation from the first turn to the last, or to the first that fails.
+
+    Args:
+        prepare: checks what was asked for; its errors are said like all others.
+    """
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     out: Output = JsonLines(sys.stdout) if json else PlainText(sys.stdout)
     tally = _Tally()
     try:
-        code = ending(lambda: _converse(open_chat, turns, sampling, out, tally), out)
+        code = ending(lambda: _converse(prepare(), out, tally), out)
         out.write(tally.end())
     except BrokenPipeError:
         _discard_stdout()
@@ -129,18 +142,16 @@ def run(open_chat: OpenChat, turns: Sequence[str], sampling: Sampling, json: boo
     return code
 
 
-def _converse(
-    open_chat: OpenChat, turns: Sequence[str], sampling: Sampling, out: Output, tally: _Tally
-) -> ExitCode:
+def _converse(job: Job, out: Output, tally: _Tally) -> ExitCode:
     with _progress_bar() as progress:
-        chat = open_chat(progress)
+        chat = job.open_chat(progress)
     tally.began = time.monotonic()
     if isinstance(out, PlainText):
         _note(chat.session)
     out.write(chat.session)
     with _interruptible() as interrupted:
-        for text in turns:
-            code = _turn(chat.send(text, sampling, interrupted), out, tally)
+        for text in job.turns:
+            code = _turn(chat.send(text, job.sampling, interrupted), out, tally)
             if interrupted():
                 return ExitCode.INTERRUPTED
             if code is not ExitCode.OK:

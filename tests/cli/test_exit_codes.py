@@ -38,6 +38,13 @@ def test_usage(h2o: Program, arguments: list[str], said: list[str]) -> None:
     assert all(words in done.err for words in said), done.err
 
 
+def test_usage_errors_are_events_too(h2o: Program) -> None:
+    error, end = h2o("run", "hi", "--json", "--events", -1).events
+    assert isinstance(error, Error)
+    assert isinstance(end, End)
+    assert (error.code, error.message) == ("usage", "--events is -1.")
+
+
 def test_unreadable_text_is_usage(h2o: Program, tmp_path: Path) -> None:
     empty = tmp_path / "empty.txt"
     empty.write_text("---\n\n---\n")

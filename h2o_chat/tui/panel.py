@@ -10,7 +10,6 @@ from h2o_chat.tui.safe import fit, token_label
 from h2o_chat.tui.theme import MUTED
 
 LABEL_CELLS = 7
-KIND_NAMES = {"S": "sink", "H": "heavy", "R": "recent"}
 
 
 class MemoryPanel(Widget):
@@ -46,7 +45,7 @@ class MemoryPanel(Widget):
         history = spark(list(self._memory.lost)[-max(room - 13, 1) :])
         return [
             self._occupancy(cache, room),
-            _labelled("", _kinds(cache)),
+            _labelled("", self._kinds(cache)),
             _labelled("bytes", _bytes(cache, room)),
             _labelled("lost", Content.assemble(fit(f"{percent(cache.lost)}/tok", 13), (history, "$accent"))),
         ]
@@ -61,6 +60,13 @@ class MemoryPanel(Widget):
         return _labelled(
             "cache", Content.assemble(count, (bar(cache.kept / budget, cells), "$primary"), full)
         )
+
+    def _kinds(self, cache: CacheState) -> Content:
+        """Slots by kind; what is protected beyond the sinks is a system prompt or was pinned."""
+        sinks = self._memory.session.sinks if self._memory.session else 0
+        protected = cache.kinds.get("S", 0)
+        names = {"S": "sink" if protected <= sinks else "pinned", "H": "heavy", "R": "recent"}
+        return Content(" · ".join(f"{cache.kinds.get(kind, 0):,} {name}" for kind, name in names.items()))
 
     def _heavy(self, inner: int, rows: int) -> list[Content]:
         """The ranking, as many as there is room for: rank, token, position, holders, bar."""
@@ -117,10 +123,6 @@ def _words(cache: CacheState) -> list[str]:
 
 def _labelled(label: str, value: Content) -> Content:
     return Content.assemble((label.ljust(LABEL_CELLS), MUTED), value.stylize_before("$foreground"))
-
-
-def _kinds(cache: CacheState) -> Content:
-    return Content(" · ".join(f"{cache.kinds.get(k, 0)} {name}" for k, name in KIND_NAMES.items()))
 
 
 def _bytes(cache: CacheState, room: int) -> Content:

@@ -62,7 +62,7 @@ class TurnView(Static):
 
     def _write_title(self) -> None:
         right = "" if self.hold is None else gauge(self.hold)
-        room = max(self.size.width - 3, 0)
+        room = max(self.outer_size.width - 3, 0)
         name = fit(self._speaker, room - len(right)) if right else self._speaker
         title = Content.assemble(name, (right, f"not bold {MUTED}"))
         self.border_title = title

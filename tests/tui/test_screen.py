@@ -43,14 +43,18 @@ async def test_a_question_and_a_second_one(drive: Drive) -> None:
 
 
 async def test_a_chat_model_with_a_system_prompt(drive: Drive) -> None:
-    async with drive("pilot-chat", system="You are a concise assistant.", budget=96) as screen:
+    async with drive("pilot-chat", system="You are a concise assistant.") as screen:
         await screen.opened()
-        await screen.ask("What is the capital of France?")
-        await screen.answered()
-        views = list(screen.app.query(TurnView))
-        assert [view.hold is None for view in views] == [False, True, False, False]  # the note has none
-        held = {index: message.hold for index, message in enumerate(screen.chat.messages)}
-        assert [view.hold for view in views if view.hold is not None] == [held[i] for i in range(3)]
+        for prompt in ("What is the capital of France?", "My name is Priya and the code is 4821."):
+            await screen.ask(prompt)
+            await screen.answered()
+        _assert_panel_is_true(screen)
+        assert " pinned · " in _panel(screen)
+        roles = [message.role for message in screen.chat.messages]
+        assert roles == ["system", *("user", "assistant") * 2]
+        gauges = [view.hold for view in screen.app.query(TurnView)]
+        assert gauges.pop(1) is None  # the note is no message
+        assert gauges == [message.hold for message in screen.chat.messages]
 
 
 async def test_stopped_answer_is_kept_and_marked(drive: Drive) -> None:
@@ -111,7 +115,7 @@ def _assert_panel_is_true(screen: Screen) -> None:
     assert rows, panel
     assert all(old[position] == count for position, count in rows)
     assert [count for _, count in rows] == sorted(old.values(), reverse=True)[: len(rows)]
-    kinds = [int(n) for n in re.findall(r"(\d+) (?:sink|heavy|recent)", panel)]
+    kinds = [int(n) for n in re.findall(r"(\d+) (?:sink|pinned|heavy|recent)", panel)]
     assert sum(kinds) == most
     assert kinds[2] == sum(1 for position in kept[0][0] if position >= recent_from)
     assert f"seen {seen} tok · evicted {seen - most}" in _text(screen, StatusLine)

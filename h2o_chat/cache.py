@@ -261,9 +261,8 @@ class H2OLayer(CacheLayerMixin):
         if share is not None:
             before = self.receiving * REMEMBER ** queries[:, None, None]
             receiving = both(before, nothing) + share * (1 - REMEMBER)
-            kept = receiving.gather(2, keep)
-            self.lost += (receiving.sum((1, 2)) - kept.sum((1, 2))).clamp_min(0)
-            store(self.receiving, kept, 0)
+            self.lost += receiving.scatter(2, keep, 0).sum((1, 2))
+            store(self.receiving, receiving.gather(2, keep), 0)
         store(self.keys, both(self.keys, keys).take_along_dim(wide, 2), 0)
         store(self.values, all_values.take_along_dim(wide, 2), 0)
         store(self.score, score.gather(2, keep), 0)

@@ -184,8 +184,7 @@ class ChatApp(App[None], inherit_bindings=False):
         return True
 
     def _ask(self, chat: work.ChatLike, text: str) -> None:
-        # The chat puts its system prompt in front of the first message.
-        index = len(chat.messages) or int(self._system is not None)
+        index = len(chat.messages)
         self.transcript.message("user", "you", text, index)
         self.transcript.open_answer(chat.session.model.rsplit("/", 1)[-1], index + 1)
         self.transcript.follow()

@@ -88,8 +88,10 @@ class MemoryWriter:
             size = 1 if draw < 0.7 else 2 if draw < 0.9 else 3
             group, pending = pending[:size], pending[size:]
             told_at = 0.0 if rng.random() < 0.15 else rng.uniform(0, 0.8 * budget)
-            if draw < 0.06:
+            if draw < 0.08:
                 events.append((told_at, self._told_and_asked(rng, group[0])))
+            elif draw < 0.16:
+                events.append((told_at, self._repeated(rng, group[0])))
             elif draw > 0.95:
                 events.append((told_at, self._reminded(rng, group[0])))
             else:
@@ -111,16 +113,18 @@ class MemoryWriter:
                 known, correction = self._corrected(rng, fact)
                 events.append((since, correction))
             for _ in range(1 if rng.random() < 0.75 else 2):
-                near = rng.random() < 0.35
-                longest = min(300.0, budget - since) if near else budget - since
-                events.append((since + rng.uniform(20, max(21, longest)), self._asked(rng, known)))
+                # Near questions teach copying soon, far ones use the rest of the window.
+                near = rng.random() < 0.4
+                gap = 20 * 15 ** rng.random() if near else rng.uniform(20, budget)
+                at = min(since + gap, rng.uniform(since, budget))
+                events.append((at, self._asked(rng, known)))
         return events
 
     def _told(self, rng: random.Random, group: list[Fact]) -> Exchange:
         said = " ".join(self.book.tell(rng, fact, self.frames) for fact in group)
         if rng.random() < 0.1:
             said = f"{rng.choice(self.frames)} {said}"
-        repeated = group[-1] if rng.random() < 0.4 else None
+        repeated = group[-1] if rng.random() < 0.5 else None
         reply = self.book.acknowledge(rng, group[-1], repeated is not None)
         values = group[0].value if len(group) == 1 else said
         return Turn("user", said, values), Turn("assistant", reply, repeated.value if repeated else "")
@@ -136,6 +140,10 @@ class MemoryWriter:
         said = f"{self.book.tell(rng, fact)} {self.book.ask(rng, fact)}"
         return self._answered(rng, said, fact)
 
+    def _repeated(self, rng: random.Random, fact: Fact) -> Exchange:
+        said, reply = self.book.repeat(rng, fact)
+        return Turn("user", said, fact.value), Turn("assistant", reply, fact.value)
+
     def _reminded(self, rng: random.Random, fact: Fact) -> Exchange:
         passages = [self.book.tell(rng, fact, self.frames)]
         passages += rng.sample(self.frames, rng.randint(0, 2))
@@ -146,7 +154,7 @@ class MemoryWriter:
         fresh = self.book.draw_fact(rng, fact.kind)
         known = Fact(fact.kind, fact.thing, fresh.value)
         said = self.book.correct(rng, known, fact.value)
-        if rng.random() < 0.4:
+        if rng.random() < 0.5:
             reply = Turn("assistant", self.book.acknowledge(rng, known, True), known.value)
         else:
             reply = Turn("assistant", self.book.acknowledge(rng, known, False), "")
@@ -154,7 +162,7 @@ class MemoryWriter:
 
     def _denied(self, rng: random.Random, fact: Fact) -> Exchange:
         reply = self.book.deny(rng, fact)
-        return Turn("user", self.book.ask(rng, fact), ""), Turn("assistant", reply, reply)
+        return Turn("user", self.book.ask(rng, fact), ""), Turn("assistant", reply, "")
 
 
 @dataclass(frozen=True)

@@ -106,6 +106,11 @@ class PhraseBook:
         pool = self.shared["kinds"][fact.kind].get("answer") or self.shared["answer"]
         return self._fill(rng, rng.choice(pool), fact) + "."
 
+    def repeat(self, rng: random.Random, fact: Fact) -> tuple[str, str]:
+        """A request to say a value again and its answer: copying in its plainest form."""
+        said = self._fill(rng, expand(rng, rng.choice(self.shared["repeat"])), fact)
+        return said, self._fill(rng, rng.choice(self.shared["repeat_answer"]), fact) + "."
+
     def deny(self, rng: random.Random, fact: Fact) -> str:
         return self._fill(rng, rng.choice(self.shared["untold"]), fact) + "."
 

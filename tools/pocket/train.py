@@ -17,13 +17,13 @@ from .export import export, to_transformers
 from .model import SHAPES, Pocket
 from .muon import Muon
 
-TOKENS_PER_STEP = 8192
+TOKENS_PER_STEP = 4096
 _CHECKPOINT_SECONDS = 300.0
 _CURVE_TOKENS = 5_000_000
 _CURVE_RANGES = [(20, 300), (300, 1000), (1000, 1500)]
-_WARMUP_STEPS = 60
+_WARMUP_STEPS = 100
 _DECAY_SHARE = 0.25
-_MATRIX_RATE, _OTHER_RATE = 0.02, 3e-3
+_MATRIX_RATE, _OTHER_RATE = 0.012, 3e-3
 
 
 @dataclass
@@ -59,7 +59,7 @@ def rate_factor(progress: float, step: int) -> float:
 
 def window(progress: float) -> int:
     """Short windows first, where copying is learned; the long half is for distances."""
-    return 512 if progress < 0.2 else 1024 if progress < 0.5 else 2048
+    return 512 if progress < 0.32 else 1024 if progress < 0.56 else 2048
 
 
 class Trainer:

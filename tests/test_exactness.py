@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 from oracle import ATTENTION, Held, OracleCache, OracleHead, feed, greedy_turn
-from tiny_models import VOCAB, tiny
+from tiny_models import VOCAB, WINDOW, tiny
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -75,9 +75,47 @@ def _at(step: int) -> Callable[[str], str]:
     return lambda message: f"step {step}: {message}"
 
 
-def assert_same_conversation(pair: Pair, budget: int, first: list[int], second: list[int]) -> None:
+class OutputChangeHead(OracleHead):
+    """The default policy, as literal: forgetting 0.95, CAOTE's output change (2504.14051), 4 sinks."""
+
+    def attend(self, queries: Tensor, scaling: float) -> Tensor:
+        for token in self.held:
+            token.score *= 0.95
+        return super().attend(queries, scaling)
+
+    def evict(self) -> None:
+        if len(self.held) <= self.budget:
+            return
+        total = sum(token.score for token in self.held)
+        output = sum(token.score / total * token.value for token in self.held)
+        older = self.held[: len(self.held) - self.budget // 2]
+
+        def change(token: Held) -> float:
+            share = token.score / total
+            return share / (1 - share) * float(torch.linalg.vector_norm(token.value - output))
+
+        self.held.remove(min((t for t in older if t.position >= 4), key=lambda t: (change(t), t.position)))
+
+
+class SlidingHead(OracleHead):
+    """A layer that sees `WINDOW` positions: what the next query cannot see goes before anything else."""
+
+    def evict(self) -> None:
+        unseen = [token for token in self.held if token.position + WINDOW <= self.held[-1].position + 1]
+        if len(self.held) > self.budget and unseen:
+            self.held.remove(unseen[0])
+        else:
+            super().evict()
+
+
+HEADS = {"h2o-paper": OracleHead, "h2o": OutputChangeHead}
+
+
+def assert_same_conversation(
+    pair: Pair, budget: int, first: list[int], second: list[int], policy: str = "h2o-paper"
+) -> None:
     """A turn of given tokens, then a second one, answered greedily, on the same caches."""
-    caches = OracleCache(budget), H2OCache(budget=budget, policy="h2o-paper")
+    caches = OracleCache(budget, HEADS[policy]), H2OCache(budget=budget, policy=policy)
     assert_same_steps(pair, caches, first)
     logits = assert_same_steps(pair, caches, second)
     for _ in range(30):
@@ -95,6 +133,18 @@ def test_same_positions_and_logits_on_a_trained_model(
     stories_pair: Pair, story: list[int], budget: int
 ) -> None:
     assert_same_conversation(stories_pair, budget, story, story[100:130])
+
+
+@pytest.mark.parametrize("budget", [16, 64])
+def test_the_default_policy_is_what_it_says(tiny_pair: Pair, budget: int) -> None:
+    assert_same_conversation(tiny_pair, budget, noise(200, seed=1), noise(30, seed=2), policy="h2o")
+
+
+def test_a_sliding_layer_gives_up_first_what_nobody_sees_again() -> None:
+    """A budget smaller than the window, so that a token dropped one step early would be missed."""
+    pair = tiny("mistral", ATTENTION), tiny("mistral", "h2o")
+    caches = OracleCache(12, SlidingHead), H2OCache(12, policy="h2o-paper")
+    assert_same_steps(pair, caches, noise(200, seed=1))
 
 
 @pytest.mark.parametrize("budget", [16, 64])

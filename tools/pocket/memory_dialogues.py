@@ -5,6 +5,7 @@ other values (values.is_held_out) and other real dialogue.
 """
 
 import random
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import cycle, islice
@@ -181,13 +182,16 @@ class RecallQuestion:
 
 def is_right(question: RecallQuestion, answer: str) -> bool:
     """Whether an answer holds the value, or says that it was not told."""
-    answer = answer.lower()
-    denied = "told" in answer and ("not" in answer or "never" in answer)
     if question.expected is None:
-        return denied
-    if question.stale and question.stale.lower() in answer:
+        return re.search(r"\b(not|never)\b.*\b(told|tell)\b", answer) is not None
+    if question.stale and _holds(answer, question.stale):
         return False
-    return question.expected.lower() in answer
+    return _holds(answer, question.expected)
+
+
+def _holds(answer: str, value: str) -> bool:
+    """Whether the value stands in the answer as a whole: 14 is not in 149."""
+    return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", answer, re.IGNORECASE) is not None
 
 
 def recall_questions(

@@ -73,7 +73,7 @@ class PhraseBook:
             return self._fill(rng, self._scatter(rng, rng.choice(frames)), fact)
         pool = self.source["tell"] if self._has_noun(fact) and rng.random() < 0.35 else own
         core = self._noise(rng, expand(rng, rng.choice(pool)))
-        return self._dress(rng, self._fill(rng, core, fact), "tell")
+        return self._dress(rng, self._fill(rng, core, fact), "tell", fact.value)
 
     def ask(self, rng: random.Random, fact: Fact) -> str:
         own = self.source["kinds"][fact.kind]["ask"]
@@ -87,7 +87,7 @@ class PhraseBook:
         elif draw < 0.5 and self._has_noun(fact):
             pool = self.source["ask"]
         core = self._noise(rng, expand(rng, rng.choice(pool)))
-        return self._dress(rng, self._fill(rng, core, fact), "ask")
+        return self._dress(rng, self._fill(rng, core, fact), "ask", fact.value)
 
     def correct(self, rng: random.Random, fact: Fact, old: str) -> str:
         own = self.shared["kinds"][fact.kind].get("correct")
@@ -149,16 +149,16 @@ class PhraseBook:
         core = " ".join(words)
         return core.lower() if rng.random() < 0.15 else core
 
-    def _dress(self, rng: random.Random, text: str, what: str) -> str:
+    def _dress(self, rng: random.Random, text: str, what: str, value: str) -> str:
         """Adds an opener, end punctuation and a closer."""
         opener: str = rng.choice(self.shared[what + "_openers"])
         closer: str = rng.choice(self.shared[what + "_closers"])
         lead = expand(rng, opener)
         if lead:
             lead = lead[:1].upper() + lead[1:] + " "
-        if lead.endswith((", ", ": ")) and text.split(" ")[0] not in ("I", "I'm"):
-            keep_case = text[:1].lower() + text[1:]
-            text = keep_case
+        starts_high = text.split(" ")[0] in ("I", "I'm") or text.startswith(value)
+        if lead.endswith((", ", ": ")) and not starts_high:
+            text = text[:1].lower() + text[1:]
         tail = expand(rng, closer)
         if not text.endswith(("?", ".", "!")) and (tail or rng.random() < 0.85):
             text += "?" if what == "ask" and rng.random() < 0.9 else "."

@@ -20,7 +20,7 @@ from h2o_chat.config import Sampling, Settings
 from h2o_chat.detokenize import Detokenizer, StopText
 from h2o_chat.errors import OutOfMemoryError, UsageError, WindowFullError
 from h2o_chat.events import Error, Event, Finish, Prompt, Session, Token, Turn
-from h2o_chat.models import Loaded
+from h2o_chat.models import Loaded, out_of_memory
 from h2o_chat.observe import Observer
 from h2o_chat.rope import probe
 from h2o_chat.sampling import Sampler
@@ -111,7 +111,7 @@ class Engine:
         except BaseException as error:
             self.restore(before)
             yield turn.ended("error")
-            if isinstance(error, torch.OutOfMemoryError):
+            if out_of_memory(error):
                 raise OutOfMemoryError(
                     f"{self.device} ran out of memory: {error}",
                     "Try a smaller --budget or --chunk, or --quantize nf4.",

@@ -13,6 +13,7 @@ import typer
 import h2o_chat
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.errors import ExitCode, UsageError
+from h2o_chat.lab_commands import bench, evaluate
 
 app = typer.Typer(
     name="h2o-chat",
@@ -22,6 +23,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(evaluate, name="eval")
+app.add_typer(bench, name="bench")
 
 Kind = TypeVar("Kind", Settings, Sampling)
 

@@ -19,8 +19,8 @@ from h2o_chat.chat import Chat
 from h2o_chat.config import Sampling
 from h2o_chat.errors import ExitCode, H2OChatError, OutOfMemoryError, UsageError
 from h2o_chat.events import End, Error, Event, Session, Token, Turn, to_json
+from h2o_chat.progress import Progress, progress_bar
 
-Progress = Callable[[str, float | None], None]
 OpenChat = Callable[[Progress], Chat]
 
 SEPARATOR = "---"
@@ -143,7 +143,7 @@ def run(prepare: Callable[[], Job], json: bool) -> ExitCode:
 
 
 def _converse(job: Job, out: Output, tally: _Tally) -> ExitCode:
-    with _progress_bar() as progress:
+    with progress_bar() as progress:
         chat = job.open_chat(progress)
     tally.began = time.monotonic()
     if isinstance(out, PlainText):
@@ -228,24 +228,6 @@ def _note(session: Session) -> None:
         f"h2o-chat: {session.model} ({session.quantization}, {session.dtype}, {session.device}),"
         f" template {session.template}, policy {session.policy}{budget}, seed {session.seed}\n"
     )
-
-
-@contextmanager
-def _progress_bar() -> Iterator[Progress]:
-    """Reports to a bar on stderr if that is a terminal, else to nobody."""
-    if not sys.stderr.isatty():
-        yield lambda stage, share: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress as Bar
-
-    with Bar(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
-
-        def report(stage: str, share: float | None) -> None:
-            bar.update(task, description=stage, total=None if share is None else 1.0, completed=share or 0.0)
-
-        yield report
 
 
 @contextmanager

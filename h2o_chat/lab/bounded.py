@@ -15,7 +15,8 @@ import torch
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.engine import Engine
 from h2o_chat.events import Token
-from h2o_chat.models import Loaded
+from h2o_chat.models import Loaded, load
+from h2o_chat.progress import progress_bar
 from h2o_chat.rope import Rope
 
 WARM_UP_TOKENS = 1000
@@ -55,6 +56,13 @@ class _Watch:
 
     def close(self) -> None:
         self._hook.remove()
+
+
+def run_bounded(settings: Settings, tokens: int) -> list[Bounded]:
+    """The command: loads the model and measures, showing how far it is."""
+    with progress_bar() as show:
+        loaded = load(settings, show)
+        return [measure(loaded, settings, tokens, lambda done: show("tokens", done / tokens))]
 
 
 def measure(loaded: Loaded, settings: Settings, tokens: int, progress: Callable[[int], None]) -> Bounded:
@@ -152,3 +160,8 @@ def rounding(dtype: torch.dtype, tokens: int, window: int, size: int = 64) -> Ro
 
 def _error(key: torch.Tensor, exact: torch.Tensor) -> float:
     return float((key.double() - exact).norm() / exact.norm())
+
+
+def rounding_table(tokens: int, window: int) -> list[Rounding]:
+    """One row per precision that keys may have."""
+    return [rounding(dtype, tokens, window) for dtype in (torch.float32, torch.bfloat16, torch.float16)]

@@ -12,7 +12,6 @@ Shapes: N documents of L tokens; NLL [N, L - 1], entry t for the token after pos
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import pairwise
@@ -27,6 +26,7 @@ from h2o_chat.config import Settings
 from h2o_chat.errors import ExitCode, UsageError
 from h2o_chat.models import Loaded, load
 from h2o_chat.policies import POLICIES, divide
+from h2o_chat.progress import progress_bar
 from h2o_chat.rope import probe
 
 ROWS = 16
@@ -257,7 +257,7 @@ def run_perplexity(
     """The command: a table, or one JSON object, on stdout; progress on stderr."""
     contestants = [Contestant.parse(policy) for policy in policies]
     found = read_texts(texts)
-    with _bar() as show:
+    with progress_bar() as show:
         loaded = load(settings, show)
         ids = documents(found, loaded.tokenizer, length)
         report = measure(loaded, ids, contestants, budgets, settings.seed or 0, partial(show, "read"))
@@ -294,15 +294,3 @@ def show_table(report: Report) -> None:
     for (contestant, stretch), cells in lines.items():
         table.add_row(contestant, stretch, *(cells.get(budget, "") for budget in budgets))
     Console(file=sys.stdout).print(table)
-
-
-@contextmanager
-def _bar() -> Iterator[Callable[[str, float | None], None]]:
-    """A progress bar on stderr, if that is a terminal."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=1.0)
-        yield lambda stage, share: bar.update(task, description=stage, completed=share or 0.0)

@@ -1,0 +1,140 @@
+"""`h2o-chat eval ...` and `h2o-chat bench ...`: what the lab measures, on the command line.
+
+Each prints a table, or with --json one object, on stdout; progress goes to stderr. The lab itself imports
+torch, so it is imported inside the commands.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from h2o_chat.config import Settings
+from h2o_chat.errors import ExitCode
+
+evaluate = typer.Typer(no_args_is_help=True)
+bench = typer.Typer(no_args_is_help=True)
+
+Model = Annotated[str | None, typer.Option("--model", "-m", metavar="NAME", help="Model folder or name.")]
+Dtype = Annotated[str, typer.Option(help="Precision; auto: float32 on a CPU.")]
+Threads = Annotated[int | None, typer.Option(help="CPU threads.", show_default="all cores but one")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+
+
+@evaluate.callback()
+def _evaluate() -> None:
+    """What forgetting costs on your model."""
+
+
+@bench.callback()
+def _bench() -> None:
+    """How the program behaves on this machine."""
+
+
+@evaluate.command()
+def perplexity(
+    texts: Annotated[Path, typer.Option(help="A text file, or a .json list of strings.")],
+    model: Model = None,
+    policies: Annotated[
+        list[str] | None, typer.Option("--policy", help="E.g. h2o, or h2o:sinks=0,recent=8; repeatable.")
+    ] = None,
+    budgets: Annotated[list[int] | None, typer.Option("--budget", "-b", help="Slots; repeatable.")] = None,
+    length: Annotated[int, typer.Option(help="Tokens per document.")] = 512,
+    dtype: Dtype = "auto",
+    threads: Threads = None,
+    seed: Annotated[int, typer.Option(help="Of the bootstrap.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Perplexity of real text as a ratio to a cache that keeps everything, with intervals."""
+
+    def work() -> ExitCode:
+        settings = Settings(model=model, dtype=dtype, threads=threads, seed=seed)  # type: ignore[arg-type]
+        _check(settings)
+        from h2o_chat.lab.perplexity import run_perplexity
+
+        wanted = policies or ["h2o", "h2o-paper", "window", "streaming"]
+        return run_perplexity(settings, texts, wanted, budgets or [32, 64, 128], length, as_json)
+
+    _end(work)
+
+
+@bench.command()
+def bounded(
+    model: Model = None,
+    budget: Annotated[int, typer.Option("--budget", "-b", help="Slots per layer and KV head.")] = 64,
+    tokens: Annotated[int, typer.Option(help="Length of the conversation.", min=3000)] = 20_000,
+    dtype: Dtype = "auto",
+    threads: Threads = None,
+    seed: Annotated[int, typer.Option(help="Of the sampling.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Does anything grow? Slots, memory, time per token and position index of one long conversation."""
+
+    def work() -> ExitCode:
+        settings = Settings(
+            model=model,
+            budget=budget,
+            dtype=dtype,  # type: ignore[arg-type]
+            threads=threads,
+            seed=seed,
+        )
+        _check(settings)
+        from h2o_chat.lab.bounded import run_bounded
+
+        _print(run_bounded(settings, tokens), as_json)
+        return ExitCode.OK
+
+    _end(work)
+
+
+@bench.command()
+def rounding(
+    tokens: Annotated[int, typer.Option(help="Length of the conversation.")] = 1_000_000,
+    window: Annotated[int, typer.Option(help="Tokens the model was trained for.", min=64)] = 2048,
+    as_json: Json = False,
+) -> None:
+    """How far the oldest key has drifted after a conversation of this length, by precision (simulated)."""
+
+    def work() -> ExitCode:
+        from h2o_chat.lab.bounded import rounding_table
+
+        _print(rounding_table(tokens, window), as_json)
+        return ExitCode.OK
+
+    _end(work)
+
+
+def _check(settings: Settings) -> None:
+    """Says what is wrong with the model's name before two seconds of imports."""
+    from h2o_chat.resolve import find
+
+    find(settings.model)
+
+
+def _end(work: Callable[[], ExitCode]) -> None:
+    from h2o_chat.run import ending
+
+    raise typer.Exit(ending(work))
+
+
+def _print(results: list[Any], as_json: bool) -> None:
+    """One column per result, one row per field."""
+    rows = [asdict(result) for result in results]
+    if as_json:
+        sys.stdout.write(json.dumps(rows) + "\n")
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(show_header=False)
+    for name in rows[0]:
+        table.add_row(name, *(_shown(row[name]) for row in rows))
+    Console(file=sys.stdout).print(table)
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

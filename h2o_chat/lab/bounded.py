@@ -144,7 +144,7 @@ def rounding(dtype: torch.dtype, tokens: int, window: int, size: int = 64) -> Ro
     exact = torch.randn(1000, size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     key = exact.to(dtype)
     exact = key.double()
-    base, turns, at = 0, 0, 17  # a key written at position 17
+    base, turns, at = 0, 0, 3 * window // 4  # it lives to see the base move once
     key = rope.rotate(key, torch.tensor(float(at)))
     one = _error(key, rope.rotate(exact, torch.tensor(float(at))))
     far = False

@@ -142,7 +142,7 @@ def _decode(
     probabilities = _softmax(_slot_logits(layer, queries, at, how), real)  # [R, H, G, 1, S]
     output = probabilities.flatten(2, 3).to(values.dtype) @ layer.values
     received = probabilities.sum((2, 3))
-    layer.evict_one(received, queries.shape[2], how.sliding_window)
+    layer.evict_one(received, queries.shape[2], real, how.sliding_window)
     return output.view(*queries.shape[:-1], -1)
 
 

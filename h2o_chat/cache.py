@@ -195,19 +195,23 @@ class H2OLayer(CacheLayerMixin):
         self.seen += 1 if real is None else real[:, 0].to(torch.int32)
         self.fed += 1
 
-    def evict_one(self, received: Tensor, groups: int, sliding_window: int | None) -> None:
+    def evict_one(
+        self, received: Tensor, groups: int, real: Tensor | None, sliding_window: int | None
+    ) -> None:
         """After one token attended: adds what each slot received, and gives up one slot if none is empty.
 
         Args:
             received: [R, H, S] attention probabilities summed over the query heads of the group.
             groups: query heads per KV head.
+            real: [R, 1] bool, False for padding, which is no query: nothing is forgotten for it.
             sliding_window: what later queries of this layer can see, tokens.
         """
-        self.score.mul_(self.policy.forget).add_(received)
+        queries = 1 if real is None else real.to(self.score.dtype).unsqueeze(-1)  # [R, 1, 1]
+        self.score.mul_(self.policy.forget**queries).add_(received)
         priority = self._priorities(self.positions, self.score, self.values, self.protected, sliding_window)
         free = lowest(priority, self.positions).unsqueeze(-1)  # [R, H, 1]
         if self.plan.observe:
-            self.receiving.mul_(REMEMBER).add_(received, alpha=(1 - REMEMBER) / groups)
+            self.receiving.mul_(REMEMBER**queries).add_(received, alpha=(1 - REMEMBER) / groups)
             self.lost += self.receiving.gather(-1, free).sum((1, 2))
             self.receiving.scatter_(-1, free, 0)
         self.positions.scatter_(-1, free, -1)
@@ -235,8 +239,8 @@ class H2OLayer(CacheLayerMixin):
             sliding_window: what later queries of this layer can see, tokens.
         """
         heads = keys.shape[1]
-        queries = (positions >= 0).sum(-1, dtype=torch.int32)
-        self.seen += queries
+        queries = (positions >= 0).sum(-1)
+        self.seen += queries.to(torch.int32)
         self.fed += keys.shape[2]
         new = positions[:, None].expand(-1, heads, -1)  # [R, H, N]
         nothing = self.score.new_zeros(new.shape)
@@ -245,8 +249,8 @@ class H2OLayer(CacheLayerMixin):
             return torch.cat((old, chunk), 2)
 
         place = both(self.positions, new)
-        score = both(self.score * self.policy.forget ** queries[:, None, None], nothing) + received
-        score = score.masked_fill(place < 0, 0)
+        passed = queries.to(self.score.dtype)[:, None, None]
+        score = both(self.score * self.policy.forget**passed, nothing) + received
         all_values = both(self.values, values)
         protected = both(self.protected, (new >= 0) & (new < self.plan.protect_below))
         priority = self._priorities(place, score, all_values, protected, sliding_window)
@@ -259,8 +263,7 @@ class H2OLayer(CacheLayerMixin):
             slots[:, :, self.capacity] = empty
 
         if share is not None:
-            before = self.receiving * REMEMBER ** queries[:, None, None]
-            receiving = both(before, nothing) + share * (1 - REMEMBER)
+            receiving = both(self.receiving * REMEMBER**passed, nothing) + share * (1 - REMEMBER)
             self.lost += receiving.scatter(2, keep, 0).sum((1, 2))
             store(self.receiving, receiving.gather(2, keep), 0)
         store(self.keys, both(self.keys, keys).take_along_dim(wide, 2), 0)
@@ -482,6 +485,8 @@ class H2OCache(Cache):
     def restore(self, snapshot: Snapshot) -> None:
         """Puts the state back as it was; the snapshot can be used again."""
         self.reset()
+        while len(self.layers) < len(snapshot.layers):
+            self.layers.append(self._new_layer())
         for layer, state, any_far in zip(self.layers, snapshot.layers, snapshot.any_far, strict=False):
             for name, tensor in state.items():
                 setattr(layer, name, tensor.clone())

@@ -101,6 +101,9 @@ def divide(name: str, budget: int, sinks: int | None = None, recent: int | None 
     Raises:
         BudgetError: the parts do not fit; says the numbers and the smallest budget that works.
     """
+    for what, value in (("sinks", sinks), ("recent", recent)):
+        if value is not None and value < 0:
+            raise BudgetError(f"{what}={value} slots cannot be protected.", "It must be 0 or more.")
     policy = POLICIES[name]
     protected = policy.sinks if sinks is None else sinks
 
@@ -109,9 +112,9 @@ def divide(name: str, budget: int, sinks: int | None = None, recent: int | None 
         return Shares(size, protected, own if recent is None else recent)
 
     def works(s: Shares) -> bool:
-        if not policy.heavy:
-            return s.sinks < s.budget and s.sinks + s.recent <= s.budget
-        return s.sinks <= (s.budget - s.recent) // 2 and s.budget - s.sinks - s.recent >= 1
+        if policy.heavy:
+            return s.sinks + s.recent < s.budget
+        return s.sinks < s.budget and s.sinks + s.recent <= s.budget
 
     asked = shares(budget)
     if not works(asked):

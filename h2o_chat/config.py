@@ -1,7 +1,11 @@
-"""Every setting there is, with its default and its check. Standard library only."""
+"""Every setting there is, with its default and its check. Nothing heavy: usage errors must come at once."""
 
+import tomllib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, get_args
+
+import platformdirs
 
 from h2o_chat.errors import UsageError
 
@@ -97,6 +101,31 @@ class Settings:
             if count is not None:
                 _within(flag, count, least, 2**63 - 1)
         _within("--events", self.events_every, 0, 1_000_000)
+
+
+def config_file() -> Path:
+    """Where the user's configuration stands, if there is one."""
+    return platformdirs.user_config_path("h2o-chat") / "config.toml"
+
+
+def user_aliases() -> dict[str, str]:
+    """The user's own short names: `[aliases]` in the configuration, each a repository or a folder.
+
+    Raises:
+        UsageError: the file cannot be read, or an alias is not a text.
+    """
+    path = config_file()
+    try:
+        aliases = tomllib.loads(path.read_text(encoding="utf-8")).get("aliases", {})
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {error}.", "It is a TOML file.") from error
+    if not isinstance(aliases, dict) or not all(isinstance(value, str) for value in aliases.values()):
+        raise UsageError(
+            f"[aliases] in {path} is not a table of texts.", 'One line each: mine = "org/name" or a folder.'
+        )
+    return {name.lower(): target for name, target in aliases.items()}
 
 
 def _within(flag: str, value: float, low: float, high: float, *, open_low: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 Which families work is not listed anywhere: a class that routes its attention through transformers'
 `AttentionInterface` says so itself (`_supports_attention_backend`), and everything else is refused here,
-because a cache that is not asked would grow silently (shared/algorithm.md section 7).
+because a cache that is not asked would grow silently.
 """
 
 import contextlib
@@ -62,7 +62,8 @@ def load(settings: Settings, progress: Progress) -> Loaded:
         OutOfMemoryError: the weights do not fit.
     """
     progress("resolve", None)
-    folder = find(settings.model)
+    found = find(settings.model)
+    folder = found.folder
     device = choose_device(settings.device)
     torch.set_num_threads(settings.threads or _default_threads())
     with _quiet():
@@ -78,8 +79,8 @@ def load(settings: Settings, progress: Progress) -> Loaded:
     return Loaded(
         model=model,
         tokenizer=tokenizer,
-        name=folder.resolve().name,
-        revision=None,
+        name=found.name,
+        revision=found.revision,
         quantization=quantization,
         dtype=dtype,
         device=str(device),
@@ -192,8 +193,8 @@ def choose_quantization(settings: Settings, weights: Weights) -> str:
 def choose_dtype(settings: Settings, weights: Weights, device: torch.device, quantization: str) -> str:
     """`auto` is the checkpoint's own on a GPU; on a CPU small models compute in float32.
 
-    Not every CPU multiplies bf16 fast, and fp16 can overflow there (shared/performance.md), so fp32 as long
-    as it does not cost gigabytes.
+    A CPU multiplies bf16 at a third of the rate at which it reads memory, and fp16 can overflow there: so
+    fp32, as long as it does not cost gigabytes.
     """
     if settings.dtype != "auto":
         return settings.dtype

@@ -1,33 +1,64 @@
-"""From what the user typed to a folder on this machine. Standard library only: errors must come at once.
+"""From what the user typed to a model, and to a folder on this machine. No torch: errors must come at once.
 
-No network, ever. A folder is a model when it holds a `config.json`; hub names and aliases are not known yet.
+No network, ever: what is known by name but not here is for `hub.pull` to fetch.
 """
 
 import difflib
 import json
+import re
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from h2o_chat.aliases import ALIASES
+from h2o_chat.cached import cache_folder, cached, repositories
+from h2o_chat.config import config_file, user_aliases
 from h2o_chat.errors import ModelError
 
 PACKAGE = Path(__file__).resolve().parent
 BUNDLED = (PACKAGE / "assets" / "pocket", PACKAGE.parent / "assets" / "pocket")
 """Where the bundled model lies in an installed wheel, and in a checkout."""
 
+_REPOSITORY = re.compile(r"[A-Za-z0-9_][\w.-]*/[\w.-]+", re.ASCII)
+"""org/name as the hub writes it."""
 
-def find(name: str | None) -> Path:
-    """The folder of a model.
+
+@dataclass(frozen=True)
+class Found:
+    """A model on this machine."""
+
+    name: str
+    """What to show: a folder's name, or org/name."""
+    folder: Path
+    revision: str | None = None
+    """The commit that was fetched; None for a folder of the user's own."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A model of the hub that has to be fetched first, as far as its name tells."""
+
+    repository: str
+
+
+def look_up(name: str | None) -> Found | Known:
+    """A folder with config.json, an alias, org/name, or what only one cached model is called: in this order.
 
     Raises:
         ModelError: nothing by that name; says what was looked for and where, and the nearest names.
+        UsageError: the user's configuration cannot be read.
     """
     if name is None:
         return _bundled()
     folder = Path(name).expanduser()
     if (folder / "config.json").is_file():
-        return folder
+        return Found(folder.resolve().name, folder)
+    aliases = all_aliases()
+    target = aliases.get(name.lower())
+    if target is not None:
+        return _place(target)
     if folder.is_dir():
         raise ModelError(f"{name} is not a model folder: it has no config.json.", _what_is_there(folder))
     if folder.is_file():
@@ -35,7 +66,38 @@ def find(name: str | None) -> Path:
             f"{name} is a file; a model is a folder with config.json, a tokenizer and safetensors weights.",
             "GGUF files are not read." if folder.suffix == ".gguf" else f"Try its folder: {folder.parent}",
         )
-    raise _not_found(name, folder)
+    if _REPOSITORY.fullmatch(name):
+        return _place(name)
+    matches = _cached_matches(name)
+    if len(matches) == 1:
+        return _place(matches[0])
+    raise _not_found(name, folder, aliases, matches)
+
+
+def find(name: str | None) -> Found:
+    """The same, but only what is on this machine: never from the network.
+
+    Raises:
+        ModelError: nothing by that name, or it was not fetched yet.
+    """
+    model = look_up(name)
+    if isinstance(model, Known):
+        raise ModelError(
+            f"No model {model.repository!r} on this machine: looked in {cache_folder()}.",
+            f"Fetch it: h2o-chat models pull {model.repository}",
+        )
+    return model
+
+
+def all_aliases() -> dict[str, str]:
+    """Short name -> repository or folder; the user's own come before the built-in ones."""
+    return {alias.name: alias.repository for alias in ALIASES.values()} | user_aliases()
+
+
+def names_starting_with(text: str) -> list[str]:
+    """What the shell offers when somebody presses Tab."""
+    known = [*all_aliases(), *_fetched()]
+    return [name for name in known if name.lower().startswith(text.lower())]
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -80,29 +142,68 @@ def check_weights(folder: Path) -> Weights:
     return Weights(sum(by_dtype.values()), max(by_dtype, key=lambda dtype: by_dtype[dtype]))
 
 
-def _bundled() -> Path:
+def _bundled() -> Found:
     for folder in BUNDLED:
         if (folder / "config.json").is_file():
-            return folder
+            return Found(folder.name, folder)
     raise ModelError(
         "No model was named, and none is bundled with this version.",
-        "Name a model folder: --model FOLDER (it holds config.json, a tokenizer and safetensors weights).",
+        "Name one: --model FOLDER, org/name or a short name; h2o-chat models lists them.",
     )
 
 
-def _not_found(name: str, folder: Path) -> ModelError:
+def _place(target: str) -> Found | Known:
+    """Where an alias or a repository's name leads."""
+    folder = Path(target).expanduser()
+    if (folder / "config.json").is_file():
+        return Found(folder.resolve().name, folder)
+    if not _REPOSITORY.fullmatch(target):
+        raise ModelError(
+            f"An alias leads to {target!r}, which is neither a model folder nor org/name.",
+            f"Mend it in {config_file()}.",
+        )
+    model = cached(target)
+    if model is None or model.folder is None:
+        return Known(target)
+    return Found(target, model.folder, model.revision)
+
+
+def _fetched() -> list[str]:
+    return [model.repository for model in repositories() if model.folder is not None]
+
+
+def _cached_matches(name: str) -> list[str]:
+    """Fetched repositories of that name, whatever their organisation; else those that contain it."""
+    here = _fetched()
+    same = [one for one in here if one.split("/")[-1].lower() == name.lower()]
+    return same or [one for one in here if name.lower() in one.lower()]
+
+
+def _not_found(name: str, folder: Path, aliases: dict[str, str], matches: list[str]) -> ModelError:
+    if matches:
+        return ModelError(
+            f"{name!r} could be {len(matches)} of the models in {cache_folder()}.",
+            f"Say which: {', '.join(matches[:8])}.",
+        )
+    message = (
+        f"No model {name!r}: looked for a folder {folder.absolute()} with config.json, among the"
+        f" {len(aliases)} short names, and in {cache_folder()}."
+    )
+    return ModelError(message, nearest(name, aliases) + "h2o-chat models lists what can be had.")
+
+
+def nearest(name: str, aliases: Iterable[str]) -> str:
+    """A sentence with the names most like this one, and how to get one; empty if nothing is like it."""
+    folder = Path(name).expanduser()
     beside = folder.parent if folder.parent.is_dir() else Path()
-    models = sorted(path.parent.name for path in beside.glob("*/config.json"))
-    near = difflib.get_close_matches(folder.name, models, n=3, cutoff=0.5)
-    where = "the current folder" if beside == Path() else str(beside)
-    hint = "Hub names and aliases are not known to this version: give the path of a downloaded folder."
-    if near:
-        hint = f"Did you mean {' or '.join(str(beside / one) for one in near)}? {hint}"
-    elif models:
-        hint = f"Models in {where}: {', '.join(models[:8])}. {hint}"
-    return ModelError(
-        f"No model {name!r}: looked for a folder {folder.absolute()} with config.json, there is none.", hint
-    )
+    folders = {path.parent.name: str(path.parent) for path in beside.glob("*/config.json")}
+    here = {one.split("/")[-1].lower(): one for one in _fetched()}
+    known = {alias: alias for alias in aliases} | here | folders
+    near = difflib.get_close_matches(folder.name.lower(), known, n=3, cutoff=0.6)
+    if not near:
+        return ""
+    fetch = next((f" (fetch it: h2o-chat models pull {one})" for one in near[:1] if one in aliases), "")
+    return f"Did you mean {' or '.join(known[one] for one in near)}?{fetch} "
 
 
 def _what_is_there(folder: Path) -> str:

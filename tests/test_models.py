@@ -10,7 +10,7 @@ import pytest
 import torch
 import transformers
 
-from h2o_chat import models, resolve
+from h2o_chat import models
 from h2o_chat.config import Settings
 from h2o_chat.errors import ModelError, UsageError
 from h2o_chat.resolve import Weights
@@ -41,60 +41,6 @@ def config_of(tmp_path: Path, **config: Any) -> Path:
     """A folder with a configuration and nothing else."""
     (tmp_path / "config.json").write_text(json.dumps(config))
     return tmp_path
-
-
-# -- names
-
-
-def test_folder_with_a_model_is_found(tmp_path: Path) -> None:
-    assert resolve.find(str(config_of(tmp_path, model_type="llama"))) == tmp_path
-
-
-def test_home_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    config_of(tmp_path, model_type="llama")
-    assert resolve.find("~") == tmp_path
-
-
-def test_unknown_name_says_where_and_what_is_near(tmp_path: Path) -> None:
-    for name in ("tinyllama", "other"):
-        (tmp_path / name).mkdir()
-        config_of(tmp_path / name, model_type="llama")
-    with pytest.raises(ModelError, match="looked for a folder") as caught:
-        resolve.find(str(tmp_path / "tinylama"))
-    assert "Did you mean" in caught.value.hint
-    assert "tinyllama" in caught.value.hint
-    with pytest.raises(ModelError) as caught:
-        resolve.find(str(tmp_path / "zzz"))
-    assert "other, tinyllama" in caught.value.hint
-
-
-def test_unknown_org_and_name_is_looked_for_here() -> None:
-    with pytest.raises(ModelError, match="No model 'nobody/nothing'"):
-        resolve.find("nobody/nothing")
-
-
-def test_folder_without_a_model_says_what_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"no config\.json"):
-        resolve.find(str(tmp_path))
-    (tmp_path / "inside").mkdir()
-    config_of(tmp_path / "inside", model_type="llama")
-    with pytest.raises(ModelError, match="Models inside it: inside"):
-        resolve.find(str(tmp_path))
-    (tmp_path / "model.gguf").touch()
-    with pytest.raises(ModelError, match="GGUF"):
-        resolve.find(str(tmp_path))
-    with pytest.raises(ModelError, match="is a file"):
-        resolve.find(str(tmp_path / "model.gguf"))
-
-
-def test_no_name_is_the_bundled_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resolve, "BUNDLED", (tmp_path / "wheel", tmp_path / "checkout"))
-    with pytest.raises(ModelError, match="No model was named"):
-        resolve.find(None)
-    (tmp_path / "checkout").mkdir()
-    config_of(tmp_path / "checkout", model_type="llama")
-    assert resolve.find(None) == tmp_path / "checkout"
 
 
 # -- families: from the configuration alone, there is no weight to read

@@ -116,7 +116,7 @@ class H2OLayer(CacheLayerMixin):
         self.is_initialized = True
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> Any:
-        """Hands the new keys and values [R, H, N, D] on to `attention.attend`, which fills the slots."""
+        """Hands the new keys and values [R, H, N, D] on to `h2o_attention`, which fills the slots."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         if key_states.shape[0] != self.positions.shape[0]:
@@ -498,6 +498,7 @@ class H2OCache(Cache):
         """Forgets everything."""
         super().reset()
         self._clamp_due = self._rebase_due = self.trained.window if self.trained else 0
+        self.plan.protect_below = self.plan.shares.sinks if self.plan.shares else 0
 
     @property
     def bytes_held(self) -> int:

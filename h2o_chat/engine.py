@@ -122,7 +122,8 @@ class Engine:
         """Feeds tokens; logits [V] of the last one."""
         tokens = len(ids)
         position_ids = self.cache.position_ids(tokens).to(self.device)
-        self.observer.fed(self.seen, ids)
+        if self.settings.events_every:  # else nobody would ask, and nothing would forget them
+            self.observer.fed(self.seen, ids)
         self.sampler.history.extend(ids)
         inputs: dict[str, Any] = {"logits_to_keep": 1} if self._only_last else {}
         if self.trained.learned:

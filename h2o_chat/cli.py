@@ -11,9 +11,12 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import typer
 
 import h2o_chat
+from h2o_chat import models_command
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.errors import ExitCode, UsageError
 from h2o_chat.lab_commands import bench, evaluate
+from h2o_chat.obtain import obtain
+from h2o_chat.resolve import names_starting_with
 
 app = typer.Typer(
     name="h2o-chat",
@@ -23,6 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(models_command.app, name="models")
 app.add_typer(evaluate, name="eval")
 app.add_typer(bench, name="bench")
 
@@ -31,7 +35,13 @@ Kind = TypeVar("Kind", Settings, Sampling)
 _MODEL, _MEMORY, _ANSWER = "Model", "Memory", "Answers"
 
 _FLAGS: dict[str, Any] = {
-    "model": typer.Option("--model", "-m", metavar="FOLDER", help="Model folder.", rich_help_panel=_MODEL),
+    "model": typer.Option(
+        *("--model", "-m"),
+        metavar="NAME",
+        help="Folder, short name or org/name; see h2o-chat models.",
+        autocompletion=names_starting_with,
+        rich_help_panel=_MODEL,
+    ),
     "quantize": typer.Option(
         help="How weights are held; auto: nf4 where 16-bit weights pass 2 GiB.", rich_help_panel=_MODEL
     ),
@@ -141,10 +151,9 @@ def screen(
                 "The chat screen needs a terminal, and this is none.",
                 'Without one: h2o-chat run "your question" (see h2o-chat run --help).',
             )
-        from h2o_chat.resolve import find
+        obtain(settings.model)  # before the screen: what is wrong stands in the shell, and so does a download
         from h2o_chat.tui.app import ChatApp
 
-        find(settings.model)  # a name that leads nowhere is better said here than on a screen
         screen = ChatApp(_opener(settings), settings, sampling)
         screen.run()
         return ExitCode.BUG if screen.return_code else ExitCode(screen.exit_code)
@@ -185,7 +194,9 @@ def run(
     def prepare() -> running.Job:
         # In plain text nobody would read cache events.
         settings, sampling = _settings(given, events_every=events if json else 0)
-        return running.Job(_opener(settings), _turns(prompt, script), sampling)
+        turns = _turns(prompt, script)
+        obtain(settings.model)
+        return running.Job(_opener(settings), turns, sampling)
 
     raise typer.Exit(running.run(prepare, json))
 
@@ -227,10 +238,7 @@ def _opener(settings: Settings) -> Callable[[Callable[[str, float | None], None]
     """What opens the conversation, when and in whatever thread it is called."""
 
     def open_chat(progress: Callable[[str, float | None], None]) -> Any:
-        from h2o_chat.resolve import find
-
         progress("resolve", None)
-        find(settings.model)  # says at once what is wrong; the next import takes two seconds
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
         from h2o_chat.chat import Chat
         from h2o_chat.engine import Engine

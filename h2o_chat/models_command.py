@@ -1,0 +1,187 @@
+"""`h2o-chat models`: what is here and what can be had; fetching, describing and removing it."""
+
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from h2o_chat.aliases import ALIASES, Alias
+from h2o_chat.cached import cache_folder, cached, repositories
+from h2o_chat.config import config_file, user_aliases
+from h2o_chat.errors import ExitCode, ModelError, UsageError
+from h2o_chat.obtain import fetch, size
+from h2o_chat.resolve import Found, Known, check_weights, look_up, names_starting_with, read_config
+from h2o_chat.run import ending
+
+app = typer.Typer(help="What is here, what can be had; fetch, look at and remove models.")
+
+Name = Annotated[str, typer.Argument(help="A short name or org/name.", autocompletion=names_starting_with)]
+
+
+def _ends(work: Callable[[], None]) -> None:
+    """Runs a command body; its errors are said as everywhere, and decide the exit code."""
+
+    def done() -> ExitCode:
+        work()
+        return ExitCode.OK
+
+    raise typer.Exit(ending(done))
+
+
+@app.callback(invoke_without_command=True)
+def overview(context: typer.Context) -> None:
+    """List what is here and what can be had."""
+    if context.invoked_subcommand is None:
+        _ends(_list)
+
+
+@app.command()
+def pull(name: Name) -> None:
+    """Fetch a model; call again to go on where it broke off."""
+
+    def work() -> None:
+        model = look_up(name)
+        if isinstance(model, Found):
+            typer.echo(f"{model.name} is here: {model.folder}")
+            return
+        fetch(model)
+        typer.echo(f"{model.repository} is here.")
+
+    _ends(work)
+
+
+@app.command()
+def info(name: Name) -> None:
+    """Tell what is known of a model, without the network."""
+    _ends(lambda: _tell(look_up(name)))
+
+
+@app.command()
+def rm(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
+    """Remove a fetched model from the cache."""
+
+    def work() -> None:
+        model = look_up(name)
+        repository = model.repository if isinstance(model, Known) else model.name
+        there = cached(repository)
+        if there is None:
+            raise ModelError(
+                f"{name} is not in {cache_folder()}, so there is nothing to remove.",
+                "Folders of your own are yours to delete." if isinstance(model, Found) else "",
+            )
+        if not yes:
+            _confirm(f"Remove {repository} ({size(there.bytes)}) from {cache_folder()}?")
+        shutil.rmtree(there.root)
+        typer.echo(f"Removed {repository}.")
+
+    _ends(work)
+
+
+def _confirm(question: str) -> None:
+    """Asks on the terminal.
+
+    Raises:
+        UsageError: there is none to ask.
+        KeyboardInterrupt: the answer is not yes.
+    """
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError("Nobody is there to confirm it.", "Say --yes.")
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise KeyboardInterrupt
+
+
+def _list() -> None:
+    """Two tables on stdout: here, and to be had."""
+    import psutil
+
+    memory = psutil.virtual_memory().total
+    typer.echo(f"here, in {cache_folder()}")
+    rows: list[tuple[str, ...]] = [
+        (one.repository, size(one.bytes), "" if one.folder else "in part: h2o-chat models pull goes on")
+        for one in repositories()
+    ]
+    _table(rows or [("nothing yet", "", "")])
+    typer.echo(f"\nto be had; fits: with this machine's {size(memory)} of memory")
+    header = ("NAME", "REPOSITORY", "16 BIT", "4 BIT", "WINDOW", "FITS", "")
+    _table([header, *(_row(alias, memory) for alias in ALIASES.values())])
+    own = user_aliases()
+    if own:
+        typer.echo(f"\nyour own, from {config_file()}")
+        _table([(name, target) for name, target in own.items()])
+
+
+def _row(alias: Alias, memory: int) -> tuple[str, ...]:
+    notes = [*(["gated"] if alias.gated else []), *([] if alias.chat else ["base: no chat template"])]
+    return (
+        alias.name,
+        alias.repository,
+        size(alias.bytes_16),
+        size(alias.bytes_4),
+        f"{alias.window:,}",
+        fits(alias, memory),
+        ", ".join(notes),
+    )
+
+
+def fits(alias: Alias, memory: int) -> str:
+    """At which precision the weights leave a fifth of the memory free."""
+    for name, needed in (("16 bit", alias.bytes_16), ("4 bit", alias.bytes_4)):
+        if needed < 0.8 * memory:
+            return name
+    return "no"
+
+
+def _table(rows: list[tuple[str, ...]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        typer.echo(
+            "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        )
+
+
+def _tell(model: Found | Known) -> None:
+    """What the files say of a model that is here, and what the table says of one that is not."""
+    repository = model.repository if isinstance(model, Known) else model.name
+    alias = next((one for one in ALIASES.values() if one.repository == repository), None)
+    typer.echo(repository)
+    rows: list[tuple[str, ...]] = []
+    if isinstance(model, Found):
+        config, weights = read_config(model.folder), check_weights(model.folder)
+        rows += [
+            ("folder", str(model.folder)),
+            ("revision", model.revision or "none: a folder"),
+            ("family", str(config["model_type"])),
+            ("parameters", f"{weights.parameters:,} ({weights.dtype})"),
+            ("16 bit", size(2 * weights.parameters)),
+            ("window", str(config.get("max_position_embeddings", "not said"))),
+            ("template", "the model's own" if _has_template(model.folder) else "none: see --template"),
+        ]
+    elif alias is None:
+        rows += [("here", f"no: h2o-chat models pull {repository}")]
+    else:
+        rows += [
+            ("here", f"no: h2o-chat models pull {alias.name}"),
+            ("family", alias.family),
+            ("parameters", f"{alias.parameters:,}"),
+            ("16 bit", size(alias.bytes_16)),
+            ("4 bit", size(alias.bytes_4)),
+            ("window", f"{alias.window:,}"),
+            ("template", "the model's own" if alias.chat else "none: see --template"),
+            (
+                "gated",
+                f"yes: see huggingface.co/{repository}" if alias.gated else "no",
+            ),
+        ]
+    _table(rows)
+
+
+def _has_template(folder: Path) -> bool:
+    if (folder / "chat_template.jinja").is_file():
+        return True
+    path = folder / "tokenizer_config.json"
+    return path.is_file() and '"chat_template"' in path.read_text(encoding="utf-8")

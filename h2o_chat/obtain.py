@@ -1,0 +1,103 @@
+"""A model by name, fetched first if it is known and not here; what happens is said on stderr."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from h2o_chat.resolve import Found, Known, find, look_up
+
+
+def obtain(name: str | None) -> Found:
+    """A model on this machine.
+
+    Raises:
+        ModelError: there is none by that name, or it cannot be fetched.
+        KeyboardInterrupt: somebody would rather not wait; what was fetched is kept.
+    """
+    model = look_up(name)
+    if isinstance(model, Found):
+        return model
+    fetch(model)
+    return find(model.repository)
+
+
+def fetch(model: Known) -> None:
+    """Fetches what is missing of a model of the hub.
+
+    Raises:
+        ModelError: it cannot be had, and why.
+        KeyboardInterrupt: see `obtain`.
+    """
+    from h2o_chat.hub import pull
+
+    sys.stderr.write(f"h2o-chat: fetching {model.repository}\n")
+    try:
+        with _shown(model.repository) as tally:
+            pull(model.repository, tally.add, _check)
+    except KeyboardInterrupt:
+        sys.stderr.write("h2o-chat: stopped; what was fetched is kept, the next call goes on there\n")
+        raise
+    sys.stderr.write(f"h2o-chat: {tally.summary()}\n")
+
+
+def _check(folder: Path) -> object:
+    """A family that cannot be run is not worth gigabytes."""
+    from h2o_chat.models import check_family
+
+    return check_family(folder)
+
+
+@dataclass
+class _Tally:
+    """How much of a download is here."""
+
+    here: int = 0
+    total: int = 0
+    before: int | None = None
+    """What was here when it began."""
+    began: float = field(default_factory=time.monotonic)
+
+    def add(self, here: int, total: int) -> None:
+        """So much is here now."""
+        if self.before is None:
+            self.before, self.began = here, time.monotonic()
+        self.here, self.total = here, total
+
+    def summary(self) -> str:
+        """One line for the end."""
+        seconds, fetched = time.monotonic() - self.began, self.here - (self.before or 0)
+        kept = f" ({size(self.before)} were here already)" if self.before else ""
+        return f"{size(fetched)} in {seconds:.1f} s, {size(fetched / max(seconds, 1e-3))}/s{kept}"
+
+
+@contextmanager
+def _shown(what: str) -> Iterator[_Tally]:
+    """A bar with bytes and rate, if stderr is a terminal."""
+    if not sys.stderr.isatty():
+        yield _Tally()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+
+        class Shown(_Tally):
+            def add(self, here: int, total: int) -> None:
+                super().add(here, total)
+                bar.update(task, completed=here, total=total)
+
+        yield Shown()
+
+
+def size(count: float) -> str:
+    """Bytes for people, in powers of ten as disks and downloads are sold."""
+    for unit in ("B", "kB", "MB"):
+        if count < 999.5:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"

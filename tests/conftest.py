@@ -13,6 +13,9 @@ settings.load_profile("no deadline")
 # Tiny models gain nothing from threads, and lose much where others use the cores; before torch loads.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# No test asks the hub; those in test_hub ask a stand-in on the loopback.
+os.environ["HF_HUB_OFFLINE"] = "1"
+
 SHARED = Path(os.environ.get("H2O_CHAT_SHARED", Path(__file__).parents[2] / "shared"))
 """Real models and text, beside the repository and not part of it."""
 

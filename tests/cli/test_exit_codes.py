@@ -120,9 +120,9 @@ def test_a_failed_turn_stops_the_script(h2o: Program, small: Path, tmp_path: Pat
 
 def test_our_own_bug_shows_a_traceback_and_asks_for_a_report() -> None:
     broken = (
-        "import sys, h2o_chat.resolve as r; from h2o_chat.cli import main\n"
-        "r.find = lambda name: 1 / 0\n"
-        "sys.argv = ['h2o-chat', 'run', 'hi', '--json']; main()"
+        "import sys, h2o_chat.cli as cli\n"
+        "cli.obtain = lambda name: 1 / 0\n"
+        "sys.argv = ['h2o-chat', 'run', 'hi', '--json']; cli.main()"
     )
     done = subprocess.run(
         [sys.executable, "-c", broken], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False

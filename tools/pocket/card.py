@@ -78,7 +78,7 @@ def _facts(folder: Path, config: dict[str, Any], log: list[dict[str, Any]]) -> s
         "vocabulary": f"{config['vocab_size']}, byte-level BPE; a digit or a capital of a code is one token",
         "window": f"{config['max_position_embeddings']} tokens",
         "training": f"{log[-1]['tokens'] / 1e6:.1f} million tokens on {log[0]['device']}, windows "
-        "512, 1,024, then 2,048 from half way; Muon and AdamW; warmup, stable, decay",
+        "512, 1,024, then 2,048 for the last 44%; Muon and AdamW; warmup, stable, decay",
         "weighted loss": f"{steps[0]['loss']:.2f} at first, {final:.2f} at the end (nats a token)",
     }
     return "".join(f"| {name} | {value} |\n" for name, value in rows.items())
@@ -90,7 +90,7 @@ def _curve(log: list[dict[str, Any]]) -> str:
     if not rows:
         return ""
     names = list(rows[0]["distance"])
-    lines = ["Recall on a small sample during training:", ""]
+    lines = ["", "Recall on a small sample during training:", ""]
     lines.append("| million tokens | " + " | ".join(names) + " | not told |")
     lines.append("|---" * (len(names) + 2) + "|")
     for row in rows:

@@ -31,7 +31,7 @@ def wilson(right: int, total: int) -> tuple[float, float]:
     middle = share + z * z / (2 * total)
     width = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
     scale = 1 + z * z / total
-    return (middle - width) / scale, (middle + width) / scale
+    return max(0.0, (middle - width) / scale), min(1.0, (middle + width) / scale)
 
 
 def prompt_ids(encoder: Encoder, messages: Iterable[Message]) -> list[int]:
@@ -42,7 +42,7 @@ def prompt_ids(encoder: Encoder, messages: Iterable[Message]) -> list[int]:
 
 @torch.inference_mode()
 def greedy(
-    model: PreTrainedModel, tokenizer: Tokenizer, prompts: list[list[int]], rows: int = 16
+    model: PreTrainedModel, tokenizer: Tokenizer, prompts: list[list[int]], rows: int = 8
 ) -> list[str]:
     """Greedy answers with the full cache, in batches of prompts of similar length."""
     answers = [""] * len(prompts)
@@ -147,10 +147,12 @@ def bits_per_byte(model: PreTrainedModel, encoder: Encoder, dialogues: list[list
 def continuations(
     model: PreTrainedModel, tokenizer: Tokenizer, corpus: Corpus, count: int
 ) -> list[dict[str, Any]]:
-    """The first `count` held-out dialogues, each cut in its middle and answered greedily."""
+    """`count` held-out dialogues, spread evenly, each cut in its middle and answered greedily."""
     encoder = Encoder(tokenizer)
     sources = list(corpus.held_out.values())
-    chosen = [sources[i % len(sources)][7 * i] for i in range(count)]
+    each = -(-count // len(sources))
+    picked = [source[i * (len(source) // each)] for i in range(each) for source in sources]
+    chosen = picked[:count]
     contexts = []
     for dialogue in chosen:
         middle = len(dialogue) // 2
@@ -161,7 +163,7 @@ def continuations(
     return [{"messages": context, "reply": reply} for context, reply in zip(contexts, replies, strict=True)]
 
 
-def evaluate(folder: Path, corpus: Corpus, per_cell: int = 11) -> dict[str, Any]:
+def evaluate(folder: Path, corpus: Corpus, per_cell: int = 9) -> dict[str, Any]:
     """All figures of the model card, from an exported folder."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).to(device)

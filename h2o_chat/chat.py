@@ -78,6 +78,7 @@ class Chat:
         ids, system_tokens = self._tokens(text)
         user, answer = Message("user", text), Message("assistant", "")
         self.messages += [user, answer]
+        sampling = replace(sampling, stop=(*sampling.stop, *self._template.stops))
         for event in self._engine.generate(ids, sampling, cancel):
             match event:
                 case Prompt():

@@ -49,7 +49,7 @@ _FLAGS: dict[str, Any] = {
     "device": typer.Option(help="auto, cpu, cuda or cuda:N.", rich_help_panel=_MODEL),
     "threads": typer.Option(help="CPU threads.", show_default="all cores but one", rich_help_panel=_MODEL),
     "template": typer.Option(
-        help="auto: the model's chat template if it has one; plain: continue the text.",
+        help="auto: the model's chat template if it has one, else plain: continue the text.",
         rich_help_panel=_MODEL,
     ),
     "system": typer.Option(metavar="TEXT", help="System prompt.", rich_help_panel=_MODEL),

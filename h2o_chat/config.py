@@ -12,7 +12,7 @@ from h2o_chat.errors import UsageError
 Policy = Literal["h2o", "h2o-paper", "window", "streaming", "full"]
 Quantize = Literal["auto", "none", "int8", "nf4"]
 Dtype = Literal["auto", "float32", "float16", "bfloat16", "float64"]
-Template = Literal["auto", "plain"]
+Template = Literal["auto", "plain", "alpaca", "vicuna", "llama-2", "chatml"]
 
 POLICIES: tuple[str, ...] = get_args(Policy)
 QUANTIZE: tuple[str, ...] = get_args(Quantize)

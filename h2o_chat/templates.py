@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from h2o_chat.base_templates import BASE_TEMPLATES
 from h2o_chat.errors import ModelError, UsageError
 
 
@@ -30,6 +31,8 @@ class Template(Protocol):
 
     name: str
     """What the session calls it: "model" for the model's own, or the name of a fallback."""
+    stops: tuple[str, ...]
+    """What ends an answer beside the model's own end."""
 
     def first(self, system: str | None, text: str) -> Fed:
         """The first turn of a conversation."""
@@ -39,7 +42,9 @@ class Template(Protocol):
 
 
 def choose(tokenizer: Any, wanted: str) -> Template:
-    """The model's own template where it has one and nothing else is wanted, else plain continuation."""
+    """The model's own template where it has one and nothing else is wanted, else plain or a named one."""
+    if wanted in BASE_TEMPLATES:
+        return NamedTemplate(tokenizer, wanted)
     if wanted == "auto" and tokenizer.chat_template:
         return ModelTemplate(tokenizer)
     return PlainTemplate(tokenizer)
@@ -49,6 +54,7 @@ class PlainTemplate:
     """Plain continuation, for models that only know text: a start token if there is one, then the words."""
 
     name = "plain"
+    stops: tuple[str, ...] = ()
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -69,9 +75,12 @@ class ModelTemplate:
     """The chat template that comes with the model's tokenizer."""
 
     name = "model"
+    stops: tuple[str, ...] = ()
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
+        self._jinja: str | None = None
+        """None: the tokenizer's own."""
 
     def first(self, system: str | None, text: str) -> Fed:
         words = {} if system is None else {"system": system}
@@ -114,7 +123,9 @@ class ModelTemplate:
             messages = [earlier, {"role": "assistant", "content": anchor}, *messages]
         try:
             text = str(
-                self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+                self._tokenizer.apply_chat_template(
+                    messages, chat_template=self._jinja, tokenize=False, add_generation_prompt=True
+                )
             )
         except TemplateError as error:
             if "system" in said:
@@ -169,6 +180,15 @@ class ModelTemplate:
         if numbers.isdisjoint(ids):
             return ids
         return [i for piece in pieces for i in _literal(self._tokenizer, piece)]
+
+
+class NamedTemplate(ModelTemplate):
+    """One of the well-known templates, for a base model that has none."""
+
+    def __init__(self, tokenizer: Any, name: str) -> None:
+        super().__init__(tokenizer)
+        self.name = name
+        self._jinja, self.stops = BASE_TEMPLATES[name].jinja, BASE_TEMPLATES[name].stops
 
 
 def _ids(tokenizer: Any, text: str) -> list[int]:

@@ -1,0 +1,67 @@
+"""Ways to put a conversation to a model that has no chat template of its own, by name. Standard library only.
+
+Which one fits is known from how a model was tuned; for a model that was only trained on text any of them is a
+guess. Words as they were published: github.com/tatsu-lab/stanford_alpaca, github.com/lm-sys/FastChat,
+github.com/meta-llama/llama, github.com/openai/openai-python (chatml.md).
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class BaseTemplate:
+    """A chat template, as tokenizers carry them, and how its models fall into the other's part."""
+
+    jinja: str
+    stops: tuple[str, ...]
+    """Turn markers: where one comes up in an answer, the answer is over."""
+
+
+_ALPACA = r"""
+{{ bos_token }}
+{%- if messages[0].role == 'system' %}{{ messages[0].content }}{% else -%}
+Below is an instruction that describes a task. Write a response that appropriately completes the request.
+{%- endif %}
+{%- for m in messages if m.role != 'system' %}
+{{- '\n\n### Instruction:\n' if m.role == 'user' else '\n\n### Response:\n' }}{{ m.content }}
+{%- endfor %}
+{{- '\n\n### Response:\n' }}
+"""
+
+_VICUNA = r"""
+{{ bos_token }}
+{%- if messages[0].role == 'system' %}{{ messages[0].content }}{% else -%}
+A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, detailed,
+{{- ' ' }}and polite answers to the user's questions.
+{%- endif %}{{ ' ' }}
+{%- for m in messages if m.role != 'system' %}
+{%- if m.role == 'user' %}{{ 'USER: ' + m.content + ' ' }}
+{%- else %}{{ 'ASSISTANT: ' + m.content }}{{ eos_token }}{% endif %}
+{%- endfor %}
+{{- 'ASSISTANT:' }}
+"""
+
+_LLAMA_2 = r"""
+{%- for m in messages if m.role != 'system' %}
+{%- if m.role == 'assistant' %}{{ ' ' + m.content + ' ' }}{{ eos_token }}
+{%- else %}{{ bos_token }}{{ '[INST] ' }}
+{%- if loop.first and messages[0].role == 'system' %}
+{{- '<<SYS>>\n' + messages[0].content + '\n<</SYS>>\n\n' }}
+{%- endif %}{{ m.content + ' [/INST]' }}{% endif %}
+{%- endfor %}
+"""
+
+_CHATML = r"""
+{%- for m in messages %}
+{{- '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}
+{%- endfor %}
+{{- '<|im_start|>assistant\n' }}
+"""
+
+BASE_TEMPLATES: dict[str, BaseTemplate] = {
+    "alpaca": BaseTemplate(_ALPACA.strip(), ("### Instruction:", "### Response:")),
+    "vicuna": BaseTemplate(_VICUNA.strip(), ("USER:", "ASSISTANT:")),
+    "llama-2": BaseTemplate(_LLAMA_2.strip(), ("[INST]", "[/INST]")),
+    "chatml": BaseTemplate(_CHATML.strip(), ("<|im_end|>", "<|im_start|>")),
+}
+"""All end where the answer begins, as every conversation that is fed does."""

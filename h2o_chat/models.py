@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 import transformers
 from huggingface_hub.errors import StrictDataclassError
@@ -24,6 +25,7 @@ from transformers.utils import logging as hf_logging
 import h2o_chat.attention
 from h2o_chat.config import Settings
 from h2o_chat.errors import ModelError, OutOfMemoryError, UsageError
+from h2o_chat.memory import estimate, require
 from h2o_chat.resolve import Weights, check_weights, find, read_config
 
 Progress = Callable[[str, float | None], None]
@@ -33,6 +35,8 @@ QUANTISE_ABOVE_BYTES = 2 * 2**30
 """`--quantize auto`: 16-bit weights larger than this are loaded in nf4."""
 
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+_PACKED = {"U8", "I8"}
+"""What bitsandbytes stores quantised weights as."""
 _LAYERS = {"full_attention", "sliding_attention"}
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 
@@ -70,12 +74,14 @@ def load(settings: Settings, progress: Progress) -> Loaded:
         config = check_family(folder)
         weights = check_weights(folder)
         tokenizer = _load_tokenizer(folder, config)
-        quantization = choose_quantization(settings, weights)
+        stored = stored_quantization(config)
+        quantization = choose_quantization(settings, weights, stored)
         dtype = choose_dtype(settings, weights, device, quantization)
-        stage = "load" if quantization == "none" else "quantise"
+        devices = choose_devices(found.name, settings, config, weights, quantization, dtype, device)
+        stage = "load" if quantization in ("none", stored) else "quantise"
         progress(stage, 0.0)
         with _reporting(lambda share: progress(stage, share)):
-            model = _load_model(folder, dtype, device, quantization)
+            model = _load_model(folder, dtype, devices, None if stored else quantization)
     return Loaded(
         model=model,
         tokenizer=tokenizer,
@@ -83,7 +89,7 @@ def load(settings: Settings, progress: Progress) -> Loaded:
         revision=found.revision,
         quantization=quantization,
         dtype=dtype,
-        device=str(device),
+        device=", ".join(map(str, devices)),
     )
 
 
@@ -155,8 +161,17 @@ def _why_not(config: Any, cls: Any, named: str | None) -> str | None:
         return f"config.json names {named}, whose weights are not those of {cls.__name__}"
     if getattr(config, "quantization_config", None):
         method = dict(config.quantization_config).get("quant_method", "unknown method")
-        return f"its weights are already quantised ({method}); the unquantised ones are needed"
+        if method != "bitsandbytes":
+            return f"its weights are already quantised ({method}), and only bitsandbytes' can be read"
     return None
+
+
+def stored_quantization(config: Any) -> str | None:
+    """How the weights were quantised by whoever published them: int8, nf4, fp4, or None."""
+    stored = dict(getattr(config, "quantization_config", None) or {})
+    if stored.get("load_in_4bit"):
+        return str(stored.get("bnb_4bit_quant_type", "fp4"))
+    return "int8" if stored.get("load_in_8bit") else None
 
 
 def choose_device(wanted: str) -> torch.device:
@@ -174,13 +189,55 @@ def choose_device(wanted: str) -> torch.device:
     return torch.device("cuda:0" if wanted == "cuda" else wanted)
 
 
-def choose_quantization(settings: Settings, weights: Weights) -> str:
-    """`auto` is nf4 where 16-bit weights would be large.
+def choose_devices(
+    name: str,
+    settings: Settings,
+    config: Any,
+    weights: Weights,
+    quantization: str,
+    dtype: str,
+    device: torch.device,
+) -> list[torch.device]:
+    """Where the layers go: to one device, or to all GPUs where one is too small and none was named.
 
     Raises:
-        UsageError: a quantised model computes in no such precision.
+        OutOfMemoryError: the model does not fit; says what would.
+    """
+    stored = stored_quantization(config)
+    itemsize = getattr(torch, dtype).itemsize
+    ways = [quantization] if stored else ["none", "int8", "nf4"]
+    needs = {
+        how: estimate(config, weights, how, itemsize, settings.budget, as_stored=stored is not None)
+        for how in ways
+    }
+    devices = [device]
+    if device.type == "cuda" and settings.device == "auto" and needs[quantization].total > _free(device):
+        devices = [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
+    where = ", ".join(map(str, devices))
+    require(name, where, sum(map(_free, devices)), quantization, needs, settings.budget)
+    return devices
+
+
+def _free(device: torch.device) -> int:
+    """Bytes that are free on a device."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return int(psutil.virtual_memory().available)
+
+
+def choose_quantization(settings: Settings, weights: Weights, stored: str | None) -> str:
+    """`auto` is nf4 where 16-bit weights would be large; weights that are stored quantised stay so.
+
+    Raises:
+        UsageError: a quantised model computes in no such precision, or is quantised in another way.
     """
     wanted = settings.quantize
+    if stored:
+        if wanted not in ("auto", stored):
+            raise UsageError(
+                f"--quantize {wanted}: the weights are stored in {stored} already.", "Leave --quantize out."
+            )
+        return stored
     if wanted == "auto":
         exact = settings.dtype in ("float32", "float64")
         large = 2 * weights.parameters > QUANTISE_ABOVE_BYTES
@@ -199,6 +256,8 @@ def choose_dtype(settings: Settings, weights: Weights, device: torch.device, qua
     if settings.dtype != "auto":
         return settings.dtype
     own = _DTYPES.get(weights.dtype)
+    if own is None and weights.dtype in _PACKED and quantization != "none":
+        return "bfloat16"
     if own is None:
         raise ModelError(
             f"The weights are stored as {weights.dtype}, which cannot be loaded.",
@@ -255,29 +314,33 @@ def _tokens_outside(tokenizer: Any, rows: int) -> list[str]:
     ]
 
 
-def _load_model(folder: Path, dtype: str, device: torch.device, quantization: str) -> Any:
+def _load_model(folder: Path, dtype: str, devices: list[torch.device], quantization: str | None) -> Any:
     """The model in eval mode.
+
+    Args:
+        quantization: None where the files say it themselves.
 
     Raises:
         ModelError: weights are missing or have other shapes than the configuration says.
         OutOfMemoryError: they do not fit.
     """
+    where = ", ".join(map(str, devices))
     try:
         model, report = transformers.AutoModelForCausalLM.from_pretrained(
             folder,
             dtype=getattr(torch, dtype),
             attn_implementation=h2o_chat.attention.NAME,  # registered by importing it
-            quantization_config=_quantization_config(quantization, dtype),
-            device_map={"": device},
+            device_map={"": devices[0]} if len(devices) == 1 else "balanced",
             local_files_only=True,
             use_safetensors=True,
             trust_remote_code=False,
             output_loading_info=True,
+            **_quantising(quantization, dtype),
         )
     except (OSError, ValueError, RuntimeError, KeyError, MemoryError, SafetensorError) as error:
         if out_of_memory(error):
             raise OutOfMemoryError(
-                f"The model does not fit into the memory of {device}: {_one_line(error)}",
+                f"The model does not fit into the memory of {where}: {_one_line(error)}",
                 "Try --quantize nf4 or a smaller model.",
             ) from error
         raise ModelError(
@@ -293,15 +356,17 @@ def _load_model(folder: Path, dtype: str, device: torch.device, quantization: st
     return model.eval()
 
 
-def _quantization_config(quantization: str, dtype: str) -> Any:
-    if quantization == "none":
-        return None
-    return transformers.BitsAndBytesConfig(
+def _quantising(quantization: str | None, dtype: str) -> dict[str, Any]:
+    """Keywords for loading. None among them would override what the files say, and load noise."""
+    if quantization in (None, "none"):
+        return {}
+    how = transformers.BitsAndBytesConfig(
         load_in_8bit=quantization == "int8",
         load_in_4bit=quantization == "nf4",
         bnb_4bit_quant_type="nf4",
         bnb_4bit_compute_dtype=getattr(torch, dtype),
     )
+    return {"quantization_config": how}
 
 
 def out_of_memory(error: BaseException) -> bool:

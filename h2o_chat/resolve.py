@@ -122,6 +122,8 @@ class Weights:
     parameters: int
     dtype: str
     """Of most parameters, as safetensors writes it: F32, F16, BF16 ..."""
+    bytes: int
+    """On the disk."""
 
 
 def check_weights(folder: Path) -> Weights:
@@ -131,15 +133,18 @@ def check_weights(folder: Path) -> Weights:
         ModelError: there are none, a shard is missing, or a file is cut short or damaged.
     """
     by_dtype: dict[str, int] = {}
+    stored = 0
     for path in _weight_files(folder):
         for tensor in _header(path).values():
             count = 1
             for side in tensor["shape"]:
                 count *= side
             by_dtype[tensor["dtype"]] = by_dtype.get(tensor["dtype"], 0) + count
+            stored += tensor["data_offsets"][1] - tensor["data_offsets"][0]
     if not by_dtype:
         raise ModelError(f"The weight files in {folder} hold no tensors.", "Fetch them again.")
-    return Weights(sum(by_dtype.values()), max(by_dtype, key=lambda dtype: by_dtype[dtype]))
+    most = max(by_dtype, key=lambda dtype: by_dtype[dtype])
+    return Weights(sum(by_dtype.values()), most, stored)
 
 
 def _bundled() -> Found:

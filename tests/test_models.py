@@ -12,7 +12,7 @@ import transformers
 
 from h2o_chat import models
 from h2o_chat.config import Settings
-from h2o_chat.errors import ModelError, UsageError
+from h2o_chat.errors import ModelError, OutOfMemoryError, UsageError
 from h2o_chat.resolve import Weights
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
@@ -260,6 +260,54 @@ def test_quantised(shared_models: Path, quantize: str) -> None:
     assert same.float().mean() > 0.6
 
 
+@pytest.mark.parametrize("quantize", ["int8", "nf4"])
+def test_quantised_by_whoever_published_it(shared_models: Path, tmp_path: Path, quantize: str) -> None:
+    """As bitsandbytes writes it: loaded as it is, and answering the same."""
+    before = load(shared_models / "stories3m", quantize=quantize)
+    stored = tmp_path / "stored"
+    before.model.save_pretrained(stored)
+    before.tokenizer.save_pretrained(stored)
+    after = load(stored)
+    assert (after.quantization, after.dtype) == (quantize, "bfloat16")
+    ids = torch.tensor([[1, 5, 9, 20]])
+    for loaded in (before, after):
+        loaded.model.set_attn_implementation("eager")
+    with torch.inference_mode():
+        assert torch.equal(before.model(ids).logits, after.model(ids).logits)
+    with pytest.raises(UsageError, match=f"stored in {quantize} already"):
+        load(stored, quantize="none")
+
+
+def test_what_does_not_fit_is_refused_before_it_is_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models, "_free", lambda device: 100)
+    monkeypatch.setattr(models, "_load_model", lambda *_: pytest.fail("weights were read"))
+    with pytest.raises(OutOfMemoryError, match=r"copy does not fit: it needs .* cpu has 0\.0 GB free"):
+        load(folder)
+
+
+def test_all_gpus_where_one_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decision: there are no two GPUs to try it on."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(models, "_free", lambda device: 10 * BILLION)
+    config = transformers.LlamaConfig()
+
+    def choose(parameters: int, device: str, quantization: str) -> list[torch.device]:
+        settings, weights = Settings(device=device), Weights(parameters, "F16", 2 * parameters)
+        return models.choose_devices("m", settings, config, weights, quantization, "float16", GPU)
+
+    both = [GPU, torch.device("cuda:1")]
+    assert choose(BILLION, "auto", "none") == [GPU]
+    assert choose(7 * BILLION, "auto", "none") == both
+    assert choose(7 * BILLION, "auto", "nf4") == [GPU]
+    with pytest.raises(OutOfMemoryError, match=r"cuda:0 has 10\.0 GB free") as caught:
+        choose(7 * BILLION, "cuda:0", "none")
+    assert "--quantize nf4" in caught.value.hint
+    with pytest.raises(OutOfMemoryError, match=r"cuda:0, cuda:1 has 20\.0 GB free"):
+        choose(70 * BILLION, "auto", "nf4")
+
+
 def test_threads(folder: Path) -> None:
     before = torch.get_num_threads()
     try:
@@ -283,7 +331,7 @@ def test_threads(folder: Path) -> None:
 )
 def test_choice_of_quantisation(quantize: Any, dtype: Any, parameters: int, expected: str) -> None:
     settings = Settings(quantize=quantize, dtype=dtype)
-    assert models.choose_quantization(settings, Weights(parameters, "F16")) == expected
+    assert models.choose_quantization(settings, Weights(parameters, "F16", 0), None) == expected
 
 
 @pytest.mark.parametrize(
@@ -302,19 +350,19 @@ def test_choice_of_quantisation(quantize: Any, dtype: Any, parameters: int, expe
 def test_choice_of_precision(
     stored: str, parameters: int, device: torch.device, quantization: str, expected: str
 ) -> None:
-    weights = Weights(parameters, stored)
+    weights = Weights(parameters, stored, 0)
     assert models.choose_dtype(Settings(), weights, device, quantization) == expected
     assert models.choose_dtype(Settings(dtype="float16"), weights, device, quantization) == "float16"
 
 
 def test_precision_we_cannot_load() -> None:
     with pytest.raises(ModelError, match="F8_E4M3"):
-        models.choose_dtype(Settings(), Weights(1000, "F8_E4M3"), CPU, "none")
+        models.choose_dtype(Settings(), Weights(1000, "F8_E4M3", 0), CPU, "none")
 
 
 def test_float64_cannot_be_quantised() -> None:
     with pytest.raises(UsageError, match="float64"):
-        models.choose_quantization(Settings(quantize="nf4", dtype="float64"), Weights(1000, "F32"))
+        models.choose_quantization(Settings(quantize="nf4", dtype="float64"), Weights(1000, "F32", 0), None)
 
 
 def test_choice_of_device(monkeypatch: pytest.MonkeyPatch) -> None:

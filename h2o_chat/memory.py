@@ -1,0 +1,106 @@
+"""Whether a model fits, decided before any weight is read. No torch."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from h2o_chat.aliases import ALIASES, NF4_BYTES
+from h2o_chat.errors import OutOfMemoryError
+from h2o_chat.resolve import Weights
+
+HEADROOM_BYTES = 256 * 2**20
+HEADROOM_SHARE = 0.05
+"""Beside weights and slots: the activations of a prompt chunk, and what loading needs for a moment."""
+
+STATE_BYTES = 14
+"""Position, scores and flags of a slot, beside its key and value."""
+
+_PER_WEIGHT = {"int8": 1.0, "nf4": NF4_BYTES}
+
+
+@dataclass(frozen=True)
+class Need:
+    """Bytes that a model needs while it talks."""
+
+    weights: int
+    slots: int
+    """Keys, values and bookkeeping of the whole budget."""
+
+    @property
+    def headroom(self) -> int:
+        """What is left free on purpose."""
+        return HEADROOM_BYTES + int(HEADROOM_SHARE * self.weights)
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.weights + self.slots + self.headroom
+
+
+def estimate(
+    config: Any, weights: Weights, quantization: str, itemsize: int, budget: int, *, as_stored: bool
+) -> Need:
+    """What a model will need.
+
+    Args:
+        itemsize: bytes of a number in the precision that is computed in.
+        as_stored: the weights were quantised by whoever published them.
+    """
+    slots = (budget + 1) * slot_bytes(config, itemsize)
+    if as_stored:
+        return Need(weights.bytes, slots)
+    if quantization == "none":
+        return Need(weights.parameters * itemsize, slots)
+    tables = 1 if config.tie_word_embeddings else 2
+    embedding = min(weights.parameters, tables * config.vocab_size * config.hidden_size)
+    rest = (weights.parameters - embedding) * _PER_WEIGHT[quantization]
+    return Need(embedding * itemsize + int(rest), slots)
+
+
+def slot_bytes(config: Any, itemsize: int) -> int:
+    """One slot in every layer and KV head."""
+    heads = config.num_attention_heads
+    kv_heads = getattr(config, "num_key_value_heads", None) or heads
+    head_size = getattr(config, "head_dim", None) or config.hidden_size // heads
+    return int(config.num_hidden_layers * kv_heads * (2 * head_size * itemsize + STATE_BYTES))
+
+
+def require(name: str, where: str, free: int, chosen: str, needs: dict[str, Need], budget: int) -> None:
+    """Lets a model through that fits.
+
+    Args:
+        free: bytes that are free where it will live.
+        chosen: how its weights will be held: a key of `needs`.
+        needs: of every way to hold them that can be chosen.
+
+    Raises:
+        OutOfMemoryError: it does not fit; says the sum, and what would fit.
+    """
+    need = needs[chosen]
+    if need.total <= free:
+        return
+    raise OutOfMemoryError(
+        f"{name} does not fit: it needs {_gb(need.total)} (weights {_gb(need.weights)} as {chosen},"
+        f" {budget:,} slots {_gb(need.slots)}, headroom {_gb(need.headroom)}); {where} has {_gb(free)} free.",
+        _what_fits(free, chosen, needs, budget),
+    )
+
+
+def _what_fits(free: int, chosen: str, needs: dict[str, Need], budget: int) -> str:
+    smaller = sorted((need.total, how) for how, need in needs.items() if need.weights < needs[chosen].weights)
+    fitting = [f"--quantize {how} ({_gb(total)})" for total, how in smaller if total <= free]
+    if fitting:
+        return f"What would fit: {' or '.join(fitting)}."
+    need = min(needs.values(), key=lambda need: need.weights)
+    left = free - need.weights - need.headroom
+    slots = left * (budget + 1) // need.slots - 1
+    if slots >= 64:
+        how = next(how for how, one in needs.items() if one is need)
+        return f"What would fit: --quantize {how} --budget {min(slots, budget):,}.".replace(",", "")
+    models = [one for one in ALIASES.values() if Need(one.bytes_4, need.slots).total <= free]
+    largest = sorted(models, key=lambda one: one.bytes_4)[-3:]
+    names = ", ".join(one.name for one in reversed(largest))
+    return f"Models that would fit in nf4: {names}." if names else "No model that is known by name would fit."
+
+
+def _gb(count: int) -> str:
+    return f"{count / 1e9:.1f} GB"

@@ -8,8 +8,10 @@ from h2o_chat.errors import OutOfMemoryError
 from h2o_chat.resolve import Weights
 
 HEADROOM_BYTES = 256 * 2**20
-HEADROOM_SHARE = 0.05
-"""Beside weights and slots: the activations of a prompt chunk, and what loading needs for a moment."""
+"""Beside weights and slots: the activations of a prompt chunk, and what torch keeps for itself."""
+
+QUANTISING_SHARE = 0.1
+"""Of the 16-bit weights: what quantising them needs for a moment, and is not given back."""
 
 STATE_BYTES = 14
 """Position, scores and flags of a slot, beside its key and value."""
@@ -24,11 +26,7 @@ class Need:
     weights: int
     slots: int
     """Keys, values and bookkeeping of the whole budget."""
-
-    @property
-    def headroom(self) -> int:
-        """What is left free on purpose."""
-        return HEADROOM_BYTES + int(HEADROOM_SHARE * self.weights)
+    headroom: int = HEADROOM_BYTES
 
     @property
     def total(self) -> int:
@@ -53,7 +51,12 @@ def estimate(
     tables = 1 if config.tie_word_embeddings else 2
     embedding = min(weights.parameters, tables * config.vocab_size * config.hidden_size)
     rest = (weights.parameters - embedding) * _PER_WEIGHT[quantization]
-    return Need(embedding * itemsize + int(rest), slots)
+    return Need(embedding * itemsize + int(rest), slots, _quantising(weights.parameters))
+
+
+def _quantising(parameters: int) -> int:
+    """Headroom of a model that is quantised as it is loaded."""
+    return HEADROOM_BYTES + int(QUANTISING_SHARE * 2 * parameters)
 
 
 def slot_bytes(config: Any, itemsize: int) -> int:
@@ -96,7 +99,11 @@ def _what_fits(free: int, chosen: str, needs: dict[str, Need], budget: int) -> s
     if slots >= 64:
         how = next(how for how, one in needs.items() if one is need)
         return f"What would fit: --quantize {how} --budget {min(slots, budget):,}.".replace(",", "")
-    models = [one for one in ALIASES.values() if Need(one.bytes_4, need.slots).total <= free]
+    models = [
+        one
+        for one in ALIASES.values()
+        if Need(one.bytes_4, need.slots, _quantising(one.parameters)).total <= free
+    ]
     largest = sorted(models, key=lambda one: one.bytes_4)[-3:]
     names = ", ".join(one.name for one in reversed(largest))
     return f"Models that would fit in nf4: {names}." if names else "No model that is known by name would fit."

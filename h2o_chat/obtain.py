@@ -7,21 +7,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from h2o_chat.resolve import Found, Known, find, look_up
+from h2o_chat.resolve import Found, Known, check_weights, find, look_up, read_config
 
 
 def obtain(name: str | None) -> Found:
-    """A model on this machine.
+    """A model on this machine, whose files are whole.
 
     Raises:
-        ModelError: there is none by that name, or it cannot be fetched.
+        ModelError: there is none by that name, it cannot be fetched, or its files are damaged.
         KeyboardInterrupt: somebody would rather not wait; what was fetched is kept.
     """
     model = look_up(name)
-    if isinstance(model, Found):
-        return model
-    fetch(model)
-    return find(model.repository)
+    if isinstance(model, Known):
+        fetch(model)
+        model = find(model.repository)
+    read_config(model.folder)
+    check_weights(model.folder)  # again when it is loaded; here it comes before the import of torch
+    return model
 
 
 def fetch(model: Known) -> None:

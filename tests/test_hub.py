@@ -1,7 +1,10 @@
 """Fetching models by the real program from a stand-in hub on the loopback, and all that can go wrong."""
 
+import contextlib
+import errno
 import json
 import os
+import pty
 import re
 import signal
 import struct
@@ -14,7 +17,8 @@ from pathlib import Path
 import pytest
 from hub_server import COMMIT, Hub, Repository, serve
 
-from h2o_chat.errors import ExitCode
+from h2o_chat import hub as hub_module
+from h2o_chat.errors import ExitCode, ModelError
 
 PROGRAM = [sys.executable, "-m", "h2o_chat"]
 MIB = 1 << 20
@@ -172,6 +176,24 @@ def test_a_killed_download_goes_on_in_the_next_call(
     assert (snapshot(tmp_path, "some/model") / "model.safetensors").read_bytes() == content
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+def test_a_terminal_sees_bytes_and_rate(hub: Hub, environment: dict[str, str]) -> None:
+    hub.repositories["some/model"] = repository(weights(32), seconds_per_mib=0.05)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*PROGRAM, "models", "pull", "some/model"], env=environment | {"COLUMNS": "100"}, stderr=theirs
+    )
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # how Linux says that the other end is closed
+        while part := os.read(ours, 65536):
+            shown += part
+    os.close(ours)
+    assert process.wait(timeout=60) == ExitCode.OK
+    assert re.search(rb"[\d.]+/33\.6 MB", shown)
+    assert re.search(rb"[\d.]+ .B/s", shown)
+
+
 def test_a_name_is_fetched_when_it_is_used(hub: Hub, h2o: Call, shared_models: Path) -> None:
     """From a short name of the user's own to an answer; afterwards nobody is asked any more."""
     folder = shared_models / "stories260k"
@@ -303,6 +325,12 @@ def test_unknown_name_never_asks(hub: Hub, h2o: Call) -> None:
     refused(h2o("run", "hi", "-m", "lama-7b"), "No model 'lama-7b'", "Did you mean llama-7b")
     refused(h2o("models", "info", "qwertz"), "No model 'qwertz'")
     assert not hub.requests
+
+
+def test_disk_full_in_the_middle() -> None:
+    with pytest.raises(ModelError, match=r"The disk of .* is full") as caught, hub_module._explained("a/b"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert "it goes on where it stopped" in caught.value.hint
 
 
 # -- around it

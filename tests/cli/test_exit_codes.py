@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import resource
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -70,12 +71,51 @@ def test_model_not_found(h2o: Program, tmp_path: Path) -> None:
 
 
 def test_unsupported_family_before_any_weight(h2o: Program, tmp_path: Path) -> None:
-    """There is no weight here, and the error is about the family."""
+    """No weight is of any model here, and the error is about the family."""
     config = {"model_type": "gpt_neo", "architectures": ["GPTNeoForCausalLM"]}
     (tmp_path / "config.json").write_text(json.dumps(config))
+    header = json.dumps({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+    (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
     done = h2o("run", "hi", "-m", tmp_path)
     assert done.code == ExitCode.MODEL
     assert "GPTNeoForCausalLM is not supported: its attention does not go through" in done.err
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("config.json", b"{", "config.json is not JSON"),
+        ("model.safetensors", b"", "is damaged: it has no readable safetensors header"),
+        ("model.safetensors", None, "has no safetensors weights"),
+        ("model.safetensors.index.json", b'{"weight_map": {"a": "model-1.safetensors"}}', "lacks 1 of 1"),
+    ],
+)
+def test_damaged_and_partial_folders(
+    small: Path, tmp_path: Path, file: str, content: bytes | None, said: str
+) -> None:
+    """Without torch: whoever waits for it waits two seconds more."""
+    for path in small.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    if file.endswith(".index.json"):
+        (tmp_path / "model.safetensors").unlink()
+    if content is None:
+        (tmp_path / file).unlink()
+    else:
+        (tmp_path / file).write_bytes(content)
+    code = (
+        "import sys; from h2o_chat.cli import app\n"
+        "try: app(sys.argv[1:])\n"
+        "finally: print('torch' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "run", "hi", "-m", str(tmp_path)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (ExitCode.MODEL, "False\n")
+    assert said in done.stderr
 
 
 def test_impossible_budget(h2o: Program, small: Path) -> None:

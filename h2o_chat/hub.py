@@ -189,7 +189,9 @@ def _fetch(repository: str, revision: str, file: _File, blobs: Path, here: Calla
     from huggingface_hub.utils import WeakFileLock, build_hf_headers
 
     part = _incomplete(blobs, file)
-    with WeakFileLock(part.with_suffix(".lock")):
+    lock = cache_folder() / ".locks" / blobs.parent.name / f"{_hash(file)}.lock"  # huggingface_hub's own
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with WeakFileLock(lock):
         if (blobs / _hash(file)).exists():
             return
         with part.open("ab") as out:

@@ -91,8 +91,9 @@ class _Logits:
 
     def __call__(self, queries: Tensor, keys: Tensor) -> Tensor:
         """[R, H, G, N, D], [R, H, S, D] -> [R, H, G, N, S] in fp32 (fp64 for fp64)."""
-        logits = queries.flatten(2, 3) @ keys.transpose(-1, -2)
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) * self.scaling
+        # Scaled before the product: in fp16 the unscaled one can overflow.
+        logits = (queries * self.scaling).flatten(2, 3) @ keys.transpose(-1, -2)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         if self.softcap is not None:
             logits = self.softcap * torch.tanh(logits / self.softcap)
         return logits.view(*queries.shape[:-1], -1)

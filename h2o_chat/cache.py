@@ -112,7 +112,7 @@ class H2OLayer(CacheLayerMixin):
         self.free = torch.zeros(rows, heads, dtype=torch.long, device=device)
         self.seen = torch.zeros(rows, dtype=torch.int32, device=device)
         self.base = torch.zeros(rows, dtype=torch.int32, device=device)
-        self.lost = torch.zeros(rows, dtype=exact, device=device)
+        self.lost = torch.zeros(rows, dtype=torch.float64, device=device)  # summed for ever
         self.is_initialized = True
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> Any:
@@ -138,8 +138,8 @@ class H2OLayer(CacheLayerMixin):
 
     def crop(self, tokens_to_remove: int) -> NoReturn:
         raise UsageError(
-            f"An H2OCache cannot take back {tokens_to_remove} tokens: what was evicted for them is gone.",
-            "Use cache.snapshot() before and cache.restore() after (no assisted generation).",
+            "An H2OCache cannot take tokens back: what was evicted for them is gone.",
+            "Assisted generation does not work with it; otherwise use cache.snapshot() and restore().",
         )
 
     def reset(self) -> None:
@@ -176,6 +176,7 @@ class H2OLayer(CacheLayerMixin):
             more = state.new_full((*state.shape[:2], grow, *state.shape[3:]), empty)
             setattr(self, name, torch.cat((state, more), 2))
 
+    @torch.no_grad()
     def insert(self, keys: Tensor, values: Tensor, real: Tensor | None) -> None:
         """Writes one token per row into the free slots; it counts at once.
 
@@ -195,6 +196,7 @@ class H2OLayer(CacheLayerMixin):
         self.seen += 1 if real is None else real[:, 0].to(torch.int32)
         self.fed += 1
 
+    @torch.no_grad()
     def evict_one(
         self, received: Tensor, groups: int, real: Tensor | None, sliding_window: int | None
     ) -> None:
@@ -220,6 +222,7 @@ class H2OLayer(CacheLayerMixin):
         self.far.scatter_(-1, free, False)
         self.free = free.squeeze(-1)
 
+    @torch.no_grad()
     def absorb(
         self,
         keys: Tensor,
@@ -307,12 +310,15 @@ class H2OLayer(CacheLayerMixin):
         self.far = self.far | leaving
         self.any_far = True
 
-    def rebase(self) -> None:
-        """Makes the next token's rotation index 0 again: all near keys are turned back by a common shift."""
-        shift = (self.base - self.seen)[:, None, None]
-        if self.rope is not None:
+    def rebase(self, due: Tensor) -> None:
+        """Makes the next token's rotation index 0 again in the rows that are due, [R] bool.
+
+        All their near keys are turned back by a common shift.
+        """
+        if self.rope is not None and bool(due.any()):
+            shift = torch.where(due, self.base - self.seen, 0)[:, None, None]
             self._turn((self.positions >= 0) & ~self.far, shift.expand_as(self.positions))
-        self.base = self.seen.clone()
+        self.base = torch.where(due, self.seen, self.base)
 
     def _turn(self, which: Tensor, by: Tensor) -> None:
         assert self.rope is not None
@@ -324,10 +330,13 @@ class H2OLayer(CacheLayerMixin):
 class Snapshot:
     """A copy of everything a cache holds; `H2OCache.restore` puts it back."""
 
+    policy: str
+    shares: Shares | None
     layers: list[dict[str, Tensor]]
     fed: int
-    clamp_due: int
+    near_from: int
     rebase_due: int
+    ragged: bool
     protect_below: int
     any_far: list[bool] = field(default_factory=list)
 
@@ -380,9 +389,16 @@ class H2OCache(Cache):
         protected = 0 if shares is None else shares.sinks
         self.plan = Plan(policy, shares, chunk, observe, protect_below=protected)
         self.trained = positions
-        window = positions.window if positions else 0
-        self._clamp_due = self._rebase_due = window
+        self._start()
         super().__init__(layer_class_to_replicate=self._new_layer)
+
+    def _start(self) -> None:
+        self._near_from = 0
+        """Keys before this position are at the window's edge (in rows without padding)."""
+        self._rebase_due = self.trained.window if self.trained else 0
+        """Columns at which the rotation index would reach the window (in rows without padding)."""
+        self._ragged = False
+        """Padding was fed: rows are of different age, and each has its own time for both."""
 
     def _new_layer(self) -> H2OLayer:
         layer = H2OLayer(self.plan)
@@ -453,13 +469,16 @@ class H2OCache(Cache):
         if self.trained.learned:
             first = torch.as_tensor(self.layers[0].seen)
             return _sawtooth(_count(first[:, None], tokens, real), window)
-        if end > self._clamp_due:
-            block = window // 32
-            self._each(lambda layer: layer.clamp(layer.seen + tokens + block - window))
-            self._clamp_due = end + block
-        if end > self._rebase_due:
-            self._each(H2OLayer.rebase)
+        self._ragged |= real is not None and not bool(real.all())
+        more = tokens if real is None else real.sum(-1)
+        block = max(1, window // 32)
+        near_from = _round_up(end - window, block)
+        if end > window and (self._ragged or near_from > self._near_from):
+            self._near_from = near_from
+            self._each(lambda layer: layer.clamp(_round_up(layer.seen + more - window, block)))
+        if end > self._rebase_due or (end > window and self._ragged):
             self._rebase_due = self.fed + window
+            self._each(lambda layer: layer.rebase(layer.seen + more - layer.base > window))
         first = self.layers[0]
         return _count((first.seen - first.base)[:, None], tokens, real)
 
@@ -470,34 +489,55 @@ class H2OCache(Cache):
     def snapshot(self) -> Snapshot:
         """A copy of the whole state; an evicted token cannot come back otherwise."""
         return Snapshot(
+            policy=self.plan.policy,
+            shares=self.plan.shares,
             layers=[
                 {name: getattr(layer, name).clone() for name in layer.STATE}
                 for layer in self.layers
                 if layer.is_initialized
             ],
             fed=self.fed,
-            clamp_due=self._clamp_due,
+            near_from=self._near_from,
             rebase_due=self._rebase_due,
+            ragged=self._ragged,
             protect_below=self.plan.protect_below,
             any_far=[layer.any_far for layer in self.layers],
         )
 
-    def restore(self, snapshot: Snapshot) -> None:
-        """Puts the state back as it was; the snapshot can be used again."""
+    def restore(self, snapshot: Snapshot, *, hand_over: bool = False) -> None:
+        """Puts the state back as it was.
+
+        Args:
+            hand_over: take the snapshot's own tensors, which needs no memory; it cannot be used again.
+
+        Raises:
+            UsageError: it is the snapshot of a cache with another policy or budget.
+        """
+        if (snapshot.policy, snapshot.shares) != (self.plan.policy, self.plan.shares):
+            raise UsageError(
+                f"This snapshot is of a cache with {snapshot.policy} {snapshot.shares},"
+                f" this one has {self.plan.policy} {self.plan.shares}.",
+                "Make the cache with the same policy and budget.",
+            )
+        layers = [
+            {name: tensor if hand_over else tensor.clone() for name, tensor in state.items()}
+            for state in snapshot.layers
+        ]
         self.reset()
-        while len(self.layers) < len(snapshot.layers):
+        while len(self.layers) < len(layers):
             self.layers.append(self._new_layer())
-        for layer, state, any_far in zip(self.layers, snapshot.layers, snapshot.any_far, strict=False):
+        for layer, state, any_far in zip(self.layers, layers, snapshot.any_far, strict=False):
             for name, tensor in state.items():
-                setattr(layer, name, tensor.clone())
+                setattr(layer, name, tensor)
             layer.is_initialized, layer.fed, layer.any_far = True, snapshot.fed, any_far
-        self._clamp_due, self._rebase_due = snapshot.clamp_due, snapshot.rebase_due
+        self._near_from, self._rebase_due = snapshot.near_from, snapshot.rebase_due
+        self._ragged = snapshot.ragged
         self.plan.protect_below = snapshot.protect_below
 
     def reset(self) -> None:
         """Forgets everything."""
         super().reset()
-        self._clamp_due = self._rebase_due = self.trained.window if self.trained else 0
+        self._start()
         self.plan.protect_below = self.plan.shares.sinks if self.plan.shares else 0
 
     @property
@@ -518,6 +558,11 @@ def _count(first: Tensor | int, tokens: int, real: Tensor | None) -> Tensor:
         device = first.device if isinstance(first, Tensor) else None
         return first + torch.arange(tokens, device=device)[None]
     return (first + real.long().cumsum(-1) - 1).clamp_min(0)
+
+
+def _round_up(count: Any, block: int) -> Any:
+    """An int, or a tensor of them, up to the next multiple of `block`."""
+    return -(-count // block) * block
 
 
 def _sawtooth(index: Tensor, window: int) -> Tensor:

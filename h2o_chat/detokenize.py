@@ -16,9 +16,10 @@ class Detokenizer:
     """
 
     def __init__(self, tokenizer: Any, before: Sequence[int] = ()) -> None:
-        """`before`: the ids that precede the stream, of which the last one is enough."""
+        """`before`: the ids that precede the stream; the last whole character of them is enough."""
         self._tokenizer = tokenizer
-        self._ids = list(before[-1:])
+        tails = (list(before[-size:]) for size in range(1, LONGEST_CHARACTER_TOKENS + 1))
+        self._ids = next((tail for tail in tails if UNFINISHED not in self._decode(tail)), [])
         self._shown = len(self._ids)
         """Ids whose text has been given out."""
 

@@ -52,7 +52,7 @@ class Prompt:
     event: ClassVar[str] = "prompt"
     tokens: int
     first: int
-    """Position of its first token; -1 if it had none."""
+    """Position of its first token."""
     last: int
     chunks: int
     ms: float

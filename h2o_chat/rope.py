@@ -155,6 +155,7 @@ def _which(
     # Keys come out of matrix products in the model's precision: bf16 keeps 8 bits.
     tolerance = max(1e-3, 8 * torch.finfo(key.dtype).eps)
     exact = {step: other.double().cpu() for step, other in moved.items()}
+    device = key.device
     key = key.double().cpu()
 
     def explains(rope: Rope | None) -> bool:
@@ -172,7 +173,7 @@ def _which(
     ]
     for rope in (None, *ropes):
         if explains(rope):
-            return rope
+            return rope and Rope(rope.inv_freq.to(device), rope.interleaved)
     raise ModelError(
         f"{type(config).__name__}: the keys of layer {layer} move with the position in a way that none of"
         f" {len(ropes)} rotations explains.",

@@ -8,14 +8,12 @@ because a cache that is not asked would grow silently.
 import contextlib
 import json
 import logging
-import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 import transformers
 from huggingface_hub.errors import StrictDataclassError
@@ -23,20 +21,14 @@ from safetensors import SafetensorError
 from transformers.utils import logging as hf_logging
 
 import h2o_chat.attention
+from h2o_chat.choices import Choice, choose, default_threads
 from h2o_chat.config import Settings
-from h2o_chat.errors import ModelError, OutOfMemoryError, UsageError
-from h2o_chat.memory import estimate, require
-from h2o_chat.resolve import Weights, check_weights, find, read_config
+from h2o_chat.errors import ModelError, OutOfMemoryError
+from h2o_chat.resolve import check_weights, find, read_config
 
 Progress = Callable[[str, float | None], None]
 """(stage: "resolve" | "load" | "quantise" | "warm up", share done 0..1 or None)"""
 
-QUANTISE_ABOVE_BYTES = 2 * 2**30
-"""`--quantize auto`: 16-bit weights larger than this are loaded in nf4."""
-
-_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-_PACKED = {"U8", "I8"}
-"""What bitsandbytes stores quantised weights as."""
 _LAYERS = {"full_attention", "sliding_attention"}
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 
@@ -68,35 +60,25 @@ def load(settings: Settings, progress: Progress) -> Loaded:
     progress("resolve", None)
     found = find(settings.model)
     folder = found.folder
-    device = choose_device(settings.device)
-    torch.set_num_threads(settings.threads or _default_threads())
+    torch.set_num_threads(settings.threads or default_threads())
     with _quiet():
         config = check_family(folder)
         weights = check_weights(folder)
         tokenizer = _load_tokenizer(folder, config)
-        stored = stored_quantization(config)
-        quantization = choose_quantization(settings, weights, stored)
-        dtype = choose_dtype(settings, weights, device, quantization)
-        devices = choose_devices(found.name, settings, config, weights, quantization, dtype, device)
-        stage = "load" if quantization in ("none", stored) else "quantise"
+        choice = choose(found.name, settings, config, weights)
+        stage = "quantise" if choice.quantises else "load"
         progress(stage, 0.0)
         with _reporting(lambda share: progress(stage, share)):
-            model = _load_model(folder, dtype, devices, None if stored else quantization)
+            model = _load_model(folder, choice)
     return Loaded(
         model=model,
         tokenizer=tokenizer,
         name=found.name,
         revision=found.revision,
-        quantization=quantization,
-        dtype=dtype,
-        device=", ".join(map(str, devices)),
+        quantization=choice.quantization,
+        dtype=choice.dtype,
+        device=choice.where,
     )
-
-
-def _default_threads() -> int:
-    """One core is left to the screen: with all of them, decoding beside it is ten times slower."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
-    return max(1, cores - 1)
 
 
 def check_family(folder: Path) -> Any:
@@ -166,112 +148,6 @@ def _why_not(config: Any, cls: Any, named: str | None) -> str | None:
     return None
 
 
-def stored_quantization(config: Any) -> str | None:
-    """How the weights were quantised by whoever published them: int8, nf4, fp4, or None."""
-    stored = dict(getattr(config, "quantization_config", None) or {})
-    if stored.get("load_in_4bit"):
-        return str(stored.get("bnb_4bit_quant_type", "fp4"))
-    return "int8" if stored.get("load_in_8bit") else None
-
-
-def choose_device(wanted: str) -> torch.device:
-    """`auto` is a GPU where there is one.
-
-    Raises:
-        UsageError: no such device here.
-    """
-    gpus = torch.cuda.device_count()
-    if wanted == "auto":
-        return torch.device("cuda:0" if gpus else "cpu")
-    known = ["cpu", *(["cuda"] if gpus else []), *(f"cuda:{n}" for n in range(gpus))]
-    if wanted not in known:
-        raise UsageError(f"--device {wanted!r} is not here.", f"One of: auto, {', '.join(known)}.")
-    return torch.device("cuda:0" if wanted == "cuda" else wanted)
-
-
-def choose_devices(
-    name: str,
-    settings: Settings,
-    config: Any,
-    weights: Weights,
-    quantization: str,
-    dtype: str,
-    device: torch.device,
-) -> list[torch.device]:
-    """Where the layers go: to one device, or to all GPUs where one is too small and none was named.
-
-    Raises:
-        OutOfMemoryError: the model does not fit; says what would.
-    """
-    stored = stored_quantization(config)
-    itemsize = getattr(torch, dtype).itemsize
-    ways = [quantization] if stored else ["none", "int8", "nf4"]
-    needs = {
-        how: estimate(config, weights, how, itemsize, settings.budget, as_stored=stored is not None)
-        for how in ways
-    }
-    devices = [device]
-    if device.type == "cuda" and settings.device == "auto" and needs[quantization].total > _free(device):
-        devices = [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
-    where = ", ".join(map(str, devices))
-    require(name, where, sum(map(_free, devices)), quantization, needs, settings.budget)
-    return devices
-
-
-def _free(device: torch.device) -> int:
-    """Bytes that are free on a device."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    return int(psutil.virtual_memory().available)
-
-
-def choose_quantization(settings: Settings, weights: Weights, stored: str | None) -> str:
-    """`auto` is nf4 where 16-bit weights would be large; weights that are stored quantised stay so.
-
-    Raises:
-        UsageError: a quantised model computes in no such precision, or is quantised in another way.
-    """
-    wanted = settings.quantize
-    if stored:
-        if wanted not in ("auto", stored):
-            raise UsageError(
-                f"--quantize {wanted}: the weights are stored in {stored} already.", "Leave --quantize out."
-            )
-        return stored
-    if wanted == "auto":
-        exact = settings.dtype in ("float32", "float64")
-        large = 2 * weights.parameters > QUANTISE_ABOVE_BYTES
-        return "nf4" if large and not exact else "none"
-    if wanted != "none" and settings.dtype == "float64":
-        raise UsageError("--dtype float64 cannot be quantised.", "Use --quantize none.")
-    return wanted
-
-
-def choose_dtype(settings: Settings, weights: Weights, device: torch.device, quantization: str) -> str:
-    """`auto` is the checkpoint's own on a GPU; on a CPU small models compute in float32.
-
-    A CPU multiplies bf16 at a third of the rate at which it reads memory, and fp16 can overflow there: so
-    fp32, as long as it does not cost gigabytes.
-    """
-    if settings.dtype != "auto":
-        return settings.dtype
-    own = _DTYPES.get(weights.dtype)
-    if own is None and weights.dtype in _PACKED and quantization != "none":
-        return "bfloat16"
-    if own is None:
-        raise ModelError(
-            f"The weights are stored as {weights.dtype}, which cannot be loaded.",
-            f"Known: {', '.join(_DTYPES)}.",
-        )
-    if quantization != "none" and own not in ("float16", "bfloat16"):
-        return "bfloat16"
-    if device.type == "cuda":
-        return own
-    if quantization == "none" and 2 * weights.parameters <= QUANTISE_ABOVE_BYTES:
-        return "float32"
-    return "bfloat16" if own == "float16" else own
-
-
 def _load_tokenizer(folder: Path, config: Any) -> Any:
     """The tokenizer, if its tokens are the model's.
 
@@ -314,33 +190,29 @@ def _tokens_outside(tokenizer: Any, rows: int) -> list[str]:
     ]
 
 
-def _load_model(folder: Path, dtype: str, devices: list[torch.device], quantization: str | None) -> Any:
+def _load_model(folder: Path, choice: Choice) -> Any:
     """The model in eval mode.
-
-    Args:
-        quantization: None where the files say it themselves.
 
     Raises:
         ModelError: weights are missing or have other shapes than the configuration says.
         OutOfMemoryError: they do not fit.
     """
-    where = ", ".join(map(str, devices))
     try:
         model, report = transformers.AutoModelForCausalLM.from_pretrained(
             folder,
-            dtype=getattr(torch, dtype),
+            dtype=getattr(torch, choice.dtype),
             attn_implementation=h2o_chat.attention.NAME,  # registered by importing it
-            device_map={"": devices[0]} if len(devices) == 1 else "balanced",
+            device_map={"": choice.devices[0]} if len(choice.devices) == 1 else "balanced",
             local_files_only=True,
             use_safetensors=True,
             trust_remote_code=False,
             output_loading_info=True,
-            **_quantising(quantization, dtype),
+            **_quantising(choice),
         )
     except (OSError, ValueError, RuntimeError, KeyError, MemoryError, SafetensorError) as error:
         if out_of_memory(error):
             raise OutOfMemoryError(
-                f"The model does not fit into the memory of {where}: {_one_line(error)}",
+                f"The model does not fit into the memory of {choice.where}: {_one_line(error)}",
                 "Try --quantize nf4 or a smaller model.",
             ) from error
         raise ModelError(
@@ -356,15 +228,15 @@ def _load_model(folder: Path, dtype: str, devices: list[torch.device], quantizat
     return model.eval()
 
 
-def _quantising(quantization: str | None, dtype: str) -> dict[str, Any]:
+def _quantising(choice: Choice) -> dict[str, Any]:
     """Keywords for loading. None among them would override what the files say, and load noise."""
-    if quantization in (None, "none"):
+    if not choice.quantises:
         return {}
     how = transformers.BitsAndBytesConfig(
-        load_in_8bit=quantization == "int8",
-        load_in_4bit=quantization == "nf4",
+        load_in_8bit=choice.quantization == "int8",
+        load_in_4bit=choice.quantization == "nf4",
         bnb_4bit_quant_type="nf4",
-        bnb_4bit_compute_dtype=getattr(torch, dtype),
+        bnb_4bit_compute_dtype=getattr(torch, choice.dtype),
     )
     return {"quantization_config": how}
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 import transformers
 
-from h2o_chat import models
+from h2o_chat import choices, models
 from h2o_chat.config import Settings
 from h2o_chat.errors import ModelError, OutOfMemoryError, UsageError
 from h2o_chat.resolve import Weights
@@ -281,7 +281,7 @@ def test_quantised_by_whoever_published_it(shared_models: Path, tmp_path: Path, 
 def test_what_does_not_fit_is_refused_before_it_is_read(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(models, "_free", lambda device: 100)
+    monkeypatch.setattr(choices, "_free", lambda device: 100)
     monkeypatch.setattr(models, "_load_model", lambda *_: pytest.fail("weights were read"))
     with pytest.raises(OutOfMemoryError, match=r"copy does not fit: it needs .* cpu has 0\.0 GB free"):
         load(folder)
@@ -290,12 +290,12 @@ def test_what_does_not_fit_is_refused_before_it_is_read(
 def test_all_gpus_where_one_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A decision: there are no two GPUs to try it on."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(models, "_free", lambda device: 10 * BILLION)
+    monkeypatch.setattr(choices, "_free", lambda device: 10 * BILLION)
     config = transformers.LlamaConfig()
 
     def choose(parameters: int, device: str, quantization: str) -> list[torch.device]:
         settings, weights = Settings(device=device), Weights(parameters, "F16", 2 * parameters)
-        return models.choose_devices("m", settings, config, weights, quantization, "float16", GPU)
+        return choices.choose_devices("m", settings, config, weights, quantization, "float16", GPU)
 
     both = [GPU, torch.device("cuda:1")]
     assert choose(BILLION, "auto", "none") == [GPU]
@@ -314,7 +314,7 @@ def test_threads(folder: Path) -> None:
         load(folder, threads=2)
         assert torch.get_num_threads() == 2
         load(folder)
-        assert torch.get_num_threads() == models._default_threads() >= 1
+        assert torch.get_num_threads() == choices.default_threads() >= 1
     finally:
         torch.set_num_threads(before)
 
@@ -331,7 +331,7 @@ def test_threads(folder: Path) -> None:
 )
 def test_choice_of_quantisation(quantize: Any, dtype: Any, parameters: int, expected: str) -> None:
     settings = Settings(quantize=quantize, dtype=dtype)
-    assert models.choose_quantization(settings, Weights(parameters, "F16", 0), None) == expected
+    assert choices.choose_quantization(settings, Weights(parameters, "F16", 0), None) == expected
 
 
 @pytest.mark.parametrize(
@@ -351,30 +351,30 @@ def test_choice_of_precision(
     stored: str, parameters: int, device: torch.device, quantization: str, expected: str
 ) -> None:
     weights = Weights(parameters, stored, 0)
-    assert models.choose_dtype(Settings(), weights, device, quantization) == expected
-    assert models.choose_dtype(Settings(dtype="float16"), weights, device, quantization) == "float16"
+    assert choices.choose_dtype(Settings(), weights, device, quantization) == expected
+    assert choices.choose_dtype(Settings(dtype="float16"), weights, device, quantization) == "float16"
 
 
 def test_precision_we_cannot_load() -> None:
     with pytest.raises(ModelError, match="F8_E4M3"):
-        models.choose_dtype(Settings(), Weights(1000, "F8_E4M3", 0), CPU, "none")
+        choices.choose_dtype(Settings(), Weights(1000, "F8_E4M3", 0), CPU, "none")
 
 
 def test_float64_cannot_be_quantised() -> None:
     with pytest.raises(UsageError, match="float64"):
-        models.choose_quantization(Settings(quantize="nf4", dtype="float64"), Weights(1000, "F32", 0), None)
+        choices.choose_quantization(Settings(quantize="nf4", dtype="float64"), Weights(1000, "F32", 0), None)
 
 
 def test_choice_of_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    assert models.choose_device("auto") == CPU
+    assert choices.choose_device("auto") == CPU
     with pytest.raises(UsageError, match=r"--device 'cuda' is not here\. One of: auto, cpu\."):
-        models.choose_device("cuda")
+        choices.choose_device("cuda")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert models.choose_device("auto") == GPU
-    assert models.choose_device("cuda") == GPU
-    assert models.choose_device("cuda:1") == torch.device("cuda:1")
-    assert models.choose_device("cpu") == CPU
+    assert choices.choose_device("auto") == GPU
+    assert choices.choose_device("cuda") == GPU
+    assert choices.choose_device("cuda:1") == torch.device("cuda:1")
+    assert choices.choose_device("cpu") == CPU
     for absent in ("cuda:2", "tpu", ""):
         with pytest.raises(UsageError, match="is not here"):
-            models.choose_device(absent)
+            choices.choose_device(absent)

@@ -71,6 +71,9 @@ class Chat:
     def send(self, text: str, sampling: Sampling, cancel: Callable[[], bool] = never) -> Iterator[Event]:
         """Says something and streams the answer: the events of the engine, `Turn` with what messages hold.
 
+        The answer's text is in `messages` when its turn has ended. A message whose reading was stopped was
+        never said: it is not kept.
+
         Raises:
             UsageError: nothing to say, or the model's template does not take the system prompt.
             H2OChatError: whatever the engine raises; then the model has not seen this turn.
@@ -79,22 +82,28 @@ class Chat:
         user, answer = Message("user", text), Message("assistant", "")
         self.messages += [user, answer]
         sampling = replace(sampling, stop=(*sampling.stop, *self._template.stops))
-        for event in self._engine.generate(ids, sampling, cancel):
-            match event:
-                case Prompt():
-                    self._place(event, system_tokens, user)
-                case Token():
-                    answer.text += event.text
-                    answer.first = event.position if answer.first < 0 else answer.first
-                    answer.last = event.position
-                case CacheState():
-                    self._note(event)
-                case Turn():
-                    answer.text, answer.finish = event.text, event.finish
-                    if event.finish == "error":
-                        self._unplace(user, answer, *self.messages[: 1 if system_tokens else 0])
-                    event = replace(event, hold=self._message_hold(event.seen))
-            yield event
+        pieces: list[str] = []  # joined once: a string that grows by a token costs its whole length
+        try:
+            for event in self._engine.generate(ids, sampling, cancel):
+                match event:
+                    case Prompt():
+                        self._place(event, system_tokens, user)
+                    case Token():
+                        pieces.append(event.text)
+                        answer.first = event.position if answer.first < 0 else answer.first
+                        answer.last = event.position
+                    case CacheState():
+                        self._note(event)
+                    case Turn():
+                        pieces, answer.finish = [event.text], event.finish
+                        if event.finish == "error":
+                            self._unplace(user, answer, *self.messages[: 1 if system_tokens else 0])
+                        elif not event.prompt_tokens:  # stopped before it was read: nothing was said
+                            del self.messages[-2:]
+                        event = replace(event, hold=self._message_hold(event.seen))
+                yield event
+        finally:
+            answer.text = "".join(pieces)
 
     def clear(self) -> None:
         """Starts over: the model and the transcript forget everything."""

@@ -41,7 +41,8 @@ class Sampling:
     ignore_eos: bool = False
 
     def __post_init__(self) -> None:
-        _within("--temperature", self.temperature, 0, 100)
+        if self.temperature:
+            _within("--temperature", self.temperature, 0.001, 100)  # below, logits overflow
         _within("--top-p", self.top_p, 0, 1, open_low=True)
         _within("--top-k", self.top_k, 0, 1_000_000)
         _within("--min-p", self.min_p, 0, 1)
@@ -95,11 +96,12 @@ class Settings:
             ("--sinks", self.sinks, 0),
             ("--recent", self.recent, 0),
             ("--chunk", self.chunk, 1),
-            ("--threads", self.threads, 1),
             ("--seed", self.seed, 0),
         ):
             if count is not None:
                 _within(flag, count, least, 2**63 - 1)
+        if self.threads is not None:
+            _within("--threads", self.threads, 1, 1024)
         _within("--events", self.events_every, 0, 1_000_000)
 
 

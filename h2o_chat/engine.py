@@ -47,7 +47,7 @@ class Engine:
     """One conversation with one model; every token is fed once.
 
     The last token of an answer has been sampled but not fed: it waits in `pending` and goes in front of the
-    next turn, as does the rest of a prompt whose reading was cancelled.
+    next turn.
 
     Args:
         loaded: the model, with attn_implementation="h2o".
@@ -91,8 +91,9 @@ class Engine:
     ) -> Iterator[Event]:
         """Reads `ids` and answers: `Prompt`, `Token` ..., now and then `CacheState`, at the end `Turn`.
 
-        `cancel` is asked before every step and every prompt chunk. If anything is raised, the state is what
-        it was before the call, and a `Turn` with what was generated comes first.
+        `cancel` is asked before every step and every prompt chunk. A prompt that was not read to its end is
+        forgotten: one `Turn` comes, of no tokens, and the state is what it was before the call. So it is if
+        anything is raised, after a `Turn` with what was generated.
 
         Raises:
             UsageError: there is nothing to read.
@@ -105,11 +106,18 @@ class Engine:
         before = self.snapshot()
         turn = _Turn(self, feed, sampling, cancel)
         try:
-            yield from turn.run()
+            read = turn.read()
+            if read is None:
+                self.restore(before, hand_over=True)
+                yield turn.ended("stopped")
+                return
+            yield from turn.answer(*read)
         except GeneratorExit:
             raise  # the reader left between two events, where the state is whole
         except BaseException as error:
-            self.restore(before)
+            self.restore(before, hand_over=True)
+            if self.settings.events_every:
+                yield self.observer.state()  # takes back what was told of the tokens that are forgotten
             yield turn.ended("error")
             if out_of_memory(error):
                 raise OutOfMemoryError(
@@ -163,9 +171,9 @@ class Engine:
             lost=self.observer.lost,
         )
 
-    def restore(self, snapshot: Snapshot) -> None:
-        """Goes back to a snapshot; it can be used again."""
-        self.cache.restore(snapshot.cache)
+    def restore(self, snapshot: Snapshot, *, hand_over: bool = False) -> None:
+        """Goes back to a snapshot; it can be used again unless it is handed over, which needs no memory."""
+        self.cache.restore(snapshot.cache, hand_over=hand_over)
         self.pending = snapshot.pending
         self.sampler.random.set_state(snapshot.random)
         self.sampler.history = deque(snapshot.history, self.sampler.history.maxlen)
@@ -224,27 +232,18 @@ class _Turn:
         self.lost_before = self.observer.lost_mark()
         self.detokenizer = Detokenizer(engine.tokenizer, feed)
         self.stop = StopText(sampling.stop)
-        self.text = ""
+        self.text: list[str] = []
         self.new_tokens = 0
         self.prompt_tokens = 0
         self.ttft_ms = 0.0
         self.decode_ms = 0.0
 
-    def run(self) -> Iterator[Event]:
-        logits = yield from self._read()
-        finish: Finish = "stopped"
-        if logits is not None:
-            finish = yield from self._answer(logits)
-        if self.engine.settings.events_every and self.engine.seen:
-            yield self.observer.state()
-        yield self.ended(finish)
-
     def ended(self, finish: Finish) -> Turn:
         """The event that closes the turn."""
         steps, kept = self.new_tokens - 1, self.engine.cache.most_kept
-        self.text += self._rest()
+        self.text.append(self._rest())
         return Turn(
-            text=self.text,
+            text="".join(self.text),
             finish=finish,
             prompt_tokens=self.prompt_tokens,
             new_tokens=self.new_tokens,
@@ -256,24 +255,31 @@ class _Turn:
             lost=self.observer.lost_since(self.lost_before),
         )
 
-    def _read(self) -> Generator[Event, None, Tensor | None]:
-        """The prompt, chunk by chunk; the logits after it, or None if it was cancelled."""
+    def read(self) -> tuple[Prompt, Tensor] | None:
+        """Feeds the prompt, chunk by chunk; what was read and the logits after it, or None if cancelled."""
         clock = time.perf_counter()
-        engine, left, chunks = self.engine, self.feed, 0
+        engine, tokens = self.engine, len(self.feed)
         chunk = engine.cache.plan.chunk
-        logits = None
-        while left and not self.cancel():
-            logits = engine.forward(left[:chunk])
-            left, chunks = left[chunk:], chunks + 1
-            engine.pending = tuple(left)
+        starts = range(0, tokens, chunk)
+        for start in starts:
+            if self.cancel():
+                return None
+            logits = engine.forward(self.feed[start : start + chunk])
+        engine.pending = ()
         self.ttft_ms = _ms_since(clock)
-        self.prompt_tokens = len(self.feed) - len(left)
-        last = engine.seen - 1
-        yield Prompt(self.prompt_tokens, self.first, last, chunks, self.ttft_ms)
-        return None if left else logits
+        self.prompt_tokens = tokens
+        return Prompt(tokens, self.first, self.first + tokens - 1, len(starts), self.ttft_ms), logits
+
+    def answer(self, prompt: Prompt, logits: Tensor) -> Iterator[Event]:
+        """All events of a turn whose prompt was read."""
+        yield prompt
+        finish = yield from self._answer(logits)
+        if self.engine.settings.events_every:
+            yield self.observer.state()
+        yield self.ended(finish)
 
     def _answer(self, logits: Tensor) -> Generator[Event, None, Finish]:
-        """Token after token, until something ends it; says what."""
+        """Token after token, until something ends it; returns what."""
         engine, sampling = self.engine, self.sampling
         step_ms = 0.0
         if self.cancel():
@@ -287,7 +293,7 @@ class _Turn:
             finish = self._finish(token)
             if finish in ("eos", "length"):
                 text += self._rest()
-            self.text += text
+            self.text.append(text)
             choose_ms = _ms_since(clock)
             self.ttft_ms += choose_ms if self.new_tokens == 1 else 0
             yield Token(token, text, engine.seen, step_ms + choose_ms)

@@ -43,7 +43,7 @@ def perplexity(
         list[str] | None, typer.Option("--policy", help="E.g. h2o, or h2o:sinks=0,recent=8; repeatable.")
     ] = None,
     budgets: Annotated[list[int] | None, typer.Option("--budget", "-b", help="Slots; repeatable.")] = None,
-    length: Annotated[int, typer.Option(help="Tokens per document.")] = 512,
+    length: Annotated[int, typer.Option(help="Tokens per document.", min=2)] = 512,
     dtype: Dtype = "auto",
     threads: Threads = None,
     seed: Annotated[int, typer.Option(help="Of the bootstrap.")] = 0,
@@ -93,7 +93,7 @@ def bounded(
 
 @bench.command()
 def rounding(
-    tokens: Annotated[int, typer.Option(help="Length of the conversation.")] = 1_000_000,
+    tokens: Annotated[int, typer.Option(help="Length of the conversation.", min=1)] = 1_000_000,
     window: Annotated[int, typer.Option(help="Tokens the model was trained for.", min=64)] = 2048,
     as_json: Json = False,
 ) -> None:

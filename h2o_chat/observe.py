@@ -27,7 +27,8 @@ class Observer:
         self._tokenizer = tokenizer
         self.ids: dict[int, int] = {}
         """Token ids by position, of tokens that some cache holds."""
-        self._hold: dict[int, float] = {}
+        self.hold: dict[int, float] = {}
+        """Hold by position, as the last event told it."""
         self.lost = (0, 0.0)
         """`lost_mark` at the last event."""
 
@@ -53,10 +54,10 @@ class Observer:
 
     def state(self) -> CacheState:
         """What the cache holds now, and what changed since the last call."""
-        layers = self._cache.layers
-        at = _host([layer.positions[0] for layer in layers])  # [L, H, S]
-        scores = _host([layer.score[0] for layer in layers])
-        protected = _host([layer.protected[0] for layer in layers])
+        layers = [layer for layer in self._cache.layers if layer.is_initialized]
+        at = _host([layer.positions[0] for layer in layers], -1)  # [L, H, S]
+        scores = _host([layer.score[0] for layer in layers], 0.0)
+        protected = _host([layer.protected[0] for layer in layers], False)
         seen, held = self._cache.fed, at >= 0
         positions, which, counts = np.unique(at[held], return_inverse=True, return_counts=True)
         hold = counts / (at.shape[0] * at.shape[1])
@@ -114,15 +115,18 @@ class Observer:
         changed = [
             (position, share, mark)
             for position, share, mark in zip(now, now.values(), score.tolist(), strict=True)
-            if self._hold.get(position) != share
+            if self.hold.get(position) != share
         ]
-        gone = [(position, 0.0, 0.0) for position in self._hold if position not in now]
-        self._hold = now
+        gone = [(position, 0.0, 0.0) for position in self.hold if position not in now]
+        self.hold = now
         self.ids = {position: self.ids[position] for position in now if position in self.ids}
         return sorted(changed + gone)
 
 
-def _host(tensors: list[torch.Tensor]) -> NDArray[Any]:
+def _host(tensors: list[torch.Tensor], empty: Any) -> NDArray[Any]:
+    """[L, H, S]; one empty slot where nothing was fed yet."""
+    if not tensors:
+        return np.full((1, 1, 1), empty)
     return np.stack([tensor.cpu().numpy() for tensor in tensors])
 
 

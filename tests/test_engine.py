@@ -132,15 +132,19 @@ def _again(engine: Engine) -> Engine:
     return engine
 
 
-def test_cancel_between_chunks_keeps_the_rest_of_the_prompt(engine: Engine) -> None:
+def test_a_prompt_that_is_not_read_to_its_end_was_never_said(engine: Engine) -> None:
+    list(engine.generate(story(engine), LONG))
+    seen, pending, kept = engine.seen, engine.pending, engine.cache.kept(0)
     prompt = story(engine, " Once upon a time there was a big dog" * 8)
-    asked = iter([False, False, True, True])
+    asked = iter([False, False, True])
     events = list(engine.generate(prompt, LONG, cancel=lambda: next(asked)))
-    assert of(Token, events) == []
-    assert (events[0].tokens, events[-1].finish) == (32, "stopped")  # type: ignore[union-attr]
-    assert list(engine.pending) == prompt[32:]
-    resumed = ids(list(engine.generate([], LONG)))
-    assert resumed == ids(list(_again(engine).generate(prompt, LONG)))
+    assert [event.event for event in events] == ["turn"]
+    assert (events[0].finish, events[0].prompt_tokens) == ("stopped", 0)  # type: ignore[union-attr]
+    assert (engine.seen, engine.pending) == (seen, pending)
+    assert torch.equal(engine.cache.kept(0), kept)
+    before_anything = list(_again(engine).generate(prompt, LONG, cancel=lambda: True))
+    assert [event.event for event in before_anything] == ["turn"]
+    assert engine.seen == 0
 
 
 def test_the_same_seed_gives_the_same_answer(make: Callable[..., Engine]) -> None:
@@ -216,6 +220,8 @@ def test_a_failure_goes_back_to_before_the_turn(engine: Engine) -> None:
         hook.remove()
     assert events[-1].finish == "error"  # type: ignore[union-attr]
     assert len(of(Token, events)) == 4
+    gone = [position for position, hold, _ in of(CacheState, events)[-1].changed if hold]
+    assert all(position < seen for position in gone)
     assert engine.seen == seen
     for layer in range(6):
         assert torch.equal(engine.cache.kept(layer), kept[layer])

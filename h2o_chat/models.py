@@ -23,12 +23,13 @@ from transformers.utils import logging as hf_logging
 import h2o_chat.attention
 from h2o_chat.choices import Choice, choose, default_threads
 from h2o_chat.config import Settings
-from h2o_chat.errors import ModelError, OutOfMemoryError
+from h2o_chat.errors import ModelError, OutOfMemoryError, UsageError
 from h2o_chat.resolve import check_weights, find, read_config
 
 Progress = Callable[[str, float | None], None]
 """(stage: "resolve" | "load" | "quantise" | "warm up", share done 0..1 or None)"""
 
+_NF4_BLOCK = 32
 _LAYERS = {"full_attention", "sliding_attention"}
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 
@@ -225,7 +226,28 @@ def _load_model(folder: Path, choice: Choice) -> Any:
             f"{folder} lacks {len(missing)} weights of {type(model).__name__}: {', '.join(missing[:3])}.",
             "They would be random: fetch a complete model.",
         )
+    _check_packing(model, choice)
     return model.eval()
+
+
+def _check_packing(model: Any, choice: Choice) -> None:
+    """bitsandbytes packs the rows of nf4 weights in blocks on a CPU, at the first token: too late to say so.
+
+    Raises:
+        UsageError: a layer cannot be packed.
+    """
+    if choice.quantization != "nf4" or choice.devices[0].type != "cpu":
+        return
+    from bitsandbytes.nn import Linear4bit  # loading in nf4 has imported it
+
+    rows = {layer.out_features for layer in model.modules() if isinstance(layer, Linear4bit)}
+    odd = sorted(count for count in rows if count % _NF4_BLOCK)
+    if odd:
+        raise UsageError(
+            f"--quantize nf4 takes layers of a multiple of {_NF4_BLOCK} rows on a CPU, and this model has"
+            f" {odd[0]}.",
+            "Use --quantize int8.",
+        )
 
 
 def _quantising(choice: Choice) -> dict[str, Any]:

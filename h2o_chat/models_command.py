@@ -72,27 +72,26 @@ def rm(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask."
                 f"{name} is not in {cache_folder()}, so there is nothing to remove.",
                 "Folders of your own are yours to delete." if isinstance(model, Found) else "",
             )
-        if not yes:
-            _confirm(f"Remove {repository} ({size(there.bytes)}) from {cache_folder()}?")
+        if not yes and not _confirmed(f"Remove {repository} ({size(there.bytes)}) from {cache_folder()}?"):
+            typer.echo("Nothing was removed.", err=True)
+            return
         shutil.rmtree(there.root)
         typer.echo(f"Removed {repository}.")
 
     _ends(work)
 
 
-def _confirm(question: str) -> None:
+def _confirmed(question: str) -> bool:
     """Asks on the terminal.
 
     Raises:
-        UsageError: there is none to ask.
-        KeyboardInterrupt: the answer is not yes.
+        UsageError: there is none.
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("Nobody is there to confirm it.", "Say --yes.")
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise KeyboardInterrupt
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _list() -> None:

@@ -10,6 +10,7 @@ from h2o_chat.base_templates import BASE_TEMPLATES
 from h2o_chat.chat import Chat
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.templates import choose
+from h2o_chat.tui.greeting import greeting
 
 FIRST = {
     "alpaca": "<s>Be kind.\n\n### Instruction:\nHi\n\n### Response:\n",
@@ -80,5 +81,6 @@ def test_answers_end_at_the_turn_marker(tokenizer: Any, name: str, marker: str) 
     chat = Chat(Engine(tokenizer), Settings(template=name))  # type: ignore[arg-type]
     list(chat.send("Hi", Sampling(stop=("enough",))))
     assert chat.session.template == name
+    assert f"spoken to by the {name} template" in greeting(chat.session)
     assert asked[0].stop[0] == "enough"
     assert marker in asked[0].stop

@@ -348,6 +348,26 @@ def test_removing(hub: Hub, h2o: Call, tmp_path: Path) -> None:
     refused(h2o("models", "rm", "some/model", "--yes"), "nothing to remove")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+@pytest.mark.parametrize(("answer", "gone"), [(b"\n", False), (b"y\n", True)])
+def test_removing_is_asked_on_a_terminal(
+    environment: dict[str, str], tmp_path: Path, answer: bytes, gone: bool
+) -> None:
+    root = tmp_path / "hf" / "hub" / "models--some--model"
+    (root / "blobs").mkdir(parents=True)
+    (root / "blobs" / "x").write_bytes(bytes(3000))
+    ours, theirs = pty.openpty()
+    os.write(ours, answer)
+    command = [*PROGRAM, "models", "rm", "some/model"]
+    done = subprocess.run(command, env=environment, stdin=theirs, stderr=theirs, timeout=60, check=False)
+    said = os.read(ours, 4096)
+    os.close(ours)
+    os.close(theirs)
+    assert b"Remove some/model (3 kB) from" in said
+    assert done.returncode == ExitCode.OK
+    assert root.exists() is not gone
+
+
 def test_a_folder_of_ones_own_is_not_removed(h2o: Call, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     refused(h2o("models", "rm", str(tmp_path), "--yes"), "Folders of your own are yours to delete")

@@ -230,7 +230,7 @@ def test_loads_with_our_attention(folder: Path) -> None:
 
 
 def test_loading_says_nothing_and_asks_nobody(
-    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    shared_models: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import socket
 
@@ -239,7 +239,7 @@ def test_loading_says_nothing_and_asks_nobody(
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    load(folder, quantize="nf4")
+    load(shared_models / "stories3m", quantize="nf4")
     assert capfd.readouterr() == ("", "")
 
 
@@ -258,6 +258,13 @@ def test_quantised(shared_models: Path, quantize: str) -> None:
     with torch.inference_mode():
         same = exact.model(ids).logits.argmax(-1) == small.model(ids).logits.argmax(-1)
     assert same.float().mean() > 0.6
+
+
+def test_layers_that_cannot_be_packed(folder: Path) -> None:
+    """Its feed-forward layers have 172 rows."""
+    with pytest.raises(UsageError, match="this model has 172"):
+        load(folder, quantize="nf4")
+    load(folder, quantize="int8")
 
 
 @pytest.mark.parametrize("quantize", ["int8", "nf4"])

@@ -11,5 +11,11 @@ def greeting(session: Session) -> str:
         memory = f"{each} keeps everything, up to {session.window:,} tokens."
     else:
         memory = f"{each} keeps {session.budget} tokens; what gets little attention is forgotten."
-    plain = " It has no chat template: it continues what you write."
-    return f"{session.model} is ready. {memory}{plain if session.template == 'plain' else ''}"
+    match session.template:
+        case "model":
+            template = ""
+        case "plain":
+            template = " It has no chat template: it continues what you write."
+        case name:
+            template = f" It is spoken to by the {name} template."
+    return f"{session.model} is ready. {memory}{template}"

@@ -63,6 +63,7 @@ class PromptBox(TextArea):
             self.clear()
 
     async def _on_paste(self, event: events.Paste) -> None:
-        # A pasted escape sequence must reach neither the terminal nor, unseen, the model.
-        event.text = safe_text(event.text)
-        await super()._on_paste(event)
+        # A pasted escape sequence must reach neither the terminal nor, unseen, the model; and terminals
+        # send the line breaks of a paste as carriage returns. Textual calls the inherited method, which
+        # inserts the text, by itself.
+        event.text = safe_text(event.text.replace("\r\n", "\n").replace("\r", "\n"))

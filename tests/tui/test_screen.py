@@ -226,6 +226,15 @@ async def test_several_lines_and_empty_prompts(drive: Drive) -> None:
         assert screen.app.prompt.size.height == 3
 
 
+async def test_a_paste_is_inserted_once_with_its_line_breaks(drive: Drive) -> None:
+    async with drive("stories3m") as screen:
+        await screen.opened()
+        await screen.pilot.press("x")
+        screen.app.post_message(events.Paste("one\rtwo\r\nthree\nfour \x1b[31m"))
+        await screen.until(lambda: "four" in screen.app.prompt.text, "the paste has arrived")
+        assert screen.app.prompt.text == "xone\ntwo\nthree\nfour ␛[31m"
+
+
 async def test_a_burst_of_keys_loses_nothing(drive: Drive) -> None:
     """What is typed ahead of enter is sent, what is typed behind it is the next text."""
     async with drive("stories3m") as screen:

@@ -277,6 +277,10 @@ class H2OLayer(CacheLayerMixin):
         store(self.positions, place.gather(2, keep), -1)
         self.free = self.positions.argmin(-1)
 
+    def ranking(self) -> Tensor:
+        """What the policy ranks the slots by just now. [R, H, S]"""
+        return self.policy.priority(Slots(self.positions, self.score, self.values))
+
     def _priorities(
         self,
         positions: Tensor,
@@ -464,12 +468,12 @@ class H2OCache(Cache):
                 f"The full cache has reached the {window} tokens the model was trained for.",
                 "Use another policy (h2o goes on for ever) or start anew.",
             )
+        self._ragged |= real is not None and not bool(real.all())
         if not self.layers or not self.layers[0].is_initialized:
             return _count(0, tokens, real)
         if self.trained.learned:
             first = torch.as_tensor(self.layers[0].seen)
             return _sawtooth(_count(first[:, None], tokens, real), window)
-        self._ragged |= real is not None and not bool(real.all())
         more = tokens if real is None else real.sum(-1)
         block = max(1, window // 32)
         near_from = _round_up(end - window, block)

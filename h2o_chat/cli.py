@@ -253,4 +253,7 @@ def _opener(settings: Settings) -> Callable[[Callable[[str, float | None], None]
 
 def main() -> None:
     """The console script."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  (until the end of the process)
     app(prog_name="h2o-chat")

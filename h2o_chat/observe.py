@@ -56,7 +56,7 @@ class Observer:
         """What the cache holds now, and what changed since the last call."""
         layers = [layer for layer in self._cache.layers if layer.is_initialized]
         at = _host([layer.positions[0] for layer in layers], -1)  # [L, H, S]
-        scores = _host([layer.score[0] for layer in layers], 0.0)
+        scores = _host([layer.ranking()[0] for layer in layers], 0.0)
         protected = _host([layer.protected[0] for layer in layers], False)
         seen, held = self._cache.fed, at >= 0
         positions, which, counts = np.unique(at[held], return_inverse=True, return_counts=True)

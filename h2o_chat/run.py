@@ -34,7 +34,7 @@ def turns_of(script: str) -> list[str]:
         UsageError: there are none.
     """
     turns = [""]
-    for line in script.splitlines():
+    for line in script.replace("\r\n", "\n").split("\n"):  # splitlines() would also cut at form feeds
         if line.rstrip() == SEPARATOR:
             turns.append("")
         else:
@@ -139,6 +139,9 @@ def run(prepare: Callable[[], Job], json: bool) -> ExitCode:
     except BrokenPipeError:
         _discard_stdout()
         return ExitCode.OK
+    except OSError:  # said by `ending` already, when it happened first
+        _discard_stdout()
+        return ExitCode.FAILED
     return code
 
 
@@ -187,6 +190,8 @@ def ending(work: Callable[[], ExitCode], out: Output | None = None) -> ExitCode:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
         raise
+    except OSError as error:  # a full disk, a closed stream: the machine's fault, and nothing can be written
+        return _failed(H2OChatError(f"{error}.", "Nothing more could be written or read there."), None)
     except Exception as error:
         if _out_of_memory(error):
             hint = "Try a smaller --budget or --chunk, a smaller model, or --quantize nf4."

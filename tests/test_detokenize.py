@@ -41,6 +41,16 @@ def test_a_character_is_never_split(shared_models: Path, name: str) -> None:
     assert "" in parts
 
 
+@pytest.mark.parametrize(("before", "after"), [("漢", "字 hi"), ("hi 😀", "😀 there")])
+def test_a_prompt_that_ends_in_bytes_does_not_spoil_the_answer(
+    shared_models: Path, before: str, after: str
+) -> None:
+    real = tokenizer(shared_models / "stories3m")
+    stream = Detokenizer(real, real.encode(before, add_special_tokens=False))
+    ids = real.encode(after, add_special_tokens=False)
+    assert "".join(stream.add(token) for token in ids).strip() == after
+
+
 def test_broken_bytes_are_shown_in_the_end(shared_models: Path) -> None:
     real = tokenizer(shared_models / "pilot-chat")
     half = real.encode("🦊", add_special_tokens=False)[:1]

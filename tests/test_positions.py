@@ -200,6 +200,38 @@ def test_chunks_may_cross_the_window_and_rows_may_be_padded() -> None:
     assert cache.layers[0].seen.tolist() == [200, 195]
 
 
+@pytest.mark.parametrize("policy", ["h2o", "streaming"])
+def test_rows_of_different_age_pass_the_window_each_in_its_own_time(policy: str) -> None:
+    model = tiny("llama", "h2o", max_position_embeddings=64)
+    positions = probe(model)
+    ids, padding = tokens(230, rows=3), [0, 5, 31]
+    real = torch.arange(230)[None] >= torch.tensor(padding)[:, None]
+
+    def run(rows: slice, first: int) -> tuple[H2OCache, Tensor]:
+        """The prompt at once, up to column 40, then one column at a time."""
+        cache = H2OCache(budget=16, policy=policy, sinks=2, positions=positions)
+        cuts = [slice(first, 40), *(slice(column, column + 1) for column in range(40, 230))]
+        with torch.no_grad():
+            for cut in cuts:
+                logits = model(
+                    ids[rows, cut],
+                    position_ids=cache.position_ids(cut.stop - cut.start, real[rows, cut]),
+                    attention_mask=real[rows, first : cut.stop],
+                    past_key_values=cache,
+                ).logits
+        return cache, logits
+
+    together, logits = run(slice(0, 3), 0)
+    for row, first in enumerate(padding):
+        alone, expected = run(slice(row, row + 1), first)
+        close(logits[row, -1], expected[0, -1])
+        for layer in range(3):
+            kept = [cache.kept(layer).sort(-1).values for cache in (together, alone)]
+            assert torch.equal(kept[0][row], kept[1][0])
+            far = [cache.layers[layer].far.sum(-1) for cache in (together, alone)]
+            assert torch.equal(far[0][row], far[1][0])
+
+
 def test_full_stops_at_the_window_and_says_so() -> None:
     model = tiny("llama", "h2o", max_position_embeddings=64)
     cache = H2OCache(policy="full", positions=probe(model))

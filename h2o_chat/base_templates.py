@@ -13,8 +13,8 @@ class BaseTemplate:
     """A chat template, as tokenizers carry them, and how its models fall into the other's part."""
 
     jinja: str
-    stops: tuple[str, ...]
-    """Turn markers: where one comes up in an answer, the answer is over."""
+    marker: str
+    """What a turn of the user begins with, or an answer ends with: where it comes up, the answer is over."""
 
 
 _ALPACA = r"""
@@ -59,9 +59,9 @@ _CHATML = r"""
 """
 
 BASE_TEMPLATES: dict[str, BaseTemplate] = {
-    "alpaca": BaseTemplate(_ALPACA.strip(), ("### Instruction:", "### Response:")),
-    "vicuna": BaseTemplate(_VICUNA.strip(), ("USER:", "ASSISTANT:")),
-    "llama-2": BaseTemplate(_LLAMA_2.strip(), ("[INST]", "[/INST]")),
-    "chatml": BaseTemplate(_CHATML.strip(), ("<|im_end|>", "<|im_start|>")),
+    "alpaca": BaseTemplate(_ALPACA.strip(), "### Instruction:"),
+    "vicuna": BaseTemplate(_VICUNA.strip(), "USER:"),
+    "llama-2": BaseTemplate(_LLAMA_2.strip(), "[INST]"),
+    "chatml": BaseTemplate(_CHATML.strip(), "<|im_end|>"),
 }
 """All end where the answer begins, as every conversation that is fed does."""

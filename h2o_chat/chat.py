@@ -64,6 +64,8 @@ class Chat:
         self._template = choose(engine.tokenizer, settings.template)
         self._held: dict[int, float] = {}
         """Hold by position, of the tokens of which something is left: as many as the cache has slots."""
+        self._marked = False
+        """The last answer ended in the marker that the next turn begins with: it was fed already."""
         self.template_name = self._template.name
         self.session = replace(engine.session, template=self.template_name)
         self.messages: list[Message] = self._blank()
@@ -81,7 +83,8 @@ class Chat:
         ids, system_tokens = self._tokens(text)
         user, answer = Message("user", text), Message("assistant", "")
         self.messages += [user, answer]
-        sampling = replace(sampling, stop=(*sampling.stop, *self._template.stops))
+        stop, marker = sampling.stop, self._template.marker
+        sampling = replace(sampling, stop=(*stop, marker) if marker else stop)
         pieces: list[str] = []  # joined once: a string that grows by a token costs its whole length
         try:
             for event in self._engine.generate(ids, sampling, cancel):
@@ -100,6 +103,8 @@ class Chat:
                             self._unplace(user, answer, *self.messages[: 1 if system_tokens else 0])
                         elif not event.prompt_tokens:  # stopped before it was read: nothing was said
                             del self.messages[-2:]
+                        else:
+                            self._marked = event.finish == "stop" and not stop
                         event = replace(event, hold=self._message_hold(event.seen))
                 yield event
         finally:
@@ -109,6 +114,7 @@ class Chat:
         """Starts over: the model and the transcript forget everything."""
         self._engine.reset()
         self._held.clear()
+        self._marked = False
         self.messages = self._blank()
 
     def inspect(self, position: int) -> list[list[bool]]:
@@ -127,7 +133,7 @@ class Chat:
             system_tokens = fed.head if self._system else 0
             self._engine.protect(system_tokens)
             return fed.ids, system_tokens
-        fed = self._template.later(text)
+        fed = self._template.later(text, self._marked)
         if pending and pending[-1] in self._engine.eos and pending[-1] in fed.ids[: fed.head]:
             # The model has closed its answer itself: the template's own closing would say so twice.
             return fed.ids[fed.ids.index(pending[-1]) + 1 :], 0

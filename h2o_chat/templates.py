@@ -31,14 +31,14 @@ class Template(Protocol):
 
     name: str
     """What the session calls it: "model" for the model's own, or the name of a fallback."""
-    stops: tuple[str, ...]
+    marker: str | None
     """What ends an answer beside the model's own end."""
 
     def first(self, system: str | None, text: str) -> Fed:
         """The first turn of a conversation."""
 
-    def later(self, text: str) -> Fed:
-        """Any other, after an answer of whatever length."""
+    def later(self, text: str, marked: bool = False) -> Fed:
+        """Any other, after an answer of whatever length; `marked`: one that ended in the marker itself."""
 
 
 def choose(tokenizer: Any, wanted: str) -> Template:
@@ -54,7 +54,7 @@ class PlainTemplate:
     """Plain continuation, for models that only know text: a start token if there is one, then the words."""
 
     name = "plain"
-    stops: tuple[str, ...] = ()
+    marker: str | None = None
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -67,7 +67,7 @@ class PlainTemplate:
         ids = [*head, *_literal(self._tokenizer, f"{system}\n{text}")]
         return Fed(ids, _agree(ids, [*head, *_literal(self._tokenizer, f"{system}\n")]))
 
-    def later(self, text: str) -> Fed:
+    def later(self, text: str, marked: bool = False) -> Fed:
         return Fed(_literal(self._tokenizer, text), 0)
 
 
@@ -75,7 +75,7 @@ class ModelTemplate:
     """The chat template that comes with the model's tokenizer."""
 
     name = "model"
-    stops: tuple[str, ...] = ()
+    marker: str | None = None
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -86,14 +86,14 @@ class ModelTemplate:
         words = {} if system is None else {"system": system}
         return self._turn({**words, "user": text}, after_answer=False)
 
-    def later(self, text: str) -> Fed:
-        return self._turn({"user": text}, after_answer=True)
+    def later(self, text: str, marked: bool = False) -> Fed:
+        return self._turn({"user": text}, after_answer=True, marked=marked)
 
-    def _turn(self, said: dict[str, str], after_answer: bool) -> Fed:
+    def _turn(self, said: dict[str, str], after_answer: bool, marked: bool = False) -> Fed:
         """What the template makes of `said` (role -> text)."""
         word = {role: _word_not_in(said.values(), role) for role in ("system", "user", "assistant")}
         anchor = word["assistant"] if after_answer else ""
-        blank = self._render({role: word[role] for role in said}, anchor)
+        blank = self._render({role: word[role] for role in said}, anchor, marked)
         lost = [role for role in said if word[role] not in blank]
         if lost:
             raise UsageError(
@@ -103,7 +103,7 @@ class ModelTemplate:
         marks = self._marks(blank)
         before = blank[: blank.index(word["user"])]
         contents = {word[role]: text for role, text in said.items()}
-        ids = self._tokenize(self._render(said, anchor), anchor)
+        ids = self._tokenize(self._render(said, anchor, marked), anchor)
         if _is_safe(said.values(), marks, ids, self._tokenize(blank, anchor)):
             head = self._tokenize(
                 "".join(contents.get(part, part) for part in _split(before, contents)), anchor
@@ -113,7 +113,7 @@ class ModelTemplate:
             head = self._piecewise(before, contents, marks)
         return Fed(ids, _agree(ids, head))
 
-    def _render(self, said: dict[str, str], anchor: str) -> str:
+    def _render(self, said: dict[str, str], anchor: str, marked: bool) -> str:
         """The conversation as text; with an anchor, what follows an answer that consists of that word."""
         from jinja2 import TemplateError  # transformers brings it; not needed before a model is loaded
 
@@ -137,7 +137,7 @@ class ModelTemplate:
         parts = text.rsplit(anchor, 1) if anchor else [text]
         if anchor and len(parts) == 1:
             raise ModelError("The model's chat template leaves out its answers.", "Use --template plain.")
-        return parts[-1]
+        return parts[-1].split(self.marker, 1)[-1] if marked else parts[-1]
 
     def _marks(self, blank: str) -> dict[str, int]:
         """Tokens that no text may become: all special ones, and what else the template marks turns with."""
@@ -188,7 +188,7 @@ class NamedTemplate(ModelTemplate):
     def __init__(self, tokenizer: Any, name: str) -> None:
         super().__init__(tokenizer)
         self.name = name
-        self._jinja, self.stops = BASE_TEMPLATES[name].jinja, BASE_TEMPLATES[name].stops
+        self._jinja, self.marker = BASE_TEMPLATES[name].jinja, BASE_TEMPLATES[name].marker
 
 
 def _ids(tokenizer: Any, text: str) -> list[int]:

@@ -1,5 +1,6 @@
 """Named templates: what they make of a conversation, and that answers end at their turn markers."""
 
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -9,6 +10,7 @@ from h2o_chat import config
 from h2o_chat.base_templates import BASE_TEMPLATES
 from h2o_chat.chat import Chat
 from h2o_chat.config import Sampling, Settings
+from h2o_chat.events import Turn
 from h2o_chat.templates import choose
 from h2o_chat.tui.greeting import greeting
 
@@ -67,6 +69,30 @@ def test_text_cannot_become_a_token_of_the_template(tokenizer: Any, name: str) -
 def test_a_model_without_a_start_token() -> None:
     bare = byte_tokenizer(None, None, "</s>")
     assert bare.decode(choose(bare, "vicuna").first("S", "Hi").ids) == "S USER: Hi ASSISTANT:"
+
+
+@pytest.mark.parametrize(
+    ("name", "rest"),
+    [
+        ("alpaca", "\nAgain\n\n### Response:\n"),
+        ("vicuna", " Again ASSISTANT:"),
+        ("llama-2", " Again [/INST]"),
+        ("chatml", "\n<|im_start|>user\nAgain<|im_end|>\n<|im_start|>assistant\n"),
+    ],
+)
+def test_a_marker_that_the_model_wrote_is_not_said_again(tokenizer: Any, name: str, rest: str) -> None:
+    class Engine(ScriptedEngine):
+        def generate(self, ids: Any, sampling: Sampling, cancel: Any = lambda: False) -> Any:
+            for event in super().generate(ids, sampling, cancel):
+                yield replace(event, finish="stop") if isinstance(event, Turn) else event
+
+    own: tuple[str, ...]
+    for own, fed in (((), rest), (("enough",), LATER[name])):
+        engine = Engine(tokenizer)
+        chat = Chat(engine, Settings(template=name))  # type: ignore[arg-type]
+        for text in ("Hi", "Again"):
+            list(chat.send(text, Sampling(stop=own)))
+        assert tokenizer.decode(engine.fed[1]) == fed
 
 
 @pytest.mark.parametrize(("name", "marker"), [("alpaca", "### Instruction:"), ("vicuna", "USER:")])

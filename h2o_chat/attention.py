@@ -11,8 +11,8 @@ from torch import Tensor
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
-from h2o_chat.cache import REMEMBER, H2OLayer, Handoff
 from h2o_chat.errors import ModelError, UsageError
+from h2o_chat.slots import REMEMBER, H2OLayer, Handoff
 
 NAME = "h2o"
 

@@ -1,0 +1,329 @@
+"""The slots of one attention layer: who is written where, who is given up, where a kept key stands.
+
+Shapes: R rows, H KV heads, S = budget + 1 slots, N new tokens, D head size. A slot is empty where its
+position is -1. One slot is always empty between two steps: the next token is written there, attends, is
+attended to, and then some token is given up (`policies.py` says which), whose slot is the next one to be
+written. No slot is moved or allocated per token, and shapes never change.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import CacheLayerMixin
+
+from h2o_chat.errors import ModelError, UsageError
+from h2o_chat.policies import POLICIES, Shares, Slots, highest, lowest, priorities
+from h2o_chat.rope import Rope
+
+GROW = 256
+"""Slots that the `full` policy adds at a time."""
+
+REMEMBER = 31 / 32
+"""`lost` is what dropped tokens had been receiving, averaged over about the last 32 queries."""
+
+
+class Handoff:
+    """What `update()` gives to the attention function instead of tensors: the new keys and their layer.
+
+    Only our own attention function unwraps it. Any other one would attend to the new tokens alone, silently;
+    whatever it does to this object raises instead.
+    """
+
+    def __init__(self, layer: "H2OLayer", keys: Tensor, values: Tensor) -> None:
+        self.layer, self.keys, self.values = layer, keys, values
+
+    def __getattr__(self, name: str) -> NoReturn:
+        _wrong_attention()
+
+    @classmethod
+    def __torch_function__(cls, *_: Any, **__: Any) -> NoReturn:
+        _wrong_attention()
+
+
+def _wrong_attention() -> NoReturn:
+    raise ModelError(
+        "An H2OCache was given to a model that was not loaded with its attention.",
+        'Load it with from_pretrained(..., attn_implementation="h2o") after `from h2o_chat import H2OCache`,'
+        ' or call model.set_attn_implementation("h2o").',
+    )
+
+
+@dataclass
+class Plan:
+    """What all layers of one cache share."""
+
+    policy: str
+    shares: Shares | None
+    """None for the `full` policy."""
+    chunk: int
+    observe: bool
+    """Keep what `lost` is made of."""
+    protect_below: int
+    """New tokens at positions below this are protected."""
+
+
+class H2OLayer(CacheLayerMixin):
+    """The slots of one attention layer."""
+
+    # Everything that a snapshot has to hold, and that follows a row when rows are reordered.
+    STATE = (
+        "keys",  # [R, H, S, D], turned by `position - base`, or by nothing where `far`
+        "values",  # [R, H, S, D]
+        "positions",  # [R, H, S] int32, true positions, -1 = empty
+        "score",  # [R, H, S] what the policy accumulates
+        "receiving",  # [R, H, S] share of its head's attention, a mean over about the last 32 queries
+        "protected",  # [R, H, S] bool
+        "far",  # [R, H, S] bool: at the window's edge, whatever the true distance
+        "free",  # [R, H] the empty slot that the next token is written to
+        "seen",  # [R] real tokens fed to this row
+        "base",  # [R] the position whose rotation index is 0
+        "lost",  # [R] attention that the dropped tokens had been receiving, summed over heads
+    )
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        self.plan = plan
+        self.policy = POLICIES[plan.policy]
+        self.fed = 0
+        """Columns fed, padding included: what transformers calls the sequence length."""
+        self.rope: Rope | None = None
+        self.window = 0
+        """Tokens; 0 leaves positions to the caller."""
+        self.any_far = False
+
+    # -- what transformers asks of a cache layer -------------------------------------------------------
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        rows, heads, _, size = key_states.shape
+        slots = (self.plan.shares.budget if self.plan.shares else GROW) + 1
+        device = key_states.device
+        exact = torch.float64 if key_states.dtype == torch.float64 else torch.float32
+        per_slot = (rows, heads, slots)
+        self.keys = key_states.new_zeros(*per_slot, size)
+        self.values = value_states.new_zeros(*per_slot, value_states.shape[-1])
+        self.positions = torch.full(per_slot, -1, dtype=torch.int32, device=device)
+        self.score = torch.zeros(per_slot, dtype=exact, device=device)
+        self.receiving = torch.zeros(per_slot, dtype=exact, device=device)
+        self.protected = torch.zeros(per_slot, dtype=torch.bool, device=device)
+        self.far = torch.zeros(per_slot, dtype=torch.bool, device=device)
+        self.free = torch.zeros(rows, heads, dtype=torch.long, device=device)
+        self.seen = torch.zeros(rows, dtype=torch.int32, device=device)
+        self.base = torch.zeros(rows, dtype=torch.int32, device=device)
+        self.lost = torch.zeros(rows, dtype=torch.float64, device=device)  # summed for ever
+        self.is_initialized = True
+
+    def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> Any:
+        """Hands the new keys and values [R, H, N, D] on to `h2o_attention`, which fills the slots."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        if key_states.shape[0] != self.positions.shape[0]:
+            raise UsageError(
+                f"This H2OCache holds {self.positions.shape[0]} rows, the batch has {key_states.shape[0]}.",
+                "Use one cache per batch, or cache.reset().",
+            )
+        handoff = Handoff(self, key_states, value_states)
+        return handoff, handoff
+
+    def get_seq_length(self) -> int:
+        return self.fed
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.fed + query_length, 0
+
+    def get_max_length(self) -> int:
+        return -1  # a conversation may go on for ever
+
+    def crop(self, tokens_to_remove: int) -> NoReturn:
+        raise UsageError(
+            "An H2OCache cannot take tokens back: what was evicted for them is gone.",
+            "Assisted generation does not work with it; otherwise use cache.snapshot() and restore().",
+        )
+
+    def reset(self) -> None:
+        self.is_initialized = self.any_far = False
+        self.fed = 0
+
+    def select_rows(self, rows: Tensor) -> None:
+        """Row i becomes a copy of row rows[i]."""
+        for name in self.STATE if self.is_initialized else ():
+            state = getattr(self, name)
+            setattr(self, name, state.index_select(0, rows.to(state.device)))
+
+    reorder_cache = batch_select_indices = select_rows
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        self.select_rows(torch.arange(self.positions.shape[0]).repeat_interleave(repeats))
+
+    # -- what the attention function needs -------------------------------------------------------------
+
+    @property
+    def capacity(self) -> int:
+        """Slots that may be in use between two steps."""
+        return self.positions.shape[-1] - 1
+
+    def reserve(self, tokens: int) -> None:
+        """Makes room for new tokens where nothing is ever evicted (the `full` policy)."""
+        missing = self.fed + tokens - self.capacity
+        if self.plan.shares is not None or missing <= 0:
+            return
+        grow = -(-missing // GROW) * GROW
+        for name in ("keys", "values", "positions", "score", "receiving", "protected", "far"):
+            state = getattr(self, name)
+            empty = -1 if name == "positions" else 0
+            more = state.new_full((*state.shape[:2], grow, *state.shape[3:]), empty)
+            setattr(self, name, torch.cat((state, more), 2))
+
+    @torch.no_grad()
+    def insert(self, keys: Tensor, values: Tensor, real: Tensor | None) -> None:
+        """Writes one token per row into the free slots; it counts at once.
+
+        Args:
+            keys, values: [R, H, 1, D].
+            real: [R, 1] bool, False for padding, which leaves its slot empty; None if all are real.
+        """
+        slot = self.free.unsqueeze(-1)  # [R, H, 1]
+        position = self.seen[:, None, None].expand_as(slot)
+        if real is not None:
+            position = position.masked_fill(~real.unsqueeze(-1), -1)
+        where = slot.unsqueeze(-1)
+        self.keys.scatter_(2, where.expand_as(keys), keys)
+        self.values.scatter_(2, where.expand_as(values), values)
+        self.positions.scatter_(2, slot, position)
+        self.protected.scatter_(2, slot, (position >= 0) & (position < self.plan.protect_below))
+        self.seen += 1 if real is None else real[:, 0].to(torch.int32)
+        self.fed += 1
+
+    @torch.no_grad()
+    def evict_one(
+        self, received: Tensor, groups: int, real: Tensor | None, sliding_window: int | None
+    ) -> None:
+        """After one token attended: adds what each slot received, and gives up one slot if none is empty.
+
+        Args:
+            received: [R, H, S] attention probabilities summed over the query heads of the group.
+            groups: query heads per KV head.
+            real: [R, 1] bool, False for padding, which is no query: nothing is forgotten for it.
+            sliding_window: what later queries of this layer can see, tokens.
+        """
+        queries = 1 if real is None else real.to(self.score.dtype).unsqueeze(-1)  # [R, 1, 1]
+        self.score.mul_(self.policy.forget**queries).add_(received)
+        priority = self._priorities(self.positions, self.score, self.values, self.protected, sliding_window)
+        free = lowest(priority, self.positions).unsqueeze(-1)  # [R, H, 1]
+        if self.plan.observe:
+            self.receiving.mul_(REMEMBER**queries).add_(received, alpha=(1 - REMEMBER) / groups)
+            self.lost += self.receiving.gather(-1, free).sum((1, 2))
+            self.receiving.scatter_(-1, free, 0)
+        self.positions.scatter_(-1, free, -1)
+        self.score.scatter_(-1, free, 0)
+        self.protected.scatter_(-1, free, False)
+        self.far.scatter_(-1, free, False)
+        self.free = free.squeeze(-1)
+
+    @torch.no_grad()
+    def absorb(
+        self,
+        keys: Tensor,
+        values: Tensor,
+        positions: Tensor,
+        received: Tensor,
+        share: Tensor | None,
+        sliding_window: int | None,
+    ) -> None:
+        """After a chunk attended to the slots and to itself: chooses who of all of them stays.
+
+        Args:
+            keys, values: [R, H, N, D] of the chunk.
+            positions: [R, N] int32, -1 for padding.
+            received: [R, H, S + N] attention, each query forgotten at the policy's rate.
+            share: the same forgotten at REMEMBER, as a share of the head's attention; None unless observed.
+            sliding_window: what later queries of this layer can see, tokens.
+        """
+        heads = keys.shape[1]
+        queries = (positions >= 0).sum(-1)
+        self.seen += queries.to(torch.int32)
+        self.fed += keys.shape[2]
+        new = positions[:, None].expand(-1, heads, -1)  # [R, H, N]
+        nothing = self.score.new_zeros(new.shape)
+
+        def both(old: Tensor, chunk: Tensor) -> Tensor:
+            return torch.cat((old, chunk), 2)
+
+        place = both(self.positions, new)
+        passed = queries.to(self.score.dtype)[:, None, None]
+        score = both(self.score * self.policy.forget**passed, nothing) + received
+        all_values = both(self.values, values)
+        protected = both(self.protected, (new >= 0) & (new < self.plan.protect_below))
+        priority = self._priorities(place, score, all_values, protected, sliding_window)
+        keep = highest(priority, place, self.capacity)  # [R, H, capacity]
+        wide = keep.unsqueeze(-1)
+        stays = slice(0, self.capacity)
+
+        def store(slots: Tensor, chosen: Tensor, empty: int) -> None:
+            slots[:, :, stays] = chosen
+            slots[:, :, self.capacity] = empty
+
+        if share is not None:
+            receiving = both(self.receiving * REMEMBER**passed, nothing) + share * (1 - REMEMBER)
+            self.lost += receiving.scatter(2, keep, 0).sum((1, 2))
+            store(self.receiving, receiving.gather(2, keep), 0)
+        store(self.keys, both(self.keys, keys).take_along_dim(wide, 2), 0)
+        store(self.values, all_values.take_along_dim(wide, 2), 0)
+        store(self.score, score.gather(2, keep), 0)
+        store(self.protected, protected.gather(2, keep), 0)
+        store(self.far, both(self.far, torch.zeros_like(new, dtype=torch.bool)).gather(2, keep), 0)
+        store(self.positions, place.gather(2, keep), -1)
+        self.free = self.positions.argmin(-1)
+
+    def ranking(self) -> Tensor:
+        """What the policy ranks the slots by just now. [R, H, S]"""
+        return self.policy.priority(Slots(self.positions, self.score, self.values))
+
+    def _priorities(
+        self,
+        positions: Tensor,
+        score: Tensor,
+        values: Tensor,
+        protected: Tensor,
+        sliding_window: int | None,
+    ) -> Tensor:
+        recent = self.plan.shares.recent if self.plan.shares else 0
+        # The next query stands at position `seen`: it sees `sliding_window` positions, its own included.
+        visible = self.seen - sliding_window + 1 if sliding_window else torch.zeros_like(self.seen)
+        return priorities(
+            self.policy,
+            Slots(positions, score, values),
+            protected,
+            recent_from=self.seen - recent,
+            visible_from=visible.clamp_min(0),
+        )
+
+    # -- positions -------------------------------------------------------------------------------------
+
+    def clamp(self, near_from: Tensor) -> None:
+        """Moves the keys of positions before `near_from` [R] to the window's edge, once and for good.
+
+        Such a key is turned back to angle 0 and flagged; queries meet it at distance window - 1.
+        """
+        leaving = (self.positions >= 0) & ~self.far & (self.positions < near_from[:, None, None])
+        if self.rope is None or not bool(leaving.any()):
+            return
+        self._turn(leaving, self.base[:, None, None] - self.positions)
+        self.far = self.far | leaving
+        self.any_far = True
+
+    def rebase(self, due: Tensor) -> None:
+        """Makes the next token's rotation index 0 again in the rows that are due, [R] bool.
+
+        All their near keys are turned back by a common shift.
+        """
+        if self.rope is not None and bool(due.any()):
+            shift = torch.where(due, self.base - self.seen, 0)[:, None, None]
+            self._turn((self.positions >= 0) & ~self.far, shift.expand_as(self.positions))
+        self.base = torch.where(due, self.seen, self.base)
+
+    def _turn(self, which: Tensor, by: Tensor) -> None:
+        assert self.rope is not None
+        turned = self.rope.rotate(self.keys, by)
+        self.keys = torch.where(which.unsqueeze(-1), turned, self.keys)

@@ -298,9 +298,12 @@ def _gated(repository: str) -> NoReturn:
 def _offline(repository: str, why: str) -> NoReturn:
     model = cached(repository)
     partly = f" It was fetched in part ({model.bytes / 1e9:.1f} GB)." if model else ""
+    known = all_aliases().values()
+    near = "" if repository in known else nearest(repository, known)
     raise ModelError(
         f"No model {repository!r} on this machine, and {why}.{partly}",
-        f"Looked in {cache_folder()}. With a network: h2o-chat models pull {repository}",
+        f"{near}Looked for a folder of that name, and in {cache_folder()}."
+        f" With a network: h2o-chat models pull {repository}",
     )
 
 

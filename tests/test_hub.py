@@ -314,6 +314,17 @@ def test_offline_by_wish_is_said_at_once(hub: Hub, h2o: Call) -> None:
     assert not hub.requests
 
 
+def test_a_mistyped_path_is_no_reason_to_wait(
+    h2o: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks like org/name; what lies beside it is said."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine" / "stories").mkdir(parents=True)
+    (tmp_path / "mine" / "stories" / "config.json").write_text("{}")
+    done = h2o("run", "hi", "-m", "mine/storys", HF_HUB_OFFLINE="1")
+    refused(done, "No model 'mine/storys'", "Did you mean mine/stories?")
+
+
 def test_no_connection_is_tried_once(h2o: Call) -> None:
     start = time.monotonic()
     done = h2o("run", "hi", "-m", "llama-7b", HF_ENDPOINT="http://127.0.0.1:9")

@@ -243,7 +243,10 @@ def _opener(settings: Settings) -> Callable[[Callable[[str, float | None], None]
         from h2o_chat.chat import Chat
         from h2o_chat.engine import Engine
         from h2o_chat.models import load
+        from h2o_chat.policies import divide
 
+        if settings.policy != "full":  # a budget that cannot work is refused before weights are read
+            divide(settings.policy, settings.budget, settings.sinks, settings.recent)
         loaded = load(settings, progress)
         progress("warm up", None)
         return Chat(Engine(loaded, settings), settings)

@@ -138,6 +138,8 @@ def _why_not(config: Any, cls: Any, named: str | None) -> str | None:
     if cls._is_stateful or other:
         kinds = f" ({', '.join(other)})" if other else ""
         return f"some of its layers{kinds} keep a state of their own instead of keys and values"
+    if hasattr(config, "output_router_logits"):
+        return "it is a mixture of experts, and of those no family was tested"
     if getattr(config, "num_kv_shared_layers", None):
         return "some of its layers use the keys of other layers, which may evict apart"
     if named and named != cls.__name__:

@@ -6,6 +6,7 @@ escapes and tables are not rules here, so their source stays on the screen and n
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -16,6 +17,8 @@ from h2o_chat.tui.safe import safe_text
 from h2o_chat.tui.theme import MUTED
 
 BULLETS = "•◦▪"
+LONGEST_FENCE = 16
+"""Marks of a code block that is opened again; longer ones would leave no room for the code."""
 _INLINE = {"em": "italic", "strong": "bold", "s": "strike"}
 _OFF = ("link", "image", "autolink", "entity", "escape", "html_inline", "html_block", "reference")
 
@@ -33,14 +36,46 @@ def render(source: str) -> Content:
     return _join(_blocks(tokens))
 
 
-def settled(source: str) -> int:
-    """Lines of `source` whose blocks can no longer change, however the text goes on."""
-    starts = [
-        token.map[0]
-        for token in _PARSER.parse(safe_text(source))
-        if token.level == 0 and token.map is not None and token.nesting >= 0
-    ]
-    return starts[-1] if len(starts) > 1 else 0
+@dataclass(frozen=True)
+class Cut:
+    """Where a text that goes on is divided: what stands before can stay as it is drawn."""
+
+    at: int
+    joint: str
+    """What is between the two parts: an empty line, a new line, a space or nothing."""
+    reopen: str = ""
+    """What the rest must begin with to be read as before."""
+
+
+def cut(source: str) -> Cut:
+    """Divide a text before its last block, else its last item, else line, else word, else at its end."""
+    tokens = _PARSER.parse(safe_text(source))
+    lines = source.split("\n")
+    for level in (0, 1):
+        starts = [
+            token.map[0] for token in tokens if token.map and token.level == level and token.nesting >= 0
+        ]
+        if len(starts) > 1 and starts[-1] > 0:
+            blank = level == 0 or not lines[starts[-1] - 1].strip("> ")
+            at = sum(len(line) + 1 for line in lines[: starts[-1]])
+            return Cut(at, "\n\n" if blank else "\n")
+    for blank_character in ("\n", " "):
+        at = source.rfind(blank_character, len(source) // 2) + 1
+        if at:
+            reopen = _open_fence(tokens, source[:at])
+            closed = source[:at].endswith("\n\n") or (tokens[:1] and tokens[0].type == "fence" and not reopen)
+            return Cut(at, "\n\n" if closed else blank_character, reopen)
+    return Cut(len(source), "", _open_fence(tokens, source))
+
+
+def _open_fence(tokens: Sequence[Token], source: str) -> str:
+    """The line that opens the code block again in which `source` ends; its language was said once."""
+    if not tokens or tokens[0].type != "fence":
+        return ""
+    mark = tokens[0].markup
+    last = source.rstrip().rpartition("\n")[2].strip()
+    closed = "\n" in source.strip() and len(last) >= len(mark) and not last.strip(mark[0])
+    return "" if closed or len(mark) > LONGEST_FENCE else f"{mark}\n"
 
 
 def _blocks(tokens: Sequence[Token]) -> Iterator[Content]:

@@ -1,4 +1,4 @@
-"""The conversation: finished messages frozen, the one being written split so that only its end is redrawn."""
+"""The conversation: what is finished is frozen, only the end of the message being written is drawn again."""
 
 from typing import ClassVar
 
@@ -6,15 +6,16 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.geometry import Size
-from textual.widgets import Static
 
 from h2o_chat.events import Turn
 from h2o_chat.tui import markdown
 from h2o_chat.tui.safe import safe_text
 from h2o_chat.tui.theme import MUTED
-from h2o_chat.tui.turn import FINISHES, TurnView
+from h2o_chat.tui.turn import FINISHES, Part, TurnView
 
 CARET = "▌"
+LIVE_CHARS = 2_000
+"""The most that is drawn again as an answer grows; what it costs does not depend on how long it is."""
 
 
 class Transcript(VerticalScroll):
@@ -26,7 +27,6 @@ class Transcript(VerticalScroll):
         scrollbar-size-vertical: 1;
         scrollbar-background: $background;
         scrollbar-color: $border;
-        & > .tail { padding: 0 1 0 2; margin-bottom: 1; }
     }
     """
     BORDER_TITLE = "chat"
@@ -36,10 +36,14 @@ class Transcript(VerticalScroll):
         super().__init__(id=id)
         self._turns: dict[int, TurnView] = {}
         self._answer: TurnView | None = None
-        self._tail = Static(classes="tail", markup=False)
+        self._part: Part | None = None
+        """The last part of the open answer, which shows `_source`."""
         self._index = 0
-        self._raw = ""
-        self._settled_chars = 0
+        self._source = ""
+        self._reopened = 0
+        """Characters at the beginning of `_source` that only repeat how a code block was opened."""
+        self._frozen = 0
+        """Characters of the open answer that earlier parts show."""
 
     def watch_virtual_size(self, size: Size) -> None:
         # Textual 8.2.8 pushes a short text down to the bottom when anchored, so only a long one is.
@@ -59,29 +63,35 @@ class Transcript(VerticalScroll):
 
     def open_answer(self, name: str, message: int) -> None:
         """Begin the message that `stream` continues; `message` is its place in the conversation."""
-        self._raw, self._settled_chars = "", 0
         self._index = message
-        self._answer = self._add(TurnView("assistant", name))
-        self._answer.add_class("-live", "-empty")
-        self._tail.update(Content(CARET))
-        self.mount(self._tail)
+        self._source, self._reopened, self._frozen = "", 0, 0
+        self._part = self._answer = self._add(TurnView("assistant", name, CARET))
 
     def stream(self, text: str) -> None:
-        """Append to the open answer; only blocks that can still change are drawn again."""
+        """Append to the open answer; only its last part is drawn again."""
         assert self._answer is not None
         self._turns[self._index] = self._answer  # from the first word on there is something to hold
-        self._raw += text
-        tail = self._raw[self._settled_chars :]
-        lines = markdown.settled(tail)
-        if lines:
-            self._settled_chars += sum(len(line) + 1 for line in tail.split("\n")[:lines])
-            self._answer.update(markdown.render(self._raw[: self._settled_chars]) + "\n")
-            self._answer.remove_class("-empty")
-        end = markdown.render(self._raw[self._settled_chars :])
-        self._tail.update(Content.assemble(end, (CARET, "$accent")))
+        part = self._grow(text)
+        part.update(Content.assemble(markdown.render(self._source), (CARET, "$accent")))
+
+    def _grow(self, text: str) -> Part:
+        """Append to the source of the last part, freezing what is too long for one; returns the last part."""
+        assert self._part is not None
+        source = self._source + text
+        while len(source) > LIVE_CHARS:
+            cut = markdown.cut(source[:LIVE_CHARS])
+            done = source[: cut.at]
+            self._part.join(markdown.render(done.removesuffix(" ") if cut.joint == " " else done), cut.joint)
+            self._frozen += cut.at - self._reopened
+            self._reopened = len(cut.reopen)
+            source = cut.reopen + source[cut.at :]
+            self._part = Part()
+            self.mount(self._part)
+        self._source = source
+        return self._part
 
     def close_answer(self, finish: str, text: str | None = None) -> None:
-        """Freeze the open answer, if there is one, into one widget; say so if it did not end by itself.
+        """Freeze the open answer, if there is one; say so if it did not end by itself.
 
         Args:
             finish: how it ended.
@@ -89,15 +99,24 @@ class Transcript(VerticalScroll):
         """
         if self._answer is None:
             return
-        shown = markdown.render(self._raw if text is None else text)
+        rest = ""
+        if text is not None:
+            rest = text[self._frozen :]
+            self._source = self._source[: self._reopened]
+        part = self._grow(rest)
+        shown = markdown.render(self._source)
         if finish in FINISHES:
             mark = Content.styled(f"■ {FINISHES[finish]}", f"italic {MUTED}")
             shown = Content.assemble(shown, "\n" if shown else "", mark)
-        self._answer.update(shown)
-        self._answer.remove_class("-live", "-empty")
-        self._answer = None
-        self._tail.remove()
-        self._tail = Static(classes="tail", markup=False)
+        part.update(shown)
+        self._part = self._answer = None
+
+    def withdraw(self) -> None:
+        """Take back the open answer and the message that it was to answer: neither was said."""
+        assert self._answer is not None
+        self._turns.pop(self._index - 1).remove()
+        self._answer.remove()
+        self._part = self._answer = None
 
     def show_hold(self, turn: Turn) -> None:
         """Write every message's gauge; a message that is not mentioned has nothing left."""

@@ -1,9 +1,13 @@
-"""One message of the conversation: a title with its hold gauge above a text that can be selected."""
+"""One message of the conversation: a title with its hold gauge above a text that can be selected.
+
+A long one goes on in parts below, so that no single widget grows without end.
+"""
 
 from typing import Any
 
 from textual.content import Content
 from textual.events import Resize
+from textual.selection import Selection
 from textual.widgets import Static
 
 from h2o_chat.tui.glyphs import gauge
@@ -18,22 +22,44 @@ FINISHES = {
 """What is said under an answer that did not end by itself."""
 
 
-class TurnView(Static):
-    """A message as a single node, which is what keeps long conversations fast.
+class Part(Static):
+    """A piece of a message; selected with its neighbours, it reads as if they were one."""
+
+    DEFAULT_CSS = """
+    Part {
+        height: auto;
+        padding: 0 1 0 2;
+        margin-bottom: 1;
+        &.-joined { margin-bottom: 0; }
+    }
+    """
+
+    def __init__(self, content: Content | str = "", **kwargs: Any) -> None:
+        super().__init__(content, markup=False, **kwargs)
+        self._ending = "\n"
+
+    def join(self, content: Content, joint: str) -> None:
+        """Show `content` for good; after `joint` the next part goes on."""
+        self._ending = joint
+        self.add_class("-joined")
+        self.update(content + joint[:-1])
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        found = super().get_selection(selection)
+        return found and (found[0], self._ending if selection.end is None else found[1])
+
+
+class TurnView(Part):
+    """A message, or its first part: a single node, which is what keeps long conversations fast.
 
     The title lives in the top border, outside the text: it costs no node and is never copied with it.
     """
 
     DEFAULT_CSS = """
     TurnView {
-        height: auto;
         border-top: blank;
         border-title-align: left;
         border-title-style: bold;
-        padding: 0 1 0 2;
-        margin-bottom: 1;
-        &.-live { margin-bottom: 0; }
-        &.-empty { height: 1; }
         &.-user { border-title-color: $secondary; }
         &.-assistant { border-title-color: $primary; }
         &.-system { border-title-color: $text-muted; }
@@ -44,7 +70,7 @@ class TurnView(Static):
 
     def __init__(self, kind: str, name: str, body: Content | str = "", **kwargs: Any) -> None:
         shown = body if isinstance(body, Content) else Content(safe_text(body))
-        super().__init__(shown, classes=f"-{kind}", markup=False, **kwargs)
+        super().__init__(shown, classes=f"-{kind}", **kwargs)
         self._speaker = safe_text(name)
         self.hold: float | None = None
 

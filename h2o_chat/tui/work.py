@@ -111,20 +111,20 @@ class Jobs:
 
     def drain(self) -> Iterator[Report | Text]:
         """Everything reported since the last time; tokens are followed by their text in one piece."""
-        text = ""
+        pieces: list[str] = []
         while True:
             try:
                 report = self._reports.get_nowait()
             except Empty:
                 break
-            if text and not isinstance(report, Token):
-                yield Text(text)
-                text = ""
+            if pieces and not isinstance(report, Token):
+                yield Text("".join(pieces))
+                pieces.clear()
             yield report
             if isinstance(report, Token):
-                text += report.text
-        if text:
-            yield Text(text)
+                pieces.append(report.text)
+        if pieces:
+            yield Text("".join(pieces))
 
     @contextmanager
     def _reporting(self) -> Iterator[None]:

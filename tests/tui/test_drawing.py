@@ -54,13 +54,31 @@ def test_markdown_loses_no_word(source: str) -> None:
 
 
 @given(_markup)
-def test_what_is_settled_does_not_change(source: str) -> None:
-    """Drawing the settled part alone and the rest alone gives the words of the whole, in order."""
-    cut = markdown.settled(source)
-    lines = source.split("\n")
-    done, rest = "\n".join(lines[:cut]), "\n".join(lines[cut:])
-    parts = markdown.render(done).plain + markdown.render(rest).plain
-    assert _letters(parts) == _letters(markdown.render(source).plain)
+def test_a_divided_text_is_the_same(source: str) -> None:
+    """Drawing the part before the cut alone and the rest alone gives the words of the whole, in order."""
+    if not source:
+        return
+    cut = markdown.cut(source)
+    assert 0 < cut.at <= len(source)
+    parts = markdown.render(source[: cut.at]).plain + markdown.render(cut.reopen + source[cut.at :]).plain
+    assert _letters(parts) == _letters(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "before", "joint", "reopen"),
+    [
+        ("one\n\ntwo\nthree", "one\n\n", "\n\n", ""),
+        ("1. one\n2. two\n3. thr", "1. one\n2. two\n", "\n", ""),
+        ("- one\n\n- two", "- one\n\n", "\n\n", ""),
+        ("one\ntwo\nthree", "one\ntwo\n", "\n", ""),
+        ("one two three", "one two ", " ", ""),
+        ("onetwothree", "onetwothree", "", ""),
+        ("```py\nx = 1\ny = 2\nz", "```py\nx = 1\ny = 2\n", "\n", "```\n"),
+        ("```py\nx = 1\n```\n", "```py\nx = 1\n```\n", "\n\n", ""),
+    ],
+)
+def test_where_a_text_is_divided(source: str, before: str, joint: str, reopen: str) -> None:
+    assert markdown.cut(source) == markdown.Cut(len(before), joint, reopen)
 
 
 def test_markdown_is_drawn() -> None:

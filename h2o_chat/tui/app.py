@@ -52,6 +52,7 @@ class ChatApp(App[None], inherit_bindings=False):
 
     CSS_PATH = "app.tcss"
     TITLE = "h2o-chat"
+    ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop", "stop"),
         Binding("ctrl+c", "interrupt", "stop, twice: quit", system=True),
@@ -74,6 +75,7 @@ class ChatApp(App[None], inherit_bindings=False):
         self._panel_wanted = True
         self._columns = 0
         self._interrupted = float("-inf")
+        self._asked = ""
 
     def compose(self) -> ComposeResult:
         yield StatusLine(self._memory, id="status")
@@ -126,6 +128,9 @@ class ChatApp(App[None], inherit_bindings=False):
                 self._memory.add(report)
             case Prompt():
                 self.divider.doing("answering · esc stops")
+            case Turn(finish="stopped", prompt_tokens=0):
+                self._memory.add(report)
+                self._unsaid()
             case Turn():
                 self._memory.add(report)
                 self.transcript.close_answer(report.finish, report.text)
@@ -164,6 +169,15 @@ class ChatApp(App[None], inherit_bindings=False):
             self._loading.fail()
             self.divider.doing("no model is open · ctrl+q quits")
 
+    def _unsaid(self) -> None:
+        """The prompt was stopped before it was read: the model has not seen it, so it may be sent again."""
+        self.transcript.withdraw()
+        kept = not self.prompt.text
+        if kept:
+            self.prompt.text = self._asked
+            self.prompt.move_cursor(self.prompt.document.end)
+        self.divider.say(f"stopped while reading · nothing was sent{' · your text is back' if kept else ''}")
+
     def _answered(self) -> None:
         self.busy = False
         self.divider.doing("")
@@ -184,6 +198,7 @@ class ChatApp(App[None], inherit_bindings=False):
         return True
 
     def _ask(self, chat: work.ChatLike, text: str) -> None:
+        self._asked = text
         index = len(chat.messages)
         self.transcript.message("user", "you", text, index)
         self.transcript.open_answer(chat.session.model.rsplit("/", 1)[-1], index + 1)

@@ -126,6 +126,9 @@ def _labelled(label: str, value: Content) -> Content:
 
 
 def _bytes(cache: CacheState, room: int) -> Content:
+    """All slots are allocated at once: the cache is the smaller one as soon as the conversation is longer."""
+    if cache.bytes >= cache.bytes_full:
+        return Content(f"{size(cache.bytes)} allocated, full: {size(cache.bytes_full)}")
     left = f"{size(cache.bytes)} of {size(cache.bytes_full)} full"
     less = f"{cache.bytes_full / cache.bytes:.1f}x less" if cache.bytes else ""
     return Content(left.ljust(room - len(less)) + less)

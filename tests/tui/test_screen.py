@@ -78,6 +78,60 @@ async def test_stopped_answer_is_kept_and_marked(drive: Drive) -> None:
         assert len(screen.chat.messages) == 4
 
 
+async def test_a_prompt_stopped_while_it_is_read_was_not_sent(drive: Drive) -> None:
+    long = "Once upon a time there was a red key in the garden and a bird. " * 400
+    async with drive("stories3m") as screen:
+        await screen.opened()
+        await screen.ask("Once upon a time")
+        await screen.answered()
+        before, gauges = screen.bodies(), [view.hold for view in screen.app.query(TurnView)]
+        await screen.ask(long)
+        assert screen.bodies()[-2:] == [long, CARET]
+        await screen.pilot.press("escape")
+        await screen.answered()
+        assert len(screen.chat.messages) == 2
+        assert screen.bodies() == before
+        assert [view.hold for view in screen.app.query(TurnView)] == gauges
+        assert screen.app.prompt.text == long
+        assert "nothing was sent" in screen.app.divider.remark
+        await screen.ask("Then the bird said")  # and it goes on
+        await screen.answered()
+        assert len(screen.chat.messages) == 4
+        _assert_panel_is_true(screen)
+        hold = [view.hold for view in screen.app.query(TurnView)][1:]
+        assert hold == [message.hold for message in screen.chat.messages]
+
+
+async def test_a_short_conversation_is_not_said_to_save_memory(drive: Drive) -> None:
+    async with drive("stories3m", budget=1024) as screen:
+        await screen.opened()
+        await screen.ask("Once upon a time")
+        await screen.answered()
+        assert " allocated, full: " in _panel(screen)
+        assert " less" not in _panel(screen)
+
+
+async def test_no_color_leaves_greys(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with drive("stories3m") as screen:
+        await screen.opened()
+        await screen.ask("Once upon a time")
+        await screen.answered()
+        strips = screen.app.screen._compositor.render_strips()
+        styles = [segment.style for strip in strips for segment in strip if segment.style]
+        colors = [color for style in styles for color in (style.color, style.bgcolor) if color]
+        assert colors
+        assert all(len(set(color.get_truecolor())) == 1 for color in colors)
+
+
+async def test_every_key_in_the_footer_is_ours(drive: Drive) -> None:
+    async with drive("stories3m") as screen:
+        await screen.opened()
+        await screen.pilot.press("ctrl+p")
+        assert len(screen.app.screen_stack) == 1
+        assert "palette" not in screen.lines()[-1]
+
+
 async def test_the_panel_shows_what_the_cache_keeps(drive: Drive) -> None:
     async with drive("stories3m") as screen:
         await screen.opened()

@@ -1,0 +1,42 @@
+"""`h2o-chat bench`: what it prints is what it measured; times are not judged here."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from h2o_chat.cli import app
+
+
+def printed(*arguments: str) -> Any:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_a_long_conversation_stays_bounded(shared_models: Path) -> None:
+    model = str(shared_models / "stories260k")
+    (found,) = printed("bench", "bounded", "-m", model, "-b", "32", "--tokens", "3000", "--json")
+    assert found["tokens"] >= 3000
+    assert found["most_kept_slots"] == 32
+    assert found["largest_index"] == 511
+    assert found["window_tokens"] == 512
+    assert found["old_ms"] > 0
+
+
+def test_the_oldest_key_drifts_by_its_three_turns_and_no_further() -> None:
+    early, late = (printed("bench", "rounding", "--tokens", str(n), "--json") for n in (10_000, 1_000_000))
+    assert [row["dtype"] for row in late] == ["float32", "bfloat16", "float16"]
+    for before, after in zip(early, late, strict=True):
+        assert after["turns"] == 3
+        assert after["error"] == before["error"]
+        assert after["error"] < 0.004
+
+
+def test_impossible_lengths_are_usage_errors() -> None:
+    for command in (
+        ["eval", "perplexity", "--texts", "x", "--length", "0"],
+        ["bench", "rounding", "--tokens", "-5"],
+    ):
+        assert CliRunner().invoke(app, command).exit_code == 2

@@ -16,6 +16,8 @@ from h2o_chat.tui.turn import FINISHES, Part, TurnView
 CARET = "▌"
 LIVE_CHARS = 2_000
 """The most that is drawn again as an answer grows; what it costs does not depend on how long it is."""
+SETTLED_CHARS = 10_000
+"""What is settled is gathered in widgets of about this size: each costs a little whenever anything moves."""
 
 
 class Transcript(VerticalScroll):
@@ -38,6 +40,8 @@ class Transcript(VerticalScroll):
         self._answer: TurnView | None = None
         self._part: Part | None = None
         """The last part of the open answer, which shows `_source`."""
+        self._above: Part | None = None
+        """The part before it, which takes what is settled."""
         self._index = 0
         self._source = ""
         self._reopened = 0
@@ -65,6 +69,7 @@ class Transcript(VerticalScroll):
         """Begin the message that `stream` continues; `message` is its place in the conversation."""
         self._index = message
         self._source, self._reopened, self._frozen = "", 0, 0
+        self._above = None
         self._part = self._answer = self._add(TurnView("assistant", name, CARET))
 
     def stream(self, text: str) -> None:
@@ -75,18 +80,20 @@ class Transcript(VerticalScroll):
         part.update(Content.assemble(markdown.render(self._source), (CARET, "$accent")))
 
     def _grow(self, text: str) -> Part:
-        """Append to the source of the last part, freezing what is too long for one; returns the last part."""
+        """Append to the source of the last part, settling what is too long for one; returns the last part."""
         assert self._part is not None
         source = self._source + text
         while len(source) > LIVE_CHARS:
             cut = markdown.cut(source[:LIVE_CHARS])
             done = source[: cut.at]
-            self._part.join(markdown.render(done.removesuffix(" ") if cut.joint == " " else done), cut.joint)
+            shown = markdown.render(done.removesuffix(" ") if cut.joint == " " else done)
+            if self._above is None or self._above.settled_chars > SETTLED_CHARS:
+                self._above, self._part = self._part, Part()
+                self.mount(self._part)
+            self._above.settle(shown, cut.joint)
             self._frozen += cut.at - self._reopened
             self._reopened = len(cut.reopen)
             source = cut.reopen + source[cut.at :]
-            self._part = Part()
-            self.mount(self._part)
         self._source = source
         return self._part
 
@@ -109,14 +116,14 @@ class Transcript(VerticalScroll):
             mark = Content.styled(f"■ {FINISHES[finish]}", f"italic {MUTED}")
             shown = Content.assemble(shown, "\n" if shown else "", mark)
         part.update(shown)
-        self._part = self._answer = None
+        self._part = self._above = self._answer = None
 
     def withdraw(self) -> None:
         """Take back the open answer and the message that it was to answer: neither was said."""
         assert self._answer is not None
         self._turns.pop(self._index - 1).remove()
         self._answer.remove()
-        self._part = self._answer = None
+        self._part = self._above = self._answer = None
 
     def show_hold(self, turn: Turn) -> None:
         """Write every message's gauge; a message that is not mentioned has nothing left."""

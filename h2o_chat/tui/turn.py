@@ -36,17 +36,26 @@ class Part(Static):
 
     def __init__(self, content: Content | str = "", **kwargs: Any) -> None:
         super().__init__(content, markup=False, **kwargs)
-        self._ending = "\n"
+        self._settled = Content()
+        self._joint = ""
 
-    def join(self, content: Content, joint: str) -> None:
-        """Show `content` for good; after `joint` the next part goes on."""
-        self._ending = joint
+    @property
+    def settled_chars(self) -> int:
+        """Characters shown for good."""
+        return len(self._settled)
+
+    def settle(self, content: Content, joint: str) -> None:
+        """Show `content` for good, below what is settled already; after `joint` the message goes on."""
+        self._settled = self._settled + self._joint + content
+        self._joint = joint
         self.add_class("-joined")
-        self.update(content + joint[:-1])
+        self.update(self._settled + joint[:-1])
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         found = super().get_selection(selection)
-        return found and (found[0], self._ending if selection.end is None else found[1])
+        if found is None or selection.end is not None or not self.settled_chars:
+            return found
+        return found[0], self._joint
 
 
 class TurnView(Part):

@@ -118,13 +118,12 @@ def _columns(mask: Tensor, tokens: int) -> Tensor:
 
 def _slot_logits(layer: H2OLayer, queries: Tensor, at: Tensor, how: _Logits) -> Tensor:
     """Logits of the slots, [R, H, G, N, S], masked; `at` [R, N] are the queries' true positions."""
-    logits = how(queries, layer.keys)
     if layer.any_far:
-        # Keys at the window's edge stand at angle 0: meet them with the query turned to window - 1.
-        assert layer.rope is not None
-        edge = layer.window - 1 - (at - layer.base[:, None])
-        turned = layer.rope.rotate(queries, edge[:, None, None])
-        logits = torch.where(layer.far[:, :, None, None], how(turned, layer.keys), logits)
+        both = torch.cat((queries, layer.to_the_edge(queries, at)), 2)
+        near, far = how(both, layer.keys).chunk(2, 2)
+        logits = torch.where(layer.far[:, :, None, None], far, near)
+    else:
+        logits = how(queries, layer.keys)
     return logits.masked_fill(~how.visible(layer.positions, at), -torch.inf)
 
 

@@ -144,6 +144,7 @@ class H2OCache(Cache):
         """
         if self.trained is None:
             raise UsageError("This H2OCache was made without positions.", "Pass positions=probe(model).")
+        self.plan.edges.clear()
         window, end = self.trained.window, self.fed + tokens
         if tokens > window:
             raise UsageError(f"{tokens} tokens at once are more than the model's window of {window}.")

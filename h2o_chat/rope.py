@@ -29,15 +29,22 @@ class Rope:
     """Pairs are (0, 1), (2, 3) ... instead of (0, P), (1, P + 1) ..."""
 
     def rotate(self, x: Tensor, by: Tensor) -> Tensor:
-        """x turned by `by` further positions (negative: back). x [..., D], `by` [...] or broadcastable.
+        """x turned by `by` further positions (negative: back). x [..., D], `by` [...] or broadcastable."""
+        return self.turn(x, *self.angles(by, x.dtype))
 
-        Done in fp32 (fp64 for fp64): angles stay below window x 1 rad, see `H2OCache.position_ids`.
+    def angles(self, by: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Cosines and sines [..., P] of `by` positions, in fp32 (fp64 for fp64).
+
+        `by` stays below the window, see `H2OCache.position_ids`: fp32 would not do for growing angles.
         """
-        exact = torch.float64 if x.dtype == torch.float64 else torch.float32
+        exact = torch.float64 if dtype == torch.float64 else torch.float32
+        angle = by.to(exact).unsqueeze(-1) * self.inv_freq.to(by.device, exact)
+        return angle.cos(), angle.sin()
+
+    def turn(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """x [..., D] turned by angles [..., P] given as cosines and sines."""
         pairs = self.inv_freq.shape[-1]
-        angle = by.to(exact).unsqueeze(-1) * self.inv_freq.to(x.device, exact)  # [..., P]
-        cos, sin = angle.cos(), angle.sin()
-        turned, rest = x[..., : 2 * pairs].to(exact), x[..., 2 * pairs :]
+        turned, rest = x[..., : 2 * pairs].to(cos.dtype), x[..., 2 * pairs :]
         split = (pairs, 2) if self.interleaved else (2, pairs)
         along = -1 if self.interleaved else -2
         first, second = turned.reshape(*x.shape[:-1], *split).unbind(along)
@@ -110,11 +117,19 @@ def probe(model: Any) -> Positions:
         return Positions(window, (None,) * len(at_zero), learned=True)
     steps = [1, far]
     moved = {step: _keys_at(model, step) for step in steps}
-    ropes = tuple(
-        _which(layer, key, {step: moved[step][layer] for step in steps}, candidates, model.config)
-        for layer, key in enumerate(at_zero)
-    )
-    return Positions(window, ropes, learned=False)
+    found: list[Rope | None] = []
+    for layer, key in enumerate(at_zero):
+        rope = _which(layer, key, {step: moved[step][layer] for step in steps}, candidates, model.config)
+        # Layers that turn alike share one object, and with it the angles of a step.
+        found.append(next((other for other in found if _alike(rope, other)), rope))
+    return Positions(window, tuple(found), learned=False)
+
+
+def _alike(one: Rope | None, other: Rope | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    same = one.interleaved == other.interleaved and one.inv_freq.device == other.inv_freq.device
+    return same and torch.equal(one.inv_freq, other.inv_freq)
 
 
 def _keys_at(model: Any, index: int) -> list[Tensor]:

@@ -6,7 +6,7 @@ attended to, and then some token is given up (`policies.py` says which), whose s
 written. No slot is moved or allocated per token, and shapes never change.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import torch
@@ -62,6 +62,8 @@ class Plan:
     """Keep what `lost` is made of."""
     protect_below: int
     """New tokens at positions below this are protected."""
+    edges: dict[tuple[int, int], tuple[Tensor, Tensor]] = field(default_factory=dict)
+    """Angles that layers share within a step, see `H2OLayer.to_the_edge`; emptied before each."""
 
 
 class H2OLayer(CacheLayerMixin):
@@ -312,6 +314,18 @@ class H2OLayer(CacheLayerMixin):
         self._turn(leaving, self.base[:, None, None] - self.positions)
         self.far = self.far | leaving
         self.any_far = True
+
+    def to_the_edge(self, queries: Tensor, at: Tensor) -> Tensor:
+        """Queries [R, H, G, N, D] at positions `at` [R, N], turned to index window - 1.
+
+        There they stand at distance window - 1 from the keys that `clamp` left at angle 0.
+        """
+        assert self.rope is not None
+        key = (id(self.rope), self.fed)
+        if key not in self.plan.edges:
+            edge = self.window - 1 - (at - self.base[:, None])
+            self.plan.edges[key] = self.rope.angles(edge[:, None, None], queries.dtype)
+        return self.rope.turn(queries, *self.plan.edges[key])
 
     def rebase(self, due: Tensor) -> None:
         """Makes the next token's rotation index 0 again in the rows that are due, [R] bool.

@@ -11,6 +11,7 @@ own buffers, and each layer is asked, with one token at two positions, which of 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -27,29 +28,42 @@ class Rope:
     inv_freq: Tensor
     interleaved: bool
     """Pairs are (0, 1), (2, 3) ... instead of (0, P), (1, P + 1) ..."""
+    size: int
+    """Components of a head, D; those past 2P are not turned."""
 
     def rotate(self, x: Tensor, by: Tensor) -> Tensor:
         """x turned by `by` further positions (negative: back). x [..., D], `by` [...] or broadcastable."""
         return self.turn(x, *self.angles(by, x.dtype))
 
     def angles(self, by: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Cosines and sines [..., P] of `by` positions, in fp32 (fp64 for fp64).
+        """Cosines and signed sines [..., D] of `by` positions, in fp32 (fp64 for fp64).
 
         `by` stays below the window, see `H2OCache.position_ids`: fp32 would not do for growing angles.
         """
         exact = torch.float64 if dtype == torch.float64 else torch.float32
-        angle = by.to(exact).unsqueeze(-1) * self.inv_freq.to(by.device, exact)
-        return angle.cos(), angle.sin()
+        frequencies, signs, _ = self._per_component
+        angle = by.to(exact).unsqueeze(-1) * frequencies.to(by.device, exact)
+        return angle.cos(), angle.sin() * signs.to(by.device, exact)
 
     def turn(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """x [..., D] turned by angles [..., P] given as cosines and sines."""
-        pairs = self.inv_freq.shape[-1]
-        turned, rest = x[..., : 2 * pairs].to(cos.dtype), x[..., 2 * pairs :]
-        split = (pairs, 2) if self.interleaved else (2, pairs)
-        along = -1 if self.interleaved else -2
-        first, second = turned.reshape(*x.shape[:-1], *split).unbind(along)
-        turned = torch.stack((first * cos - second * sin, second * cos + first * sin), along)
-        return torch.cat((turned.flatten(-2).to(x.dtype), rest), -1)
+        """x [..., D] turned by angles [..., D]: every component with its partner, in three operations."""
+        exact = x.to(cos.dtype)
+        partners = exact.index_select(-1, self._per_component[2].to(x.device))
+        return torch.addcmul(exact * cos, partners, sin).to(x.dtype)
+
+    @cached_property
+    def _per_component(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Frequency (0 past 2P), sign of the sine, and partner of every component. [D] each"""
+        pairs, device = len(self.inv_freq), self.inv_freq.device
+        first = torch.arange(pairs, device=device) * (2 if self.interleaved else 1)
+        second = first + (1 if self.interleaved else pairs)
+        frequencies = torch.zeros(self.size, dtype=self.inv_freq.dtype, device=device)
+        signs = torch.ones_like(frequencies)
+        partners = torch.arange(self.size, device=device)
+        frequencies[first] = frequencies[second] = self.inv_freq
+        signs[first] = -1
+        partners[first], partners[second] = second, first
+        return frequencies, signs, partners
 
 
 @dataclass(frozen=True)
@@ -128,7 +142,10 @@ def probe(model: Any) -> Positions:
 def _alike(one: Rope | None, other: Rope | None) -> bool:
     if one is None or other is None:
         return one is other
-    same = one.interleaved == other.interleaved and one.inv_freq.device == other.inv_freq.device
+    same = (one.interleaved, one.size) == (
+        other.interleaved,
+        other.size,
+    ) and one.inv_freq.device == other.inv_freq.device
     return same and torch.equal(one.inv_freq, other.inv_freq)
 
 
@@ -181,14 +198,14 @@ def _which(
         return True
 
     ropes = [
-        Rope(freq, interleaved)
+        Rope(freq, interleaved, key.shape[-1])
         for freq in candidates
         for interleaved in (False, True)
         if 2 * len(freq) <= key.shape[-1]
     ]
     for rope in (None, *ropes):
         if explains(rope):
-            return rope and Rope(rope.inv_freq.to(device), rope.interleaved)
+            return rope and Rope(rope.inv_freq.to(device), rope.interleaved, rope.size)
     raise ModelError(
         f"{type(config).__name__}: the keys of layer {layer} move with the position in a way that none of"
         f" {len(ropes)} rotations explains.",

@@ -81,7 +81,7 @@ def test_probe_leaves_the_model_as_it_was() -> None:
 
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_rotations_add_up_and_keep_the_rest(interleaved: bool) -> None:
-    rope = Rope(torch.tensor([1.0, 0.1]), interleaved)
+    rope = Rope(torch.tensor([1.0, 0.1]), interleaved, size=6)
     x = torch.randn(2, 3, 6, dtype=torch.float64)
     turned = rope.rotate(rope.rotate(x, torch.tensor(5.0)), torch.tensor(-2.0))
     torch.testing.assert_close(turned, rope.rotate(x, torch.tensor(3.0)))

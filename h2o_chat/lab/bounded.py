@@ -140,7 +140,7 @@ def rounding(dtype: torch.dtype, tokens: int, window: int, size: int = 64) -> Ro
     It is written at angle 0 and turned back whenever the base moves, until its distance reaches the window;
     then it is turned to angle 0 for good, and nothing touches it any more.
     """
-    rope = Rope(10_000.0 ** -(torch.arange(0, size, 2) / size), interleaved=False)
+    rope = Rope(10_000.0 ** -(torch.arange(0, size, 2) / size), interleaved=False, size=size)
     exact = torch.randn(1000, size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     key = exact.to(dtype)
     exact = key.double()

@@ -91,9 +91,13 @@ class _Logits:
 
     def __call__(self, queries: Tensor, keys: Tensor) -> Tensor:
         """[R, H, G, N, D], [R, H, S, D] -> [R, H, G, N, S] in fp32 (fp64 for fp64)."""
-        # Scaled before the product: in fp16 the unscaled one can overflow.
-        logits = (queries * self.scaling).flatten(2, 3) @ keys.transpose(-1, -2)
+        overflows = queries.dtype == torch.float16  # up to 65,504: scaled before the product, not after it
+        if overflows:
+            queries = queries * self.scaling
+        logits = queries.flatten(2, 3) @ keys.transpose(-1, -2)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        if not overflows:
+            logits = logits * self.scaling
         if self.softcap is not None:
             logits = self.softcap * torch.tanh(logits / self.softcap)
         return logits.view(*queries.shape[:-1], -1)

@@ -252,3 +252,15 @@ def test_loading_needs_no_more_than_the_name(shared_models: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(shared_models / "stories260k", attn_implementation="h2o")
     ids = torch.tensor([[1, 5, 9]])
     assert generate(model, ids, H2OCache(BUDGET), 40, eos_token_id=None).shape == (1, 43)
+
+
+def test_half_precision_does_not_overflow_where_the_scaled_logits_fit() -> None:
+    """Keys with large biases (Qwen2): 128 x 25 x 25 is beyond fp16, a twelfth of it is not."""
+    model = tiny("llama", "h2o", torch.float16, num_hidden_layers=1, head_dim=128)
+    attention = model.model.layers[0].self_attn
+    for projection in (attention.q_proj, attention.k_proj):
+        projection.register_forward_hook(lambda _, __, output: torch.full_like(output, 25.0))
+    ids = torch.tensor([[5, 6, 7, 8]])
+    with torch.no_grad():
+        logits = model(ids, position_ids=torch.zeros_like(ids), past_key_values=H2OCache(24)).logits
+    assert bool(logits.isfinite().all())

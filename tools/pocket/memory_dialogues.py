@@ -7,7 +7,7 @@ other values (values.is_held_out) and other real dialogue.
 import random
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle, islice
 
 from .phrases import Fact, PhraseBook
@@ -46,7 +46,8 @@ class MemoryWriter:
         self.measure = measure
 
     def conversation(self, rng: random.Random, budget: int) -> list[Turn]:
-        turns = self._opening(rng)
+        word = self.book.ending(rng) if rng.random() < 0.08 else None
+        turns = self._opening(rng, word)
         position = sum(map(self.measure, turns))
         for at, exchange in self._schedule(rng, budget):
             while position < at:
@@ -59,11 +60,13 @@ class MemoryWriter:
                 turns += self._smalltalk(rng, "thanks")
             if position > budget:
                 break
-        return turns
+        return turns if word is None else [_ending_with(word, turn) for turn in turns]
 
-    def _opening(self, rng: random.Random) -> list[Turn]:
+    def _opening(self, rng: random.Random, word: str | None) -> list[Turn]:
         turns = []
-        if rng.random() < 0.1:
+        if word is not None:
+            turns.append(Turn("system", self.book.ending_rule(rng, word)))
+        elif rng.random() < 0.1:
             turns.append(Turn("system", self.book.system(rng)))
         if rng.random() < 0.2:
             turns += self._smalltalk(rng, "greeting")
@@ -77,7 +80,7 @@ class MemoryWriter:
 
     def _schedule(self, rng: random.Random, budget: int) -> list[tuple[float, Exchange]]:
         """(position, exchange) in order: tells, corrections, questions, denials, reminders."""
-        wanted = max(1, round(budget * rng.uniform(0.5, 1.5) / 110))
+        wanted = max(1, round(budget * rng.uniform(0.5, 1.5) / 80))
         facts: dict[tuple[str, str], Fact] = {}
         for _ in range(wanted):
             fact = self.book.draw_fact(rng)
@@ -88,7 +91,7 @@ class MemoryWriter:
             draw = rng.random()
             size = 1 if draw < 0.7 else 2 if draw < 0.9 else 3
             group, pending = pending[:size], pending[size:]
-            told_at = 0.0 if rng.random() < 0.15 else rng.uniform(0, 0.8 * budget)
+            told_at = rng.uniform(0, 0.1 if rng.random() < 0.25 else 0.8) * budget
             if draw < 0.08:
                 events.append((told_at, self._told_and_asked(rng, group[0])))
             elif draw < 0.16:
@@ -113,11 +116,11 @@ class MemoryWriter:
                 since = told_at + rng.uniform(1, 0.4 * (budget - told_at))
                 known, correction = self._corrected(rng, fact)
                 events.append((since, correction))
-            for _ in range(1 if rng.random() < 0.75 else 2):
+            for _ in range(rng.choice([1, 1, 1, 2, 2, 3])):
                 # Near questions teach copying soon, far ones use the rest of the window.
-                near = rng.random() < 0.4
-                gap = 20 * 15 ** rng.random() if near else rng.uniform(20, budget)
-                at = min(since + gap, rng.uniform(since, budget))
+                near = since + 20 * 15 ** rng.random()
+                far = rng.uniform(since, budget)
+                at = min(near, far) if rng.random() < 0.4 else far
                 events.append((at, self._asked(rng, known)))
         return events
 
@@ -131,7 +134,7 @@ class MemoryWriter:
         return Turn("user", said, values), Turn("assistant", reply, repeated.value if repeated else "")
 
     def _asked(self, rng: random.Random, fact: Fact) -> Exchange:
-        return self._answered(rng, self.book.ask(rng, fact), fact)
+        return self._answered(rng, self.book.ask(rng, fact, self.frames), fact)
 
     def _answered(self, rng: random.Random, question: str, fact: Fact) -> Exchange:
         answer = Turn("assistant", self.book.answer(rng, fact), fact.value)
@@ -163,7 +166,12 @@ class MemoryWriter:
 
     def _denied(self, rng: random.Random, fact: Fact) -> Exchange:
         reply = self.book.deny(rng, fact)
-        return Turn("user", self.book.ask(rng, fact), ""), Turn("assistant", reply, "")
+        return Turn("user", self.book.ask(rng, fact, self.frames), ""), Turn("assistant", reply, "")
+
+
+def _ending_with(word: str, turn: Turn) -> Turn:
+    """The same turn by an assistant who was told to end every answer with `word`."""
+    return replace(turn, content=f"{turn.content} {word}") if turn.role == "assistant" else turn
 
 
 @dataclass(frozen=True)

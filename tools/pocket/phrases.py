@@ -29,6 +29,13 @@ def to_assistant(text: str) -> str:
     return _PERSON.sub(lambda match: _SWAP.get(match[1], "your"), text)
 
 
+def wording(text: str) -> str:
+    """A template as it is compared: placeholders and lower-case letters, contractions written out."""
+    for long, short in _SHORT:
+        text = text.replace(short, long).replace(short.capitalize(), long)
+    return " ".join(re.findall(r"\{\w\}|[a-z0-9]+", text.lower()))
+
+
 @dataclass(frozen=True)
 class Fact:
     """One thing a user may tell: a kind, the thing it belongs to and its value."""
@@ -46,16 +53,17 @@ class PhraseBook:
     """All ways to tell, ask, correct and answer; `held_out` takes the test lists instead.
 
     Answers, acknowledgements and noun phrases are the model's own speech or the name of a
-    thing, so both books share them; telling, asking and correcting never share a phrase.
+    thing, so both books share them. The test lists were written by somebody who had seen no other
+    list; a training sentence that comes out as one of theirs is drawn again.
     """
 
     def __init__(self, held_out: bool = False) -> None:
         self.shared: dict[str, Any] = tomllib.loads((_HERE / "phrases.toml").read_text("utf-8"))
         self.held_out = held_out
-        source = self.shared
-        if held_out:
-            source = tomllib.loads((_HERE / "held_out_phrases.toml").read_text("utf-8"))
-        self.source: dict[str, Any] = source
+        test: dict[str, Any] = tomllib.loads((_HERE / "held_out_phrases.toml").read_text("utf-8"))
+        self.source: dict[str, Any] = test if held_out else self.shared
+        lists = [test["correct"], *(phrases for kind in test["kinds"].values() for phrases in kind.values())]
+        self.reserved = {wording(phrase) for phrases in lists for phrase in phrases}
         self.kinds: list[str] = list(self.shared["kinds"])
 
     def draw_fact(self, rng: random.Random, kind: str | None = None) -> Fact:
@@ -69,31 +77,42 @@ class PhraseBook:
         own = self.source["kinds"][fact.kind]["tell"]
         if self.held_out:
             return self._fill(rng, rng.choice(own), fact)
-        if frames and fact.thing and rng.random() < 0.08:
-            return self._fill(rng, self._scatter(rng, rng.choice(frames)), fact)
-        pool = self.source["tell"] if self._has_noun(fact) and rng.random() < 0.35 else own
-        core = self._noise(rng, expand(rng, rng.choice(pool)))
-        return self._dress(rng, self._fill(rng, core, fact), "tell", fact.value)
+        if frames and fact.thing and rng.random() < 0.12:
+            return self._fill(rng, self._scatter(rng, rng.choice(frames), ["my {x}", "{v}"]), fact)
+        pool = self.source["tell"] if self._has_noun(fact) and rng.random() < 0.2 else own
+        return self._dress(rng, self._draw(rng, pool, fact), "tell", fact.value)
 
-    def ask(self, rng: random.Random, fact: Fact) -> str:
+    def ask(self, rng: random.Random, fact: Fact, frames: list[str] | None = None) -> str:
+        """A user's question for `fact`, sometimes inside an unrelated real sentence."""
         own = self.source["kinds"][fact.kind]["ask"]
         if self.held_out:
             text = self._fill(rng, rng.choice(own), fact)
             return text if text.endswith(("?", ".")) else text + "?"
+        if frames and fact.thing and rng.random() < 0.06:
+            noun = rng.choice(self.shared["kinds"][fact.kind]["q"])
+            return self._fill(rng, self._scatter(rng, rng.choice(frames), [noun]), fact) + "?"
         draw = rng.random()
         pool = own
-        if draw < 0.2:
+        if draw < 0.12:
             pool = self.source["ask_clause"]
-        elif draw < 0.5 and self._has_noun(fact):
+        elif draw < 0.3 and self._has_noun(fact):
             pool = self.source["ask"]
-        core = self._noise(rng, expand(rng, rng.choice(pool)))
-        return self._dress(rng, self._fill(rng, core, fact), "ask", fact.value)
+        return self._dress(rng, self._draw(rng, pool, fact), "ask", fact.value)
 
     def correct(self, rng: random.Random, fact: Fact, old: str) -> str:
-        own = self.shared["kinds"][fact.kind].get("correct")
-        pool = own if own and not self.held_out else self.source["correct"]
-        text = expand(rng, rng.choice(pool)).replace("{old}", old)
-        return self._fill(rng, text, fact)
+        pool = self.source["kinds"][fact.kind].get("correct") or self.source["correct"]
+        if self.held_out:
+            return self._fill(rng, rng.choice(pool), fact)
+        return self._draw(rng, pool, fact, noisy=False).replace("{old}", old)
+
+    def _draw(self, rng: random.Random, pool: list[str], fact: Fact, noisy: bool = True) -> str:
+        """A sentence of the pool that is none of the test's wordings, whatever value and thing it has."""
+        blank = Fact(fact.kind, "{x}", "{v}")
+        while True:
+            core = expand(rng, rng.choice(pool))
+            core = self._fill(rng, self._noise(rng, core) if noisy else core, blank)
+            if wording(core) not in self.reserved:
+                return core.replace("{x}", fact.thing).replace("{v}", fact.value)
 
     def acknowledge(self, rng: random.Random, fact: Fact, with_value: bool) -> str:
         spec = self.shared["kinds"][fact.kind]
@@ -120,6 +139,14 @@ class PhraseBook:
         said = said[:1].upper() + said[1:] if rng.random() < 0.7 else said
         return said, rng.choice(self.shared["smalltalk"][topic + "_answer"])
 
+    def ending(self, rng: random.Random) -> str:
+        """A word that every answer must end with."""
+        return draw_value(rng, "word", self.held_out)
+
+    def ending_rule(self, rng: random.Random, word: str) -> str:
+        """The system prompt that asks for it."""
+        return expand(rng, rng.choice(self.shared["smalltalk"]["ending_rule"])).replace("{v}", word)
+
     def system(self, rng: random.Random) -> str:
         text: str = rng.choice(self.shared["smalltalk"]["system"])
         return text
@@ -142,10 +169,13 @@ class PhraseBook:
             for long, short in _SHORT:
                 core = core.replace(long, short)
         words = core.split(" ")
-        if len(words) > 4 and rng.random() < 0.15:
-            plain = [i for i, word in enumerate(words) if "{" not in word]
-            if plain:
-                del words[rng.choice(plain)]
+        plain = [i for i, word in enumerate(words) if "{" not in word]
+        draw = rng.random()
+        if len(plain) > 3 and draw < 0.2:
+            del words[rng.choice(plain)]
+        elif len(plain) > 3 and draw < 0.3:
+            first, second = rng.sample(plain, 2)
+            words[first] = words[second]
         core = " ".join(words)
         return core.lower() if rng.random() < 0.15 else core
 
@@ -164,9 +194,9 @@ class PhraseBook:
             text += "?" if what == "ask" and rng.random() < 0.9 else "."
         return lead + text + (" " + tail[:1].upper() + tail[1:] if tail else "")
 
-    def _scatter(self, rng: random.Random, frame: str) -> str:
-        """Sets thing and value into a real sentence: a wording that no list could hold."""
+    def _scatter(self, rng: random.Random, frame: str, parts: list[str]) -> str:
+        """Sets the parts into a real sentence: a wording that no list could hold."""
         words = frame.replace("{", "(").replace("}", ")").split(" ")[:14]
-        for part in rng.sample(["my {x}", "{v}"], 2):
+        for part in rng.sample(parts, len(parts)):
             words.insert(rng.randint(0, len(words)), part)
         return " ".join(words)

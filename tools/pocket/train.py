@@ -59,7 +59,7 @@ def rate_factor(progress: float, step: int) -> float:
 
 def window(progress: float) -> int:
     """Short windows first, where copying is learned; the long half is for distances."""
-    return 512 if progress < 0.32 else 1024 if progress < 0.56 else 2048
+    return 512 if progress < 0.28 else 1024 if progress < 0.5 else 2048
 
 
 class Trainer:

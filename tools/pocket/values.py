@@ -155,6 +155,7 @@ _MAKERS: dict[str, Callable[[random.Random], str]] = {
     "place": lambda rng: rng.choice(_SPOTS).format(rng.choice(_SPOT_WORDS)),
     "job": lambda rng: rng.choice(_JOB_WORDS) + rng.choice(_JOBS),
     "instruction": _instruction,
+    "word": lambda rng: rng.choice(_NOUNS) if rng.random() < 0.7 else _syllables(rng, 1, 2).lower(),
 }
 
 

@@ -3,6 +3,7 @@
 import inspect
 import os
 import sys
+from collections import ChainMap
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import typer
 
 import h2o_chat
-from h2o_chat import models_command
+from h2o_chat import layers, models_command
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.errors import ExitCode, UsageError
 from h2o_chat.lab_commands import bench, evaluate
@@ -82,7 +83,10 @@ _FLAGS: dict[str, Any] = {
 
 
 def _takes_flags(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command all shared flags; it is handed `given`, what was asked for by name."""
+    """Gives a command, whose first parameter is the context, all shared flags.
+
+    It is handed `given`: what stands on the command line, before what is built in.
+    """
     hints = get_type_hints(Settings) | get_type_hints(Sampling) | {"stop": list[str]}
     known = {f.name: f.default for one in (Settings, Sampling) for f in fields(one)} | {"stop": []} | defaults
     flags = [
@@ -98,9 +102,10 @@ def _takes_flags(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = [p for p in inspect.signature(command).parameters.values() if p.name != "given"]
 
-        def with_flags(**values: Any) -> None:
-            given = {name: values.pop(name) for name in _FLAGS}
-            command(given=given, **values)
+        def with_flags(context: typer.Context, **values: Any) -> None:
+            shared = {name: values.pop(name) for name in _FLAGS}
+            asked = {name: value for name, value in shared.items() if _asked(context, name)}
+            command(context, given=ChainMap(asked, shared), **values)
 
         with_flags.__signature__ = inspect.Signature([*own, *flags])  # type: ignore[attr-defined]
         with_flags.__name__, with_flags.__doc__ = command.__name__, command.__doc__
@@ -109,14 +114,22 @@ def _takes_flags(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..
     return decorate
 
 
-def _settings(given: dict[str, Any], **more: Any) -> tuple[Settings, Sampling]:
-    """Checked settings of the flags.
+def _asked(context: typer.Context, name: str) -> bool:
+    """Whether a flag stands on the command line."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _settings(given: ChainMap[str, Any], **more: Any) -> tuple[Settings, Sampling]:
+    """Checked settings: the command line before the environment, `config.toml` and what is built in.
 
     Raises:
-        UsageError: a value outside its range.
+        UsageError: a value outside its range, in whichever of them.
     """
-    given = given | {"stop": tuple(given["stop"])} | more
-    return _only(Settings, given), _only(Sampling, given)
+    asked, built_in = given.maps
+    values = {**built_in, **layers.below_flags(), **asked, **more}
+    values["stop"] = tuple(values["stop"])
+    return _only(Settings, values), _only(Sampling, values)
 
 
 def _only(kind: type[Kind], values: dict[str, Any]) -> Kind:
@@ -137,7 +150,7 @@ def screen(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
     *,
-    given: dict[str, Any],
+    given: ChainMap[str, Any],
 ) -> None:
     """Chat with a local model whose memory never grows, and see what it still remembers."""
     from h2o_chat.run import ending
@@ -166,8 +179,7 @@ def screen(
 def _no_flags_before(context: typer.Context) -> ExitCode:
     """A flag in front of a command would be lost silently."""
     for name in _FLAGS:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
+        if _asked(context, name):
             flag = "--" + name.replace("_", "-")
             command = context.invoked_subcommand
             raise UsageError(
@@ -179,6 +191,7 @@ def _no_flags_before(context: typer.Context) -> ExitCode:
 @app.command()
 @_takes_flags()
 def run(
+    context: typer.Context,
     prompt: Annotated[str | None, typer.Argument(help="What to say; piped input is appended.")] = None,
     script: Annotated[
         Path | None, typer.Option(help="Turns from a file, separated by a line of ---.")
@@ -186,7 +199,7 @@ def run(
     json: Annotated[bool, typer.Option("--json", help="Events on stdout, one JSON object a line.")] = False,
     events: Annotated[int, typer.Option(help="Tokens between two cache events; 0: none.")] = 16,
     *,
-    given: dict[str, Any],
+    given: ChainMap[str, Any],
 ) -> None:
     """Ask once, or play a script, without a screen; the answer goes to stdout."""
     from h2o_chat import run as running

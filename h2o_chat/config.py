@@ -1,9 +1,10 @@
 """Every setting there is, with its default and its check. Nothing heavy: usage errors must come at once."""
 
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import platformdirs
 
@@ -18,6 +19,9 @@ POLICIES: tuple[str, ...] = get_args(Policy)
 QUANTIZE: tuple[str, ...] = get_args(Quantize)
 DTYPES: tuple[str, ...] = get_args(Dtype)
 TEMPLATES: tuple[str, ...] = get_args(Template)
+
+FILE_LIMIT_BYTES = 2**20
+"""Of a configuration: a larger file is something else."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,8 @@ class Settings:
         ):
             if value not in known:
                 raise UsageError(f"{flag} {value!r} is not known.", f"One of: {', '.join(known)}.")
+        if not re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,4})?", self.device):  # what is here, torch says later
+            raise UsageError(f"--device {self.device!r} is not known.", "One of: auto, cpu, cuda, cuda:N.")
         _within("--budget", self.budget, 1, 100_000_000)
         for flag, count, least in (
             ("--sinks", self.sinks, 0),
@@ -110,6 +116,26 @@ def config_file() -> Path:
     return platformdirs.user_config_path("h2o-chat") / "config.toml"
 
 
+def read_tables(path: Path) -> dict[str, Any]:
+    """A configuration file as it stands; empty if there is none.
+
+    Raises:
+        UsageError: it cannot be read, is too large, or is not TOML in UTF-8.
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(FILE_LIMIT_BYTES + 1)
+        if len(raw) > FILE_LIMIT_BYTES:
+            raise UsageError(f"{path} is larger than 1 MiB.", "It is no configuration of this program.")
+        return tomllib.loads(raw.decode("utf-8-sig"))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except RecursionError as error:
+        raise UsageError(f"{path} cannot be read: it is nested too deep.", "It is a TOML file.") from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {error}.", "It is a TOML file.") from error
+
+
 def user_aliases() -> dict[str, str]:
     """The user's own short names: `[aliases]` in the configuration, each a repository or a folder.
 
@@ -117,12 +143,7 @@ def user_aliases() -> dict[str, str]:
         UsageError: the file cannot be read, or an alias is not a text.
     """
     path = config_file()
-    try:
-        aliases = tomllib.loads(path.read_text(encoding="utf-8")).get("aliases", {})
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {error}.", "It is a TOML file.") from error
+    aliases = read_tables(path).get("aliases", {})
     if not isinstance(aliases, dict) or not all(isinstance(value, str) for value in aliases.values()):
         raise UsageError(
             f"[aliases] in {path} is not a table of texts.", 'One line each: mine = "org/name" or a folder.'

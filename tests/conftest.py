@@ -16,6 +16,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # No test asks the hub; those in test_hub ask a stand-in on the loopback.
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+# Whoever runs the tests may have settings of their own, which are not what is tested.
+os.environ["XDG_CONFIG_HOME"] = str(Path(__file__).parent / "no configuration here")
+for name in [name for name in os.environ if name.startswith("H2O_CHAT_")]:
+    if name not in ("H2O_CHAT_SHARED", "H2O_CHAT_DATA"):
+        del os.environ[name]
+
 SHARED = Path(os.environ.get("H2O_CHAT_SHARED", Path(__file__).parents[2] / "shared"))
 """Real models and text, beside the repository and not part of it."""
 

@@ -103,8 +103,8 @@ def check_file(path: Path) -> tuple[dict[str, Any], list[UsageError]]:
         defaults = {}
     for key, value in defaults.items():
         try:
-            name = known(key, f"{path}: [defaults]")
-            values[name] = check(name, value, f"{path}: [defaults] {name}")
+            known(key, f"{path}: [defaults]")
+            values[key] = check(key, value, f"{path}: [defaults] {key}")
         except UsageError as error:
             wrong.append(error)
     aliases = tables.get("aliases", {})
@@ -135,16 +135,14 @@ def variable(name: str) -> str:
     return _PREFIX + name.upper()
 
 
-def known(name: str, where: str) -> str:
-    """The name of a setting, however it is written: `top_p`, `top-p`, `--top-p`.
+def known(name: str, where: str) -> None:
+    """Lets the name of a setting through.
 
     Raises:
-        UsageError: there is no such setting; names the nearest.
+        UsageError: there is no such setting; begins with `where`, and names the nearest.
     """
-    plain = name.removeprefix("--").replace("-", "_")
-    if plain not in NAMES:
-        raise UsageError(f"{where} {_cut(name)!r} is not known.", _nearest(plain, NAMES))
-    return plain
+    if name not in NAMES:
+        raise UsageError(f"{where} {_cut(name)!r} is not known.", _nearest(name, NAMES))
 
 
 def parse(name: str, text: str, where: str) -> Any:

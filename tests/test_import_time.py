@@ -26,6 +26,7 @@ sys.exit(f"imported {{sorted(heavy)}}" if heavy else 0)
         "from h2o_chat.cli import app; app(['run', '--help'])",
         "from h2o_chat.cli import app; app(['run', 'hi', '--budget', '0'])",
         "from h2o_chat.cli import app; app(['run', 'hi', '--model', 'no/such-model'])",
+        "from h2o_chat.cli import app; app(['config', 'show'])",
     ],
 )
 def test_no_torch(code: str) -> None:

@@ -82,3 +82,21 @@ class WindowFullError(H2OChatError):
     """The `full` cache reached the window the model was trained for."""
 
     code = "window"
+
+
+class StoreError(H2OChatError):
+    """A conversation could not be read from disk or written to it."""
+
+    code = "store"
+
+
+class BusyError(StoreError):
+    """The conversation is open in another process."""
+
+    code = "busy"
+
+
+class SavedCacheError(H2OChatError):
+    """A saved cache that is not there, damaged, or of another model or memory; it can be rebuilt."""
+
+    code = "saved-cache"

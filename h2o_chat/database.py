@@ -1,0 +1,233 @@
+"""One SQLite file: opened privately, brought up to date, and its errors said in words.
+
+One connection serves all threads, one after the other (a lock is held for each transaction): a worker writes
+tokens while the screen reads, nobody sees half a transaction, and there is one thing to close. What SQLite
+commits survives the death of the process at any moment; only a power cut can take the last commits, and
+never the file (WAL with synchronous=NORMAL).
+"""
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+from h2o_chat.errors import StoreError
+from h2o_chat.schema import MIGRATIONS
+
+Rows = list[tuple[Any, ...]]
+
+WAIT_S = 5.0
+"""How long a transaction waits for that of another process; ours take milliseconds."""
+
+
+class Database:
+    """A connection that any thread may use.
+
+    Args:
+        path: the file; it is created, readable by its owner alone, where there is none.
+
+    Raises:
+        StoreError: it cannot be opened, is no database, is damaged, or was written by a newer version.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = RLock()
+        with explained(path):
+            self._connection = _open(path)
+
+    def rows(self, sql: str, *values: Any) -> Rows:
+        """All rows of a query.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with self._lock, explained(self.path):
+            return self._connection.execute(sql, values).fetchall()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Several queries that see the same state.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with self._transaction("BEGIN") as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction: all of it is on disk when the block ends, or nothing when it raises.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
+        with self._transaction("BEGIN IMMEDIATE") as connection:
+            yield connection
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+    @contextlib.contextmanager
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        with self._lock, explained(self.path):
+            self._connection.execute(begin)
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:  # a full disk has rolled back already
+                    self._connection.execute("ROLLBACK")
+                raise
+
+
+@contextlib.contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turns what SQLite and the system say into an error that names the file and what to do.
+
+    Raises:
+        StoreError: instead of theirs.
+    """
+    try:
+        yield
+    except sqlite3.ProgrammingError:
+        raise  # wrong use of a connection is our own bug
+    except sqlite3.Error as error:
+        what, hint = _WORDS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, ("{error}", ""))
+        raise StoreError(f"{path}: {what.format(error=error)}.", hint.format(path=path)) from error
+    except UnicodeDecodeError as error:  # what SQLite quotes of a damaged file may be no text
+        what, hint = _WORDS[sqlite3.SQLITE_CORRUPT]
+        raise StoreError(f"{path}: {what.format(error=error)}.", hint.format(path=path)) from error
+    except OSError as error:
+        raise StoreError(f"{error.filename or path}: {error.strerror}.", _PERMISSIONS) from error
+
+
+_PERMISSIONS = "Check the permissions of the folder, or choose another with --data or H2O_CHAT_DATA."
+_DAMAGED = (
+    "Nothing was changed. Move it away to begin a new one; sqlite3 '{path}' .recover prints what can be read."
+)
+_WORDS = {
+    sqlite3.SQLITE_FULL: ("the disk is full", "Free some space: what was stored before is safe."),
+    sqlite3.SQLITE_IOERR: (
+        "the disk failed ({error})",
+        "Look for free space, quotas and the disk's health: what was stored before is safe.",
+    ),
+    sqlite3.SQLITE_READONLY: ("it cannot be written ({error})", _PERMISSIONS),
+    sqlite3.SQLITE_CANTOPEN: ("it cannot be opened ({error})", _PERMISSIONS),
+    sqlite3.SQLITE_PERM: ("it cannot be opened ({error})", _PERMISSIONS),
+    sqlite3.SQLITE_BUSY: (f"another process kept it busy for {WAIT_S:.0f} seconds", "Try again."),
+    sqlite3.SQLITE_NOTADB: ("this is not a database of h2o-chat ({error})", _DAMAGED),
+    sqlite3.SQLITE_CORRUPT: ("the database is damaged ({error})", _DAMAGED),
+}
+"""By primary result code: what to say, and what to do."""
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    _create(path)
+    try:
+        connection = _connect(str(path))
+    except sqlite3.OperationalError:
+        # In a folder that cannot be written WAL has nowhere to put its index: without a log there is
+        # nothing to look up in it either.
+        log = path.with_name(path.name + "-wal")
+        if os.access(path.parent, os.W_OK) or (log.exists() and log.stat().st_size):
+            raise
+        return _connect(path.absolute().as_uri() + "?immutable=1")
+    return connection
+
+
+def _create(path: Path) -> None:
+    """An empty file of the owner alone; SQLite gives its log the same permissions."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        if not path.is_file():
+            raise
+        return  # it may still be read
+    try:
+        if os.fstat(descriptor).st_mode & 0o077:  # copied here by hand, say
+            os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
+
+
+def _connect(where: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        where,
+        timeout=WAIT_S,
+        isolation_level=None,  # transactions are ours to begin
+        check_same_thread=False,
+        uri=where.startswith("file:"),
+    )
+    try:
+        connection.execute("PRAGMA foreign_keys = ON")
+        _log_ahead(connection)
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(f"PRAGMA journal_size_limit = {16 << 20}")
+        _migrate(connection, where)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _log_ahead(connection: sqlite3.Connection) -> None:
+    """Switches a new file to WAL. SQLite does not wait for others here, and two may begin at once.
+
+    Where that cannot be (an immutable file) the mode stays as it is, without an error.
+    """
+    give_up = time.monotonic() + WAIT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)
+
+
+def _migrate(connection: sqlite3.Connection, where: str) -> None:
+    """Applies what is missing, all of it or nothing.
+
+    Raises:
+        StoreError: the file was written by a newer version.
+    """
+    newest = len(MIGRATIONS)
+    if _version(connection) < newest:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for script in MIGRATIONS[_version(connection) :]:  # asked again: others may have done it
+                for statement in _statements(script):
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {max(newest, _version(connection))}")
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+    version = _version(connection)
+    if version > newest:
+        raise StoreError(
+            f"{where} was written by a newer h2o-chat: it has version {version}, this one knows {newest}.",
+            "Update h2o-chat, or choose another folder with --data or H2O_CHAT_DATA.",
+        )
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The statements of a script, one by one: `executescript` would commit before each script."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if statement.strip() and sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""

@@ -1,0 +1,84 @@
+"""A lock file that the kernel opens again when its holder dies, however it dies."""
+
+import contextlib
+import fcntl
+import os
+import time
+from pathlib import Path
+
+PATIENCE_S = 0.25
+"""Somebody who only looks whether it is held holds it for microseconds: that must not refuse a writer."""
+
+
+class Held(Exception):
+    """Somebody has it; `pid` is theirs where they wrote it down."""
+
+    def __init__(self, pid: int | None) -> None:
+        super().__init__(pid)
+        self.pid = pid
+
+
+class Lock:
+    """Holds a file from creation to `release`.
+
+    Raises:
+        Held: somebody else does, perhaps elsewhere in this process.
+        OSError: the file cannot be made or locked.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor = _take(path)
+        with contextlib.suppress(OSError):  # a full disk: then nobody learns the number, and it is held
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, b"%d\n" % os.getpid(), 0)
+
+    def release(self) -> None:
+        """Opens the lock; may be called again."""
+        if self._descriptor >= 0:
+            with contextlib.suppress(OSError):
+                self._path.unlink()  # while it is held, so that nobody else's is removed
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def held(path: Path) -> bool:
+    """Whether a living process holds it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _take(path: Path) -> int:
+    give_up = time.monotonic() + PATIENCE_S
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(descriptor, path):
+                return descriptor
+        except BlockingIOError:
+            if time.monotonic() > give_up:
+                pid = os.pread(descriptor, 32, 0).strip()
+                os.close(descriptor)
+                raise Held(int(pid) if pid.isdigit() else None) from None
+            time.sleep(0.01)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # its holder has just gone and taken the file along: there may be a new one
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,158 @@
+"""What is stored, and how it stands in the tables: what the store reads and its writer writes."""
+
+import sqlite3
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+TITLE_CHARACTERS = 60
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One line of the list of conversations."""
+
+    id: str
+    title: str
+    model: str
+    created: float
+    """Seconds since 1970, as all times here."""
+    updated: float
+    """When something was last said."""
+    messages: int
+    """Of all branches."""
+    tokens: int
+    """Fed and generated, of all branches."""
+
+
+@dataclass(frozen=True)
+class StoredMessage:
+    """What one side said."""
+
+    id: int
+    parent: int | None
+    """The message it follows."""
+    role: str
+    """system | user | assistant"""
+    text: str
+    finish: str | None
+    """As `events.Finish`, or `interrupted`: the process died while it streamed. None: not an answer, or it
+    streams just now."""
+    first: int
+    """Position of its first token; -1 while none was fed."""
+    last: int
+    ids: tuple[int, ...]
+    """Tokens fed (what the template added included) or generated."""
+    created: float
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A message in which words were found."""
+
+    conversation: str
+    title: str
+    message: int
+    role: str
+    snippet: str
+    """Some words around the first hits, which stand between « and »."""
+
+
+# Named here: inside `Store`, `list` is a method.
+Summaries = list[Summary]
+Messages = list[StoredMessage]
+Hits = list[Hit]
+Streamed = tuple[list[int], str]
+
+NEWEST_FIRST = "ORDER BY updated DESC, rowid DESC"
+
+SUMMARY = """
+SELECT id, title, model, created, updated,
+    (SELECT count(*) FROM messages WHERE conversation = conversations.id),
+    (SELECT coalesce(sum(tokens), 0) FROM messages WHERE conversation = conversations.id)
+FROM conversations"""
+
+MESSAGE = "SELECT id, parent, role, text, finish, first, last, ids, created, open FROM messages"
+
+BRANCH = """
+WITH RECURSIVE branch (id) AS (
+    SELECT id FROM messages WHERE id = ? AND conversation = ?
+    UNION SELECT parent FROM messages JOIN branch USING (id) WHERE parent IS NOT NULL
+) SELECT id FROM branch"""
+
+# CROSS JOIN: the index of words first, from the newest message on, and no more of them than are wanted.
+SEARCH = """
+SELECT conversation, title, messages.id, role, snippet(words, 0, '«', '»', '…', 12)
+FROM words CROSS JOIN messages ON messages.id = words.rowid
+    CROSS JOIN conversations ON conversations.id = messages.conversation
+WHERE words MATCH ? ORDER BY words.rowid DESC LIMIT ?"""
+
+
+def clean(text: str) -> str:
+    """Lone surrogates cannot be stored as UTF-8 and become `?`, as in `events.to_json`."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def pack(ids: Sequence[int]) -> bytes:
+    """Token ids as int32, little-endian."""
+    return struct.pack(f"<{len(ids)}i", *ids)
+
+
+def unpack(blob: bytes) -> tuple[int, ...]:
+    """Token ids of a blob; what is left of a damaged one."""
+    whole = len(blob) // 4
+    return struct.unpack(f"<{whole}i", blob[: 4 * whole])
+
+
+def title_of(text: str) -> str:
+    """The beginning of a message, on one line."""
+    words = " ".join(clean(text.lstrip()[: 4 * TITLE_CHARACTERS]).split())
+    return words if len(words) <= TITLE_CHARACTERS else words[: TITLE_CHARACTERS - 1].rstrip() + "…"
+
+
+def streamed(connection: sqlite3.Connection, message: int) -> Streamed:
+    """Tokens and text of an open answer, as far as they were written."""
+    rows = connection.execute("SELECT token, text FROM stream WHERE message = ? ORDER BY number", (message,))
+    tokens, texts = [], []
+    for token, text in rows:
+        tokens.append(int(token))
+        texts.append(str(text))
+    return tokens, "".join(texts)
+
+
+def insert_message(
+    connection: sqlite3.Connection,
+    conversation: str,
+    parent: int | None,
+    role: str,
+    text: str,
+    created: float,
+    *,
+    finish: str | None = None,
+    first: int = -1,
+    last: int = -1,
+    ids: Sequence[int] = (),
+    open: bool = False,
+) -> int:
+    """Adds a message and returns its number."""
+    done = connection.execute(
+        "INSERT INTO messages (conversation, parent, role, open, finish, first, last, created,"
+        " tokens, text, ids) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            *(conversation, parent, role, open, finish, first, last, created),
+            *(len(ids), clean(text), pack(ids)),
+        ),
+    )
+    assert done.lastrowid is not None
+    return done.lastrowid
+
+
+def message_of(
+    row: Sequence[Any], ids: Sequence[int] | None = None, text: str = "", dead: str | None = None
+) -> StoredMessage:
+    """A row of `MESSAGE`; of an open answer, what was streamed is given."""
+    number, parent, role, whole, finish, first, last, blob, created, _ = row
+    if ids is None:
+        return StoredMessage(number, parent, role, whole, finish, first, last, unpack(blob), created)
+    return StoredMessage(number, parent, role, text, dead, first, last, tuple(ids), created)

@@ -1,0 +1,67 @@
+"""The tables of the store, as a list of changes: append to it, never edit what was released.
+
+A database is at version n (`PRAGMA user_version`) when the first n scripts have been applied to it.
+"""
+
+CONVERSATIONS = """
+CREATE TABLE conversations (
+    id TEXT NOT NULL PRIMARY KEY,
+    title TEXT NOT NULL,
+    model TEXT NOT NULL,
+    settings TEXT NOT NULL,      -- JSON
+    created REAL NOT NULL,       -- seconds since 1970
+    updated REAL NOT NULL,
+    leaf INTEGER                 -- the active branch ends here; set with every message, so no reference
+);
+
+CREATE TABLE messages (
+    -- AUTOINCREMENT: files are named after messages, so a number must never come again
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    conversation TEXT NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
+    parent INTEGER REFERENCES messages (id) CHECK (parent < id),
+    role TEXT NOT NULL,
+    open INTEGER NOT NULL DEFAULT 0,    -- 1 while its tokens stand in `stream`
+    finish TEXT,
+    first INTEGER NOT NULL DEFAULT -1,  -- positions of its tokens
+    last INTEGER NOT NULL DEFAULT -1,
+    created REAL NOT NULL,
+    tokens INTEGER NOT NULL DEFAULT 0,  -- how many ids, so that counting them reads no blob
+    text TEXT NOT NULL DEFAULT '',
+    ids BLOB NOT NULL DEFAULT x''       -- int32, little-endian
+);
+CREATE INDEX messages_of ON messages (conversation, tokens);
+CREATE INDEX messages_after ON messages (parent);
+
+-- The answer that is being written: a row per token, so that a token costs the same at any length.
+CREATE TABLE stream (
+    message INTEGER NOT NULL REFERENCES messages (id) ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    token INTEGER NOT NULL,
+    text TEXT NOT NULL,
+    PRIMARY KEY (message, number)
+) WITHOUT ROWID;
+
+CREATE TABLE runs (
+    id INTEGER PRIMARY KEY,
+    conversation TEXT NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
+    started REAL NOT NULL,
+    session TEXT NOT NULL        -- JSON: model, versions, settings
+);
+CREATE INDEX runs_of ON runs (conversation);
+
+CREATE VIEW finished AS SELECT id, text FROM messages WHERE NOT open;
+CREATE VIRTUAL TABLE words USING fts5 (
+    text, content = 'finished', content_rowid = 'id', tokenize = 'unicode61 remove_diacritics 2'
+);
+CREATE TRIGGER message_said AFTER INSERT ON messages WHEN NOT new.open BEGIN
+    INSERT INTO words (rowid, text) VALUES (new.id, new.text);
+END;
+CREATE TRIGGER message_finished AFTER UPDATE OF open ON messages WHEN old.open AND NOT new.open BEGIN
+    INSERT INTO words (rowid, text) VALUES (new.id, new.text);
+END;
+CREATE TRIGGER message_removed AFTER DELETE ON messages WHEN NOT old.open BEGIN
+    INSERT INTO words (words, rowid, text) VALUES ('delete', old.id, old.text);
+END;
+"""
+
+MIGRATIONS: list[str] = [CONVERSATIONS]

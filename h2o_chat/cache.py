@@ -175,13 +175,17 @@ class H2OCache(Cache):
         for layer in self.layers:
             act(layer)
 
-    def snapshot(self) -> Snapshot:
-        """A copy of the whole state; an evicted token cannot come back otherwise."""
+    def snapshot(self, *, copy: bool = True) -> Snapshot:
+        """The whole state; an evicted token cannot come back otherwise.
+
+        Args:
+            copy: False lends the tensors themselves, good until the next token is fed.
+        """
         return Snapshot(
             policy=self.plan.policy,
             shares=self.plan.shares,
             layers=[
-                {name: getattr(layer, name).clone() for name in layer.STATE}
+                {n: getattr(layer, n).clone() if copy else getattr(layer, n) for n in layer.STATE}
                 for layer in self.layers
                 if layer.is_initialized
             ],

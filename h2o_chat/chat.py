@@ -1,12 +1,17 @@
-"""A conversation: template -> engine -> messages. The engine is injected, so nothing here imports torch."""
+"""A conversation: template -> engine -> store. The engine is injected, so nothing here imports torch."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from h2o_chat.config import Sampling, Settings
-from h2o_chat.events import CacheState, Event, Prompt, Session, Token, Turn
+from h2o_chat.errors import StoreError, UsageError
+from h2o_chat.events import CacheState, Event, Note, Prompt, Session, Token, Turn
+from h2o_chat.keeping import Keeper
+from h2o_chat.resume import ended_in_marker, remember
+from h2o_chat.store import StoredMessage
 from h2o_chat.templates import choose
 
 
@@ -28,6 +33,14 @@ class EngineLike(Protocol):
     def generate(
         self, ids: Sequence[int], sampling: Sampling, cancel: Callable[[], bool] = never
     ) -> Iterator[Event]: ...
+    def relive(
+        self, ids: Sequence[int], *, answer: bool, exact: bool, cancel: Callable[[], bool]
+    ) -> bool: ...
+    def look(self) -> CacheState: ...
+    def save(self, path: Path) -> None: ...
+    def load(self, path: Path) -> None: ...
+    def snapshot(self) -> Any: ...
+    def restore(self, snapshot: Any, *, hand_over: bool = False) -> None: ...
     def protect(self, tokens: int) -> int: ...
     def inspect(self, position: int) -> list[list[bool]]: ...
     def text_of(self, position: int) -> str: ...
@@ -48,6 +61,8 @@ class Message:
     """How an answer ended; None while it streams."""
     hold: float = 1.0
     """Mean hold of its tokens when last looked at."""
+    id: int | None = None
+    """Its number in the store; None where it is not stored."""
 
 
 class Chat:
@@ -56,10 +71,14 @@ class Chat:
     Args:
         engine: fresh, or reset.
         settings: the system prompt and the template are taken from here.
+        keeper: writes it to disk; None keeps nothing.
     """
 
-    def __init__(self, engine: EngineLike, settings: Settings) -> None:
+    def __init__(self, engine: EngineLike, settings: Settings, keeper: Keeper | None = None) -> None:
         self._engine = engine
+        self.keeper = keeper
+        self.notes: list[Note] = keeper.notes if keeper else []
+        """What a person should know; whoever shows it takes it away."""
         self._system = settings.system
         self._template = choose(engine.tokenizer, settings.template)
         self._held: dict[int, float] = {}
@@ -82,6 +101,9 @@ class Chat:
         """
         ids, system_tokens = self._tokens(text)
         user, answer = Message("user", text), Message("assistant", "")
+        if self.keeper:
+            self._write_down(user, answer, ids)
+            yield from self.take_notes()
         self.messages += [user, answer]
         stop, marker = sampling.stop, self._template.marker
         sampling = replace(sampling, stop=(*stop, marker) if marker else stop)
@@ -92,6 +114,8 @@ class Chat:
                     case Prompt():
                         self._place(event, system_tokens, user)
                     case Token():
+                        if self.keeper:
+                            self.keeper.token(event.id, event.text)
                         pieces.append(event.text)
                         answer.first = event.position if answer.first < 0 else answer.first
                         answer.last = event.position
@@ -106,13 +130,109 @@ class Chat:
                         else:
                             self._marked = event.finish == "stop" and not stop
                         event = replace(event, hold=self._message_hold(event.seen))
+                        if self.keeper:
+                            self._close(user, answer, event)
+                            yield from self.take_notes()
                 yield event
         finally:
             answer.text = "".join(pieces)
 
+    def regenerate(self, sampling: Sampling, cancel: Callable[[], bool] = never) -> Iterator[Event]:
+        """Answers the last message again, from the memory as it was before; the first answer is kept beside.
+
+        Raises:
+            UsageError: nothing was said yet.
+            StoreError: the conversation is not stored.
+        """
+        asked = [index for index, message in enumerate(self.messages) if message.role == "user"]
+        if not asked:
+            raise UsageError("There is no answer to make again: nothing was said.")
+        yield from self.edit(asked[-1], self.messages[asked[-1]].text, sampling, cancel)
+
+    def edit(
+        self, index: int, text: str, sampling: Sampling, cancel: Callable[[], bool] = never
+    ) -> Iterator[Event]:
+        """Says something else instead of message `index`; what followed it is kept as another branch.
+
+        Raises:
+            UsageError: it is not a message of the user.
+            StoreError: the conversation is not stored.
+        """
+        if not 0 <= index < len(self.messages) or self.messages[index].role != "user":
+            raise UsageError(f"Message {index} is not one of yours.", "Only what you said can be said anew.")
+        before = self.messages[index - 1].id if index else None
+        if self.keeper is None or self.messages[index].id is None:
+            raise StoreError("This conversation is not stored: there is nothing to go back to.")
+        if self.go_to(before, cancel=cancel):
+            yield from self.take_notes()
+            yield from self.send(text, sampling, cancel)
+
+    def resume(self, progress: Callable[[float], None], cancel: Callable[[], bool] = never) -> bool:
+        """Goes on with the stored conversation of the keeper, where it ended; see `go_to`."""
+        assert self.keeper is not None
+        return self.go_to(self.keeper.leaf, progress, cancel)
+
+    def go_to(
+        self,
+        leaf: int | None,
+        progress: Callable[[float], None] = lambda _: None,
+        cancel: Callable[[], bool] = never,
+    ) -> bool:
+        """Makes a stored message the last one (None: the beginning), with the memory as it was after it.
+
+        Args:
+            progress: told the share that was read again, 0 to 1.
+
+        Returns:
+            False if it was cancelled: then nothing has changed.
+
+        Raises:
+            StoreError: the conversation cannot be read.
+        """
+        assert self.keeper is not None
+        path = self.keeper.path(leaf)
+        if not remember(self._engine, self._template, self.keeper, path, progress, cancel):
+            return False
+        self.keeper.move(leaf)
+        self._held.clear()
+        self.messages = [_message(stored) for stored in path] or self._blank()
+        if self.messages and self.messages[0].role == "system":
+            self._system = self.messages[0].text
+        self._marked = bool(path) and ended_in_marker(self._engine.tokenizer, self._template, path[-1])
+        self._note(self._engine.look())
+        self._message_hold(self._engine.seen)
+        return True
+
+    def _write_down(self, user: Message, answer: Message, ids: list[int]) -> None:
+        """What a person typed is on disk before the model sees it."""
+        assert self.keeper is not None
+        for message in self.messages:  # the system prompt, once
+            if message.id is None and message.role == "system":
+                message.id = self.keeper.said(message.role, message.text)
+        user.id = self.keeper.said("user", user.text, ids)
+        answer.id = self.keeper.answering()
+
+    def _close(self, user: Message, answer: Message, turn: Turn) -> None:
+        """The turn has ended: so has what is on disk of it, and the memory is saved."""
+        assert self.keeper is not None
+        if turn.finish == "error":
+            self.keeper.placed(user.id, -1, -1)
+        if not turn.prompt_tokens and turn.finish == "stopped":
+            self.keeper.withdraw([user.id, answer.id])
+            return
+        self.keeper.finished(turn.text, turn.finish, answer.first, answer.last)
+        if turn.finish != "error":
+            self.keeper.save(self._engine, answer.id)
+
+    def take_notes(self) -> Iterator[Note]:
+        while self.notes:
+            yield self.notes.pop(0)
+
     def clear(self) -> None:
-        """Starts over: the model and the transcript forget everything."""
+        """Starts over: the model and the screen forget everything; on disk a new conversation begins."""
         self._engine.reset()
+        if self.keeper:
+            self.keeper.begin_anew()
         self._held.clear()
         self._marked = False
         self.messages = self._blank()
@@ -153,6 +273,10 @@ class Chat:
             first += system_tokens
         if first <= prompt.last:
             user.first, user.last = first, prompt.last
+        if self.keeper:
+            for message in (*self.messages[:1], user):
+                if message.first >= 0 and message.role != "assistant":
+                    self.keeper.placed(message.id, message.first, message.last)
 
     def _unplace(self, *messages: Message) -> None:
         """The turn failed and the engine went back: its tokens are nowhere."""
@@ -180,3 +304,7 @@ class Chat:
             fed = min(message.last + 1, seen) - message.first  # the last token of an answer waits
             message.hold = total.get(index, 0.0) / fed if fed > 0 else 1.0
         return [(index, self.messages[index].hold) for index in sorted(total)]
+
+
+def _message(stored: StoredMessage) -> Message:
+    return Message(stored.role, stored.text, stored.first, stored.last, stored.finish, id=stored.id)

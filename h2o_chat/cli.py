@@ -7,17 +7,22 @@ from collections import ChainMap
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
 import h2o_chat
 from h2o_chat import config_command, layers, models_command
-from h2o_chat.config import Sampling, Settings
+from h2o_chat.config import Sampling, Settings, data_folder
+from h2o_chat.doctor import doctor
 from h2o_chat.errors import ExitCode, UsageError
 from h2o_chat.lab_commands import bench, evaluate
 from h2o_chat.obtain import obtain
 from h2o_chat.resolve import names_starting_with
+from h2o_chat.store import conversation_ids
+
+if TYPE_CHECKING:
+    from h2o_chat.opening import Kept
 
 app = typer.Typer(
     name="h2o-chat",
@@ -31,10 +36,30 @@ app.add_typer(models_command.app, name="models")
 app.add_typer(config_command.app, name="config")
 app.add_typer(evaluate, name="eval")
 app.add_typer(bench, name="bench")
+app.command()(doctor)
 
 Kind = TypeVar("Kind", Settings, Sampling)
 
-_MODEL, _MEMORY, _ANSWER = "Model", "Memory", "Answers"
+_MODEL, _MEMORY, _ANSWER, _DISK = "Model", "Memory", "Answers", "Disk"
+
+
+def _conversations(incomplete: str) -> list[str]:
+    return ["last", *conversation_ids(data_folder(None), incomplete)]
+
+
+_Resume = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ID",
+        help="Go on with a stored conversation: its id, or last.",
+        autocompletion=_conversations,
+        rich_help_panel=_DISK,
+    ),
+]
+_Data = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Where conversations are kept.", rich_help_panel=_DISK),
+]
 
 _FLAGS: dict[str, Any] = {
     "model": typer.Option(
@@ -121,14 +146,26 @@ def _asked(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def _settings(given: ChainMap[str, Any], **more: Any) -> tuple[Settings, Sampling]:
-    """Checked settings: the command line before the environment, `config.toml` and what is built in.
+def _kept(resume: str | None, data: Path | None, wanted: bool) -> tuple["Kept | None", dict[str, Any]]:
+    """Where the conversation is kept, if it is, and what a resumed one was held with."""
+    from h2o_chat.opening import Kept, stored
+
+    if resume is not None:
+        return stored(data_folder(data), resume)
+    return (Kept(data_folder(data)) if wanted else None), {}
+
+
+def _settings(
+    given: ChainMap[str, Any], held_with: dict[str, Any] | None = None, **more: Any
+) -> tuple[Settings, Sampling]:
+    """Checked settings: the command line before what the conversation was held with, before the environment,
+    `config.toml` and what is built in.
 
     Raises:
         UsageError: a value outside its range, in whichever of them.
     """
     asked, built_in = given.maps
-    values = {**built_in, **layers.below_flags(), **asked, **more}
+    values = {**built_in, **layers.below_flags(), **(held_with or {}), **asked, **more}
     values["stop"] = tuple(values["stop"])
     return _only(Settings, values), _only(Sampling, values)
 
@@ -150,6 +187,11 @@ def screen(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    resume: _Resume = None,
+    data: _Data = None,
+    no_store: Annotated[
+        bool, typer.Option("--no-store", help="Keep nothing of it on disk.", rich_help_panel=_DISK)
+    ] = False,
     *,
     given: ChainMap[str, Any],
 ) -> None:
@@ -159,16 +201,18 @@ def screen(
     def work() -> ExitCode:
         if context.invoked_subcommand is not None:
             return _no_flags_before(context)
-        settings, sampling = _settings(given)
+        kept, held_with = _kept(resume, data, not no_store)
+        settings, sampling = _settings(given, held_with)
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise UsageError(
                 "The chat screen needs a terminal, and this is none.",
                 'Without one: h2o-chat run "your question" (see h2o-chat run --help).',
             )
         obtain(settings.model)  # before the screen: what is wrong stands in the shell, and so does a download
+        from h2o_chat.opening import opener
         from h2o_chat.tui.app import ChatApp
 
-        screen = ChatApp(_opener(settings), settings, sampling)
+        screen = ChatApp(opener(settings, kept), settings, sampling)
         screen.run()
         return ExitCode.BUG if screen.return_code else ExitCode(screen.exit_code)
 
@@ -199,18 +243,25 @@ def run(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Events on stdout, one JSON object a line.")] = False,
     events: Annotated[int, typer.Option(help="Tokens between two cache events; 0: none.")] = 16,
+    resume: _Resume = None,
+    save: Annotated[
+        bool, typer.Option("--save", help="Store the conversation.", rich_help_panel=_DISK)
+    ] = False,
+    data: _Data = None,
     *,
     given: ChainMap[str, Any],
 ) -> None:
     """Ask once, or play a script, without a screen; the answer goes to stdout."""
     from h2o_chat import run as running
+    from h2o_chat.opening import opener
 
     def prepare() -> running.Job:
         # In plain text nobody would read cache events.
-        settings, sampling = _settings(given, events_every=events if json else 0)
+        kept, held_with = _kept(resume, data, save)
+        settings, sampling = _settings(given, held_with, events_every=events if json else 0)
         turns = _turns(prompt, script)
         obtain(settings.model)
-        return running.Job(_opener(settings), turns, sampling)
+        return running.Job(opener(settings, kept), turns, sampling)
 
     raise typer.Exit(running.run(prepare, json))
 
@@ -246,26 +297,6 @@ def _decode(raw: bytes, what: str) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(f"{what} is not UTF-8 text ({error.reason} at byte {error.start}).") from error
-
-
-def _opener(settings: Settings) -> Callable[[Callable[[str, float | None], None]], Any]:
-    """What opens the conversation, when and in whatever thread it is called."""
-
-    def open_chat(progress: Callable[[str, float | None], None]) -> Any:
-        progress("resolve", None)
-        os.environ.setdefault("HF_HUB_OFFLINE", "1")
-        from h2o_chat.chat import Chat
-        from h2o_chat.engine import Engine
-        from h2o_chat.models import load
-        from h2o_chat.policies import divide
-
-        if settings.policy != "full":  # a budget that cannot work is refused before weights are read
-            divide(settings.policy, settings.budget, settings.sinks, settings.recent)
-        loaded = load(settings, progress)
-        progress("warm up", None)
-        return Chat(Engine(loaded, settings), settings)
-
-    return open_chat
 
 
 def main() -> None:

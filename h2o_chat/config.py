@@ -1,5 +1,6 @@
 """Every setting there is, with its default and its check. Nothing heavy: usage errors must come at once."""
 
+import os
 import re
 import tomllib
 from dataclasses import dataclass
@@ -109,6 +110,12 @@ class Settings:
         if self.threads is not None:
             _within("--threads", self.threads, 1, 1024)
         _within("--events", self.events_every, 0, 1_000_000)
+
+
+def data_folder(flag: Path | None) -> Path:
+    """Where conversations are kept: `--data`, else H2O_CHAT_DATA, else the platform's folder."""
+    named = flag or os.environ.get("H2O_CHAT_DATA")
+    return Path(named).expanduser() if named else platformdirs.user_data_path("h2o-chat")
 
 
 def config_file() -> Path:

@@ -6,7 +6,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,32 +15,20 @@ from torch import Tensor
 
 import h2o_chat
 from h2o_chat.cache import H2OCache
-from h2o_chat.cache import Snapshot as CacheSnapshot
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.detokenize import Detokenizer, StopText
 from h2o_chat.errors import OutOfMemoryError, UsageError, WindowFullError
-from h2o_chat.events import Error, Event, Finish, Prompt, Session, Token, Turn
+from h2o_chat.events import CacheState, Error, Event, Finish, Prompt, Session, Token, Turn
 from h2o_chat.models import Loaded, out_of_memory
 from h2o_chat.observe import Observer
 from h2o_chat.rope import probe
 from h2o_chat.sampling import Sampler
+from h2o_chat.saved import Snapshot, read, write
 
 
 def never() -> bool:
     """Nobody cancels."""
     return False
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """Everything that decides how a conversation goes on."""
-
-    cache: CacheSnapshot
-    pending: tuple[int, ...]
-    random: Tensor
-    history: tuple[int, ...]
-    texts: dict[int, int]
-    lost: tuple[int, float]
 
 
 class Engine:
@@ -100,11 +88,10 @@ class Engine:
             GenerationError: the model's logits cannot be sampled from.
             OutOfMemoryError: the device is full.
         """
-        feed = [*self.pending, *ids]
-        if not feed:
+        if not ids and not self.pending:
             raise UsageError("There is nothing to read: the prompt is empty.")
         before = self.snapshot()
-        turn = _Turn(self, feed, sampling, cancel)
+        turn = _Turn(self, list(ids), sampling, cancel)
         try:
             read = turn.read()
             if read is None:
@@ -160,10 +147,63 @@ class Engine:
         """Text of a token that is still held."""
         return self.observer.text_of(position)
 
-    def snapshot(self) -> Snapshot:
-        """A copy of the state, for going back."""
+    def feed(self, ids: list[int], cancel: Callable[[], bool] = never, chunk: int = 0) -> Tensor | None:
+        """Feeds what waits and `ids`, chunk by chunk (0: the cache's own); logits of the last token.
+
+        Returns:
+            None if it was cancelled, between two chunks: then part of it was fed.
+        """
+        ids = [*self.pending, *ids]
+        chunk = chunk or self.cache.plan.chunk
+        logits = None
+        for start in range(0, len(ids), chunk):
+            if cancel():
+                return None
+            logits = self.forward(ids[start : start + chunk])
+        self.pending = ()
+        return logits
+
+    def relive(self, ids: Sequence[int], *, answer: bool, exact: bool, cancel: Callable[[], bool]) -> bool:
+        """Feeds a message again: a prompt as it was read, an answer up to its last token, which waits.
+
+        Args:
+            exact: an answer token by token, as it was generated; else in chunks: faster, another memory.
+
+        Returns:
+            Whether it was fed to its end; False if it was cancelled.
+        """
+        whole, last = (list(ids[:-1]), tuple(ids[-1:])) if answer else (list(ids), ())
+        if whole and self.feed(whole, cancel, chunk=1 if answer and exact else 0) is None:
+            return False
+        self.pending = (*self.pending, *last)
+        return True
+
+    def look(self) -> CacheState:
+        """What the cache holds now."""
+        return self.observer.state()
+
+    def save(self, path: Path) -> None:
+        """Writes the state to a file, in one move.
+
+        Raises:
+            OSError: no room, no right to write there.
+        """
+        write(path, self.snapshot(copy=False), self.session)
+
+    def load(self, path: Path) -> None:
+        """Goes on from the state in a file.
+
+        Raises:
+            SavedCacheError: it is not there, damaged, or of another model or memory; nothing has changed.
+        """
+        config = self.model.config.get_text_config()
+        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        self.restore(read(path, self.session, self.device, size, config.vocab_size), hand_over=True)
+
+    def snapshot(self, *, copy: bool = True) -> Snapshot:
+        """The state, for going back; without `copy` good until the next token is fed."""
         return Snapshot(
-            cache=self.cache.snapshot(),
+            cache=self.cache.snapshot(copy=copy),
             pending=self.pending,
             random=self.sampler.random.get_state(),
             history=tuple(self.sampler.history),
@@ -224,13 +264,13 @@ class _Turn:
     """One call of `generate`."""
 
     def __init__(
-        self, engine: Engine, feed: list[int], sampling: Sampling, cancel: Callable[[], bool]
+        self, engine: Engine, ids: list[int], sampling: Sampling, cancel: Callable[[], bool]
     ) -> None:
-        self.engine, self.feed, self.sampling, self.cancel = engine, feed, sampling, cancel
+        self.engine, self.ids, self.sampling, self.cancel = engine, ids, sampling, cancel
         self.observer = engine.observer
         self.first = engine.seen
         self.lost_before = self.observer.lost_mark()
-        self.detokenizer = Detokenizer(engine.tokenizer, feed)
+        self.detokenizer = Detokenizer(engine.tokenizer, [*engine.pending, *ids])
         self.stop = StopText(sampling.stop)
         self.text: list[str] = []
         self.new_tokens = 0
@@ -258,17 +298,14 @@ class _Turn:
     def read(self) -> tuple[Prompt, Tensor] | None:
         """Feeds the prompt, chunk by chunk; what was read and the logits after it, or None if cancelled."""
         clock = time.perf_counter()
-        engine, tokens = self.engine, len(self.feed)
-        chunk = engine.cache.plan.chunk
-        starts = range(0, tokens, chunk)
-        for start in starts:
-            if self.cancel():
-                return None
-            logits = engine.forward(self.feed[start : start + chunk])
-        engine.pending = ()
+        tokens = len(self.engine.pending) + len(self.ids)
+        logits = self.engine.feed(self.ids, self.cancel)
+        if logits is None:
+            return None
         self.ttft_ms = _ms_since(clock)
         self.prompt_tokens = tokens
-        return Prompt(tokens, self.first, self.first + tokens - 1, len(starts), self.ttft_ms), logits
+        chunks = -(-tokens // self.engine.cache.plan.chunk)
+        return Prompt(tokens, self.first, self.first + tokens - 1, chunks, self.ttft_ms), logits
 
     def answer(self, prompt: Prompt, logits: Tensor) -> Iterator[Event]:
         """All events of a turn whose prompt was read."""

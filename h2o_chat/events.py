@@ -128,6 +128,16 @@ class Turn:
 
 
 @dataclass(frozen=True)
+class Note:
+    """Something that a person should know, though nothing failed: the disk is full, a memory was rebuilt."""
+
+    event: ClassVar[str] = "note"
+    code: str
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
 class Error:
     """Something went wrong; `code` is stable, `message` and `hint` are for people."""
 
@@ -145,12 +155,14 @@ class End:
     turns: int
     tokens: int
     seconds: float
+    conversation: str | None = None
+    """Its id in the store, where it was stored."""
 
 
-Event = Session | Prompt | Token | CacheState | Turn | Error | End
+Event = Session | Prompt | Token | CacheState | Turn | Note | Error | End
 
 KINDS: dict[str, type[Any]] = {
-    kind.event: kind for kind in (Session, Prompt, Token, CacheState, Turn, Error, End)
+    kind.event: kind for kind in (Session, Prompt, Token, CacheState, Turn, Note, Error, End)
 }
 
 

@@ -18,7 +18,8 @@ from typing import Any, Protocol, TextIO
 from h2o_chat.chat import Chat
 from h2o_chat.config import Sampling
 from h2o_chat.errors import ExitCode, H2OChatError, OutOfMemoryError, UsageError
-from h2o_chat.events import End, Error, Event, Session, Token, Turn, to_json
+from h2o_chat.events import End, Error, Event, Note, Session, Token, Turn, to_json
+from h2o_chat.keeping import Keeper
 from h2o_chat.progress import Progress, progress_bar
 
 OpenChat = Callable[[Progress], Chat]
@@ -110,9 +111,11 @@ class _Tally:
     turns: int = 0
     tokens: int = 0
     began: float = field(default_factory=time.monotonic)
+    keeper: Keeper | None = None
 
     def end(self) -> End:
-        return End(self.turns, self.tokens, time.monotonic() - self.began)
+        conversation = self.keeper.conversation if self.keeper else None
+        return End(self.turns, self.tokens, time.monotonic() - self.began, conversation)
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,9 @@ def run(prepare: Callable[[], Job], json: bool) -> ExitCode:
     try:
         code = ending(lambda: _converse(prepare(), out, tally), out)
         out.write(tally.end())
+        if tally.keeper:
+            tally.keeper.close()
+            sys.stderr.write(f"h2o-chat: conversation {tally.keeper.conversation}\n")
     except BrokenPipeError:
         _discard_stdout()
         return ExitCode.OK
@@ -148,10 +154,12 @@ def run(prepare: Callable[[], Job], json: bool) -> ExitCode:
 def _converse(job: Job, out: Output, tally: _Tally) -> ExitCode:
     with progress_bar() as progress:
         chat = job.open_chat(progress)
-    tally.began = time.monotonic()
+    tally.began, tally.keeper = time.monotonic(), chat.keeper
     if isinstance(out, PlainText):
         _note(chat.session)
     out.write(chat.session)
+    for note in chat.take_notes():
+        _tell(note, out)
     with _interruptible() as interrupted:
         for text in job.turns:
             code = _turn(chat.send(text, job.sampling, interrupted), out, tally)
@@ -166,6 +174,9 @@ def _turn(events: Iterator[Event], out: Output, tally: _Tally) -> ExitCode:
     """One turn; an error among its events fails it, though its text may be whole up to there."""
     code = ExitCode.OK
     for event in events:
+        if isinstance(event, Note):
+            _tell(event, out)
+            continue
         out.write(event)
         if isinstance(event, Error):
             _complain(event.message, event.hint)
@@ -174,6 +185,12 @@ def _turn(events: Iterator[Event], out: Output, tally: _Tally) -> ExitCode:
             tally.turns += 1
             tally.tokens += event.new_tokens
     return code
+
+
+def _tell(note: Note, out: Output) -> None:
+    """Nothing failed: it is said, and the run goes on."""
+    out.write(note)
+    _complain(note.message, note.hint)
 
 
 def ending(work: Callable[[], ExitCode], out: Output | None = None) -> ExitCode:

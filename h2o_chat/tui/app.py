@@ -16,7 +16,7 @@ from textual.widgets import Footer, Static
 
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.errors import ExitCode, H2OChatError
-from h2o_chat.events import CacheState, Error, Prompt, Session, Token, Turn
+from h2o_chat.events import CacheState, Error, Note, Prompt, Session, Token, Turn
 from h2o_chat.tui import work
 from h2o_chat.tui.crash import save_trace
 from h2o_chat.tui.divider import Divider
@@ -32,6 +32,8 @@ from h2o_chat.tui.transcript import Transcript
 DRAINS_A_SECOND = 20
 LEAVE_SECONDS = 2.0
 """A second ctrl+c within this time leaves."""
+RESUMED_MESSAGES = 200
+"""Shown of a conversation that is resumed: what is older is in the store."""
 FOLD_BELOW = 100
 """Columns under which the panel becomes one line."""
 
@@ -135,6 +137,8 @@ class ChatApp(App[None], inherit_bindings=False):
                 self._memory.add(report)
                 self.transcript.close_answer(report.finish, report.text)
                 self.transcript.show_hold(report)
+            case Note():
+                self.transcript.notice(report.message, report.hint)
             case Error():
                 self.transcript.error(report.code, report.message, report.hint)
             case work.Failed():
@@ -148,9 +152,22 @@ class ChatApp(App[None], inherit_bindings=False):
         self.chat = chat
         self._loading.remove()
         self._memory.add(chat.session)
-        if self._system:
-            self.transcript.message("system", "system", self._system, 0)
         self.transcript.note(greeting(chat.session))
+        self._show_messages(chat)
+        for note in chat.take_notes():
+            self.transcript.notice(note.message, note.hint)
+
+    def _show_messages(self, chat: work.ChatLike) -> None:
+        """What was said before the screen opened: the system prompt, or all of a resumed conversation."""
+        earlier = len(chat.messages) - RESUMED_MESSAGES
+        if earlier > 0:
+            self.transcript.note(f"{earlier} earlier messages are not shown here (h2o-chat sessions show)")
+        model = chat.session.model.rsplit("/", 1)[-1]
+        names = {"user": "you", "assistant": model}
+        for index, message in enumerate(chat.messages):
+            if index >= earlier:
+                name = names.get(message.role, message.role)
+                self.transcript.message(message.role, name, message.text, index, message.finish)
 
     def _failed(self, error: H2OChatError) -> None:
         self.transcript.error(error.code, error.message, error.hint)

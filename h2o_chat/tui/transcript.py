@@ -60,9 +60,9 @@ class Transcript(VerticalScroll):
         if self.is_anchored:
             self.anchor()
 
-    def message(self, role: str, name: str, text: str, index: int) -> None:
-        """Add a finished message; `index` is its place in the conversation."""
-        body = markdown.render(text) if role == "assistant" else text
+    def message(self, role: str, name: str, text: str, index: int, finish: str | None = None) -> None:
+        """Add a finished message; `index` is its place in the conversation, `finish` how an answer ended."""
+        body = _ended(markdown.render(text), finish) if role == "assistant" else text
         self._turns[index] = self._add(TurnView(role, name, body))
 
     def open_answer(self, name: str, message: int) -> None:
@@ -111,11 +111,7 @@ class Transcript(VerticalScroll):
             rest = text[self._frozen :]
             self._source = self._source[: self._reopened]
         part = self._grow(rest)
-        shown = markdown.render(self._source)
-        if finish in FINISHES:
-            mark = Content.styled(f"■ {FINISHES[finish]}", f"italic {MUTED}")
-            shown = Content.assemble(shown, "\n" if shown else "", mark)
-        part.update(shown)
+        part.update(_ended(markdown.render(self._source), finish))
         self._part = self._above = self._answer = None
 
     def withdraw(self) -> None:
@@ -139,7 +135,19 @@ class Transcript(VerticalScroll):
         """Say something that is no part of the conversation."""
         self._add(TurnView("note", "note", text))
 
+    def notice(self, message: str, hint: str = "") -> None:
+        """Say something that a person should know, though nothing failed."""
+        self.note(f"{message}\n→ {hint}" if hint else message)
+
     def error(self, title: str, message: str, hint: str = "") -> None:
         """Say what went wrong and, after an arrow, what to do."""
         body = Content.assemble(safe_text(message), (f"\n→ {safe_text(hint)}" if hint else "", "bold"))
         self._add(TurnView("error", f"✗ error · {title}", body))
+
+
+def _ended(shown: Content, finish: str | None) -> Content:
+    """An answer, with what is said under one that did not end by itself."""
+    if finish not in FINISHES:
+        return shown
+    mark = Content.styled(f"■ {FINISHES[finish]}", f"italic {MUTED}")
+    return Content.assemble(shown, "\n" if shown else "", mark)

@@ -18,6 +18,7 @@ FINISHES = {
     "stopped": "stopped here; what was said is kept",
     "length": "cut at the token limit",
     "error": "broken off by an error",
+    "interrupted": "broken off: the program was killed here",
 }
 """What is said under an answer that did not end by itself."""
 

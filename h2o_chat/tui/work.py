@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from h2o_chat.config import Sampling
 from h2o_chat.errors import H2OChatError
-from h2o_chat.events import Event, Session, Token
+from h2o_chat.events import Event, Note, Session, Token
 
 Progress = Callable[[str, float | None], None]
 
@@ -26,6 +26,7 @@ class ChatLike(Protocol):
     messages: list[Any]
 
     def send(self, text: str, sampling: Sampling, cancel: Callable[[], bool]) -> Iterator[Event]: ...
+    def take_notes(self) -> Iterator[Note]: ...
 
 
 OpenChat = Callable[[Progress], ChatLike]

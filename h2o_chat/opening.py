@@ -1,0 +1,95 @@
+"""What opens a conversation: the model, the engine, and the place on disk where it is kept."""
+
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from h2o_chat.chat import Chat
+from h2o_chat.config import Settings
+from h2o_chat.errors import BusyError, H2OChatError, StoreError
+from h2o_chat.events import Note
+from h2o_chat.keeping import Keeper
+from h2o_chat.progress import Progress
+from h2o_chat.store import Store
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Where a conversation is kept."""
+
+    folder: Path
+    """The data folder."""
+    conversation: str | None = None
+    """The one to go on with; None begins one."""
+
+
+def stored(folder: Path, wanted: str) -> tuple[Kept, dict[str, Any]]:
+    """The conversation to resume, and the settings it was held with.
+
+    Args:
+        wanted: its id, the beginning of it, or `last`.
+
+    Raises:
+        UsageError: there is no such conversation.
+        BusyError: it is open elsewhere.
+        StoreError: it cannot be read.
+    """
+    store = Store(folder)
+    try:
+        conversation = store.find(wanted)
+        store.claim(conversation).close()  # before minutes are spent on loading its model
+        settings = store.settings(conversation)
+        known = {field.name for field in fields(Settings)}
+        return Kept(folder, conversation), {k: v for k, v in settings.items() if k in known}
+    finally:
+        store.close()
+
+
+def opener(settings: Settings, kept: Kept | None) -> Callable[[Progress], Chat]:
+    """What opens the conversation, when and in whatever thread it is called; None keeps nothing on disk."""
+
+    def open_chat(progress: Progress) -> Chat:
+        progress("resolve", None)
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")
+        from h2o_chat.engine import Engine
+        from h2o_chat.models import load
+        from h2o_chat.policies import divide
+
+        if settings.policy != "full":  # a budget that cannot work is refused before weights are read
+            divide(settings.policy, settings.budget, settings.sinks, settings.recent)
+        loaded = load(settings, progress)
+        progress("warm up", None)
+        engine = Engine(loaded, settings)
+        if kept is None:
+            return Chat(engine, settings)
+        try:
+            keeper = Keeper(Store(kept.folder), kept.conversation, engine.session, _lasting(settings))
+        except BusyError:
+            raise
+        except StoreError as error:
+            if kept.conversation is not None:
+                raise
+            chat = Chat(engine, settings)
+            chat.notes.append(_not_kept(error))
+            return chat
+        chat = Chat(engine, settings, keeper)
+        if kept.conversation is not None:
+            progress("remember", 0.0)
+            chat.resume(lambda share: progress("remember", share))
+        return chat
+
+    return open_chat
+
+
+def _lasting(settings: Settings) -> dict[str, Any]:
+    """Settings as they still mean the same in another folder."""
+    values = asdict(settings)
+    if settings.model is not None and (folder := Path(settings.model).expanduser()).is_dir():
+        values["model"] = str(folder.resolve())
+    return values
+
+
+def _not_kept(error: H2OChatError) -> Note:
+    return Note(error.code, f"This conversation is not stored: {error.message}", error.hint)

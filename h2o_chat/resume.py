@@ -1,0 +1,137 @@
+"""From a stored transcript to the memory: a saved cache where there is one, else reading it all again."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from h2o_chat.errors import SavedCacheError
+from h2o_chat.events import Note
+from h2o_chat.store import StoredMessage
+from h2o_chat.templates import Template
+
+
+class Memory(Protocol):
+    """What is restored: an engine."""
+
+    tokenizer: Any
+
+    @property
+    def seen(self) -> int: ...
+    def relive(
+        self, ids: Sequence[int], *, answer: bool, exact: bool, cancel: Callable[[], bool]
+    ) -> bool: ...
+    def load(self, path: Path) -> None: ...
+    def snapshot(self) -> Any: ...
+    def restore(self, snapshot: Any, *, hand_over: bool = False) -> None: ...
+    def protect(self, tokens: int) -> int: ...
+    def reset(self) -> None: ...
+
+
+class SavedCaches(Protocol):
+    """Where saved caches are, and where to say what was wrong with one: a keeper."""
+
+    notes: list[Note]
+
+    def saved(self, message: int) -> Path | None: ...
+
+
+def remember(
+    engine: Memory,
+    template: Template,
+    keeper: SavedCaches,
+    path: Sequence[StoredMessage],
+    progress: Callable[[float], None],
+    cancel: Callable[[], bool],
+) -> bool:
+    """Gives the engine the memory that it had after the messages of a path.
+
+    From the last saved cache on the path; what was said since is fed as it was then, token by token, so the
+    memory is the same. Where no cache can be used all is read anew, in chunks, which is faster; the memory
+    may then differ, and a note says so.
+
+    Args:
+        progress: told the share that was read, 0 to 1.
+
+    Returns:
+        False if it was cancelled: then the engine is as it was.
+    """
+    before = engine.snapshot()
+    try:
+        engine.reset()
+        known = _load_nearest(engine, keeper, path)
+        whole = _relive(engine, template, path, known, progress, cancel)
+    except BaseException:
+        engine.restore(before, hand_over=True)
+        raise
+    if not whole:
+        engine.restore(before, hand_over=True)
+    elif not known and engine.seen:
+        text = "The memory was rebuilt from the transcript: it may differ from what it was."
+        keeper.notes.append(Note("rebuilt", text))
+    return whole
+
+
+def ended_in_marker(tokenizer: Any, template: Template, answer: StoredMessage) -> bool:
+    """Whether an answer ended in the marker that the next turn begins with (base models, see `templates`)."""
+    if template.marker is None or answer.finish != "stop":
+        return False
+    return template.marker in tokenizer.decode(answer.ids[-16:])
+
+
+def _load_nearest(engine: Memory, keeper: SavedCaches, path: Sequence[StoredMessage]) -> int:
+    """Loads the last usable saved cache of a path; how many of its messages that one knows."""
+    for index in range(len(path) - 1, -1, -1):
+        file = keeper.saved(path[index].id) if path[index].role == "assistant" else None
+        if file is None or not file.exists():
+            continue
+        try:
+            engine.load(file)
+        except SavedCacheError as error:
+            keeper.notes.append(Note(error.code, error.message, error.hint))
+        else:
+            return index + 1
+    return 0
+
+
+def _relive(
+    engine: Memory,
+    template: Template,
+    path: Sequence[StoredMessage],
+    known: int,
+    progress: Callable[[float], None],
+    cancel: Callable[[], bool],
+) -> bool:
+    """Feeds the messages after the first `known`; False if it was cancelled."""
+    rest = path[known:]
+    total, done = sum(len(message.ids) + len(message.text) for message in rest) or 1, 0
+    system, read = path[0].text if path and path[0].role == "system" else None, True
+    for index, message in enumerate(rest, known):
+        if message.role == "system":
+            engine.protect(message.last - message.first + 1 if message.first >= 0 else 0)
+            continue
+        ids: Sequence[int] = message.ids
+        if message.role == "user":
+            # The tokens of a turn that failed, or was cut off before it was read, are nowhere.
+            read = not ids or message.first >= 0
+            if not ids:
+                ids = _prompt(engine, template, path[:index], system, message.text)
+        elif not ids:
+            ids = engine.tokenizer.encode(message.text, add_special_tokens=False)
+        if read and message.finish != "error":
+            answer = message.role == "assistant"
+            if ids and not engine.relive(ids, answer=answer, exact=known > 0, cancel=cancel):
+                return False
+        done += len(message.ids) + len(message.text)
+        progress(done / total)
+    return True
+
+
+def _prompt(
+    engine: Memory, template: Template, before: Sequence[StoredMessage], system: str | None, text: str
+) -> Sequence[int]:
+    """The tokens of an imported message, which was never said to a model."""
+    if not engine.seen:
+        fed = template.first(system, text)
+        engine.protect(fed.head if system else 0)
+        return fed.ids
+    return template.later(text, ended_in_marker(engine.tokenizer, template, before[-1])).ids

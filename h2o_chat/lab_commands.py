@@ -108,6 +108,24 @@ def rounding(
     _end(work)
 
 
+@bench.command()
+def store(
+    conversations: Annotated[int, typer.Option(help="How many.", min=1)] = 2000,
+    messages: Annotated[int, typer.Option(help="In all of them.", min=1)] = 200_000,
+    seed: Annotated[int, typer.Option(help="Of the words.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Listing, searching and opening many stored conversations: in a temporary folder, not in yours."""
+
+    def work() -> ExitCode:
+        from h2o_chat.lab.store_bench import run_store
+
+        _print(run_store(conversations, messages, seed), as_json)
+        return ExitCode.OK
+
+    _end(work)
+
+
 def _check(settings: Settings) -> None:
     """Says what is wrong with the model's name before two seconds of imports."""
     from h2o_chat.resolve import find

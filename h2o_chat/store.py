@@ -325,9 +325,13 @@ def _create(
 
 
 def _query(words: str) -> str:
-    """Every word as a quoted text, so that none is an operator of FTS5; a NUL would end the query."""
+    """Every word as a quoted text, so that none is an operator of FTS5; a NUL would end the query.
+
+    One Latin letter is no beginning of a word: it would find, and walk through, nearly everything.
+    """
     terms = clean(words).replace("\0", " ").replace('"', " ").split()[:50]
-    return " ".join(f'"{term}"' for term in terms) + "*" if terms else ""
+    begun = terms and (len(terms[-1]) > 1 or not terms[-1].isascii())
+    return " ".join(f'"{term}"' for term in terms) + ("*" if begun else "")
 
 
 def _make_folder(folder: Path) -> None:

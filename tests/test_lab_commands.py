@@ -34,6 +34,13 @@ def test_the_oldest_key_drifts_by_its_three_turns_and_no_further() -> None:
         assert after["error"] < 0.004
 
 
+def test_stored_conversations_are_measured() -> None:
+    (found,) = printed("bench", "store", "--conversations", "20", "--messages", "200", "--json")
+    assert (found["conversations"], found["messages"]) == (20, 200)
+    assert found["database_bytes"] > 50_000
+    assert found["worst_ms"] >= found["list_ms"] > 0
+
+
 def test_impossible_lengths_are_usage_errors() -> None:
     for command in (
         ["eval", "perplexity", "--texts", "x", "--length", "0"],

@@ -643,6 +643,7 @@ def test_search_takes_anything(spoken: Store, words: str) -> None:
         ("of nothere", None),
         ("b OR", "The Grüße of an a AND «b» «OR» c near NOT text"),
         ('"of"', "The Grüße «of» an a AND b OR c near NOT text"),
+        ("g", None),
         ("of-an", "The Grüße «of an» a AND b OR c near NOT text"),
         ("", None),
     ],

@@ -41,7 +41,7 @@ def _ends(work: Callable[[], None]) -> None:
 @app.command()
 def path() -> None:
     """Print where the configuration stands, or would."""
-    _ends(lambda: typer.echo(str(config_file())))
+    _ends(lambda: typer.echo(os.fsencode(config_file())))
 
 
 @app.command()
@@ -132,6 +132,7 @@ def _show(as_json: bool) -> None:
         if one.name == "max_tokens" and one.source == "default":
             value.append(" (on the screen: no limit)")
         table.add_row(one.name, value, from_where)
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # not every terminal has all of Unicode
     Console(file=sys.stdout).print(table)
 
 

@@ -61,7 +61,7 @@ def pull(repository: str, report: Report, check: Callable[[Path], object]) -> Pa
     Raises:
         ModelError: no such model, gated, offline, without safetensors, or the disk is full; says what to do.
     """
-    if _is_offline():
+    if is_offline():
         _offline(repository, "HF_HUB_OFFLINE is set")
     # It would first ask the hub for a list of the programs that may be using it, for up to 3 s.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
@@ -84,7 +84,7 @@ def pull(repository: str, report: Report, check: Callable[[Path], object]) -> Pa
     return folder
 
 
-def _is_offline() -> bool:
+def is_offline() -> bool:
     """Whether the user keeps huggingface_hub off the network, by its own variables."""
     said = os.environ.get("HF_HUB_OFFLINE") or os.environ.get("TRANSFORMERS_OFFLINE") or ""
     return said.upper() in ("1", "ON", "YES", "TRUE")

@@ -65,7 +65,7 @@ def load(settings: Settings, progress: Progress) -> Loaded:
     with _quiet():
         config = check_family(folder)
         weights = check_weights(folder)
-        tokenizer = _load_tokenizer(folder, config)
+        tokenizer = load_tokenizer(folder, config)
         choice = choose(found.name, settings, config, weights)
         stage = "quantise" if choice.quantises else "load"
         progress(stage, 0.0)
@@ -151,7 +151,7 @@ def _why_not(config: Any, cls: Any, named: str | None) -> str | None:
     return None
 
 
-def _load_tokenizer(folder: Path, config: Any) -> Any:
+def load_tokenizer(folder: Path, config: Any) -> Any:
     """The tokenizer, if its tokens are the model's.
 
     Raises:

@@ -1,0 +1,225 @@
+"""`h2o-chat doctor`: what it finds, what it calls wrong, and the exit code."""
+
+import fcntl
+import json
+import os
+import pty
+import shutil
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+from typing import Any
+
+import pytest
+from program import PROGRAM, Program
+
+from h2o_chat import doctor
+from h2o_chat.errors import ExitCode
+
+SECRET = "hf_ThisMustNotBeShown"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folders of its own, all of them empty."""
+    for name in ("HF_HUB_CACHE", "HF_TOKEN", "HF_TOKEN_PATH", "HUGGING_FACE_HUB_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("H2O_CHAT_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    return tmp_path
+
+
+@pytest.fixture
+def model(small: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The model that the settings name."""
+    monkeypatch.setenv("H2O_CHAT_MODEL", str(small))
+    return small
+
+
+def problems(report: doctor.Report) -> str:
+    return "\n".join(f"{'!' if one.prevents else ''}{one.what} {one.do}" for one in report.problems)
+
+
+def test_a_machine_that_is_fine(h2o: Program, home: Path, model: Path) -> None:
+    done = h2o("doctor", "--json")
+    assert done.code == ExitCode.OK, done.out
+    assert done.err == ""
+    found = json.loads(done.out)
+    assert found["ok"]
+    assert [one for one in found["problems"] if one["prevents"]] == []
+    sections = found["sections"]
+    assert {"h2o-chat", "Python", "torch", "transformers", "textual"} <= sections["versions"].keys()
+    assert sections["machine"]["threads"] >= 1
+    assert sections["folders"]["data"] | {"free_bytes": 0} == {
+        "path": str(home / "data"),
+        "exists": False,
+        "writable": True,
+        "free_bytes": 0,
+    }
+    will = sections["what_will_run"]
+    assert (will["name"], will["class"], will["fits"]) == ("stories260k", "Llama", True)
+    assert will["needed_bytes"] == will["weights_bytes"] + will["slots_bytes"] + will["headroom_bytes"]
+    assert list(home.iterdir()) == [], "it changes nothing"
+
+
+def test_the_report_for_people(h2o: Program, home: Path, model: Path) -> None:
+    (home / "config" / "h2o-chat").mkdir(parents=True)
+    (home / "config" / "h2o-chat" / "config.toml").write_text("[defaults]\nbudget = 64\nseed = [1]\n")
+    done = h2o("doctor", env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    assert done.code == ExitCode.FAILED
+    assert "problem: " in done.out
+    assert "[defaults] seed is a list" in done.out
+    assert "For the screen: export LANG=C.UTF-8" in done.out
+
+
+@pytest.mark.parametrize("broken", ["torch", "transformers"])
+def test_a_broken_installation_is_said(h2o: Program, home: Path, model: Path, broken: str) -> None:
+    """What stands before the real one on Python's path cannot be imported."""
+    (home / "path" / broken).mkdir(parents=True)
+    (home / "path" / broken / "__init__.py").write_text('raise OSError("libgone.so: no such file")')
+    done = h2o("doctor", "--json", env=os.environ | {"PYTHONPATH": str(home / "path")})
+    assert done.code == ExitCode.FAILED
+    assert "Traceback" not in done.err
+    found = json.loads(done.out)
+    (problem,) = [one for one in found["problems"] if one["prevents"]]
+    assert "cannot be imported: OSError: libgone.so: no such file" in problem["what"]
+    assert broken in problem["what"] or broken == "transformers"
+    assert found["sections"]["what_will_run"]["parameters"] == 260_032, "read without torch"
+
+
+def test_what_is_missing_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs = ["torch>=99", "no-such-package>=1", "bitsandbytes>=99; extra == 'quantize'", "typer>=0.20"]
+    monkeypatch.setattr(doctor, "_requirements", lambda: needs)
+    report = doctor.Report()
+    doctor._versions(report)
+    first, second = report.problems
+    assert "torch is 2" in first.what
+    assert "needed is >=99" in first.what
+    assert (second.what, second.prevents) == ("no-such-package is not installed.", True)
+    assert 'pip install "no-such-package>=1"' in second.do
+
+
+@pytest.mark.parametrize("where", ["variable", "file", "nowhere"])
+def test_a_token_is_never_shown(home: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    expected = "none (needed only for gated models)"
+    if where == "variable":
+        monkeypatch.setenv("HF_TOKEN", SECRET)
+        expected = "found in the variable HF_TOKEN"
+    if where == "file":
+        (home / "hf").mkdir()
+        (home / "hf" / "token").write_text(SECRET)
+        expected = f"found in {home / 'hf' / 'token'}"
+    report = doctor.examine()
+    assert report.sections["hugging_face"]["token"] == expected
+    assert SECRET not in str(report)
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"BUDGET": "0"}, "!H2O_CHAT_BUDGET is 0."),
+        ({"BUDGET": "3"}, "smallest budget that works"),
+        ({"BUDGET": "99999999"}, "does not fit: it needs"),
+        ({"DEVICE": "cuda:999"}, "!--device 'cuda:999' is not here"),
+        ({"MODEL": "no/such-model"}, "!no/such-model is not on this machine, and HF_HUB_OFFLINE is set"),
+        ({"MODEL": "/no/such/folder"}, "!No model '/no/such/folder'"),
+        ({"BUGDET": "3"}, "H2O_CHAT_BUGDET is not a setting. Did you mean H2O_CHAT_BUDGET?"),
+    ],
+)
+def test_what_would_not_start_is_said(
+    home: Path, model: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], said: str
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(f"H2O_CHAT_{name}", value)
+    report = doctor.examine()
+    assert said in problems(report)
+    assert report.prevents == ("BUGDET" not in variables)
+
+
+def test_a_model_that_can_be_fetched_is_only_a_note(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("H2O_CHAT_MODEL", "qwen3-4b")
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    report = doctor.examine()
+    assert "h2o-chat models pull Qwen/Qwen3-4B" in problems(report)
+    assert not report.prevents
+    assert "fits_memory_at" in report.sections["what_will_run"]
+
+
+def test_a_model_without_a_tokenizer(home: Path, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("config.json", "model.safetensors"):
+        (home / name).write_bytes((small / name).read_bytes())
+    monkeypatch.setenv("H2O_CHAT_MODEL", str(home))
+    assert "has no tokenizer" in problems(doctor.examine())
+
+
+def test_quantising_needs_its_package(home: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("H2O_CHAT_QUANTIZE", "nf4")
+    find = doctor.importlib.util.find_spec
+    monkeypatch.setattr(
+        doctor.importlib.util, "find_spec", lambda name: None if name == "bitsandbytes" else find(name)
+    )
+    assert "!bitsandbytes is not installed, and stories260k" in problems(doctor.examine())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is read-only, for root too")
+def test_folders_that_cannot_be_written(home: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It can still chat: nothing of it is kept."""
+    monkeypatch.setenv("H2O_CHAT_DATA", "/proc/h2o")
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/proc")
+    report = doctor.examine()
+    assert "/proc/h2o cannot be written to: conversations cannot be kept" in problems(report)
+    assert "h2o-chat config cannot set anything" in problems(report)
+    assert not report.prevents
+
+
+def test_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Cuda:
+        """A machine with one GPU whose driver has failed, or with a driver that torch cannot use."""
+
+        count = 1
+
+        def device_count(self) -> int:
+            return self.count
+
+        def mem_get_info(self, number: int) -> Any:
+            raise RuntimeError("CUDA driver\nis broken")
+
+    class Torch:
+        version = type("Version", (), {"cuda": "12.8"})
+        cuda = Cuda()
+
+    report = doctor.Report()
+    assert doctor._gpus(Torch, report)["devices"] == []
+    assert "CUDA driver is broken" in problems(report)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    Torch.cuda.count = 0
+    report = doctor.Report()
+    doctor._gpus(Torch, report)
+    assert "torch finds no GPU" in problems(report)
+
+
+def test_a_small_terminal(home: Path, model: Path) -> None:
+    """The real program on a terminal of 50 x 20."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 20, 50, 0, 0))
+    environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
+    process = subprocess.Popen(
+        [*PROGRAM, "doctor"], stdin=theirs, stdout=theirs, stderr=theirs, env=environment | {"TERM": "xterm"}
+    )
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            some = os.read(ours, 65536)
+        except OSError:  # how a terminal says that nobody writes any more
+            break
+        if not some:
+            break
+        shown += some
+    os.close(ours)
+    assert process.wait(60) == ExitCode.OK
+    assert b"The terminal has 50 x 20 cells." in shown
+    assert b"The screen needs 60 x 24" in shown

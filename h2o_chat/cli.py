@@ -14,7 +14,7 @@ import typer
 import h2o_chat
 from h2o_chat import config_command, layers, models_command
 from h2o_chat.config import Sampling, Settings, data_folder
-from h2o_chat.doctor import doctor
+from h2o_chat.doctor_command import doctor
 from h2o_chat.errors import ExitCode, UsageError
 from h2o_chat.lab_commands import bench, evaluate
 from h2o_chat.obtain import obtain

@@ -1,37 +1,33 @@
-"""`h2o-chat doctor`: what is installed and found, what would run, what is wrong and what to do about it.
+"""What is installed and found here, what would run, what is wrong and what to do about it.
 
-Heavy imports happen inside, and may fail: a broken installation is what this is for.
+torch and transformers are imported inside, and may fail: a broken installation is what this is for.
 """
 
 import importlib
 import importlib.metadata
 import importlib.util
-import json
 import os
 import platform
 import shutil
 import sys
 import tempfile
 import warnings
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any
+from typing import Any
 
 import psutil
-import typer
 
 import h2o_chat
 from h2o_chat import layers
 from h2o_chat.aliases import ALIASES
 from h2o_chat.cached import cache_folder
 from h2o_chat.config import Settings, config_file, data_folder
-from h2o_chat.errors import ExitCode, H2OChatError, UsageError
+from h2o_chat.errors import H2OChatError, UsageError
 from h2o_chat.hub import SPARE_BYTES, is_offline
 from h2o_chat.models_command import fits
-from h2o_chat.obtain import size
 from h2o_chat.resolve import Found, Known, check_weights, look_up
-from h2o_chat.run import ending
 
 SMALLEST_SCREEN = (60, 24)
 """Columns and lines that the screen is drawn and tested for."""
@@ -68,21 +64,6 @@ class Report:
     def prevents(self) -> bool:
         """Whether nobody can chat here."""
         return any(problem.prevents for problem in self.problems)
-
-
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False) -> None:
-    """Tell what is here, what will run, what is wrong, and what to do about it."""
-
-    def work() -> ExitCode:
-        report = examine()
-        sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
-        if as_json:
-            typer.echo(json.dumps({"ok": not report.prevents, **asdict(report)}))
-        else:
-            _print(report)
-        return ExitCode.FAILED if report.prevents else ExitCode.OK
-
-    raise typer.Exit(ending(work))
 
 
 def examine() -> Report:
@@ -341,51 +322,3 @@ def _fits(settings: Settings, model: Found, models: Any, rows: dict[str, Any]) -
             f"bitsandbytes is not installed, and {model.name} would be held in {quantization}.",
             "Install it: pip install bitsandbytes, or: h2o-chat config set quantize none",
         )
-
-
-def _print(report: Report) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table.grid(padding=(0, 2))
-    for title, rows in report.sections.items():
-        table.add_row(Text(_label(title), style="bold"))
-        for name, value in rows.items():
-            table.add_row(Text("  " + _label(name)), Text(_cell(name, value), overflow="fold"))
-    console = Console(file=sys.stdout, highlight=False, soft_wrap=True)  # commands can be copied
-    console.print(table, soft_wrap=False)
-    for problem in sorted(report.problems, key=lambda one: not one.prevents):
-        kind, colour = ("problem", "red") if problem.prevents else ("note", "yellow")
-        console.print(Text.assemble("\n", (kind, colour), f": {_plain(problem.what)}"))
-        if problem.do:
-            console.print(Text(f"  {_plain(problem.do)}"))
-    if not report.problems:
-        console.print(Text("\nNothing is wrong.", style="green"))
-
-
-def _label(name: str) -> str:
-    return name.removesuffix("_bytes").replace("_", " ")
-
-
-def _cell(name: str, value: Any) -> str:
-    """A value for people."""
-    if name.endswith("_bytes"):
-        return size(value)
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, dict):
-        head = [_plain(str(value[key])) for key in ("name", "path") if key in value]
-        rest = [
-            f"{_label(key)} {_cell(key, one)}" for key, one in value.items() if key not in ("name", "path")
-        ]
-        return ", ".join([*head, *rest]) or "nothing"
-    if isinstance(value, list):
-        return "\n".join(_cell("", one) for one in value) or "none"
-    return "-" if value is None else f"{value:,}" if isinstance(value, int) else _plain(str(value))
-
-
-def _plain(text: str) -> str:
-    from h2o_chat.tui.safe import safe_text
-
-    return safe_text(text)

@@ -48,6 +48,33 @@ class StoredMessage:
 
 
 @dataclass(frozen=True)
+class Conversation:
+    """All of a conversation, as it is exported and imported."""
+
+    id: str
+    """Empty while the store has not named it."""
+    title: str
+    model: str
+    settings: dict[str, Any]
+    created: float
+    updated: float
+    leaf: int | None
+    """The end of the active branch."""
+    messages: list[StoredMessage]
+    """Of all branches, parents before their children."""
+
+    def branch(self) -> list[StoredMessage]:
+        """The active one, from its beginning."""
+        by_id = {message.id: message for message in self.messages}
+        found: list[StoredMessage] = []
+        at = self.leaf
+        while at is not None and at in by_id:  # withdrawn while the rest was read, say
+            found.append(by_id[at])
+            at = by_id[at].parent
+        return found[::-1]
+
+
+@dataclass(frozen=True)
 class Hit:
     """A message in which words were found."""
 
@@ -63,6 +90,7 @@ class Hit:
 Summaries = list[Summary]
 Messages = list[StoredMessage]
 Hits = list[Hit]
+Ids = list[str]
 Streamed = tuple[list[int], str]
 
 NEWEST_FIRST = "ORDER BY updated DESC, rowid DESC"

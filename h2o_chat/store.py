@@ -24,12 +24,14 @@ from h2o_chat.rows import (
     NEWEST_FIRST,
     SEARCH,
     SUMMARY,
+    Ids,
     Streamed,
     clean,
     insert_message,
     message_of,
     streamed,
 )
+from h2o_chat.rows import Conversation as Conversation
 from h2o_chat.rows import Hit as Hit
 from h2o_chat.rows import Hits as Hits
 from h2o_chat.rows import Messages as Messages
@@ -67,46 +69,16 @@ class Store:
         with self._database.writing() as connection:
             return _create(connection, model, settings, title, time.time())
 
-    def put(
-        self,
-        model: str,
-        settings: dict[str, Any],
-        title: str,
-        created: float,
-        messages: Iterable[StoredMessage],
-        leaf: int | None,
-    ) -> str:
-        """A whole conversation from elsewhere, or nothing of it.
+    def put(self, conversations: Iterable[Conversation]) -> Ids:
+        """Whole conversations from elsewhere, all of them or none; their new ids.
 
-        Args:
-            messages: parents before their children; numbers are theirs, and get new ones here.
-            leaf: the end of the active branch, by their numbers; None takes the last message.
+        They count as updated now. Their messages get new numbers.
 
         Raises:
-            KeyError: a parent or the leaf is none of `messages`, or comes later.
+            KeyError: a parent or a leaf is none of the messages, or comes later.
         """
         with self._database.writing() as connection:
-            conversation = _create(connection, model, settings, title, created)
-            ours: dict[int | None, int | None] = {None: None}
-            newest: int | None = None
-            for message in messages:
-                newest = ours[message.id] = insert_message(
-                    connection,
-                    conversation,
-                    ours[message.parent],
-                    message.role,
-                    message.text,
-                    message.created,
-                    finish=message.finish,
-                    first=message.first,
-                    last=message.last,
-                    ids=message.ids,
-                )
-            connection.execute(
-                "UPDATE conversations SET leaf = ? WHERE id = ?",
-                (newest if leaf is None else ours[leaf], conversation),
-            )
-            return conversation
+            return [_put(connection, conversation) for conversation in conversations]
 
     def find(self, wanted: str) -> str:
         """The id of a conversation by its id, the beginning of its id, or `last`.
@@ -165,6 +137,21 @@ class Store:
         """Where the active branch ends."""
         leaf: int | None = self._one("leaf", conversation)
         return leaf
+
+    def whole(self, conversation: str) -> Conversation:
+        """All of it, to be exported."""
+        about = self.summary(conversation)
+        leaf, messages = self.leaf(conversation), self.messages(conversation)
+        return Conversation(
+            id=about.id,
+            title=about.title,
+            model=about.model,
+            settings=self.settings(conversation),
+            created=about.created,
+            updated=about.updated,
+            leaf=leaf,
+            messages=messages,
+        )
 
     def search(self, words: str, limit: int = 50) -> Hits:
         """Messages with all the words (the last may be the beginning of one), newest first.
@@ -322,6 +309,26 @@ def _create(
         )
         if done.rowcount:
             return conversation
+
+
+def _put(connection: sqlite3.Connection, whole: Conversation) -> str:
+    conversation = _create(connection, whole.model, whole.settings, whole.title, whole.created)
+    ours: dict[int | None, int | None] = {None: None}
+    for message in whole.messages:
+        ours[message.id] = insert_message(
+            connection,
+            conversation,
+            ours[message.parent],
+            message.role,
+            message.text,
+            message.created,
+            finish=message.finish,
+            first=message.first,
+            last=message.last,
+            ids=message.ids,
+        )
+    connection.execute("UPDATE conversations SET leaf = ? WHERE id = ?", (ours[whole.leaf], conversation))
+    return conversation
 
 
 def _query(words: str) -> str:

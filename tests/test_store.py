@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from h2o_chat import schema
 from h2o_chat.errors import BusyError, ExitCode, StoreError, UsageError
-from h2o_chat.store import DATABASE, Store, StoredMessage, conversation_ids
+from h2o_chat.store import DATABASE, Conversation, Store, StoredMessage, conversation_ids
 
 WRITE_FOREVER = """
 import sys
@@ -313,15 +314,26 @@ def test_a_whole_conversation_or_nothing(store: Store) -> None:
         StoredMessage(30, 10, "assistant", "b", "eos", 2, 2, (3,), 6.0),
         StoredMessage(20, 10, "assistant", "c", "interrupted", -1, -1, (), 7.0),
     ]
-    conversation = store.put("m", {"budget": 1}, "from elsewhere", 4.0, messages, leaf=30)
+    whole = Conversation("", "from elsewhere", "m", {"budget": 1}, 4.0, 5.0, 30, messages)
+    other = replace(whole, leaf=20, created=9.0)
+    conversation, second = store.put([whole, other])
     assert [(m.text, m.finish, m.ids, m.created) for m in store.path(conversation)] == [
         ("a", None, (1, 2), 5.0),
         ("b", "eos", (3,), 6.0),
     ]
-    assert store.summary(conversation).created == 4.0
-    assert store.path(store.put("m", {}, "", 4.0, messages, None))[-1].text == "c"
+    assert store.path(second)[-1].text == "c"
+    back = store.whole(conversation)
+    assert (back.title, back.model, back.settings, back.created) == (
+        "from elsewhere",
+        "m",
+        {"budget": 1},
+        4.0,
+    )
+    assert [message.text for message in back.branch()] == ["a", "b"]
     with pytest.raises(KeyError):
-        store.put("m", {}, "", 4.0, messages[1:], None)
+        store.put([whole, replace(whole, messages=messages[1:])])
+    with pytest.raises(KeyError):
+        store.put([replace(whole, leaf=99)])
     assert len(store.list()) == 2
 
 

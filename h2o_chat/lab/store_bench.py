@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from h2o_chat.progress import progress_bar
-from h2o_chat.store import DATABASE, Store, StoredMessage
+from h2o_chat.store import DATABASE, Conversation, Store, StoredMessage
 
 VOCABULARY = 20_000
 WORDS_PER_MESSAGE = 40
@@ -70,13 +70,18 @@ def build(folder: Path, conversations: int, messages: int, chance: random.Random
     try:
         with progress_bar() as progress:
             for number in range(conversations):
-                store.put("pocket", {"budget": 512}, "", float(number), _conversation(length, chance), None)
+                store.put([_conversation(float(number), length, chance)])
                 progress("write conversations", number / conversations)
     finally:
         store.close()
 
 
-def _conversation(length: int, chance: random.Random) -> Iterator[StoredMessage]:
+def _conversation(created: float, length: int, chance: random.Random) -> Conversation:
+    messages = list(_messages(length, chance))
+    return Conversation("", "", "pocket", {"budget": 512}, created, created, length - 1, messages)
+
+
+def _messages(length: int, chance: random.Random) -> Iterator[StoredMessage]:
     weights = _cumulative()
     for number in range(length):
         drawn = chance.choices(range(VOCABULARY), cum_weights=weights, k=WORDS_PER_MESSAGE)

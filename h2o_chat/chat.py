@@ -112,7 +112,7 @@ class Chat:
             for event in self._engine.generate(ids, sampling, cancel):
                 match event:
                     case Prompt():
-                        self._place(event, system_tokens, user)
+                        self._place(event, system_tokens, user, answer)
                     case Token():
                         if self.keeper:
                             self.keeper.token(event.id, event.text)
@@ -263,7 +263,7 @@ class Chat:
         """The messages of a conversation in which nobody has spoken."""
         return [Message("system", self._system)] if self._system else []
 
-    def _place(self, prompt: Prompt, system_tokens: int, user: Message) -> None:
+    def _place(self, prompt: Prompt, system_tokens: int, user: Message, answer: Message) -> None:
         """Gives messages their positions, once the prompt was read (or part of it)."""
         before = next((m.last for m in reversed(self.messages) if m.first >= 0), -1)
         first = max(prompt.first, before + 1)
@@ -277,6 +277,7 @@ class Chat:
             for message in (*self.messages[:1], user):
                 if message.first >= 0 and message.role != "assistant":
                     self.keeper.placed(message.id, message.first, message.last)
+            self.keeper.placed(answer.id, prompt.last + 1, -1)  # its end is known when it has one
 
     def _unplace(self, *messages: Message) -> None:
         """The turn failed and the engine went back: its tokens are nowhere."""

@@ -142,18 +142,19 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _create(path: Path) -> None:
-    """An empty file of the owner alone; SQLite gives its log the same permissions."""
+    """An empty file of the owner alone; SQLite gives its log the same permissions.
+
+    A file that is there is never opened here: to close it would drop all locks that this process has on it
+    (POSIX), those of another connection too, and what others write then would be lost.
+    """
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        if path.stat().st_mode & 0o077 and os.access(path, os.W_OK):  # copied here by hand, say
+            path.chmod(0o600)
     except OSError:
         if not path.is_file():
-            raise
-        return  # it may still be read
-    try:
-        if os.fstat(descriptor).st_mode & 0o077:  # copied here by hand, say
-            os.fchmod(descriptor, 0o600)
-    finally:
-        os.close(descriptor)
+            raise  # else it may still be read
 
 
 def _connect(where: str) -> sqlite3.Connection:

@@ -288,6 +288,8 @@ def test_a_partial_answer_goes_on_after_the_process_died(loaded: Loaded, store: 
     list(twin.send(SAID[7], replace(long, max_tokens=20)))
     again = resumed(loaded, store, conversation)
     assert again.messages[-1].finish == "interrupted"
+    assert again.messages[-1].last - again.messages[-1].first == 19
+    assert all(message.hold <= 1 for message in again.messages)
     assert again.keeper.path(again.keeper.leaf)[-1].ids == tuple(delivered)
     assert say(again, SAID[6]) == say(twin, SAID[6])
 

@@ -12,7 +12,7 @@ class ExitCode(IntEnum):
 
     OK = 0
     FAILED = 1
-    """Generation failed."""
+    """Generation failed, a file could not be written, or the doctor found what prevents chatting."""
     USAGE = 2
     """Wrong usage or configuration."""
     MODEL = 3

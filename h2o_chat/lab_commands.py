@@ -62,6 +62,33 @@ def perplexity(
     _end(work)
 
 
+@evaluate.command()
+def recall(
+    questions: Annotated[
+        Path, typer.Option(help="One JSON object a line: messages, distance, expected, stale, kind.")
+    ],
+    model: Model = None,
+    policies: Annotated[
+        list[str] | None, typer.Option("--policy", help="E.g. h2o, or h2o:sinks=0,recent=8; repeatable.")
+    ] = None,
+    budgets: Annotated[list[int] | None, typer.Option("--budget", "-b", help="Slots; repeatable.")] = None,
+    dtype: Dtype = "auto",
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """What is still known of things told long ago, against a cache that keeps everything."""
+
+    def work() -> ExitCode:
+        settings = Settings(model=model, dtype=dtype, threads=threads)  # type: ignore[arg-type]
+        _check(settings)
+        from h2o_chat.lab.recall import run_recall
+
+        wanted = policies or ["h2o", "h2o-paper", "window", "streaming"]
+        return run_recall(settings, questions, wanted, budgets or [64, 128, 256, 512], as_json)
+
+    _end(work)
+
+
 @bench.command()
 def bounded(
     model: Model = None,

@@ -39,8 +39,9 @@ generates: facts of fourteen kinds are told, corrected and asked for up to 1,900
 real dialogues above in between. They are drawn afresh for the whole run. One value in eight, chosen by
 a hash, and all phrasings in `held_out_phrases.toml` are for the test alone.
 
-The phrasings of both lists had the same author, who wrote the training list first, then the test list,
-then more training phrasings without copying any from the test.
+The test phrasings were written by somebody who had seen no training phrasing, in plain words as people type
+them. A training sentence that comes out as one of them, whatever value and thing it names, is drawn again.
+So no test sentence was trained on; most are close to one that was (nine in ten share four words in a row).
 """
 
 _LIMITS = """
@@ -78,7 +79,7 @@ def _facts(folder: Path, config: dict[str, Any], log: list[dict[str, Any]]) -> s
         "vocabulary": f"{config['vocab_size']}, byte-level BPE; a digit or a capital of a code is one token",
         "window": f"{config['max_position_embeddings']} tokens",
         "training": f"{log[-1]['tokens'] / 1e6:.1f} million tokens on {log[0]['device']}, windows "
-        "512, 1,024, then 2,048 for the last 44%; Muon and AdamW; warmup, stable, decay",
+        "512, 1,024, then 2,048 for the last half; Muon and AdamW; warmup, stable, decay",
         "weighted loss": f"{steps[0]['loss']:.2f} at first, {final:.2f} at the end (nats a token)",
     }
     return "".join(f"| {name} | {value} |\n" for name, value in rows.items())

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,31 +11,17 @@ import torch
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
+from h2o_chat.lab.recall import Question, is_right, wilson
+
 from .data import Corpus, Encoder
-from .memory_dialogues import (
-    Exchange,
-    Message,
-    RecallQuestion,
-    Turn,
-    is_right,
-    recall_questions,
-)
+from .memory_dialogues import Exchange, Turn, recall_questions
 from .tokenizer import ASSISTANT, BOS, END, PAD, WINDOW
 
 RANGES = [(20, 300), (300, 1000), (1000, 1500), (1500, 1900)]
 _ANSWER_TOKENS = 32
 
 
-def wilson(right: int, total: int) -> tuple[float, float]:
-    """The 95% Wilson interval of a share."""
-    z, share = 1.96, right / total
-    middle = share + z * z / (2 * total)
-    width = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
-    scale = 1 + z * z / total
-    return max(0.0, (middle - width) / scale), min(1.0, (middle + width) / scale)
-
-
-def prompt_ids(encoder: Encoder, messages: Iterable[Message]) -> list[int]:
+def prompt_ids(encoder: Encoder, messages: Iterable[dict[str, str]]) -> list[int]:
     """The chat template's tokens, with the assistant's turn opened."""
     turns = [Turn(message["role"], message["content"]) for message in messages]
     return [BOS, *(token for turn in turns for token in encoder.encode(turn)[0]), ASSISTANT]
@@ -63,7 +50,7 @@ def greedy(
 
 def dialogue_questions(
     corpus: Corpus, encoder: Encoder, ranges: list[tuple[int, int]], per_cell: int
-) -> list[RecallQuestion]:
+) -> list[Question]:
     """Recall questions with held-out task dialogues and chit-chat in between."""
     sources = [corpus.held_out["sgd_test"][:1000], corpus.held_out["self_dialogue"]]
     exchanges: list[Exchange] = []
@@ -72,9 +59,7 @@ def dialogue_questions(
     return recall_questions(exchanges, encoder.length, ranges, per_cell)
 
 
-def recall(
-    model: PreTrainedModel, tokenizer: Tokenizer, questions: list[RecallQuestion]
-) -> list[dict[str, Any]]:
+def recall(model: PreTrainedModel, tokenizer: Tokenizer, questions: list[Question]) -> list[dict[str, Any]]:
     """Every question with its answer and whether that was right."""
     encoder = Encoder(tokenizer)
     prompts = [prompt_ids(encoder, question.messages) for question in questions]
@@ -178,14 +163,17 @@ def evaluate(folder: Path, corpus: Corpus, per_cell: int = 9) -> dict[str, Any]:
     questions = dialogue_questions(corpus, encoder, RANGES, per_cell)
     results = recall(model, tokenizer, questions)
     report["recall"] = summarize(results, RANGES)
-    report["questions"] = results
+    report["asked"] = [asdict(question) for question in questions]
+    report["answers"] = results
     report["dialogues"] = continuations(model, tokenizer, corpus, 20)
     return report
 
 
 def write_report(report: dict[str, Any], folder: Path) -> None:
-    """Writes evaluation.json and evaluation.md."""
+    """Writes evaluation.json, evaluation.md and, for `h2o-chat eval recall`, questions.jsonl."""
     folder.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps(question, ensure_ascii=False) + "\n" for question in report.pop("asked")]
+    (folder / "questions.jsonl").write_text("".join(lines), "utf-8")
     text = json.dumps(report, indent=1, ensure_ascii=False)
     (folder / "evaluation.json").write_text(text + "\n", "utf-8")
     (folder / "evaluation.md").write_text(to_markdown(report), "utf-8")

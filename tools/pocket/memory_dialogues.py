@@ -5,15 +5,13 @@ other values (values.is_held_out) and other real dialogue.
 """
 
 import random
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
 
-from .phrases import Fact, PhraseBook
+from h2o_chat.lab.recall import Question
 
-Message = dict[str, str]
-"""{"role": "user" | "assistant" | "system", "content": text}, as chat templates take it."""
+from .phrases import Fact, PhraseBook
 
 
 @dataclass(frozen=True)
@@ -174,41 +172,13 @@ def _ending_with(word: str, turn: Turn) -> Turn:
     return replace(turn, content=f"{turn.content} {word}") if turn.role == "assistant" else turn
 
 
-@dataclass(frozen=True)
-class RecallQuestion:
-    """A test conversation that ends with a question about something told `distance` ago."""
-
-    messages: list[Message]
-    kind: str
-    distance: int
-    """Tokens between the end of the message that told the fact and the question."""
-    expected: str | None
-    """The value; None where it was never told."""
-    stale: str | None = None
-    """The value before a correction: an answer with it is wrong."""
-
-
-def is_right(question: RecallQuestion, answer: str) -> bool:
-    """Whether an answer holds the value, or says that it was not told."""
-    if question.expected is None:
-        return re.search(r"\b(not|never)\b.*\b(told|tell)\b", answer) is not None
-    if question.stale and _holds(answer, question.stale):
-        return False
-    return _holds(answer, question.expected)
-
-
-def _holds(answer: str, value: str) -> bool:
-    """Whether the value stands in the answer as a whole: 14 is not in 149."""
-    return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", answer, re.IGNORECASE) is not None
-
-
 def recall_questions(
     exchanges: list[Exchange],
     measure: Measure,
     ranges: list[tuple[int, int]],
     per_cell: int,
     seed: int = 1,
-) -> list[RecallQuestion]:
+) -> list[Question]:
     """Test questions: `per_cell` of every kind in every range of distances.
 
     Kinds are those of the facts and "correction" and "not told". Phrasings and values are
@@ -232,7 +202,7 @@ def _recall_question(
     kind: str,
     gap: int,
     longest: int,
-) -> RecallQuestion:
+) -> Question:
     fact = book.draw_fact(rng, kind if kind in book.kinds else None)
     others = [book.draw_fact(rng) for _ in range(rng.randint(1, 3))]
     others = [other for other in others if other.kind != fact.kind]
@@ -259,7 +229,7 @@ def _recall_question(
         distance += size
     turns = [*before, *between, Turn("user", book.ask(rng, fact))]
     messages = [{"role": turn.role, "content": turn.content} for turn in turns]
-    return RecallQuestion(messages, kind, distance, None if untold else fact.value, stale)
+    return Question(messages, distance, None if untold else fact.value, stale, kind)
 
 
 def _told(book: PhraseBook, rng: random.Random, fact: Fact) -> Exchange:

@@ -136,6 +136,36 @@ def rounding(
 
 
 @bench.command()
+def soak(
+    folder: Annotated[Path, typer.Argument(help="Where the conversation is kept; run again to go on.")],
+    model: Model = None,
+    budget: Annotated[int, typer.Option("--budget", "-b", help="Slots per layer and KV head.")] = 64,
+    tokens: Annotated[int, typer.Option(help="Length of the conversation.", min=1)] = 1_000_000,
+    dtype: Dtype = "auto",
+    threads: Threads = None,
+    seed: Annotated[int, typer.Option(help="Of the sampling.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """A stored conversation of a million tokens: memory, time, files, positions, rounding, as it grows."""
+
+    def work() -> ExitCode:
+        settings = Settings(
+            model=model,
+            budget=budget,
+            dtype=dtype,  # type: ignore[arg-type]
+            threads=threads,
+            seed=seed,
+        )
+        _check(settings)
+        from h2o_chat.lab.soak import run_soak
+
+        _print(run_soak(settings, folder, tokens), as_json)
+        return ExitCode.OK
+
+    _end(work)
+
+
+@bench.command()
 def store(
     conversations: Annotated[int, typer.Option(help="How many.", min=1)] = 2000,
     messages: Annotated[int, typer.Option(help="In all of them.", min=1)] = 200_000,
@@ -167,7 +197,7 @@ def _end(work: Callable[[], ExitCode]) -> None:
 
 
 def _print(results: list[Any], as_json: bool) -> None:
-    """One column per result, one row per field."""
+    """A few results beside each other, one row per field; many below each other, one column per field."""
     rows = [asdict(result) for result in results]
     if as_json:
         sys.stdout.write(json.dumps(rows) + "\n")
@@ -175,10 +205,13 @@ def _print(results: list[Any], as_json: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    cells = [[name, *(_shown(row[name]) for row in rows)] for name in rows[0]]
+    if len(rows) > 4:
+        cells = [list(line) for line in zip(*cells, strict=True)]
     table = Table(show_header=False)
-    for name in rows[0]:
-        table.add_row(name, *(_shown(row[name]) for row in rows))
-    Console(file=sys.stdout).print(table)
+    for line in cells:
+        table.add_row(*line)
+    Console(file=sys.stdout, width=None if sys.stdout.isatty() else 200).print(table)
 
 
 def _shown(value: Any) -> str:

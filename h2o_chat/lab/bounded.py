@@ -7,7 +7,6 @@ first ones after its cache filled, turn and turn about, so that the machine's mo
 import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import psutil
 import torch
@@ -15,6 +14,7 @@ import torch
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.engine import Engine
 from h2o_chat.events import Token
+from h2o_chat.lab.watch import Watch
 from h2o_chat.models import Loaded, load
 from h2o_chat.progress import progress_bar
 from h2o_chat.rope import Rope
@@ -44,20 +44,6 @@ class Bounded:
     """Interquartile ranges of the two."""
 
 
-class _Watch:
-    """Sees every position index that the model is fed."""
-
-    def __init__(self, model: Any) -> None:
-        self.largest_index = 0
-        self._hook = model.register_forward_pre_hook(self._look, with_kwargs=True)
-
-    def _look(self, _: Any, __: Any, inputs: dict[str, Any]) -> None:
-        self.largest_index = max(self.largest_index, int(inputs["position_ids"].max()))
-
-    def close(self) -> None:
-        self._hook.remove()
-
-
 def run_bounded(settings: Settings, tokens: int) -> list[Bounded]:
     """The command: loads the model and measures, showing how far it is."""
     with progress_bar() as show:
@@ -69,7 +55,7 @@ def measure(loaded: Loaded, settings: Settings, tokens: int, progress: Callable[
     """Runs both conversations; `progress` is called with the tokens generated so far."""
     settings = replace(settings, events_every=0)
     old, fresh = Engine(loaded, settings), Engine(loaded, settings)
-    watch = _Watch(loaded.model)
+    watch = Watch(loaded.model)
     most_kept = rss_early = 0
     steps = _steps(old)
     for done in range(tokens - TIMED_TOKENS):

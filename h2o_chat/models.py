@@ -24,6 +24,7 @@ import h2o_chat.attention
 from h2o_chat.choices import Choice, choose, default_threads
 from h2o_chat.config import Settings
 from h2o_chat.errors import ModelError, OutOfMemoryError, UsageError
+from h2o_chat.fingerprint import fingerprint
 from h2o_chat.resolve import check_weights, find, read_config
 
 Progress = Callable[[str, float | None], None]
@@ -75,7 +76,7 @@ def load(settings: Settings, progress: Progress) -> Loaded:
         model=model,
         tokenizer=tokenizer,
         name=found.name,
-        revision=found.revision,
+        revision=found.revision or fingerprint(folder),
         quantization=choice.quantization,
         dtype=choice.dtype,
         device=choice.where,

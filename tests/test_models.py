@@ -13,6 +13,7 @@ import transformers
 from h2o_chat import choices, models
 from h2o_chat.config import Settings
 from h2o_chat.errors import ModelError, OutOfMemoryError, UsageError
+from h2o_chat.fingerprint import fingerprint
 from h2o_chat.resolve import Weights
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
@@ -212,13 +213,24 @@ def test_markers_for_images_may_lie_beyond_the_embedding(shared_models: Path) ->
     assert models._tokens_outside(tokenizer, 512) == ["<image>"]
 
 
+def test_other_weights_in_a_folder_are_noticed(folder: Path) -> None:
+    before = fingerprint(folder)
+    assert fingerprint(folder) == before
+    weights = folder / "model.safetensors"
+    raw = bytearray(weights.read_bytes())
+    raw[-1] ^= 1
+    weights.write_bytes(raw)
+    assert fingerprint(folder) != before
+    assert len(before) == len("weights-") + 12
+
+
 # -- what is loaded
 
 
 def test_loads_with_our_attention(folder: Path) -> None:
     stages: list[tuple[str, float | None]] = []
     loaded = models.load(Settings(model=str(folder)), lambda *stage: stages.append(stage))
-    assert (loaded.name, loaded.revision, loaded.quantization) == ("copy", None, "none")
+    assert (loaded.name, loaded.revision, loaded.quantization) == ("copy", fingerprint(folder), "none")
     assert (loaded.dtype, loaded.model.dtype) == ("float32", torch.float32)
     assert loaded.model.config._attn_implementation == "h2o"
     assert not loaded.model.training

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 import typer
 
 import h2o_chat
-from h2o_chat import config_command, layers, models_command
+from h2o_chat import config_command, layers, models_command, sessions_command
 from h2o_chat.config import Sampling, Settings, data_folder
 from h2o_chat.doctor_command import doctor
 from h2o_chat.errors import ExitCode, UsageError
@@ -33,6 +33,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(models_command.app, name="models")
+app.add_typer(sessions_command.app, name="sessions")
 app.add_typer(config_command.app, name="config")
 app.add_typer(evaluate, name="eval")
 app.add_typer(bench, name="bench")

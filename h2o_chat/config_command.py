@@ -5,13 +5,13 @@ import os
 import sys
 import tempfile
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from h2o_chat import layers
+from h2o_chat.commands import ends
 from h2o_chat.config import config_file, read_tables
 from h2o_chat.errors import ExitCode, H2OChatError, UsageError
 from h2o_chat.run import ending
@@ -28,26 +28,16 @@ Name = Annotated[
 ]
 
 
-def _ends(work: Callable[[], None]) -> None:
-    """Runs a command body; its errors are said as everywhere, and decide the exit code."""
-
-    def done() -> ExitCode:
-        work()
-        return ExitCode.OK
-
-    raise typer.Exit(ending(done))
-
-
 @app.command()
 def path() -> None:
     """Print where the configuration stands, or would."""
-    _ends(lambda: typer.echo(os.fsencode(config_file())))
+    ends(lambda: typer.echo(os.fsencode(config_file())))
 
 
 @app.command()
 def show(as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False) -> None:
     """List every setting, its value, and where that comes from. A flag comes before all of them."""
-    _ends(lambda: _show(as_json))
+    ends(lambda: _show(as_json))
 
 
 @app.command("set", context_settings={"ignore_unknown_options": True})  # -1 is a value, if a wrong one
@@ -62,7 +52,7 @@ def set_(name: Name, value: Annotated[str, typer.Argument(help='Lists: ["a", "b"
         if os.environ.get(layers.variable(key)):
             sys.stderr.write(f"h2o-chat: {layers.variable(key)} is set too, and comes before it\n")
 
-    _ends(work)
+    ends(work)
 
 
 @app.command()
@@ -78,7 +68,7 @@ def unset(name: Name) -> None:
         else:
             sys.stderr.write(f"h2o-chat: {key} is not set in {config_file()}\n")
 
-    _ends(work)
+    ends(work)
 
 
 @app.command()

@@ -1,8 +1,6 @@
 """`h2o-chat models`: what is here and what can be had; fetching, describing and removing it."""
 
 import shutil
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -10,32 +8,22 @@ import typer
 
 from h2o_chat.aliases import ALIASES, Alias
 from h2o_chat.cached import cache_folder, cached, repositories
+from h2o_chat.commands import confirmed, ends
 from h2o_chat.config import config_file, user_aliases
-from h2o_chat.errors import ExitCode, ModelError, UsageError
+from h2o_chat.errors import ModelError
 from h2o_chat.obtain import fetch, size
 from h2o_chat.resolve import Found, Known, check_weights, look_up, names_starting_with, read_config
-from h2o_chat.run import ending
 
 app = typer.Typer(help="What is here, what can be had; fetch, look at and remove models.")
 
 Name = Annotated[str, typer.Argument(help="A short name or org/name.", autocompletion=names_starting_with)]
 
 
-def _ends(work: Callable[[], None]) -> None:
-    """Runs a command body; its errors are said as everywhere, and decide the exit code."""
-
-    def done() -> ExitCode:
-        work()
-        return ExitCode.OK
-
-    raise typer.Exit(ending(done))
-
-
 @app.callback(invoke_without_command=True)
 def overview(context: typer.Context) -> None:
     """List what is here and what can be had."""
     if context.invoked_subcommand is None:
-        _ends(_list)
+        ends(_list)
 
 
 @app.command()
@@ -50,13 +38,13 @@ def pull(name: Name) -> None:
         fetch(model)
         typer.echo(f"{model.repository} is here.")
 
-    _ends(work)
+    ends(work)
 
 
 @app.command()
 def info(name: Name) -> None:
     """Tell what is known of a model, without the network."""
-    _ends(lambda: _tell(look_up(name)))
+    ends(lambda: _tell(look_up(name)))
 
 
 @app.command()
@@ -72,26 +60,13 @@ def rm(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask."
                 f"{name} is not in {cache_folder()}, so there is nothing to remove.",
                 "Folders of your own are yours to delete." if isinstance(model, Found) else "",
             )
-        if not yes and not _confirmed(f"Remove {repository} ({size(there.bytes)}) from {cache_folder()}?"):
+        if not yes and not confirmed(f"Remove {repository} ({size(there.bytes)}) from {cache_folder()}?"):
             typer.echo("Nothing was removed.", err=True)
             return
         shutil.rmtree(there.root)
         typer.echo(f"Removed {repository}.")
 
-    _ends(work)
-
-
-def _confirmed(question: str) -> bool:
-    """Asks on the terminal.
-
-    Raises:
-        UsageError: there is none.
-    """
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError("Nobody is there to confirm it.", "Say --yes.")
-    sys.stderr.write(f"{question} [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    ends(work)
 
 
 def _list() -> None:

@@ -284,16 +284,16 @@ class Store:
 
 def conversation_ids(folder: Path, start: str = "") -> list[str]:
     """Ids that begin so, newest first, for the shell's completion: creates nothing and never raises."""
-    if not (folder / DATABASE).is_file():
-        return []
     try:
+        if not (folder / DATABASE).is_file():
+            return []
         where = (folder / DATABASE).absolute().as_uri() + "?mode=ro"
         connection = sqlite3.connect(where, uri=True, timeout=0.2)
         try:
             rows = connection.execute(f"SELECT id FROM conversations {NEWEST_FIRST}").fetchall()
         finally:
             connection.close()
-    except sqlite3.Error:
+    except (sqlite3.Error, OSError, ValueError):
         return []
     return [one for (one,) in rows if one.startswith(start.lower())]
 

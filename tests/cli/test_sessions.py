@@ -1,0 +1,262 @@
+"""`h2o-chat sessions`: what stands on stdout, what is refused, and what is asked."""
+
+import json
+import os
+import pty
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from program import PROGRAM, Ended, Program
+
+from h2o_chat.errors import ExitCode
+from h2o_chat.store import Store
+
+Sessions = Callable[..., Ended]
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two conversations: one with an interrupted answer and a branch, one of hostile text."""
+    monkeypatch.setenv("H2O_CHAT_DATA", str(tmp_path / "data"))
+    store = Store(tmp_path / "data")
+    with store.claim(store.create("pocket", {"budget": 64})) as writer:
+        asked = writer.said("user", "What is my name?", [1, 2, 3], 0, 2)
+        writer.said("assistant", "Another branch")
+        writer.move(asked)
+        writer.answering()
+        writer.token(4, "Your name is")
+    with store.claim(store.create("evil\x1b[2J", {})) as writer:
+        writer.said("user", "\x1b]0;title\x07 ../../etc\n\u202e hostile <script>")
+    store.close()
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def ids(data: Path) -> list[str]:
+    """Of the talk, and of the hostile one."""
+    store = Store(data)
+    found = [one.id for one in store.list()]
+    store.close()
+    return found[::-1]
+
+
+@pytest.fixture
+def sessions(h2o: Program, data: Path) -> Sessions:
+    """Runs `h2o-chat sessions ARGUMENTS` without a terminal."""
+
+    def run(*arguments: object, **how: object) -> Ended:
+        return h2o("sessions", *arguments, **how)
+
+    return run
+
+
+def on_a_terminal(*arguments: object, answer: str = "") -> tuple[int, str]:
+    """Exit code and all that a terminal gets to see."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*PROGRAM, "sessions", *map(str, arguments)], stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    os.write(ours, answer.encode())
+    seen = b""
+    try:
+        while chunk := os.read(ours, 4096):
+            seen += chunk
+    except OSError:  # how Linux says that nobody writes any more
+        pass
+    os.close(ours)
+    return process.wait(timeout=60), seen.decode()
+
+
+def test_list(sessions: Sessions, ids: list[str]) -> None:
+    done = sessions("list")
+    assert (done.code, done.err) == (ExitCode.OK, "")
+    header, first, second = done.out.splitlines()
+    assert header.split() == ["id", "updated", "messages", "tokens", "model", "title"]
+    assert first.startswith(ids[1])
+    assert "evil␛[2J" in first
+    assert first.rstrip().endswith("␛]0;title␇ ../../etc � hostile <script>")
+    assert second.split()[0] == ids[0]
+    assert "What is my name?" in second
+    found = json.loads(sessions("list", "--json", "-n", 1).out)
+    assert [one["id"] for one in found] == [ids[1]]
+    assert found[0]["title"].startswith("\x1b]0;title\x07")
+
+
+def test_an_empty_folder(sessions: Sessions, tmp_path: Path) -> None:
+    done = sessions("list", "--data", tmp_path / "other")
+    assert (done.code, done.out) == (ExitCode.OK, "")
+    assert f"No conversation in {tmp_path / 'other'} yet." in done.err
+    assert json.loads(sessions("list", "--json", "--data", tmp_path / "other").out) == []
+    done = sessions("show", "last", "--data", tmp_path / "other")
+    assert done.code == ExitCode.USAGE
+
+
+def test_show_marks_what_is_partial(sessions: Sessions, ids: list[str]) -> None:
+    done = sessions("show", ids[0][:7])
+    assert done.code == ExitCode.OK
+    title, about, _, *rest = done.out.splitlines()
+    assert title == "What is my name?"
+    assert about.startswith(f"{ids[0]}, pocket, 2")
+    assert about.endswith("1 messages of other branches: sessions export --format json")
+    assert rest == [
+        *("user:", "What is my name?", "", "assistant:", "Your name is"),
+        "[interrupted: the program ended before the answer did]",
+    ]
+
+
+def test_a_terminal_is_not_obeyed(data: Path, ids: list[str]) -> None:
+    for arguments in (["show", ids[1]], ["list"], ["search", "hostile"], ["export", ids[1]]):
+        code, seen = on_a_terminal(*arguments)
+        assert code == ExitCode.OK
+        assert "hostile" in seen
+        for control in ("\x1b]", "\x1b[2J", "\x07", "\u202e"):
+            assert control not in seen, arguments
+
+
+def test_unknown_ids_are_usage_errors(sessions: Sessions, ids: list[str]) -> None:
+    wrong = ids[0][:7] + "8"
+    done = sessions("show", wrong)
+    assert (done.code, done.out) == (ExitCode.USAGE, "")
+    assert f"There is no conversation '{wrong}'. Near it: {ids[0]}" in done.err
+
+
+def test_search(sessions: Sessions, ids: list[str]) -> None:
+    done = sessions("search", "what", "NAM")
+    assert ids[0] in done.out
+    assert "«What» is my «name»?" in done.out
+    done = sessions("search", "name", "--json")
+    assert [one["snippet"] for one in json.loads(done.out)] == ["Your «name» is", "What is my «name»?"]
+    done = sessions("search", "--", '"AND(*')
+    assert (done.code, done.out, done.err) == (ExitCode.OK, "", "Nothing was found.\n")
+
+
+def test_rename(sessions: Sessions, ids: list[str]) -> None:
+    assert sessions("rename", ids[0], "Ada's name").code == ExitCode.OK
+    assert "Ada's name" in sessions("list").out
+
+
+def test_export_to_stdout_is_markdown(sessions: Sessions, ids: list[str]) -> None:
+    done = sessions("export", ids[0])
+    assert (done.code, done.err) == (ExitCode.OK, "")
+    assert done.out.startswith("# What is my name?\n")
+    assert "\x1b" in sessions("export", ids[1]).out, "a pipe gets what was said"
+
+
+def test_exported_files(sessions: Sessions, ids: list[str], tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    done = sessions("export", ids[1], "-o", folder)
+    assert (done.code, done.out) == (ExitCode.OK, "")
+    (written,) = folder.iterdir()
+    assert written.name == f"0-title-etc-hostile-script-{ids[1]}.md"
+    assert f"Wrote {written}." in done.err
+    again = sessions("export", ids[1], "-o", folder)
+    assert again.code == ExitCode.USAGE
+    assert "is there already" in again.err
+    page = folder / "page.html"
+    page.symlink_to(tmp_path / "elsewhere")
+    assert sessions("export", ids[0], "-o", page).code == ExitCode.USAGE, "a link is something that is there"
+    assert sessions("export", ids[0], "-o", page, "--force").code == ExitCode.OK
+    assert page.read_text().startswith("<!DOCTYPE html>"), "the name asks for HTML"
+    assert not page.is_symlink()
+    assert not (tmp_path / "elsewhere").exists()
+    assert sessions("export", ids[0], "-o", page, "--force", "--format", "json").code == ExitCode.OK
+    assert json.loads(page.read_text())["id"] == ids[0]
+    assert len(list(folder.iterdir())) == 2, "nothing is left over"
+    done = sessions("export", ids[0], "-o", tmp_path / "no" / "where.md")
+    assert done.code == ExitCode.USAGE
+    assert f"{tmp_path / 'no'} is no folder" in done.err
+
+
+def test_out_and_in_again(sessions: Sessions, ids: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "talk.json"
+    assert sessions("export", ids[0], "-o", file).code == ExitCode.OK
+    other = tmp_path / "other"
+    done = sessions("import", file, "--data", other)
+    assert (done.code, done.err) == (ExitCode.OK, "")
+    new = done.out.strip()
+    assert sessions("show", new, "--data", other).out == sessions("show", ids[0]).out.replace(ids[0], new)
+    before, after = (
+        json.loads(file.read_text()),
+        json.loads(sessions("export", new, "--format", "json", "--data", other).out),
+    )
+    assert [one["text"] for one in after["messages"]] == [one["text"] for one in before["messages"]]
+    assert after["settings"] == before["settings"] == {"budget": 64}
+
+
+def test_nothing_is_half_imported(sessions: Sessions, ids: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "talks.jsonl"
+    good = json.dumps({"messages": [{"role": "user", "content": "imported"}]})
+    file.write_text(f"{good}\n{good}\n" + good.replace("user", "root"))
+    done = sessions("import", file)
+    assert (done.code, done.out) == (ExitCode.USAGE, "")
+    assert f"{file} line 3: messages[0].role is 'root'" in done.err
+    assert sessions("search", "imported").out == ""
+    file.write_text(f"{good}\n{good}\n")
+    done = sessions("import", file)
+    assert (done.code, len(done.out.splitlines())) == (ExitCode.OK, 2)
+
+
+def test_removing_is_confirmed(sessions: Sessions, ids: list[str], data: Path) -> None:
+    done = sessions("rm", ids[0])
+    assert done.code == ExitCode.USAGE
+    assert "Say --yes" in done.err
+    code, seen = on_a_terminal("rm", ids[0], answer="n\n")
+    assert code == ExitCode.OK
+    assert f"Remove {ids[0]} (What is my name?), 3 messages? [y/N]" in seen
+    assert "Nothing was removed." in seen
+    assert ids[0] in sessions("list").out
+    code, seen = on_a_terminal("rm", ids[0], answer="y\n")
+    assert "Removed" in seen
+    assert ids[0] not in sessions("list").out
+    assert sessions("rm", ids[1], "--yes").code == ExitCode.OK
+    assert sessions("list").out == ""
+
+
+def test_what_is_open_is_not_removed(sessions: Sessions, ids: list[str], data: Path) -> None:
+    store = Store(data)
+    with store.claim(ids[0]):
+        done = sessions("rm", ids[0], "--yes")
+    store.close()
+    assert done.code == ExitCode.FAILED
+    assert f"is open in process {os.getpid()}" in done.err
+
+
+def test_a_damaged_database_is_said(sessions: Sessions, data: Path) -> None:
+    (data / "conversations.db").write_bytes(b"junk" * 1000)
+    for name in ("-wal", "-shm"):
+        (data / f"conversations.db{name}").unlink(missing_ok=True)
+    for arguments in (["list"], ["show", "last"], ["search", "x"]):
+        done = sessions(*arguments)
+        assert (done.code, done.out) == (ExitCode.FAILED, "")
+        assert f"{data / 'conversations.db'}: this is not a database of h2o-chat" in done.err
+        assert "Traceback" not in done.err
+
+
+def test_the_shell_completes_ids(h2o: Program, ids: list[str], data: Path, tmp_path: Path) -> None:
+    def offered(line: str, folder: Path) -> str:
+        asked = {"_H2O_CHAT_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": line}
+        return h2o(env=os.environ | asked | {"H2O_CHAT_DATA": str(folder)}).out
+
+    everything = offered("h2o-chat sessions show ", data)
+    assert all(one in everything for one in [*ids, "last"])
+    one = offered(f"h2o-chat sessions export --data {data} {ids[0][:7]}", tmp_path / "other")
+    assert ids[0] in one
+    assert ids[1] not in one
+    assert not (tmp_path / "other").exists()
+
+
+def test_no_torch(data: Path, ids: list[str]) -> None:
+    code = (
+        "import sys; from h2o_chat.cli import app\n"
+        "try: app(sys.argv[1:])\n"
+        "finally: print('torch' in sys.modules)"
+    )
+    for arguments in (["list"], ["show", ids[0]], ["export", ids[0]], ["search", "name"]):
+        done = subprocess.run(
+            [PROGRAM[0], "-c", code, "sessions", *arguments], capture_output=True, text=True, check=True
+        )
+        assert done.stdout.splitlines()[-1] == "False"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 import typer
 
 import h2o_chat
-from h2o_chat import config_command, layers, models_command, sessions_command
+from h2o_chat import config_command, models_command, precedence, sessions_command
 from h2o_chat.config import Sampling, Settings, data_folder
 from h2o_chat.doctor_command import doctor
 from h2o_chat.errors import ExitCode, UsageError
@@ -166,7 +166,7 @@ def _settings(
         UsageError: a value outside its range, in whichever of them.
     """
     asked, built_in = given.maps
-    values = {**built_in, **layers.below_flags(), **(held_with or {}), **asked, **more}
+    values = {**built_in, **precedence.below_flags(), **(held_with or {}), **asked, **more}
     values["stop"] = tuple(values["stop"])
     return _only(Settings, values), _only(Sampling, values)
 

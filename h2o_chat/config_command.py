@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from h2o_chat import layers
+from h2o_chat import precedence
 from h2o_chat.commands import ends
 from h2o_chat.config import config_file, read_tables
 from h2o_chat.errors import ExitCode, H2OChatError, UsageError
@@ -20,7 +20,7 @@ app = typer.Typer(no_args_is_help=True, help="What is set, and where; set it for
 
 
 def _names_starting_with(text: str) -> list[str]:
-    return [name for name in layers.NAMES if name.startswith(text.replace("-", "_"))]
+    return [name for name in precedence.NAMES if name.startswith(text.replace("-", "_"))]
 
 
 Name = Annotated[
@@ -46,11 +46,11 @@ def set_(name: Name, value: Annotated[str, typer.Argument(help='Lists: ["a", "b"
 
     def work() -> None:
         key = _plain(name)
-        checked = layers.parse(key, value, key)
+        checked = precedence.parse(key, value, key)
         _change(key, list(checked) if isinstance(checked, tuple) else checked)
         typer.echo(f"{key} = {_shown(checked)}")
-        if os.environ.get(layers.variable(key)):
-            sys.stderr.write(f"h2o-chat: {layers.variable(key)} is set too, and comes before it\n")
+        if os.environ.get(precedence.variable(key)):
+            sys.stderr.write(f"h2o-chat: {precedence.variable(key)} is set too, and comes before it\n")
 
     ends(work)
 
@@ -84,7 +84,7 @@ def validate(
                 raise UsageError(f"There is no {where}.", "Name a configuration file.")
             typer.echo(f"{where}: not there, which is fine")
             return ExitCode.OK
-        _, wrong = layers.check_file(where)
+        _, wrong = precedence.check_file(where)
         for error in wrong:
             sys.stderr.write(f"h2o-chat: {error.message}\n" + (f"  {error.hint}\n" if error.hint else ""))
         if not wrong:
@@ -101,12 +101,12 @@ def _plain(name: str) -> str:
         UsageError: there is none.
     """
     plain = name.removeprefix("--").replace("-", "_").lower()
-    layers.known(plain, "Setting")
+    precedence.known(plain, "Setting")
     return plain
 
 
 def _show(as_json: bool) -> None:
-    settings = layers.settings()
+    settings = precedence.settings()
     if as_json:
         rows = [{"name": one.name, "value": one.value, "source": one.source} for one in settings]
         typer.echo(json.dumps({"file": str(config_file()), "settings": rows}))
@@ -117,7 +117,7 @@ def _show(as_json: bool) -> None:
 
     table = Table("NAME", "VALUE", "FROM", box=None, pad_edge=False)
     for one in settings:
-        from_where = layers.variable(one.name) if one.source == "environment" else one.source
+        from_where = precedence.variable(one.name) if one.source == "environment" else one.source
         value = Text(_shown(one.value), overflow="fold")
         if one.name == "max_tokens" and one.source == "default":
             value.append(" (on the screen: no limit)")

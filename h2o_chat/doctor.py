@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 
 import h2o_chat
-from h2o_chat import layers
+from h2o_chat import precedence
 from h2o_chat.aliases import ALIASES
 from h2o_chat.cached import cache_folder
 from h2o_chat.config import Settings, config_file, data_folder
@@ -127,18 +127,18 @@ def _configuration(report: Report) -> tuple[Settings | None, dict[str, Any]]:
     path = config_file()
     wrong: list[UsageError] = []
     try:
-        wrong += layers.check_file(path)[1]
-        layers.from_environment()
+        wrong += precedence.check_file(path)[1]
+        precedence.from_environment()
     except UsageError as error:
         wrong.append(error)
     for one in wrong:
         report.wrong(one)
-    for one in layers.unknown_variables():
+    for one in precedence.unknown_variables():
         report.note(one.message, one.hint)
     rows: dict[str, Any] = {"file": str(path), "exists": os.path.exists(path), "valid": not wrong}
     if wrong:
         return None, rows
-    found = layers.settings()
+    found = precedence.settings()
     rows["set"] = {one.name: f"{one.value} ({one.source})" for one in found if one.source != "default"}
     own = {one.name for one in fields(Settings)}
     return Settings(**{one.name: one.value for one in found if one.name in own}), rows

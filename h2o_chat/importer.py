@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
-from h2o_chat import layers
+from h2o_chat import precedence
 from h2o_chat.errors import UsageError
 from h2o_chat.events import Finish
 from h2o_chat.export import FORMAT, SCHEMA
@@ -319,9 +319,9 @@ def _message(part: _Part, before: dict[int | None, StoredMessage | None]) -> Sto
 def _settings(part: _Part) -> dict[str, Any]:
     """Those that are settings here; the rest is of another version."""
     return {
-        name: _cleaned(layers.check(name, value, f"{part.where}.{name}"))
+        name: _cleaned(precedence.check(name, value, f"{part.where}.{name}"))
         for name, value in part.of(dict).items()
-        if name in layers.NAMES and value is not None
+        if name in precedence.NAMES and value is not None
     }
 
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from h2o_chat.errors import SavedCacheError
 from h2o_chat.events import Note
 from h2o_chat.store import StoredMessage
-from h2o_chat.templates import Template
+from h2o_chat.templates import Template, literal
 
 
 class Memory(Protocol):
@@ -116,7 +116,7 @@ def _relive(
             if not ids:
                 ids = _prompt(engine, template, path[:index], system, message.text)
         elif not ids:
-            ids = engine.tokenizer.encode(message.text, add_special_tokens=False)
+            ids = literal(engine.tokenizer, message.text)
         if read and message.finish != "error":
             answer = message.role == "assistant"
             if ids and not engine.relive(ids, answer=answer, exact=known > 0, cancel=cancel):

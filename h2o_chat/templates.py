@@ -63,12 +63,12 @@ class PlainTemplate:
         start = self._tokenizer.bos_token_id
         head = [] if start is None else [start]
         if system is None:
-            return Fed([*head, *_literal(self._tokenizer, text)], len(head))
-        ids = [*head, *_literal(self._tokenizer, f"{system}\n{text}")]
-        return Fed(ids, _agree(ids, [*head, *_literal(self._tokenizer, f"{system}\n")]))
+            return Fed([*head, *literal(self._tokenizer, text)], len(head))
+        ids = [*head, *literal(self._tokenizer, f"{system}\n{text}")]
+        return Fed(ids, _agree(ids, [*head, *literal(self._tokenizer, f"{system}\n")]))
 
     def later(self, text: str, marked: bool = False) -> Fed:
-        return Fed(_literal(self._tokenizer, text), 0)
+        return Fed(literal(self._tokenizer, text), 0)
 
 
 class ModelTemplate:
@@ -176,10 +176,10 @@ class ModelTemplate:
         inside = "|".join(f"(?<={re.escape(mark[0])})(?={re.escape(mark[1:])})" for mark in marks if mark[1:])
         pieces = re.split(inside, text) if inside else [text]
         numbers = set(marks.values())
-        ids = _literal(self._tokenizer, text)
+        ids = literal(self._tokenizer, text)
         if numbers.isdisjoint(ids):
             return ids
-        return [i for piece in pieces for i in _literal(self._tokenizer, piece)]
+        return [i for piece in pieces for i in literal(self._tokenizer, piece)]
 
 
 class NamedTemplate(ModelTemplate):
@@ -197,7 +197,7 @@ def _ids(tokenizer: Any, text: str) -> list[int]:
     return ids
 
 
-def _literal(tokenizer: Any, text: str) -> list[int]:
+def literal(tokenizer: Any, text: str) -> list[int]:
     """Ids of text in which special tokens are mere characters."""
     ids: list[int] = tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False)[
         "input_ids"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from program import Program
 from typer.testing import CliRunner, Result
 
-from h2o_chat import cli, config_command, layers
+from h2o_chat import cli, config_command, precedence
 from h2o_chat.config import FILE_LIMIT_BYTES, config_file
 from h2o_chat.errors import ExitCode, H2OChatError, UsageError
 from h2o_chat.events import Session
@@ -35,7 +35,7 @@ def call(*arguments: object) -> Result:
 
 
 def test_every_shared_flag_is_a_setting() -> None:
-    assert set(layers.NAMES) == set(cli._FLAGS)
+    assert set(precedence.NAMES) == set(cli._FLAGS)
 
 
 def test_four_layers(
@@ -149,18 +149,20 @@ def test_variables_are_read_as_what_they_stand_for() -> None:
         "DATA": "/elsewhere",
         "SHARED": "/elsewhere",
     }
-    assert layers.from_environment({f"H2O_CHAT_{name}": text for name, text in texts.items()}) == {
+    assert precedence.from_environment({f"H2O_CHAT_{name}": text for name, text in texts.items()}) == {
         "budget": 64,
         "temperature": 1.0,
         "ignore_eos": True,
         "stop": ("[INST]",),
         "system": "é 12",
     }
-    assert layers.from_environment({"H2O_CHAT_STOP": '["a", "b"]'}) == {"stop": ("a", "b")}
+    assert precedence.from_environment({"H2O_CHAT_STOP": '["a", "b"]'}) == {"stop": ("a", "b")}
 
 
 def test_a_misspelt_variable_can_be_told_from_others() -> None:
-    found = layers.unknown_variables({"H2O_CHAT_BUGDET": "1", "H2O_CHAT_DATA": "x", "H2O_CHAT_BUDGET": "1"})
+    found = precedence.unknown_variables(
+        {"H2O_CHAT_BUGDET": "1", "H2O_CHAT_DATA": "x", "H2O_CHAT_BUDGET": "1"}
+    )
     assert [(error.message, error.hint) for error in found] == [
         ("H2O_CHAT_BUGDET is not a setting.", "Did you mean H2O_CHAT_BUDGET?")
     ]
@@ -180,7 +182,7 @@ def test_show_says_where_each_value_comes_from(file: Path, monkeypatch: pytest.M
     assert by_name["budget"] == (64, "config.toml")
     assert by_name["top_p"] == (0.5, "environment")
     assert by_name["policy"] == ("h2o", "default")
-    assert by_name.keys() == set(layers.NAMES)
+    assert by_name.keys() == set(precedence.NAMES)
     table = call("config", "show").stdout
     rows = {line.split()[0]: line.split()[1:] for line in table.splitlines()}
     assert rows["budget"] == ["64", "config.toml"]
@@ -289,7 +291,7 @@ def test_other_layouts_can_be_edited(file: Path, before: str) -> None:
     file.write_bytes(before.encode())
     assert call("config", "set", "seed", 4).exit_code == ExitCode.OK
     assert call("config", "set", "budget", 5).exit_code == ExitCode.OK
-    assert layers.from_file(file) == {"seed": 4, "budget": 5}
+    assert precedence.from_file(file) == {"seed": 4, "budget": 5}
     assert ("\r\n" in before) == (b"\r" in file.read_bytes())
     assert file.read_bytes().count(b"\r\n") in (0, file.read_bytes().count(b"\n"))
 
@@ -366,7 +368,7 @@ def test_a_read_only_folder(file: Path) -> None:
     assert "cannot be written: Permission denied" in done.stderr
 
 
-KEYS = st.sampled_from([*layers.NAMES, "bugdet", "top-p", "a b", "Größe"])
+KEYS = st.sampled_from([*precedence.NAMES, "bugdet", "top-p", "a b", "Größe"])
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.floats() | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
@@ -403,7 +405,7 @@ def read_or_refused(path: Path, raw: bytes) -> None:
     path.write_bytes(raw)
     values: dict[str, object] = {}
     try:
-        values, wrong = layers.check_file(path)
+        values, wrong = precedence.check_file(path)
     except UsageError as error:
         wrong = [error]
     assert all(str(path) in error.message for error in wrong)
@@ -411,14 +413,14 @@ def read_or_refused(path: Path, raw: bytes) -> None:
     cli._only(cli.Sampling, values)
 
 
-@given(name=st.sampled_from(layers.NAMES), text=st.text(max_size=40) | st.integers().map(str))
+@given(name=st.sampled_from(precedence.NAMES), text=st.text(max_size=40) | st.integers().map(str))
 def test_any_text_of_a_variable_is_read_or_refused(name: str, text: str) -> None:
-    said, values = layers.variable(name), {}
+    said, values = precedence.variable(name), {}
     try:
-        values = layers.from_environment({layers.variable(name): text})
+        values = precedence.from_environment({precedence.variable(name): text})
     except UsageError as error:
         said = error.message
-    assert said.startswith(layers.variable(name))
+    assert said.startswith(precedence.variable(name))
     assert values.keys() <= {name}
 
 

@@ -11,7 +11,18 @@ import platformdirs
 
 from h2o_chat.errors import UsageError
 
-Policy = Literal["h2o", "h2o-paper", "window", "streaming", "full"]
+Policy = Literal[
+    "h2o",
+    "h2o-paper",
+    "h2o-recall",
+    "distinct",
+    "random",
+    "heavy-only",
+    "last-query",
+    "window",
+    "streaming",
+    "full",
+]
 Quantize = Literal["auto", "none", "int8", "nf4"]
 Dtype = Literal["auto", "float32", "float16", "bfloat16", "float64"]
 Template = Literal["auto", "plain", "alpaca", "vicuna", "llama-2", "chatml"]

@@ -28,6 +28,9 @@ class Slots:
     """[R, H, S] attention received so far, forgotten at the policy's rate."""
     values: Tensor
     """[R, H, S, D]"""
+    unlike: Tensor
+    """[R, H, S] minus the cosine of a key, before RoPE, to the mean of the kept keys; see `H2OLayer.look`.
+    Zeros for a policy that does not look at keys."""
 
 
 def accumulated_attention(slots: Slots) -> Tensor:
@@ -53,6 +56,44 @@ def output_change(slots: Slots) -> Tensor:
     return change
 
 
+def unlike_others(slots: Slots) -> Tensor:
+    """Distinct keys stay (KeyDiff, arXiv 2504.15364, which compares them after RoPE). [R, H, S]
+
+    Nobody attends to a name until it is asked for, so attention received cannot keep it. Its key is unlike
+    the others from the start.
+    """
+    return slots.unlike
+
+
+def heavy_or_unlike(weight: float) -> Callable[[Slots], Tensor]:
+    """rank(unlike the others) + weight * rank(output change): what will be asked for, and what is in use."""
+
+    def priority(slots: Slots) -> Tensor:
+        return ranks(slots.unlike, slots.positions) + weight * ranks(output_change(slots), slots.positions)
+
+    return priority
+
+
+def ranks(scores: Tensor, positions: Tensor) -> Tensor:
+    """0 for the lowest score of the tokens held to 1 for the highest; empty slots get 0. [R, H, S]"""
+    held = positions >= 0
+    order = scores.masked_fill(~held, -torch.inf).argsort(dim=-1, stable=True)
+    places = torch.empty_like(scores).scatter_(
+        -1, order, torch.arange(scores.shape[-1], dtype=scores.dtype, device=scores.device).expand_as(scores)
+    )
+    empty = (~held).sum(-1, keepdim=True)
+    return (places - empty).clamp_min(0) / (scores.shape[-1] - empty - 1).clamp_min(1)
+
+
+def by_lot(slots: Slots) -> Tensor:
+    """A draw for each token and head that never changes (Random Attention, arXiv 2609.03430). [R, H, S]"""
+    head = torch.arange(slots.positions.shape[1], device=slots.positions.device)[:, None]
+    drawn = (slots.positions.long() * 2_654_435_761 + head * 40_503 + 12_345) & 0xFFFFFFFF
+    for shift, factor in ((16, 0x45D9F3B), (16, 0x45D9F3B), (16, 1)):  # mixed, as hashes are
+        drawn = ((drawn ^ (drawn >> shift)) * factor) & 0xFFFFFFFF
+    return drawn.to(slots.score.dtype)
+
+
 def oldest_first(slots: Slots) -> Tensor:
     """No opinion: ties drop the oldest, which leaves a sliding window. [R, H, S]"""
     return torch.zeros_like(slots.score)
@@ -69,11 +110,21 @@ class Policy:
     """First tokens protected unless told otherwise (attention sinks, StreamingLLM, 2309.17453)."""
     heavy: bool
     """Whether part of the budget is for heavy hitters; else all but the sinks is recent."""
+    recent: float = 0.5
+    """Share of the budget that the newest tokens have, where part of it is for heavy hitters."""
+    keys: bool = False
+    """Whether it looks at keys."""
 
 
 POLICIES: dict[str, Policy] = {
     "h2o": Policy(output_change, forget=0.95, sinks=4, heavy=True),
     "h2o-paper": Policy(accumulated_attention, forget=1.0, sinks=0, heavy=True),
+    "h2o-recall": Policy(heavy_or_unlike(0.5), forget=0.95, sinks=4, heavy=True, recent=0.25, keys=True),
+    "distinct": Policy(unlike_others, forget=1.0, sinks=4, heavy=True, recent=0.25, keys=True),
+    "random": Policy(by_lot, forget=1.0, sinks=4, heavy=True, recent=0.25),
+    "heavy-only": Policy(accumulated_attention, forget=1.0, sinks=0, heavy=True, recent=0.0),
+    # The newest query alone decides (TOVA, arXiv 2401.06104).
+    "last-query": Policy(accumulated_attention, forget=0.0, sinks=0, heavy=True, recent=0.0),
     "window": Policy(oldest_first, forget=1.0, sinks=0, heavy=False),
     "streaming": Policy(oldest_first, forget=1.0, sinks=4, heavy=False),
     # Keeps everything: its slots grow instead of being given up, so its priority is never asked for.
@@ -108,7 +159,7 @@ def divide(name: str, budget: int, sinks: int | None = None, recent: int | None 
     protected = policy.sinks if sinks is None else sinks
 
     def shares(size: int) -> Shares:
-        own = size // 2 if policy.heavy else size - protected
+        own = int(size * policy.recent) if policy.heavy else size - protected
         return Shares(size, protected, own if recent is None else recent)
 
     def works(s: Shares) -> bool:

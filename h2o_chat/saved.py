@@ -46,6 +46,7 @@ _PER_SLOT = {
     "positions": torch.int32,
     "score": None,  # fp32, fp64 in an fp64 model
     "receiving": None,
+    "unlike": None,
     "protected": torch.bool,
     "far": torch.bool,
 }
@@ -215,6 +216,7 @@ def _check_layer(state: dict[str, Tensor], session: Session, head_size: int, fed
     kinds: dict[str, tuple[tuple[int, ...], torch.dtype]] = {}
     kinds |= {name: (per_slot, kind or exact) for name, kind in _PER_SLOT.items()}
     kinds |= {name: ((1,), kind) for name, kind in _PER_ROW.items()}
+    kinds["mean_key"] = ((1, session.kv_heads, head_size), exact)
     kinds["free"] = ((1, session.kv_heads), torch.long)
     kv = getattr(torch, session.kv_dtype)
     kinds["keys"] = kinds["values"] = ((*per_slot, head_size), kv)

@@ -24,6 +24,10 @@ REMEMBER = 31 / 32
 """`lost` is what dropped tokens had been receiving, averaged over about the last 32 queries."""
 
 
+LOOK_EVERY = 16
+"""Tokens between two looks at which kept keys are unlike the others, for policies that ask."""
+
+
 class Handoff:
     """What `update()` gives to the attention function instead of tensors: the new keys and their layer.
 
@@ -76,6 +80,8 @@ class H2OLayer(CacheLayerMixin):
         "positions",  # [R, H, S] int32, true positions, -1 = empty
         "score",  # [R, H, S] what the policy accumulates
         "receiving",  # [R, H, S] share of its head's attention, a mean over about the last 32 queries
+        "unlike",  # [R, H, S] minus the cosine of its key, before RoPE, to `mean_key`
+        "mean_key",  # [R, H, D] of the kept keys, each of length 1, before RoPE
         "protected",  # [R, H, S] bool
         "far",  # [R, H, S] bool: at the window's edge, whatever the true distance
         "free",  # [R, H] the empty slot that the next token is written to
@@ -108,6 +114,8 @@ class H2OLayer(CacheLayerMixin):
         self.positions = torch.full(per_slot, -1, dtype=torch.int32, device=device)
         self.score = torch.zeros(per_slot, dtype=exact, device=device)
         self.receiving = torch.zeros(per_slot, dtype=exact, device=device)
+        self.unlike = torch.zeros(per_slot, dtype=exact, device=device)
+        self.mean_key = torch.zeros(rows, heads, size, dtype=exact, device=device)
         self.protected = torch.zeros(per_slot, dtype=torch.bool, device=device)
         self.far = torch.zeros(per_slot, dtype=torch.bool, device=device)
         self.free = torch.zeros(rows, heads, dtype=torch.long, device=device)
@@ -171,7 +179,7 @@ class H2OLayer(CacheLayerMixin):
         if self.plan.shares is not None or missing <= 0:
             return
         grow = -(-missing // GROW) * GROW
-        for name in ("keys", "values", "positions", "score", "receiving", "protected", "far"):
+        for name in ("keys", "values", "positions", "score", "receiving", "unlike", "protected", "far"):
             state = getattr(self, name)
             empty = -1 if name == "positions" else 0
             more = state.new_full((*state.shape[:2], grow, *state.shape[3:]), empty)
@@ -194,6 +202,9 @@ class H2OLayer(CacheLayerMixin):
         self.values.scatter_(2, where.expand_as(values), values)
         self.positions.scatter_(2, slot, position)
         self.protected.scatter_(2, slot, (position >= 0) & (position < self.plan.protect_below))
+        if self.policy.keys:
+            near = torch.zeros_like(position, dtype=torch.bool)
+            self.unlike.scatter_(2, slot, -cosines(self._unturned(keys, position, near), self.mean_key))
         self.seen += 1 if real is None else real[:, 0].to(torch.int32)
         self.fed += 1
 
@@ -211,7 +222,10 @@ class H2OLayer(CacheLayerMixin):
         """
         queries = 1 if real is None else real.to(self.score.dtype).unsqueeze(-1)  # [R, 1, 1]
         self.score.mul_(self.policy.forget**queries).add_(received)
-        priority = self._priorities(self.positions, self.score, self.values, self.protected, sliding_window)
+        if self.policy.keys:
+            self._look(queries)
+        slots = Slots(self.positions, self.score, self.values, self.unlike)
+        priority = self._priorities(slots, self.protected, sliding_window)
         free = lowest(priority, self.positions).unsqueeze(-1)  # [R, H, 1]
         if self.plan.observe:
             self.receiving.mul_(REMEMBER**queries).add_(received, alpha=(1 - REMEMBER) / groups)
@@ -257,7 +271,17 @@ class H2OLayer(CacheLayerMixin):
         score = both(self.score * self.policy.forget**passed, nothing) + received
         all_values = both(self.values, values)
         protected = both(self.protected, (new >= 0) & (new < self.plan.protect_below))
-        priority = self._priorities(place, score, all_values, protected, sliding_window)
+        unlike = both(self.unlike, nothing)
+        if self.policy.keys:
+            near = torch.zeros_like(new, dtype=torch.bool)
+            unit = both(self._unturned(self.keys, self.positions, self.far), self._unturned(keys, new, near))
+            looked, mean = look(unit, place)
+            spoke = (queries > 0)[:, None, None]
+            unlike, self.mean_key = (
+                torch.where(spoke, looked, unlike),
+                torch.where(spoke, mean, self.mean_key),
+            )
+        priority = self._priorities(Slots(place, score, all_values, unlike), protected, sliding_window)
         keep = highest(priority, place, self.capacity)  # [R, H, capacity]
         wide = keep.unsqueeze(-1)
         stays = slice(0, self.capacity)
@@ -273,6 +297,7 @@ class H2OLayer(CacheLayerMixin):
         store(self.keys, both(self.keys, keys).take_along_dim(wide, 2), 0)
         store(self.values, all_values.take_along_dim(wide, 2), 0)
         store(self.score, score.gather(2, keep), 0)
+        store(self.unlike, unlike.gather(2, keep), 0)
         store(self.protected, protected.gather(2, keep), 0)
         store(self.far, both(self.far, torch.zeros_like(new, dtype=torch.bool)).gather(2, keep), 0)
         store(self.positions, place.gather(2, keep), -1)
@@ -280,26 +305,42 @@ class H2OLayer(CacheLayerMixin):
 
     def ranking(self) -> Tensor:
         """What the policy ranks the slots by just now. [R, H, S]"""
-        return self.policy.priority(Slots(self.positions, self.score, self.values))
+        return self.policy.priority(Slots(self.positions, self.score, self.values, self.unlike))
 
-    def _priorities(
-        self,
-        positions: Tensor,
-        score: Tensor,
-        values: Tensor,
-        protected: Tensor,
-        sliding_window: int | None,
-    ) -> Tensor:
+    def _priorities(self, slots: Slots, protected: Tensor, sliding_window: int | None) -> Tensor:
         recent = self.plan.shares.recent if self.plan.shares else 0
         # The next query stands at position `seen`: it sees `sliding_window` positions, its own included.
         visible = self.seen - sliding_window + 1 if sliding_window else torch.zeros_like(self.seen)
         return priorities(
             self.policy,
-            Slots(positions, score, values),
+            slots,
             protected,
             recent_from=self.seen - recent,
             visible_from=visible.clamp_min(0),
         )
+
+    # -- keys ------------------------------------------------------------------------------------------
+
+    def _unturned(self, keys: Tensor, positions: Tensor, far: Tensor) -> Tensor:
+        """Keys [R, H, N, D] of length 1, as they are before RoPE: there only their content tells them apart.
+
+        Where nobody said how a layer turns its keys (`H2OCache` without `positions`) they are taken as they
+        are, and distance counts too.
+        """
+        if self.rope is not None:
+            back = (self.base[:, None, None] - positions).masked_fill(far | (positions < 0), 0)
+            keys = self.rope.rotate(keys, back)
+        return torch.nn.functional.normalize(keys.to(self.score.dtype), dim=-1)
+
+    def _look(self, queries: Tensor | int) -> None:
+        """Compares the kept keys anew in rows that have fed another `LOOK_EVERY` tokens."""
+        due = (self.seen % LOOK_EVERY == 0)[:, None, None] & torch.as_tensor(
+            queries, device=self.seen.device
+        ).bool()
+        if bool(due.any()):
+            unlike, mean = look(self._unturned(self.keys, self.positions, self.far), self.positions)
+            self.unlike = torch.where(due, unlike, self.unlike)
+            self.mean_key = torch.where(due, mean, self.mean_key)
 
     # -- positions -------------------------------------------------------------------------------------
 
@@ -341,3 +382,15 @@ class H2OLayer(CacheLayerMixin):
         assert self.rope is not None
         turned = self.rope.rotate(self.keys, by)
         self.keys = torch.where(which.unsqueeze(-1), turned, self.keys)
+
+
+def look(unit: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+    """How unlike the others each key is, and their mean; [R, H, S, D], -1 = empty -> [R, H, S], [R, H, D]"""
+    held = (positions >= 0).unsqueeze(-1)
+    mean = (unit * held).sum(2) / held.sum(2).clamp_min(1)
+    return -cosines(unit, mean), mean
+
+
+def cosines(unit: Tensor, mean: Tensor) -> Tensor:
+    """Of keys of length 1 [R, H, S, D] to the direction of a mean [R, H, D]. [R, H, S]"""
+    return (unit @ torch.nn.functional.normalize(mean, dim=-1).unsqueeze(-1)).squeeze(-1)

@@ -42,7 +42,8 @@ def test_highest_keeps_what_lowest_would_leave(slots: list[tuple[int, int]], dat
 def test_output_change_follows_its_formula() -> None:
     torch.manual_seed(0)
     score, values = torch.rand(2, 3, 5, dtype=torch.float64), torch.randn(2, 3, 5, 4, dtype=torch.float64)
-    change = output_change(Slots(torch.zeros(2, 3, 5, dtype=torch.int32), score, values))
+    nothing = torch.zeros(2, 3, 5)
+    change = output_change(Slots(nothing.int(), score, values, nothing))
     for row in range(2):
         for head in range(3):
             share = score[row, head] / score[row, head].sum()
@@ -55,7 +56,10 @@ def test_output_change_follows_its_formula() -> None:
 
 def test_output_change_of_a_lonely_token_is_finite() -> None:
     alone = Slots(
-        torch.zeros(1, 1, 2, dtype=torch.int32), torch.tensor([[[1.0, 0.0]]]), torch.ones(1, 1, 2, 3)
+        torch.zeros(1, 1, 2, dtype=torch.int32),
+        torch.tensor([[[1.0, 0.0]]]),
+        torch.ones(1, 1, 2, 3),
+        torch.zeros(1, 1, 2),
     )
     assert bool(output_change(alone).isfinite().all())
 
@@ -63,7 +67,7 @@ def test_output_change_of_a_lonely_token_is_finite() -> None:
 def test_the_frame_orders_empty_unseen_heavy_and_safe() -> None:
     #                            empty  unseen  heavy  protected  recent
     positions = torch.tensor([[[-1, 3, 10, 11, 20]]], dtype=torch.int32)
-    slots = Slots(positions, torch.full((1, 1, 5), 0.5), torch.zeros(1, 1, 5, 1))
+    slots = Slots(positions, torch.full((1, 1, 5), 0.5), torch.zeros(1, 1, 5, 1), torch.zeros(1, 1, 5))
     protected = torch.tensor([[[False, True, False, True, False]]])
     found = priorities(POLICIES["h2o-paper"], slots, protected, torch.tensor([15]), torch.tensor([5]))
     infinite = float("inf")

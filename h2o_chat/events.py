@@ -1,18 +1,23 @@
 """The one stream that feeds the screen, `--json`, recordings and tests.
 
 An event is a frozen dataclass; on the wire it is one JSON object a line, `{"event": NAME, ...fields}`.
-Readers ignore keys they do not know. Words (seen, kept, hold, lost, kind) mean what README.md says.
-Standard library only: reading a recording must not cost an import of torch.
+Readers ignore keys and events that they do not know. Words (seen, kept, hold, lost, kind) mean what README.md
+says. Standard library only: reading a recording must not cost an import of torch.
+
+`session` begins a conversation, the `said` right behind it tell what was said in it before. A turn is `said`
+by the user, `prompt`, `token` ... with `cache` and `note` between them, and `turn`.
 """
 
 import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, ClassVar, Literal
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar, Literal, NoReturn, get_args
+
+from h2o_chat import typed
 
 SCHEMA = 1
 
 Finish = Literal["eos", "length", "stop", "stopped", "error"]
+Role = Literal["system", "user", "assistant"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,24 @@ class Session:
     """Tokens the model was trained to look back."""
     versions: dict[str, str] = field(default_factory=dict)
     schema: int = SCHEMA
+
+
+@dataclass(frozen=True)
+class Said:
+    """A message of the conversation: what the user says now, or what was said before the stream began.
+
+    What stood at its place, and all behind that, is on another branch from here on (a message was edited).
+    """
+
+    event: ClassVar[str] = "said"
+    index: int
+    """Its place in the conversation; an answer that follows has the next one."""
+    role: Role
+    text: str
+    finish: Finish | Literal["interrupted"] | None = None
+    """How an answer of before ended."""
+    hold: float | None = None
+    """Mean hold of its tokens, where it was said before and they were read."""
 
 
 @dataclass(frozen=True)
@@ -159,11 +182,9 @@ class End:
     """Its id in the store, where it was stored."""
 
 
-Event = Session | Prompt | Token | CacheState | Turn | Note | Error | End
+Event = Session | Said | Prompt | Token | CacheState | Turn | Note | Error | End
 
-KINDS: dict[str, type[Any]] = {
-    kind.event: kind for kind in (Session, Prompt, Token, CacheState, Turn, Note, Error, End)
-}
+KINDS: dict[str, type[Any]] = {kind.event: kind for kind in get_args(Event)}
 
 
 def to_json(event: Event) -> str:
@@ -178,25 +199,37 @@ def from_json(line: str) -> Event:
     Raises:
         ValueError: the line is not a JSON object, or not one of our events; says which.
     """
-    data = json.loads(line)
+    return event_of(object_of(line))
+
+
+def object_of(line: str) -> dict[str, Any]:
+    """The JSON object of one line.
+
+    Raises:
+        ValueError: it is none, or has numbers that are none; says where.
+    """
+    try:
+        data = json.loads(line, parse_constant=_no_number)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     if not isinstance(data, dict):
         raise ValueError(f"an event is a JSON object, this line is a {type(data).__name__}")
-    kind = KINDS.get(str(data.get("event")))
+    return data
+
+
+def event_of(data: dict[str, Any]) -> Event:
+    """The event of one JSON object; keys that it does not know are left alone.
+
+    Raises:
+        ValueError: it is none of our events, or a field is missing or of the wrong type; says which.
+    """
+    name = data.get("event")
+    kind = KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
-        raise ValueError(f"unknown event {data.get('event')!r}; known: {', '.join(KINDS)}")
-    known = {f.name for f in fields(kind)}
-    values = {key: value for key, value in data.items() if key in known}
-    try:
-        if kind is CacheState:
-            values["heaviest"] = [Heavy(**heavy) for heavy in values.get("heaviest", [])]
-            values["changed"] = _tuples(values.get("changed", []))
-        if kind is Turn:
-            values["hold"] = _tuples(values.get("hold", []))
-        event: Event = kind(**values)
-    except TypeError as error:
-        raise ValueError(f"{data['event']} event: {error}") from error
+        raise ValueError(f"unknown event {typed.seen(name)}; known: {', '.join(KINDS)}")
+    event: Event = typed.read(kind, data, str(name))
     return event
 
 
-def _tuples(rows: Iterable[Iterable[Any]]) -> list[Any]:
-    return [tuple(row) for row in rows]
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number in JSON")

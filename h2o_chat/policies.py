@@ -29,7 +29,8 @@ class Slots:
     values: Tensor
     """[R, H, S, D]"""
     unlike: Tensor
-    """[R, H, S] minus the cosine of a key, before RoPE, to the mean of the kept keys; see `H2OLayer.look`.
+    """[R, H, S] minus the cosine of a key, before RoPE, to the mean of the kept keys; taken
+    every 16 tokens anew (`H2OLayer._look`).
     Zeros for a policy that does not look at keys."""
 
 

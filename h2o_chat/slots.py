@@ -203,8 +203,7 @@ class H2OLayer(CacheLayerMixin):
         self.positions.scatter_(2, slot, position)
         self.protected.scatter_(2, slot, (position >= 0) & (position < self.plan.protect_below))
         if self.policy.keys:
-            near = torch.zeros_like(position, dtype=torch.bool)
-            self.unlike.scatter_(2, slot, -cosines(self._unturned(keys, position, near), self.mean_key))
+            self.unlike.scatter_(2, slot, -cosines(self._unturned(keys, position), self.mean_key))
         self.seen += 1 if real is None else real[:, 0].to(torch.int32)
         self.fed += 1
 
@@ -222,8 +221,9 @@ class H2OLayer(CacheLayerMixin):
         """
         queries = 1 if real is None else real.to(self.score.dtype).unsqueeze(-1)  # [R, 1, 1]
         self.score.mul_(self.policy.forget**queries).add_(received)
-        if self.policy.keys:
-            self._look(queries)
+        if self.policy.keys and bool((due := self._due(1 if real is None else real[:, 0])).any()):
+            unit = self._unturned(self.keys, self.positions, self.far)
+            self.unlike = self._look(unit, self.positions, self.unlike, due)
         slots = Slots(self.positions, self.score, self.values, self.unlike)
         priority = self._priorities(slots, self.protected, sliding_window)
         free = lowest(priority, self.positions).unsqueeze(-1)  # [R, H, 1]
@@ -273,14 +273,9 @@ class H2OLayer(CacheLayerMixin):
         protected = both(self.protected, (new >= 0) & (new < self.plan.protect_below))
         unlike = both(self.unlike, nothing)
         if self.policy.keys:
-            near = torch.zeros_like(new, dtype=torch.bool)
-            unit = both(self._unturned(self.keys, self.positions, self.far), self._unturned(keys, new, near))
-            looked, mean = look(unit, place)
-            spoke = (queries > 0)[:, None, None]
-            unlike, self.mean_key = (
-                torch.where(spoke, looked, unlike),
-                torch.where(spoke, mean, self.mean_key),
-            )
+            unit = both(self._unturned(self.keys, self.positions, self.far), self._unturned(keys, new))
+            unlike = both(self.unlike, -cosines(unit[:, :, -keys.shape[2] :], self.mean_key))
+            unlike = self._look(unit, place, unlike, self._due(queries))
         priority = self._priorities(Slots(place, score, all_values, unlike), protected, sliding_window)
         keep = highest(priority, place, self.capacity)  # [R, H, capacity]
         wide = keep.unsqueeze(-1)
@@ -321,26 +316,28 @@ class H2OLayer(CacheLayerMixin):
 
     # -- keys ------------------------------------------------------------------------------------------
 
-    def _unturned(self, keys: Tensor, positions: Tensor, far: Tensor) -> Tensor:
+    def _unturned(self, keys: Tensor, positions: Tensor, far: Tensor | None = None) -> Tensor:
         """Keys [R, H, N, D] of length 1, as they are before RoPE: there only their content tells them apart.
 
         Where nobody said how a layer turns its keys (`H2OCache` without `positions`) they are taken as they
         are, and distance counts too.
         """
         if self.rope is not None:
-            back = (self.base[:, None, None] - positions).masked_fill(far | (positions < 0), 0)
-            keys = self.rope.rotate(keys, back)
+            still = positions < 0 if far is None else far | (positions < 0)
+            keys = self.rope.rotate(keys, (self.base[:, None, None] - positions).masked_fill(still, 0))
         return torch.nn.functional.normalize(keys.to(self.score.dtype), dim=-1)
 
-    def _look(self, queries: Tensor | int) -> None:
-        """Compares the kept keys anew in rows that have fed another `LOOK_EVERY` tokens."""
-        due = (self.seen % LOOK_EVERY == 0)[:, None, None] & torch.as_tensor(
-            queries, device=self.seen.device
-        ).bool()
-        if bool(due.any()):
-            unlike, mean = look(self._unturned(self.keys, self.positions, self.far), self.positions)
-            self.unlike = torch.where(due, unlike, self.unlike)
-            self.mean_key = torch.where(due, mean, self.mean_key)
+    def _due(self, queries: Tensor | int) -> Tensor:
+        """Rows [R] whose last `queries` tokens completed another `LOOK_EVERY`."""
+        return self.seen // LOOK_EVERY != (self.seen - queries) // LOOK_EVERY
+
+    def _look(self, unit: Tensor, positions: Tensor, unlike: Tensor, due: Tensor) -> Tensor:
+        """Compares keys with each other, in the rows that are due; else `unlike` stays. [R, H, S]"""
+        held = (positions >= 0).unsqueeze(-1)
+        mean = (unit * held).sum(2) / held.sum(2).clamp_min(1)  # [R, H, D]
+        due = due[:, None, None]
+        self.mean_key = torch.where(due, mean, self.mean_key)
+        return torch.where(due, -cosines(unit, mean), unlike)
 
     # -- positions -------------------------------------------------------------------------------------
 
@@ -382,13 +379,6 @@ class H2OLayer(CacheLayerMixin):
         assert self.rope is not None
         turned = self.rope.rotate(self.keys, by)
         self.keys = torch.where(which.unsqueeze(-1), turned, self.keys)
-
-
-def look(unit: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-    """How unlike the others each key is, and their mean; [R, H, S, D], -1 = empty -> [R, H, S], [R, H, D]"""
-    held = (positions >= 0).unsqueeze(-1)
-    mean = (unit * held).sum(2) / held.sum(2).clamp_min(1)
-    return -cosines(unit, mean), mean
 
 
 def cosines(unit: Tensor, mean: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from h2o_chat import H2OCache
 
-POLICIES = ["h2o", "h2o-paper", "window", "streaming"]
+POLICIES = ["h2o", "h2o-paper", "window", "streaming", "h2o-recall", "random", "last-query"]
 BUDGET, CHUNK = 20, 6
 few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

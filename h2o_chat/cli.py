@@ -271,33 +271,16 @@ def _turns(prompt: str | None, script: Path | None) -> list[str]:
     """What is to be said.
 
     Raises:
-        UsageError: nothing, or it cannot be read.
+        UsageError: nothing, too much, or it cannot be read.
     """
-    from h2o_chat.run import turns_of
+    from h2o_chat.prompts import prompt_of, read_script
 
     if script is not None:
         if prompt is not None:
             raise UsageError("A prompt and --script were given.", "Give one of them.")
-        return turns_of(_read_text(script))
-    piped = "" if sys.stdin is None or sys.stdin.isatty() else _decode(sys.stdin.buffer.read(), "stdin")
-    said = [text for text in (prompt, piped.strip("\n")) if text]
-    if not said:
-        raise UsageError("There is nothing to say.", "Give a prompt, pipe one in, or use --script FILE.")
-    return [_decode(os.fsencode("\n\n".join(said)), "The prompt")]
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return _decode(path.read_bytes(), str(path))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.", "Give a text file of turns.") from error
-
-
-def _decode(raw: bytes, what: str) -> str:
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{what} is not UTF-8 text ({error.reason} at byte {error.start}).") from error
+        return read_script(script)
+    nothing_piped = sys.stdin is None or sys.stdin.isatty()
+    return [prompt_of(prompt, None if nothing_piped else sys.stdin.buffer)]
 
 
 def main() -> None:

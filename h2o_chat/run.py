@@ -6,6 +6,7 @@ errors go to stderr, progress only where that is a terminal; nothing is ever ask
 """
 
 import os
+import re
 import signal
 import sys
 import time
@@ -26,6 +27,7 @@ OpenChat = Callable[[Progress], Chat]
 
 SEPARATOR = "---"
 """A line of this stands between the turns of a script, and between its answers."""
+_BETWEEN = re.compile(rf"^{SEPARATOR}[^\S\n]*$", re.MULTILINE)
 
 
 def turns_of(script: str) -> list[str]:
@@ -34,12 +36,7 @@ def turns_of(script: str) -> list[str]:
     Raises:
         UsageError: there are none.
     """
-    turns = [""]
-    for line in script.replace("\r\n", "\n").split("\n"):  # splitlines() would also cut at form feeds
-        if line.rstrip() == SEPARATOR:
-            turns.append("")
-        else:
-            turns[-1] += line + "\n"
+    turns = _BETWEEN.split(script.replace("\r\n", "\n"))
     spoken = [turn.strip("\n") for turn in turns if turn.strip()]
     if not spoken:
         raise UsageError("The script is empty.", f"Write turns separated by a line of {SEPARATOR}.")

@@ -59,7 +59,7 @@ def remember(
     try:
         engine.reset()
         known = _load_nearest(engine, keeper, path)
-        whole = _relive(engine, template, path, known, progress, cancel)
+        whole = read_again(engine, template, path, known, progress, cancel)
     except BaseException:
         engine.restore(before, hand_over=True)
         raise
@@ -93,15 +93,19 @@ def _load_nearest(engine: Memory, keeper: SavedCaches, path: Sequence[StoredMess
     return 0
 
 
-def _relive(
+def read_again(
     engine: Memory,
     template: Template,
     path: Sequence[StoredMessage],
-    known: int,
-    progress: Callable[[float], None],
-    cancel: Callable[[], bool],
+    known: int = 0,
+    progress: Callable[[float], None] = lambda _: None,
+    cancel: Callable[[], bool] = lambda: False,
 ) -> bool:
-    """Feeds the messages after the first `known`; False if it was cancelled."""
+    """Feeds the messages after the first `known`, in the tokens they had or, without any, as they read.
+
+    Returns:
+        False if it was cancelled.
+    """
     rest = path[known:]
     total, done = sum(len(message.ids) + len(message.text) for message in rest) or 1, 0
     system, read = path[0].text if path and path[0].role == "system" else None, True
@@ -114,7 +118,7 @@ def _relive(
             # The tokens of a turn that failed, or was cut off before it was read, are nowhere.
             read = not ids or message.first >= 0
             if not ids:
-                ids = _prompt(engine, template, path[:index], system, message.text)
+                ids = prompt(engine, template, path[:index], system, message.text)
         elif not ids:
             ids = literal(engine.tokenizer, message.text)
         if read and message.finish != "error":
@@ -126,10 +130,10 @@ def _relive(
     return True
 
 
-def _prompt(
+def prompt(
     engine: Memory, template: Template, before: Sequence[StoredMessage], system: str | None, text: str
-) -> Sequence[int]:
-    """The tokens of an imported message, which was never said to a model."""
+) -> list[int]:
+    """The tokens of a user's message that was never said to a model, after `before`."""
     if not engine.seen:
         fed = template.first(system, text)
         engine.protect(fed.head if system else 0)

@@ -78,11 +78,9 @@ def test_what_was_dropped_is_not_recalled(shared_models: Path) -> None:
     assert (full.of, window.of) == (4, 4)
 
 
-def test_batches_answer_like_single_conversations(shared_models: Path) -> None:
-    from h2o_chat.cache import H2OCache
-
+def test_questions_do_not_know_of_each_other(shared_models: Path) -> None:
     loaded = load(Settings(model=str(shared_models / "pilot-chat"), threads=1), lambda *_: None)
     questions = [question(turns) for turns in (5, 0, 3)]
-    together = answers(loaded, questions, lambda: H2OCache(64), lambda _: None)
-    alone = [answers(loaded, [one], lambda: H2OCache(64), lambda _: None)[0] for one in questions]
-    assert together == alone
+    settings = Settings(budget=64)
+    alone = [answers(loaded, [one], settings)[0] for one in questions]
+    assert answers(loaded, questions, settings) == alone

@@ -10,26 +10,25 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from h2o_chat.cache import H2OCache
-from h2o_chat.config import Settings
+from h2o_chat.config import Sampling, Settings
+from h2o_chat.engine import Engine
 from h2o_chat.errors import ExitCode, UsageError
+from h2o_chat.events import Turn
 from h2o_chat.lab.perplexity import Contestant, Tick
 from h2o_chat.models import Loaded, load
 from h2o_chat.policies import divide
 from h2o_chat.progress import progress_bar
-from h2o_chat.rope import probe
+from h2o_chat.resume import prompt, read_again
+from h2o_chat.store import StoredMessage
+from h2o_chat.templates import choose
 
-ROWS = 8
-"""Conversations at once, of similar length."""
 ANSWER_TOKENS = 32
 EDGES = (0, 300, 1000, 1500, 10**9)
 """Tokens: the distances are told apart here."""
@@ -89,9 +88,8 @@ def read_questions(path: Path) -> list[Question]:
     questions = []
     for number, line in enumerate(lines, 1):
         try:
-            row = json.loads(line)
-            questions.append(Question(**{name: row[name] for name in row if name in _FIELDS}))
-        except (ValueError, TypeError) as error:
+            questions.append(_question(json.loads(line)))
+        except (ValueError, TypeError, RecursionError) as error:
             raise UsageError(
                 f"Line {number} of {path} is no question: {error}.",
                 f"One JSON object a line with {', '.join(_FIELDS)}.",
@@ -99,6 +97,29 @@ def read_questions(path: Path) -> list[Question]:
     if not questions:
         raise UsageError(f"{path} holds no questions.")
     return questions
+
+
+def _question(row: Any) -> Question:
+    """
+    Raises:
+        ValueError, TypeError: it is none; says why.
+    """
+    if not isinstance(row, dict):
+        raise ValueError("it is no JSON object")
+    one = Question(**{name: row[name] for name in row if name in _FIELDS})
+    said = one.messages if isinstance(one.messages, list) else []
+    if not said or not all(isinstance(m, dict) and _is_said(m.get("role"), m.get("content")) for m in said):
+        raise ValueError("messages is no list of objects with a role and a content")
+    if type(one.distance) is not int or not 0 <= one.distance < 2**31:
+        raise ValueError("distance is no number of tokens")
+    if not (_is_said(one.kind) and all(v is None or _is_said(v) for v in (one.expected, one.stale))):
+        raise ValueError("expected, stale or kind is no text")
+    return one
+
+
+def _is_said(*values: Any) -> bool:
+    """Whether these are texts, and such as a tokenizer takes."""
+    return all(isinstance(value, str) and value == clean(value) for value in values)
 
 
 _FIELDS = ("messages", "distance", "expected", "stale", "kind")
@@ -127,37 +148,29 @@ def wilson(right: int, total: int) -> tuple[float, float]:
     return max(0.0, (middle - width) / scale), min(1.0, (middle + width) / scale)
 
 
-@torch.inference_mode()
 def answers(
-    loaded: Loaded, questions: Sequence[Question], new_cache: Callable[[], H2OCache], tick: Tick
+    loaded: Loaded, questions: Sequence[Question], settings: Settings, tick: Tick = lambda share: None
 ) -> list[str]:
-    """Greedy answers in order, each batch of conversations through a cache of its own."""
-    tokenizer, found = loaded.tokenizer, [""] * len(questions)
-    prompts = [
-        tokenizer.apply_chat_template(q.messages, add_generation_prompt=True, return_dict=False)
-        for q in questions
-    ]
-    order = sorted(range(len(prompts)), key=lambda index: len(prompts[index]))
-    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
-    for first in range(0, len(order), ROWS):
-        batch = order[first : first + ROWS]
-        longest = max(len(prompts[index]) for index in batch)
-        ids = torch.full((len(batch), longest), pad)
-        mask = torch.zeros_like(ids)
-        for row, index in enumerate(batch):
-            ids[row, longest - len(prompts[index]) :] = torch.tensor(prompts[index])
-            mask[row, longest - len(prompts[index]) :] = 1
-        out = loaded.model.generate(
-            ids.to(loaded.device),
-            attention_mask=mask.to(loaded.device),
-            past_key_values=new_cache(),
-            max_new_tokens=ANSWER_TOKENS,
-            do_sample=False,
-        )
-        for index, row_ids in zip(batch, out[:, longest:].tolist(), strict=True):
-            found[index] = tokenizer.decode(row_ids, skip_special_tokens=True)
-        tick((first + len(batch)) / len(order))
+    """Greedy answers in order, each conversation read turn by turn as the program does it.
+
+    What the user said is read as prompts, what the assistant said as its own words, in chunks.
+    """
+    engine, found = Engine(loaded, replace(settings, events_every=0)), []
+    template = choose(loaded.tokenizer, "auto")
+    for number, question in enumerate(questions):
+        engine.reset()
+        path = [_said(message) for message in question.messages]
+        read_again(engine, template, path[:-1])
+        system = path[0].text if path[0].role == "system" else None
+        ids = prompt(engine, template, path[:-1], system, path[-1].text)
+        events = engine.generate(ids, Sampling(max_tokens=ANSWER_TOKENS))
+        found += [event.text for event in events if isinstance(event, Turn)]
+        tick((number + 1) / len(questions))
     return found
+
+
+def _said(message: dict[str, str]) -> StoredMessage:
+    return StoredMessage(0, None, message["role"], message["content"], None, -1, -1, (), 0.0)
 
 
 def measure(
@@ -172,18 +185,17 @@ def measure(
     Raises:
         BudgetError: a contestant's parts do not fit a budget.
     """
-    positions = probe(loaded.model)
     runs = [(c, b, divide(c.policy, b, c.sinks, c.recent)) for c in contestants for b in budgets]
     done = 0
 
     def right(**plan: Any) -> list[bool]:
         nonlocal done
-        said = answers(
-            loaded,
-            questions,
-            lambda: H2OCache(positions=positions, **plan),
-            lambda share: tick((done + share) / (len(runs) + 1)),
-        )
+        before = done
+
+        def told(share: float) -> None:
+            tick((before + share) / (len(runs) + 1))
+
+        said = answers(loaded, questions, Settings(**plan), told)
         done += 1
         return [is_right(question, answer) for question, answer in zip(questions, said, strict=True)]
 

@@ -1,4 +1,4 @@
-"""Builds the wheel, installs it into a fresh environment outside the repository, and asks it without a network.
+"""Builds the wheel, installs it into a fresh environment outside the repository and asks it, no network.
 
     tools/try_wheel.py
 

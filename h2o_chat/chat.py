@@ -4,11 +4,11 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.errors import StoreError, UsageError
-from h2o_chat.events import CacheState, Event, Note, Prompt, Session, Token, Turn
+from h2o_chat.events import CacheState, Event, Finish, Note, Prompt, Role, Said, Session, Token, Turn
 from h2o_chat.keeping import Keeper
 from h2o_chat.resume import ended_in_marker, remember
 from h2o_chat.store import StoredMessage
@@ -18,6 +18,10 @@ from h2o_chat.templates import choose
 def never() -> bool:
     """Nobody cancels."""
     return False
+
+
+def unheard(share: float) -> None:
+    """Nobody asks how far it is."""
 
 
 class EngineLike(Protocol):
@@ -79,6 +83,9 @@ class Chat:
         self.keeper = keeper
         self.notes: list[Note] = keeper.notes if keeper else []
         """What a person should know; whoever shows it takes it away."""
+        self.state: CacheState | None = None
+        """What the cache held when last looked at."""
+        self._settings = settings
         self._system = settings.system
         self._template = choose(engine.tokenizer, settings.template)
         self._held: dict[int, float] = {}
@@ -90,7 +97,8 @@ class Chat:
         self.messages: list[Message] = self._blank()
 
     def send(self, text: str, sampling: Sampling, cancel: Callable[[], bool] = never) -> Iterator[Event]:
-        """Says something and streams the answer: the events of the engine, `Turn` with what messages hold.
+        """Says something and streams the answer: `Said`, then the events of the engine, `Turn` with what
+        messages hold.
 
         The answer's text is in `messages` when its turn has ended. A message whose reading was stopped was
         never said: it is not kept.
@@ -103,12 +111,13 @@ class Chat:
         user, answer = Message("user", text), Message("assistant", "")
         if self.keeper:
             self._write_down(user, answer, ids)
-            yield from self.take_notes()
         self.messages += [user, answer]
         stop, marker = sampling.stop, self._template.marker
         sampling = replace(sampling, stop=(*stop, marker) if marker else stop)
         pieces: list[str] = []  # joined once: a string that grows by a token costs its whole length
         try:
+            yield Said(len(self.messages) - 2, "user", text)
+            yield from self.take_notes()
             for event in self._engine.generate(ids, sampling, cancel):
                 match event:
                     case Prompt():
@@ -137,8 +146,15 @@ class Chat:
         finally:
             answer.text = "".join(pieces)
 
-    def regenerate(self, sampling: Sampling, cancel: Callable[[], bool] = never) -> Iterator[Event]:
+    def regenerate(
+        self,
+        sampling: Sampling,
+        cancel: Callable[[], bool] = never,
+        progress: Callable[[float], None] = unheard,
+    ) -> Iterator[Event]:
         """Answers the last message again, from the memory as it was before; the first answer is kept beside.
+
+        Args and events: see `edit`.
 
         Raises:
             UsageError: nothing was said yet.
@@ -147,12 +163,23 @@ class Chat:
         asked = [index for index, message in enumerate(self.messages) if message.role == "user"]
         if not asked:
             raise UsageError("There is no answer to make again: nothing was said.")
-        yield from self.edit(asked[-1], self.messages[asked[-1]].text, sampling, cancel)
+        yield from self.edit(asked[-1], self.messages[asked[-1]].text, sampling, cancel, progress)
 
     def edit(
-        self, index: int, text: str, sampling: Sampling, cancel: Callable[[], bool] = never
+        self,
+        index: int,
+        text: str,
+        sampling: Sampling,
+        cancel: Callable[[], bool] = never,
+        progress: Callable[[float], None] = unheard,
     ) -> Iterator[Event]:
         """Says something else instead of message `index`; what followed it is kept as another branch.
+
+        No event comes until the memory has been brought back, none at all if that was cancelled: then nothing
+        has changed.
+
+        Args:
+            progress: told the share of what had to be read again, 0 to 1.
 
         Raises:
             UsageError: it is not a message of the user.
@@ -163,9 +190,43 @@ class Chat:
         before = self.messages[index - 1].id if index else None
         if self.keeper is None or self.messages[index].id is None:
             raise StoreError("This conversation is not stored: there is nothing to go back to.")
-        if self.go_to(before, cancel=cancel):
+        leaf = self.keeper.leaf
+        if not self.go_to(before, progress, cancel):
+            return
+        yield from self._looked()
+        yield from self.send(text, sampling, cancel)
+        if len(self.messages) <= index:  # stopped before it was read: nothing was said instead
+            self.go_to(leaf, progress)
             yield from self.take_notes()
-            yield from self.send(text, sampling, cancel)
+            yield from self._told(index)
+
+    def open(
+        self,
+        conversation: str,
+        progress: Callable[[float], None] = unheard,
+        cancel: Callable[[], bool] = never,
+    ) -> bool:
+        """Goes on with another stored conversation, where it ended; this one is let go.
+
+        Returns:
+            False if it was cancelled: then nothing has changed. So it is if anything is raised.
+
+        Raises:
+            StoreError: it cannot be read (`BusyError`: it is open elsewhere), or nothing is stored here.
+            UsageError: there is no such conversation, or it was held with another model.
+        """
+        if self.keeper is None:
+            raise StoreError("Conversations are not stored here: there is none to open.")
+        left, opened = self.keeper, False
+        self.keeper = left.other(conversation)
+        try:
+            opened = self.resume(progress, cancel)
+        finally:
+            gone = left if opened else self.keeper
+            self.keeper = self.keeper if opened else left
+            gone.close()
+        self.notes = self.keeper.notes
+        return opened
 
     def resume(self, progress: Callable[[float], None], cancel: Callable[[], bool] = never) -> bool:
         """Goes on with the stored conversation of the keeper, where it ended; see `go_to`."""
@@ -175,7 +236,7 @@ class Chat:
     def go_to(
         self,
         leaf: int | None,
-        progress: Callable[[float], None] = lambda _: None,
+        progress: Callable[[float], None] = unheard,
         cancel: Callable[[], bool] = never,
     ) -> bool:
         """Makes a stored message the last one (None: the beginning), with the memory as it was after it.
@@ -196,12 +257,28 @@ class Chat:
         self.keeper.move(leaf)
         self._held.clear()
         self.messages = [_message(stored) for stored in path] or self._blank()
-        if self.messages and self.messages[0].role == "system":
-            self._system = self.messages[0].text
+        if path:
+            self._system = path[0].text if path[0].role == "system" else None
         self._marked = bool(path) and ended_in_marker(self._engine.tokenizer, self._template, path[-1])
         self._note(self._engine.look())
         self._message_hold(self._engine.seen)
         return True
+
+    def opening(self) -> Iterator[Event]:
+        """What somebody must know who reads the events from here on: what was said, what is remembered."""
+        yield self.session
+        yield from self._told(0)
+
+    def _told(self, start: int) -> Iterator[Event]:
+        for index, message in enumerate(self.messages[start:], start):
+            role, finish = cast(Role, message.role), cast(Finish | None, message.finish)
+            yield Said(index, role, message.text, finish, message.hold if message.first >= 0 else None)
+        yield from self._looked()
+
+    def _looked(self) -> Iterator[Event]:
+        """What the cache holds, after the memory was brought back; if anybody wants to know."""
+        if self.state is not None and self._settings.events_every:
+            yield self.state
 
     def _write_down(self, user: Message, answer: Message, ids: list[int]) -> None:
         """What a person typed is on disk before the model sees it."""
@@ -234,7 +311,9 @@ class Chat:
         if self.keeper:
             self.keeper.begin_anew()
         self._held.clear()
+        self.state = None
         self._marked = False
+        self._system = self._settings.system
         self.messages = self._blank()
 
     def inspect(self, position: int) -> list[list[bool]]:
@@ -285,6 +364,7 @@ class Chat:
             message.first = message.last = -1
 
     def _note(self, state: CacheState) -> None:
+        self.state = state
         for position, hold, _ in state.changed:
             if hold > 0:
                 self._held[position] = hold

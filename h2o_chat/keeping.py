@@ -54,6 +54,14 @@ class Keeper:
             with self._guarded():
                 self._writer.run(asdict(session))
 
+    def other(self, conversation: str) -> "Keeper":
+        """A keeper of another conversation in the same store; this one goes on holding its own.
+
+        Raises:
+            StoreError, UsageError: as when one is made.
+        """
+        return Keeper(self.store, conversation, self._session, self._settings)
+
     def close(self) -> None:
         """Lets the conversation go."""
         if self._writer is not None:

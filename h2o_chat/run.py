@@ -22,6 +22,7 @@ from h2o_chat.errors import ExitCode, H2OChatError, OutOfMemoryError, UsageError
 from h2o_chat.events import End, Error, Event, Note, Session, Token, Turn, to_json
 from h2o_chat.keeping import Keeper
 from h2o_chat.progress import Progress, progress_bar
+from h2o_chat.recorder import Recorder
 
 OpenChat = Callable[[Progress], Chat]
 
@@ -101,6 +102,19 @@ def _shown(text: str) -> str:
     return safe_text(text)
 
 
+class Recorded:
+    """An output of which a recording is made."""
+
+    def __init__(self, out: Output, recorder: Recorder) -> None:
+        self._out, self._recorder = out, recorder
+
+    def write(self, event: Event) -> None:
+        note = self._recorder.write(event)
+        self._out.write(event)
+        if note:
+            _tell(note, self._out)
+
+
 @dataclass
 class _Tally:
     """What the `end` event says."""
@@ -124,17 +138,27 @@ class Job:
     sampling: Sampling
 
 
-def run(prepare: Callable[[], Job], json: bool) -> ExitCode:
+def run(prepare: Callable[[], Job], json: bool, recorder: Recorder | None = None) -> ExitCode:
     """A conversation from the first turn to the last, or to the first that fails.
 
     Args:
         prepare: checks what was asked for; its errors are said like all others.
+        recorder: gets all events, whatever stdout gets; not opened yet.
     """
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     out: Output = JsonLines(sys.stdout) if json else PlainText(sys.stdout)
     tally = _Tally()
+    if recorder:
+        out = Recorded(out, recorder)
+
+    def work() -> ExitCode:
+        job = prepare()
+        if recorder:
+            recorder.open()
+        return _converse(job, out, tally, plain=not json)
+
     try:
-        code = ending(lambda: _converse(prepare(), out, tally), out)
+        code = ending(work, out)
         out.write(tally.end())
         if tally.keeper:
             tally.keeper.close()
@@ -148,13 +172,14 @@ def run(prepare: Callable[[], Job], json: bool) -> ExitCode:
     return code
 
 
-def _converse(job: Job, out: Output, tally: _Tally) -> ExitCode:
+def _converse(job: Job, out: Output, tally: _Tally, plain: bool) -> ExitCode:
     with progress_bar() as progress:
         chat = job.open_chat(progress)
     tally.began, tally.keeper = time.monotonic(), chat.keeper
-    if isinstance(out, PlainText):
+    if plain:
         _note(chat.session)
-    out.write(chat.session)
+    for event in chat.opening():
+        out.write(event)
     for note in chat.take_notes():
         _tell(note, out)
     with _interruptible() as interrupted:

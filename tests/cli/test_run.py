@@ -9,7 +9,7 @@ import pytest
 from program import PROGRAM, Ended, Program
 
 from h2o_chat.errors import ExitCode
-from h2o_chat.events import CacheState, End, Prompt, Session, Token, Turn, from_json
+from h2o_chat.events import CacheState, End, Prompt, Said, Session, Token, Turn, from_json
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,8 @@ def test_events_stand_alone_on_stdout(story: Ended) -> None:
     assert story.code == ExitCode.OK, story.err
     events = story.events
     assert isinstance(events[0], Session)
-    assert isinstance(events[1], Prompt)
+    assert events[1] == Said(0, "user", "Once upon\n\na time")
+    assert isinstance(events[2], Prompt)
     assert isinstance(events[-2], Turn)
     assert isinstance(events[-1], End)
     assert story.err == "", "nothing to say, and no terminal for a progress bar"

@@ -35,6 +35,8 @@ FIRST_BUCKET = 64
 """Where the buckets of long documents begin: before it, most budgets have lost nothing."""
 DRAWS = 2000
 CONFIDENCE = 0.95
+MOST_DIGITS = 9
+"""Of a number of slots."""
 
 Tick = Callable[[float], None]
 """Share of the work that is done."""
@@ -62,7 +64,7 @@ class Contestant:
         given: dict[str, int | None] = {"sinks": None, "recent": None}
         for part in numbers.split(",") if colon else ():
             key, _, value = part.partition("=")
-            if key not in given or not value.isdecimal():
+            if key not in given or not value.isdecimal() or len(value) > MOST_DIGITS:
                 raise UsageError(f"{part!r} in {text!r} says nothing.", "Write h2o:sinks=0,recent=8.")
             given[key] = int(value)
         return cls(name, **given)
@@ -239,7 +241,7 @@ def read_texts(path: Path) -> list[str]:
     try:
         text = path.read_text(encoding="utf-8")
         found = json.loads(text) if path.suffix == ".json" else [text]
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} cannot be read: {error}.", wanted) from error
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
         raise UsageError(f"{path} is not a list of strings.", wanted)

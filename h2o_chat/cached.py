@@ -6,6 +6,7 @@ commit, `snapshots/COMMIT/` its files as links into `blobs/`.
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,12 +52,21 @@ def cached(repository: str) -> Cached | None:
 
 def _read(root: Path) -> Cached:
     repository = root.name.removeprefix(_PREFIX).replace("--", "/")
-    main = root / "refs" / "main"
-    revision = main.read_text(encoding="utf-8").strip() if main.is_file() else None
+    revision = _commit(root / "refs" / "main")
     folder = root / "snapshots" / revision if revision else None
     if folder is None or not (folder / "config.json").is_file() or not _has_weights(folder):
         return Cached(repository, root, None, None)
     return Cached(repository, root, folder, revision)
+
+
+def _commit(file: Path) -> str | None:
+    """The commit that a reference names, if it names one."""
+    try:
+        with file.open("rb") as reference:
+            text = reference.read(100).decode(errors="replace").strip()
+    except OSError:
+        return None
+    return text if re.fullmatch(r"[0-9a-f]{40}", text) else None
 
 
 def _has_weights(folder: Path) -> bool:
@@ -67,5 +77,5 @@ def _has_weights(folder: Path) -> bool:
         index = json.loads((folder / "model.safetensors.index.json").read_text(encoding="utf-8"))
         shards = set(index["weight_map"].values())
         return bool(shards) and all((folder / str(shard)).is_file() for shard in shards)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False  # no index, or a damaged one: it has to be fetched again

@@ -124,9 +124,18 @@ class Settings:
 
 
 def data_folder(flag: Path | None) -> Path:
-    """Where conversations are kept: `--data`, else H2O_CHAT_DATA, else the platform's folder."""
+    """Where conversations are kept: `--data`, else H2O_CHAT_DATA, else the platform's folder.
+
+    Raises:
+        UsageError: it begins with the home of somebody who is not known here.
+    """
     named = flag or os.environ.get("H2O_CHAT_DATA")
-    return Path(named).expanduser() if named else platformdirs.user_data_path("h2o-chat")
+    if not named:
+        return platformdirs.user_data_path("h2o-chat")
+    try:
+        return Path(named).expanduser()
+    except RuntimeError as error:  # ~nobody
+        raise UsageError(f"There is no data folder {str(named)!r}: {error}", "Give a path.") from error
 
 
 def config_file() -> Path:

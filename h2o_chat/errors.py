@@ -2,6 +2,8 @@
 
 Every error that a user can cause or meet says what was wrong, the value seen and, in `hint`, what to do.
 Anything else that escapes is our own bug and ends with `ExitCode.BUG` and a traceback.
+
+Errors quote names and files of strangers, and end on terminals: no character of theirs is obeyed.
 """
 
 from enum import IntEnum
@@ -25,6 +27,21 @@ class ExitCode(IntEnum):
     """Interrupted; the partial output was kept."""
 
 
+LONGEST_CHARACTERS = 1200
+"""Of a message, and of a hint."""
+
+_OBEYED = (
+    *range(9),
+    *range(11, 32),
+    *range(0x7F, 0xA0),
+    0x200E,
+    0x200F,
+    *range(0x2028, 0x202F),
+    *range(0x2066, 0x206A),
+)
+_WRITTEN_OUT = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in _OBEYED}
+
+
 class H2OChatError(Exception):
     """Base of all errors this program raises on purpose.
 
@@ -39,9 +56,15 @@ class H2OChatError(Exception):
     exit_code = ExitCode.FAILED
 
     def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(f"{message} {hint}".strip())
-        self.message = message
-        self.hint = hint
+        self.message, self.hint = _shown(message), _shown(hint)
+        super().__init__(f"{self.message} {self.hint}".strip())
+
+
+def _shown(text: str) -> str:
+    """What may be quoted: nothing that is obeyed, and the middle left out of what nobody would read."""
+    if len(text) > LONGEST_CHARACTERS:
+        text = f"{text[: LONGEST_CHARACTERS // 2]} … {text[-LONGEST_CHARACTERS // 2 :]}"
+    return text.translate(_WRITTEN_OUT)
 
 
 class UsageError(H2OChatError):

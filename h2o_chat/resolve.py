@@ -52,8 +52,8 @@ def look_up(name: str | None) -> Found | Known:
     """
     if name is None:
         return _bundled()
-    folder = Path(name).expanduser()
-    if (folder / "config.json").is_file():
+    folder, is_model = _folder(name)
+    if is_model:
         return Found(folder.resolve().name, folder)
     aliases = all_aliases()
     target = aliases.get(name.lower())
@@ -107,7 +107,17 @@ def read_config(folder: Path) -> dict[str, Any]:
         ModelError: it cannot be read, or is not the configuration of a model.
     """
     config = _read_json(folder / "config.json")
-    if not config.get("model_type"):
+    kind, classes = config.get("model_type") or "", config.get("architectures") or []
+    if (
+        not isinstance(kind, str)
+        or not isinstance(classes, list)
+        or any(type(one) is not str for one in classes)
+    ):
+        raise ModelError(
+            f"{folder / 'config.json'} is damaged: model_type or architectures is no name.",
+            "Fetch the file again.",
+        )
+    if not kind:
         raise ModelError(
             f"{folder / 'config.json'} names no model_type, so it is not clear which model this is.",
             "Expected a folder as written by transformers' save_pretrained().",
@@ -157,10 +167,27 @@ def _bundled() -> Found:
     )
 
 
+def _folder(name: str) -> tuple[Path, bool]:
+    """The folder that a name may mean, and whether there is a model in it.
+
+    Raises:
+        ModelError: no folder can be called so.
+    """
+    try:
+        folder = Path(name).expanduser()
+        return folder, (folder / "config.json").is_file()
+    except (OSError, RuntimeError) as error:  # too long; ~nobody
+        what = error.strerror if isinstance(error, OSError) else str(error)
+        shown = name if len(name) <= 60 else name[:60] + "…"
+        raise ModelError(
+            f"{shown!r} can be no model: {what}", "h2o-chat models lists what can be had."
+        ) from error
+
+
 def _place(target: str) -> Found | Known:
     """Where an alias or a repository's name leads."""
-    folder = Path(target).expanduser()
-    if (folder / "config.json").is_file():
+    folder, is_model = _folder(target)
+    if is_model:
         return Found(folder.resolve().name, folder)
     if not _REPOSITORY.fullmatch(target):
         raise ModelError(
@@ -235,7 +262,12 @@ def _weight_files(folder: Path) -> list[Path]:
     shards = _read_json(index).get("weight_map")
     if not isinstance(shards, dict) or not shards:
         raise ModelError(f"{index} has no weight_map.", "Fetch it again.")
-    paths = [folder / str(shard) for shard in sorted(set(shards.values()))]
+    strange = [name for name in shards.values() if not _is_inside(name)]
+    if strange:
+        raise ModelError(
+            f"{index} names {str(strange[0])[:60]!r}, which is no file beside it.", "Fetch it again."
+        )
+    paths = [folder / shard for shard in sorted(set(shards.values()))]
     missing = [path.name for path in paths if not path.is_file()]
     if missing:
         raise ModelError(
@@ -243,6 +275,13 @@ def _weight_files(folder: Path) -> list[Path]:
             "The download is not complete: fetch the missing files.",
         )
     return paths
+
+
+def _is_inside(name: Any) -> bool:
+    """Whether this is the name of a file in a folder, or in one of its own."""
+    if not isinstance(name, str) or not 0 < len(name) < 200 or "\0" in name:
+        return False
+    return not (Path(name).is_absolute() or ".." in Path(name).parts)
 
 
 def _header(path: Path) -> dict[str, Any]:
@@ -258,8 +297,8 @@ def _header(path: Path) -> dict[str, Any]:
     try:
         header: dict[str, Any] = json.loads(raw)
         header.pop("__metadata__", None)
-        end = max((tensor["data_offsets"][1] for tensor in header.values()), default=0)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        end = max((_end(tensor) for tensor in header.values()), default=0)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ModelError(
             f"{path} is damaged: it has no readable safetensors header.",
             "Fetch the file again (a Git LFS pointer looks like this too).",
@@ -272,12 +311,31 @@ def _header(path: Path) -> dict[str, Any]:
     return header
 
 
+def _end(tensor: Any) -> int:
+    """Where the data of a tensor ends.
+
+    Raises:
+        ValueError, TypeError, KeyError: this describes none.
+    """
+    shape, (start, end) = tensor["shape"], tensor["data_offsets"]
+    counts = [*shape, start, end]
+    if (
+        not all(type(count) is int and 0 <= count < 2**48 for count in counts)
+        or len(shape) > 16
+        or start > end
+    ):
+        raise ValueError("no shape, or no place")
+    if not isinstance(tensor["dtype"], str):
+        raise TypeError("no type")
+    return int(end)
+
+
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}.", "Check its permissions.") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not JSON: {error}.", "Fetch the file again.") from error
     if not isinstance(data, dict):
         raise ModelError(f"{path} does not hold a JSON object.", "Fetch the file again.")

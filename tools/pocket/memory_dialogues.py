@@ -42,6 +42,8 @@ class MemoryWriter:
         self.filler = filler
         self.frames = frames
         self.measure = measure
+        self.denials = 0.25
+        """Questions for something that was never told, for each fact that was."""
 
     def conversation(self, rng: random.Random, budget: int) -> list[Turn]:
         word = self.book.ending(rng) if rng.random() < 0.08 else None
@@ -98,7 +100,7 @@ class MemoryWriter:
                 events.append((told_at, self._reminded(rng, group[0])))
             else:
                 events += self._told_then_asked(rng, group, told_at, budget)
-        for _ in range(round(len(facts) * rng.uniform(0, 0.5))):
+        for _ in range(round(len(facts) * rng.uniform(0, 2 * self.denials))):
             other = self.book.draw_fact(rng)
             if other.key not in facts:
                 events.append((rng.uniform(0, budget), self._denied(rng, other)))

@@ -62,6 +62,11 @@ def window(progress: float) -> int:
     return 512 if progress < 0.28 else 1024 if progress < 0.5 else 2048
 
 
+def denials(progress: float) -> float:
+    """Questions without an answer, for each fact. Few until facts are found: to deny is the easy way out."""
+    return 0.25 if progress < 0.66 else 0.6
+
+
 class Trainer:
     """One run in one folder: checkpoint.pt, log.jsonl and export/.
 
@@ -146,6 +151,7 @@ class Trainer:
             for group in optimizer.param_groups:
                 group["lr"] = base * rate_factor(progress, self.step)
         length = window(progress)
+        self.stream.writer.denials = denials(progress)
         ids, weights = self.stream.batch(TOKENS_PER_STEP // length // self.workers, length)
         ids, weights = ids.to(self.device), weights.to(self.device)
         with torch.autocast(self.device, torch.bfloat16):

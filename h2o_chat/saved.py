@@ -6,6 +6,7 @@ like anything from outside: whatever is wrong with it, `read` says so, and the c
 """
 
 import json
+import math
 import os
 import zlib
 from dataclasses import dataclass
@@ -42,11 +43,15 @@ IDENTITY = (
 )
 """Fields of `Session` that must be what they were."""
 
+MOST_TOKENS = 2**31 - 2**16
+"""Positions are int32."""
+
 _PER_SLOT = {
     "positions": torch.int32,
     "score": None,  # fp32, fp64 in an fp64 model
     "receiving": None,
     "unlike": None,
+    "given": torch.bool,
     "protected": torch.bool,
     "far": torch.bool,
 }
@@ -131,7 +136,7 @@ def read(path: Path, session: Session, device: torch.device, head_size: int, voc
         return _snapshot(about, tensors, session, device, head_size, vocabulary)
     except FileNotFoundError as error:
         raise SavedCacheError("There is no saved memory.") from error
-    except (OSError, SafetensorError, _Wrong, KeyError, TypeError, ValueError) as error:
+    except (OSError, SafetensorError, RecursionError, _Wrong, KeyError, TypeError, ValueError) as error:
         raise SavedCacheError(f"The saved memory {path.name} cannot be used: {error}.") from error
 
 
@@ -149,11 +154,13 @@ def _about(metadata: dict[str, str] | None, session: Session) -> dict[str, Any]:
     if not isinstance(about, dict):
         raise _Wrong("it is no saved memory of h2o-chat")
     if about.get("format") != FORMAT:
-        raise _Wrong(f"its format is {about.get('format')}, this version reads {FORMAT}")
+        raise _Wrong(f"its format is {_seen(about.get('format'))}, this version reads {FORMAT}")
+    if not isinstance(about["session"], dict) or not isinstance(about["checks"], dict):
+        raise _Wrong("its description is damaged")
     for name in IDENTITY:
         was, now = about["session"].get(name), getattr(session, name)
         if was != now:
-            raise _Wrong(f"its {name} was {was}, now it is {now}")
+            raise _Wrong(f"its {name} was {_seen(was)}, now it is {now}")
     return about
 
 
@@ -182,6 +189,11 @@ def _snapshot(
         if bool(((tokens < 0) | (tokens >= vocabulary)).any()):
             raise _Wrong(f"{name} holds what is no token")
     lost_at, lost = about["lost"]
+    if not isinstance(lost, float) or not math.isfinite(lost):
+        raise _Wrong("what it lost is no number")
+    any_far = about["any_far"]
+    if not isinstance(any_far, list) or (states and len(any_far) != len(states)):
+        raise _Wrong("it does not say of every layer whether keys stand at the edge")
     return Snapshot(
         cache=CacheSnapshot(
             policy=session.policy,
@@ -192,20 +204,34 @@ def _snapshot(
             rebase_due=_count(about["rebase_due"]),
             ragged=bool(about["ragged"]),
             protect_below=_count(about["protect_below"]),
-            any_far=[bool(far) for far in about["any_far"]],
+            any_far=[bool(far) for far in any_far],
         ),
         pending=tuple(ids["pending"].tolist()),
-        random=tensors["random"],
+        random=_random(tensors["random"], device),
         history=tuple(ids["history"].tolist()),
         texts=dict(ids["texts"].tolist()),
-        lost=(_count(lost_at), float(lost)),
+        lost=(_count(lost_at), lost),
     )
 
 
 def _count(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise _Wrong(f"{value!r} is no count")
+    if type(value) is not int or not 0 <= value < MOST_TOKENS:
+        raise _Wrong(f"{_seen(value)} is no count")
     return value
+
+
+def _random(state: Tensor, device: torch.device) -> Tensor:
+    """The state of a generator, if one takes it."""
+    try:
+        torch.Generator(device).set_state(state)
+    except (RuntimeError, TypeError) as error:
+        raise _Wrong("its random state is none") from error
+    return state
+
+
+def _seen(value: Any) -> str:
+    """A value of a header, which may be anything, for an error."""
+    return ascii(value)[:60]
 
 
 def _check_layer(state: dict[str, Tensor], session: Session, head_size: int, fed: int) -> None:

@@ -25,7 +25,7 @@ def spark(values: Sequence[float]) -> str:
     top = max(values, default=0.0)
     if top <= 0:
         return LEVELS[0] * len(values)
-    return "".join(LEVELS[min(int(value / top * 8), 7)] for value in values)
+    return "".join(LEVELS[min(int(max(value, 0.0) / top * 8), 7)] for value in values)
 
 
 def percent(share: float) -> str:

@@ -21,11 +21,15 @@ class Memory:
     lost: deque[float] = field(default_factory=lambda: deque(maxlen=LOST_KEPT))
     _steps_ms: deque[float] = field(default_factory=lambda: deque(maxlen=PACE_TOKENS))
 
+    def begin(self, session: Session, cache: CacheState | None) -> None:
+        """Forget all: another conversation is shown from here on, of which the cache holds this."""
+        self.session, self.cache, self.tok_s = session, cache, None
+        self.lost.clear()
+        self._steps_ms.clear()
+
     def add(self, event: Event) -> None:
         """Take in one event; those that say nothing about memory change nothing."""
-        if isinstance(event, Session):
-            self.session = event
-        elif isinstance(event, Token):
+        if isinstance(event, Token):
             self._steps_ms.append(event.ms)
             self.tok_s = 1000 * len(self._steps_ms) / max(sum(self._steps_ms), 1e-3)
         elif isinstance(event, CacheState):

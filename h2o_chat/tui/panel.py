@@ -28,7 +28,7 @@ class MemoryPanel(Widget):
         if width < 24 or height < 4:
             return Content()
         inner = width - 4
-        policy = self._memory.session.policy if self._memory.session else ""
+        policy = token_label(self._memory.session.policy) if self._memory.session else ""
         lines = [_edge("╭", "memory", policy, "╮", width)]
         lines += [_row(line, inner) for line in self._summary(inner)]
         lines.append(_edge("├", "heavy hitters", f"held by n/{self._memory.caches} caches", "┤", width))

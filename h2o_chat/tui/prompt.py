@@ -49,6 +49,11 @@ class PromptBox(TextArea):
         )
         self._send = send
 
+    def put(self, text: str) -> None:
+        """Show this text instead of what stands there, and go to its end."""
+        self.text = text
+        self.move_cursor(self.document.end)
+
     async def _on_key(self, event: events.Key) -> None:
         # Not bindings: those run ahead of the keys typed just before, and a message to the app behind the
         # keys typed just after, so fast typing would send half a text or lose the next one's beginning.

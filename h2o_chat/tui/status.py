@@ -60,7 +60,7 @@ def _weights(session: Session) -> str:
     """How the weights are held: the quantisation, or their type when there is none."""
     if session.quantization != "none":
         return safe_text(session.quantization)
-    return session.dtype.replace("float", "fp").replace("bfp", "bf")
+    return safe_text(session.dtype).replace("float", "fp").replace("bfp", "bf")
 
 
 def _ellipsis(text: str, cells: int) -> str:

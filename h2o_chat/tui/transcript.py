@@ -32,10 +32,18 @@ class Transcript(VerticalScroll):
     }
     """
     BORDER_TITLE = "chat"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("m", "app.toggle_panel", "memory", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("m", "app.toggle_panel", "memory", show=False),
+        Binding("up", "select(-1)", "your messages"),
+        Binding("down", "select(1)", show=False),
+        Binding("ctrl+up", "scroll_up", show=False),
+        Binding("ctrl+down", "scroll_down", show=False),
+    ]
 
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
+        self.selected: int | None = None
+        """The message of the user that is marked."""
         self._turns: dict[int, TurnView] = {}
         self._answer: TurnView | None = None
         self._part: Part | None = None
@@ -60,10 +68,69 @@ class Transcript(VerticalScroll):
         if self.is_anchored:
             self.anchor()
 
-    def message(self, role: str, name: str, text: str, index: int, finish: str | None = None) -> None:
-        """Add a finished message; `index` is its place in the conversation, `finish` how an answer ended."""
+    def message(
+        self,
+        role: str,
+        name: str,
+        text: str,
+        index: int,
+        finish: str | None = None,
+        hold: float | None = None,
+    ) -> None:
+        """Add a finished message.
+
+        Args:
+            index: its place in the conversation.
+            finish: how an answer ended.
+            hold: how much of it is held, where that is known.
+        """
         body = _ended(markdown.render(text), finish) if role == "assistant" else text
         self._turns[index] = self._add(TurnView(role, name, body))
+        if hold is not None:
+            self.show_message_hold(index, hold)
+
+    @property
+    def answering(self) -> int | None:
+        """The place of the answer that is open, if one is."""
+        return None if self._answer is None else self._index
+
+    def clear(self) -> None:
+        """Show nothing."""
+        self.remove_children()
+        self.selected = None
+        self._turns.clear()
+        self._part = self._above = self._answer = None
+
+    def cut(self, index: int) -> None:
+        """Take away message `index` and all that stands below it."""
+        first = min((message for message in self._turns if message >= index), default=None)
+        if first is None:
+            return
+        if self.selected is not None and self.selected >= index:
+            self.select(None)
+        children = list(self.children)
+        self.remove_children(children[children.index(self._turns[first]) :])
+        self._turns = {message: view for message, view in self._turns.items() if message < index}
+
+    def select(self, index: int | None) -> None:
+        """Mark a message; None marks none."""
+        for message, wanted in ((self.selected, False), (index, True)):
+            if message is not None and message in self._turns:
+                self._turns[message].mark(wanted)
+        self.selected = index if index in self._turns else None
+        if self.selected is not None:
+            self.scroll_to_widget(self._turns[self.selected], animate=False)
+
+    def action_select(self, step: int) -> None:
+        """Mark the next message of the user, up or down; below the last one none is marked."""
+        own = [message for message, view in sorted(self._turns.items()) if view.kind == "user"]
+        if not own:
+            return
+        at = own.index(self.selected) if self.selected in own else len(own)
+        at = max(at + step, 0)
+        self.select(own[at] if at < len(own) else None)
+        if self.selected is None:
+            self.scroll_end(animate=False)
 
     def open_answer(self, name: str, message: int) -> None:
         """Begin the message that `stream` continues; `message` is its place in the conversation."""
@@ -107,6 +174,8 @@ class Transcript(VerticalScroll):
         if self._answer is None:
             return
         rest = ""
+        if text:
+            self._turns[self._index] = self._answer  # it may have come in one piece
         if text is not None:
             rest = text[self._frozen :]
             self._source = self._source[: self._reopened]
@@ -121,6 +190,11 @@ class Transcript(VerticalScroll):
         self._answer.remove()
         self._part = self._above = self._answer = None
 
+    def show_message_hold(self, index: int, hold: float) -> None:
+        """Write the gauge of one message, where that is known."""
+        if index in self._turns:
+            self._turns[index].show_hold(hold)
+
     def show_hold(self, turn: Turn) -> None:
         """Write every message's gauge; a message that is not mentioned has nothing left."""
         held = dict(turn.hold)
@@ -132,8 +206,9 @@ class Transcript(VerticalScroll):
         return view
 
     def note(self, text: str) -> None:
-        """Say something that is no part of the conversation."""
-        self._add(TurnView("note", "note", text))
+        """Say something that is no part of the conversation; an answer that has not begun comes after it."""
+        unbegun = self._answer is not None and not self._source and not self._frozen
+        self.mount(TurnView("note", "note", text), before=self._answer if unbegun else None)
 
     def notice(self, message: str, hint: str = "") -> None:
         """Say something that a person should know, though nothing failed."""

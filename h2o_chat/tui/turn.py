@@ -75,13 +75,16 @@ class TurnView(Part):
         &.-system { border-title-color: $text-muted; }
         &.-note { border-title-color: $text-muted; color: $text-muted; }
         &.-error { border-title-color: $error; }
+        &.-marked { border-title-color: $accent; }
     }
     """
 
     def __init__(self, kind: str, name: str, body: Content | str = "", **kwargs: Any) -> None:
         shown = body if isinstance(body, Content) else Content(safe_text(body))
         super().__init__(shown, classes=f"-{kind}", **kwargs)
+        self.kind = kind
         self._speaker = safe_text(name)
+        self._marked = False
         self.hold: float | None = None
 
     def on_mount(self) -> None:
@@ -96,9 +99,16 @@ class TurnView(Part):
             self.hold = hold
             self._write_title()
 
+    def mark(self, on: bool) -> None:
+        """Show that the keyboard has chosen this message, or no longer."""
+        self._marked = on
+        self.set_class(on, "-marked")
+        self._write_title()
+
     def _write_title(self) -> None:
         right = "" if self.hold is None else gauge(self.hold)
         room = max(self.outer_size.width - 3, 0)
-        name = fit(self._speaker, room - len(right)) if right else self._speaker
+        speaker = f"▸ {self._speaker}" if self._marked else self._speaker
+        name = fit(speaker, room - len(right)) if right else speaker
         title = Content.assemble(name, (right, f"not bold {MUTED}"))
         self.border_title = title

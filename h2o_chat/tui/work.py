@@ -1,31 +1,39 @@
-"""The two jobs that run in threads, loading and answering, and the queue through which they report.
+"""What runs in threads, one job at a time, and the queue through which it reports.
 
 Whatever happens is put in the queue, exceptions too; the screen empties it about twenty times a second.
 One message per token would drown its loop (2,000 of 2,000 are delivered one by one).
 """
 
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from queue import SimpleQueue
+from typing import Protocol
 
-from h2o_chat.config import Sampling
+from h2o_chat.chat import Chat, Message
 from h2o_chat.errors import H2OChatError
-from h2o_chat.events import Event, Note, Session, Token
+from h2o_chat.events import CacheState, Error, Event, Note, Session, Token
+from h2o_chat.recorder import Recorder
+
+MOST_WAITING = 500
+"""Reports in the queue after which a job waits: a recording may be read faster than it can be shown."""
+
+SHOWN_MESSAGES = 200
+"""Shown of a conversation that is opened; what is older is in the store."""
 
 Progress = Callable[[str, float | None], None]
 
 
 class ChatLike(Protocol):
-    """What the screen needs of a conversation; a recording has it as well as a model."""
+    """What the screen shows of a conversation; a recording has it as well as a model."""
 
     session: Session
-    messages: list[Any]
+    messages: list[Message]
+    state: CacheState | None
 
-    def send(self, text: str, sampling: Sampling, cancel: Callable[[], bool]) -> Iterator[Event]: ...
     def take_notes(self) -> Iterator[Note]: ...
 
 
@@ -42,7 +50,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Opened:
-    """The model is ready."""
+    """A conversation is open, to be shown from its beginning: the first, or another one."""
 
     chat: ChatLike
 
@@ -63,8 +71,8 @@ class Crashed:
 
 
 @dataclass(frozen=True)
-class Answered:
-    """The answering job is over, however it went."""
+class Done:
+    """The job is over, however it went."""
 
 
 @dataclass(frozen=True)
@@ -74,13 +82,21 @@ class Text:
     text: str
 
 
-Report = Stage | Opened | Failed | Crashed | Answered | Event
+Report = Stage | Opened | Failed | Crashed | Done | Event
+
+Job = Callable[[Callable[[], bool], Callable[[float], None]], Iterator[Report]]
+"""(whether it was cancelled, how far it is) -> what it reports; it asks between any two steps."""
 
 
 class Jobs:
-    """At most one job at a time, each in the thread that calls `load` or `answer`."""
+    """At most one job at a time, each in the thread that calls `load` or `work`.
 
-    def __init__(self) -> None:
+    Args:
+        recorder: gets every event, as it happens.
+    """
+
+    def __init__(self, recorder: Recorder | None = None) -> None:
+        self._recorder = recorder
         self._reports: SimpleQueue[Report] = SimpleQueue()
         self._cancel = threading.Event()
 
@@ -93,14 +109,20 @@ class Jobs:
             self._reports.put(Stage(stage, share))
 
         with self._reporting():
-            self._reports.put(Opened(open_chat(progress)))
+            self._report(Opened(open_chat(progress)))
 
-    def answer(self, chat: ChatLike, text: str, sampling: Sampling) -> None:
-        """Run one turn; the engine asks between any two steps whether it was cancelled."""
+    def work(self, job: Job) -> None:
+        """Run a job to its end, or to where it was cancelled."""
+
+        def progress(share: float) -> None:
+            self._reports.put(Stage("reading again", share))
+
         with self._reporting():
-            for event in chat.send(text, sampling, self._cancel.is_set):
-                self._reports.put(event)
-        self._reports.put(Answered())
+            for report in job(self._cancel.is_set, progress):
+                self._report(report)
+                while self._reports.qsize() > MOST_WAITING and not self._cancel.is_set():
+                    time.sleep(0.005)
+        self._reports.put(Done())
 
     def begin(self) -> None:
         """Forget an earlier `cancel`; called before a job is given its thread."""
@@ -113,11 +135,8 @@ class Jobs:
     def drain(self) -> Iterator[Report | Text]:
         """Everything reported since the last time; tokens are followed by their text in one piece."""
         pieces: list[str] = []
-        while True:
-            try:
-                report = self._reports.get_nowait()
-            except Empty:
-                break
+        for _ in range(self._reports.qsize()):  # not until it is empty, which it may never be
+            report = self._reports.get()
             if pieces and not isinstance(report, Token):
                 yield Text("".join(pieces))
                 pieces.clear()
@@ -127,6 +146,13 @@ class Jobs:
         if pieces:
             yield Text("".join(pieces))
 
+    def _report(self, report: Report) -> None:
+        if self._recorder is not None:
+            for event in _events(report):
+                if note := self._recorder.write(event):
+                    self._reports.put(note)
+        self._reports.put(report)
+
     @contextmanager
     def _reporting(self) -> Iterator[None]:
         """Puts what was raised into the queue: nothing that happens in a thread may be lost."""
@@ -135,9 +161,24 @@ class Jobs:
         except _Left:
             pass
         except H2OChatError as error:
-            self._reports.put(Failed(error))
+            self._report(Failed(error))
         except Exception as error:
-            self._reports.put(Crashed(error, traceback.format_exc()))
+            self._report(Crashed(error, traceback.format_exc()))
+
+
+def _events(report: Report) -> Iterator[Event]:
+    """What is recorded of a report."""
+    match report:
+        case Opened(Chat() as chat):
+            yield from chat.opening()
+        case Failed(error):
+            yield Error(error.code, error.message, error.hint)
+        case Crashed(error):
+            yield Error("bug", f"{type(error).__name__}: {error}", "")
+        case Stage() | Opened() | Done():
+            return
+        case _:
+            yield report
 
 
 class _Left(Exception):

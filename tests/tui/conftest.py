@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from h2o_chat.config import Sampling, Settings
+from h2o_chat.recorder import Recorder
 from h2o_chat.tui.app import ChatApp
 from h2o_chat.tui.work import ChatLike, OpenChat, Progress
 
@@ -38,6 +40,23 @@ def opener(settings: Settings) -> OpenChat:
         from h2o_chat.models import load
 
         return Chat(Engine(load(settings, progress), settings), settings)
+
+    return open_chat
+
+
+def stored(models: Path, folder: Path) -> OpenChat:
+    """The same for a conversation that is kept in a folder."""
+    settings = Settings(model=str(models / "pilot-chat"), budget=48, threads=1, seed=7)
+
+    def open_chat(progress: Progress) -> ChatLike:
+        from h2o_chat.chat import Chat
+        from h2o_chat.engine import Engine
+        from h2o_chat.keeping import Keeper
+        from h2o_chat.models import load
+        from h2o_chat.store import Store
+
+        engine = Engine(load(settings, progress), settings)
+        return Chat(engine, settings, Keeper(Store(folder), None, engine.session, asdict(settings)))
 
     return open_chat
 
@@ -98,12 +117,14 @@ def drive(shared_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         *,
         sampling: Sampling | None = None,
         open_chat: OpenChat | None = None,
+        recorder: Recorder | None = None,
         **options: Any,
     ) -> AsyncIterator[Screen]:
         settings = Settings(
             **({"budget": 64, "threads": 1, "seed": 7} | options), model=str(shared_models / model)
         )
-        app = ChatApp(open_chat or opener(settings), settings, sampling or Sampling(max_tokens=60))
+        sampling = sampling or Sampling(max_tokens=60)
+        app = ChatApp(open_chat or opener(settings), settings, sampling, recorder)
         async with app.run_test(size=size) as pilot:
             yield Screen(app, pilot)
 

@@ -53,7 +53,7 @@ async def test_a_chat_model_with_a_system_prompt(drive: Drive) -> None:
         roles = [message.role for message in screen.chat.messages]
         assert roles == ["system", *("user", "assistant") * 2]
         gauges = [view.hold for view in screen.app.query(TurnView)]
-        assert gauges.pop(1) is None  # the note is no message
+        assert gauges.pop(0) is None  # the note is no message
         assert gauges == [message.hold for message in screen.chat.messages]
 
 

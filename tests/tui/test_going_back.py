@@ -1,0 +1,284 @@
+"""Going back and elsewhere, on the real app with a real small model and a real store."""
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import WIDE, Screen, stored  # tests/tui/conftest.py
+from textual.widgets import Input, OptionList, Static
+
+from h2o_chat.config import Sampling
+from h2o_chat.store import Store
+from h2o_chat.tui.conversations import Conversations
+from h2o_chat.tui.turn import TurnView
+
+Drive = Callable[..., Any]
+SAID = ("Hi, my name is Flora.", "Do you like films?", "What is my name?")
+INSTEAD = "My locker code is K7Q2."
+SHORT = Sampling(max_tokens=24)
+
+
+@pytest.fixture
+def talk(drive: Drive, shared_models: Path, tmp_path: Path) -> Callable[[], Any]:
+    return lambda: drive(
+        "pilot-chat", WIDE, sampling=SHORT, open_chat=stored(shared_models, tmp_path / "data")
+    )
+
+
+async def say(screen: Screen, *texts: str) -> None:
+    for text in texts:
+        await screen.ask(text)
+        await screen.answered()
+
+
+def shown(screen: Screen) -> list[str]:
+    """The messages on the screen, without the marks under them."""
+    views = [view for view in screen.app.query(TurnView) if view.kind in ("user", "assistant", "system")]
+    return [view.content.plain.split("\n■")[0] for view in views]  # type: ignore[attr-defined]
+
+
+async def agrees(screen: Screen) -> None:
+    """What is on the screen is what the conversation is, its gauges included."""
+    await screen.until(lambda: len(shown(screen)) == len(screen.chat.messages), "the screen is drawn")
+    for body, message in zip(shown(screen), screen.chat.messages, strict=True):
+        assert body.split() == message.text.split()
+    views = [view for view in screen.app.query(TurnView) if view.kind in ("user", "assistant")]
+    assert [view.hold for view in views] == [message.hold for message in screen.chat.messages]
+
+
+async def test_the_last_answer_is_made_again(talk: Any) -> None:
+    async with talk() as screen:
+        await screen.opened()
+        await screen.pilot.press("ctrl+r")
+        assert "nothing was said yet" in screen.app.divider.remark
+        await say(screen, *SAID[:2])
+        before, leaf = shown(screen), screen.chat.keeper.leaf
+        await screen.pilot.press("ctrl+r")
+        await screen.until(lambda: screen.chat.keeper.leaf != leaf, "it is being made again")
+        await screen.answered()
+        await agrees(screen)
+        assert shown(screen) == before  # greedy: the same answer, on another branch
+        children = screen.chat.keeper.store.children(
+            screen.chat.keeper.conversation, screen.chat.messages[1].id
+        )
+        assert len(children) == 2
+        assert screen.app.prompt.text == ""
+
+
+async def test_an_earlier_message_is_said_anew(talk: Any) -> None:
+    async with talk() as screen:
+        await screen.opened()
+        await say(screen, *SAID)
+        screen.app.prompt.text = "half a"
+        await screen.pilot.press("shift+tab", "up", "up", "up", "up", "down")
+        assert screen.app.transcript.selected == 2
+        [marked] = screen.app.query("TurnView.-marked")
+        assert marked.border_title.startswith("▸ you")
+        await screen.pilot.press("e")
+        assert screen.app.prompt.text == SAID[1]
+        assert screen.app.prompt.has_focus
+        assert "esc gives up" in screen.app.divider.remark
+        await screen.pilot.press("escape")
+        assert screen.app.prompt.text == "half a"
+        assert not screen.app.query("TurnView.-marked")
+        await screen.pilot.press("shift+tab", "up", "up", "e")
+        await say(screen, INSTEAD)
+        await agrees(screen)
+        assert shown(screen)[0::2] == [SAID[0], INSTEAD]
+        assert not screen.app.query("TurnView.-marked")
+        kept = screen.chat.keeper.store.messages(screen.chat.keeper.conversation)
+        assert [m.text for m in kept if m.role == "user"] == [*SAID, INSTEAD]
+        assert screen.app.prompt.text == "half a"
+        await say(screen, SAID[2])  # and it goes on from there
+        await agrees(screen)
+
+
+async def test_the_last_message_is_edited_from_the_box(talk: Any) -> None:
+    async with talk() as screen:
+        await screen.opened()
+        await say(screen, *SAID[:2])
+        await screen.pilot.press("ctrl+e")
+        assert screen.app.prompt.text == SAID[1]
+        await screen.pilot.press("!", "enter")
+        await screen.answered()
+        await agrees(screen)
+        assert shown(screen)[2] == SAID[1] + "!"
+
+
+async def test_going_back_is_cancelled(talk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no memory is saved everything is read again: escape stops that, and nothing has changed."""
+    async with talk() as screen:
+        await screen.opened()
+        await say(screen, *SAID)
+        before, messages = screen.bodies(), list(screen.chat.messages)
+        for file in screen.chat.keeper.store.caches(screen.chat.keeper.conversation).iterdir():
+            file.unlink()
+        slowly(screen, monkeypatch)
+        await screen.pilot.press("ctrl+e")
+        await screen.ask(INSTEAD)
+        await screen.until(lambda: "reading again" in screen.app.divider.remark, "progress is shown")
+        assert "esc stops" in screen.app.divider.remark
+        await screen.pilot.press("escape")
+        await screen.answered()
+        assert screen.chat.messages == messages
+        assert screen.bodies() == before
+        assert screen.app.prompt.text == INSTEAD
+        assert re.search("your text is back|editing", screen.app.divider.remark)  # the former for 4 s
+        monkeypatch.undo()
+        await screen.pilot.press("enter")  # still in the place of the message
+        await screen.answered()
+        assert [m.text for m in screen.chat.messages if m.role == "user"] == [*SAID[:2], INSTEAD]
+        assert "rebuilt from the transcript" in " ".join(screen.bodies())
+
+
+def slowly(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading again takes long enough for a key."""
+    engine, real = screen.chat._engine, screen.chat._engine.relive
+
+    def relive(*args: Any, **kwargs: Any) -> bool:
+        time.sleep(0.4)
+        return bool(real(*args, **kwargs))
+
+    monkeypatch.setattr(engine, "relive", relive)
+
+
+async def test_a_new_prompt_stopped_while_it_is_read_leaves_what_was_said(talk: Any) -> None:
+    """The old answer comes back: nothing was said instead of it."""
+    long = "Once upon a time there was a red key in the garden and a bird. " * 300
+    async with talk() as screen:
+        await screen.opened()
+        await say(screen, *SAID[:2])
+        before = shown(screen)
+        await screen.pilot.press("ctrl+e")
+        await screen.ask(long)
+        await screen.until(lambda: shown(screen)[2] == long, "it is being read")
+        await screen.pilot.press("escape")
+        await screen.answered()
+        await agrees(screen)
+        assert shown(screen) == before
+        assert screen.app.prompt.text == long
+        await screen.pilot.press("escape")
+        await say(screen, SAID[2])
+        await agrees(screen)
+
+
+async def test_nothing_to_go_back_to_where_nothing_is_stored(drive: Drive) -> None:
+    async with drive("pilot-chat", sampling=SHORT) as screen:
+        await screen.opened()
+        await say(screen, SAID[0])
+        for key in ("ctrl+r", "ctrl+e"):
+            await screen.pilot.press(key)
+            assert "not stored" in screen.app.divider.remark
+        await screen.pilot.press("ctrl+o")
+        assert "not stored here" in screen.app.divider.remark
+        await screen.pilot.press("ctrl+n")
+        assert "ctrl+n again forgets it" in screen.app.divider.remark
+        assert screen.chat.messages
+        await screen.pilot.press("ctrl+n")
+        await screen.until(lambda: not screen.chat.messages, "it is forgotten")
+        await screen.answered()
+        await agrees(screen)
+
+
+async def test_another_conversation_is_begun_found_and_opened(talk: Any) -> None:
+    async with talk() as screen:
+        await screen.opened()
+        await say(screen, *SAID[:2])
+        first, panel = shown(screen), screen.app._memory.cache
+        await screen.pilot.press("ctrl+n")
+        await screen.until(lambda: not shown(screen), "the screen is empty")
+        await screen.answered()
+        assert "nothing seen yet" in screen.lines()[0]
+        await say(screen, INSTEAD)
+        await agrees(screen)
+        await screen.pilot.press("ctrl+o")
+        listed = await conversations(screen, 2)
+        assert "on the screen now" in listed[0]
+        assert listed[1].strip().startswith(SAID[0])
+        await screen.pilot.press(*"films")  # a word of a message, not of a title
+        [only] = await conversations(screen, 1)
+        assert "«films»" in only
+        await screen.pilot.press("enter")
+        await screen.until(lambda: shown(screen) == first, "the first one is back")
+        await screen.answered()
+        await agrees(screen)
+        assert screen.app._memory.cache.seen == panel.seen
+        await say(screen, SAID[2])
+        assert "Flora" in screen.chat.messages[-1].text
+
+
+async def conversations(screen: Screen, count: int) -> list[str]:
+    """What is listed, once there are so many."""
+    await screen.until(lambda: isinstance(screen.app.screen, Conversations), "the list is open")
+    options = screen.app.screen.query_one(OptionList)
+    await screen.until(lambda: options.option_count == count, f"{count} are listed")
+    return [str(option.prompt) for option in options.options]
+
+
+def remark(screen: Screen) -> str:
+    return str(screen.app.screen.query_one("#remark", Static).content)
+
+
+async def test_conversations_are_renamed_and_removed(talk: Any, tmp_path: Path) -> None:
+    async with talk() as screen:
+        await screen.opened()
+        store = screen.chat.keeper.store
+        gone = store.create("other-model", {}, title="old [b]one[/b]\x1b[31m")
+        await say(screen, SAID[0])
+        current = screen.chat.keeper.conversation
+        await screen.pilot.press("ctrl+o")
+        _, other = await conversations(screen, 2)
+        assert "old [b]one[/b]␛[31m" in other
+        assert "held with other-model" in other
+        await screen.pilot.press("ctrl+d")  # the one on the screen
+        assert "on the screen" in remark(screen)
+        await screen.pilot.press("down", "ctrl+r")
+        field = screen.app.screen.query_one(Input)
+        field.value = "new name"
+        await screen.pilot.press("escape")
+        assert store.summary(gone).title == "old [b]one[/b]\x1b[31m"
+        await screen.pilot.press("ctrl+r")
+        field.value = "new name"
+        await screen.pilot.press("enter")
+        await screen.until(lambda: store.summary(gone).title == "new name", "it is renamed")
+        await screen.until(lambda: "new name" in _second(screen), "and shown")
+        await screen.pilot.press("ctrl+d", "n", "enter")
+        assert "for ever" in remark(screen)
+        await screen.pilot.press("escape")
+        assert len(store.list()) == 2
+        await conversations(screen, 2)
+        await screen.pilot.press("ctrl+d", "y")
+        await conversations(screen, 1)
+        assert [about.id for about in store.list()] == [current]
+        await screen.pilot.press("escape")
+        assert screen.app.prompt.has_focus
+
+
+def _second(screen: Screen) -> str:
+    return str(screen.app.screen.query_one(OptionList).options[1].prompt)
+
+
+async def test_what_cannot_be_opened_is_said_and_nothing_changes(talk: Any, tmp_path: Path) -> None:
+    async with talk() as screen:
+        await screen.opened()
+        await say(screen, SAID[0])
+        store, before = screen.chat.keeper.store, shown(screen)
+        foreign = store.create("other-model", {}, title="foreign")
+        with store.claim(foreign) as writer:
+            writer.run({"model": "other-model"})
+        held = store.create(screen.chat.session.model, {}, title="held")
+        with Store(tmp_path / "data").claim(held):
+            for title, says in (("foreign", "was held with other-model"), ("held", "is open in")):
+                await screen.pilot.press("ctrl+o")
+                await conversations(screen, 3)
+                await screen.pilot.press(*title)
+                await conversations(screen, 1)
+                await screen.pilot.press("enter")
+                await screen.until(lambda says=says: says in screen.bodies()[-1], "the error is shown")
+                await screen.answered()
+                assert shown(screen) == before
+        await say(screen, SAID[2])
+        await agrees(screen)

@@ -18,6 +18,7 @@ from h2o_chat.doctor_command import doctor
 from h2o_chat.errors import ExitCode, UsageError
 from h2o_chat.lab_commands import bench, evaluate
 from h2o_chat.obtain import obtain
+from h2o_chat.replay_command import replay
 from h2o_chat.resolve import names_starting_with
 from h2o_chat.store import conversation_ids
 
@@ -38,6 +39,7 @@ app.add_typer(config_command.app, name="config")
 app.add_typer(evaluate, name="eval")
 app.add_typer(bench, name="bench")
 app.command()(doctor)
+app.command()(replay)
 
 Kind = TypeVar("Kind", Settings, Sampling)
 
@@ -60,6 +62,15 @@ _Resume = Annotated[
 _Data = Annotated[
     Path | None,
     typer.Option(metavar="FOLDER", help="Where conversations are kept.", rich_help_panel=_DISK),
+]
+
+_Record = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Record it, for h2o-chat replay; a file that is there must be empty.",
+        rich_help_panel=_DISK,
+    ),
 ]
 
 _FLAGS: dict[str, Any] = {
@@ -193,6 +204,7 @@ def screen(
     no_store: Annotated[
         bool, typer.Option("--no-store", help="Keep nothing of it on disk.", rich_help_panel=_DISK)
     ] = False,
+    record: _Record = None,
     *,
     given: ChainMap[str, Any],
 ) -> None:
@@ -211,10 +223,16 @@ def screen(
             )
         obtain(settings.model)  # before the screen: what is wrong stands in the shell, and so does a download
         from h2o_chat.opening import opener
+        from h2o_chat.recorder import Recorder
         from h2o_chat.tui.app import ChatApp
 
-        screen = ChatApp(opener(settings, kept), settings, sampling)
+        recorder = Recorder(record) if record else None
+        if recorder:
+            recorder.open()
+        screen = ChatApp(opener(settings, kept), settings, sampling, recorder)
         screen.run()
+        if recorder:
+            recorder.end()
         return ExitCode.BUG if screen.return_code else ExitCode(screen.exit_code)
 
     code = ending(work)
@@ -249,22 +267,24 @@ def run(
         bool, typer.Option("--save", help="Store the conversation.", rich_help_panel=_DISK)
     ] = False,
     data: _Data = None,
+    record: _Record = None,
     *,
     given: ChainMap[str, Any],
 ) -> None:
     """Ask once, or play a script, without a screen; the answer goes to stdout."""
     from h2o_chat import run as running
     from h2o_chat.opening import opener
+    from h2o_chat.recorder import Recorder
 
     def prepare() -> running.Job:
         # In plain text nobody would read cache events.
         kept, held_with = _kept(resume, data, save)
-        settings, sampling = _settings(given, held_with, events_every=events if json else 0)
+        settings, sampling = _settings(given, held_with, events_every=events if json or record else 0)
         turns = _turns(prompt, script)
         obtain(settings.model)
         return running.Job(opener(settings, kept), turns, sampling)
 
-    raise typer.Exit(running.run(prepare, json))
+    raise typer.Exit(running.run(prepare, json, Recorder(record) if record else None))
 
 
 def _turns(prompt: str | None, script: Path | None) -> list[str]:

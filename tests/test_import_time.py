@@ -27,6 +27,8 @@ sys.exit(f"imported {{sorted(heavy)}}" if heavy else 0)
         "from h2o_chat.cli import app; app(['run', 'hi', '--budget', '0'])",
         "from h2o_chat.cli import app; app(['run', 'hi', '--model', 'no/such-model'])",
         "from h2o_chat.cli import app; app(['config', 'show'])",
+        "from h2o_chat.cli import app; app(['replay', 'no such file'])",
+        "import h2o_chat.recorder, h2o_chat.tui.replay",
     ],
 )
 def test_no_torch(code: str) -> None:

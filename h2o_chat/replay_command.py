@@ -1,0 +1,67 @@
+"""`h2o-chat replay`: a recorded conversation on the screen, without its model."""
+
+import sys
+from itertools import chain
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from h2o_chat.errors import ExitCode, UsageError
+
+SLOWEST, FASTEST = 0.01, 1000.0
+
+
+def replay(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Made by --record, or by run --json.")],
+    speed: Annotated[
+        str, typer.Option(metavar="TIMES|max", help="So many times as fast; max waits for nothing.")
+    ] = "1.0",
+) -> None:
+    """Show a recorded conversation again, as it was; no model is loaded."""
+    from h2o_chat.run import ending
+
+    code = ending(lambda: _replay(file, _times(speed)))
+    if code is not ExitCode.OK:
+        raise typer.Exit(code)
+
+
+def _replay(file: Path, speed: float) -> ExitCode:
+    from h2o_chat.recording import read
+
+    events = read(file)
+    first = next(events)  # what is no recording is said in the shell
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError(
+            "A replay needs a terminal, and this is none.",
+            f"Without one, read {file} itself: one event a line, as JSON.",
+        )
+    from h2o_chat.config import Sampling, Settings
+    from h2o_chat.tui.app import ChatApp
+    from h2o_chat.tui.player import Pace, Player
+    from h2o_chat.tui.replay import ReplayPane
+    from h2o_chat.tui.work import Jobs
+
+    player = Player(chain([first], events), Pace(speed))
+    pane = ReplayPane(Jobs(), player, file.name)
+    screen = ChatApp(player.open, Settings(model=file.name), Sampling(), pane=pane)
+    screen.run()
+    return ExitCode.BUG if screen.return_code else ExitCode(screen.exit_code)
+
+
+def _times(speed: str) -> float:
+    """
+    Raises:
+        UsageError: it is no speed.
+    """
+    if speed == "max":
+        return float("inf")
+    try:
+        times = float(speed)
+    except ValueError:
+        times = float("nan")
+    if not SLOWEST <= times <= FASTEST:
+        raise UsageError(
+            f"--speed is {speed!a}.", f"It must be in [{SLOWEST}, {FASTEST:.0f}], or max: no waiting at all."
+        )
+    return times

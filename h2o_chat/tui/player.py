@@ -1,0 +1,177 @@
+"""Plays a recording: its events at the pace at which they happened, as a chat reports them."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from threading import Event as Flag
+
+from h2o_chat.chat import Message
+from h2o_chat.events import CacheState, End, Event, Note, Prompt, Said, Session, Token, Turn
+from h2o_chat.tui.work import SHOWN_MESSAGES, ChatLike, Opened, Progress, Report
+
+LONGEST_WAIT_S = 5.0
+"""Nobody watches a prompt being read for minutes."""
+STEP_S = 0.05
+"""The longest sleep: how soon a key is answered."""
+BEHIND_S = 0.25
+"""The most that is caught up with; after that the replay is late for good."""
+
+UNSAID = "(what was said is not in this recording)"
+FORGOTTEN = Message("user", "")
+"""In the place of messages too old to be shown."""
+
+
+class Pace:
+    """Waits as long as it took then, unless somebody pauses or leaves.
+
+    Args:
+        speed: so many times as fast; infinity waits for nothing.
+    """
+
+    def __init__(self, speed: float) -> None:
+        self._speed = speed
+        self._paused = Flag()
+        self._owed_s = 0.0
+        self._clock = time.monotonic()
+
+    @property
+    def paused(self) -> bool:
+        return self._paused.is_set()
+
+    def pause(self) -> None:
+        """Pause, or go on."""
+        if self.paused:
+            self._paused.clear()
+        else:
+            self._paused.set()
+
+    def wait(self, ms: float, cancel: Callable[[], bool]) -> None:
+        """Return when an event is due that took so long; sooner if it is cancelled."""
+        self._pay()
+        self._owed_s += min(ms / 1000 / self._speed, LONGEST_WAIT_S)
+        while (self._owed_s > 0 or self.paused) and not cancel():
+            paused = self.paused
+            time.sleep(STEP_S if paused else min(self._owed_s, STEP_S))
+            self._pay(nothing=paused)
+
+    def _pay(self, nothing: bool = False) -> None:
+        """Time has passed; in a pause it does not count."""
+        now = time.monotonic()
+        if not nothing:
+            self._owed_s = max(self._owed_s - (now - self._clock), -BEHIND_S)
+        self._clock = now
+
+
+@dataclass
+class Recorded:
+    """A conversation of a recording, as it was when it was opened."""
+
+    session: Session
+    messages: list[Message] = field(default_factory=list)
+    state: CacheState | None = None
+    notes: list[Note] = field(default_factory=list)
+
+    def take_notes(self) -> Iterator[Note]:
+        while self.notes:
+            yield self.notes.pop(0)
+
+    def add(self, said: Said) -> None:
+        """One more message; of those too old to be shown only the number is kept."""
+        del self.messages[said.index :]
+        self.messages += [FORGOTTEN] * (said.index - len(self.messages))
+        first, hold = (-1, 1.0) if said.hold is None else (0, said.hold)
+        self.messages.append(Message(said.role, said.text, first, first, said.finish, hold))
+        if len(self.messages) > SHOWN_MESSAGES:
+            self.messages[-SHOWN_MESSAGES - 1] = FORGOTTEN
+
+
+class Player:
+    """Reports what a recording says.
+
+    Args:
+        events: of a recording; they begin with a session, but for notes.
+        pace: asked before whatever took its time.
+    """
+
+    def __init__(self, events: Iterator[Event], pace: Pace) -> None:
+        self.pace = pace
+        self._events = events
+        self._ahead: list[Event] = []
+        self._next_index = 0
+        self._answering = False
+
+    def open(self, progress: Progress) -> ChatLike:
+        """The first conversation.
+
+        Raises:
+            UsageError: there is none.
+        """
+        progress("read", None)
+        notes = []
+        while isinstance(event := self._take(), Note):
+            notes.append(event)
+        assert isinstance(event, Session), "the reader has seen to it"
+        recorded = self._begin(event)
+        recorded.notes[:0] = notes
+        return recorded
+
+    def play(self, cancel: Callable[[], bool], progress: Callable[[float], None]) -> Iterator[Report]:
+        """What happened then, as it happened; a job of `work.Jobs`.
+
+        Raises:
+            UsageError: the recording is damaged here.
+        """
+        while not cancel() and (event := self._take()) is not None:
+            if isinstance(event, Session):
+                yield Opened(self._begin(event))
+                continue
+            if isinstance(event, Prompt | Token | Turn) and not self._answering:
+                yield self._note(Said(self._next_index, "user", UNSAID))
+            if isinstance(event, Prompt | Token):
+                self.pace.wait(event.ms, cancel)
+            yield self._note(event)
+
+    def _begin(self, session: Session) -> Recorded:
+        """A conversation, with what was said in it before; up to where something happens."""
+        recorded = Recorded(session)
+        while (event := self._peek(0)) is not None:
+            if isinstance(event, Said) and not self._asks(event):
+                recorded.add(event)
+            elif isinstance(event, Note):
+                recorded.notes.append(event)
+            elif isinstance(event, CacheState):
+                recorded.state = event
+            else:
+                break
+            self._take()
+            if isinstance(event, CacheState):
+                break
+        self._next_index, self._answering = len(recorded.messages), False
+        return recorded
+
+    def _asks(self, said: Said) -> bool:
+        """Whether this was said while it was recorded, and not before."""
+        return said.role == "user" and not isinstance(self._peek(1), Said | CacheState | Session | End | None)
+
+    def _note(self, event: Event) -> Event:
+        """Keeps count of the messages."""
+        match event:
+            case Said(index, role):
+                self._answering = role == "user"
+                self._next_index = index + (2 if self._answering else 1)
+            case Turn():
+                self._answering = False
+                if event.finish == "stopped" and not event.prompt_tokens:
+                    self._next_index = max(self._next_index - 2, 0)
+        return event
+
+    def _peek(self, place: int) -> Event | None:
+        while len(self._ahead) <= place:
+            event = next(self._events, None)
+            if event is None:
+                return None
+            self._ahead.append(event)
+        return self._ahead[place]
+
+    def _take(self) -> Event | None:
+        return self._ahead.pop(0) if self._peek(0) is not None else None

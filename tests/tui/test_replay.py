@@ -1,0 +1,284 @@
+"""A recording on the screen: what the chat showed, without its model."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import SMALL, WIDE, Screen, stored  # tests/tui/conftest.py
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from textual.widgets import Static
+
+from h2o_chat.config import Sampling, Settings
+from h2o_chat.errors import ExitCode, UsageError
+from h2o_chat.events import CacheState, Error, Note, Said, Session, Token, Turn, to_json
+from h2o_chat.recorder import Recorder
+from h2o_chat.recording import read
+from h2o_chat.replay_command import _times
+from h2o_chat.tui.app import ChatApp
+from h2o_chat.tui.panel import MemoryPanel
+from h2o_chat.tui.player import UNSAID, Pace, Player
+from h2o_chat.tui.replay import ReplayPane
+from h2o_chat.tui.status import StatusLine
+from h2o_chat.tui.turn import FINISHES, TurnView
+from h2o_chat.tui.work import Jobs
+
+TURNS = "Hi, my name is Flora.\n---\nMy locker code is K7Q2.\n---\nWhat is my locker code?\n"
+
+
+@pytest.fixture(scope="module")
+def recording(shared_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three turns of the real engine, by the real program."""
+    folder = tmp_path_factory.mktemp("recording")
+    (folder / "turns.txt").write_text(TURNS)
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "h2o_chat", "run", "--script", folder / "turns.txt", "--json"),
+            *("-m", shared_models / "pilot-chat", "-b", "32", "--system", "Be kind.", "--seed", "1"),
+            *("--record", folder / "recorded.jsonl", "--events", "4", "--max-tokens", "24"),
+        ],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=200, check=True,
+    )  # fmt: skip
+    assert (folder / "recorded.jsonl").read_text() == done.stdout
+    return folder / "recorded.jsonl"
+
+
+def replaying(path: Path, speed: float = float("inf")) -> ChatApp:
+    player = Player(read(path), Pace(speed))
+    pane = ReplayPane(Jobs(), player, path.name)
+    return ChatApp(player.open, Settings(model=path.name), Sampling(), pane=pane)
+
+
+def written(path: Path, *lines: Any) -> Path:
+    path.write_text("".join((line if isinstance(line, str) else to_json(line)) + "\n" for line in lines))
+    return path
+
+
+async def ended(screen: Screen) -> None:
+    await screen.until(lambda: "it has ended" in _line(screen.app), "the recording has ended")
+
+
+def _line(app: ChatApp) -> str:
+    return str(app.query_one("#replaying", Static).content)
+
+
+async def test_the_screen_is_what_it_was(recording: Path) -> None:
+    events = list(read(recording))
+    last = [event for event in events if isinstance(event, CacheState)][-1]
+    turns = [event for event in events if isinstance(event, Turn)]
+    app = replaying(recording)
+    async with app.run_test(size=WIDE) as pilot:
+        screen = Screen(app, pilot)
+        await ended(screen)
+        assert app._memory.cache == last
+        panel = app.query_one(MemoryPanel).render().plain
+        assert f"{last.kept}/32 " in panel
+        assert f"@{last.heaviest[0].position} " in panel
+        assert f"seen {last.seen:,} tok" in str(app.query_one(StatusLine).render().plain)
+        _, system, *shown = screen.bodies()
+        assert system == "Be kind."
+        said = [text.strip() for text in TURNS.split("---")]
+        assert shown[::2] == said
+        for body, turn in zip(shown[1::2], turns, strict=True):
+            assert body.startswith(turn.text.split("\n")[0])
+            assert (FINISHES["length"] in body) is (turn.finish == "length")
+        gauges = [view.hold for view in app.query(TurnView)][1:]
+        held = dict(turns[-1].hold)
+        assert gauges == [held.get(index, 0.0) for index in range(7)]
+
+
+async def test_a_recording_of_the_screen_shows_the_same_screen(
+    drive: Any, shared_models: Path, tmp_path: Path
+) -> None:
+    """Begun anew and an edited message, recorded while they happen, then shown again."""
+    path = tmp_path / "r.jsonl"
+    recorder = Recorder(path)
+    recorder.open()
+    async with drive("pilot-chat", open_chat=stored(shared_models, tmp_path), recorder=recorder) as screen:
+        await screen.opened()
+        await screen.ask("Hi!")
+        await screen.answered()
+        await screen.pilot.press("ctrl+n")
+        await screen.until(lambda: not screen.chat.messages, "another one has begun")
+        await screen.answered()
+        for text in ("Hi, my name is Flora.", "Do you like films?"):
+            await screen.ask(text)
+            await screen.answered()
+        await screen.pilot.press("ctrl+e")
+        await screen.ask("What is my name?")
+        await screen.answered()
+        bodies, gauges = screen.bodies(), [view.hold for view in screen.app.query(TurnView)]
+        panel = screen.app.query_one(MemoryPanel).render().plain
+    recorder.end()
+    app = replaying(path)
+    async with app.run_test(size=WIDE) as pilot:
+        again = Screen(app, pilot)
+        await ended(again)
+        assert again.bodies() == bodies
+        assert [view.hold for view in app.query(TurnView)] == gauges
+        assert app.query_one(MemoryPanel).render().plain == panel
+
+
+async def test_it_can_be_paused_and_left(recording: Path) -> None:
+    app = replaying(recording, speed=0.5)
+    async with app.run_test(size=WIDE) as pilot:
+        screen = Screen(app, pilot)
+        await screen.until(lambda: len(screen.bodies()) > 3, "the first answer has begun")
+        await pilot.press("space")
+        assert "space goes on" in _line(app)
+        await pilot.pause(0.3)
+        before = screen.bodies()
+        await pilot.pause(0.3)
+        assert screen.bodies() == before
+        await pilot.press("escape")  # there is nothing to stop
+        assert app.busy
+        await pilot.press("space")
+        assert "space pauses" in _line(app)
+        await screen.until(lambda: screen.bodies() != before, "it goes on")
+        await pilot.press("ctrl+q")
+    assert not app.is_running
+
+
+async def test_it_fits_small_screens(recording: Path) -> None:
+    app = replaying(recording)
+    async with app.run_test(size=SMALL) as pilot:
+        screen = Screen(app, pilot)
+        await ended(screen)
+        page = "\n".join(screen.lines())
+        assert "a recording · it has ended · ctrl+q leaves" in page
+        assert "32/32" in page
+
+
+SESSION = Session(
+    *("m", None, "plain", "h2o", 64, 4, 32, 16, "chunked", "none", "float32", "float32", "cpu"),
+    *("transformers", 1, 7, 2, 4, 256),
+)
+TURN = Turn("hi", "eos", 1, 1, 3.0, 4.0, 5, 5, 0, 0.5, [(0, 0.25), (1, 0.5)])
+
+
+async def test_notes_errors_and_damage_are_shown(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "r",
+        SESSION,
+        Said(0, "user", "one"),
+        Note("disk", "The disk is full.", "Make room."),
+        Token(1, "hi", 1, 0.0),
+        Error("window", "It is full.", "Begin anew."),
+        TURN,
+        '{"event": "later"}',
+        Said(2, "user", "two"),
+        Token(1, "[/b]\x1b[31m", 4, 0.0),
+        '{"event": "token"}',
+        TURN,
+    )
+    app = replaying(path)
+    async with app.run_test(size=WIDE) as pilot:
+        screen = Screen(app, pilot)
+        await ended(screen)
+        _, one, note, answer, error, skipped, two, cut, damage = screen.bodies()
+        assert (one, note, answer) == ("one", "The disk is full.\n→ Make room.", "hi")
+        assert error == "It is full.\n→ Begin anew."
+        assert "'later'" in skipped
+        assert (two, cut) == ("two", f"[/b]␛[31m\n■ {FINISHES['interrupted']}")
+        assert "line 10 is wrong: token: missing" in damage
+
+
+async def test_a_recording_in_which_nothing_is_said(tmp_path: Path) -> None:
+    app = replaying(written(tmp_path / "r", SESSION, Token(1, "hi", 1, 0.0), TURN, Token(1, "ho", 2, 0.0)))
+    async with app.run_test(size=WIDE) as pilot:
+        screen = Screen(app, pilot)
+        await ended(screen)
+        assert screen.bodies()[1:4] == [UNSAID, "hi", UNSAID]
+
+
+async def test_another_conversation_begins_a_new_page_and_long_histories_are_cut(tmp_path: Path) -> None:
+    history = [Said(n, "user" if n % 2 == 0 else "assistant", f"number {n}", hold=0.5) for n in range(1000)]
+    path = written(
+        tmp_path / "r", SESSION, Said(0, "user", "one"), TURN, SESSION, *history,
+        Said(1000, "user", "now"), TURN, Said(998, "user", "instead"),
+    )  # fmt: skip
+    app = replaying(path)
+    async with app.run_test(size=WIDE) as pilot:
+        screen = Screen(app, pilot)
+        await ended(screen)
+        _, earlier, first, *_, last, answer = screen.bodies()
+        assert "800 earlier messages" in earlier
+        assert (first, last) == ("number 800", "instead")
+        assert FINISHES["interrupted"] in answer
+        assert len(screen.bodies()) == 2 + 198 + 2
+
+
+async def test_what_is_no_recording_is_said_on_the_screen_too(tmp_path: Path) -> None:
+    app = replaying(written(tmp_path / "r", "hello"))
+    async with app.run_test(size=WIDE) as pilot:
+        screen = Screen(app, pilot)
+        await screen.until(lambda: app.exit_code, "the failure is shown")
+        assert "line 1 is no event" in screen.bodies()[-1]
+        assert app.exit_code == ExitCode.USAGE
+        await pilot.press("space")
+
+
+NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+async def test_no_number_and_no_text_crashes_the_screen(tmp_path: Path, data: st.DataObject) -> None:
+    """What the reader lets through, the screen can draw."""
+    cache = CacheState(9, 4, 10, 90, 0.1, {"S": 1}, [], [], [[0.5]])
+    raw = [
+        json.loads(to_json(one))
+        for one in (SESSION, Said(0, "user", "x"), Token(1, "t", 1, 0.0), cache, TURN)
+    ]
+    raw[3]["heaviest"] = [{"position": 1, "text": "t", "hold": 1, "score": 1, "mean": 1, "kind": "H"}]
+    for one in [*raw, raw[3]["heaviest"][0]]:
+        for name, value in one.items():
+            if isinstance(value, int | float) and data.draw(st.integers(0, 3)) == 0:
+                one[name] = data.draw(NUMBERS)
+            elif isinstance(value, str) and name not in ("event", "role", "finish"):
+                one[name] = data.draw(st.just(value) | st.text())
+    app = replaying(written(tmp_path / "r", *(json.dumps(one) for one in raw)))
+    async with app.run_test(size=data.draw(st.sampled_from([WIDE, SMALL]))) as pilot:
+        screen = Screen(app, pilot)
+        await screen.until(lambda: app.exit_code or "ended" in _line(app), "it is played or refused")
+        assert screen.lines()
+        assert app.exit_code != ExitCode.BUG
+
+
+def test_no_model_is_needed(recording: Path) -> None:
+    """Neither torch nor a terminal: the screen is drawn without the one and refused without the other."""
+    code = f"""
+import asyncio, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from pathlib import Path
+from test_replay import replaying, ended, Screen, WIDE
+async def main():
+    app = replaying(Path({str(recording)!r}))
+    async with app.run_test(size=WIDE) as pilot:
+        await ended(Screen(app, pilot))
+asyncio.run(main())
+sys.exit("torch was imported" if "torch" in sys.modules else 0)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    command = [sys.executable, "-X", "importtime", "-m", "h2o_chat", "replay", str(recording)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert done.returncode == ExitCode.USAGE
+    assert "A replay needs a terminal" in done.stderr
+    assert "| torch\n" not in done.stderr
+
+
+def test_wrong_use_is_said(tmp_path: Path) -> None:
+    for speed in ("0", "-1", "nan", "inf", "fast", "1e9"):
+        with pytest.raises(UsageError, match="--speed is"):
+            _times(speed)
+    assert (_times("max"), _times("2")) == (float("inf"), 2.0)
+    done = subprocess.run(
+        [sys.executable, "-m", "h2o_chat", "replay", str(tmp_path / "none")], capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == ExitCode.USAGE
+    assert "none cannot be read: No such file" in done.stderr

@@ -110,6 +110,13 @@ class H2OCache(Cache):
         layers = [layer for layer in self.layers if layer.is_initialized]
         return max((int((layer.positions >= 0).sum(-1).max()) for layer in layers), default=0)
 
+    def speaks(self, model: bool | None) -> None:
+        """Says whose words are fed from now on: the model's own (True) or what is said to it (False).
+
+        Until it is said (None), several tokens at once count as said to the model, single ones as its own.
+        """
+        self.plan.given = None if model is None else not model
+
     def protect(self, tokens: int) -> int:
         """Protects the first tokens (a system prompt), as many as may be; call it before they are fed.
 

@@ -15,6 +15,7 @@ Policy = Literal[
     "h2o",
     "h2o-paper",
     "h2o-recall",
+    "h2o-told",
     "distinct",
     "random",
     "heavy-only",

@@ -1,6 +1,8 @@
 """Model + cache + loop: `Engine.generate(...)` yields events."""
 
+import errno
 import inspect
+import os
 import platform
 import secrets
 import time
@@ -17,10 +19,12 @@ import h2o_chat
 from h2o_chat.cache import H2OCache
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.detokenize import Detokenizer, StopText
-from h2o_chat.errors import OutOfMemoryError, UsageError, WindowFullError
+from h2o_chat.errors import BudgetError, OutOfMemoryError, UsageError, WindowFullError
 from h2o_chat.events import CacheState, Error, Event, Finish, Prompt, Session, Token, Turn
+from h2o_chat.memory import mb, slot_bytes
 from h2o_chat.models import Loaded, out_of_memory
 from h2o_chat.observe import Observer
+from h2o_chat.policies import divide
 from h2o_chat.rope import probe
 from h2o_chat.sampling import Sampler
 from h2o_chat.saved import Snapshot, read, write
@@ -90,9 +94,10 @@ class Engine:
         """
         if not ids and not self.pending:
             raise UsageError("There is nothing to read: the prompt is empty.")
-        before = self.snapshot()
+        before = None
         turn = _Turn(self, list(ids), sampling, cancel)
         try:
+            before = self.snapshot()
             read = turn.read()
             if read is None:
                 self.restore(before, hand_over=True)
@@ -102,19 +107,20 @@ class Engine:
         except GeneratorExit:
             raise  # the reader left between two events, where the state is whole
         except BaseException as error:
-            self.restore(before, hand_over=True)
+            if before is not None:  # there was room for it
+                self.restore(before, hand_over=True)
             if self.settings.events_every:
                 yield self.observer.state()  # takes back what was told of the tokens that are forgotten
             yield turn.ended("error")
             if out_of_memory(error):
                 raise OutOfMemoryError(
-                    f"{self.device} ran out of memory: {error}",
-                    "Try a smaller --budget or --chunk, or --quantize nf4.",
+                    f"{self.device} ran out of memory: {error}", self._what_is_smaller()
                 ) from error
             raise
 
-    def forward(self, ids: list[int]) -> Tensor:
+    def forward(self, ids: list[int], given: bool = False) -> Tensor:
         """Feeds tokens; logits [V] of the last one."""
+        self.cache.speaks(model=not given)
         tokens = len(ids)
         position_ids = self.cache.position_ids(tokens).to(self.device)
         if self.settings.events_every:  # else nobody would ask, and nothing would forget them
@@ -147,8 +153,13 @@ class Engine:
         """Text of a token that is still held."""
         return self.observer.text_of(position)
 
-    def feed(self, ids: list[int], cancel: Callable[[], bool] = never, chunk: int = 0) -> Tensor | None:
+    def feed(
+        self, ids: list[int], cancel: Callable[[], bool] = never, chunk: int = 0, given: bool = True
+    ) -> Tensor | None:
         """Feeds what waits and `ids`, chunk by chunk (0: the cache's own); logits of the last token.
+
+        Args:
+            given: they were said to the model, not by it.
 
         Returns:
             None if it was cancelled, between two chunks: then part of it was fed.
@@ -159,7 +170,7 @@ class Engine:
         for start in range(0, len(ids), chunk):
             if cancel():
                 return None
-            logits = self.forward(ids[start : start + chunk])
+            logits = self.forward(ids[start : start + chunk], given)
         self.pending = ()
         return logits
 
@@ -173,7 +184,7 @@ class Engine:
             Whether it was fed to its end; False if it was cancelled.
         """
         whole, last = (list(ids[:-1]), tuple(ids[-1:])) if answer else (list(ids), ())
-        if whole and self.feed(whole, cancel, chunk=1 if answer and exact else 0) is None:
+        if whole and self.feed(whole, cancel, 1 if answer and exact else 0, given=not answer) is None:
             return False
         self.pending = (*self.pending, *last)
         return True
@@ -186,9 +197,14 @@ class Engine:
         """Writes the state to a file, in one move.
 
         Raises:
-            OSError: no room, no right to write there.
+            OSError: no room, on the disk or in memory, or no right to write there.
         """
-        write(path, self.snapshot(copy=False), self.session)
+        try:
+            write(path, self.snapshot(copy=False), self.session)
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error):
+                raise
+            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)) from error
 
     def load(self, path: Path) -> None:
         """Goes on from the state in a file.
@@ -226,6 +242,28 @@ class Engine:
         self.pending = ()
         self.sampler.history.clear()
         self.observer = Observer(self.cache, self.tokenizer)
+
+    def _what_is_smaller(self) -> str:
+        """What to ask for where memory was too small, in numbers of this model."""
+        session = self.session
+        slot = slot_bytes(self.model.config.get_text_config(), self.model.dtype.itemsize)
+        if session.budget is None:
+            half = max(64, self.seen // 2)
+            size = mb(half * slot)
+            return f"The full cache grows with every token: --policy h2o --budget {half} stays below {size}."
+        half = session.budget // 2
+        try:
+            divide(session.policy, half, self.settings.sinks, self.settings.recent)
+            fits = f"--budget {half} needs half of that"
+        except BudgetError:
+            fits = "they cannot be fewer"
+        more = [f"--chunk {session.chunk // 2} reads prompts in smaller parts"] if session.chunk > 16 else []
+        more += ["--dtype bfloat16 halves slots and weights"] if self.model.dtype.itemsize > 2 else []
+        more += ["--quantize nf4 makes the weights smaller"] if session.quantization == "none" else []
+        return (
+            f"The {session.budget:,} slots take {mb(session.budget * slot)}, and as much again so that a turn"
+            f" can be taken back: {fits}. Else: {'; '.join(more) or 'a smaller model'}."
+        )
 
     def _session(self, loaded: Loaded) -> Session:
         plan, config = self.cache.plan, self.model.config.get_text_config()

@@ -66,6 +66,8 @@ class Plan:
     """Keep what `lost` is made of."""
     protect_below: int
     """New tokens at positions below this are protected."""
+    given: bool | None = None
+    """Whether what is fed now was said to the model, not by it; None: several tokens at once were."""
     edges: dict[tuple[int, int], tuple[Tensor, Tensor]] = field(default_factory=dict)
     """Angles that layers share within a step, see `H2OLayer.to_the_edge`; emptied before each."""
 
@@ -82,6 +84,7 @@ class H2OLayer(CacheLayerMixin):
         "receiving",  # [R, H, S] share of its head's attention, a mean over about the last 32 queries
         "unlike",  # [R, H, S] minus the cosine of its key, before RoPE, to `mean_key`
         "mean_key",  # [R, H, D] of the kept keys, each of length 1, before RoPE
+        "given",  # [R, H, S] bool: read in a prompt, not generated
         "protected",  # [R, H, S] bool
         "far",  # [R, H, S] bool: at the window's edge, whatever the true distance
         "free",  # [R, H] the empty slot that the next token is written to
@@ -116,6 +119,7 @@ class H2OLayer(CacheLayerMixin):
         self.receiving = torch.zeros(per_slot, dtype=exact, device=device)
         self.unlike = torch.zeros(per_slot, dtype=exact, device=device)
         self.mean_key = torch.zeros(rows, heads, size, dtype=exact, device=device)
+        self.given = torch.zeros(per_slot, dtype=torch.bool, device=device)
         self.protected = torch.zeros(per_slot, dtype=torch.bool, device=device)
         self.far = torch.zeros(per_slot, dtype=torch.bool, device=device)
         self.free = torch.zeros(rows, heads, dtype=torch.long, device=device)
@@ -179,7 +183,17 @@ class H2OLayer(CacheLayerMixin):
         if self.plan.shares is not None or missing <= 0:
             return
         grow = -(-missing // GROW) * GROW
-        for name in ("keys", "values", "positions", "score", "receiving", "unlike", "protected", "far"):
+        for name in (
+            "keys",
+            "values",
+            "positions",
+            "score",
+            "receiving",
+            "unlike",
+            "given",
+            "protected",
+            "far",
+        ):
             state = getattr(self, name)
             empty = -1 if name == "positions" else 0
             more = state.new_full((*state.shape[:2], grow, *state.shape[3:]), empty)
@@ -202,6 +216,7 @@ class H2OLayer(CacheLayerMixin):
         self.values.scatter_(2, where.expand_as(values), values)
         self.positions.scatter_(2, slot, position)
         self.protected.scatter_(2, slot, (position >= 0) & (position < self.plan.protect_below))
+        self.given.scatter_(2, slot, self.plan.given is True)
         if self.policy.keys:
             self.unlike.scatter_(2, slot, -cosines(self._unturned(keys, position), self.mean_key))
         self.seen += 1 if real is None else real[:, 0].to(torch.int32)
@@ -224,7 +239,7 @@ class H2OLayer(CacheLayerMixin):
         if self.policy.keys and bool((due := self._due(1 if real is None else real[:, 0])).any()):
             unit = self._unturned(self.keys, self.positions, self.far)
             self.unlike = self._look(unit, self.positions, self.unlike, due)
-        slots = Slots(self.positions, self.score, self.values, self.unlike)
+        slots = Slots(self.positions, self.score, self.values, self.unlike, self.given)
         priority = self._priorities(slots, self.protected, sliding_window)
         free = lowest(priority, self.positions).unsqueeze(-1)  # [R, H, 1]
         if self.plan.observe:
@@ -276,7 +291,9 @@ class H2OLayer(CacheLayerMixin):
             unit = both(self._unturned(self.keys, self.positions, self.far), self._unturned(keys, new))
             unlike = both(self.unlike, -cosines(unit[:, :, -keys.shape[2] :], self.mean_key))
             unlike = self._look(unit, place, unlike, self._due(queries))
-        priority = self._priorities(Slots(place, score, all_values, unlike), protected, sliding_window)
+        given = both(self.given, torch.full_like(new, self.plan.given is not False, dtype=torch.bool))
+        slots = Slots(place, score, all_values, unlike, given)
+        priority = self._priorities(slots, protected, sliding_window)
         keep = highest(priority, place, self.capacity)  # [R, H, capacity]
         wide = keep.unsqueeze(-1)
         stays = slice(0, self.capacity)
@@ -293,6 +310,7 @@ class H2OLayer(CacheLayerMixin):
         store(self.values, all_values.take_along_dim(wide, 2), 0)
         store(self.score, score.gather(2, keep), 0)
         store(self.unlike, unlike.gather(2, keep), 0)
+        store(self.given, given.gather(2, keep), 0)
         store(self.protected, protected.gather(2, keep), 0)
         store(self.far, both(self.far, torch.zeros_like(new, dtype=torch.bool)).gather(2, keep), 0)
         store(self.positions, place.gather(2, keep), -1)
@@ -300,7 +318,7 @@ class H2OLayer(CacheLayerMixin):
 
     def ranking(self) -> Tensor:
         """What the policy ranks the slots by just now. [R, H, S]"""
-        return self.policy.priority(Slots(self.positions, self.score, self.values, self.unlike))
+        return self.policy.priority(Slots(self.positions, self.score, self.values, self.unlike, self.given))
 
     def _priorities(self, slots: Slots, protected: Tensor, sliding_window: int | None) -> Tensor:
         recent = self.plan.shares.recent if self.plan.shares else 0

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from h2o_chat import H2OCache
 
-POLICIES = ["h2o", "h2o-paper", "window", "streaming", "h2o-recall", "random", "last-query"]
+POLICIES = ["h2o", "h2o-paper", "window", "streaming", "h2o-recall", "h2o-told", "random", "last-query"]
 BUDGET, CHUNK = 20, 6
 few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -31,7 +31,8 @@ def tokens(count: int, seed: int = 0, rows: int = 1) -> Tensor:
 
 @torch.no_grad()
 def feed(cache: H2OCache, ids: Tensor, family: str = "llama", **inputs: Any) -> Tensor:
-    """Logits of every column, [R, N, V]."""
+    """Logits of every column, [R, N, V]; all of it said to the model, however many columns at once."""
+    cache.speaks(model=False)
     return model(family)(ids, past_key_values=cache, **inputs).logits
 
 

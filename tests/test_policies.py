@@ -43,7 +43,7 @@ def test_output_change_follows_its_formula() -> None:
     torch.manual_seed(0)
     score, values = torch.rand(2, 3, 5, dtype=torch.float64), torch.randn(2, 3, 5, 4, dtype=torch.float64)
     nothing = torch.zeros(2, 3, 5)
-    change = output_change(Slots(nothing.int(), score, values, nothing))
+    change = output_change(Slots(nothing.int(), score, values, nothing, nothing.bool()))
     for row in range(2):
         for head in range(3):
             share = score[row, head] / score[row, head].sum()
@@ -60,6 +60,7 @@ def test_output_change_of_a_lonely_token_is_finite() -> None:
         torch.tensor([[[1.0, 0.0]]]),
         torch.ones(1, 1, 2, 3),
         torch.zeros(1, 1, 2),
+        torch.zeros(1, 1, 2, dtype=torch.bool),
     )
     assert bool(output_change(alone).isfinite().all())
 
@@ -67,8 +68,10 @@ def test_output_change_of_a_lonely_token_is_finite() -> None:
 def test_the_frame_orders_empty_unseen_heavy_and_safe() -> None:
     #                            empty  unseen  heavy  protected  recent
     positions = torch.tensor([[[-1, 3, 10, 11, 20]]], dtype=torch.int32)
-    slots = Slots(positions, torch.full((1, 1, 5), 0.5), torch.zeros(1, 1, 5, 1), torch.zeros(1, 1, 5))
     protected = torch.tensor([[[False, True, False, True, False]]])
+    slots = Slots(
+        positions, torch.full((1, 1, 5), 0.5), torch.zeros(1, 1, 5, 1), torch.zeros(1, 1, 5), protected
+    )
     found = priorities(POLICIES["h2o-paper"], slots, protected, torch.tensor([15]), torch.tensor([5]))
     infinite = float("inf")
     assert found.flatten().tolist() == [-infinite, -infinite, 0.5, infinite, infinite]

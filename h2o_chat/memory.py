@@ -111,3 +111,8 @@ def _what_fits(free: int, chosen: str, needs: dict[str, Need], budget: int) -> s
 
 def _gb(count: int) -> str:
     return f"{count / 1e9:.1f} GB"
+
+
+def mb(count: int) -> str:
+    """A size for people, where gigabytes would be 0.0."""
+    return f"{count / 1e6:,.0f} MB"

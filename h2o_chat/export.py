@@ -14,7 +14,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from h2o_chat.rows import Conversation, StoredMessage
+from h2o_chat.store import Conversation, StoredMessage
 from h2o_chat.tui.safe import safe_text
 
 FORMAT = "h2o-chat conversation"

@@ -16,7 +16,7 @@ from h2o_chat import precedence
 from h2o_chat.errors import UsageError
 from h2o_chat.events import Finish
 from h2o_chat.export import FORMAT, SCHEMA
-from h2o_chat.rows import Conversation, StoredMessage, clean, title_of
+from h2o_chat.store import Conversation, StoredMessage, clean, title_of
 
 MAX_BYTES = 64 << 20
 MAX_MESSAGES = 100_000

@@ -11,8 +11,7 @@ from typing import Any, Protocol
 
 from h2o_chat.errors import StoreError, UsageError
 from h2o_chat.events import Note, Session
-from h2o_chat.store import Store, StoredMessage
-from h2o_chat.writer import Writer
+from h2o_chat.store import Store, StoredMessage, Writer
 
 SAVED_TURNS = 4
 """Saved caches kept of a conversation: going back this many turns needs no replay."""

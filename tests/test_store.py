@@ -15,9 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from h2o_chat import schema
 from h2o_chat.errors import BusyError, ExitCode, StoreError, UsageError
-from h2o_chat.store import DATABASE, Conversation, Store, StoredMessage, conversation_ids
+from h2o_chat.store import DATABASE, Conversation, Store, StoredMessage, conversation_ids, schema
 
 WRITE_FOREVER = """
 import sys
@@ -455,7 +454,7 @@ def test_a_newer_version_is_refused(folder: Path) -> None:
 
 def test_a_file_of_version_1_is_brought_up_to_date(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
-    monkeypatch.setattr("h2o_chat.database.MIGRATIONS", schema.MIGRATIONS)
+    monkeypatch.setattr("h2o_chat.store.database.MIGRATIONS", schema.MIGRATIONS)
     store = Store(folder)
     conversation = store.create("m", {}, "old")
     store.close()

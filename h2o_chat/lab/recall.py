@@ -26,8 +26,7 @@ from h2o_chat.models import Loaded, load
 from h2o_chat.policies import divide
 from h2o_chat.progress import progress_bar
 from h2o_chat.resume import prompt, read_again
-from h2o_chat.rows import clean
-from h2o_chat.store import StoredMessage
+from h2o_chat.store import StoredMessage, clean
 from h2o_chat.templates import choose
 
 ANSWER_TOKENS = 32

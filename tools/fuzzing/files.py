@@ -204,7 +204,7 @@ def _exports(raw: bytes) -> None:
     """Whatever a conversation holds, it is exported; the JSON is read again as it was."""
     from h2o_chat.export import to_html, to_json, to_markdown
     from h2o_chat.importer import parse
-    from h2o_chat.rows import Conversation, StoredMessage, clean
+    from h2o_chat.store import Conversation, StoredMessage, clean
 
     pieces = [clean(piece.decode("utf-8", "surrogateescape")) for piece in raw.split(b'"')][:60]
     title, model, *texts = (piece[:1000] for piece in [*pieces, "", ""])

@@ -108,8 +108,7 @@ class _Search:
     def __call__(self, raw: bytes) -> None:
         from h2o_chat.errors import UsageError
         from h2o_chat.export import file_name, one_line
-        from h2o_chat.rows import title_of
-        from h2o_chat.store import Store
+        from h2o_chat.store import Store, title_of
 
         if self.store is None:
             self.store = Store(self.folder / "words")

@@ -16,7 +16,7 @@ from threading import RLock
 from typing import Any
 
 from h2o_chat.errors import StoreError
-from h2o_chat.schema import MIGRATIONS
+from h2o_chat.store.schema import MIGRATIONS
 
 Rows = list[tuple[Any, ...]]
 

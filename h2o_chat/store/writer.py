@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from h2o_chat.database import Database
 from h2o_chat.errors import StoreError
-from h2o_chat.lock import Lock
-from h2o_chat.rows import clean, insert_message, pack, streamed, title_of
+from h2o_chat.store.database import Database
+from h2o_chat.store.lock import Lock
+from h2o_chat.store.rows import clean, insert_message, pack, streamed, title_of
 
 
 class Writer:

@@ -15,30 +15,29 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from h2o_chat.database import Database, Rows, explained
 from h2o_chat.errors import BusyError, StoreError, UsageError
-from h2o_chat.lock import Held, Lock, held
-from h2o_chat.rows import (
+from h2o_chat.store.database import Database, Rows, explained
+from h2o_chat.store.lock import Held, Lock, held
+from h2o_chat.store.rows import (
     BRANCH,
     MESSAGE,
     NEWEST_FIRST,
     SEARCH,
     SUMMARY,
+    Conversation,
+    Hit,
+    Hits,
     Ids,
+    Messages,
     Streamed,
+    Summaries,
+    Summary,
     clean,
     insert_message,
     message_of,
     streamed,
 )
-from h2o_chat.rows import Conversation as Conversation
-from h2o_chat.rows import Hit as Hit
-from h2o_chat.rows import Hits as Hits
-from h2o_chat.rows import Messages as Messages
-from h2o_chat.rows import StoredMessage as StoredMessage
-from h2o_chat.rows import Summaries as Summaries
-from h2o_chat.rows import Summary as Summary
-from h2o_chat.writer import Writer as Writer
+from h2o_chat.store.writer import Writer
 
 DATABASE = "conversations.db"
 

@@ -1,0 +1,18 @@
+"""Conversations on disk. `store.py` is what to read first."""
+
+from h2o_chat.store.rows import Conversation, Hit, StoredMessage, Summary, clean, title_of
+from h2o_chat.store.store import DATABASE, Store, conversation_ids
+from h2o_chat.store.writer import Writer
+
+__all__ = [
+    "DATABASE",
+    "Conversation",
+    "Hit",
+    "Store",
+    "StoredMessage",
+    "Summary",
+    "Writer",
+    "clean",
+    "conversation_ids",
+    "title_of",
+]

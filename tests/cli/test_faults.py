@@ -1,0 +1,175 @@
+"""What a machine does to the real program: no place to write, a full disk, no memory; and a token to hide."""
+
+import os
+import resource
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from program import Ended, Program
+
+from h2o_chat.errors import ExitCode
+from h2o_chat.events import Error, Note, Turn
+from h2o_chat.store import DATABASE, Store
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits and folders as Linux has them")
+
+MIB = 2**20
+
+
+def limited(what: int, most: int) -> Callable[[], None]:
+    return lambda: resource.setrlimit(what, (most, most))
+
+
+def notes(done: Ended) -> list[Note]:
+    return [event for event in done.events if isinstance(event, Note)]
+
+
+def turns(done: Ended) -> list[Turn]:
+    return [event for event in done.events if isinstance(event, Turn)]
+
+
+def whole(folder: Path) -> None:
+    connection = sqlite3.connect(folder / DATABASE)
+    assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    connection.close()
+
+
+@pytest.mark.parametrize("place", ["below a file", "where nobody may write"])
+def test_no_folder_to_write_to(h2o: Program, small: Path, tmp_path: Path, place: str) -> None:
+    """Also for root, whom permissions do not stop. The home is no place either."""
+    (tmp_path / "file").write_text("")
+    nowhere = "/proc/h2o-chat" if place == "where nobody may write" else str(tmp_path / "file")
+    environment = os.environ | {"HOME": nowhere, "XDG_DATA_HOME": nowhere, "XDG_CACHE_HOME": nowhere}
+    done = h2o("run", "Once", "-m", small, "--save", "--json", "--max-tokens", 5, env=environment)
+    assert done.code == ExitCode.OK, done.err
+    (note,) = notes(done)
+    assert note.code == "store"
+    assert note.message.startswith("This conversation is not stored: " + nowhere)
+    assert done.err.count("is not stored") == 1
+    assert [turn.new_tokens for turn in turns(done)] == [5]
+
+
+@pytest.mark.parametrize("room_kib", [40, 300], ids=["for no database", "for no answer"])
+def test_a_disk_that_fills_up(h2o: Program, small: Path, tmp_path: Path, room_kib: int) -> None:
+    """No file can grow beyond the room; the answer is given all the same, and what is stored is whole."""
+    flags = ("-m", small, "--save", "--data", tmp_path, "--json", "--ignore-eos", "--max-tokens", 200)
+    full = limited(resource.RLIMIT_FSIZE, room_kib << 10)
+    done = h2o("run", "Once upon a time", *flags, preexec_fn=full)
+    assert done.code == ExitCode.OK, done.err
+    assert [turn.new_tokens for turn in turns(done)] == [200]
+    assert len(notes(done)) == 1
+    assert done.err.count("h2o-chat: ") <= 2, "the warning, and the conversation's name"
+    whole(tmp_path)
+    again = h2o("run", "And then", *flags)
+    assert again.code == ExitCode.OK, again.err
+    assert notes(again) == []
+
+
+def test_no_room_for_the_saved_memory_alone(h2o: Program, small: Path, tmp_path: Path) -> None:
+    flags = ("-m", small, "--data", tmp_path, "--json", "--max-tokens", 5, "--budget", 8000)
+    full = limited(resource.RLIMIT_FSIZE, 2 * MIB)
+    done = h2o("run", "Once upon a time", "--save", *flags, preexec_fn=full)
+    assert done.code == ExitCode.OK, done.err
+    (note,) = notes(done)
+    assert "The memory could not be saved" in note.message
+    assert not list(tmp_path.rglob("*.part"))
+    whole(tmp_path)
+    again = h2o("run", "And then", "--resume", "last", *flags)
+    assert again.code == ExitCode.OK, again.err
+    assert [one.code for one in notes(again)] == ["rebuilt"]
+
+
+PEAK = """
+import atexit, re, sys
+from pathlib import Path
+def tell():
+    status = Path("/proc/self/status").read_text()
+    sys.stderr.write("peak " + re.search(r"VmPeak:\\s+([0-9]+)", status)[1])
+atexit.register(tell)
+from h2o_chat.cli import main
+sys.argv = ["h2o-chat", *sys.argv[1:]]
+main()
+"""
+
+
+def test_out_of_memory_ends_the_turn_and_not_the_conversation(
+    h2o: Program, small: Path, tmp_path: Path
+) -> None:
+    """The slots fit once; a second turn, which is to be taken back if it fails, needs them twice."""
+    budget, slots_bytes = 150_000, 150_000 * 20 * (64 + 14)
+    script = tmp_path / "script.txt"
+    script.write_text("Once upon a time\n---\nand then\n---\nand then\n")
+    flags = ("run", "--script", script, "-m", small, "--save", "--data", tmp_path / "data", "--json")
+    flags = (*flags, "--max-tokens", 2, "--ignore-eos", "--events", 0, "--threads", 1)
+    measured = subprocess.run(
+        [sys.executable, "-c", PEAK, *map(str, flags), "--budget", "64"], capture_output=True, text=True
+    )
+    peak = int(measured.stderr.rpartition("peak ")[2]) << 10
+    enough_once = limited(resource.RLIMIT_AS, peak + slots_bytes * 17 // 10)
+    done = h2o(*flags, "--budget", budget, preexec_fn=enough_once)
+    assert done.code == ExitCode.MEMORY, done.err
+    assert [turn.finish for turn in turns(done)] == ["length", "error"]
+    (error,) = [event for event in done.events if isinstance(event, Error)]
+    assert error.code == "memory"
+    assert "The 150,000 slots take" in error.hint
+    assert "--budget 75000 needs half of that" in error.hint
+    assert "--dtype bfloat16" in error.hint
+    whole(tmp_path / "data")
+    more = ("--data", tmp_path / "data", "--max-tokens", 2, "--json")
+    again = h2o("run", "and then", "--resume", "last", "-m", small, *more)
+    assert again.code == ExitCode.OK, again.err
+    store = Store(tmp_path / "data")
+    finishes = [one.finish for one in store.path(store.find("last")) if one.role == "assistant"]
+    store.close()
+    assert finishes[:2] == ["length", "error"]
+    assert len(finishes) == 3
+
+
+def test_tokens_of_the_hub_are_nowhere(h2o: Program, small: Path, tmp_path: Path) -> None:
+    """Neither said nor stored, whatever is asked for and however it ends."""
+    secret, other = "hf_" + "s3cret" * 5, "hf_" + "0ther" * 6
+    (tmp_path / "hf").mkdir()
+    (tmp_path / "hf" / "token").write_text(other)
+    data = tmp_path / "data"
+    environment = os.environ | {
+        **{"HF_TOKEN": secret, "HUGGING_FACE_HUB_TOKEN": secret, "HF_HOME": str(tmp_path / "hf")},
+        **{"XDG_CONFIG_HOME": str(tmp_path / "config"), "H2O_CHAT_DATA": str(data)},
+    }
+    said = ""
+    for arguments in (
+        (
+            "run",
+            "Once",
+            "-m",
+            small,
+            "--save",
+            "--json",
+            "--max-tokens",
+            5,
+            "--record",
+            tmp_path / "recording",
+        ),
+        ("sessions", "export", "last", "--format", "json"),
+        ("sessions", "export", "last", "--format", "html"),
+        ("sessions", "show", "last"),
+        ("config", "show"),
+        ("doctor",),
+        ("models",),
+        ("models", "pull", "org/name"),
+        ("run", "hi", "-m", "org/name"),
+    ):
+        done = h2o(*arguments, env=environment | {"HF_ENDPOINT": "http://127.0.0.1:9"})
+        assert done.code != ExitCode.BUG, done.err
+        said += done.out + done.err
+    assert "Once" in said
+    written = b"".join(
+        file.read_bytes() for file in tmp_path.rglob("*") if file.is_file() and file.name != "token"
+    )
+    assert b"Once" in written
+    for token in (secret, other):
+        assert token not in said
+        assert token.encode() not in written

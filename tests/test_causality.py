@@ -14,6 +14,7 @@ from tiny_models import VOCAB, tiny
 from torch import Tensor
 
 from h2o_chat import H2OCache
+from h2o_chat.policies import POLICIES as TABLE
 
 POLICIES = ["h2o", "h2o-paper", "window", "streaming", "h2o-recall", "h2o-told", "random", "last-query"]
 BUDGET, CHUNK = 20, 6
@@ -185,9 +186,9 @@ def plans(draw: st.DrawFn) -> dict[str, Any]:
     """Every share of a budget that can work."""
     policy = draw(st.sampled_from(POLICIES))
     budget = draw(st.integers(10, 30))
-    if policy.startswith("h2o"):
+    if TABLE[policy].heavy:
         recent = draw(st.none() | st.integers(0, budget - 3))
-        free = budget - (budget // 2 if recent is None else recent)
+        free = budget - (int(budget * TABLE[policy].recent) if recent is None else recent)
         sinks = draw(st.integers(0, min(free // 2, free - 1)))
     else:
         sinks = draw(st.integers(0, budget - 1))
@@ -208,9 +209,9 @@ def test_budget_sinks_and_recent_hold_after_every_call(
 ) -> None:
     cache = H2OCache(**plan)
     budget, sinks, recent = plan["budget"], plan["sinks"], plan["recent"]
-    heavy = plan["policy"].startswith("h2o")
+    heavy = TABLE[plan["policy"]].heavy
     if recent is None:
-        recent = budget // 2 if heavy else budget - sinks
+        recent = int(budget * TABLE[plan["policy"]].recent) if heavy else budget - sinks
     seen = 0
     for part in tokens(75, seed).split(parts, 1):
         feed(cache, part)

@@ -1,6 +1,7 @@
 """What every test may use."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,10 @@ settings.load_profile("no deadline")
 
 # Tiny models gain nothing from threads, and lose much where others use the cores; before torch loads.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Where the suite itself runs in the background of a script, interrupts are ignored; what it starts must not be.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No test asks the hub; those in test_hub ask a stand-in on the loopback.
 os.environ["HF_HUB_OFFLINE"] = "1"

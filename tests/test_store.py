@@ -69,7 +69,8 @@ for write, arguments in (
 FILL_THE_DISK = """
 import resource, sys
 from pathlib import Path
-from h2o_chat.store import Store, StoreError
+from h2o_chat.errors import StoreError
+from h2o_chat.store import Store
 store = Store(Path(sys.argv[1]))
 with store.claim(sys.argv[2]) as writer:
     answer = writer.answering()

@@ -123,7 +123,7 @@ async def test_a_recording_of_the_screen_shows_the_same_screen(
 
 
 async def test_it_can_be_paused_and_left(recording: Path) -> None:
-    app = replaying(recording, speed=0.5)
+    app = replaying(recording, speed=0.05)
     async with app.run_test(size=WIDE) as pilot:
         screen = Screen(app, pilot)
         await screen.until(lambda: len(screen.bodies()) > 3, "the first answer has begun")

@@ -14,7 +14,7 @@ settings.load_profile("no deadline")
 # Tiny models gain nothing from threads, and lose much where others use the cores; before torch loads.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# Where the suite itself runs in the background of a script, interrupts are ignored; what it starts must not be.
+# Where the suite runs in the background of a script, interrupts are ignored; what it starts must hear them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

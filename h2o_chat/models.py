@@ -165,6 +165,7 @@ def load_tokenizer(folder: Path, config: Any) -> Any:
         tokenizer = transformers.AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
+        tokenizer.decode(tokenizer("Hello", add_special_tokens=False)["input_ids"])  # some fail only now
     except Exception as error:
         raise ModelError(
             f"The tokenizer in {folder} cannot be loaded: {_one_line(error)}", "Fetch its files again."

@@ -176,7 +176,7 @@ def _folder(name: str) -> tuple[Path, bool]:
     try:
         folder = Path(name).expanduser()
         return folder, (folder / "config.json").is_file()
-    except (OSError, RuntimeError) as error:  # too long; ~nobody
+    except (OSError, RuntimeError, ValueError) as error:  # too long; ~nobody; ~ and a NUL
         what = error.strerror if isinstance(error, OSError) else str(error)
         shown = name if len(name) <= 60 else name[:60] + "…"
         raise ModelError(
@@ -325,8 +325,8 @@ def _end(tensor: Any) -> int:
         or start > end
     ):
         raise ValueError("no shape, or no place")
-    if not isinstance(tensor["dtype"], str):
-        raise TypeError("no type")
+    if not re.fullmatch(r"\w{1,20}", tensor["dtype"], re.ASCII):
+        raise ValueError("no type")
     return int(end)
 
 

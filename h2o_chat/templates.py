@@ -115,19 +115,17 @@ class ModelTemplate:
 
     def _render(self, said: dict[str, str], anchor: str, marked: bool) -> str:
         """The conversation as text; with an anchor, what follows an answer that consists of that word."""
-        from jinja2 import TemplateError  # transformers brings it; not needed before a model is loaded
-
         messages = [{"role": role, "content": text} for role, text in said.items()]
         if anchor:
             earlier = {"role": "user", "content": "Hello"}
             messages = [earlier, {"role": "assistant", "content": anchor}, *messages]
-        try:
+        try:  # a template is a stranger's program: it may divide by zero
             text = str(
                 self._tokenizer.apply_chat_template(
                     messages, chat_template=self._jinja, tokenize=False, add_generation_prompt=True
                 )
             )
-        except TemplateError as error:
+        except Exception as error:
             if "system" in said:
                 raise UsageError(
                     f"The model's chat template does not take this system prompt: {error}",

@@ -3,17 +3,20 @@
 import json
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from h2o_chat.cached import repositories
 from h2o_chat.config import data_folder
-from h2o_chat.errors import LONGEST_CHARACTERS, H2OChatError, ModelError, UsageError
+from h2o_chat.errors import LONGEST_CHARACTERS, H2OChatError, ModelError, StoreError, UsageError
 from h2o_chat.lab.perplexity import Contestant, read_texts
 from h2o_chat.lab.recall import read_questions
-from h2o_chat.models import check_family
+from h2o_chat.models import check_family, load_tokenizer
 from h2o_chat.resolve import check_weights, look_up, read_config
+from h2o_chat.store import Store
+from h2o_chat.templates import choose
 
 DEEP = "[" * 100_000
 LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
@@ -34,7 +37,9 @@ def test_no_error_is_longer_than_can_be_read() -> None:
     assert error.message.endswith("end")
 
 
-@pytest.mark.parametrize("name", ["~nobody-here/x", "x" * 300, "x/" * 3000, "\0", "\x1b[2J\udc9b", "\r"])
+@pytest.mark.parametrize(
+    "name", ["~nobody-here/x", "x" * 300, "x/" * 3000, "\0", "~\0", "\x1b[2J\udc9b", "\r"]
+)
 def test_names_of_models(name: str) -> None:
     with pytest.raises(ModelError) as caught:
         look_up(name)
@@ -59,6 +64,7 @@ def weights(folder: Path, header: Any) -> None:
         {"a": None},
         {"a": {"shape": [2, 3], "data_offsets": [0, 24]}},
         {"a": TENSOR | {"dtype": []}},
+        {"a": TENSOR | {"dtype": "\ud800"}},
         {"a": TENSOR | {"shape": 6}},
         {"a": TENSOR | {"shape": ["xxxxxxxx", 2**40]}},
         {"a": TENSOR | {"shape": [2**60]}},
@@ -137,6 +143,11 @@ def test_texts(tmp_path: Path) -> None:
     (tmp_path / "texts.json").write_text(DEEP)
     with pytest.raises(UsageError, match="cannot be read"):
         read_texts(tmp_path / "texts.json")
+    for read in (read_texts, read_questions):
+        with pytest.raises(UsageError, match="larger than 256 MiB"):
+            read(Path("/dev/zero"))
+    (tmp_path / "texts.json").write_text('["\\ud800"]')
+    assert read_texts(tmp_path / "texts.json") == ["?"], "which a tokenizer takes"
 
 
 @pytest.mark.parametrize(
@@ -164,3 +175,39 @@ def test_questions(tmp_path: Path, more: dict[str, Any]) -> None:
     (tmp_path / "deep").write_text(DEEP)
     with pytest.raises(UsageError, match="Line 1"):
         read_questions(tmp_path / "deep")
+
+
+def test_a_template_that_fails_is_refused() -> None:
+    """In whatever way: it is a program of the model's."""
+    tokenizer = SimpleNamespace(chat_template="x", apply_chat_template=lambda *_, **__: 1 // 0)
+    with pytest.raises(ModelError, match=r"template fails: .*by zero"):
+        choose(tokenizer, "auto").first(None, "Hi")
+    with pytest.raises(UsageError, match="does not take this system prompt"):
+        choose(tokenizer, "auto").first("Be kind.", "Hi")
+
+
+def test_a_tokenizer_that_fails_when_it_is_used(shared_models: Path, tmp_path: Path) -> None:
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / name).write_bytes((shared_models / "stories260k" / name).read_bytes())
+    load_tokenizer(tmp_path, SimpleNamespace(vocab_size=512))
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config | {"model_max_length": {}}))
+    with pytest.raises(ModelError, match=r"The tokenizer in .* cannot be loaded"):
+        load_tokenizer(tmp_path, SimpleNamespace(vocab_size=512))
+
+
+@pytest.mark.parametrize("damage", ["{", "7", b"\xff", "[" * 100_000, None])
+def test_damaged_fields_of_a_database(tmp_path: Path, damage: Any) -> None:
+    store = Store(tmp_path)
+    with store.claim(store.create("m", {})) as writer:
+        writer.run({"model": "m"})
+        if damage is not None:
+            store._database.rows("UPDATE runs SET session = ?", damage)
+            store._database.rows("UPDATE conversations SET settings = ?", damage)
+        assert store.last_run(writer.conversation) == ({"model": "m"} if damage is None else {})
+        if damage in (None, "7"):
+            assert store.settings(writer.conversation) == {}
+        else:
+            with pytest.raises(StoreError, match="are damaged"):
+                store.settings(writer.conversation)
+    store.close()

@@ -28,6 +28,7 @@ from h2o_chat.models import Loaded, load
 from h2o_chat.policies import POLICIES, divide
 from h2o_chat.progress import progress_bar
 from h2o_chat.rope import probe
+from h2o_chat.store import clean
 
 ROWS = 16
 """Documents at once."""
@@ -35,6 +36,8 @@ FIRST_BUCKET = 64
 """Where the buckets of long documents begin: before it, most budgets have lost nothing."""
 DRAWS = 2000
 CONFIDENCE = 0.95
+MAX_BYTES = 256 << 20
+"""Of a file of texts or questions."""
 MOST_DIGITS = 9
 """Of a number of slots."""
 
@@ -231,6 +234,19 @@ def measure(
     return Report(loaded.name, loaded.dtype, count, length, positions.window, seed, scores)
 
 
+def read_limited(path: Path) -> str:
+    """A file as text.
+
+    Raises:
+        OSError, ValueError: it cannot be read, is no text, or is too large.
+    """
+    with path.open("rb") as file:
+        raw = file.read(MAX_BYTES + 1)
+    if len(raw) > MAX_BYTES:
+        raise ValueError(f"it is larger than {MAX_BYTES >> 20} MiB")
+    return raw.decode("utf-8")
+
+
 def read_texts(path: Path) -> list[str]:
     """A JSON list of strings, or any other file as one text.
 
@@ -239,13 +255,13 @@ def read_texts(path: Path) -> list[str]:
     """
     wanted = "Give a text file, or a .json file with a list of strings."
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_limited(path)
         found = json.loads(text) if path.suffix == ".json" else [text]
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} cannot be read: {error}.", wanted) from error
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
         raise UsageError(f"{path} is not a list of strings.", wanted)
-    return found
+    return [clean(one) for one in found]
 
 
 def run_perplexity(

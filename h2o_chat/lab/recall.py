@@ -21,7 +21,7 @@ from h2o_chat.config import Sampling, Settings
 from h2o_chat.engine import Engine
 from h2o_chat.errors import ExitCode, UsageError
 from h2o_chat.events import Turn
-from h2o_chat.lab.perplexity import Contestant, Tick
+from h2o_chat.lab.perplexity import Contestant, Tick, read_limited
 from h2o_chat.models import Loaded, load
 from h2o_chat.policies import divide
 from h2o_chat.progress import progress_bar
@@ -82,7 +82,7 @@ def read_questions(path: Path) -> list[Question]:
         UsageError: it cannot be read, or a line is no question; says which.
     """
     try:
-        lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        lines = [line for line in read_limited(path).split("\n") if line.strip()]
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {error}.") from error
     questions = []

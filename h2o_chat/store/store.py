@@ -120,17 +120,20 @@ class Store:
         """What it was created with."""
         try:
             settings: dict[str, Any] = json.loads(self._one("settings", conversation))
-        except ValueError as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise StoreError(f"The settings of conversation {conversation} are damaged: {error}.") from error
-        return settings
+        return settings if isinstance(settings, dict) else {}
 
     def last_run(self, conversation: str) -> dict[str, Any]:
         """The session it was last opened with; empty if it never was."""
         rows = self._database.rows(
             "SELECT session FROM runs WHERE conversation = ? ORDER BY id DESC LIMIT 1", conversation
         )
-        session: dict[str, Any] = json.loads(rows[0][0]) if rows else {}
-        return session
+        try:
+            session: dict[str, Any] = json.loads(rows[0][0]) if rows else {}
+        except (ValueError, TypeError, RecursionError):  # damaged: then nobody knows
+            return {}
+        return session if isinstance(session, dict) else {}
 
     def leaf(self, conversation: str) -> int | None:
         """Where the active branch ends."""

@@ -64,10 +64,10 @@ def readers(folder: Path) -> Iterator[Reader]:
     yield Reader("configs", configs, _Config(broken), share=2)
     yield Reader("weights", [weights, _with_header({"a": _TENSOR})], _Weights(broken), share=3, make=_weights)
     yield Reader("indexes", [index], _Index(folder / "sharded"))
-    yield Reader("families", configs, _Family(folder / "family"), share=0.5)
+    yield Reader("families", configs, _Family(folder / "family"), share=1)
     files = [(here / name).read_bytes() for name in ("tokenizer_config.json", "tokenizer.json")]
     files += [b'{"chat_template": %s}' % json.dumps(one).encode() for one in _TEMPLATES]
-    yield Reader("tokenizers", files, _Tokenizer(folder / "tokenizer", here), share=0.25)
+    yield Reader("tokenizers", files, _Tokenizer(folder / "tokenizer", here), share=0.5)
     commit = b"0123456789abcdef0123456789abcdef01234567"
     yield Reader("cached models", [commit, b"main\n", b"../../x"], _Cached(folder / "hub"))
 

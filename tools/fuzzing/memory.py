@@ -17,9 +17,9 @@ def readers(folder: Path) -> Iterator[Reader]:
         folder: with a whole model under `here`.
     """
     saved = _Saved(folder)
-    yield Reader("saved caches", saved.examples, saved, share=0.5, make=_crafted)
+    yield Reader("saved caches", saved.examples, saved, share=2, make=_crafted)
     database = _Database(folder / "database")
-    yield Reader("databases", [database.example], database, share=0.25, make=_damaged)
+    yield Reader("databases", [database.example], database, share=2, make=_damaged)
 
 
 class _Saved:
@@ -104,7 +104,7 @@ def _change(rng: Random, tensors: dict[str, Any]) -> None:
     tensor = tensors.get(name, torch.zeros(3))
     match rng.randrange(8):
         case 0:
-            del tensors[name]
+            tensors.pop(name, None)
             tensors["stranger"] = tensor
         case 1:
             kinds = (torch.bool, torch.uint8, torch.int64, torch.float16, torch.float64, torch.bfloat16)

@@ -2,6 +2,7 @@
 
 import json
 import struct
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from h2o_chat.models import check_family, load_tokenizer
 from h2o_chat.resolve import check_weights, look_up, read_config
 from h2o_chat.store import Store
 from h2o_chat.templates import choose
+from h2o_chat.tui.markdown import SLOW, render
 
 DEEP = "[" * 100_000
 LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
@@ -211,3 +213,10 @@ def test_damaged_fields_of_a_database(tmp_path: Path, damage: Any) -> None:
             with pytest.raises(StoreError, match="are damaged"):
                 store.settings(writer.conversation)
     store.close()
+
+
+@pytest.mark.parametrize("language", sorted(SLOW))
+def test_code_that_would_stop_the_screen(language: str) -> None:
+    began = time.monotonic()
+    assert "x" in render(f"```{language.upper()}\n" + "\n " * 4000 + "x\n```").plain
+    assert time.monotonic() - began < 2

@@ -19,6 +19,8 @@ from h2o_chat.tui.theme import MUTED
 BULLETS = "•◦▪"
 LONGEST_FENCE = 16
 """Marks of a code block that is opened again; longer ones would leave no room for the code."""
+SLOW = frozenset(("autoit", "autohotkey", "ahk", "gherkin", "cucumber"))
+"""Languages shown without colour: their rules in Pygments take seconds for a page of blank lines."""
 _INLINE = {"em": "italic", "strong": "bold", "s": "strike"}
 _OFF = ("link", "image", "autolink", "entity", "escape", "html_inline", "html_block", "reference")
 
@@ -139,7 +141,8 @@ def _tight(body: Sequence[Token]) -> bool:
 def _code(token: Token) -> Content:
     """Code, coloured where its language is known, behind a bar that marks it without colour."""
     language = token.info.split()[0] if token.info.split() else ""
-    code = highlight(token.content.rstrip("\n"), language=language or "text")
+    plain = not language or language.lower() in SLOW
+    code = highlight(token.content.rstrip("\n"), language="text" if plain else language)
     titled = Content.styled(f"{token.info.strip()}\n", MUTED) + code if language else code
     return _indent(titled, "▏ ", "▏ ")
 

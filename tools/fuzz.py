@@ -66,7 +66,7 @@ def main() -> None:
     kept = Path.cwd()
     with _elsewhere() as folder:
         if arguments.atheris:
-            guided(folder, arguments.atheris, rest)
+            guided(folder, arguments.atheris, rest, kept)
         found = all_readers(folder)
         if arguments.only:
             found = [one for one in found if one.name == arguments.only] or parser.error("no such reader")
@@ -220,18 +220,24 @@ def _elsewhere() -> Iterator[Path]:
             faulthandler.cancel_dump_traceback_later()
 
 
-def guided(folder: Path, name: str, rest: list[str]) -> NoReturn:
-    """Atheris looks for inputs by the code that they reach; it ends the process itself."""
+def guided(folder: Path, name: str, rest: list[str], kept: Path) -> NoReturn:
+    """Atheris looks for inputs by the code that they reach; libFuzzer ends the process, whatever it found."""
     import atheris
 
+    corpus = folder / "corpus"
+    corpus.mkdir()
     with atheris.instrument_imports(include=["h2o_chat"]):
-        found = {one.name: one for one in all_readers(folder)}
-    from fuzzing.reader import accepts
+        [reader] = [one for one in all_readers(folder) if one.name == name]
+        from fuzzing.reader import accepts
+
+        for number, example in enumerate(reader.examples):
+            accepts(reader, example)  # readers are imported when they are called
+            (corpus / str(number)).write_bytes(example)
 
     def one(raw: bytes) -> None:
-        accepts(found[name], raw)
+        accepts(reader, raw)
 
-    atheris.Setup([sys.argv[0], *rest], one)
+    atheris.Setup([sys.argv[0], f"-artifact_prefix={kept}/", *rest, str(corpus)], one)
     atheris.Fuzz()
     sys.exit(0)
 

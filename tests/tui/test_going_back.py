@@ -147,7 +147,7 @@ def slowly(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_new_prompt_stopped_while_it_is_read_leaves_what_was_said(talk: Any) -> None:
     """The old answer comes back: nothing was said instead of it."""
-    long = "Once upon a time there was a red key in the garden and a bird. " * 300
+    long = "Once upon a time there was a red key in the garden and a bird. " * 900
     async with talk() as screen:
         await screen.opened()
         await say(screen, *SAID[:2])

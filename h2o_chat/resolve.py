@@ -174,9 +174,11 @@ def _folder(name: str) -> tuple[Path, bool]:
         ModelError: no folder can be called so.
     """
     try:
+        if "\0" in name:
+            raise ValueError("there is a NUL in it")
         folder = Path(name).expanduser()
         return folder, (folder / "config.json").is_file()
-    except (OSError, RuntimeError, ValueError) as error:  # too long; ~nobody; ~ and a NUL
+    except (OSError, RuntimeError, ValueError) as error:  # too long; ~nobody
         what = error.strerror if isinstance(error, OSError) else str(error)
         shown = name if len(name) <= 60 else name[:60] + "…"
         raise ModelError(

@@ -128,10 +128,11 @@ def attempt(reader: Any, raw: bytes, tally: Tally, kept: Path) -> bool:
             taken = accepts(reader, raw)
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException:
+        except BaseException as error:
             _disarm()
             _Last.keep()
-            print(ascii(traceback.format_exc(-6)[-4000:]).replace("\\n", "\n"), file=sys.stderr)
+            frames = "".join(traceback.format_tb(error.__traceback__)[2:])
+            print(f"{frames}{type(error).__name__}: {ascii(str(error))[:500]}", file=sys.stderr)
             print(f"{reader.name}: a violation; its input is kept in {place}", file=sys.stderr)
             return False
     tally.accepted += taken

@@ -21,7 +21,7 @@ PACKAGE = Path(__file__).resolve().parent
 BUNDLED = (PACKAGE / "assets" / "pocket", PACKAGE.parent / "assets" / "pocket")
 """Where the bundled model lies in an installed wheel, and in a checkout."""
 
-_REPOSITORY = re.compile(r"[A-Za-z0-9_][\w.-]*/[\w.-]+", re.ASCII)
+_REPOSITORY = re.compile(r"[A-Za-z0-9_][\w.-]{0,95}/[\w.-]{1,96}", re.ASCII)
 """org/name as the hub writes it."""
 
 

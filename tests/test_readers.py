@@ -40,7 +40,18 @@ def test_no_error_is_longer_than_can_be_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["~nobody-here/x", "x" * 300, "x/" * 3000, "\0", "~\0", "x" * 300 + "/\0", "\x1b[2J\udc9b", "\r"]
+    "name",
+    [
+        "~nobody-here/x",
+        "x" * 300,
+        "x/" * 3000,
+        "\0",
+        "~\0",
+        "x" * 300 + "/\0",
+        "x/" + "y" * 250,
+        "\x1b[2J\udc9b",
+        "\r",
+    ],
 )
 def test_names_of_models(name: str) -> None:
     with pytest.raises(ModelError) as caught:

@@ -49,6 +49,7 @@ class EngineLike(Protocol):
     def inspect(self, position: int) -> list[list[bool]]: ...
     def text_of(self, position: int) -> str: ...
     def reset(self) -> None: ...
+    def watch(self, on: bool) -> None: ...
 
 
 @dataclass
@@ -121,7 +122,8 @@ class Chat:
             for event in self._engine.generate(ids, sampling, cancel):
                 match event:
                     case Prompt():
-                        self._place(event, system_tokens, user, answer)
+                        event = replace(event, system=system_tokens)
+                        self._place(event, user, answer)
                     case Token():
                         if self.keeper:
                             self.keeper.token(event.id, event.text)
@@ -272,7 +274,8 @@ class Chat:
     def _told(self, start: int) -> Iterator[Event]:
         for index, message in enumerate(self.messages[start:], start):
             role, finish = cast(Role, message.role), cast(Finish | None, message.finish)
-            yield Said(index, role, message.text, finish, message.hold if message.first >= 0 else None)
+            hold = message.hold if message.first >= 0 else None
+            yield Said(index, role, message.text, finish, hold, message.first, message.last)
         yield from self._looked()
 
     def _looked(self) -> Iterator[Event]:
@@ -324,6 +327,10 @@ class Chat:
         """Text of a token that is still held."""
         return self._engine.text_of(position)
 
+    def watch(self, on: bool) -> None:
+        """Whether somebody looks at what only a memory panel shows; else it is not collected."""
+        self._engine.watch(on)
+
     def _tokens(self, text: str) -> tuple[list[int], int]:
         """The tokens of a turn, and how many of them are the system prompt."""
         pending = self._engine.pending
@@ -342,14 +349,14 @@ class Chat:
         """The messages of a conversation in which nobody has spoken."""
         return [Message("system", self._system)] if self._system else []
 
-    def _place(self, prompt: Prompt, system_tokens: int, user: Message, answer: Message) -> None:
+    def _place(self, prompt: Prompt, user: Message, answer: Message) -> None:
         """Gives messages their positions, once the prompt was read (or part of it)."""
         before = next((m.last for m in reversed(self.messages) if m.first >= 0), -1)
         first = max(prompt.first, before + 1)
-        if system_tokens:
+        if prompt.system:
             system = self.messages[0]
-            system.first, system.last = first, min(first + system_tokens - 1, prompt.last)
-            first += system_tokens
+            system.first, system.last = first, min(first + prompt.system - 1, prompt.last)
+            first += prompt.system
         if first <= prompt.last:
             user.first, user.last = first, prompt.last
         if self.keeper:
@@ -365,6 +372,8 @@ class Chat:
 
     def _note(self, state: CacheState) -> None:
         self.state = state
+        if state.whole:
+            self._held.clear()
         for position, hold, _ in state.changed:
             if hold > 0:
                 self._held[position] = hold

@@ -69,6 +69,7 @@ class Engine:
         self.seed = secrets.randbits(32) if settings.seed is None else settings.seed
         self.sampler = Sampler(self.seed, self.device)
         self.observer = Observer(self.cache, self.tokenizer)
+        self._watched = True
         self.pending: tuple[int, ...] = ()
         self._only_last = "logits_to_keep" in inspect.signature(self.model.forward).parameters
         self.session = self._session(loaded)
@@ -110,7 +111,7 @@ class Engine:
             if before is not None:  # there was room for it
                 self.restore(before, hand_over=True)
             if self.settings.events_every:
-                yield self.observer.state()  # takes back what was told of the tokens that are forgotten
+                yield self.look()  # takes back what was told of the tokens that are forgotten
             yield turn.ended("error")
             if out_of_memory(error):
                 raise OutOfMemoryError(
@@ -191,7 +192,11 @@ class Engine:
 
     def look(self) -> CacheState:
         """What the cache holds now."""
-        return self.observer.state()
+        return self.observer.state(self._watched)
+
+    def watch(self, on: bool) -> None:
+        """Whether somebody looks at what only a memory panel shows; else it is not collected."""
+        self._watched = on
 
     def save(self, path: Path) -> None:
         """Writes the state to a file, in one move.
@@ -350,7 +355,7 @@ class _Turn:
         yield prompt
         finish = yield from self._answer(logits)
         if self.engine.settings.events_every:
-            yield self.observer.state()
+            yield self.engine.look()
         yield self.ended(finish)
 
     def _answer(self, logits: Tensor) -> Generator[Event, None, Finish]:
@@ -376,7 +381,7 @@ class _Turn:
                 return finish
             every = engine.settings.events_every
             if every and self.new_tokens % every == 0:
-                yield self.observer.state()
+                yield engine.look()
             if self.cancel():  # before the token is fed: it waits for the next turn
                 return "stopped"
             clock = time.perf_counter()

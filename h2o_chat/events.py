@@ -66,6 +66,9 @@ class Said:
     """How an answer of before ended."""
     hold: float | None = None
     """Mean hold of its tokens, where it was said before and they were read."""
+    first: int = -1
+    """Position of its first token, where it was said before; -1 where they were not read."""
+    last: int = -1
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,8 @@ class Prompt:
     last: int
     chunks: int
     ms: float
+    system: int = 0
+    """How many of its first tokens are the system prompt."""
 
 
 @dataclass(frozen=True)
@@ -110,8 +115,23 @@ class Heavy:
 
 
 @dataclass(frozen=True)
+class Gone:
+    """A token that left the last of the caches that held it."""
+
+    position: int
+    text: str
+    hold: float
+    """As it was told last; 0 if it went before it was ever told."""
+    score: float
+
+
+@dataclass(frozen=True)
 class CacheState:
-    """What the cache holds, every few tokens; `changed` since the last one of these."""
+    """What the cache holds, every few tokens; `changed`, `holders` and `gone` since the last one of these.
+
+    What a screen shows only on its memory panel is empty while nobody looks at that: `heaviest`, `heads` and
+    all fields below them.
+    """
 
     event: ClassVar[str] = "cache"
     seen: int
@@ -129,6 +149,19 @@ class CacheState:
     """(position, hold, score) of the tokens whose hold moved since the last such event."""
     heads: list[list[float]]
     """[layers][KV heads]: mean hold of what each cache keeps outside the recent part (do heads agree?)."""
+    whole: bool = False
+    """Nothing that was told before counts: `changed` and `holders` tell of every token held."""
+    protected: list[tuple[int, int]] = field(default_factory=list)
+    """(first, last) position of each run of tokens that are protected."""
+    holders: list[tuple[int, str]] = field(default_factory=list)
+    """(position, which caches hold it) of the tokens held for which that changed: hexadecimal digits, a bit
+    a cache, layer by layer, the first one highest. Of very many, the most held; the others come later."""
+    gone: list[Gone] = field(default_factory=list)
+    """The tokens that went, at most a few: those that were held most."""
+    gone_tokens: int = 0
+    """How many went."""
+    ranks: list[tuple[int, float]] = field(default_factory=list)
+    """(rank, score) of some tokens held, ranked by score: fewer and fewer towards the last."""
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,17 @@ import torch
 from numpy.typing import NDArray
 
 from h2o_chat.cache import H2OCache
-from h2o_chat.events import CacheState, Heavy
+from h2o_chat.events import CacheState, Gone, Heavy
+from h2o_chat.holders import Holders
 
 HEAVIEST = 20
 """Tokens listed in `heaviest`."""
+
+GONE = 32
+"""Tokens listed in `gone`."""
+
+RANKS = 48
+"""The most that `ranks` has."""
 
 POOLED = 32
 """A head map has at most this many rows and columns."""
@@ -27,8 +34,11 @@ class Observer:
         self._tokenizer = tokenizer
         self.ids: dict[int, int] = {}
         """Token ids by position, of tokens that some cache holds."""
-        self.hold: dict[int, float] = {}
-        """Hold by position, as the last event told it."""
+        self.hold: dict[int, float] | None = None
+        """Hold by position, as the last event told it; None while none did."""
+        self.score: dict[int, float] = {}
+        """Score by position, as the last event found it."""
+        self.holders = Holders()
         self.lost = (0, 0.0)
         """`lost_mark` at the last event."""
 
@@ -52,8 +62,12 @@ class Observer:
         shares = [float(layer.lost[0]) / layer.keys.shape[1] for layer in layers]
         return self._cache.fed, sum(shares) / max(1, len(shares))
 
-    def state(self) -> CacheState:
-        """What the cache holds now, and what changed since the last call."""
+    def state(self, watched: bool = True) -> CacheState:
+        """What the cache holds now, and what changed since the last call.
+
+        Args:
+            watched: whether anybody looks at what only a memory panel shows.
+        """
         layers = [layer for layer in self._cache.layers if layer.is_initialized]
         at = _host([layer.positions[0] for layer in layers], -1)  # [L, H, S]
         scores = _host([layer.ranking()[0] for layer in layers], 0.0)
@@ -64,11 +78,12 @@ class Observer:
         score = np.bincount(which, scores[held], len(positions)) / counts
         sinks = np.bincount(which, protected[held], len(positions)) > 0
         recent_from = self._recent_from(seen)
-        hold_map = np.zeros(at.shape)
-        hold_map[held] = hold[which]
-        outside = held & (at < recent_from)
         lost = self.lost_since(self.lost)
         self.lost = self.lost_mark()
+        gone, gone_tokens = self._gone(positions) if watched else ([], 0)
+        whole = self.hold is None
+        if whole or not watched:
+            self.holders.forget()
         return CacheState(
             seen=seen,
             kept=int(held.sum(-1).max()),
@@ -76,9 +91,15 @@ class Observer:
             bytes_full=self._cache.bytes_full,
             lost=lost,
             kinds=_kinds(at, protected, recent_from),
-            heaviest=self._heaviest(positions, hold, score, sinks, recent_from, seen),
+            heaviest=self._heaviest(positions, hold, score, sinks, recent_from, seen) if watched else [],
             changed=self._changed(positions, hold, score),
-            heads=_pool((hold_map * outside).sum(-1) / np.maximum(1, outside.sum(-1))),
+            heads=_heads(at, which, hold, recent_from) if watched else [],
+            whole=whole,
+            protected=_runs(positions[sinks]),
+            holders=self.holders.changed(positions, which, held) if watched else [],
+            gone=gone,
+            gone_tokens=gone_tokens,
+            ranks=_ranks(score) if watched else [],
         )
 
     def _recent_from(self, seen: int) -> int:
@@ -108,16 +129,29 @@ class Observer:
             for i in ranked
         ]
 
+    def _gone(self, positions: NDArray[Any]) -> tuple[list[Gone], int]:
+        """Of the tokens that were held, or fed, since the last event and are in no cache now."""
+        now = set(positions.tolist())
+        hold = self.hold or {}
+        gone = sorted((-hold.get(at, 0.0), at) for at in self.ids if at not in now)
+        listed = [
+            Gone(position, self.text_of(position), -hold, self.score.get(position, 0.0))
+            for hold, position in gone[:GONE]
+        ]
+        return sorted(listed, key=lambda one: one.position), len(gone)
+
     def _changed(
         self, positions: NDArray[Any], hold: NDArray[Any], score: NDArray[Any]
     ) -> list[tuple[int, float, float]]:
         now = dict(zip(positions.tolist(), hold.tolist(), strict=True))
+        told = self.hold or {}
+        self.score = dict(zip(now, score.tolist(), strict=True))
         changed = [
-            (position, share, mark)
-            for position, share, mark in zip(now, now.values(), score.tolist(), strict=True)
-            if self.hold.get(position) != share
+            (position, share, self.score[position])
+            for position, share in now.items()
+            if told.get(position) != share
         ]
-        gone = [(position, 0.0, 0.0) for position in self.hold if position not in now]
+        gone = [(position, 0.0, 0.0) for position in told if position not in now]
         self.hold = now
         self.ids = {position: self.ids[position] for position in now if position in self.ids}
         return sorted(changed + gone)
@@ -137,6 +171,32 @@ def _kinds(at: NDArray[Any], protected: NDArray[Any], recent_from: int) -> dict[
     recent = (at >= recent_from) & (at >= 0) & ~protected
     heavy = (at >= 0) & ~protected & ~recent
     return {"S": int(protected.sum()), "H": int(heavy.sum()), "R": int(recent.sum())}
+
+
+def _heads(at: NDArray[Any], which: NDArray[Any], hold: NDArray[Any], recent_from: int) -> list[list[float]]:
+    """[layers][KV heads], pooled: mean hold of what each cache keeps outside the recent part."""
+    held = at >= 0
+    hold_map = np.zeros(at.shape)
+    hold_map[held] = hold[which]
+    outside = held & (at < recent_from)
+    return _pool((hold_map * outside).sum(-1) / np.maximum(1, outside.sum(-1)))
+
+
+def _runs(positions: NDArray[Any]) -> list[tuple[int, int]]:
+    """(first, last) of each run of whole numbers that follow each other."""
+    if not len(positions):
+        return []
+    runs = np.split(positions, np.flatnonzero(np.diff(positions) != 1) + 1)
+    return [(int(run[0]), int(run[-1])) for run in runs]
+
+
+def _ranks(score: NDArray[Any]) -> list[tuple[int, float]]:
+    """(rank, score): the first, the last, and some between, evenly spaced on a logarithmic axis."""
+    if not len(score):
+        return []
+    ranked = np.sort(score)[::-1]
+    ranks = np.unique(np.geomspace(1, len(ranked), RANKS).round().astype(int))
+    return [(int(rank), float(ranked[rank - 1])) for rank in ranks]
 
 
 def _pool(values: NDArray[Any]) -> list[list[float]]:

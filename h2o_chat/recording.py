@@ -6,6 +6,7 @@ Standard library only, and never the whole file in memory.
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -33,6 +34,7 @@ MAX_LINE_BYTES = 16 << 20
 _HINT = "A recording is made by --record FILE, or by h2o-chat run --json."
 _MOST = 2**53
 """Larger numbers are not exact everywhere."""
+_BITMAP = re.compile("[0-9a-f]*")
 
 
 def read(path: Path) -> Iterator[Event]:
@@ -150,8 +152,12 @@ def _check(event: Event, messages: int) -> None:
         case Said():
             _within("index", event.index, 0, messages)
             _within("hold", event.hold or 0, 0, 2)
-        case Prompt() | Token():
-            _within("ms", event.ms, 0)
+            for name in ("first", "last"):
+                _within(name, getattr(event, name), -1)
+        case Prompt():
+            _counts(event, ("ms", "first", "last", "system"))
+        case Token():
+            _counts(event, ("ms", "position"))
         case CacheState():
             _counts(event, ("seen", "kept", "bytes", "bytes_full"))
             _within("lost", event.lost, -1, 1000)
@@ -161,11 +167,27 @@ def _check(event: Event, messages: int) -> None:
                 _within("hold", hold, 0, 2)
             for kind, count in event.kinds.items():
                 _within(f"kinds[{seen(kind)}]", count, 0)
+            _check_panel(event)
         case Turn():
             _counts(event, ("prompt_tokens", "new_tokens", "seen", "kept"))
             _within("tok_s", event.tok_s, 0)
             for _, hold in event.hold:
                 _within("hold", hold, 0, 2)
+
+
+def _check_panel(event: CacheState) -> None:
+    """What only a memory panel shows."""
+    _within("gone_tokens", event.gone_tokens, 0)
+    for gone in event.gone:
+        _within("hold", gone.hold, 0, 2)
+    for first, last in event.protected:
+        _within("protected", first, 0)
+        _within("protected", last, first)
+    for rank, _ in event.ranks:
+        _within("rank", rank, 1)
+    for _, caches in event.holders:
+        if not _BITMAP.fullmatch(caches):
+            raise ValueError(f"holders has {seen(caches)}, which are no hexadecimal digits")
 
 
 def _counts(event: Event, names: Iterable[str]) -> None:

@@ -88,7 +88,11 @@ def _object(value: Any, where: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else _wrong(value, where, "an object")
 
 
-_PLAIN: dict[Any, Reader] = {str: _text, int: _whole, float: _number, NoneType: _null}
+def _truth(value: Any, where: str) -> bool:
+    return value if isinstance(value, bool) else _wrong(value, where, "true or false")
+
+
+_PLAIN: dict[Any, Reader] = {str: _text, int: _whole, float: _number, bool: _truth, NoneType: _null}
 
 
 def _one_of(readers: list[Reader]) -> Reader:

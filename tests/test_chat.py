@@ -294,6 +294,9 @@ class ScriptedEngine:
     def reset(self) -> None:
         self.seen, self.pending = 0, ()
 
+    def watch(self, on: bool) -> None:
+        pass
+
 
 def turn_of(events: Iterator[Event]) -> Turn:
     last = list(events)[-1]

@@ -13,12 +13,14 @@ from textual.containers import Horizontal
 from textual.events import Resize
 from textual.widgets import Footer
 
+from h2o_chat.chat import Chat
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.errors import ExitCode, H2OChatError
 from h2o_chat.events import CacheState, Error, Note, Prompt, Said, Token, Turn
 from h2o_chat.recorder import Recorder
 from h2o_chat.tui import work
 from h2o_chat.tui.crash import save_trace
+from h2o_chat.tui.cursor import Pointed
 from h2o_chat.tui.divider import Divider
 from h2o_chat.tui.loading import Loading
 from h2o_chat.tui.memory import Memory
@@ -135,15 +137,18 @@ class ChatApp(App[None], inherit_bindings=False):
             case work.Stage():
                 self._stage(report)
             case work.Opened():
-                self._memory.begin(report.chat.session, report.chat.state)
+                self._memory.begin(report.chat.session, report.chat.state, report.chat.messages)
                 self.pane.opened(report.chat)
+                self._watch()
             case work.Text():
                 self.transcript.stream(report.text)
             case Token() | CacheState():
                 self._memory.add(report)
             case Said():
+                self._memory.add(report)
                 self.pane.said(report)
             case Prompt():
+                self._memory.add(report)
                 self.pane.read()
             case Turn(finish="stopped", prompt_tokens=0):
                 self._memory.add(report)
@@ -220,6 +225,11 @@ class ChatApp(App[None], inherit_bindings=False):
         self._panel_wanted = not self._panel_wanted
         self._fold()
 
+    def on_pointed(self, message: Pointed) -> None:
+        """The token under the cursor is another one."""
+        self._memory.cursor = message.position
+        self._refresh_numbers()
+
     # Layout
 
     def on_resize(self, event: Resize) -> None:
@@ -230,6 +240,12 @@ class ChatApp(App[None], inherit_bindings=False):
         wide = self._columns >= FOLD_BELOW
         self.query_one(MemoryPanel).display = wide and self._panel_wanted
         self.query_one(MemoryLine).display = not wide and self._panel_wanted
+        self._watch()
+
+    def _watch(self) -> None:
+        """What only the panel shows is not even collected while it is hidden, unless it is recorded."""
+        if isinstance(self.chat, Chat):
+            self.chat.watch(self._panel_wanted or self.pane.jobs.recording)
 
     def _refresh_numbers(self) -> None:
         for widget in self.query("StatusLine, MemoryPanel, MemoryLine"):

@@ -79,8 +79,8 @@ class Recorded:
         """One more message; of those too old to be shown only the number is kept."""
         del self.messages[said.index :]
         self.messages += [FORGOTTEN] * (said.index - len(self.messages))
-        first, hold = (-1, 1.0) if said.hold is None else (0, said.hold)
-        self.messages.append(Message(said.role, said.text, first, first, said.finish, hold))
+        first, hold = (-1, 1.0) if said.hold is None else (max(said.first, 0), said.hold)
+        self.messages.append(Message(said.role, said.text, first, said.last, said.finish, hold))
         if len(self.messages) > SHOWN_MESSAGES:
             self.messages[-SHOWN_MESSAGES - 1] = FORGOTTEN
 

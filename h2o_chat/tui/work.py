@@ -100,6 +100,11 @@ class Jobs:
         self._reports: SimpleQueue[Report] = SimpleQueue()
         self._cancel = threading.Event()
 
+    @property
+    def recording(self) -> bool:
+        """Whether every event is written to a file."""
+        return self._recorder is not None
+
     def load(self, open_chat: OpenChat) -> None:
         """Open the conversation; `cancel` ends it at the next sign of progress."""
 

@@ -1,0 +1,14 @@
+"""The token under the cursor: one for the whole screen, whoever moves it."""
+
+from textual.message import Message
+
+
+class Pointed(Message):
+    """Somebody points at a token, or at none any more. Posted by any widget; the app takes it.
+
+    It sets `Memory.cursor` and has the panel, the strip and the transcript drawn again.
+    """
+
+    def __init__(self, position: int | None) -> None:
+        super().__init__()
+        self.position = position

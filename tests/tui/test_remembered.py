@@ -1,0 +1,177 @@
+"""What the screen knows of the cache, against the cache itself, at every step of real conversations."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from h2o_chat.chat import Chat
+from h2o_chat.config import Sampling, Settings
+from h2o_chat.events import CacheState, Event, Prompt, Said, Token, Turn, from_json, to_json
+from h2o_chat.recording import _check
+from h2o_chat.tui.memory import Memory
+
+POCKET = Path(__file__).parents[2] / "assets" / "pocket"
+SETTINGS = Settings(model=str(POCKET), budget=24, threads=1, seed=3, events_every=3, system="Be kind.")
+SHORT = Sampling(max_tokens=24, ignore_eos=True)
+LINES = ("Hi, my name is Flora and my locker code is K7Q2.", "Do you like films?", "What is my locker code?")
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Any:
+    from h2o_chat.models import load
+
+    return load(SETTINGS, lambda *_: None)
+
+
+def talk(loaded: Any, settings: Settings = SETTINGS) -> Chat:
+    from h2o_chat.engine import Engine
+
+    return Chat(Engine(loaded, settings), settings)
+
+
+def told(event: Event) -> Event:
+    """The event as a recording has it, which its reader takes."""
+    again = from_json(to_json(event))
+    _check(again, 1000)
+    return again
+
+
+def held(chat: Chat) -> dict[int, set[tuple[int, int]]]:
+    """Position -> the (layer, KV head) pairs that hold it, from the cache."""
+    cache = chat._engine.cache  # type: ignore[attr-defined]
+    found: dict[int, set[tuple[int, int]]] = {}
+    for layer in range(chat.session.layers):
+        for head, slots in enumerate(cache.kept(layer)[0].tolist()):
+            for position in slots:
+                if position >= 0:
+                    found.setdefault(position, set()).add((layer, head))
+    return found
+
+
+def assert_true(memory: Memory, chat: Chat) -> None:
+    """All that the memory knows, counted again."""
+    found, caches = held(chat), chat.session.layers * chat.session.kv_heads
+    assert {position: len(by) / caches for position, by in found.items()} == memory.hold
+    cache = chat._engine.cache  # type: ignore[attr-defined]
+    seen = cache.fed
+    recent_from = 0 if chat.session.budget is None else seen - chat.session.recent
+    protected = {
+        position
+        for layer in cache.layers
+        for position, one in zip(layer.positions.flatten().tolist(), layer.protected.flatten(), strict=True)
+        if one and position >= 0
+    }
+    for position in range(-1, seen + 2):
+        which = memory.which(position)
+        assert which is not None
+        pairs = {(layer, head) for layer, row in enumerate(which) for head, on in enumerate(row) if on}
+        assert pairs == found.get(position, set())
+        kind = "S" if position in protected else "R" if position >= recent_from else "H"
+        assert memory.kind(position) == (kind if position in found else "·")
+    assert memory.cache is not None
+    assert [rank for rank, _ in memory.cache.ranks][-1] == len(found)
+    scores: dict[int, list[float]] = {}
+    for layer in cache.layers:
+        places, marks = layer.positions.flatten().tolist(), layer.ranking().flatten().tolist()
+        for place, mark in zip(places, marks, strict=True):
+            if place >= 0:
+                scores.setdefault(place, []).append(mark)
+    ranked = sorted((sum(marks) / len(marks) for marks in scores.values()), reverse=True)
+    for rank, score in memory.cache.ranks:
+        assert score == pytest.approx(ranked[rank - 1], rel=1e-4, abs=1e-6)
+
+
+def followed(chat: Chat, memory: Memory, events: Iterator[Event]) -> Iterator[Event]:
+    """The events, each taken in; after each `cache` event all is counted again."""
+    for event in events:
+        memory.add(told(event))
+        if isinstance(event, CacheState):
+            assert_true(memory, chat)
+        yield event
+
+
+@pytest.mark.parametrize("policy", ["h2o", "h2o-paper", "streaming", "full"])
+def test_it_is_what_the_cache_keeps_at_every_step(loaded: Any, policy: str) -> None:
+    settings = replace(SETTINGS, policy=policy)
+    chat, memory = talk(loaded, settings), Memory()
+    memory.begin(chat.session, chat.state, chat.messages)
+    for line in LINES:
+        count = Counter(event.event for event in followed(chat, memory, chat.send(line, SHORT)))
+        assert count["cache"] == 8  # the last one at the end
+        spans = [(span.index, span.role, span.first, span.last) for span in memory.spans]
+        assert spans == [
+            (at, message.role, message.first, message.last) for at, message in enumerate(chat.messages)
+        ]
+    gone = set(range(memory.seen)) - held(chat).keys()
+    assert bool(gone) is (policy != "full")
+    assert memory.gone_tokens == len(gone)
+    assert {went.token.position for went in memory.went} <= gone
+    for went in memory.went:
+        assert went.token.position < went.seen <= memory.seen
+
+
+def test_the_log_has_the_words_that_went(loaded: Any) -> None:
+    chat, memory = talk(loaded), Memory()
+    memory.begin(chat.session, chat.state, chat.messages)
+    for event in chat.send(LINES[0], SHORT):
+        memory.add(event)
+    observer = chat._engine.observer  # type: ignore[attr-defined]
+    before = {position: observer.text_of(position) for position in memory.hold}
+    for event in chat.send(LINES[1], SHORT):
+        memory.add(event)
+    after = [went.token for went in memory.went if went.token.position in before]
+    assert after
+    assert all(one.text == before[one.position] and one.hold > 0 for one in after)
+
+
+def test_nothing_is_collected_while_nobody_looks(loaded: Any) -> None:
+    chat, memory = talk(loaded), Memory()
+    memory.begin(chat.session, chat.state, chat.messages)
+    for number, line in enumerate(LINES):
+        chat.watch(number != 1)
+        for event in chat.send(line, SHORT):
+            memory.add(event)
+            if isinstance(event, CacheState):
+                found, caches = held(chat), memory.caches
+                assert memory.hold == {position: len(by) / caches for position, by in found.items()}
+                if number == 1:
+                    assert [event.holders, event.heads, event.heaviest, event.gone, event.ranks] == [[]] * 5
+                    assert any(memory.which(position) is None for position in memory.hold)
+                else:
+                    assert_true(memory, chat)
+
+
+def test_what_went_before_does_not_count_once_all_is_told_anew(loaded: Any) -> None:
+    """As after an edit: the memory is brought back by an engine that has told nothing."""
+    chat, memory = talk(loaded), Memory()
+    memory.begin(chat.session, chat.state, chat.messages)
+    for event in chat.send(LINES[0], SHORT):
+        memory.add(event)
+    chat.clear()
+    for event in chat.send(LINES[1], SHORT):
+        if isinstance(event, Said):
+            event = replace(event, index=1)
+        memory.add(event)
+        if isinstance(event, CacheState):
+            assert_true(memory, chat)
+
+
+def test_a_turn_that_failed_was_never_said() -> None:
+    memory = Memory()
+    for event in (
+        Said(1, "user", "a"), Prompt(9, 0, 8, 1, 0.0, 4), Token(1, "x", 9, 0.0),
+        Turn("x", "eos", 9, 1, 0, 0, 9, 9, 0, 0), Said(3, "user", "b"), Prompt(4, 9, 12, 1, 0.0),
+    ):  # fmt: skip
+        memory.add(event)
+    assert [(span.index, span.first, span.last) for span in memory.spans] == [
+        *((0, 0, 3), (1, 4, 8), (2, 9, 9)),
+        (3, 10, 12),  # the answer's last token was fed in front of it
+    ]
+    memory.add(Turn("", "error", 4, 0, 0, 0, 9, 9, 0, 0))
+    assert [span.index for span in memory.spans] == [0, 1, 2]
+    found = [memory.span(position) for position in (0, 8, 9, 10)]
+    assert [span.index if span else None for span in found] == [0, 1, 2, None]

@@ -1,17 +1,18 @@
 """The bounded cache: one `H2OLayer` of fixed slots per attention layer, as a `transformers.Cache`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
 
-from h2o_chat.errors import UsageError, WindowFullError
+from h2o_chat.errors import BudgetError, UsageError, WindowFullError
 from h2o_chat.policies import POLICIES, Shares, divide
 from h2o_chat.rope import Positions
-from h2o_chat.slots import H2OLayer, Plan
+from h2o_chat.slots import H2OLayer, Plan, among
 
 
 @dataclass
@@ -26,6 +27,7 @@ class Snapshot:
     rebase_due: int
     ragged: bool
     protect_below: int
+    pins: frozenset[int] = frozenset()
     any_far: list[bool] = field(default_factory=list)
 
 
@@ -77,6 +79,7 @@ class H2OCache(Cache):
         protected = 0 if shares is None else shares.sinks
         self.plan = Plan(policy, shares, chunk, observe, protect_below=protected)
         self.trained = positions
+        self._asked = (sinks, recent)
         self._start()
         super().__init__(layer_class_to_replicate=self._new_layer)
 
@@ -128,6 +131,90 @@ class H2OCache(Cache):
             self.plan.protect_below = max(self.plan.shares.sinks, min(tokens, most))
         return self.plan.protect_below
 
+    def pin(self, positions: Iterable[int]) -> int:
+        """Protects tokens from eviction, wherever they are still held; those not fed yet from the start.
+
+        What was evicted stays gone. A layer with a sliding window gives up what
+        it cannot see any more, pins too.
+
+        Args:
+            positions: true positions, the same in every row.
+
+        Returns:
+            Of how many some cache holds something, or will when they are fed.
+
+        Raises:
+            BudgetError: with sinks and system prompt that is more than `Shares.most_protected` slots in some
+                cache; nothing has changed.
+        """
+        wanted = {position for position in positions if position >= 0}
+        seen, layers = self._seen, self._filled()
+        chosen = [(layer.positions >= 0) & among(layer.positions, wanted) for layer in layers]
+        pins = self._pins_ahead() | {position for position in wanted if position >= seen}
+        held = [layer.protected | mask for layer, mask in zip(layers, chosen, strict=True)]
+        self._refuse(self._fullest(held) + self._ahead(pins))
+        for layer, protected in zip(layers, held, strict=True):
+            layer.protected = protected
+        self.plan.pins = pins
+        found = {p for layer, m in zip(layers, chosen, strict=True) for p in layer.positions[m].tolist()}
+        return len(found | (pins & wanted))
+
+    def unpin(self, positions: Iterable[int] | None = None) -> None:
+        """Lets pinned tokens be evicted again, None: all of them; sinks and system prompt stay protected."""
+        wanted = None if positions is None else set(positions)
+        for layer in self._filled():
+            first = layer.positions < self.plan.protect_below
+            layer.protected = layer.protected & (
+                first if wanted is None else first | ~among(layer.positions, wanted)
+            )
+        self.plan.pins = frozenset() if wanted is None else self._pins_ahead() - wanted
+
+    @property
+    def protected(self) -> int:
+        """Slots of the fullest cache that are protected, or will be by what is yet to be fed."""
+        return self._fullest([layer.protected for layer in self._filled()]) + self._ahead(self._pins_ahead())
+
+    @property
+    def _seen(self) -> int:
+        """Real tokens fed to every row."""
+        return min((int(layer.seen.min()) for layer in self._filled()), default=0)
+
+    def _filled(self) -> list[H2OLayer]:
+        return [layer for layer in self.layers if layer.is_initialized]
+
+    def _fullest(self, protected: list[Tensor]) -> int:
+        return max((int(mask.sum(-1).max()) for mask in protected), default=0)
+
+    def _pins_ahead(self) -> frozenset[int]:
+        """Pins that are not fed yet."""
+        seen = self._seen if self.plan.pins else 0
+        return frozenset(position for position in self.plan.pins if position >= seen)
+
+    def _ahead(self, pins: frozenset[int]) -> int:
+        """Tokens yet to be fed that will be protected; the first ones only once there are any."""
+        below, seen = self.plan.protect_below, self._seen
+        return max(below - seen, 0) + sum(position >= below for position in pins)
+
+    def _refuse(self, protected: int) -> None:
+        """Raises BudgetError if so many slots may not be protected; says how many may, and what would fit."""
+        shares = self.plan.shares
+        if shares is None or protected <= shares.most_protected:
+            return
+        if not POLICIES[self.plan.policy].heavy:
+            hint = f"{self.plan.policy} keeps only the newest; with h2o something can be pinned."
+        else:
+            fits = next(
+                size
+                for size in count(shares.budget)
+                if divide(self.plan.policy, size, *self._asked).most_protected >= protected
+            )
+            hint = f"It would fit into a budget of {fits:,}; or unpin something."
+        raise BudgetError(
+            f"That would protect {protected:,} slots; of a budget of {shares.budget:,} at most"
+            f" {shares.most_protected:,} may be ({self.protected:,} are).",
+            hint,
+        )
+
     def position_ids(self, tokens: int, real: Tensor | None = None) -> Tensor:
         """The rotation indices to feed with the next tokens, [R, N] (or [1, N]), for ever below the window.
 
@@ -152,6 +239,7 @@ class H2OCache(Cache):
         if self.trained is None:
             raise UsageError("This H2OCache was made without positions.", "Pass positions=probe(model).")
         self.plan.edges.clear()
+        self.plan.pins = self._pins_ahead()
         window, end = self.trained.window, self.fed + tokens
         if tokens > window:
             raise UsageError(f"{tokens} tokens at once are more than the model's window of {window}.")
@@ -201,6 +289,7 @@ class H2OCache(Cache):
             rebase_due=self._rebase_due,
             ragged=self._ragged,
             protect_below=self.plan.protect_below,
+            pins=self._pins_ahead(),
             any_far=[layer.any_far for layer in self.layers],
         )
 
@@ -232,13 +321,14 @@ class H2OCache(Cache):
             layer.is_initialized, layer.fed, layer.any_far = True, snapshot.fed, any_far
         self._near_from, self._rebase_due = snapshot.near_from, snapshot.rebase_due
         self._ragged = snapshot.ragged
-        self.plan.protect_below = snapshot.protect_below
+        self.plan.protect_below, self.plan.pins = snapshot.protect_below, snapshot.pins
 
     def reset(self) -> None:
         """Forgets everything."""
         super().reset()
         self._start()
         self.plan.protect_below = self.plan.shares.sinks if self.plan.shares else 0
+        self.plan.pins = frozenset()
 
     @property
     def bytes_held(self) -> int:

@@ -145,6 +145,23 @@ class Engine:
         """Protects the first tokens of the conversation (a system prompt); returns how many are."""
         return self.cache.protect(tokens)
 
+    def pin(self, positions: range) -> int:
+        """Protects the tokens at these positions, see `H2OCache.pin`; returns how many could be.
+
+        Raises:
+            BudgetError: that is more than may be protected; nothing has changed.
+        """
+        return self.cache.pin(positions)
+
+    def unpin(self, positions: range | None = None) -> None:
+        """Lets them be evicted again; None: all that was pinned."""
+        self.cache.unpin(positions)
+
+    def protection(self) -> tuple[int, int | None]:
+        """(protected slots of the fullest cache, slots left for heavy hitters or None without a limit)."""
+        shares, protected = self.cache.plan.shares, self.cache.protected
+        return protected, None if shares is None else shares.budget - shares.recent - protected
+
     def inspect(self, position: int) -> list[list[bool]]:
         """Which caches hold the token at a position: [layers][KV heads]."""
         layers = range(len(self.cache.layers))

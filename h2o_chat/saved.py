@@ -97,6 +97,7 @@ def write(path: Path, snapshot: Snapshot, session: Session) -> None:
         "rebase_due": cache.rebase_due,
         "ragged": cache.ragged,
         "protect_below": cache.protect_below,
+        "pins": sorted(cache.pins),
         "any_far": cache.any_far,
         "lost": snapshot.lost,
         "checks": {name: _check(tensor) for name, tensor in tensors.items()},
@@ -204,6 +205,7 @@ def _snapshot(
             rebase_due=_count(about["rebase_due"]),
             ragged=bool(about["ragged"]),
             protect_below=_count(about["protect_below"]),
+            pins=_pins(about.get("pins", [])),
             any_far=[bool(far) for far in any_far],
         ),
         pending=tuple(ids["pending"].tolist()),
@@ -218,6 +220,13 @@ def _count(value: Any) -> int:
     if type(value) is not int or not 0 <= value < MOST_TOKENS:
         raise _Wrong(f"{_seen(value)} is no count")
     return value
+
+
+def _pins(value: Any) -> frozenset[int]:
+    """Positions; none were written before there were pins."""
+    if not isinstance(value, list):
+        raise _Wrong(f"{_seen(value)} are no pins")
+    return frozenset(_count(position) for position in value)
 
 
 def _random(state: Tensor, device: torch.device) -> Tensor:

@@ -6,6 +6,7 @@ attended to, and then some token is given up (`policies.py` says which), whose s
 written. No slot is moved or allocated per token, and shapes never change.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -66,6 +67,8 @@ class Plan:
     """Keep what `lost` is made of."""
     protect_below: int
     """New tokens at positions below this are protected."""
+    pins: frozenset[int] = frozenset()
+    """Positions not fed yet that are protected as they are fed."""
     given: bool | None = None
     """Whether what is fed now was said to the model, not by it; None: several tokens at once were."""
     edges: dict[tuple[int, int], tuple[Tensor, Tensor]] = field(default_factory=dict)
@@ -215,7 +218,7 @@ class H2OLayer(CacheLayerMixin):
         self.keys.scatter_(2, where.expand_as(keys), keys)
         self.values.scatter_(2, where.expand_as(values), values)
         self.positions.scatter_(2, slot, position)
-        self.protected.scatter_(2, slot, (position >= 0) & (position < self.plan.protect_below))
+        self.protected.scatter_(2, slot, self.safe_from_the_start(position))
         self.given.scatter_(2, slot, self.plan.given is True)
         if self.policy.keys:
             self.unlike.scatter_(2, slot, -cosines(self._unturned(keys, position), self.mean_key))
@@ -285,7 +288,7 @@ class H2OLayer(CacheLayerMixin):
         passed = queries.to(self.score.dtype)[:, None, None]
         score = both(self.score * self.policy.forget**passed, nothing) + received
         all_values = both(self.values, values)
-        protected = both(self.protected, (new >= 0) & (new < self.plan.protect_below))
+        protected = both(self.protected, self.safe_from_the_start(new))
         unlike = both(self.unlike, nothing)
         if self.policy.keys:
             unit = both(self._unturned(self.keys, self.positions, self.far), self._unturned(keys, new))
@@ -315,6 +318,11 @@ class H2OLayer(CacheLayerMixin):
         store(self.far, both(self.far, torch.zeros_like(new, dtype=torch.bool)).gather(2, keep), 0)
         store(self.positions, place.gather(2, keep), -1)
         self.free = self.positions.argmin(-1)
+
+    def safe_from_the_start(self, positions: Tensor) -> Tensor:
+        """Which new tokens, by position, are protected as they are written: sinks, system prompt, pins."""
+        safe = (positions >= 0) & (positions < self.plan.protect_below)
+        return safe | among(positions, self.plan.pins) if self.plan.pins else safe
 
     def ranking(self) -> Tensor:
         """What the policy ranks the slots by just now. [R, H, S]"""
@@ -402,3 +410,8 @@ class H2OLayer(CacheLayerMixin):
 def cosines(unit: Tensor, mean: Tensor) -> Tensor:
     """Of keys of length 1 [R, H, S, D] to the direction of a mean [R, H, D]. [R, H, S]"""
     return (unit @ torch.nn.functional.normalize(mean, dim=-1).unsqueeze(-1)).squeeze(-1)
+
+
+def among(positions: Tensor, wanted: Iterable[int]) -> Tensor:
+    """Which positions are among the wanted ones; same shape, bool."""
+    return torch.isin(positions, torch.tensor(sorted(wanted), dtype=positions.dtype, device=positions.device))

@@ -46,6 +46,9 @@ class EngineLike(Protocol):
     def snapshot(self) -> Any: ...
     def restore(self, snapshot: Any, *, hand_over: bool = False) -> None: ...
     def protect(self, tokens: int) -> int: ...
+    def pin(self, positions: range) -> int: ...
+    def unpin(self, positions: range | None = None) -> None: ...
+    def protection(self) -> tuple[int, int | None]: ...
     def inspect(self, position: int) -> list[list[bool]]: ...
     def text_of(self, position: int) -> str: ...
     def reset(self) -> None: ...
@@ -68,6 +71,8 @@ class Message:
     """Mean hold of its tokens when last looked at."""
     id: int | None = None
     """Its number in the store; None where it is not stored."""
+    pinned: bool = False
+    """Its tokens are protected from eviction, as far as they were still held."""
 
 
 class Chat:
@@ -97,19 +102,29 @@ class Chat:
         self.session = replace(engine.session, template=self.template_name)
         self.messages: list[Message] = self._blank()
 
-    def send(self, text: str, sampling: Sampling, cancel: Callable[[], bool] = never) -> Iterator[Event]:
+    def send(
+        self, text: str, sampling: Sampling, cancel: Callable[[], bool] = never, *, pin: bool = False
+    ) -> Iterator[Event]:
         """Says something and streams the answer: `Said`, then the events of the engine, `Turn` with what
         messages hold.
 
         The answer's text is in `messages` when its turn has ended. A message whose reading was stopped was
         never said: it is not kept.
 
+        Args:
+            pin: protect all its tokens, as they are fed.
+
         Raises:
             UsageError: nothing to say, or the model's template does not take the system prompt.
+            BudgetError: so many tokens cannot be protected; nothing was said.
             H2OChatError: whatever the engine raises; then the model has not seen this turn.
         """
         ids, system_tokens = self._tokens(text)
         user, answer = Message("user", text), Message("assistant", "")
+        end = self._engine.seen + len(self._engine.pending) + len(ids)
+        place = range(end - len(ids) + system_tokens, end)
+        if pin:
+            self._engine.pin(place)
         if self.keeper:
             self._write_down(user, answer, ids)
         self.messages += [user, answer]
@@ -124,6 +139,9 @@ class Chat:
                     case Prompt():
                         event = replace(event, system=system_tokens)
                         self._place(event, user, answer)
+                        if pin:
+                            yield event
+                            event = self._pinned(user, True, len(place))
                     case Token():
                         if self.keeper:
                             self.keeper.token(event.id, event.text)
@@ -147,6 +165,9 @@ class Chat:
                 yield event
         finally:
             answer.text = "".join(pieces)
+            if pin and user.first < 0:  # it was not read
+                self._engine.unpin(place)
+                user.pinned = False
 
     def regenerate(
         self,
@@ -192,15 +213,55 @@ class Chat:
         before = self.messages[index - 1].id if index else None
         if self.keeper is None or self.messages[index].id is None:
             raise StoreError("This conversation is not stored: there is nothing to go back to.")
-        leaf = self.keeper.leaf
+        leaf, pinned = self.keeper.leaf, self.messages[index].pinned
         if not self.go_to(before, progress, cancel):
             return
         yield from self._looked()
-        yield from self.send(text, sampling, cancel)
+        yield from self.send(text, sampling, cancel, pin=pinned)
         if len(self.messages) <= index:  # stopped before it was read: nothing was said instead
             self.go_to(leaf, progress)
             yield from self.take_notes()
             yield from self._told(index)
+
+    def pin(self, index: int, on: bool = True) -> Iterator[Event]:
+        """Protects what is still held of message `index` from eviction, or lets it go: `CacheState`, `Note`.
+
+        Raises:
+            UsageError: there is no such message, or it was not read.
+            BudgetError: so many tokens cannot be protected; nothing has changed.
+        """
+        if not 0 <= index < len(self.messages):
+            raise UsageError(f"There is no message {index}.", f"They are 0 to {len(self.messages) - 1}.")
+        message = self.messages[index]
+        if message.first < 0 or message.last < message.first:
+            raise UsageError(f"Message {index} was not read: there is nothing of it to hold.")
+        place = range(message.first, message.last + 1)
+        tokens = len(place)
+        if on:
+            tokens = self._engine.pin(place)
+        else:
+            self._engine.unpin(place)
+        note = self._pinned(message, on, tokens)
+        if self.keeper:
+            self.keeper.save_again(self._engine)
+        self._note(self._engine.look())
+        yield from self._looked()
+        yield note
+        yield from self.take_notes()
+
+    def _pinned(self, message: Message, on: bool, tokens: int) -> Note:
+        """Notes it, and tells what it costs."""
+        message.pinned = on
+        if self.keeper:
+            self.keeper.pinned(message.id, on)
+        slots, left = self._engine.protection()
+        of, number = message.last - message.first + 1, self.messages.index(message)
+        what = f"{tokens} tokens stay" if tokens == of else f"{tokens} of its {of} tokens are left and stay"
+        said = f"is pinned: {what}." if on else "is no longer pinned."
+        room = "" if left is None else f", {left:,} are left for heavy hitters"
+        return Note(
+            "pinned" if on else "unpinned", f"Message {number} {said} {slots:,} slots protected{room}."
+        )
 
     def open(
         self,
@@ -397,4 +458,12 @@ class Chat:
 
 
 def _message(stored: StoredMessage) -> Message:
-    return Message(stored.role, stored.text, stored.first, stored.last, stored.finish, id=stored.id)
+    return Message(
+        stored.role,
+        stored.text,
+        stored.first,
+        stored.last,
+        stored.finish,
+        id=stored.id,
+        pinned=stored.pinned,
+    )

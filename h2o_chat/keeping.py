@@ -92,6 +92,12 @@ class Keeper:
             if self._writer is not None and message is not None and not self._broken:
                 self._writer.place(message, first, last)
 
+    def pinned(self, message: int | None, on: bool) -> None:
+        """A message was pinned, or let go."""
+        with self._guarded():
+            if self._writer is not None and message is not None and not self._broken:
+                self._writer.pinned(message, on)
+
     def token(self, token: int, text: str) -> None:
         """One more token of the answer; on disk when this returns, so it may be shown."""
         if self._writer is None or self._broken:
@@ -154,6 +160,11 @@ class Keeper:
             self._say(
                 StoreError(f"The memory could not be saved: {error}.", "It will be rebuilt on resuming.")
             )
+
+    def save_again(self, engine: Saves) -> None:
+        """Saves the memory as it is now instead of what was saved last, where anything was."""
+        if self.leaf is not None and (path := self.saved(self.leaf)) is not None and path.exists():
+            self.save(engine, self.leaf)
 
     def _open(self) -> Writer:
         if self._writer is None:

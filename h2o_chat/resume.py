@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from h2o_chat.errors import SavedCacheError
+from h2o_chat.errors import BudgetError, SavedCacheError
 from h2o_chat.events import Note
 from h2o_chat.store import StoredMessage
 from h2o_chat.templates import Template, literal
@@ -24,6 +24,8 @@ class Memory(Protocol):
     def snapshot(self) -> Any: ...
     def restore(self, snapshot: Any, *, hand_over: bool = False) -> None: ...
     def protect(self, tokens: int) -> int: ...
+    def pin(self, positions: range) -> int: ...
+    def unpin(self, positions: range | None = None) -> None: ...
     def reset(self) -> None: ...
 
 
@@ -59,6 +61,7 @@ def remember(
     try:
         engine.reset()
         known = _load_nearest(engine, keeper, path)
+        _pin_again(engine, keeper, path)
         whole = read_again(engine, template, path, known, progress, cancel)
     except BaseException:
         engine.restore(before, hand_over=True)
@@ -69,6 +72,20 @@ def remember(
         text = "The memory was rebuilt from the transcript: it may differ from what it was."
         keeper.notes.append(Note("rebuilt", text))
     return whole
+
+
+def _pin_again(engine: Memory, keeper: SavedCaches, path: Sequence[StoredMessage]) -> None:
+    """What is pinned is pinned, whatever was when the memory was saved; what is yet to be fed, as it is."""
+    if path and path[0].role == "system" and path[0].first >= 0:
+        engine.protect(path[0].last - path[0].first + 1)
+    engine.unpin()
+    for number, message in enumerate(path):
+        if message.pinned and message.first >= 0:
+            try:
+                engine.pin(range(message.first, message.last + 1))
+            except BudgetError as error:
+                text = f"Message {number} is no longer pinned. {error.message}"
+                keeper.notes.append(Note(error.code, text, error.hint))
 
 
 def ended_in_marker(tokenizer: Any, template: Template, answer: StoredMessage) -> bool:

@@ -45,6 +45,8 @@ class StoredMessage:
     ids: tuple[int, ...]
     """Tokens fed (what the template added included) or generated."""
     created: float
+    pinned: bool = False
+    """A person protected its tokens from eviction."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ SELECT id, title, model, created, updated,
     (SELECT coalesce(sum(tokens), 0) FROM messages WHERE conversation = conversations.id)
 FROM conversations"""
 
-MESSAGE = "SELECT id, parent, role, text, finish, first, last, ids, created, open FROM messages"
+MESSAGE = "SELECT id, parent, role, text, finish, first, last, ids, created, pinned, open FROM messages"
 
 BRANCH = """
 WITH RECURSIVE branch (id) AS (
@@ -180,7 +182,7 @@ def message_of(
     row: Sequence[Any], ids: Sequence[int] | None = None, text: str = "", dead: str | None = None
 ) -> StoredMessage:
     """A row of `MESSAGE`; of an open answer, what was streamed is given."""
-    number, parent, role, whole, finish, first, last, blob, created, _ = row
+    number, parent, role, whole, finish, first, last, blob, created, pinned, _ = row
     if ids is None:
-        return StoredMessage(number, parent, role, whole, finish, first, last, unpack(blob), created)
-    return StoredMessage(number, parent, role, text, dead, first, last, tuple(ids), created)
+        ids, text, dead = unpack(blob), whole, finish
+    return StoredMessage(number, parent, role, text, dead, first, last, tuple(ids), created, bool(pinned))

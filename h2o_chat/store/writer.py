@@ -118,6 +118,14 @@ class Writer:
                     (pack(ids), len(ids), message, self.conversation),
                 )
 
+    def pinned(self, message: int, on: bool) -> None:
+        """A person protected the tokens of a message, or let them go."""
+        with self._database.writing() as connection:
+            connection.execute(
+                "UPDATE messages SET pinned = ? WHERE id = ? AND conversation = ?",
+                (on, message, self.conversation),
+            )
+
     def finished(self, text: str, finish: str, first: int, last: int) -> None:
         """Ends the open answer.
 

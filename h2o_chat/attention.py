@@ -12,9 +12,13 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
 from h2o_chat.errors import ModelError, UsageError
+from h2o_chat.policies import gained, together
 from h2o_chat.slots import REMEMBER, H2OLayer, Handoff
 
 NAME = "h2o"
+
+BLOCK = 256
+"""Queries of one pass that attend at once."""
 
 # Passed along by transformers' models without changing what attention computes.
 _HARMLESS = {
@@ -153,7 +157,7 @@ def _decode(
 def _prefill(
     layer: H2OLayer, queries: Tensor, keys: Tensor, values: Tensor, real: Tensor | None, how: _Logits
 ) -> Tensor:
-    """A prompt in chunks: each attends to the slots and itself, then it is chosen who stays.
+    """A prompt in chunks (or whole): each attends to the slots and itself, then it is chosen who stays.
 
     Chunks count from each row's first real token, so that a padded row equals the same row alone: real
     tokens are moved to the front, and the output is moved back.
@@ -166,40 +170,55 @@ def _prefill(
         keys, values = keys.take_along_dim(order, 2), values.take_along_dim(order, 2)
         queries = queries.take_along_dim(order.unsqueeze(1), 3)
         real = real.gather(-1, front)
+    chunk = layer.plan.chunk if layer.plan.prefill == "chunked" else keys.shape[2]
     outputs = []
-    for start in range(0, keys.shape[2], layer.plan.chunk):
-        cut = slice(start, start + layer.plan.chunk)
+    for start in range(0, keys.shape[2], chunk):
+        cut = slice(start, start + chunk)
         part = None if real is None else real[:, cut]
-        outputs.append(_chunk(layer, queries[..., cut, :], keys[:, :, cut], values[:, :, cut], part, how))
+        outputs.append(_pass(layer, queries[..., cut, :], keys[:, :, cut], values[:, :, cut], part, how))
     output = torch.cat(outputs, 3)
     return output if back is None else output.take_along_dim(back, 3)
 
 
-def _chunk(
+def _pass(
     layer: H2OLayer, queries: Tensor, keys: Tensor, values: Tensor, real: Tensor | None, how: _Logits
 ) -> Tensor:
-    """One chunk; its own keys take no slots until it is chosen who stays. -> [R, H, G, N, D]"""
+    """One chunk, or a whole prompt; its keys take no slots until it is chosen who stays. -> [R, H, G, N, D]
+
+    Queries go through in blocks, and what they gave is summed by column, so that no N x N matrix is held.
+    """
     rows, heads, tokens = keys.shape[:3]
     if real is None:
         real = torch.ones(rows, tokens, dtype=torch.bool, device=keys.device)
     at = layer.seen[:, None] + real.cumsum(-1, dtype=torch.int32) - 1  # [R, N]
     new = at.masked_fill(~real, -1)
-    own = how(queries, keys).masked_fill(~how.visible(new[:, None].expand(-1, heads, -1), at), -torch.inf)
-    slots = layer.positions.shape[-1]
-    probabilities = _softmax(torch.cat((_slot_logits(layer, queries, at, how), own), -1), real)
-    weights = probabilities.to(values.dtype).flatten(2, 3)  # [R, H, G * N, S + N]
-    output = weights[..., :slots] @ layer.values + weights[..., slots:] @ values
+    # Queries that came after each one in its row. [R, N]
+    later = (real.flip(-1).cumsum(-1).flip(-1) - 1).clamp_min(0)
+    slots, groups = layer.positions.shape[-1], queries.shape[2]
+    gain = share = None
+    outputs = []
+    for start in range(0, tokens, BLOCK):
+        cut = slice(start, start + BLOCK)
+        end = min(start + BLOCK, tokens)  # later keys cannot be seen
+        asked, when = queries[..., cut, :], at[:, cut]
+        own = how(asked, keys[:, :, :end])
+        own.masked_fill_(~how.visible(new[:, None, :end].expand(-1, heads, -1), when), -torch.inf)
+        logits = torch.cat((_slot_logits(layer, asked, when, how), own), -1)
+        probabilities = _softmax(logits, real[:, cut])
+        weights = probabilities.to(values.dtype).flatten(2, 3)  # [R, H, G * B, S + end]
+        output = weights[..., :slots] @ layer.values + weights[..., slots:] @ values[:, :, :end]
+        outputs.append(output.view(*asked.shape[:-1], -1))
 
-    later = real.flip(-1).cumsum(-1).flip(-1) - 1  # [R, N] queries that came after each one in its row
-    summed = probabilities.sum(2)  # [R, H, N, S + N]
-
-    def received(forget: float) -> Tensor:
-        weight = (forget ** later.to(summed.dtype)).masked_fill(~real, 0)
-        return (weight[:, None, None] @ summed).squeeze(2)
-
-    share = received(REMEMBER) / queries.shape[2] if layer.plan.observe else None
-    layer.absorb(keys, values, new, received(layer.policy.forget), share, how.sliding_window)
-    return output.view(*queries.shape[:-1], -1)
+        given = torch.nn.functional.pad(probabilities.sum(2), (0, tokens - end))  # [R, H, B, S + N]
+        fair = logits[:, :, 0].isfinite().sum(-1) / groups  # [R, H, B]
+        more = gained(layer.policy, given, fair, when, later[:, cut])
+        gain = more if gain is None else together(layer.policy, gain, more)
+        if layer.plan.observe:
+            remembered = (REMEMBER ** later[:, cut].to(given.dtype))[:, None, None] @ given
+            share = remembered.squeeze(2) / groups + (0 if share is None else share)
+    assert gain is not None
+    layer.absorb(keys, values, new, gain, share, how.sliding_window)
+    return torch.cat(outputs, 3)
 
 
 def _padding_mask(*_: Any, attention_mask: Tensor | None = None, **__: Any) -> Tensor | None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
 
+from h2o_chat.config import PREFILLS, Prefill
 from h2o_chat.errors import BudgetError, UsageError, WindowFullError
 from h2o_chat.policies import POLICIES, Shares, divide
 from h2o_chat.rope import Positions
@@ -48,6 +49,9 @@ class H2OCache(Cache):
         sinks: first tokens protected; None for the policy's own number.
         recent: newest tokens protected; None for the policy's own share.
         chunk: prompt tokens that attend before the next eviction; None for budget // 4, at least 16.
+        prefill: "full" is the prompt pass of the paper: all tokens of one call attend to each other, then it
+            is chosen once who stays. A layer at work holds keys and values of the whole call, so memory grows
+            with the prompt (never by its square).
         positions: what `rope.probe(model)` found; None leaves positions to the caller.
         observe: keep the account that `lost` needs.
 
@@ -64,6 +68,7 @@ class H2OCache(Cache):
         sinks: int | None = None,
         recent: int | None = None,
         chunk: int | None = None,
+        prefill: Prefill = "chunked",
         positions: Positions | None = None,
         observe: bool = False,
     ) -> None:
@@ -76,8 +81,10 @@ class H2OCache(Cache):
             raise UsageError(f"A chunk of {chunk} tokens cannot be read.", "It must be at least 1.")
         if positions is not None:
             chunk = min(chunk, positions.window)
+        if prefill not in PREFILLS:
+            raise UsageError(f"Prefill {prefill!r} is not known.", f"One of: {', '.join(PREFILLS)}.")
         protected = 0 if shares is None else shares.sinks
-        self.plan = Plan(policy, shares, chunk, observe, protect_below=protected)
+        self.plan = Plan(policy, shares, chunk, prefill, observe, protect_below=protected)
         self.trained = positions
         self._asked = (sinks, recent)
         self._start()
@@ -102,6 +109,11 @@ class H2OCache(Cache):
     def fed(self) -> int:
         """Columns fed, padding included."""
         return int(self.get_seq_length())
+
+    @property
+    def pass_tokens(self) -> int:
+        """Prompt tokens to feed in one call: a chunk; with prefill="full" what the window can hold."""
+        return self.trained.window if self.plan.prefill == "full" and self.trained else self.plan.chunk
 
     def kept(self, layer: int) -> Tensor:
         """True positions of the tokens a layer holds, in slot order. [R, H, S] int32, -1 = empty"""

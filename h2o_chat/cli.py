@@ -105,6 +105,10 @@ _FLAGS: dict[str, Any] = {
     "chunk": typer.Option(
         help="Prompt tokens read at once.", show_default="budget / 4, at least 16", rich_help_panel=_MEMORY
     ),
+    "prefill": typer.Option(
+        help="full: a whole prompt attends to itself first, as in the paper; memory grows with it.",
+        rich_help_panel=_MEMORY,
+    ),
     "temperature": typer.Option(help="0: always the likeliest token.", rich_help_panel=_ANSWER),
     "top_p": typer.Option(help="Sample from this share of the probability.", rich_help_panel=_ANSWER),
     "top_k": typer.Option(help="Sample from so many tokens; 0: all.", rich_help_panel=_ANSWER),

@@ -20,15 +20,24 @@ Policy = Literal[
     "random",
     "heavy-only",
     "last-query",
+    "lru",
+    "lfu",
+    "snapkv",
+    "strided",
+    "strided-h2",
+    "fixed",
+    "fixed-h2",
     "window",
     "streaming",
     "full",
 ]
+Prefill = Literal["chunked", "full"]
 Quantize = Literal["auto", "none", "int8", "nf4"]
 Dtype = Literal["auto", "float32", "float16", "bfloat16", "float64"]
 Template = Literal["auto", "plain", "alpaca", "vicuna", "llama-2", "chatml"]
 
 POLICIES: tuple[str, ...] = get_args(Policy)
+PREFILLS: tuple[str, ...] = get_args(Prefill)
 QUANTIZE: tuple[str, ...] = get_args(Quantize)
 DTYPES: tuple[str, ...] = get_args(Dtype)
 TEMPLATES: tuple[str, ...] = get_args(Template)
@@ -88,6 +97,8 @@ class Settings:
     """Newest tokens never evicted; None takes the policy's own share of the budget."""
     chunk: int | None = None
     """Prompt tokens read at once; None takes budget // 4, at least 16."""
+    prefill: Prefill = "chunked"
+    """full: a whole prompt attends to itself before anything is forgotten; memory grows with the prompt."""
     quantize: Quantize = "auto"
     dtype: Dtype = "auto"
     device: str = "auto"
@@ -102,6 +113,7 @@ class Settings:
     def __post_init__(self) -> None:
         for flag, value, known in (
             ("--policy", self.policy, POLICIES),
+            ("--prefill", self.prefill, PREFILLS),
             ("--quantize", self.quantize, QUANTIZE),
             ("--dtype", self.dtype, DTYPES),
             ("--template", self.template, TEMPLATES),

@@ -62,6 +62,7 @@ class Engine:
             sinks=settings.sinks,
             recent=settings.recent,
             chunk=settings.chunk,
+            prefill=settings.prefill,
             positions=self.trained,
             observe=True,
         )
@@ -174,7 +175,7 @@ class Engine:
     def feed(
         self, ids: list[int], cancel: Callable[[], bool] = never, chunk: int = 0, given: bool = True
     ) -> Tensor | None:
-        """Feeds what waits and `ids`, chunk by chunk (0: the cache's own); logits of the last token.
+        """Feeds what waits and `ids`, chunk by chunk (0: as prefill has it); logits of the last token.
 
         Args:
             given: they were said to the model, not by it.
@@ -183,7 +184,7 @@ class Engine:
             None if it was cancelled, between two chunks: then part of it was fed.
         """
         ids = [*self.pending, *ids]
-        chunk = chunk or self.cache.plan.chunk
+        chunk = chunk or self.cache.pass_tokens
         logits = None
         for start in range(0, len(ids), chunk):
             if cancel():
@@ -280,6 +281,7 @@ class Engine:
         except BudgetError:
             fits = "they cannot be fewer"
         more = [f"--chunk {session.chunk // 2} reads prompts in smaller parts"] if session.chunk > 16 else []
+        more = ["--prefill chunked reads prompts in parts"] if session.prefill == "full" else more
         more += ["--dtype bfloat16 halves slots and weights"] if self.model.dtype.itemsize > 2 else []
         more += ["--quantize nf4 makes the weights smaller"] if session.quantization == "none" else []
         return (
@@ -300,7 +302,7 @@ class Engine:
             sinks=plan.shares.sinks if plan.shares else 0,
             recent=plan.shares.recent if plan.shares else 0,
             chunk=plan.chunk,
-            prefill="chunked",
+            prefill=plan.prefill,
             quantization=loaded.quantization,
             dtype=dtype,
             kv_dtype=dtype,
@@ -364,7 +366,7 @@ class _Turn:
             return None
         self.ttft_ms = _ms_since(clock)
         self.prompt_tokens = tokens
-        chunks = -(-tokens // self.engine.cache.plan.chunk)
+        chunks = -(-tokens // self.engine.cache.pass_tokens)
         return Prompt(tokens, self.first, self.first + tokens - 1, chunks, self.ttft_ms), logits
 
     def answer(self, prompt: Prompt, logits: Tensor) -> Iterator[Event]:

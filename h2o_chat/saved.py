@@ -22,7 +22,7 @@ from h2o_chat.cache import Snapshot as CacheSnapshot
 from h2o_chat.errors import SavedCacheError
 from h2o_chat.events import Session
 from h2o_chat.policies import Shares
-from h2o_chat.slots import H2OLayer
+from h2o_chat.slots import MOST_TOKENS, H2OLayer
 
 FORMAT = 1
 """Of the file; another one is not read."""
@@ -42,9 +42,6 @@ IDENTITY = (
     "window",
 )
 """Fields of `Session` that must be what they were."""
-
-MOST_TOKENS = 2**31 - 2**16
-"""Positions are int32."""
 
 _PER_SLOT = {
     "positions": torch.int32,

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import CacheLayerMixin
 
+from h2o_chat.config import Prefill
 from h2o_chat.errors import ModelError, UsageError
-from h2o_chat.policies import POLICIES, Shares, Slots, highest, lowest, priorities
+from h2o_chat.policies import POLICIES, Shares, Slots, gained, highest, lowest, priorities, with_gain
 from h2o_chat.rope import Rope
 
 GROW = 256
@@ -24,6 +25,9 @@ GROW = 256
 REMEMBER = 31 / 32
 """`lost` is what dropped tokens had been receiving, averaged over about the last 32 queries."""
 
+
+MOST_TOKENS = 2**31 - 2**16
+"""Positions are int32."""
 
 LOOK_EVERY = 16
 """Tokens between two looks at which kept keys are unlike the others, for policies that ask."""
@@ -63,6 +67,9 @@ class Plan:
     shares: Shares | None
     """None for the `full` policy."""
     chunk: int
+    """Prompt tokens that attend before the next eviction, where prefill is chunked."""
+    prefill: Prefill
+    """full: all tokens of one call attend to each other before any is evicted."""
     observe: bool
     """Keep what `lost` is made of."""
     protect_below: int
@@ -238,12 +245,14 @@ class H2OLayer(CacheLayerMixin):
             sliding_window: what later queries of this layer can see, tokens.
         """
         queries = 1 if real is None else real.to(self.score.dtype).unsqueeze(-1)  # [R, 1, 1]
-        self.score.mul_(self.policy.forget**queries).add_(received)
+        if self.policy.uses:
+            self.score.copy_(self._used(received, groups, sliding_window))
+        else:
+            self.score.mul_(self.policy.forget**queries).add_(received)
         if self.policy.keys and bool((due := self._due(1 if real is None else real[:, 0])).any()):
             unit = self._unturned(self.keys, self.positions, self.far)
             self.unlike = self._look(unit, self.positions, self.unlike, due)
-        slots = Slots(self.positions, self.score, self.values, self.unlike, self.given)
-        priority = self._priorities(slots, self.protected, sliding_window)
+        priority = self._priorities(self._slots(), self.protected, sliding_window)
         free = lowest(priority, self.positions).unsqueeze(-1)  # [R, H, 1]
         if self.plan.observe:
             self.receiving.mul_(REMEMBER**queries).add_(received, alpha=(1 - REMEMBER) / groups)
@@ -261,7 +270,7 @@ class H2OLayer(CacheLayerMixin):
         keys: Tensor,
         values: Tensor,
         positions: Tensor,
-        received: Tensor,
+        gain: Tensor,
         share: Tensor | None,
         sliding_window: int | None,
     ) -> None:
@@ -270,8 +279,8 @@ class H2OLayer(CacheLayerMixin):
         Args:
             keys, values: [R, H, N, D] of the chunk.
             positions: [R, N] int32, -1 for padding.
-            received: [R, H, S + N] attention, each query forgotten at the policy's rate.
-            share: the same forgotten at REMEMBER, as a share of the head's attention; None unless observed.
+            gain: [R, H, S + N] what its queries add to the score (`policies.gained`).
+            share: the attention received, forgotten at REMEMBER, as a share of the head's; or None.
             sliding_window: what later queries of this layer can see, tokens.
         """
         heads = keys.shape[1]
@@ -286,7 +295,7 @@ class H2OLayer(CacheLayerMixin):
 
         place = both(self.positions, new)
         passed = queries.to(self.score.dtype)[:, None, None]
-        score = both(self.score * self.policy.forget**passed, nothing) + received
+        score = with_gain(self.policy, both(self.score, nothing), gain, passed)
         all_values = both(self.values, values)
         protected = both(self.protected, self.safe_from_the_start(new))
         unlike = both(self.unlike, nothing)
@@ -295,7 +304,7 @@ class H2OLayer(CacheLayerMixin):
             unlike = both(self.unlike, -cosines(unit[:, :, -keys.shape[2] :], self.mean_key))
             unlike = self._look(unit, place, unlike, self._due(queries))
         given = both(self.given, torch.full_like(new, self.plan.given is not False, dtype=torch.bool))
-        slots = Slots(place, score, all_values, unlike, given)
+        slots = Slots(place, score, all_values, unlike, given, self.capacity)
         priority = self._priorities(slots, protected, sliding_window)
         keep = highest(priority, place, self.capacity)  # [R, H, capacity]
         wide = keep.unsqueeze(-1)
@@ -326,7 +335,18 @@ class H2OLayer(CacheLayerMixin):
 
     def ranking(self) -> Tensor:
         """What the policy ranks the slots by just now. [R, H, S]"""
-        return self.policy.priority(Slots(self.positions, self.score, self.values, self.unlike, self.given))
+        return self.policy.priority(self._slots())
+
+    def _slots(self) -> Slots:
+        return Slots(self.positions, self.score, self.values, self.unlike, self.given, self.capacity)
+
+    def _used(self, received: Tensor, groups: int, sliding_window: int | None) -> Tensor:
+        """The score [R, H, S] of a policy that counts uses, after the query at position `seen - 1`."""
+        at = self.seen[:, None] - 1
+        visible = self.positions > at.unsqueeze(-1) - (sliding_window or MOST_TOKENS)
+        seen = (visible & (self.positions >= 0)).sum(-1, keepdim=True) / groups  # [R, H, 1]
+        gain = gained(self.policy, received.unsqueeze(2), seen, at, torch.zeros_like(at))
+        return with_gain(self.policy, self.score, gain, torch.ones_like(at).unsqueeze(-1))
 
     def _priorities(self, slots: Slots, protected: Tensor, sliding_window: int | None) -> Tensor:
         recent = self.plan.shares.recent if self.plan.shares else 0

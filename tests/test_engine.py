@@ -241,3 +241,14 @@ def test_a_protected_prompt_is_never_evicted(make: Callable[..., Engine]) -> Non
         for held in engine.cache.kept(layer)[0].tolist():
             assert set(range(10)) <= set(held)
     assert make(budget=64).protect(1000) == 16  # (budget - recent) // 2
+
+
+def test_a_prompt_read_at_once_is_said_to_be_and_may_be_longer_than_the_window(
+    make: Callable[..., Engine],
+) -> None:
+    engine = make(prefill="full")
+    assert (engine.session.prefill, make().session.prefill) == ("full", "chunked")
+    short, answer = story(engine) * 20, Sampling(max_tokens=3, ignore_eos=True)
+    assert of(Prompt, list(engine.generate(short, answer)))[0].chunks == 1
+    assert of(Prompt, list(engine.generate(short * 6, answer)))[0].chunks == 2  # 512 tokens at once at most
+    assert engine.cache.most_kept == 64

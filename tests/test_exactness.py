@@ -17,6 +17,7 @@ from oracle import ATTENTION, Held, OracleCache, OracleHead, feed, greedy_turn
 from tiny_models import VOCAB, WINDOW, tiny
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from twins import TWINS
 
 from h2o_chat import H2OCache
 
@@ -108,7 +109,7 @@ class SlidingHead(OracleHead):
             super().evict()
 
 
-HEADS = {"h2o-paper": OracleHead, "h2o": OutputChangeHead}
+HEADS = {"h2o-paper": OracleHead, "h2o": OutputChangeHead} | TWINS
 
 
 def assert_same_conversation(
@@ -138,6 +139,14 @@ def test_same_positions_and_logits_on_a_trained_model(
 @pytest.mark.parametrize("budget", [16, 64])
 def test_the_default_policy_is_what_it_says(tiny_pair: Pair, budget: int) -> None:
     assert_same_conversation(tiny_pair, budget, noise(200, seed=1), noise(30, seed=2), policy="h2o")
+
+
+@pytest.mark.parametrize("policy", TWINS)
+def test_what_h2o_is_compared_with_is_what_it_says(policy: str) -> None:
+    """40 slots: 10 columns reach 320 tokens back, so in 400 steps the oldest of them go too."""
+    pair = tiny("llama", ATTENTION, num_hidden_layers=2), tiny("llama", "h2o", num_hidden_layers=2)
+    caches = OracleCache(40, TWINS[policy]), H2OCache(budget=40, policy=policy)
+    assert_same_steps(pair, caches, noise(STEPS, seed=5))
 
 
 def test_a_sliding_layer_gives_up_first_what_nobody_sees_again() -> None:

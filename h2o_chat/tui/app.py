@@ -114,7 +114,7 @@ class ChatApp(App[None], inherit_bindings=False):
     def on_mount(self) -> None:
         self.register_theme(H2O_DARK)
         self.theme = H2O_DARK.name
-        self.transcript.mount(self._loading)
+        self.transcript.add(self._loading)
         self.set_interval(1 / DRAINS_A_SECOND, self._drain)
         self.run_worker(lambda: self.pane.jobs.load(self._open_chat), thread=True)
 
@@ -170,7 +170,8 @@ class ChatApp(App[None], inherit_bindings=False):
     def _stage(self, stage: work.Stage) -> None:
         """Loading goes on in the transcript; whatever takes long after that, below it."""
         if self.chat is None:
-            self._loading.show(stage)
+            self._loading.stage(stage)
+            self.transcript.redraw(self._loading)
         elif stage.share is not None:
             self.divider.doing(f"{stage.name} {stage.share:.0%} · esc stops")
 
@@ -189,6 +190,7 @@ class ChatApp(App[None], inherit_bindings=False):
         if self.chat is None:
             self.exit_code = code
             self._loading.fail()
+            self.transcript.redraw(self._loading)
             self.pane.broke()
 
     # What the person does

@@ -1,34 +1,28 @@
 """What happens before the first question: the stages of loading, each with its bar."""
 
 from textual.content import Content
-from textual.widgets import Static
 
 from h2o_chat.tui.glyphs import bar
 from h2o_chat.tui.safe import fit, safe_text
 from h2o_chat.tui.theme import MUTED
+from h2o_chat.tui.turn import TurnView
 from h2o_chat.tui.work import Stage
 
 BAR_CELLS = 24
 NAME_CELLS = 12
 
 
-class Loading(Static):
+class Loading(TurnView):
     """A list of stages that grows as they begin; a stage is over when the next one begins."""
 
-    DEFAULT_CSS = """
-    Loading { height: auto; padding: 1 2; }
-    """
-
     def __init__(self, model: str) -> None:
-        super().__init__(markup=False)
+        super().__init__("loading", "", Content())
         self._model = safe_text(model)
         self._stages: dict[str, float | None] = {}
         self._failed = False
-
-    def on_mount(self) -> None:
         self._draw()
 
-    def show(self, stage: Stage) -> None:
+    def stage(self, stage: Stage) -> None:
         """Note how far a stage is."""
         self._stages[stage.name] = stage.share
         self._draw()
@@ -44,7 +38,7 @@ class Loading(Static):
         for name, share in self._stages.items():
             mark = "✓" if name != newest else "✗" if self._failed else "·"
             lines.append(_line(mark, name, share))
-        self.update(Content("\n").join(lines))
+        self.show(Content("\n").join(lines))
 
 
 def _line(mark: str, name: str, share: float | None) -> Content:

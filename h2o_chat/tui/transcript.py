@@ -1,31 +1,36 @@
-"""The conversation: what is finished is frozen, only the end of the message being written is drawn again."""
+"""The conversation, drawn row by row: it costs what is seen of it, however long it is."""
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.content import Content
+from textual.events import Resize
 from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.selection import Selection
+from textual.strip import Strip
+from textual.style import Style
+from textual.visual import Visual
 
 from h2o_chat.events import Turn
-from h2o_chat.tui import markdown
+from h2o_chat.tui.body import Piece
+from h2o_chat.tui.page import Page
 from h2o_chat.tui.safe import safe_text
-from h2o_chat.tui.theme import MUTED
-from h2o_chat.tui.turn import FINISHES, Part, TurnView
+from h2o_chat.tui.turn import TurnView
 
-CARET = "▌"
-LIVE_CHARS = 2_000
-"""The most that is drawn again as an answer grows; what it costs does not depend on how long it is."""
-SETTLED_CHARS = 10_000
-"""What is settled is gathered in widgets of about this size: each costs a little whenever anything moves."""
+MOST_LINES = 1 << 32
+"""Lines of one message, so that each line of all messages has a number; in order."""
 
 
-class Transcript(VerticalScroll):
+class Transcript(ScrollView, can_focus=True):
     """Follows the end of the text until the reader scrolls up, and again once back at the end."""
 
     DEFAULT_CSS = """
     Transcript {
         height: 1fr;
+        overflow-x: hidden;
+        scrollbar-gutter: stable;
         scrollbar-size-vertical: 1;
         scrollbar-background: $background;
         scrollbar-color: $border;
@@ -33,6 +38,7 @@ class Transcript(VerticalScroll):
     """
     BORDER_TITLE = "chat"
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "app.interrupt", show=False),  # the screen's own would copy without a word
         Binding("m", "app.toggle_panel", "memory", show=False),
         Binding("up", "select(-1)", "your messages"),
         Binding("down", "select(1)", show=False),
@@ -44,29 +50,36 @@ class Transcript(VerticalScroll):
         super().__init__(id=id)
         self.selected: int | None = None
         """The message of the user that is marked."""
+        self.auto_links = False
+        self._page = Page()
         self._turns: dict[int, TurnView] = {}
         self._answer: TurnView | None = None
-        self._part: Part | None = None
-        """The last part of the open answer, which shows `_source`."""
-        self._above: Part | None = None
-        """The part before it, which takes what is settled."""
+        """The answer that is being written."""
         self._index = 0
-        self._source = ""
-        self._reopened = 0
-        """Characters at the beginning of `_source` that only repeat how a code block was opened."""
-        self._frozen = 0
-        """Characters of the open answer that earlier parts show."""
+        self._follows = True
+        self._moving = False
+        self._epoch = 0
+        """Counts what makes all that was drawn wrong."""
 
-    def watch_virtual_size(self, size: Size) -> None:
-        # Textual 8.2.8 pushes a short text down to the bottom when anchored, so only a long one is.
-        long = size.height > self.scrollable_content_region.height
-        if long != self.is_anchored:
-            self.anchor(long)
+    @property
+    def views(self) -> list[TurnView]:
+        """Everything from top to bottom: messages, notes, errors."""
+        return self._page.views
 
-    def follow(self) -> None:
-        """Go to the end and stay there, wherever the reader was."""
-        if self.is_anchored:
-            self.anchor()
+    # What it shows
+
+    def add(self, view: TurnView, before: TurnView | None = None) -> TurnView:
+        """Show something more."""
+        place = self.views.index(before) if before else len(self.views)
+        self.views.insert(place, view)
+        self._laid(place)
+        return view
+
+    def redraw(self, view: TurnView) -> None:
+        """One of them shows something else."""
+        self._laid()
+        if view.index in self._turns or view is self._answer or view in self.views:
+            self.refresh()
 
     def message(
         self,
@@ -84,10 +97,9 @@ class Transcript(VerticalScroll):
             finish: how an answer ended.
             hold: how much of it is held, where that is known.
         """
-        body = _ended(markdown.render(text), finish) if role == "assistant" else text
-        self._turns[index] = self._add(TurnView(role, name, body))
-        if hold is not None:
-            self.show_message_hold(index, hold)
+        view = TurnView(role, name, text, index, finish)
+        view.hold = hold
+        self._turns[index] = self.add(view)
 
     @property
     def answering(self) -> int | None:
@@ -96,10 +108,11 @@ class Transcript(VerticalScroll):
 
     def clear(self) -> None:
         """Show nothing."""
-        self.remove_children()
-        self.selected = None
+        self.views.clear()
         self._turns.clear()
-        self._part = self._above = self._answer = None
+        self._answer = self.selected = None
+        self._follows = True
+        self._laid()
 
     def cut(self, index: int) -> None:
         """Take away message `index` and all that stands below it."""
@@ -108,61 +121,24 @@ class Transcript(VerticalScroll):
             return
         if self.selected is not None and self.selected >= index:
             self.select(None)
-        children = list(self.children)
-        self.remove_children(children[children.index(self._turns[first]) :])
+        place = self.views.index(self._turns[first])
+        del self.views[place:]
         self._turns = {message: view for message, view in self._turns.items() if message < index}
-
-    def select(self, index: int | None) -> None:
-        """Mark a message; None marks none."""
-        for message, wanted in ((self.selected, False), (index, True)):
-            if message is not None and message in self._turns:
-                self._turns[message].mark(wanted)
-        self.selected = index if index in self._turns else None
-        if self.selected is not None:
-            self.scroll_to_widget(self._turns[self.selected], animate=False)
-
-    def action_select(self, step: int) -> None:
-        """Mark the next message of the user, up or down; below the last one none is marked."""
-        own = [message for message, view in sorted(self._turns.items()) if view.kind == "user"]
-        if not own:
-            return
-        at = own.index(self.selected) if self.selected in own else len(own)
-        at = max(at + step, 0)
-        self.select(own[at] if at < len(own) else None)
-        if self.selected is None:
-            self.scroll_end(animate=False)
+        self._laid(place)
 
     def open_answer(self, name: str, message: int) -> None:
         """Begin the message that `stream` continues; `message` is its place in the conversation."""
         self._index = message
-        self._source, self._reopened, self._frozen = "", 0, 0
-        self._above = None
-        self._part = self._answer = self._add(TurnView("assistant", name, CARET))
+        self._answer = TurnView("assistant", name, index=message)
+        self._answer.open()
+        self.add(self._answer)
 
     def stream(self, text: str) -> None:
-        """Append to the open answer; only its last part is drawn again."""
+        """Append to the open answer; only its end is drawn again."""
         assert self._answer is not None
         self._turns[self._index] = self._answer  # from the first word on there is something to hold
-        part = self._grow(text)
-        part.update(Content.assemble(markdown.render(self._source), (CARET, "$accent")))
-
-    def _grow(self, text: str) -> Part:
-        """Append to the source of the last part, settling what is too long for one; returns the last part."""
-        assert self._part is not None
-        source = self._source + text
-        while len(source) > LIVE_CHARS:
-            cut = markdown.cut(source[:LIVE_CHARS])
-            done = source[: cut.at]
-            shown = markdown.render(done.removesuffix(" ") if cut.joint == " " else done)
-            if self._above is None or self._above.settled_chars > SETTLED_CHARS:
-                self._above, self._part = self._part, Part()
-                self.mount(self._part)
-            self._above.settle(shown, cut.joint)
-            self._frozen += cut.at - self._reopened
-            self._reopened = len(cut.reopen)
-            source = cut.reopen + source[cut.at :]
-        self._source = source
-        return self._part
+        self._answer.write(text)
+        self._laid(self.views.index(self._answer))
 
     def close_answer(self, finish: str, text: str | None = None) -> None:
         """Freeze the open answer, if there is one; say so if it did not end by itself.
@@ -173,42 +149,38 @@ class Transcript(VerticalScroll):
         """
         if self._answer is None:
             return
-        rest = ""
         if text:
             self._turns[self._index] = self._answer  # it may have come in one piece
-        if text is not None:
-            rest = text[self._frozen :]
-            self._source = self._source[: self._reopened]
-        part = self._grow(rest)
-        part.update(_ended(markdown.render(self._source), finish))
-        self._part = self._above = self._answer = None
+        self._answer.close(finish, text)
+        self._answer = None
+        self._laid()
 
     def withdraw(self) -> None:
         """Take back the open answer and the message that it was to answer: neither was said."""
         assert self._answer is not None
-        self._turns.pop(self._index - 1).remove()
-        self._answer.remove()
-        self._part = self._above = self._answer = None
+        self.views.remove(self._turns.pop(self._index - 1))
+        self.views.remove(self._answer)
+        self._answer = None
+        self._laid()
 
     def show_message_hold(self, index: int, hold: float) -> None:
         """Write the gauge of one message, where that is known."""
         if index in self._turns:
-            self._turns[index].show_hold(hold)
+            self._turns[index].hold = hold
+            self.refresh()
 
     def show_hold(self, turn: Turn) -> None:
         """Write every message's gauge; a message that is not mentioned has nothing left."""
         held = dict(turn.hold)
         for message, view in self._turns.items():
-            view.show_hold(held.get(message, 0.0))
-
-    def _add(self, view: TurnView) -> TurnView:
-        self.mount(view)
-        return view
+            view.hold = held.get(message, 0.0)
+        self.refresh()
 
     def note(self, text: str) -> None:
         """Say something that is no part of the conversation; an answer that has not begun comes after it."""
-        unbegun = self._answer is not None and not self._source and not self._frozen
-        self.mount(TurnView("note", "note", text), before=self._answer if unbegun else None)
+        answer = self._answer
+        unbegun = answer is not None and answer.growing is not None and not answer.growing.begun
+        self.add(TurnView("note", "note", text), before=answer if unbegun else None)
 
     def notice(self, message: str, hint: str = "") -> None:
         """Say something that a person should know, though nothing failed."""
@@ -217,12 +189,151 @@ class Transcript(VerticalScroll):
     def error(self, title: str, message: str, hint: str = "") -> None:
         """Say what went wrong and, after an arrow, what to do."""
         body = Content.assemble(safe_text(message), (f"\n→ {safe_text(hint)}" if hint else "", "bold"))
-        self._add(TurnView("error", f"✗ error · {title}", body))
+        self.add(TurnView("error", f"✗ error · {title}", body))
+
+    # What is chosen
+
+    def select(self, index: int | None) -> None:
+        """Mark a message; None marks none."""
+        for message, wanted in ((self.selected, False), (index, True)):
+            if message is not None and message in self._turns:
+                self._turns[message].marked = wanted
+        self.selected = index if index in self._turns else None
+        self.refresh()
+        if self.selected is not None:
+            self.go_to(self._turns[self.selected])
+
+    def action_select(self, step: int) -> None:
+        """Mark the next message of the user, up or down; below the last one none is marked."""
+        own = [message for message, view in sorted(self._turns.items()) if view.kind == "user"]
+        if not own:
+            return
+        at = own.index(self.selected) if self.selected in own else len(own)
+        at = max(at + step, 0)
+        self.select(own[at] if at < len(own) else None)
+        if self.selected is None:
+            self.follow()
+
+    # Where the window is
+
+    def follow(self) -> None:
+        """Go to the end and stay there, wherever the reader was."""
+        self._follows = True
+        self._laid()
+
+    def go_to(self, view: TurnView, row: int = 0) -> None:
+        """Bring a row of a message into the window, with the title if there is room."""
+        page, rows = self._page, self.scrollable_content_region.height
+        place = self.views.index(view)
+        view.rows(page.width)
+        page.changed(place)
+        start, top = page.starts[place], self.scroll_offset.y
+        if not top <= start + row < top + rows:
+            self._follows = False
+            self._move(start + max(row - rows // 2, 0))
+        elif not top <= start:
+            self._follows = False
+            self._move(start if row < rows else start + row - rows // 2)
+
+    def show_place(self, index: int, share: float) -> bool:
+        """Go to a message, so far into it; False where it is not shown."""
+        view = self._turns.get(index)
+        if view is None:
+            return False
+        place = self.views.index(view)
+        row = int(share * view.rows(self._page.width))
+        self._page.changed(place)
+        self._follows = False
+        self._move(max(self._page.starts[place] + row - self.scrollable_content_region.height // 2, 0))
+        return True
+
+    def _laid(self, place: int = 0) -> None:
+        """From this place on some have another height: the window stays at the end, or with what was seen."""
+        self._page.changed(place)
+        self._move(self.scroll_offset.y)
+
+    def _move(self, top: int) -> None:
+        """Go to a row, having wrapped what is seen there."""
+        rows = self.scrollable_content_region.height
+        if not rows:  # it has no place on the screen yet
+            return
+        top = self._page.look(top, rows, self._follows)
+        self._moving = True
+        self.virtual_size = Size(self._page.width, self._page.height)
+        if top != self.scroll_offset.y:
+            self.scroll_to(y=top, animate=False, force=True)
+        self._moving = False
+        self.refresh()
+
+    def on_resize(self, event: Resize) -> None:
+        self._measure()
+
+    def _measure(self) -> None:
+        width = self.scrollable_content_region.width
+        if width and width != self._page.width:
+            self._page.width = width
+            self._laid()
+        elif self._follows:
+            self._laid()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        if not self._moving:
+            self._follows = new_value >= self.max_scroll_y
+            self._move(round(new_value))
+
+    # Drawing
+
+    def render_line(self, y: int) -> Strip:
+        row = y + self.scroll_offset.y
+        place = self._page.at(row)
+        if place is None:
+            return Strip.blank(self._page.width, self.rich_style)
+        local = row - self._page.starts[place]
+        return self.views[place].row(local, self._page.width, place * MOST_LINES, self)
+
+    def draw(self, content: Content, width: int) -> Sequence[Strip]:
+        """See `turn.Canvas`."""
+        return Visual.to_strips(self, content, width, None, self.visual_style, apply_selection=False)
+
+    def dress(self, view: TurnView, piece: Piece, line: int) -> Content:
+        """See `turn.Canvas`."""
+        selection = self.text_selection
+        if selection is None:
+            return piece.content
+        return _selected(piece, selection, line + 1, self._selection_style)
+
+    def key(self, view: TurnView, piece: Piece) -> object:
+        """See `turn.Canvas`."""
+        return self._epoch
+
+    # What is selected with the mouse
+
+    @property
+    def _selection_style(self) -> Style:
+        return Style.from_styles(self.screen.get_component_styles("screen--selection"))
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        self._epoch += 1
+        self.refresh()
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        parts = (view.selected(selection, place * MOST_LINES) for place, view in enumerate(self.views))
+        return "\n\n".join(part for part in parts if part), "\n"
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._epoch += 1
 
 
-def _ended(shown: Content, finish: str | None) -> Content:
-    """An answer, with what is said under one that did not end by itself."""
-    if finish not in FINISHES:
-        return shown
-    mark = Content.styled(f"■ {FINISHES[finish]}", f"italic {MUTED}")
-    return Content.assemble(shown, "\n" if shown else "", mark)
+def _selected(piece: Piece, selection: Selection, line: int, style: Any) -> Content:
+    """With a style on what is selected of it; the whole text begins at `line`."""
+    content, at = piece.content, 0
+    for number, text in enumerate(content.plain.split("\n")):
+        span = selection.get_span(line + piece.y + number)
+        if span is not None:
+            shift = piece.x if number == 0 else 0
+            end = len(text) if span[1] < 0 else min(max(span[1] - shift, 0), len(text))
+            content = content.stylize(style, at + min(max(span[0] - shift, 0), len(text)), at + end)
+        at += len(text) + 1
+    return content

@@ -1,15 +1,16 @@
-"""One message of the conversation: a title with its hold gauge above a text that can be selected.
+"""One message of the conversation: a title with its hold gauge above a text, and an empty line below it."""
 
-A long one goes on in parts below, so that no single widget grows without end.
-"""
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Protocol
 
-from typing import Any
-
+from rich.segment import Segment
+from rich.style import Style
 from textual.content import Content
-from textual.events import Resize
 from textual.selection import Selection
-from textual.widgets import Static
+from textual.strip import Strip
 
+from h2o_chat.tui.body import Growing, Piece, joined, placed, plain, whole
 from h2o_chat.tui.glyphs import gauge
 from h2o_chat.tui.safe import fit, safe_text
 from h2o_chat.tui.theme import MUTED
@@ -22,93 +23,221 @@ FINISHES = {
 }
 """What is said under an answer that did not end by itself."""
 
+COLOURS = {"user": "$secondary", "assistant": "$primary", "error": "$error"}
+"""Of the titles, for kinds that have one."""
 
-class Part(Static):
-    """A piece of a message; selected with its neighbours, it reads as if they were one."""
+INDENT = 2
+"""Columns before the text; one is left free behind it."""
 
-    DEFAULT_CSS = """
-    Part {
-        height: auto;
-        padding: 0 1 0 2;
-        margin-bottom: 1;
-        &.-joined { margin-bottom: 0; }
-    }
+
+class Canvas(Protocol):
+    """What messages are drawn on."""
+
+    def draw(self, content: Content, width: int) -> Sequence[Strip]:
+        """The rows of a text, wrapped; each segment with the offset of its first character."""
+
+    def dress(self, view: "TurnView", piece: Piece, line: int) -> Content:
+        """What a piece shows, with the styles of the moment; `line` is that of the title."""
+
+    def key(self, view: "TurnView", piece: Piece) -> object:
+        """Another one whenever `dress` gives something else."""
+
+
+class TurnView:
+    """A message as it is drawn. No widget: a conversation of any length is one node.
+
+    Args:
+        kind: user, assistant, system, note, error, or loading, which has no title.
+        name: who speaks.
+        body: what is said; Markdown where it is an answer.
+        index: its place in the conversation; None where it is no part of it.
+        finish: how an answer ended.
     """
 
-    def __init__(self, content: Content | str = "", **kwargs: Any) -> None:
-        super().__init__(content, markup=False, **kwargs)
-        self._settled = Content()
-        self._joint = ""
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        body: Content | str = "",
+        index: int | None = None,
+        finish: str | None = None,
+    ) -> None:
+        self.kind = kind
+        self.index = index
+        self.name = safe_text(name)
+        self.source = "" if isinstance(body, Content) else body
+        self.finish = finish
+        self.hold: float | None = None
+        """The share of caches that still hold it, averaged over its tokens."""
+        self.marked = False
+        """Chosen by the keyboard."""
+        self.growing: Growing | None = None
+        """While it is being written."""
+        self._pieces: list[Piece] | None = [Piece(body)] if isinstance(body, Content) else None
+        self._layout: tuple[int, list[int]] = (0, [])
+        """For which width, and the row at which each piece begins; then the row behind them."""
+        self._title: tuple[object, Strip] | None = None
 
     @property
-    def settled_chars(self) -> int:
-        """Characters shown for good."""
-        return len(self._settled)
+    def content(self) -> Content:
+        """All that is said in it."""
+        return joined(self.pieces)
 
-    def settle(self, content: Content, joint: str) -> None:
-        """Show `content` for good, below what is settled already; after `joint` the message goes on."""
-        self._settled = self._settled + self._joint + content
-        self._joint = joint
-        self.add_class("-joined")
-        self.update(self._settled + joint[:-1])
+    @property
+    def pieces(self) -> list[Piece]:
+        if self.growing is not None:
+            return self.growing.pieces
+        if self._pieces is None:
+            answer = self.kind == "assistant"
+            self._pieces = whole(self.source, _mark(self.finish)) if answer else plain(self.source)
+        return self._pieces
 
-    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        found = super().get_selection(selection)
-        if found is None or selection.end is not None or not self.settled_chars:
-            return found
-        return found[0], self._joint
+    def show(self, body: Content) -> None:
+        """Show something else."""
+        self._pieces = [Piece(body)]
+        self.changed()
 
+    def open(self) -> None:
+        """Begin an answer that will be written piece by piece."""
+        self.growing = Growing()
 
-class TurnView(Part):
-    """A message, or its first part: a single node, which is what keeps long conversations fast.
+    def write(self, text: str) -> None:
+        """Append to an answer."""
+        assert self.growing is not None
+        self.source += text
+        self.growing.write(text)
+        self.changed()
 
-    The title lives in the top border, outside the text: it costs no node and is never copied with it.
-    """
+    def close(self, finish: str, text: str | None) -> None:
+        """An answer is whole.
 
-    DEFAULT_CSS = """
-    TurnView {
-        border-top: blank;
-        border-title-align: left;
-        border-title-style: bold;
-        &.-user { border-title-color: $secondary; }
-        &.-assistant { border-title-color: $primary; }
-        &.-system { border-title-color: $text-muted; }
-        &.-note { border-title-color: $text-muted; color: $text-muted; }
-        &.-error { border-title-color: $error; }
-        &.-marked { border-title-color: $accent; }
-    }
-    """
+        Args:
+            finish: how it ended.
+            text: all of it, where that is known; what was written may lack the last characters.
+        """
+        assert self.growing is not None
+        self.finish = finish
+        self.source = self.source if text is None else text
+        self.growing.close(text, _mark(finish))
+        self._pieces, self.growing = self.growing.pieces, None
+        self.changed()
 
-    def __init__(self, kind: str, name: str, body: Content | str = "", **kwargs: Any) -> None:
-        shown = body if isinstance(body, Content) else Content(safe_text(body))
-        super().__init__(shown, classes=f"-{kind}", **kwargs)
-        self.kind = kind
-        self._speaker = safe_text(name)
-        self._marked = False
-        self.hold: float | None = None
+    def changed(self) -> None:
+        """What it shows is another thing, of another height."""
+        self._layout = (0, [])
 
-    def on_mount(self) -> None:
-        self._write_title()
+    # Rows
 
-    def on_resize(self, event: Resize) -> None:
-        self._write_title()
+    @property
+    def titled(self) -> int:
+        """Rows of the title."""
+        return int(self.kind != "loading")
 
-    def show_hold(self, hold: float) -> None:
-        """Write the share of caches that still hold this message, averaged over its tokens."""
-        if hold != self.hold:
-            self.hold = hold
-            self._write_title()
+    def rows(self, width: int) -> int:
+        """Its height in this width; wraps what was not wrapped yet."""
+        if self._layout[0] != width:
+            room = max(width - INDENT - 1, 1)
+            starts = [self.titled]
+            for piece in placed(self.pieces):
+                starts.append(starts[-1] + piece.height(room))
+            self._layout = (width, starts)
+        return self._layout[1][-1] + 1
 
-    def mark(self, on: bool) -> None:
-        """Show that the keyboard has chosen this message, or no longer."""
-        self._marked = on
-        self.set_class(on, "-marked")
-        self._write_title()
+    def guess(self, width: int) -> int:
+        """About its height; exact where that is known already."""
+        if self._layout[0] == width:
+            return self._layout[1][-1] + 1
+        return self.source.count("\n") + len(self.source) // max(width - INDENT - 1, 1) + 3
 
-    def _write_title(self) -> None:
+    def known(self, width: int) -> bool:
+        """Whether its height is known."""
+        return self._layout[0] == width
+
+    def at(self, row: int, width: int) -> tuple[Piece | None, int]:
+        """The piece that a row shows, and which of its rows that is; None is the title or the empty row."""
+        self.rows(width)
+        starts = self._layout[1]
+        if not starts[0] <= row < starts[-1]:
+            return None, 0
+        place = bisect_right(starts, row) - 1
+        return self.pieces[place], row - starts[place]
+
+    def row(self, row: int, width: int, line: int, canvas: Canvas) -> Strip:
+        """One row of it.
+
+        Args:
+            line: of the title; the lines of the text follow. What is selected is said in these.
+        """
+        piece, local = self.at(row, width)
+        if piece is None:
+            return self._titles(width, line, canvas) if row < self.titled else _row([], 0, line, width)
+        key = (width, line, canvas.key(self, piece))
+        if piece.key != key:
+            strips = canvas.draw(canvas.dress(self, piece, line), max(width - INDENT - 1, 1))
+            piece.strips, piece.key = _rows(piece, strips, line + 1, width), key
+        return piece.strips[local]
+
+    def _titles(self, width: int, line: int, canvas: Canvas) -> Strip:
+        """The title: who speaks, and how much of it is held."""
+        key = (width, line, self.hold, self.marked, canvas.key(self, Piece(Content())))
+        if self._title is None or self._title[0] != key:
+            [strip] = canvas.draw(self.title(width - 1), width - 1)
+            segments = [Segment(segment.text, _bare(segment)) for segment in strip]
+            self._title = (key, _row(segments, 0, line, width, indent=1))
+        return self._title[1]
+
+    def title(self, width: int) -> Content:
+        """What stands above the text."""
         right = "" if self.hold is None else gauge(self.hold)
-        room = max(self.outer_size.width - 3, 0)
-        speaker = f"▸ {self._speaker}" if self._marked else self._speaker
-        name = fit(speaker, room - len(right)) if right else speaker
-        title = Content.assemble(name, (right, f"not bold {MUTED}"))
-        self.border_title = title
+        speaker = f"▸ {self.name}" if self.marked else self.name
+        name = fit(speaker, max(width - len(right), 0)) if right else speaker.replace("\n", " ")
+        colour = "$accent" if self.marked else COLOURS.get(self.kind, MUTED)
+        return Content.assemble((name, f"bold {colour}"), (right, MUTED)).truncate(max(width, 1))
+
+    def selected(self, selection: Selection, line: int) -> str:
+        """What is selected of its text; `line` is that of the title."""
+        lines = self.content.plain.split("\n")
+        spans = [(text, selection.get_span(line + 1 + n)) for n, text in enumerate(lines)]
+        return "\n".join(text[span[0] : None if span[1] < 0 else span[1]] for text, span in spans if span)
+
+
+def _mark(finish: str | None) -> Content:
+    """What is said under an answer that did not end by itself."""
+    if finish not in FINISHES:
+        return Content()
+    return Content.styled(f"■ {FINISHES[finish]}", f"italic {MUTED}")
+
+
+def _rows(piece: Piece, strips: Sequence[Strip], line: int, width: int) -> list[Strip]:
+    """The rows of a piece in full width, with offsets in lines of the whole text that begins at `line`."""
+    rows, y = [], -1
+    for strip in strips:
+        segments = list(strip)
+        x, y = _offset(segments, y + 1)
+        rows.append(_row(segments, x + (piece.x if y == 0 else 0), line + piece.y + y, width))
+    if piece.gap:
+        rows.append(_row([], 0, line + piece.y + y + 1, width))
+    return rows
+
+
+def _row(segments: Sequence[Segment], x: int, y: int, width: int, indent: int = INDENT) -> Strip:
+    """A row in full width, whose text begins at character `x` of line `y`."""
+    placed = [Segment(" " * indent, Style.from_meta({"offset": (x, y)}))]
+    for segment in segments:
+        place = Style.from_meta({"offset": (x, y)})
+        placed.append(Segment(segment.text, segment.style + place if segment.style else place))
+        x += len(segment.text)
+    return Strip(placed).adjust_cell_length(width, Style.null())
+
+
+def _offset(segments: Sequence[Segment], y: int) -> tuple[int, int]:
+    """Of the first character of a row; an empty one is a line of its own, which is said."""
+    style = segments[0].style if segments else None
+    x, y = style.meta["offset"] if style and "offset" in style.meta else (0, y)
+    return int(x), int(y)
+
+
+def _bare(segment: Segment) -> Style:
+    """Its style, without what was drawn from where."""
+    style = segment.style or Style()
+    return style.clear_meta_and_links()

@@ -93,7 +93,7 @@ class Screen:
 
     def bodies(self) -> list[str]:
         """The texts of the transcript from top to bottom: messages, notes, errors, the end being written."""
-        return [widget.content.plain for widget in self.app.transcript.children]  # type: ignore[attr-defined]
+        return [view.content.plain for view in self.app.transcript.views]
 
     def lines(self) -> list[str]:
         """The screen as a person sees it, row by row."""

@@ -13,7 +13,6 @@ from textual.widgets import Input, OptionList, Static
 from h2o_chat.config import Sampling
 from h2o_chat.store import Store
 from h2o_chat.tui.conversations import Conversations
-from h2o_chat.tui.turn import TurnView
 
 Drive = Callable[..., Any]
 SAID = ("Hi, my name is Flora.", "Do you like films?", "What is my name?")
@@ -36,8 +35,8 @@ async def say(screen: Screen, *texts: str) -> None:
 
 def shown(screen: Screen) -> list[str]:
     """The messages on the screen, without the marks under them."""
-    views = [view for view in screen.app.query(TurnView) if view.kind in ("user", "assistant", "system")]
-    return [view.content.plain.split("\n■")[0] for view in views]  # type: ignore[attr-defined]
+    views = [view for view in screen.app.transcript.views if view.kind in ("user", "assistant", "system")]
+    return [view.content.plain.split("\n■")[0] for view in views]
 
 
 async def agrees(screen: Screen) -> None:
@@ -45,7 +44,7 @@ async def agrees(screen: Screen) -> None:
     await screen.until(lambda: len(shown(screen)) == len(screen.chat.messages), "the screen is drawn")
     for body, message in zip(shown(screen), screen.chat.messages, strict=True):
         assert body.split() == message.text.split()
-    views = [view for view in screen.app.query(TurnView) if view.kind in ("user", "assistant")]
+    views = [view for view in screen.app.transcript.views if view.kind in ("user", "assistant")]
     assert [view.hold for view in views] == [message.hold for message in screen.chat.messages]
 
 
@@ -75,20 +74,20 @@ async def test_an_earlier_message_is_said_anew(talk: Any) -> None:
         screen.app.prompt.text = "half a"
         await screen.pilot.press("shift+tab", "up", "up", "up", "up", "down")
         assert screen.app.transcript.selected == 2
-        [marked] = screen.app.query("TurnView.-marked")
-        assert marked.border_title.startswith("▸ you")
+        [marked] = [view for view in screen.app.transcript.views if view.marked]
+        assert marked.title(60).plain.startswith("▸ you")
         await screen.pilot.press("e")
         assert screen.app.prompt.text == SAID[1]
         assert screen.app.prompt.has_focus
         assert "esc gives up" in screen.app.divider.remark
         await screen.pilot.press("escape")
         assert screen.app.prompt.text == "half a"
-        assert not screen.app.query("TurnView.-marked")
+        assert not any(view.marked for view in screen.app.transcript.views)
         await screen.pilot.press("shift+tab", "up", "up", "e")
         await say(screen, INSTEAD)
         await agrees(screen)
         assert shown(screen)[0::2] == [SAID[0], INSTEAD]
-        assert not screen.app.query("TurnView.-marked")
+        assert not any(view.marked for view in screen.app.transcript.views)
         kept = screen.chat.keeper.store.messages(screen.chat.keeper.conversation)
         assert [m.text for m in kept if m.role == "user"] == [*SAID, INSTEAD]
         assert screen.app.prompt.text == "half a"

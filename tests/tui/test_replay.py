@@ -23,7 +23,7 @@ from h2o_chat.tui.panel import MemoryPanel
 from h2o_chat.tui.player import UNSAID, Pace, Player
 from h2o_chat.tui.replay import ReplayPane
 from h2o_chat.tui.status import StatusLine
-from h2o_chat.tui.turn import FINISHES, TurnView
+from h2o_chat.tui.turn import FINISHES
 from h2o_chat.tui.work import Jobs
 
 TURNS = "Hi, my name is Flora.\n---\nMy locker code is K7Q2.\n---\nWhat is my locker code?\n"
@@ -85,7 +85,7 @@ async def test_the_screen_is_what_it_was(recording: Path) -> None:
         for body, turn in zip(shown[1::2], turns, strict=True):
             assert body.startswith(turn.text.split("\n")[0])
             assert (FINISHES["length"] in body) is (turn.finish == "length")
-        gauges = [view.hold for view in app.query(TurnView)][1:]
+        gauges = [view.hold for view in app.transcript.views][1:]
         held = dict(turns[-1].hold)
         assert gauges == [held.get(index, 0.0) for index in range(7)]
 
@@ -110,7 +110,7 @@ async def test_a_recording_of_the_screen_shows_the_same_screen(
         await screen.pilot.press("ctrl+e")
         await screen.ask("What is my name?")
         await screen.answered()
-        bodies, gauges = screen.bodies(), [view.hold for view in screen.app.query(TurnView)]
+        bodies, gauges = screen.bodies(), [view.hold for view in screen.app.transcript.views]
         panel = screen.app.query_one(MemoryPanel).render().plain
     recorder.end()
     app = replaying(path)
@@ -118,7 +118,7 @@ async def test_a_recording_of_the_screen_shows_the_same_screen(
         again = Screen(app, pilot)
         await ended(again)
         assert again.bodies() == bodies
-        assert [view.hold for view in app.query(TurnView)] == gauges
+        assert [view.hold for view in app.transcript.views] == gauges
         assert app.query_one(MemoryPanel).render().plain == panel
 
 

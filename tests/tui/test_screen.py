@@ -13,10 +13,10 @@ from textual import events
 
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.errors import ExitCode
+from h2o_chat.tui.body import CARET
 from h2o_chat.tui.panel import MemoryLine, MemoryPanel
 from h2o_chat.tui.status import StatusLine
-from h2o_chat.tui.transcript import CARET
-from h2o_chat.tui.turn import FINISHES, TurnView
+from h2o_chat.tui.turn import FINISHES
 
 Drive = Callable[..., Any]
 LONG = Sampling(max_tokens=None, ignore_eos=True)
@@ -52,7 +52,7 @@ async def test_a_chat_model_with_a_system_prompt(drive: Drive) -> None:
         assert " pinned · " in _panel(screen)
         roles = [message.role for message in screen.chat.messages]
         assert roles == ["system", *("user", "assistant") * 2]
-        gauges = [view.hold for view in screen.app.query(TurnView)]
+        gauges = [view.hold for view in screen.app.transcript.views]
         assert gauges.pop(0) is None  # the note is no message
         assert gauges == [message.hold for message in screen.chat.messages]
 
@@ -85,21 +85,21 @@ async def test_a_prompt_stopped_while_it_is_read_was_not_sent(drive: Drive) -> N
         await screen.opened()
         await screen.ask("Once upon a time")
         await screen.answered()
-        before, gauges = screen.bodies(), [view.hold for view in screen.app.query(TurnView)]
+        before, gauges = screen.bodies(), [view.hold for view in screen.app.transcript.views]
         await screen.ask(long)
         assert screen.bodies()[-2:] == [long, CARET]
         await screen.pilot.press("escape")
         await screen.answered()
         assert len(screen.chat.messages) == 2
         assert screen.bodies() == before
-        assert [view.hold for view in screen.app.query(TurnView)] == gauges
+        assert [view.hold for view in screen.app.transcript.views] == gauges
         assert screen.app.prompt.text == long
         assert "nothing was sent" in screen.app.divider.remark
         await screen.ask("Then the bird said")  # and it goes on
         await screen.answered()
         assert len(screen.chat.messages) == 4
         _assert_panel_is_true(screen)
-        hold = [view.hold for view in screen.app.query(TurnView)][1:]
+        hold = [view.hold for view in screen.app.transcript.views][1:]
         assert hold == [message.hold for message in screen.chat.messages]
 
 
@@ -320,7 +320,10 @@ async def test_ctrl_c_copies_what_is_selected(drive: Drive) -> None:
         await screen.opened()
         await screen.ask("What is the capital of France?")
         await screen.answered()
-        screen.app.query(TurnView)[1].text_select_all()
+        x, y = where(screen, "What is")
+        await screen.pilot.mouse_down(offset=(x, y))
+        await screen.pilot.hover(offset=(x + 12, y))
+        await screen.pilot.mouse_up(offset=(x + 30, y))
         await screen.pilot.press("ctrl+c")
         assert screen.app.clipboard == "What is the capital of France?"
         assert "copied" in screen.app.divider.remark
@@ -349,6 +352,11 @@ async def test_escapes_and_markup_are_text(drive: Drive) -> None:
         assert "␛[31mred␛]8;;http://x␇link" in page
         assert "[bold red]x[/] [/nope]" in page
         assert not set(page) & {"\x1b", "\x9b", "\x07", "\u202e"}
+
+
+def where(screen: Screen, text: str) -> tuple[int, int]:
+    """Column and row of a text on the screen."""
+    return next((line.index(text), row) for row, line in enumerate(screen.lines()) if text in line)
 
 
 def _words(text: str) -> list[str]:

@@ -9,8 +9,9 @@ from textual.selection import SELECT_ALL
 
 from h2o_chat.events import Turn
 from h2o_chat.tui import markdown
-from h2o_chat.tui.transcript import CARET, LIVE_CHARS, SETTLED_CHARS, Transcript
-from h2o_chat.tui.turn import FINISHES, Part, TurnView
+from h2o_chat.tui.body import CARET, LIVE_CHARS, SETTLED_CHARS
+from h2o_chat.tui.transcript import Transcript
+from h2o_chat.tui.turn import FINISHES
 
 CHARS = 300_000
 PIECE = 200
@@ -66,9 +67,9 @@ async def test_what_a_step_draws_does_not_depend_on_the_length(kind: str, drawn:
         transcript.close_answer("stopped", f"{text}end")
         assert sum(drawn) <= 3 * (LIVE_CHARS + PIECE)
         await pilot.pause()
-        parts = _parts(app)
-        assert all(len(part.content.plain) <= SETTLED_CHARS + 2 * LIVE_CHARS for part in parts)
-        shown = "".join(part.content.plain for part in parts)
+        answer = transcript.views[-1]
+        assert all(len(piece.content.plain) <= SETTLED_CHARS + 2 * LIVE_CHARS for piece in answer.pieces)
+        shown = answer.content.plain
         assert CARET not in shown
         assert FINISHES["stopped"] in shown
         if kind != "code":  # whose lines have bars, and whose languages are said
@@ -90,16 +91,14 @@ async def test_an_answer_in_parts_is_copied_and_gauged_as_one() -> None:
         transcript.close_answer("eos", text)
         transcript.show_hold(Turn("", "eos", 1, 1, 0, 0, 1, 1, 0, 0, [(1, 0.5)]))
         await pilot.pause()
-        first, *others = _parts(app)
-        assert isinstance(first, TurnView)
-        assert first.hold == 0.5
-        assert others
-        assert not any(isinstance(part, TurnView) for part in others)
-        app.screen.selections = dict.fromkeys((first, *others), SELECT_ALL)
-        assert app.screen.get_selected_text() == markdown.render(text).plain
+        question, answer = transcript.views
+        assert (question.hold, answer.hold) == (0.0, 0.5)
+        assert len(answer.pieces) > 1
+        app.screen.selections = {transcript: SELECT_ALL}
+        assert app.screen.get_selected_text() == f"go on\n\n{markdown.render(text).plain}"
 
 
-async def test_a_short_answer_is_one_widget() -> None:
+async def test_a_short_answer_is_one_piece() -> None:
     app = TranscriptApp()
     async with app.run_test() as pilot:
         transcript = app.query_one(Transcript)
@@ -107,16 +106,51 @@ async def test_a_short_answer_is_one_widget() -> None:
         transcript.stream("one\n\ntwo")
         transcript.close_answer("eos", "one\n\ntwo.")
         await pilot.pause()
-        assert [part.content.plain for part in app.query(Part)] == ["one\n\ntwo."]
+        [answer] = transcript.views
+        assert [piece.content.plain for piece in answer.pieces] == ["one\n\ntwo."]
+
+
+async def test_the_window_follows_the_end_until_the_reader_leaves_it() -> None:
+    app = TranscriptApp()
+    async with app.run_test(size=(60, 20)) as pilot:
+        transcript = app.query_one(Transcript)
+        for n in range(40):
+            transcript.message("user", "you", f"question {n}", 2 * n)
+            transcript.message("assistant", "model", f"**answer** {n}\n\n" + WORDS * (n % 7), 2 * n + 1)
+        await pilot.pause()
+        assert any("answer 39" in row for row in _page(app))
+        assert transcript.scroll_offset.y == transcript.max_scroll_y
+        transcript.focus()
+        await pilot.press("home")
+        await pilot.pause(0.5)
+        before = _page(app)
+        assert before[0].strip() == "you"
+        assert "question 0" in before[1]
+        transcript.open_answer("model", 80)
+        transcript.stream("new words\n" * 50)
+        await pilot.pause()
+        assert _page(app) == before  # what is read stays where it is
+        for _ in range(200):  # row by row, through messages whose height was only guessed
+            before = _page(app)
+            transcript.scroll_to(y=transcript.scroll_offset.y + 1, animate=False)
+            await pilot.pause()
+            assert _page(app)[:-1] == before[1:]
+            if "new words" in before[-1]:
+                break
+        transcript.follow()
+        transcript.stream("the end")
+        await pilot.pause()
+        assert any("the end" in row for row in _page(app))
+
+
+def _page(app: App[None]) -> list[str]:
+    """The screen without its scrollbar."""
+    strips = app.screen._compositor.render_strips()
+    return ["".join(segment.text for segment in strip)[:-1].rstrip() for strip in strips]
 
 
 def _pieces(text: str) -> Iterator[str]:
     return (text[start : start + PIECE] for start in range(0, len(text), PIECE))
-
-
-def _parts(app: App[None]) -> list[Any]:
-    """The widgets of the answer."""
-    return list(app.query(Part))[1:]
 
 
 def _letters(text: str) -> str:

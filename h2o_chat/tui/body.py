@@ -1,0 +1,158 @@
+"""The text of a message in pieces: each is wrapped and drawn alone, and kept until it changes.
+
+So a message of any length costs as much to draw, and to lengthen, as what is seen of it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from textual.content import Content
+from textual.strip import Strip
+
+from h2o_chat.tui import markdown
+from h2o_chat.tui.safe import safe_text
+
+LIVE_CHARS = 2_000
+"""The most that is drawn again as a text grows; what it costs does not depend on how long it is."""
+SETTLED_CHARS = 10_000
+"""A piece of running text that is settled goes on to about this size."""
+CARET = "▌"
+
+
+@dataclass(eq=False)
+class Piece:
+    """Part of a text, drawn as one."""
+
+    content: Content
+    joint: str = ""
+    """What stands between it and the next piece."""
+    start: int = -1
+    """Where it begins in the raw text of the message, character for character; -1 where it is not raw."""
+    x: int = 0
+    """Of its first character in the line of the whole text that it begins in."""
+    y: int = 0
+    """The line of the whole text that it begins in."""
+    fold: bool = False
+    """It says what is not shown."""
+    strips: Sequence[Strip] = field(default=(), repr=False)
+    """Its rows, as they were drawn last."""
+    key: object = None
+    """When: they are drawn again if it is another one."""
+
+    def height(self, width: int) -> int:
+        """Rows, with the empty one below it if there is one."""
+        return int(self.content.get_height({}, width)) + self.gap
+
+    @property
+    def gap(self) -> int:
+        return int(self.joint.count("\n") > 1)
+
+
+def placed(pieces: list[Piece]) -> list[Piece]:
+    """The pieces, each told where it stands in the whole text."""
+    x = y = 0
+    for piece in pieces:
+        piece.x, piece.y = x, y
+        text = piece.content.plain + piece.joint
+        breaks = text.count("\n")
+        x = len(text) - text.rfind("\n") - 1 if breaks else x + len(text)
+        y += breaks
+    return pieces
+
+
+def joined(pieces: Sequence[Piece]) -> Content:
+    """The whole text."""
+    parts: list[Content | str] = []
+    for piece in pieces:
+        parts += [piece.content, piece.joint]
+    return Content.assemble(*parts)
+
+
+def plain(text: str, start: int = -1) -> list[Piece]:
+    """A text as it was typed, cut where lines end.
+
+    Args:
+        start: where it begins in the raw text of its message, where that is known.
+    """
+    pieces, at = [], 0
+    while len(text) - at > LIVE_CHARS:
+        line = text.rfind("\n", at, at + LIVE_CHARS)
+        word = text.rfind(" ", at, at + LIVE_CHARS)
+        end, joint = (line, "\n") if line > at else (word, " ") if word > at else (at + LIVE_CHARS, "")
+        pieces.append(Piece(Content(safe_text(text[at:end])), joint, start if start < 0 else start + at))
+        at = end + len(joint)
+    return [*pieces, Piece(Content(safe_text(text[at:])), "", start if start < 0 else start + at)]
+
+
+class Growing:
+    """Markdown that grows: what is settled stays as it is drawn, only the end is drawn again."""
+
+    def __init__(self) -> None:
+        self.pieces = [Piece(Content(CARET))]
+        self.begun = False
+        """Whether anything was written."""
+        self._source = ""
+        """What the last piece shows."""
+        self._reopened = 0
+        """Characters at the beginning of `_source` that only repeat how a code block was opened."""
+        self._frozen = 0
+        """Characters of the text that earlier pieces show."""
+
+    def write(self, text: str) -> None:
+        """Append; the last piece ends in a caret."""
+        self._grow(text)
+        self._show(Content.styled(CARET, "$accent"))
+
+    def close(self, text: str | None, below: Content) -> None:
+        """It is whole.
+
+        Args:
+            text: all of it, where that is known; what was written may lack the last characters.
+            below: said on a line of its own.
+        """
+        rest = ""
+        if text is not None:
+            rest = text[self._frozen :]
+            self._source = self._source[: self._reopened]
+        self._grow(rest)
+        shown = markdown.render(self._source)
+        self._replace(Content.assemble(shown, "\n" if shown and below else "", below))
+
+    def _show(self, end: Content) -> None:
+        self._replace(Content.assemble(markdown.render(self._source), end))
+
+    def _replace(self, content: Content) -> None:
+        self.pieces[-1] = Piece(content)
+
+    def _grow(self, text: str) -> None:
+        """Append to the source of the last piece, settling what is too long for one."""
+        self.begun = self.begun or bool(text)
+        source = self._source + text
+        while len(source) > LIVE_CHARS:
+            cut = markdown.cut(source[:LIVE_CHARS])
+            done = source[: cut.at]
+            shown = markdown.render(done.removesuffix(" ") if cut.joint == " " else done)
+            self._settle(Piece(shown, cut.joint))
+            self._frozen += cut.at - self._reopened
+            self._reopened = len(cut.reopen)
+            source = cut.reopen + source[cut.at :]
+        self._source = source
+
+    def _settle(self, piece: Piece) -> None:
+        """Add a piece before the last one; words that run on stay in one."""
+        above = self.pieces[-2] if len(self.pieces) > 1 else None
+        if above and "\n" not in above.joint and len(above.content) < SETTLED_CHARS:
+            piece = Piece(above.content + above.joint + piece.content, piece.joint)
+            self.pieces.pop(-2)
+        self.pieces.insert(-1, piece)
+
+
+def whole(source: str, below: Content) -> list[Piece]:
+    """A Markdown text that has ended.
+
+    Args:
+        below: said on a line of its own.
+    """
+    text = Growing()
+    text.close(source, below)
+    return text.pieces

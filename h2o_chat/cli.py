@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 import typer
 
 import h2o_chat
+import h2o_chat.eval_commands  # adds its commands to `evaluate`
 from h2o_chat import config_command, models_command, precedence, sessions_command
 from h2o_chat.config import Sampling, Settings, data_folder
 from h2o_chat.doctor_command import doctor

@@ -1,0 +1,248 @@
+"""`h2o-chat eval generate`: summaries and answers to questions, scored against references (HELM, 2211.09110).
+
+Every line of the file is one prompt, which is read chunk by chunk through the bounded cache and answered
+greedily. ROUGE (rouge-score) compares an answer with its reference by the words they share; exact match asks
+for the same words, after the normalisation of SQuAD (1606.05250).
+"""
+
+import json
+import re
+import string
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from h2o_chat.config import Sampling, Settings
+from h2o_chat.engine import Engine
+from h2o_chat.errors import ExitCode, UsageError
+from h2o_chat.events import Turn
+from h2o_chat.lab.contest import Run, runs_of
+from h2o_chat.lab.figures import mean_interval
+from h2o_chat.lab.perplexity import Tick, read_limited
+from h2o_chat.models import Loaded, load
+from h2o_chat.progress import progress_bar
+from h2o_chat.store import clean
+from h2o_chat.templates import choose
+
+ROUGE = ("rouge1", "rouge2", "rougeL")
+METRICS = (*ROUGE, "exact match", "F1")
+
+
+@dataclass(frozen=True)
+class Item:
+    """One line of the file."""
+
+    prompt: str
+    reference: str
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One metric of one policy at one budget, 0 to 1, a mean over all items."""
+
+    contestant: str
+    budget: int | None
+    """None: the full cache."""
+    metric: str
+    value: float
+    interval: tuple[float, float]
+    """Of the value: 95%, bootstrap over items."""
+    change: float
+    """To the full cache."""
+    change_interval: tuple[float, float]
+    """Of the change: items are compared with themselves."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """All scores, and what they were measured on."""
+
+    model: str
+    items: int
+    most_prompt_tokens: int
+    scores: list[Scored]
+    answers: dict[str, list[str]]
+    """By "policy budget"."""
+
+
+def read_items(path: Path) -> list[Item]:
+    """A file of one JSON object a line.
+
+    Raises:
+        UsageError: it cannot be read, or a line is none; says which.
+    """
+    try:
+        lines = [line for line in read_limited(path).split("\n") if line.strip()]
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {error}.") from error
+    items = []
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+            given = [row["prompt"], row["reference"]]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            given = [None]
+        if not all(isinstance(text, str) and clean(text).strip() for text in given):
+            raise UsageError(
+                f"Line {number} of {path} is no item.", "One JSON object a line, with prompt and reference."
+            )
+        items.append(Item(*map(clean, given)))
+    if not items:
+        raise UsageError(f"{path} holds no items.")
+    return items
+
+
+def normalised(text: str) -> str:
+    """As SQuAD compares answers: lower case, no punctuation, no articles, single spaces."""
+    text = "".join(letter for letter in text.lower() if letter not in string.punctuation)
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
+
+
+def exact(answer: str, reference: str) -> float:
+    """1 where both say the same after normalisation."""
+    return float(normalised(answer) == normalised(reference))
+
+
+def f1(answer: str, reference: str) -> float:
+    """Harmonic mean of precision and recall of the words, after normalisation."""
+    said, wanted = normalised(answer).split(), normalised(reference).split()
+    if not said or not wanted:
+        return float(said == wanted)
+    both = sum((Counter(said) & Counter(wanted)).values())
+    return 2 * both / (len(said) + len(wanted))
+
+
+def rouge_scorer() -> Any:
+    """
+    Raises:
+        UsageError: rouge-score is not installed.
+    """
+    try:
+        from rouge_score.rouge_scorer import RougeScorer
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "ROUGE needs the package rouge-score.", "Install it with pip install 'h2o-chat[scores]'."
+        ) from error
+    return RougeScorer(ROUGE, use_stemmer=True)
+
+
+def answers(
+    loaded: Loaded, items: Sequence[Item], settings: Settings, tokens: int, stop: tuple[str, ...], tick: Tick
+) -> tuple[list[str], int]:
+    """Greedy answers in order, each to a conversation of its own; and the longest prompt in tokens."""
+    engine, template = Engine(loaded, settings), choose(loaded.tokenizer, "auto")
+    found, longest = [], 0
+    sampling = Sampling(max_tokens=tokens, stop=stop)
+    for number, item in enumerate(items):
+        engine.reset()
+        ids = template.first(None, item.prompt).ids
+        longest = max(longest, len(ids))
+        found += [event.text for event in engine.generate(ids, sampling) if isinstance(event, Turn)]
+        tick((number + 1) / len(items))
+    return found, longest
+
+
+def measure(
+    loaded: Loaded,
+    items: Sequence[Item],
+    runs: Sequence[Run],
+    tokens: int,
+    stop: tuple[str, ...] = (),
+    chunk: int | None = None,
+    seed: int = 0,
+    tick: Tick = lambda share: None,
+) -> Report:
+    """The full cache, which is the first run, then all others against it.
+
+    Raises:
+        WindowFullError: a prompt is longer than the model's window: then there is no full cache to compare.
+    """
+    scorer, scores = rouge_scorer(), []
+    full: dict[str, list[float]] = {}
+    said: dict[str, list[str]] = {}
+    longest = 0
+    for number, run in enumerate(runs):
+
+        def told(share: float, before: int = number) -> None:
+            tick((before + share) / len(runs))
+
+        found, longest = answers(loaded, items, run.settings(chunk), tokens, stop, told)
+        said[f"{run.name} {run.budget or ''}".strip()] = found
+        each: dict[str, list[float]] = {metric: [] for metric in METRICS}
+        for item, answer in zip(items, found, strict=True):
+            for metric, score in scorer.score(item.reference, answer).items():
+                each[metric].append(score.fmeasure)
+            each["exact match"].append(exact(answer, item.reference))
+            each["F1"].append(f1(answer, item.reference))
+        full = full or each
+        for metric, values in each.items():
+            changes = [a - b for a, b in zip(values, full[metric], strict=True)]
+            scores.append(
+                Scored(
+                    contestant=run.name,
+                    budget=run.budget,
+                    metric=metric,
+                    value=sum(values) / len(values),
+                    interval=mean_interval(values, seed),
+                    change=sum(changes) / len(changes),
+                    change_interval=mean_interval(changes, seed),
+                )
+            )
+    return Report(loaded.name, len(items), longest, scores, said)
+
+
+def run_generate(
+    settings: Settings,
+    file: Path,
+    policies: Sequence[str],
+    budgets: Sequence[int],
+    tokens: int,
+    stop: tuple[str, ...],
+    as_json: bool,
+    plots: Path | None,
+) -> ExitCode:
+    """The command: a table, or one JSON object, on stdout; progress on stderr."""
+    runs, items = runs_of(policies, budgets), read_items(file)
+    rouge_scorer()  # says what is missing before the model is loaded
+    with progress_bar() as show:
+        loaded = load(settings, show)
+        seed, tick = settings.seed or 0, partial(show, "answer")
+        report = measure(loaded, items, runs, tokens, stop, settings.chunk, seed, tick)
+    if plots is not None:
+        from h2o_chat.lab.paper_plots import plot_generate
+
+        plot_generate(report, plots)
+    if as_json:
+        sys.stdout.write(json.dumps(asdict(report)) + "\n")
+    else:
+        show_table(report)
+    return ExitCode.OK
+
+
+def show_table(report: Report) -> None:
+    """Policies and budgets down, metrics across."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(
+        title=f"{report.model}: {report.items} prompts of up to {report.most_prompt_tokens:,} tokens",
+        caption="[95% bootstrap interval over prompts]; after the slash: change to full, paired.",
+    )
+    table.add_column("policy")
+    table.add_column("slots", justify="right")
+    for metric in METRICS:
+        table.add_column(metric, justify="right")
+    lines: dict[tuple[str, int | None], list[str]] = {}
+    for score in report.scores:
+        low, high = score.interval
+        cell = f"{score.value:.3f} [{low:.2f}, {high:.2f}]"
+        if score.budget is not None:
+            cell += f" / {score.change:+.3f}"
+        lines.setdefault((score.contestant, score.budget), []).append(cell)
+    for (contestant, budget), cells in lines.items():
+        table.add_row(contestant, "all" if budget is None else f"{budget:,}", *cells)
+    Console(file=sys.stdout, width=None if sys.stdout.isatty() else 200).print(table)

@@ -1,0 +1,127 @@
+"""Pictures of what `eval observe` and `eval generate` found, by matplotlib (the extra `plot`)."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from h2o_chat.errors import UsageError
+from h2o_chat.lab.generate import METRICS
+from h2o_chat.lab.generate import Report as Generated
+from h2o_chat.lab.observe import Report as Observed
+
+SIZE_INCHES = (7, 4.5)
+
+
+def pyplot() -> Any:
+    """matplotlib, drawing into files alone.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    try:
+        import matplotlib
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "Pictures need the package matplotlib.", "Install it with pip install 'h2o-chat[plot]'."
+        ) from error
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    return plt
+
+
+def plot_observe(report: Observed, folder: Path) -> list[Path]:
+    """One picture for each part that was asked for; their files."""
+    files = []
+    if report.layers:
+        files += [
+            _draw(folder / "sparsity.png", "Entries below 1% of their row's largest", _sparsity, report),
+            _draw(folder / "power-law.png", "Accumulated attention by rank, to the highest", _ranks, report),
+        ]
+    if report.removal:
+        files.append(_draw(folder / "removal.png", "Perplexity without tokens, to all", _removal, report))
+    if report.topic:
+        files.append(_draw(folder / "topic.png", "Slots held by the old topic", _topic, report))
+    if report.diversity:
+        files.append(_draw(folder / "self-bleu.png", "Self-BLEU of continuations", _diversity, report))
+    return files
+
+
+def plot_generate(report: Generated, folder: Path) -> list[Path]:
+    """Every metric by policy and budget; the file."""
+    return [_draw(folder / "generate.png", f"{report.model}: answers", _generate, report)]
+
+
+def _draw(path: Path, title: str, draw: Callable[[Any, Any], None], report: Any) -> Path:
+    """
+    Raises:
+        UsageError: the folder cannot be written to.
+    """
+    plt = pyplot()
+    figure, axes = plt.subplots(figsize=SIZE_INCHES, layout="constrained")
+    axes.set_title(title)
+    draw(axes, report)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=120)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error}.") from error
+    finally:
+        plt.close(figure)
+    return path
+
+
+def _sparsity(axes: Any, report: Observed) -> None:
+    middle = [one.sparsity for one in report.layers]
+    low = [one.sparsity - one.sparsity_interval[0] for one in report.layers]
+    high = [one.sparsity_interval[1] - one.sparsity for one in report.layers]
+    axes.bar([str(one.layer) for one in report.layers], middle, yerr=[low, high], capsize=3)
+    axes.set(xlabel="layer", ylabel="share", ylim=(0, 1))
+
+
+def _ranks(axes: Any, report: Observed) -> None:
+    for one, scores in zip(report.layers, report.scores, strict=True):
+        ranks = range(1, len(scores) + 1)
+        axes.loglog(ranks, scores, label=f"layer {one.layer}: exponent {one.exponent:.2f}, R2 {one.r2:.2f}")
+    axes.set(xlabel="rank", ylabel="score")
+    axes.legend(fontsize="small")
+
+
+def _removal(axes: Any, report: Observed) -> None:
+    for what in dict.fromkeys(one.what for one in report.removal):
+        found = sorted((one for one in report.removal if one.what == what), key=lambda one: one.share)
+        low = [one.ratio - one.interval[0] for one in found]
+        high = [one.interval[1] - one.ratio for one in found]
+        shares = [100 * one.share for one in found]
+        axes.errorbar(
+            shares, [one.ratio for one in found], yerr=[low, high], marker="o", capsize=3, label=what
+        )
+    axes.set(xlabel="tokens removed, %", ylabel="perplexity to all tokens", xscale="log", yscale="log")
+    axes.legend()
+
+
+def _topic(axes: Any, report: Observed) -> None:
+    for one in report.topic:
+        ends = [stretch.end for stretch in one.stretches]
+        name = one.contestant if one.budget is None else f"{one.contestant}, {one.budget} slots"
+        axes.plot(ends, [stretch.old for stretch in one.stretches], marker="o", label=name)
+    axes.set(xlabel="tokens after the change of topic", ylabel="share of slots", ylim=(0, 1))
+    axes.legend()
+
+
+def _diversity(axes: Any, report: Observed) -> None:
+    names = [f"{one.contestant}\n{one.budget or 'all'}" for one in report.diversity]
+    middle = [one.self_bleu for one in report.diversity]
+    low = [one.self_bleu - one.interval[0] for one in report.diversity]
+    high = [one.interval[1] - one.self_bleu for one in report.diversity]
+    axes.bar(names, middle, yerr=[low, high], capsize=3)
+    axes.set(xlabel="policy, slots", ylabel="Self-BLEU")
+
+
+def _generate(axes: Any, report: Generated) -> None:
+    for metric in METRICS:
+        found = [one for one in report.scores if one.metric == metric]
+        names = [f"{one.contestant}\n{one.budget or 'all'}" for one in found]
+        axes.plot(names, [one.value for one in found], marker="o", label=metric)
+    axes.set(xlabel="policy, slots", ylabel="score", ylim=(0, 1))
+    axes.legend()

@@ -11,6 +11,9 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.events import Resize
+from textual.geometry import Size
+from textual.screen import Screen
+from textual.widget import Widget
 from textual.widgets import Footer
 
 from h2o_chat.chat import Chat
@@ -25,9 +28,10 @@ from h2o_chat.tui.divider import Divider
 from h2o_chat.tui.loading import Loading
 from h2o_chat.tui.memory import Memory
 from h2o_chat.tui.pane import Pane
-from h2o_chat.tui.panel import MemoryLine, MemoryPanel
+from h2o_chat.tui.panel import TABS, MemoryLine, MemoryPanel
 from h2o_chat.tui.prompt import PromptBox
 from h2o_chat.tui.status import StatusLine
+from h2o_chat.tui.strip import RememberStrip
 from h2o_chat.tui.talk import TalkPane
 from h2o_chat.tui.theme import H2O_DARK
 from h2o_chat.tui.transcript import Transcript
@@ -37,6 +41,16 @@ LEAVE_SECONDS = 2.0
 """A second ctrl+c within this time leaves."""
 FOLD_BELOW = 100
 """Columns under which the panel becomes one line."""
+STRIP_COLUMNS, STRIP_ROWS, FRAME_ROWS = 60, 16, 30
+"""What a screen must have for the strip; the rows it must have for a frame around that."""
+
+
+class ChatScreen(Screen[None]):
+    """The keyboard goes from the prompt to the transcript, and from there on through the rest."""
+
+    @property
+    def focus_chain(self) -> list[Widget]:
+        return sorted(super().focus_chain, key=lambda widget: isinstance(widget, PromptBox))
 
 
 class ChatApp(App[None], inherit_bindings=False):
@@ -60,6 +74,9 @@ class ChatApp(App[None], inherit_bindings=False):
         Binding("escape", "stop", "stop"),
         Binding("ctrl+c", "interrupt", "stop, twice: quit", system=True),
         Binding("ctrl+b", "toggle_panel", "memory"),
+        Binding("w", "widen_panel", "a wide memory panel, or a narrow one", show=False),
+        *(Binding(str(at), f"tab({at})", f"memory: {name}", show=False) for at, name in enumerate(TABS, 1)),
+        Binding("x", "next_axis", "another axis for the strip", show=False),
         Binding("ctrl+q", "quit", "quit", priority=True),
     ]
 
@@ -78,7 +95,9 @@ class ChatApp(App[None], inherit_bindings=False):
         self._memory = Memory()
         self._loading = Loading(settings.model or "the bundled model")
         self._panel_wanted = True
-        self._columns = 0
+        self._terminal = Size(0, 0)
+        self._drawn = -1
+        """The state of the cache that panel and strip show."""
         self._interrupted = float("-inf")
 
     @property
@@ -109,7 +128,11 @@ class ChatApp(App[None], inherit_bindings=False):
             yield self.pane
             yield MemoryPanel(self._memory, id="panel")
         yield MemoryLine(self._memory, id="line")
+        yield RememberStrip(self._memory, id="strip")
         yield Footer()
+
+    def get_default_screen(self) -> Screen[None]:
+        return ChatScreen(id="_default")
 
     def on_mount(self) -> None:
         self.register_theme(H2O_DARK)
@@ -227,19 +250,40 @@ class ChatApp(App[None], inherit_bindings=False):
         self._panel_wanted = not self._panel_wanted
         self._fold()
 
+    def action_widen_panel(self) -> None:
+        """Give the memory panel more of the screen, or less."""
+        self.query_one(MemoryPanel).toggle_class("-wide")
+
+    def action_tab(self, number: int) -> None:
+        """Show a tab of the memory panel."""
+        self.query_one(MemoryPanel).tab = number - 1
+
+    def action_next_axis(self) -> None:
+        """Show the strip by another axis."""
+        self.query_one(RememberStrip).next_axis()
+
     def on_pointed(self, message: Pointed) -> None:
         """The token under the cursor is another one."""
         self._memory.cursor = message.position
-        self._refresh_numbers()
+        self._refresh_numbers(moved=True)
+        span = self._memory.span(message.position) if message.position is not None else None
+        if message.follow and message.position is not None and span is not None:
+            share = (message.position - span.first) / (span.last - span.first + 1)
+            if not self.transcript.show_place(span.index, share):
+                self.divider.say("that message is not shown here")
 
     # Layout
 
     def on_resize(self, event: Resize) -> None:
-        self._columns = event.size.width
+        self._terminal = event.size
         self._fold()
 
     def _fold(self) -> None:
-        wide = self._columns >= FOLD_BELOW
+        columns, rows = self._terminal
+        strip = self.query_one(RememberStrip)
+        strip.display = columns >= STRIP_COLUMNS and rows >= STRIP_ROWS
+        strip.set_class(rows < FRAME_ROWS, "-low")
+        wide = columns >= FOLD_BELOW
         self.query_one(MemoryPanel).display = wide and self._panel_wanted
         self.query_one(MemoryLine).display = not wide and self._panel_wanted
         self._watch()
@@ -249,6 +293,10 @@ class ChatApp(App[None], inherit_bindings=False):
         if isinstance(self.chat, Chat):
             self.chat.watch(self._panel_wanted or self.pane.jobs.recording)
 
-    def _refresh_numbers(self) -> None:
-        for widget in self.query("StatusLine, MemoryPanel, MemoryLine"):
-            widget.refresh()
+    def _refresh_numbers(self, moved: bool = False) -> None:
+        """Draw what has changed; panel and strip only when the cache has reported, or the cursor moved."""
+        self.query_one(StatusLine).refresh()
+        if moved or self._drawn != self._memory.states:
+            self._drawn = self._memory.states
+            for widget in self.query("MemoryPanel, MemoryLine, RememberStrip"):
+                widget.refresh()

@@ -9,6 +9,12 @@ class Pointed(Message):
     It sets `Memory.cursor` and has the panel, the strip and the transcript drawn again.
     """
 
-    def __init__(self, position: int | None) -> None:
+    def __init__(self, position: int | None, *, follow: bool = False) -> None:
+        """
+        Args:
+            position: of the token.
+            follow: whether the transcript goes to the message that it stands in.
+        """
         super().__init__()
         self.position = position
+        self.follow = follow

@@ -56,3 +56,18 @@ def short(count: int) -> str:
             return f"{value:.1f}{unit}" if unit and value < 9.95 else f"{value:.0f}{unit}"
         value /= 1000
     return f"{value:.0f}G"
+
+
+SHADES = "·░▒▓█"
+
+
+def shade(share: float) -> str:
+    """A share as one of five marks; nothing and next to nothing are a dot."""
+    return SHADES[min(max(round(share * 4), 0), 4)]
+
+
+def number(value: float) -> str:
+    """Any number in at most seven columns: `14.2`, `0.0082`, `1.3e-05`."""
+    if value == 0 or 1e-3 <= abs(value) < 1e4:
+        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return f"{value:.1e}"

@@ -10,6 +10,7 @@ from typing import Literal
 
 from h2o_chat.chat import Message
 from h2o_chat.events import CacheState, Event, Gone, Heavy, Prompt, Said, Session, Token, Turn
+from h2o_chat.tui.lives import Lives
 
 LOST_KEPT = 64
 """Points of the history of `lost`."""
@@ -60,6 +61,8 @@ class Memory:
     lost: deque[float] = field(default_factory=lambda: deque(maxlen=LOST_KEPT))
     went: deque[Went] = field(default_factory=lambda: deque(maxlen=LOG_KEPT))
     """The newest last."""
+    lives: Lives = field(default_factory=Lives)
+    """What was held at each step."""
     gone_tokens: int = 0
     """How many tokens have gone, of which `went` has the last few."""
     states: int = 0
@@ -147,10 +150,11 @@ class Memory:
 
     def which(self, position: int) -> list[list[bool]] | None:
         """[layers][KV heads] whether each cache holds the token; None where that was not told."""
-        digits = self._bitmaps.get(position)
-        if position not in self.hold and self.cache is not None:
-            digits = "0" * (-(-self.caches // 8) * 2) if self.caches <= MOST_CACHES else None
-        if digits is None or self.session is None or len(digits) != -(-self.caches // 8) * 2:
+        if self.session is None or self.cache is None or self.caches > MOST_CACHES:
+            return None
+        length = -(-self.caches // 8) * 2
+        digits = self._bitmaps.get(position, "") if position in self.hold else "0" * length
+        if len(digits) != length:
             return None
         bits = [bool(int(digit, 16) >> by & 1) for digit in digits for by in (3, 2, 1, 0)]
         heads = self.session.kv_heads
@@ -160,6 +164,20 @@ class Memory:
         """Rank among the heavy hitters, from 1 on, and what is known of it; None where it is none of them."""
         heaviest = self.cache.heaviest if self.cache else []
         return next(((rank, one) for rank, one in enumerate(heaviest, 1) if one.position == position), None)
+
+    @property
+    def pointed(self) -> int | None:
+        """The token under the cursor; while nobody moves that, the heaviest that is not protected."""
+        heaviest = self.cache.heaviest if self.cache else []
+        if self.cursor is not None or not heaviest:
+            return self.cursor
+        return next((one.position for one in heaviest if one.kind == "H"), heaviest[0].position)
+
+    def text(self, position: int) -> str | None:
+        """The text of a token, where it is one of the heaviest or one that went."""
+        if heavy := self.heavy(position):
+            return heavy[1].text
+        return next((one.token.text for one in reversed(self.went) if one.token.position == position), None)
 
     def span(self, position: int) -> Span | None:
         """The message that a token belongs to."""
@@ -184,6 +202,8 @@ class Memory:
                 self.hold.pop(position, None)
                 self.score.pop(position, None)
         self._bitmaps.update(cache.holders)
+        if cache.heads:  # else nobody looks
+            self.lives.add(cache.seen, self.hold)
         self.went.extend(Went(cache.seen, token) for token in cache.gone)
         self.gone_tokens += cache.gone_tokens
 

@@ -1,9 +1,18 @@
-"""The memory panel: how full, in tokens and bytes, what it costs, and what is kept for being important."""
+"""The memory panel: how full, in tokens and bytes, what it costs, what is kept for being important."""
 
+from typing import ClassVar
+
+from rich.cells import cell_len
+from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.events import Click
+from textual.reactive import reactive
 from textual.widget import Widget
 
 from h2o_chat.events import CacheState, Heavy
+from h2o_chat.tui import headmap, lives, log, ranks
+from h2o_chat.tui.cursor import Pointed
+from h2o_chat.tui.frame import edge, row
 from h2o_chat.tui.glyphs import bar, percent, size, spark
 from h2o_chat.tui.memory import Memory
 from h2o_chat.tui.safe import fit, token_label
@@ -12,16 +21,40 @@ from h2o_chat.tui.theme import MUTED
 LABEL_CELLS = 7
 
 
-class MemoryPanel(Widget):
-    """Drawn as a whole, frame included, from `Memory`; one node, redrawn when the cache reports."""
+TABS = ("heads", "rank", "lives", "log")
+"""What the lower part shows, chosen with the keys 1 to 4."""
+LEAST_TAB_ROWS = 5
+HITTERS = (3, 8)
+"""Heavy hitters shown where there is a tab below them, at least and at most."""
+
+
+class MemoryPanel(Widget, can_focus=True):
+    """Drawn as a whole, frame included, from `Memory`; one node, redrawn when the cache reports.
+
+    Attributes:
+        tab: The index of the tab that is shown.
+    """
 
     DEFAULT_CSS = """
     MemoryPanel { width: 46; height: 1fr; color: $border; }
+    MemoryPanel.-wide { width: 58%; }
+    MemoryPanel:focus { color: $accent; }
     """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "point(-1)", "heavy tokens"),
+        Binding("down", "point(1)", "the next token", show=False),
+        Binding("left", "turn(-1)", "the tab before", show=False),
+        Binding("right", "turn(1)", "the next tab", show=False),
+        Binding("m", "app.toggle_panel", "hide the memory panel", show=False),
+    ]
+    tab: reactive[int] = reactive(0)
 
     def __init__(self, memory: Memory, id: str) -> None:
         super().__init__(id=id)
         self._memory = memory
+        self._hitters_at = 0
+        """The row of the first heavy hitter, and the row of the tabs' names, as drawn last."""
+        self._tabs_at = 0
 
     def render(self) -> Content:
         width, height = self.size
@@ -29,13 +62,100 @@ class MemoryPanel(Widget):
             return Content()
         inner = width - 4
         policy = token_label(self._memory.session.policy) if self._memory.session else ""
-        lines = [_edge("╭", "memory", policy, "╮", width)]
-        lines += [_row(line, inner) for line in self._summary(inner)]
-        lines.append(_edge("├", "heavy hitters", f"held by n/{self._memory.caches} caches", "┤", width))
-        lines += [_row(line, inner) for line in self._heavy(inner, height - len(lines) - 1)]
-        lines += [_row(Content(), inner)] * (height - len(lines) - 1)
-        lines.append(_edge("╰", "", "", "╯", width))
+        lines = [edge("╭", "▸ memory" if self.has_focus else "memory", policy, "╮", width)]
+        lines += [row(line, inner) for line in self._summary(inner)]
+        lines.append(edge("├", "heavy hitters", f"held by n/{self._memory.caches} caches", "┤", width))
+        rows = height - len(lines) - 1
+        tab_rows = self._tab_rows(rows)
+        self._hitters_at = len(lines)
+        hitters = rows - tab_rows - 1 if tab_rows else rows
+        lines += [row(line, inner) for line in self._heavy(inner, hitters)]
+        lines += [row(Content(), inner)] * (self._hitters_at + hitters - len(lines))
+        self._tabs_at = len(lines)
+        if tab_rows:
+            lines.append(edge("├", self._tab_names(), self._pointed(max(width - 38, 4)), "┤", width))
+            lines += [row(line, inner) for line in self._tab(inner, tab_rows)[:tab_rows]]
+        lines += [row(Content(), inner)] * (height - len(lines) - 1)
+        lines.append(edge("╰", "", "", "╯", width))
         return Content("\n").join(lines[: height - 1] + lines[-1:])
+
+    # The tabs
+
+    def _tab_rows(self, rows: int) -> int:
+        """Of the rows below the summary those of a tab; 0 where there is no room for one."""
+        least, most = HITTERS
+        if rows < least + 1 + LEAST_TAB_ROWS:
+            return 0
+        return rows - 1 - max(least, min(most, rows // 4))
+
+    def _tab_names(self) -> Content:
+        names = [
+            (f"{number} {name}", "bold underline $foreground" if number - 1 == self.tab else MUTED)
+            for number, name in enumerate(TABS, 1)
+        ]
+        return Content(" ").join([Content.styled(*name) for name in names])
+
+    def _pointed(self, cells: int) -> str:
+        """The token under the cursor: its text, where that is known, and its position."""
+        position = self._memory.pointed
+        if position is None:
+            return ""
+        text = self._memory.text(position)
+        where = f"@{position}"
+        if text is None:
+            return where
+        return fit(token_label(text), min(cells - len(where), cell_len(token_label(text)))) + where
+
+    def _tab(self, inner: int, rows: int) -> list[Content]:
+        match TABS[self.tab]:
+            case "heads":
+                return headmap.draw(self._memory, inner, rows)
+            case "rank":
+                return ranks.draw(self._memory, inner, rows)
+            case "lives":
+                return lives.draw(self._memory.lives, inner, rows)
+            case _:
+                return log.draw(self._memory, inner, rows, self._log_first(rows - 2))
+
+    def _log_first(self, rows: int) -> int:
+        """How far the log is scrolled: so that the token under the cursor is in it."""
+        went = [one.token.position for one in reversed(self._memory.went)]
+        if self._memory.cursor not in went:
+            return 0
+        return max(went.index(self._memory.cursor) - rows + 1, 0)
+
+    # What the person does
+
+    def action_turn(self, step: int) -> None:
+        """Show the tab beside this one."""
+        self.tab = (self.tab + step) % len(TABS)
+
+    def action_point(self, step: int) -> None:
+        """Move the cursor among the tokens that the log lists, where that is shown, else the heaviest."""
+        if TABS[self.tab] == "log":
+            listed = [one.token.position for one in reversed(self._memory.went)]
+        else:
+            listed = [one.position for one in self._memory.cache.heaviest] if self._memory.cache else []
+        if not listed:
+            return
+        pointed = self._memory.pointed
+        at = listed.index(pointed) + step if pointed in listed else 0
+        self.post_message(Pointed(listed[max(0, min(at, len(listed) - 1))]))
+
+    def on_click(self, event: Click) -> None:
+        """A click chooses a heavy hitter, or a tab by its name."""
+        if event.y == self._tabs_at:
+            names = self._tab_names().plain
+            at = event.x - 3
+            if 0 <= at < len(names):
+                self.tab = names[:at].count(" ") // 2 if names[at] != " " else self.tab
+            return
+        heaviest = self._memory.cache.heaviest if self._memory.cache else []
+        at = event.y - self._hitters_at
+        if self._hitters_at + at < self._tabs_at and 0 <= at < len(heaviest):
+            self.post_message(Pointed(heaviest[at].position))
+
+    # What stands above them
 
     def _summary(self, inner: int) -> list[Content]:
         cache = self._memory.cache
@@ -80,7 +200,7 @@ class MemoryPanel(Widget):
         where = f"@{token.position}"
         holders = f"{self._memory.holders(token.hold):>{digits}}"
         pin = " pin" if token.kind == "S" else "    "
-        fixed = f"{rank:>2} "
+        fixed = f"{rank:>2}{'▸' if token.position == self._memory.pointed else ' '}"
         name_cells = min(12, max(inner - 30, 6))
         left = f"{fixed}{fit(token_label(token.text), name_cells)} {where:<7} {holders} "
         cells = max(inner - len(fixed) - name_cells - 10 - digits - len(pin), 4)
@@ -132,17 +252,3 @@ def _bytes(cache: CacheState, room: int) -> Content:
     left = f"{size(cache.bytes)} of {size(cache.bytes_full)} full"
     less = f"{cache.bytes_full / cache.bytes:.1f}x less" if cache.bytes else ""
     return Content(left.ljust(room - len(less)) + less)
-
-
-def _row(line: Content, inner: int) -> Content:
-    """A line inside the frame, cut or filled to its width."""
-    shown = line.truncate(inner)
-    return Content.assemble("│ ", shown.pad_right(inner - shown.cell_length), " │")
-
-
-def _edge(left: str, title: str, note: str, right: str, width: int) -> Content:
-    """A border line with a title on the left and a note on the right."""
-    start = f"{left}─ " if title else f"{left}─"
-    head = Content.assemble(start, (title, "bold $foreground"), " " if title else "")
-    tail = Content.assemble(" " if note else "", (note, MUTED), f" ─{right}" if note else f"─{right}")
-    return head + "─" * max(width - head.cell_length - tail.cell_length, 0) + tail

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from h2o_chat.errors import UsageError
+
 if TYPE_CHECKING:
     from h2o_chat.policies import Slots
 
@@ -19,6 +21,9 @@ BLOCK = 32
 """Tokens: the stride, and the length of a fixed block; about the root of the window (1904.10509, 4.2)."""
 SUMMARY = 4
 """Tokens at the end of a fixed block that later ones may see."""
+
+
+SEES_THE_FUTURE = "This policy decides by what will be attended to, which nobody knows while generating."
 
 
 def oldest_first(slots: "Slots") -> Tensor:
@@ -33,6 +38,15 @@ def by_lot(slots: "Slots") -> Tensor:
     for shift, factor in ((16, 0x45D9F3B), (16, 0x45D9F3B), (16, 1)):  # mixed, as hashes are
         drawn = ((drawn ^ (drawn >> shift)) * factor) & 0xFFFFFFFF
     return drawn.to(slots.score.dtype)
+
+
+def from_the_future(slots: "Slots") -> Tensor:
+    """Only the lab knows it: `lab/belady.py` puts its own priority here.
+
+    Raises:
+        UsageError: always.
+    """
+    raise UsageError(SEES_THE_FUTURE, "It is a reference for h2o-chat eval perplexity alone.")
 
 
 def last_used(slots: "Slots") -> Tensor:

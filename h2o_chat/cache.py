@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
 
+from h2o_chat.baselines import SEES_THE_FUTURE
 from h2o_chat.config import PREFILLS, Prefill
 from h2o_chat.errors import BudgetError, UsageError, WindowFullError
 from h2o_chat.policies import POLICIES, Shares, divide
@@ -60,6 +61,9 @@ class H2OCache(Cache):
         UsageError: an unknown policy.
     """
 
+    foresees = False
+    """Whether it was given the future (`lab.belady.Foresight`)."""
+
     def __init__(
         self,
         budget: int = 512,
@@ -74,6 +78,8 @@ class H2OCache(Cache):
     ) -> None:
         if policy not in POLICIES:
             raise UsageError(f"Policy {policy!r} is not known.", f"One of: {', '.join(POLICIES)}.")
+        if POLICIES[policy].offline and not self.foresees:
+            raise UsageError(SEES_THE_FUTURE, f"{policy} is a reference for h2o-chat eval perplexity alone.")
         shares = None if policy == "full" else divide(policy, budget, sinks, recent)
         if chunk is None:
             chunk = 256 if shares is None else max(16, budget // 4)

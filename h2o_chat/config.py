@@ -37,6 +37,8 @@ Dtype = Literal["auto", "float32", "float16", "bfloat16", "float64"]
 Template = Literal["auto", "plain", "alpaca", "vicuna", "llama-2", "chatml"]
 
 POLICIES: tuple[str, ...] = get_args(Policy)
+OFFLINE = ("belady", "belady-next")
+"""Policies of the lab that see the future."""
 PREFILLS: tuple[str, ...] = get_args(Prefill)
 QUANTIZE: tuple[str, ...] = get_args(Quantize)
 DTYPES: tuple[str, ...] = get_args(Dtype)
@@ -111,6 +113,11 @@ class Settings:
     """Generated tokens between two `cache` events; 0 for none."""
 
     def __post_init__(self) -> None:
+        if self.policy in OFFLINE:
+            raise UsageError(
+                f"--policy {self.policy} decides by what will be attended to, which nobody knows in a chat.",
+                "It is a reference for h2o-chat eval perplexity alone.",
+            )
         for flag, value, known in (
             ("--policy", self.policy, POLICIES),
             ("--prefill", self.prefill, PREFILLS),

@@ -44,6 +44,23 @@ def perplexity(
     ] = None,
     budgets: Annotated[list[int] | None, typer.Option("--budget", "-b", help="Slots; repeatable.")] = None,
     length: Annotated[int, typer.Option(help="Tokens per document.", min=2)] = 512,
+    prompt: Annotated[
+        int | None,
+        typer.Option(
+            help="First tokens of each document, read as a prompt.",
+            show_default="0; half of the document with --prefill or --chunk",
+            min=0,
+        ),
+    ] = None,
+    prefills: Annotated[
+        list[str] | None, typer.Option("--prefill", help="chunked or full; repeatable.")
+    ] = None,
+    chunks: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--chunk", help="Prompt tokens read at once; repeatable.", show_default="budget / 4", min=1
+        ),
+    ] = None,
     dtype: Dtype = "auto",
     threads: Threads = None,
     seed: Annotated[int, typer.Option(help="Of the bootstrap.")] = 0,
@@ -54,10 +71,18 @@ def perplexity(
     def work() -> ExitCode:
         settings = Settings(model=model, dtype=dtype, threads=threads, seed=seed)  # type: ignore[arg-type]
         _check(settings)
-        from h2o_chat.lab.perplexity import run_perplexity
+        from h2o_chat.lab.perplexity import Reading, run_perplexity
 
         wanted = policies or ["h2o", "h2o-paper", "window", "streaming"]
-        return run_perplexity(settings, texts, wanted, budgets or [32, 64, 128], length, as_json)
+        readings = [
+            Reading(prefill, chunk)
+            for prefill in prefills or ["chunked"]
+            for chunk in ((None,) if prefill == "full" else chunks or (None,))
+        ]
+        read = prompt if prompt is not None else length // 2 if prefills or chunks else 0
+        return run_perplexity(
+            settings, texts, wanted, budgets or [32, 64, 128], length, as_json, read, readings
+        )
 
     _end(work)
 

@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from h2o_chat.baselines import by_lot, fixed, last_used, oldest_first, pooled, strided
+from h2o_chat.baselines import by_lot, fixed, from_the_future, last_used, oldest_first, pooled, strided
 from h2o_chat.errors import BudgetError
 
 
@@ -128,6 +128,9 @@ class Policy:
     """Of a pass of at least so many queries (a prompt chunk, or a whole prompt) only the last so many count,
     in full, and what was before is forgotten; 0: all count."""
 
+    offline: bool = False
+    """Sees the future, so it cannot generate: a reference of the lab (`lab/belady.py`)."""
+
 
 POLICIES: dict[str, Policy] = {
     "h2o": Policy(output_change, forget=0.95, sinks=4, heavy=True),
@@ -150,6 +153,9 @@ POLICIES: dict[str, Policy] = {
     "strided-h2": Policy(strided(accumulated_attention), forget=1.0, sinks=0, heavy=True),
     "fixed": Policy(fixed(oldest_first), forget=1.0, sinks=0, heavy=True),
     "fixed-h2": Policy(fixed(accumulated_attention), forget=1.0, sinks=0, heavy=True),
+    # Belady's rule, for the lab alone: least attention still to come, and farthest next use.
+    "belady": Policy(from_the_future, forget=1.0, sinks=0, heavy=True, recent=0.0, offline=True),
+    "belady-next": Policy(from_the_future, forget=1.0, sinks=0, heavy=True, recent=0.0, offline=True),
     "window": Policy(oldest_first, forget=1.0, sinks=0, heavy=False),
     "streaming": Policy(oldest_first, forget=1.0, sinks=4, heavy=False),
     # Keeps everything: its slots grow instead of being given up, so its priority is never asked for.

@@ -14,6 +14,7 @@ from h2o_chat.config import Settings
 from h2o_chat.errors import UsageError
 from h2o_chat.lab.perplexity import (
     Contestant,
+    Reading,
     bootstrap,
     buckets,
     documents,
@@ -114,6 +115,28 @@ def test_renumbering_does_what_it_says(stories: Loaded, texts: list[str]) -> Non
     torch.testing.assert_close(own, renumbered, atol=1e-3, rtol=0)
 
 
+def test_a_prompt_read_at_once_or_in_chunks(stories: Loaded, texts: list[str]) -> None:
+    """One chunk as long as the prompt is the full pass; small chunks are not, and the difference is given."""
+    ids = documents(texts, stories.tokenizer, 200)[:3]
+    readings = [Reading(chunk=100), Reading(chunk=16), Reading("full")]
+    report = measure(stories, ids, [Contestant("h2o")], [32], seed=0, prompt=100, readings=readings)
+    found = {score.reading: score for score in report.scores}
+    assert list(found) == ["full pass", "chunks of 100", "chunks of 16"]
+    assert all((score.first, score.end) == (100, 199) for score in report.scores)
+    full, whole, parts = found.values()
+    assert full.to_full_pass is None
+    assert whole.to_full_pass == pytest.approx((1, 1, 1))
+    assert parts.to_full_pass[0] == pytest.approx(parts.perplexity / full.perplexity)
+    assert parts.to_full_pass[0] != pytest.approx(1)
+    with pytest.raises(UsageError, match="leaves nothing to measure"):
+        measure(stories, ids, [Contestant("h2o")], [32], seed=0, prompt=199)
+
+
+def test_what_sees_the_future_needs_documents_that_fit(stories: Loaded, texts: list[str]) -> None:
+    with pytest.raises(UsageError, match="window of 512"):
+        measure(stories, documents(texts, stories.tokenizer, 600), [Contestant("belady")], [32], seed=0)
+
+
 # -- the parts ---------------------------------------------------------------------------------------------
 
 
@@ -163,7 +186,7 @@ def test_a_contestant_reads_back_as_written(text: str) -> None:
     assert str(Contestant.parse(text)) == text
 
 
-@pytest.mark.parametrize("text", ["lru", "full", "h2o:", "h2o:sinks", "h2o:sinks=-1", "h2o:heavy=3"])
+@pytest.mark.parametrize("text", ["mru", "full", "h2o:", "h2o:sinks", "h2o:sinks=-1", "h2o:heavy=3"])
 def test_a_contestant_that_says_nothing_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         Contestant.parse(text)

@@ -2,7 +2,8 @@
 
 Texts are joined and cut into documents of equal length, which are fed one token at a time, one document a
 row, through a cache that forgets and through one that does not. `ratio = exp(mean NLL - mean NLL with
-everything)` over the positions past the budget: 1.000 is nothing lost. Documents longer than the model's
+everything)` over the positions past the budget (and past the part that is read as a prompt, if there is one):
+1.000 is nothing lost. Documents longer than the model's
 window have no such reference: there the perplexity itself is given, by how far into the document it was
 measured.
 
@@ -22,8 +23,9 @@ import torch
 from torch import Tensor
 
 from h2o_chat.cache import H2OCache
-from h2o_chat.config import Settings
+from h2o_chat.config import PREFILLS, Settings
 from h2o_chat.errors import ExitCode, UsageError
+from h2o_chat.lab.belady import Foresight, foresee, rows_at_once
 from h2o_chat.models import Loaded, load
 from h2o_chat.policies import POLICIES, divide
 from h2o_chat.progress import progress_bar
@@ -79,10 +81,34 @@ class Contestant:
 
 
 @dataclass(frozen=True)
+class Reading:
+    """How the documents' first part is read, where it is a prompt.
+
+    Raises:
+        UsageError: an unknown prefill.
+    """
+
+    prefill: str = "chunked"
+    chunk: int | None = None
+    """None leaves it to the budget."""
+
+    def __post_init__(self) -> None:
+        if self.prefill not in PREFILLS:
+            raise UsageError(f"--prefill {self.prefill!r} is not known.", f"One of: {', '.join(PREFILLS)}.")
+
+    def __str__(self) -> str:
+        if self.prefill == "full":
+            return "full pass"
+        return f"chunks of {self.chunk or 'budget/4'}"
+
+
+@dataclass(frozen=True)
 class Score:
     """One contestant at one budget, over one stretch of the documents."""
 
     contestant: str
+    reading: str
+    """Of the prompt; empty where there is none."""
     budget: int
     sinks: int
     recent: int
@@ -95,6 +121,9 @@ class Score:
     """To the cache that keeps everything; None where the documents are longer than the window."""
     interval: tuple[float, float]
     """Of the ratio, or of the perplexity where there is none: 95%, bootstrap over documents."""
+    to_full_pass: tuple[float, float, float] | None
+    """Perplexity to that of the same policy after a full prompt pass, and its interval; None where that was
+    not measured."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +135,8 @@ class Report:
     documents: int
     length_tokens: int
     window_tokens: int
+    prompt_tokens: int
+    """Read at once at the beginning of each document; the rest follows one by one."""
     seed: int
     scores: list[Score]
 
@@ -134,15 +165,23 @@ def _encode(tokenizer: Any, text: str) -> list[int]:
 
 
 @torch.no_grad()
-def nll(model: Any, ids: Tensor, cache: H2OCache, columns: int = 1) -> Iterator[Tensor]:
-    """Feeds documents [N, L] `columns` at a time; yields the NLL [N, columns] of the tokens that followed."""
-    steps = torch.split(ids[:, :-1], columns, 1)
-    targets = torch.split(ids[:, 1:], columns, 1)
+def nll(model: Any, ids: Tensor, cache: H2OCache, columns: int = 1, prompt: int = 0) -> Iterator[Tensor]:
+    """Feeds documents [N, L] `columns` at a time; yields the NLL [N, columns] of the tokens that followed.
+
+    The first `prompt` tokens are fed as a prompt is, as many in one call as the cache reads at once.
+    """
+    widths = [*_parts(prompt, cache.pass_tokens), *_parts(ids.shape[1] - 1 - prompt, columns)]
+    steps = torch.split(ids[:, :-1], widths, 1)
+    targets = torch.split(ids[:, 1:], widths, 1)
     for step, target in zip(steps, targets, strict=True):
         where = cache.position_ids(step.shape[1]).to(step.device).expand_as(step)
         logits = model(step, position_ids=where, past_key_values=cache).logits
         log_probabilities = logits.float().log_softmax(-1)
         yield -log_probabilities.gather(-1, target.unsqueeze(-1)).squeeze(-1)
+
+
+def _parts(tokens: int, size: int) -> list[int]:
+    return [min(size, tokens - start) for start in range(0, tokens, size)]
 
 
 def buckets(budget: int, length: int, window: int) -> list[tuple[int, int]]:
@@ -179,8 +218,10 @@ def measure(
     budgets: Sequence[int],
     seed: int,
     tick: Tick = lambda share: None,
+    prompt: int = 0,
+    readings: Sequence[Reading] = (Reading(),),
 ) -> Report:
-    """All contestants at all budgets on the documents [N, L].
+    """All contestants at all budgets on documents [N, L], after each reading of their first `prompt` tokens.
 
     Raises:
         BudgetError: a contestant's parts do not fit a budget.
@@ -192,46 +233,90 @@ def measure(
             f"A budget of {max(budgets):,} slots forgets nothing of documents of {length:,} tokens.",
             "Give smaller budgets or a larger --length.",
         )
+    if prompt >= length - 1:
+        raise UsageError(
+            f"A prompt of {prompt:,} tokens leaves nothing to measure of documents of {length:,}.",
+            "Give a smaller --prompt or a larger --length.",
+        )
     positions = probe(loaded.model)
+    foresight = [c for c in contestants if POLICIES[c.policy].offline]
+    if foresight and length > positions.window:
+        raise UsageError(
+            f"{foresight[0]} has to read documents with everything kept first, and {length:,} tokens are more"
+            f" than the model's window of {positions.window:,}.",
+            "Give a smaller --length.",
+        )
     shares = {(c, b): divide(c.policy, b, c.sinks, c.recent) for c in contestants for b in budgets}
     fits = length <= positions.window
-    batches = -(-count // ROWS)
-    total = (len(shares) + fits) * batches * (length - 1)
+    total = (len(shares) * (len(readings) if prompt else 1) + fits) * count * (length - 1)
     done = 0
 
-    def run(columns: int = 1, **plan: Any) -> Tensor:
+    config = loaded.model.config.get_text_config()
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+
+    def run(columns: int = 1, prompt: int = 0, **plan: Any) -> Tensor:
         """NLL of all documents through fresh caches, [N, L - 1]."""
         nonlocal done
         rows = []
-        for batch in torch.split(ids.to(loaded.device), ROWS):
+        offline = POLICIES[plan["policy"]].offline
+        at_once = min(ROWS, rows_at_once(len(positions.ropes), heads, length)) if offline else ROWS
+        for batch in torch.split(ids.to(loaded.device), at_once):
             parts = []
-            for part in nll(loaded.model, batch, H2OCache(positions=positions, **plan), columns):
+            if offline:
+                future = foresee(loaded.model, batch, heads, plan["policy"])
+                cache: H2OCache = Foresight(positions=positions, future=future, **plan)
+            else:
+                cache = H2OCache(positions=positions, **plan)
+            for part in nll(loaded.model, batch, cache, columns, prompt):
                 parts.append(part)
-                done += part.shape[1]
+                done += part.shape[1] * len(batch)
                 tick(done / total)
             rows.append(torch.cat(parts, 1))
         return torch.cat(rows).cpu()
 
     full = run(columns=64, policy="full") if fits else None
     scores = []
+    # The full pass first: the others are compared with it.
+    order = sorted(readings, key=lambda reading: reading.prefill != "full") if prompt else [Reading()]
     for (contestant, budget), parts in shares.items():
-        found = run(budget=budget, policy=contestant.policy, sinks=parts.sinks, recent=parts.recent)
-        for first, end in buckets(budget, length, positions.window):
-            lost = (found if full is None else found - full)[:, first:end].mean(1)  # [N]
-            scores.append(
-                Score(
-                    contestant=str(contestant),
-                    budget=budget,
-                    sinks=parts.sinks,
-                    recent=parts.recent,
-                    first=first,
-                    end=end,
-                    perplexity=float(found[:, first:end].mean().exp()),
-                    ratio=None if full is None else float(lost.mean().exp()),
-                    interval=bootstrap(lost, seed),
-                )
+        full_pass: Tensor | None = None
+        for reading in order:
+            found = run(
+                prompt=prompt,
+                budget=budget,
+                policy=contestant.policy,
+                sinks=parts.sinks,
+                recent=parts.recent,
+                prefill=reading.prefill,
+                chunk=reading.chunk,
             )
-    return Report(loaded.name, loaded.dtype, count, length, positions.window, seed, scores)
+            if reading.prefill == "full":
+                full_pass = found
+            for first, end in buckets(budget, length, positions.window):
+                first = max(first, prompt)
+                if first >= end:
+                    continue
+                lost = (found if full is None else found - full)[:, first:end].mean(1)  # [N]
+                to_full_pass = None
+                if full_pass is not None and reading.prefill != "full":
+                    more = (found - full_pass)[:, first:end].mean(1)
+                    to_full_pass = (float(more.mean().exp()), *bootstrap(more, seed))
+                scores.append(
+                    Score(
+                        contestant=str(contestant),
+                        reading=str(reading) if prompt else "",
+                        budget=budget,
+                        sinks=parts.sinks,
+                        recent=parts.recent,
+                        first=first,
+                        end=end,
+                        perplexity=float(found[:, first:end].mean().exp()),
+                        ratio=None if full is None else float(lost.mean().exp()),
+                        interval=bootstrap(lost, seed),
+                        to_full_pass=to_full_pass,
+                    )
+                )
+    return Report(loaded.name, loaded.dtype, count, length, positions.window, prompt, seed, scores)
 
 
 def read_limited(path: Path) -> str:
@@ -271,6 +356,8 @@ def run_perplexity(
     budgets: Sequence[int],
     length: int,
     as_json: bool,
+    prompt: int = 0,
+    readings: Sequence[Reading] = (Reading(),),
 ) -> ExitCode:
     """The command: a table, or one JSON object, on stdout; progress on stderr."""
     contestants = [Contestant.parse(policy) for policy in policies]
@@ -278,7 +365,8 @@ def run_perplexity(
     with progress_bar() as show:
         loaded = load(settings, show)
         ids = documents(found, loaded.tokenizer, length)
-        report = measure(loaded, ids, contestants, budgets, settings.seed or 0, partial(show, "read"))
+        seed, tick = settings.seed or 0, partial(show, "read")
+        report = measure(loaded, ids, contestants, budgets, seed, tick, prompt, readings)
     if as_json:
         sys.stdout.write(json.dumps(asdict(report)) + "\n")
     else:
@@ -303,12 +391,18 @@ def show_table(report: Report) -> None:
     for budget in budgets:
         table.add_column(f"{budget} slots", justify="right")
     lines: dict[tuple[str, str], dict[int, str]] = {}
+
+    def put(who: str, stretch: str, budget: int, value: float, low: float, high: float) -> None:
+        lines.setdefault((who, stretch), {})[budget] = f"{value:.4f} [{low:.3f}, {high:.3f}]"
+
     for score in report.scores:
         stretch = "past the budget" if ratio else f"{score.first:,}-{score.end:,}"
+        stretch = f"{score.first:,}-{score.end:,}" if report.prompt_tokens else stretch
+        who = ", ".join(part for part in (score.contestant, score.reading) if part)
         value = score.perplexity if score.ratio is None else score.ratio
-        low, high = score.interval
-        cell = f"{value:.4f} [{low:.3f}, {high:.3f}]"
-        lines.setdefault((score.contestant, stretch), {})[score.budget] = cell
+        put(who, stretch, score.budget, value, *score.interval)
+        if score.to_full_pass is not None:
+            put(f"{who} : full pass", stretch, score.budget, *score.to_full_pass)
     for (contestant, stretch), cells in lines.items():
         table.add_row(contestant, stretch, *(cells.get(budget, "") for budget in budgets))
     Console(file=sys.stdout).print(table)

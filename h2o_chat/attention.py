@@ -12,7 +12,7 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
 from h2o_chat.errors import ModelError, UsageError
-from h2o_chat.policies import gained, together
+from h2o_chat.scores import gained, together
 from h2o_chat.slots import REMEMBER, H2OLayer, Handoff
 
 NAME = "h2o"

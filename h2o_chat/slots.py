@@ -16,8 +16,9 @@ from transformers.cache_utils import CacheLayerMixin
 
 from h2o_chat.config import Prefill
 from h2o_chat.errors import ModelError, UsageError
-from h2o_chat.policies import POLICIES, Shares, Slots, gained, highest, lowest, priorities, with_gain
+from h2o_chat.policies import POLICIES, Shares, Slots, highest, lowest, priorities
 from h2o_chat.rope import Rope
+from h2o_chat.scores import gained, with_gain
 
 GROW = 256
 """Slots that the `full` policy adds at a time."""
@@ -279,7 +280,7 @@ class H2OLayer(CacheLayerMixin):
         Args:
             keys, values: [R, H, N, D] of the chunk.
             positions: [R, N] int32, -1 for padding.
-            gain: [R, H, S + N] what its queries add to the score (`policies.gained`).
+            gain: [R, H, S + N] what its queries add to the score (`scores.gained`).
             share: the attention received, forgotten at REMEMBER, as a share of the head's; or None.
             sliding_window: what later queries of this layer can see, tokens.
         """

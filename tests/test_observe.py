@@ -22,6 +22,7 @@ from h2o_chat.lab.claims import (
     rank_correlation,
     sparse_entries,
     top_overlap,
+    uniform_law,
 )
 from h2o_chat.lab.contest import runs_of
 from h2o_chat.lab.diversity import continuations, self_bleu
@@ -114,6 +115,7 @@ def test_what_is_told_of_a_layer_is_what_plain_loops_find(pocket: Loaded, ids: T
         assert told.exponent == pytest.approx(sum(exponents) / len(exponents), abs=0.005)
         assert by_rank[layer][0] == 1
         assert by_rank[layer][1] == pytest.approx(sum(first_ranks) / len(first_ranks), abs=1e-4)
+        assert 0 < told.word_law.exponent < 3
         assert len(told.diminishing) == 6
         assert all(0 <= share <= 1 for share in told.diminishing.values())
 
@@ -140,6 +142,15 @@ def test_a_power_law_is_found(exponent: float) -> None:
     exponential = power_law((-0.02 * rank).exp())
     assert exponential.exponential_r2 == pytest.approx(1)
     assert exponential.r2 < 0.95
+
+
+def test_uniform_attention_has_a_law_of_its_own() -> None:
+    received = [0.0] * 60
+    for query in range(60):
+        for at in range(query + 1):
+            received[at] += 1 / (query + 1)
+    wanted, found = power_law(torch.tensor(received)), uniform_law(60)
+    assert (found.exponent, found.r2) == (pytest.approx(wanted.exponent), pytest.approx(wanted.r2, abs=1e-5))
 
 
 def test_noise_lowers_the_goodness_of_a_power_law_and_not_its_exponent() -> None:

@@ -58,6 +58,14 @@ def power_law(scores: Tensor) -> PowerLaw:
     return PowerLaw(-slope, r2, _line(rank, logs)[1])
 
 
+def uniform_law(length: int) -> PowerLaw:
+    """Of a document of so many tokens in which each query attends to all before it, and itself, alike.
+
+    Token j then receives 1/(j + 1) + ... + 1/length: the older, the more, with no heavy hitter at all.
+    """
+    return power_law((1 / torch.arange(1, length + 1, dtype=torch.float64)).flip(0).cumsum(0))
+
+
 def _line(x: Tensor, y: Tensor) -> tuple[float, float]:
     """Slope and R2 of the least-squares line."""
     x, y = x.cpu() - x.mean().cpu(), y.cpu() - y.mean().cpu()

@@ -21,12 +21,14 @@ from h2o_chat.config import Settings
 from h2o_chat.errors import ExitCode, UsageError
 from h2o_chat.lab.blocks import blocks
 from h2o_chat.lab.claims import (
+    PowerLaw,
     company,
     diminishing,
     power_law,
     rank_correlation,
     sparse_entries,
     top_overlap,
+    uniform_law,
 )
 from h2o_chat.lab.contest import Run, runs_of
 from h2o_chat.lab.diversity import Diversity, diversity
@@ -61,15 +63,18 @@ class Layer:
     """... and the least and the most that a KV head has, each a mean over documents."""
     r2: float
     exponential_r2: float
+    word_law: PowerLaw
+    """Of the attention that all occurrences of a token of the vocabulary received, by rank."""
     words: float
     """Rank correlation over tokens of the vocabulary: attention that all their occurrences received, with
     the number of different tokens that they stand beside."""
     words_each: float
     """The same for the attention of one occurrence, per query that saw it."""
     local_overlap: float
-    """Of the fifth of the tokens that scores up to the middle choose, the share that all queries choose."""
+    """Of the fifth of the tokens that scores up to the middle choose, the share that all queries choose.
+    Uniform attention would give 1: old tokens had more queries, now and in the end."""
     future_overlap: float
-    """The share that the queries after the middle alone choose."""
+    """The share that the queries after the middle alone choose: what has to be guessed. By chance a fifth."""
     diminishing: dict[str, float]
     """How often greedy choices have diminishing returns, by F (`claims.diminishing`)."""
 
@@ -84,6 +89,8 @@ class Report:
     seed: int
     kept_share: float
     layers: list[Layer]
+    uniform: PowerLaw
+    """What a model that attends to all tokens alike would have as its power law by rank."""
     scores: list[list[float]]
     """Per layer the mean accumulated score of each rank, divided by the highest: [layers][L]."""
     removal: list[Removed]
@@ -130,6 +137,7 @@ class _Layer:
             exponent_range=(min(heads), max(heads)),
             r2=_mean([fit.r2 for fit in flat]),
             exponential_r2=_mean([fit.exponential_r2 for fit in flat]),
+            word_law=power_law(torch.tensor([total[token] for token in tokens])),
             words=rank_correlation([total[token] for token in tokens], companions),
             words_each=rank_correlation([each[token] for token in tokens], companions),
             local_overlap=float(torch.stack(self.local).mean()),
@@ -238,7 +246,19 @@ def measure(
             topics = switches(loaded, joined(ids, others), runs, seed, told)
         else:
             texts = diversity(loaded, ids, runs, seed, told)
-    return Report(loaded.name, len(ids), length, seed, KEPT_SHARE, layers, scores, removed, topics, texts)
+    return Report(
+        model=loaded.name,
+        documents=len(ids),
+        length_tokens=length,
+        seed=seed,
+        kept_share=KEPT_SHARE,
+        layers=layers,
+        uniform=uniform_law(length),
+        scores=scores,
+        removal=removed,
+        topic=topics,
+        diversity=texts,
+    )
 
 
 def run_observe(

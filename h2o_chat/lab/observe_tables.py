@@ -31,17 +31,20 @@ def _table(title: str, caption: str, *columns: str) -> Table:
 
 
 def _attention(report: Report, title: str) -> Table:
+    uniform = report.uniform
     table = _table(
         f"{title}: attention",
         "sparsity: entries below 1% of their row's largest. exponent: of score by rank, log-log least"
-        " squares, [least, most] over KV heads. overlap: of the"
-        f" {report.kept_share:.0%} heaviest tokens half-way, with those of all queries / of the later ones."
-        " words: rank correlation of a token's attention, all occurrences / one, with the different tokens"
-        " beside it.",
+        " squares, in brackets least and most of the KV heads; uniform attention:"
+        f" {uniform.exponent:.2f}, R2 {uniform.r2:.2f} / {uniform.exponential_r2:.2f}. by word: of all"
+        f" occurrences of a token together. overlap: of the {report.kept_share:.0%} heaviest tokens half-way,"
+        f" with those of all queries / of the later ones, by chance {report.kept_share:.2f}. words: rank"
+        " correlation of a token's attention, all occurrences / one, with the different tokens beside it.",
         "layer",
         "sparsity [95%]",
         "exponent",
         "R2 / of an exponential",
+        "by word, R2",
         "overlap all / later",
         "words all / one",
     )
@@ -51,6 +54,7 @@ def _attention(report: Report, title: str) -> Table:
             f"{one.sparsity:.3f} {_interval(one.sparsity_interval)}",
             f"{one.exponent:.2f} [{one.exponent_range[0]:.2f}, {one.exponent_range[1]:.2f}]",
             f"{one.r2:.2f} / {one.exponential_r2:.2f}",
+            f"{one.word_law.exponent:.2f}, {one.word_law.r2:.2f}",
             f"{one.local_overlap:.2f} / {one.future_overlap:.2f}",
             f"{one.words:+.2f} / {one.words_each:+.2f}",
         )

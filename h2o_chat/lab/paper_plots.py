@@ -96,7 +96,7 @@ def _removal(axes: Any, report: Observed) -> None:
         axes.errorbar(
             shares, [one.ratio for one in found], yerr=[low, high], marker="o", capsize=3, label=what
         )
-    axes.set(xlabel="tokens removed, %", ylabel="perplexity to all tokens", xscale="log", yscale="log")
+    axes.set(xlabel="tokens removed, %", ylabel="perplexity to all tokens")
     axes.legend()
 
 

@@ -47,6 +47,8 @@ def test_the_full_cache_comes_first_and_a_policy_must_fit() -> None:
     assert (runs[2].settings(chunk=3).recent, runs[2].settings(chunk=3).chunk) == (4, 3)
     with pytest.raises(BudgetError):
         runs_of(["h2o"], [2])
+    with pytest.raises(UsageError, match="future"):
+        runs_of(["belady"], [16])
 
 
 def test_a_window_forgets_what_the_full_cache_answers() -> None:

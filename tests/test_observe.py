@@ -29,7 +29,7 @@ from h2o_chat.lab.diversity import continuations, self_bleu
 from h2o_chat.lab.observe import attention
 from h2o_chat.lab.perplexity import nll
 from h2o_chat.lab.removal import drop, going, removal
-from h2o_chat.lab.topic import joined, old_share, switches
+from h2o_chat.lab.topic import Stretch, joined, old_share, recovered, switches
 from h2o_chat.models import Loaded, load
 from h2o_chat.rope import probe
 
@@ -285,6 +285,15 @@ def test_a_window_forgets_the_old_topic_token_by_token(pocket: Loaded, ids: Tens
     assert window.recovered_after in {0, 8, 16, 32}
     assert paper.stretches[-1].old > 0.2, "the published sum keeps what it has"
     assert paper.gone_after is None
+
+
+def test_recovery_is_when_nothing_costs_more_any_more() -> None:
+    def stretches(*lows: float) -> list[Stretch]:
+        return [Stretch(8 * i, 8 * i + 8, 0, 1, (1, 1), low, (low, 2)) for i, low in enumerate(lows)]
+
+    assert recovered(stretches(1.5, 0.9, 1.2, 0.9)) == 24, "not 8: it cost more again"
+    assert recovered(stretches(0.9, 0.8)) == 0
+    assert recovered(stretches(0.9, 1.1)) is None
 
 
 def test_old_share_counts_every_slot(pocket: Loaded, ids: Tensor) -> None:

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from h2o_chat.cache import H2OCache
 from h2o_chat.config import Settings
+from h2o_chat.errors import UsageError
 from h2o_chat.lab.perplexity import Contestant
-from h2o_chat.policies import divide
+from h2o_chat.policies import POLICIES, divide
 from h2o_chat.rope import Positions
 
 
@@ -47,11 +48,13 @@ def runs_of(policies: Sequence[str], budgets: Sequence[int]) -> list[Run]:
     """The full cache, then all others.
 
     Raises:
-        UsageError: an unknown policy.
+        UsageError: an unknown policy, or one that has to know the future.
         BudgetError: a policy's parts do not fit a budget.
     """
     runs = [Run("full", "full", None)]
     for contestant in [Contestant.parse(policy) for policy in policies]:
+        if POLICIES[contestant.policy].offline:
+            raise UsageError(f"{contestant} has to know the future, which is not known here.")
         for budget in budgets:
             parts = divide(contestant.policy, budget, contestant.sinks, contestant.recent)
             runs.append(Run(str(contestant), contestant.policy, budget, parts.sinks, parts.recent))

@@ -51,8 +51,8 @@ class Switch:
     gone_after: int | None
     """Tokens after which the old topic holds a tenth of the slots in use, or less; None: never."""
     recovered_after: int | None
-    """Tokens after which the new text costs no more than to a fresh cache: from the first stretch on whose
-    interval reaches 1. None: none does."""
+    """Tokens after which the new text costs no more than to a fresh cache: the end of the last stretch whose
+    interval lies above 1. None: the last one of all does."""
     stretches: list[Stretch]
 
 
@@ -112,11 +112,19 @@ def switches(
                 contestant=run.name,
                 budget=run.budget,
                 gone_after=next((at + 1 for at, share in enumerate(old) if share <= GONE), None),
-                recovered_after=next((s.first for s in stretches if s.to_fresh_interval[0] <= 1), None),
+                recovered_after=recovered(stretches),
                 stretches=stretches,
             )
         )
     return results
+
+
+def recovered(stretches: Sequence[Stretch]) -> int | None:
+    """The end of the last stretch that cost more than to a fresh cache; 0: none did, None: the last did."""
+    dear = [number for number, one in enumerate(stretches) if one.to_fresh_interval[0] > 1]
+    if not dear:
+        return 0
+    return None if dear[-1] == len(stretches) - 1 else stretches[dear[-1]].end
 
 
 def _stretch(

@@ -14,14 +14,16 @@ AXES: tuple[Axis, ...] = ("linear", "turns", "age")
 LINEAR_TOKENS = 32
 """Up to so many tokens a cell the linear axis is readable: memory is not yet a single lit cell."""
 TURNS_TOKENS = 512
-"""The same for the axis by turns, where no turn has less than two cells."""
+"""The same for the axis by turns, where every turn has room for its name."""
+NAME_CELLS = 3
+"""A name needs so many, the line in front of it included."""
 
 
 def choose(seen: int, cells: int, messages: int) -> Axis:
     """The axis that can be read at this length."""
     if seen <= cells * LINEAR_TOKENS:
         return "linear"
-    return "turns" if seen <= cells * TURNS_TOKENS and 2 * messages <= cells else "age"
+    return "turns" if seen <= cells * TURNS_TOKENS and NAME_CELLS * messages <= cells else "age"
 
 
 def edges_of(axis: Axis, seen: int, cells: int, firsts: Sequence[int]) -> list[int]:
@@ -68,7 +70,7 @@ def by_age(seen: int, cells: int) -> list[int]:
     if seen <= cells or cells == 1:
         return linear(0, seen, cells)
     low, high = 1.0, float(seen)
-    for _ in range(60):  # the ratio at which the last cell just reaches the first token
+    for _ in range(40):  # the ratio at which the last cell just reaches the first token
         ratio = (low + high) / 2
         low, high = (ratio, high) if _ages(ratio, cells, seen)[-1] < seen else (low, ratio)
     ages = _ages(high, cells, seen)

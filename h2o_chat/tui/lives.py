@@ -50,7 +50,7 @@ class Lives:
             self.steps.pop()  # the newest one stays only until the next, unless its turn has come
         self.steps.append(Step(seen, held))
         self._skipped = (self._skipped + 1) % self._every
-        if len(self.steps) > STEPS:
+        if len(self.steps) > STEPS and not self._skipped:
             self.steps = self.steps[::2]
             self._every *= 2
             self._skipped = 0

@@ -148,7 +148,7 @@ class MemoryPanel(Widget, can_focus=True):
             names = self._tab_names().plain
             at = event.x - 3
             if 0 <= at < len(names):
-                self.tab = names[:at].count(" ") // 2 if names[at] != " " else self.tab
+                self.tab = names[:at].count(" ") // 2
             return
         heaviest = self._memory.cache.heaviest if self._memory.cache else []
         at = event.y - self._hitters_at

@@ -11,7 +11,7 @@ from textual.events import Click, MouseMove
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from h2o_chat.tui.axis import AXES, Axis, choose, edges_of
+from h2o_chat.tui.axis import AXES, NAME_CELLS, Axis, choose, edges_of
 from h2o_chat.tui.cursor import Pointed
 from h2o_chat.tui.frame import edge, row
 from h2o_chat.tui.glyphs import LEVELS, percent
@@ -20,7 +20,10 @@ from h2o_chat.tui.safe import fit, token_label
 from h2o_chat.tui.theme import MUTED
 
 COLORS = {"S": "$secondary", "H": "$accent", "R": "$primary", "·": MUTED}
+TALLEST = ", height of the most held"
 TITLE = "what the model still remembers"
+LARGE_TOKENS = 32
+"""A cell of more tokens is as high as the one of them that is held most."""
 TOLD = {"linear": "", "turns": "by turns · ", "age": "by age · "}
 
 
@@ -31,16 +34,21 @@ class Cell:
     first: int
     end: int
     hold: float
-    """Mean hold of all its tokens, those gone included."""
+    """Mean hold of all its tokens, those gone included; where cells are large that of the token held most."""
     kind: Kind
-    """What most of its tokens are; `S` if any is protected."""
+    """What most of its tokens are, or that token is; `S` if any is protected."""
     held_most: int
-    """Position of the token that is held by the most caches; the first one where none is."""
+    """Position of the token that most caches hold, the newest of those; the first one where none is held."""
+
+
+def large(edges: list[int]) -> bool:
+    """Whether cells stand for so many tokens that their mean hold would be next to nothing everywhere."""
+    return any(end - first > LARGE_TOKENS for first, end in pairwise(edges))
 
 
 def cells_of(memory: Memory, edges: list[int]) -> list[Cell]:
     """The cells of an axis; what it costs depends on what is held, not on the conversation."""
-    count = len(edges) - 1
+    count, mean = len(edges) - 1, not large(edges)
     total, heavy, recent = [0.0] * count, [0] * count, [0] * count
     most: list[tuple[float, int]] = [(0.0, first) for first in edges[:-1]]
     recent_from = memory.recent_from
@@ -53,15 +61,15 @@ def cells_of(memory: Memory, edges: list[int]) -> list[Cell]:
             recent[at] += 1
         else:
             heavy[at] += 1
-        if hold > most[at][0]:
-            most[at] = (hold, position)
+        most[at] = max(most[at], (hold, position))
     protected = _protected(memory, edges)
     cells = []
     for at, (first, end) in enumerate(pairwise(edges)):
         gone = end - first - heavy[at] - recent[at]
         counts: list[tuple[int, Kind]] = [(recent[at], "R"), (heavy[at], "H"), (gone, "·")]
-        kind: Kind = "S" if at in protected else max(counts, key=lambda one: one[0])[1]
-        cells.append(Cell(first, end, total[at] / (end - first), kind, most[at][1]))
+        kind: Kind = max(counts, key=lambda one: one[0])[1] if mean else memory.kind(most[at][1])
+        hold = total[at] / (end - first) if mean else most[at][0]
+        cells.append(Cell(first, end, hold, "S" if at in protected else kind, most[at][1]))
     return cells
 
 
@@ -75,6 +83,17 @@ def _protected(memory: Memory, edges: list[int]) -> set[int]:
         start = max(bisect_right(edges, first) - 1, 0)
         found.update(range(start, min(bisect_left(edges, last + 1), len(edges) - 1)))
     return found
+
+
+@dataclass
+class _Group:
+    """Messages that begin so near each other that their names find no room."""
+
+    first: int
+    last: int
+    """The cells in which the first and the last of them begin."""
+    messages: int
+    name: str
 
 
 def height(hold: float) -> str:
@@ -178,22 +197,31 @@ class RememberStrip(Widget, can_focus=True):
         least, most = min(sizes), max(sizes)
         # Cells of equal size differ by one token where they do not come out even.
         size = f"{most:,}" if most - least <= 1 else f"{least:,} to {most:,}"
-        return f"{TOLD[self._axis]}1 cell = {size} token{'s' * (most > 1)}"
+        return f"{TOLD[self._axis]}1 cell = {size} token{'s' * (most > 1)}{TALLEST * (most > LARGE_TOKENS)}"
 
     def _labels(self, inner: int) -> str:
         """Under the cells whose turn it is, as far as there is room."""
-        cells, spans = self.cells(), self._memory.spans
-        starts: list[tuple[int, str]] = []
-        for at, cell in enumerate(cells):
-            found = bisect_left(spans, cell.end, key=lambda span: span.first) - 1
-            if found >= 0 and spans[found].first >= cell.first:
-                last = found == len(spans) - 1
-                starts.append((at, self._who(spans[found].role) + (" · now" if last else "")))
-        line = ""
-        for (at, name), (until, _) in zip(starts, [*starts[1:], (inner, "")], strict=False):
-            if at < len(line):
+        spans = self._memory.spans
+        groups: list[_Group] = []
+        done = 0
+        for at, cell in enumerate(self.cells()):
+            end = bisect_left(spans, cell.end, key=lambda span: span.first)
+            if end == done:
                 continue
-            line = line.ljust(at) + fit("│" + name, max(until - at, 1)).rstrip()
+            name = self._who(spans[done].role) if end - done == 1 else ""
+            if groups and at - groups[-1].last < NAME_CELLS:
+                groups[-1].messages += end - done
+                groups[-1].last, groups[-1].name = at, ""
+            else:
+                groups.append(_Group(at, at, end - done, name))
+            done = end
+        line = ""
+        for group, after in zip(groups, [*groups[1:], None], strict=False):
+            until = after.first if after else inner
+            name = group.name or f"{group.messages:,} messages"
+            if not group.name and len(name) >= until - group.first:
+                name = str(group.messages)
+            line = line.ljust(group.first) + fit(f"│{name}{'' if after else ' · now'}", until - group.first)
         return line
 
     def _who(self, role: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from h2o_chat.config import Sampling, Settings
+from h2o_chat.events import to_json
 from h2o_chat.recorder import Recorder
 from h2o_chat.tui.app import ChatApp
 from h2o_chat.tui.work import ChatLike, OpenChat, Progress
@@ -103,6 +104,34 @@ class Screen:
         assert len(rows) == height
         assert all(len(row) <= width for row in rows)
         return rows
+
+
+POCKET = Path(__file__).parents[2] / "assets" / "pocket"
+TOLD = ("Hi, my name is Flora and my locker code is K7Q2.", "Do you like films?", "What is my locker code?")
+
+
+@pytest.fixture(scope="session")
+def pocket() -> Any:
+    """The model that comes with the program, loaded."""
+    from h2o_chat.models import load
+
+    return load(Settings(model=str(POCKET), threads=1), lambda *_: None)
+
+
+@pytest.fixture(scope="session")
+def told(pocket: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recording of three turns with it, 24 slots in each of its 12 caches."""
+    from h2o_chat.chat import Chat
+    from h2o_chat.engine import Engine
+
+    settings = Settings(model=str(POCKET), budget=24, threads=1, seed=3, events_every=3, system="Be kind.")
+    chat = Chat(Engine(pocket, settings), settings)
+    path = tmp_path_factory.mktemp("told") / "told.jsonl"
+    lines = [to_json(event) for event in chat.opening()]
+    for text in TOLD:
+        lines += [to_json(event) for event in chat.send(text, Sampling(max_tokens=24, ignore_eos=True))]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import POCKET, TOLD  # tests/tui/conftest.py
 
 from h2o_chat.chat import Chat
 from h2o_chat.config import Sampling, Settings
@@ -14,23 +14,14 @@ from h2o_chat.events import CacheState, Event, Prompt, Said, Token, Turn, from_j
 from h2o_chat.recording import _check
 from h2o_chat.tui.memory import Memory
 
-POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 SETTINGS = Settings(model=str(POCKET), budget=24, threads=1, seed=3, events_every=3, system="Be kind.")
 SHORT = Sampling(max_tokens=24, ignore_eos=True)
-LINES = ("Hi, my name is Flora and my locker code is K7Q2.", "Do you like films?", "What is my locker code?")
 
 
-@pytest.fixture(scope="module")
-def loaded() -> Any:
-    from h2o_chat.models import load
-
-    return load(SETTINGS, lambda *_: None)
-
-
-def talk(loaded: Any, settings: Settings = SETTINGS) -> Chat:
+def talk(pocket: Any, settings: Settings = SETTINGS) -> Chat:
     from h2o_chat.engine import Engine
 
-    return Chat(Engine(loaded, settings), settings)
+    return Chat(Engine(pocket, settings), settings)
 
 
 def told(event: Event) -> Event:
@@ -95,11 +86,11 @@ def followed(chat: Chat, memory: Memory, events: Iterator[Event]) -> Iterator[Ev
 
 
 @pytest.mark.parametrize("policy", ["h2o", "h2o-paper", "streaming", "full"])
-def test_it_is_what_the_cache_keeps_at_every_step(loaded: Any, policy: str) -> None:
+def test_it_is_what_the_cache_keeps_at_every_step(pocket: Any, policy: str) -> None:
     settings = replace(SETTINGS, policy=policy)
-    chat, memory = talk(loaded, settings), Memory()
+    chat, memory = talk(pocket, settings), Memory()
     memory.begin(chat.session, chat.state, chat.messages)
-    for line in LINES:
+    for line in TOLD:
         count = Counter(event.event for event in followed(chat, memory, chat.send(line, SHORT)))
         assert count["cache"] == 8  # the last one at the end
         spans = [(span.index, span.role, span.first, span.last) for span in memory.spans]
@@ -114,24 +105,24 @@ def test_it_is_what_the_cache_keeps_at_every_step(loaded: Any, policy: str) -> N
         assert went.token.position < went.seen <= memory.seen
 
 
-def test_the_log_has_the_words_that_went(loaded: Any) -> None:
-    chat, memory = talk(loaded), Memory()
+def test_the_log_has_the_words_that_went(pocket: Any) -> None:
+    chat, memory = talk(pocket), Memory()
     memory.begin(chat.session, chat.state, chat.messages)
-    for event in chat.send(LINES[0], SHORT):
+    for event in chat.send(TOLD[0], SHORT):
         memory.add(event)
     observer = chat._engine.observer  # type: ignore[attr-defined]
     before = {position: observer.text_of(position) for position in memory.hold}
-    for event in chat.send(LINES[1], SHORT):
+    for event in chat.send(TOLD[1], SHORT):
         memory.add(event)
     after = [went.token for went in memory.went if went.token.position in before]
     assert after
     assert all(one.text == before[one.position] and one.hold > 0 for one in after)
 
 
-def test_nothing_is_collected_while_nobody_looks(loaded: Any) -> None:
-    chat, memory = talk(loaded), Memory()
+def test_nothing_is_collected_while_nobody_looks(pocket: Any) -> None:
+    chat, memory = talk(pocket), Memory()
     memory.begin(chat.session, chat.state, chat.messages)
-    for number, line in enumerate(LINES):
+    for number, line in enumerate(TOLD):
         chat.watch(number != 1)
         for event in chat.send(line, SHORT):
             memory.add(event)
@@ -145,14 +136,14 @@ def test_nothing_is_collected_while_nobody_looks(loaded: Any) -> None:
                     assert_true(memory, chat)
 
 
-def test_what_went_before_does_not_count_once_all_is_told_anew(loaded: Any) -> None:
+def test_what_went_before_does_not_count_once_all_is_told_anew(pocket: Any) -> None:
     """As after an edit: the memory is brought back by an engine that has told nothing."""
-    chat, memory = talk(loaded), Memory()
+    chat, memory = talk(pocket), Memory()
     memory.begin(chat.session, chat.state, chat.messages)
-    for event in chat.send(LINES[0], SHORT):
+    for event in chat.send(TOLD[0], SHORT):
         memory.add(event)
     chat.clear()
-    for event in chat.send(LINES[1], SHORT):
+    for event in chat.send(TOLD[1], SHORT):
         if isinstance(event, Said):
             event = replace(event, index=1)
         memory.add(event)

@@ -1,0 +1,186 @@
+"""The remember strip: a conversation of any length, true to what is held of it."""
+
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import pytest
+from conftest import SMALL, WIDE, Screen  # tests/tui/conftest.py
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from test_replay import ended, replaying
+from textual.geometry import Size
+
+from h2o_chat.events import CacheState, Session
+from h2o_chat.recording import read
+from h2o_chat.tui.axis import AXES, Axis, by_age, choose, edges_of
+from h2o_chat.tui.memory import Memory
+from h2o_chat.tui.strip import LARGE_TOKENS, RememberStrip, cells_of, height
+
+
+@given(
+    st.sampled_from(AXES), st.integers(1, 2_000_000), st.integers(1, 250),
+    st.sets(st.integers(0, 2_000_000), max_size=300),
+)  # fmt: skip
+def test_every_token_has_its_cell(axis: Axis, seen: int, cells: int, firsts: set[int]) -> None:
+    edges = edges_of(axis, seen, cells, sorted(firsts))
+    assert (edges[0], edges[-1]) == (0, seen)
+    assert all(first < end for first, end in pairwise(edges))
+    assert len(edges) - 1 <= cells
+    assert len(edges) - 1 == min(cells, seen) or axis != "linear"
+
+
+@given(st.integers(1, 2_000_000), st.integers(2, 250))
+def test_by_age_cells_grow_with_age(seen: int, cells: int) -> None:
+    sizes = [end - first for first, end in pairwise(by_age(seen, cells))][::-1]
+    assert sizes[0] == 1
+    assert all(size <= older + 1 for size, older in pairwise(sizes[:-1]))
+
+
+@given(st.lists(st.integers(1, 5000), min_size=1, max_size=30), st.integers(100, 250))
+def test_by_turns_every_message_has_room(tokens: list[int], cells: int) -> None:
+    firsts = [sum(tokens[:at]) for at in range(len(tokens))]
+    edges = edges_of("turns", sum(tokens), cells, firsts)
+    assert set(firsts) <= set(edges)
+    own = [
+        sum(first <= edge < first + count for edge in edges[:-1])
+        for first, count in zip(firsts, tokens, strict=True)
+    ]
+    assert all(mine >= min(count, cells // len(tokens)) for mine, count in zip(own, tokens, strict=True))
+
+
+def test_the_axis_is_chosen_by_length() -> None:
+    chosen = [choose(seen, 116, 20) for seen in (200, 3000, 20_000, 1_000_000)]
+    assert chosen == ["linear", "linear", "turns", "age"]
+    assert choose(20_000, 116, 300) == "age"
+
+
+@pytest.mark.parametrize("axis", AXES)
+@pytest.mark.parametrize("cells", [250, 40, 1])
+def test_a_cell_is_what_its_tokens_are(told: Path, axis: Axis, cells: int) -> None:
+    """Of a recording of the real engine, each cell counted again token by token."""
+    memory = Memory()
+    for event in read(told):
+        if isinstance(event, Session):
+            memory.begin(event, None)
+        memory.add(event)
+        if not isinstance(event, CacheState):
+            continue
+        edges = edges_of(axis, memory.seen, cells, [span.first for span in memory.spans])
+        found = cells_of(memory, edges)
+        assert [(cell.first, cell.end) for cell in found] == list(pairwise(edges))
+        large = any(cell.end - cell.first > LARGE_TOKENS for cell in found)
+        for cell in found:
+            tokens = range(cell.first, cell.end)
+            holds = [memory.hold.get(token, 0.0) for token in tokens]
+            kinds = [memory.kind(token) for token in tokens]
+            assert cell.hold == pytest.approx(max(holds) if large else sum(holds) / len(holds))
+            assert memory.hold.get(cell.held_most, 0.0) == max(holds)
+            assert cell.held_most in tokens
+            if "S" in kinds or len(tokens) == 1:
+                assert cell.kind == ("S" if "S" in kinds else kinds[0])
+            elif large:
+                assert cell.kind == memory.kind(cell.held_most)
+            else:
+                assert kinds.count(cell.kind) == max(kinds.count(kind) for kind in "HR·")
+            assert (height(cell.hold) == " ") == (not any(holds))
+
+
+class Unmounted(RememberStrip):
+    """Drawn without an app."""
+
+    size = Size(120, 5)  # type: ignore[assignment]
+
+
+def long(seen: int, messages: int, budget: int = 512) -> Memory:
+    """What a long conversation leaves: sinks, the recent part, and some of what lies between."""
+    session = Session(
+        *("org/name", None, "plain", "h2o", budget, 4, budget // 2, 16, "chunked", "none", "float32"),
+        *("float32", "cpu", "transformers", 1, 7, 8, 4, 256),
+    )
+    random, recent_from = Random(1), max(seen - budget // 2, 4)
+    old = range(4, recent_from)
+    some = random.sample(old, min(len(old), 4 * budget))
+    held = [(at, 1.0, 1.0) for at in (*range(4), *range(recent_from, seen))]
+    held += [(at, random.randint(1, 31) / 32, 0.5) for at in some]
+    memory = Memory()
+    memory.begin(session, None)
+    state = CacheState(seen, min(seen, budget), 1, 1, 0, {"S": 4}, [], sorted(held), [[0.5]], True, [(0, 3)])
+    memory.add(state)
+    firsts = [0, *sorted(random.sample(range(1, seen), messages - 1)), seen]
+    for index, (first, end) in enumerate(pairwise(firsts)):
+        memory._place(index, ("user", "assistant")[index % 2], first, end - 1)
+    return memory
+
+
+@pytest.mark.parametrize(
+    ("seen", "messages", "note"),
+    [
+        (200, 4, "─ 1 cell = 2 tokens ─╮"),
+        (20_000, 20, "─ by turns · 1 cell = "),
+        (20_000, 300, "─ by age · 1 cell = 1 to 1,"),
+        (1_000_000, 4000, "─ by age · 1 cell = 1 to 10"),
+    ],
+)
+def test_it_can_be_read_at_any_length(seen: int, messages: int, note: str) -> None:
+    lines = Unmounted(long(seen, messages), "strip").render().plain.split("\n")
+    assert [cell_len(line) for line in lines] == [120] * 5
+    top, heights, kinds, turns, _ = lines
+    assert note in top
+    recent = kinds.count("R")
+    assert recent == sum(mark == "█" for mark in heights[-2 - recent : -2])
+    assert kinds[2] == "S"
+    assert recent > 0
+    assert len(set(heights)) > 3 or seen == 200  # not one lit cell
+    assert "│" in turns[1:-1]
+    if messages <= 20:
+        assert turns.count("you") + turns.count("name") + turns.count("na") >= messages
+
+
+async def test_the_keys_move_along_it_and_the_transcript_follows(told: Path) -> None:
+    app = replaying(told)
+    async with app.run_test(size=(WIDE[0], 30)) as pilot:
+        screen = Screen(app, pilot)
+        await ended(screen)
+        strip, memory = app.query_one(RememberStrip), app._memory
+        before = app.transcript.scroll_offset.y
+        assert before > 0
+        app.set_focus(strip)
+        await pilot.press("home")
+        assert memory.cursor == strip.cells()[0].held_most
+        await pilot.pause()
+        assert app.transcript.scroll_offset.y < before
+        assert "@0 · 100% held · sys" in str(strip.render().plain)
+        await pilot.press("right", "right")
+        assert memory.cursor == strip.cells()[2].held_most
+        await pilot.press("down")
+        assert memory.cursor == memory.spans[1].first
+        await pilot.press("down", "up", "up")
+        assert memory.cursor == memory.spans[0].first
+        await pilot.press("end")
+        assert memory.cursor == memory.seen - 1
+        await pilot.pause()
+        assert app.transcript.scroll_offset.y == before
+        await pilot.click(RememberStrip, offset=(2 + 5, 1))
+        assert memory.cursor == strip.cells()[5].held_most
+        titles = []
+        for _ in range(4):
+            await pilot.press("x")
+            titles.append(str(strip.axis))
+        assert titles == ["linear", "turns", "age", "None"]
+
+
+async def test_it_goes_where_there_is_no_room(told: Path) -> None:
+    app = replaying(told)
+    async with app.run_test(size=WIDE) as pilot:
+        screen = Screen(app, pilot)
+        await ended(screen)
+        strip = app.query_one(RememberStrip)
+        assert (strip.display, strip.size.height) == (True, 5)
+        for size, rows in ((SMALL, 2), ((59, 36), 0), ((100, 15), 0), ((250, 60), 5)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+            assert strip.display is bool(rows)
+            assert not rows or strip.size == (size[0], rows)
+            assert screen.lines()

@@ -1,0 +1,214 @@
+"""The four tabs of the memory panel, drawn from a recording of the real engine."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import POCKET, WIDE, Screen, opener  # tests/tui/conftest.py
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from test_replay import SESSION, ended, replaying
+
+from h2o_chat.config import Sampling, Settings
+from h2o_chat.events import CacheState, Session
+from h2o_chat.recorder import Recorder
+from h2o_chat.recording import read
+from h2o_chat.tui import headmap, lives, log, ranks
+from h2o_chat.tui.app import ChatApp
+from h2o_chat.tui.lives import COLUMNS, STEPS, Lives
+from h2o_chat.tui.memory import Memory
+from h2o_chat.tui.panel import TABS, MemoryPanel
+
+
+@pytest.fixture
+def memory(told: Path) -> Memory:
+    found = Memory()
+    for event in read(told):
+        if isinstance(event, Session):
+            found.begin(event, None)
+        found.add(event)
+    return found
+
+
+BITS = st.integers(1, 80).flatmap(
+    lambda heads: st.lists(st.lists(st.booleans(), min_size=heads, max_size=heads), min_size=1, max_size=80)
+)
+
+
+@given(BITS, st.integers(1, 40), st.integers(1, 30))
+def test_the_head_map_is_the_bits_and_fits(which: list[list[bool]], width: int, rows: int) -> None:
+    lines, note = headmap.head_map(which, width, rows)
+    layers, heads = len(which), len(which[0])
+    assert len(lines) <= rows
+    assert all(len(line) <= width for line in lines)
+    assert bool(note) is (layers > 2 * rows or heads > width)
+    if note:
+        return
+    wide = min(4, width // heads)
+    cells = [line[::wide] for line in lines]
+    upper, lower = ("█▀", "█▄")
+    if layers <= rows:
+        assert [[mark == "█" for mark in line] for line in cells] == which
+    else:
+        found = [[mark in half for mark in line] for line in cells for half in (upper, lower)]
+        assert found[:layers] == which
+        assert not any(map(any, found[layers:]))
+
+
+def test_pooled_cells_are_lit_from_half_on() -> None:
+    which = [[True, False, False, False], [False, False, False, True]]
+    assert headmap.head_map(which, 2, 2) == (["█·", "·█"], "1 = 1×2")
+    assert headmap.head_map([[True], [False], [False], [False]], 1, 1) == (["▀"], "1 = 2×1")
+
+
+def test_the_facts_are_those_of_the_token_under_the_cursor(memory: Memory) -> None:
+    assert memory.cache is not None
+    for rank, heavy in enumerate(memory.cache.heaviest, 1):
+        memory.cursor = heavy.position
+        which = memory.which(heavy.position)
+        assert which is not None
+        text = "\n".join(line.plain for line in headmap.draw(memory, 42, 16))
+        assert f"{sum(map(sum, which))} of 12" in text
+        assert f"rank {rank}\n" in text + "\n"
+        assert f"in {sum(map(any, which))}/6" in text
+        assert f"seen {memory.seen - heavy.position}" in text
+    gone = memory.went[-1].token.position
+    memory.cursor = gone
+    text = "\n".join(line.plain for line in headmap.draw(memory, 42, 16))
+    assert "█" not in text.replace("█ held", "")
+    assert "0 of 12" in text
+    assert "kind ·" in text
+
+
+def test_a_power_law_is_found() -> None:
+    slope, start = ranks.power_law([(rank, 5 * rank**-0.7) for rank in (1, 2, 5, 20, 400)])
+    assert (slope, 10**start) == (pytest.approx(-0.7), pytest.approx(5))
+
+
+def test_scores_fall_from_left_to_right(memory: Memory) -> None:
+    lines = [line.plain for line in ranks.draw(memory, 42, 16)]
+    assert len(lines) == 16
+    points = [(row.index("•"), at) for at, row in enumerate(lines[:-2]) if "•" in row]
+    assert points == sorted(points)
+    assert sum("┊" in row for row in lines[:-2]) >= len(lines) - 4  # but for points on it
+    assert lines[-1].startswith(" score ~ rank^-")
+    assert "┊ budget 24" in lines[-1]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 2**53), st.floats(allow_nan=False, allow_infinity=False)), max_size=9)
+)
+def test_any_scores_can_be_drawn(points: list[tuple[int, float]]) -> None:
+    memory = Memory()
+    memory.begin(SESSION, CacheState(9, 4, 10, 90, 0.1, {"S": 1}, [], [], [[0.5]], ranks=points))
+    assert len(ranks.draw(memory, 42, 16)) in (1, 16)
+
+
+def test_the_last_row_of_the_survival_map_is_what_is_held(memory: Memory) -> None:
+    seen = memory.seen
+    lines = [line.plain for line in lives.draw(memory.lives, seen + lives.LABEL_CELLS, 40)]
+    rows = lines[:-2]
+    last = rows[-1][lives.LABEL_CELLS :]
+    assert len(last) == seen
+    assert [mark == "█" for mark in last] == [memory.hold.get(at, 0) > 7 / 8 for at in range(seen)]
+    ends = [len(row.rstrip()) for row in rows]
+    assert ends == sorted(ends)
+
+
+def test_a_million_tokens_leave_a_small_history() -> None:
+    history = Lives()
+    for seen in range(16, 1_000_000, 160):
+        history.add(seen, {0: 1.0, seen // 2: 0.5, seen - 1: 1.0})
+    assert len(history.steps) <= STEPS + 1
+    assert all(len(step.held) <= COLUMNS for step in history.steps)
+    assert [step.seen for step in history.steps] == sorted({step.seen for step in history.steps})
+    assert history.steps[-1].seen == seen
+    assert all(sum(step.held) == pytest.approx(2.5, abs=0.5) for step in history.steps)
+    gaps = [after.seen - before.seen for before, after in zip(history.steps, history.steps[1:], strict=False)]
+    assert len(set(gaps[:-1])) == 1  # evenly, but for the newest
+    assert all(cell_len(line.plain) <= 42 for line in lives.draw(history, 42, 16))
+    history.add(100, {99: 1.0})  # the conversation went back
+    assert [step.seen for step in history.steps] == [100]
+
+
+def test_the_log_has_the_newest_first(memory: Memory) -> None:
+    head, *lines, count = [line.plain for line in log.draw(memory, 42, 12)]
+    assert "token" in head
+    assert len(lines) == 10
+    newest = list(reversed(memory.went))[:10]
+    for line, went in zip(lines, newest, strict=True):
+        assert line.split()[0] == str(went.seen)
+        assert f"@{went.token.position} " in line
+    assert count == f" {memory.gone_tokens} went"
+
+
+async def test_keys_and_the_mouse_choose_tabs_and_tokens(told: Path) -> None:
+    app = replaying(told)
+    async with app.run_test(size=WIDE) as pilot:
+        screen = Screen(app, pilot)
+        await ended(screen)
+        panel, memory = app.query_one(MemoryPanel), app._memory
+        marks = {"heads": "█ held", "rank": "score ~ rank^", "lives": "hold: · none", "log": " went"}
+        for number, name in enumerate(TABS, 1):
+            await pilot.press(str(number))
+            text = "\n".join(screen.lines())
+            assert [mark for mark in marks if marks[mark] in text] == [name]
+        app.set_focus(panel)
+        await pilot.press("right")
+        assert panel.tab == 0
+        await pilot.press("left", "left")
+        assert panel.tab == 2
+        await pilot.click(MemoryPanel, offset=(4, panel._tabs_at))
+        assert panel.tab == 0
+        assert memory.cache is not None
+        first = memory.pointed
+        heaviest = [heavy.position for heavy in memory.cache.heaviest]
+        await pilot.press("down")
+        assert memory.cursor == heaviest[heaviest.index(first) + 1]  # type: ignore[arg-type]
+        assert f"@{memory.cursor} ─┤" in screen.lines()[panel._tabs_at + 1]
+        await pilot.press("up", "up")
+        assert memory.cursor == heaviest[max(heaviest.index(first) - 1, 0)]  # type: ignore[arg-type]
+        await pilot.click(MemoryPanel, offset=(9, panel._hitters_at + 1))
+        assert memory.cursor == heaviest[1]
+        await pilot.press("4", "down", "down")
+        assert memory.cursor == list(reversed(memory.went))[1].token.position
+        width = panel.size.width
+        await pilot.press("w")
+        await pilot.pause()
+        assert panel.size.width > width
+        assert screen.lines()
+
+
+async def test_every_size_can_be_drawn(told: Path) -> None:
+    app = replaying(told)
+    async with app.run_test(size=WIDE) as pilot:
+        screen = Screen(app, pilot)
+        await ended(screen)
+        for size in ((250, 60), (100, 16), (100, 24), (101, 9), (100, 5), (160, 28)):
+            await pilot.resize_terminal(*size)
+            for key in "1234w":
+                await pilot.press(key)
+                assert screen.lines()
+
+
+async def test_a_hidden_panel_is_not_fed(tmp_path: Path, pocket: Any) -> None:
+    settings = Settings(model=str(POCKET), budget=24, threads=1, seed=3)
+    for recorder in (None, Recorder(tmp_path / "r.jsonl")):
+        if recorder:
+            recorder.open()
+        app = ChatApp(opener(settings), settings, Sampling(max_tokens=20), recorder)
+        async with app.run_test(size=WIDE) as pilot:
+            screen = Screen(app, pilot)
+            await screen.opened()
+            await pilot.press("ctrl+b")
+            await screen.ask("Hi, my name is Flora.")
+            await screen.answered()
+            assert app._memory.hold
+            assert app._memory.cache is not None
+            assert bool(app._memory.cache.heads) is (recorder is not None)
+            await pilot.press("ctrl+b")
+            await screen.ask("Do you like films?")
+            await screen.answered()
+            assert app._memory.cache.heads
+            assert app._memory.which(app._memory.seen - 1) is not None

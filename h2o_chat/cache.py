@@ -213,20 +213,27 @@ class H2OCache(Cache):
         below, seen = self.plan.protect_below, self._seen
         return max(below - seen, 0) + sum(position >= below for position in pins)
 
+    def budget_for(self, protected: int) -> int | None:
+        """The smallest budget, from this one on, of which so many slots may be protected; None: no budget."""
+        shares, policy = self.plan.shares, self.plan.policy
+        if shares is None or protected <= shares.most_protected:
+            return None if shares is None else shares.budget
+        if not POLICIES[policy].heavy:
+            return None
+        sizes = count(shares.budget)
+        return next(size for size in sizes if divide(policy, size, *self._asked).most_protected >= protected)
+
     def _refuse(self, protected: int) -> None:
         """Raises BudgetError if so many slots may not be protected; says how many may, and what would fit."""
         shares = self.plan.shares
         if shares is None or protected <= shares.most_protected:
             return
-        if not POLICIES[self.plan.policy].heavy:
-            hint = f"{self.plan.policy} keeps only the newest; with h2o something can be pinned."
-        else:
-            fits = next(
-                size
-                for size in count(shares.budget)
-                if divide(self.plan.policy, size, *self._asked).most_protected >= protected
-            )
-            hint = f"It would fit into a budget of {fits:,}; or unpin something."
+        fits = self.budget_for(protected)
+        hint = (
+            f"{self.plan.policy} keeps only the newest; with h2o something can be pinned."
+            if fits is None
+            else f"It would fit into a budget of {fits:,}; or unpin something."
+        )
         raise BudgetError(
             f"That would protect {protected:,} slots; of a budget of {shares.budget:,} at most"
             f" {shares.most_protected:,} may be ({self.protected:,} are).",

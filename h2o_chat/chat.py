@@ -1,17 +1,19 @@
 """A conversation: template -> engine -> store. The engine is injected, so nothing here imports torch."""
 
+import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from h2o_chat.config import Sampling, Settings
+from h2o_chat.detokenize import Detokenizer
 from h2o_chat.errors import StoreError, UsageError
 from h2o_chat.events import CacheState, Event, Finish, Note, Prompt, Role, Said, Session, Token, Turn
 from h2o_chat.keeping import Keeper
-from h2o_chat.resume import ended_in_marker, remember
-from h2o_chat.store import StoredMessage
+from h2o_chat.resume import build_anew, ended_in_marker, remember
+from h2o_chat.store import Conversation, StoredMessage, title_of
 from h2o_chat.templates import choose
 
 
@@ -49,6 +51,9 @@ class EngineLike(Protocol):
     def pin(self, positions: range) -> int: ...
     def unpin(self, positions: range | None = None) -> None: ...
     def protection(self) -> tuple[int, int | None]: ...
+    def budget_for(self, protected: int) -> int | None: ...
+    def remade(self, settings: Settings) -> "EngineLike": ...
+    def reseed(self, seed: int) -> None: ...
     def inspect(self, position: int) -> list[list[bool]]: ...
     def text_of(self, position: int) -> str: ...
     def reset(self) -> None: ...
@@ -139,9 +144,11 @@ class Chat:
                     case Prompt():
                         event = replace(event, system=system_tokens)
                         self._place(event, user, answer)
+                        yield event
                         if pin:
-                            yield event
-                            event = self._pinned(user, True, len(place))
+                            yield self._pinned(user, True, len(place))
+                        yield from self._too_small(event)
+                        continue
                     case Token():
                         if self.keeper:
                             self.keeper.token(event.id, event.text)
@@ -248,6 +255,121 @@ class Chat:
         yield from self._looked()
         yield note
         yield from self.take_notes()
+
+    def _too_small(self, prompt: Prompt) -> Iterator[Note]:
+        """What of a prompt that was just read the budget cannot hold, and what would."""
+        budget = self.session.budget
+        if budget is None:
+            return
+        protected, _ = self._engine.protection()
+        if prompt.system > protected:
+            fits = self._engine.budget_for(prompt.system)
+            yield Note(
+                "small-budget",
+                f"The system prompt has {prompt.system:,} tokens. The first {protected:,} are protected, the"
+                " others can be forgotten.",
+                f"A budget of {fits:,} would protect it all." if fits else "",
+            )
+        if prompt.tokens > budget:
+            yield Note(
+                "small-budget",
+                f"That were {prompt.tokens:,} tokens at once, and each cache keeps {budget:,}: part of it is"
+                " forgotten already.",
+                f"A budget of {prompt.tokens + budget // 2:,} would hold it.",
+            )
+
+    @property
+    def settings(self) -> Settings:
+        """What the conversation is held with."""
+        return self._settings
+
+    def reseed(self, seed: int) -> None:
+        """Draws from here on as with this seed."""
+        self._engine.reseed(seed)
+        self._settings = replace(self._settings, seed=seed)
+        self.session = replace(self.session, seed=seed)
+
+    def rebuild(
+        self,
+        settings: Settings,
+        progress: Callable[[float], None] = unheard,
+        cancel: Callable[[], bool] = never,
+    ) -> bool:
+        """Another memory (budget, policy, ...) from here on, built by reading the conversation again.
+
+        Returns:
+            False if it was cancelled: then nothing has changed. So it is if anything is raised.
+
+        Raises:
+            BudgetError: the budget cannot work.
+            StoreError: the conversation is not stored: there is nothing to read.
+        """
+        engine, notes = self._engine.remade(settings), list[Note]()
+        if self.messages != self._blank():
+            if self.keeper is None or self.keeper.leaf is None:
+                raise StoreError(
+                    "This conversation is not stored: there is nothing to build another memory from.",
+                    "Begin a new one, then change it.",
+                )
+            path = self.keeper.path(self.keeper.leaf)
+            if not build_anew(engine, self._template, notes, path, progress, cancel):
+                return False
+        self._engine, self._settings = engine, settings
+        self.session = replace(engine.session, template=self.template_name)
+        if self.keeper:
+            self.keeper.changed(engine.session, asdict(settings))
+            self.keeper.save_again(engine)
+        self.notes += notes
+        self._held.clear()
+        self.state = None
+        if engine.seen:
+            self._note(engine.look())
+            self._message_hold(engine.seen)
+        return True
+
+    def whole(self) -> Conversation:
+        """All of it, for a file; of one that is not stored, what is on the screen.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        if self.keeper and self.keeper.conversation:
+            return self.keeper.store.whole(self.keeper.conversation)
+        messages = [
+            StoredMessage(
+                number, number - 1 if number else None, one.role, one.text, one.finish, -1, -1, (), 0.0
+            )
+            for number, one in enumerate(self.messages)
+        ]
+        now, leaf = time.time(), len(messages) - 1 if messages else None
+        asked = next((one.text for one in self.messages if one.role == "user"), "")
+        return Conversation("", title_of(asked), self.session.model, {}, now, now, leaf, messages)
+
+    def heat(self) -> dict[int, list[tuple[str, float]]]:
+        """By message number in the store: its tokens as they read, each with its hold now.
+
+        A character made of several tokens has the largest. Only of what is stored: the tokens are there.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        found: dict[int, list[tuple[str, float]]] = {}
+        for message in self.keeper.path(self.keeper.leaf) if self.keeper else ():
+            fed = message.last - message.first + 1
+            if message.first < 0 or not 0 < fed <= len(message.ids):
+                continue
+            skipped = len(message.ids) - fed if message.role == "user" else 0  # those of a system prompt
+            text = Detokenizer(self._engine.tokenizer, list(message.ids[:skipped]))
+            pieces, hold = [], 0.0
+            for place, token in enumerate(message.ids[skipped : skipped + fed], message.first):
+                hold = max(hold, self._held.get(place, 0.0))
+                if piece := text.add(token):
+                    pieces.append((piece, hold))
+                    hold = 0.0
+            if piece := text.flush():
+                pieces.append((piece, hold))
+            found[message.id] = pieces
+        return found
 
     def _pinned(self, message: Message, on: bool, tokens: int) -> Note:
         """Notes it, and tells what it costs."""
@@ -369,8 +491,14 @@ class Chat:
         while self.notes:
             yield self.notes.pop(0)
 
-    def clear(self) -> None:
-        """Starts over: the model and the screen forget everything; on disk a new conversation begins."""
+    def clear(self, system: str | None = None) -> None:
+        """Starts over: the model and the screen forget everything; on disk a new conversation begins.
+
+        Args:
+            system: another system prompt from here on; None keeps that of the settings.
+        """
+        if system is not None:
+            self._settings = replace(self._settings, system=system or None)
         self._engine.reset()
         if self.keeper:
             self.keeper.begin_anew()

@@ -234,7 +234,9 @@ def screen(
         recorder = Recorder(record) if record else None
         if recorder:
             recorder.open()
-        screen = ChatApp(opener(settings, kept), settings, sampling, recorder)
+        screen = ChatApp(
+            opener(settings, kept), settings, sampling, recorder, folder=kept.folder if kept else None
+        )
         screen.run()
         if recorder:
             recorder.end()

@@ -8,6 +8,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ class Engine:
         self.model = loaded.model
         self.tokenizer = loaded.tokenizer
         self.settings = settings
+        self._loaded = loaded
         self.eos = _end_tokens(loaded)
         self.trained = probe(self.model)
         self.cache = H2OCache(
@@ -157,6 +159,24 @@ class Engine:
     def unpin(self, positions: range | None = None) -> None:
         """Lets them be evicted again; None: all that was pinned."""
         self.cache.unpin(positions)
+
+    def budget_for(self, protected: int) -> int | None:
+        """The smallest budget of which so many slots may be protected; None where no budget does."""
+        return self.cache.budget_for(protected)
+
+    def remade(self, settings: Settings) -> "Engine":
+        """Another memory for the same model, with nothing in it.
+
+        Raises:
+            BudgetError: the budget cannot work.
+        """
+        return Engine(self._loaded, replace(settings, seed=self.seed))
+
+    def reseed(self, seed: int) -> None:
+        """Draws from here on as a conversation would that began with this seed."""
+        self.seed = seed
+        self.sampler.random.manual_seed(seed)
+        self.session = replace(self.session, seed=seed)
 
     def protection(self) -> tuple[int, int | None]:
         """(protected slots of the fullest cache, slots left for heavy hitters or None without a limit)."""

@@ -1,4 +1,4 @@
-"""A conversation as a file: Markdown and HTML to read, JSON with everything. Pure functions.
+"""A conversation as a file: Markdown and HTML to read, JSON with everything.
 
 Markdown and HTML hold the active branch. JSON holds all branches, positions and token ids, and is what
 `importer.py` reads.
@@ -8,12 +8,16 @@ import base64
 import hashlib
 import html
 import json
+import os
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from itertools import groupby
+from pathlib import Path
 from typing import Any
 
+from h2o_chat.errors import StoreError, UsageError
 from h2o_chat.store import Conversation, StoredMessage
 from h2o_chat.tui.safe import safe_text
 
@@ -59,11 +63,21 @@ def to_markdown(conversation: Conversation) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def to_html(conversation: Conversation) -> str:
-    """The active branch as one page, which loads and runs nothing."""
-    digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+Heat = Mapping[int, Sequence[tuple[str, float]]]
+"""By message: its tokens as they read, each with the share of the caches that hold it."""
+
+
+def to_html(conversation: Conversation, heat: Heat | None = None) -> str:
+    """The active branch as one page, which loads and runs nothing.
+
+    Args:
+        heat: the words of these messages stand on a ground as dark as they are held.
+    """
+    style = _STYLE + (_HEAT_STYLE if heat else "")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    said = "\n".join(_article(message) for message in conversation.branch())
+    said = "\n".join(_article(message, (heat or {}).get(message.id)) for message in conversation.branch())
+    legend = _LEGEND if heat else ""
     title = _escape_html(one_line(_title(conversation)))
     return f"""<!DOCTYPE html>
 <html>
@@ -73,13 +87,13 @@ def to_html(conversation: Conversation) -> str:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>{title}</title>
-<style>{_STYLE}</style>
+<style>{style}</style>
 </head>
 <body>
 <main>
 <h1 dir="auto">{title}</h1>
 <p class="about">{_escape_html(_about(conversation))}</p>
-{said}
+{legend}{said}
 </main>
 </body>
 </html>
@@ -94,6 +108,32 @@ def file_name(conversation: Conversation, suffix: str) -> str:
     plain = unicodedata.normalize("NFKC", conversation.title).lower()
     words = re.sub(r"[\W_]+", "-", plain)[:_FILE_NAME_CHARACTERS].strip("-")
     return "-".join(part for part in (words, conversation.id) if part) + f".{suffix}"
+
+
+def write_file(path: Path, text: str, force: bool) -> None:
+    """A new file, whole or not at all; with `force` also in the place of another.
+
+    Raises:
+        UsageError: it is there, or its folder is not.
+        StoreError: it cannot be written.
+    """
+    new = path.with_name(f"{path.name}.{os.getpid()}") if force else path
+    try:
+        with new.open("x", encoding="utf-8", newline="\n") as file:  # "x": never through a link either
+            try:
+                file.write(text)
+                file.flush()
+                if force:
+                    os.replace(new, path)
+            except BaseException:
+                new.unlink()
+                raise
+    except FileExistsError as error:
+        raise UsageError(f"{path} is there already.", "Choose another name, or say --force.") from error
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise UsageError(f"{path.parent} is no folder.", "Make it first, or choose another.") from error
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror}.") from error
 
 
 def mark_of(message: StoredMessage) -> str:
@@ -161,15 +201,30 @@ def _closed(text: str) -> str:
     return f"{text}\n{fence}" if fence else text
 
 
-def _article(message: StoredMessage) -> str:
+def _article(message: StoredMessage, heat: Sequence[tuple[str, float]] | None = None) -> str:
     mark = mark_of(message)
+    text = _heated(heat) if heat else _escape_html(message.text)
     role = _escape_html(message.role)
     return (
         f'<article class="{role}">\n<h2>{role}</h2>\n'
-        f'<div class="text" dir="auto">{_escape_html(message.text)}</div>\n'
+        f'<div class="text" dir="auto">{text}</div>\n'
         + (f'<p class="mark">{_escape_html(mark)}</p>\n' if mark else "")
         + "</article>"
     )
+
+
+def _heated(tokens: Sequence[tuple[str, float]]) -> str:
+    """Neighbours that are held alike share one element; what is gone is struck through too."""
+    parts = []
+    for level, alike in groupby(tokens, lambda token: _level(token[1])):
+        text = _escape_html("".join(piece for piece, _ in alike))
+        parts.append(f"<s>{text}</s>" if level == 0 else f'<mark class="h{level}">{text}</mark>')
+    return "".join(parts)
+
+
+def _level(hold: float) -> int:
+    """0 for what is gone, then 1 to 8."""
+    return 0 if hold <= 0 else min(1 + int(hold * 8), 8)
 
 
 def _escape_html(text: str) -> str:
@@ -192,3 +247,13 @@ h2 { font-size: .8rem; font-weight: 600; color: var(--quiet); margin: 0 0 .35rem
 .mark { color: var(--warn); font-size: .9rem; margin: .5rem 0 0; }
 @media print { article { break-inside: avoid; } }
 """
+
+_LEGEND = (
+    '<p class="about"><s>gone</s> '
+    + "".join(f'<mark class="h{level}">&nbsp;{level}/8&nbsp;</mark>' for level in range(1, 9))
+    + " of the caches hold it</p>\n"
+)
+
+_HEAT_STYLE = "s { color: var(--quiet); } mark { color: inherit; }\n" + "\n".join(
+    f"mark.h{level} {{ background: rgb(224 150 40 / {level * 9}%); }}" for level in range(1, 9)
+)

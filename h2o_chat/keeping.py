@@ -161,6 +161,14 @@ class Keeper:
                 StoreError(f"The memory could not be saved: {error}.", "It will be rebuilt on resuming.")
             )
 
+    def changed(self, session: Session, settings: dict[str, Any]) -> None:
+        """The memory is another one from here on, and so it is when the conversation is resumed."""
+        self._session, self._settings = session, settings
+        with self._guarded():
+            if self._writer is not None and not self._broken:
+                self._writer.run(asdict(session))
+                self._writer.settings(settings)
+
     def save_again(self, engine: Saves) -> None:
         """Saves the memory as it is now instead of what was saved last, where anything was."""
         if self.leaf is not None and (path := self.saved(self.leaf)) is not None and path.exists():

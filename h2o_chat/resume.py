@@ -61,7 +61,7 @@ def remember(
     try:
         engine.reset()
         known = _load_nearest(engine, keeper, path)
-        _pin_again(engine, keeper, path)
+        _pin_again(engine, keeper.notes, path)
         whole = read_again(engine, template, path, known, progress, cancel)
     except BaseException:
         engine.restore(before, hand_over=True)
@@ -74,7 +74,7 @@ def remember(
     return whole
 
 
-def _pin_again(engine: Memory, keeper: SavedCaches, path: Sequence[StoredMessage]) -> None:
+def _pin_again(engine: Memory, notes: list[Note], path: Sequence[StoredMessage]) -> None:
     """What is pinned is pinned, whatever was when the memory was saved; what is yet to be fed, as it is."""
     if path and path[0].role == "system" and path[0].first >= 0:
         engine.protect(path[0].last - path[0].first + 1)
@@ -85,7 +85,27 @@ def _pin_again(engine: Memory, keeper: SavedCaches, path: Sequence[StoredMessage
                 engine.pin(range(message.first, message.last + 1))
             except BudgetError as error:
                 text = f"Message {number} is no longer pinned. {error.message}"
-                keeper.notes.append(Note(error.code, text, error.hint))
+                notes.append(Note(error.code, text, error.hint))
+
+
+def build_anew(
+    engine: Memory,
+    template: Template,
+    notes: list[Note],
+    path: Sequence[StoredMessage],
+    progress: Callable[[float], None],
+    cancel: Callable[[], bool],
+) -> bool:
+    """Gives an engine with an empty memory all the messages of a path to read, and pins what was pinned.
+
+    Args:
+        notes: gets what is pinned no longer.
+
+    Returns:
+        False if it was cancelled.
+    """
+    _pin_again(engine, notes, path)
+    return read_again(engine, template, path, 0, progress, cancel)
 
 
 def ended_in_marker(tokenizer: Any, template: Template, answer: StoredMessage) -> bool:

@@ -4,7 +4,6 @@ What goes to a terminal is made harmless there, and on its way into a file or a 
 """
 
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,8 +15,7 @@ import typer
 
 from h2o_chat.commands import confirmed, ends
 from h2o_chat.config import data_folder
-from h2o_chat.errors import StoreError, UsageError
-from h2o_chat.export import FORMATS, file_name, mark_of, one_line, when
+from h2o_chat.export import FORMATS, file_name, mark_of, one_line, when, write_file
 from h2o_chat.store import Conversation, Store, conversation_ids
 from h2o_chat.tui.safe import safe_text
 
@@ -107,7 +105,7 @@ def export(
             _write(text)
             return
         path = output / file_name(conversation, suffix) if output.is_dir() else output
-        _write_file(path, text, force)
+        write_file(path, text, force)
         typer.echo(f"Wrote {path}.", err=True)
 
     ends(work)
@@ -238,29 +236,3 @@ def _suffix(output: Path | None) -> str:
     """The format that a file name asks for."""
     suffix = "" if output is None else output.suffix.lower().lstrip(".")
     return suffix if suffix in FORMATS else "md"
-
-
-def _write_file(path: Path, text: str, force: bool) -> None:
-    """A new file, whole or not at all; with `force` also in the place of another.
-
-    Raises:
-        UsageError: it is there, or its folder is not.
-        StoreError: it cannot be written.
-    """
-    new = path.with_name(f"{path.name}.{os.getpid()}") if force else path
-    try:
-        with new.open("x", encoding="utf-8", newline="\n") as file:  # "x": never through a link either
-            try:
-                file.write(text)
-                file.flush()
-                if force:
-                    os.replace(new, path)
-            except BaseException:
-                new.unlink()
-                raise
-    except FileExistsError as error:
-        raise UsageError(f"{path} is there already.", "Choose another name, or say --force.") from error
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise UsageError(f"{path.parent} is no folder.", "Make it first, or choose another.") from error
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror}.") from error

@@ -180,6 +180,14 @@ class Writer:
                 (self.conversation, time.time(), json.dumps(session)),
             )
 
+    def settings(self, settings: dict[str, Any]) -> None:
+        """What it is held with from here on."""
+        with self._database.writing() as connection:
+            connection.execute(
+                "UPDATE conversations SET settings = ? WHERE id = ?",
+                (json.dumps(settings), self.conversation),
+            )
+
     def title(self, text: str) -> None:
         """Names the conversation."""
         with self._database.writing() as connection:

@@ -4,10 +4,13 @@ It paints first and loads in a thread. Threads report through one queue, which a
 change that is not the answer to a key starts in `_take`.
 """
 
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
 from time import monotonic
 from typing import Any, ClassVar
 
-from textual.app import App, ComposeResult
+from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.events import Resize
@@ -21,10 +24,12 @@ from h2o_chat.config import Sampling, Settings
 from h2o_chat.errors import ExitCode, H2OChatError
 from h2o_chat.events import CacheState, Error, Note, Prompt, Said, Token, Turn
 from h2o_chat.recorder import Recorder
-from h2o_chat.tui import work
+from h2o_chat.tui import slash, work
 from h2o_chat.tui.crash import save_trace
 from h2o_chat.tui.cursor import Pointed
 from h2o_chat.tui.divider import Divider
+from h2o_chat.tui.help import Help
+from h2o_chat.tui.history import History
 from h2o_chat.tui.loading import Loading
 from h2o_chat.tui.memory import Memory
 from h2o_chat.tui.pane import Pane
@@ -62,6 +67,7 @@ class ChatApp(App[None], inherit_bindings=False):
         sampling: How answers are made.
         recorder: Gets every event.
         pane: The conversation's half, where it is not one to talk to.
+        folder: Where prompts are remembered; None remembers them while the app runs.
 
     Attributes:
         exit_code: What the process should end with: the reason why no model could be opened, or 0.
@@ -69,7 +75,6 @@ class ChatApp(App[None], inherit_bindings=False):
 
     CSS_PATH = "app.tcss"
     TITLE = "h2o-chat"
-    ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop", "stop"),
         Binding("ctrl+c", "interrupt", "stop, twice: quit", system=True),
@@ -77,6 +82,8 @@ class ChatApp(App[None], inherit_bindings=False):
         Binding("w", "widen_panel", "a wide memory panel, or a narrow one", show=False),
         *(Binding(str(at), f"tab({at})", f"memory: {name}", show=False) for at, name in enumerate(TABS, 1)),
         Binding("x", "next_axis", "another axis for the strip", show=False),
+        Binding("f1", "help", "help"),
+        Binding("ctrl+p", "command_palette", "palette", show=False),
         Binding("ctrl+q", "quit", "quit", priority=True),
     ]
 
@@ -87,12 +94,13 @@ class ChatApp(App[None], inherit_bindings=False):
         sampling: Sampling,
         recorder: Recorder | None = None,
         pane: Pane | None = None,
+        folder: Path | None = None,
     ) -> None:
         super().__init__()
         self.exit_code = ExitCode.OK
-        self.pane = pane or TalkPane(work.Jobs(recorder), sampling)
-        self._open_chat = open_chat
         self._memory = Memory()
+        self.pane = pane or TalkPane(work.Jobs(recorder), sampling, self._memory, History(folder))
+        self._open_chat = open_chat
         self._loading = Loading(settings.model or "the bundled model")
         self._panel_wanted = True
         self._terminal = Size(0, 0)
@@ -261,6 +269,30 @@ class ChatApp(App[None], inherit_bindings=False):
     def action_next_axis(self) -> None:
         """Show the strip by another axis."""
         self.query_one(RememberStrip).next_axis()
+
+    def action_help(self) -> None:
+        """The keys and the commands."""
+        pane = self.pane
+        places: list[tuple[str, object]] = [
+            ("everywhere", self),
+            ("the conversation", pane),
+            ("a message chosen", self.transcript),
+        ]
+        if isinstance(pane, TalkPane):
+            places.append(("the prompt", pane.prompt))
+        self.push_screen(Help(places))
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """The palette: the same commands as behind a slash."""
+        pane = self.pane
+        if not isinstance(pane, TalkPane):
+            yield SystemCommand("help", "the keys", self.action_help)
+            yield SystemCommand("theme", "other colours", self.action_change_theme)
+            yield SystemCommand("quit", "leave", self.exit)
+            return
+        for command in slash.COMMANDS:
+            title = f"{command.name} {command.arguments}".strip()
+            yield SystemCommand(title, command.help, partial(pane.choose, command))
 
     def on_pointed(self, message: Pointed) -> None:
         """The token under the cursor is another one."""

@@ -43,9 +43,14 @@ class Pane(Vertical):
 
     def compose(self) -> ComposeResult:
         yield self.transcript
+        yield from self.above_the_line()
         yield self.divider
         with Horizontal(id="entry"):
             yield from self.entry()
+
+    def above_the_line(self) -> list[Widget]:
+        """What stands between the transcript and the line."""
+        return []
 
     def entry(self) -> list[Widget]:
         """What stands below the line."""

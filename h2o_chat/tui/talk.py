@@ -9,10 +9,16 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from h2o_chat.chat import Chat
-from h2o_chat.config import Sampling
+from h2o_chat.config import Sampling, Settings
+from h2o_chat.errors import H2OChatError, UsageError
 from h2o_chat.events import Said
+from h2o_chat.tui import slash
+from h2o_chat.tui.attach import with_files
 from h2o_chat.tui.conversations import Conversations
 from h2o_chat.tui.going_back import Editing, Sent
+from h2o_chat.tui.history import History
+from h2o_chat.tui.memory import Memory
+from h2o_chat.tui.menu import Menu
 from h2o_chat.tui.pane import Pane
 from h2o_chat.tui.prompt import PromptBox
 from h2o_chat.tui.work import ChatLike, Jobs, Opened, Report
@@ -26,6 +32,8 @@ class TalkPane(Pane):
 
     Args:
         sampling: how answers are made.
+        memory: what the events have told.
+        history: what was typed before; None begins empty.
     """
 
     READING = "reading · esc stops"
@@ -40,10 +48,18 @@ class TalkPane(Pane):
         Binding("ctrl+o", "conversations", "open"),
     ]
 
-    def __init__(self, jobs: Jobs, sampling: Sampling) -> None:
+    def __init__(
+        self, jobs: Jobs, sampling: Sampling, memory: Memory, history: History | None = None
+    ) -> None:
         super().__init__(jobs)
-        self.prompt = PromptBox(self._send, id="prompt")
-        self._sampling = sampling
+        self.menu = Menu(id="menu")
+        self.prompt: PromptBox = PromptBox(self._send, "prompt", self.menu, history)
+        self.sampling = sampling
+        self.memory = memory
+        self.pins_next = False
+        """The next message is protected as it is sent."""
+        self._waiting = ""
+        """What was sent while the model was loading."""
         self._editing = Editing(self.prompt, self.transcript)
         self._sent = Sent()
         self._drawn: int | None = None
@@ -53,13 +69,30 @@ class TalkPane(Pane):
     def entry(self) -> list[Widget]:
         return [Static("❯", id="sign", markup=False), self.prompt]
 
+    def above_the_line(self) -> list[Widget]:
+        return [self.menu]
+
     def on_mount(self) -> None:
-        self.query_one("#entry").border_subtitle = "enter send · ctrl+j newline · esc stop"
+        self._write_hint()
         self.prompt.focus()
 
     @property
     def selected_text(self) -> str:
         return self.prompt.selected_text
+
+    def idle(self) -> Chat:
+        """The conversation, with which something can be done now.
+
+        Raises:
+            UsageError: there is none, or it is answering.
+        """
+        if (talk := self._talk) is None:
+            raise UsageError("Not now: " + ("no model is open." if self.chat is None else "it is answering."))
+        return talk
+
+    def _write_hint(self) -> None:
+        pinned = "the next message is pinned · " if self.pins_next else ""
+        self.query_one("#entry").border_subtitle = f"{pinned}enter send · ctrl+j newline · esc stop"
 
     @property
     def _talk(self) -> Chat | None:
@@ -71,13 +104,29 @@ class TalkPane(Pane):
     def opened(self, chat: ChatLike) -> None:
         super().opened(chat)
         self._sent.taken = True
+        if self._waiting:
+            text, self._waiting = self._waiting, ""
+            self.call_after_refresh(self._send_waiting, text)
+
+    def broke(self) -> None:
+        super().broke()
+        self._give_back_waiting()
+
+    def _send_waiting(self, text: str) -> None:
+        if not self._send(text) and not self.prompt.text:
+            self.prompt.put(text)
+
+    def _give_back_waiting(self) -> None:
+        text, self._waiting = self._waiting, ""
+        if text and not self.prompt.text:
+            self.prompt.put(text)
 
     def said(self, said: Said) -> None:
         if said.index == self._drawn:
             self._drawn = None
             return
         super().said(said)
-        if said.index == self._sent.edits and not self._sent.withdrawn:
+        if self._sent.edits in (said.index, None) and not self._sent.withdrawn:
             self._sent.taken = True
 
     def unsaid(self) -> None:
@@ -107,8 +156,22 @@ class TalkPane(Pane):
     # What the person does
 
     def _send(self, text: str) -> bool:
-        """Send the text; or say why not, and it stays in the box."""
+        """Send the text, or do what it says; else say why not, and it stays in the box."""
+        try:
+            said = slash.parse(text)
+            if not isinstance(said, str):
+                command, words = said
+                command.act(self, words)
+                return True
+            text = with_files(said)
+        except H2OChatError as error:
+            self.transcript.error(error.code, error.message, error.hint)
+            return False
         talk = self._talk
+        if talk is None and self.chat is None and not self.failed and not self._waiting:
+            self._waiting = text
+            self.divider.doing("sent as soon as the model is open")
+            return True
         if talk is None:
             waiting = "no model is open" if self.failed else "still loading"
             answering = "still answering · esc stops it, then enter sends"
@@ -123,17 +186,29 @@ class TalkPane(Pane):
 
     def _say(self, talk: Chat, text: str) -> None:
         index = len(talk.messages)
-        self._sent = Sent(text, taken=True)
-        self.said(Said(index, "user", text))
-        self._drawn = index
-        self.begin(lambda cancel, _: talk.send(text, self._sampling, cancel), self.READING)
+        pin, self.pins_next = self.pins_next, False
+        self._sent = Sent(text, taken=not pin)  # so many tokens may not be protected: then nothing is said
+        if not pin:
+            self.said(Said(index, "user", text))
+            self._drawn = index
+        self._write_hint()
+        self.begin(lambda cancel, _: talk.send(text, self.sampling, cancel, pin=pin), self.READING)
 
     def _say_anew(self, talk: Chat, index: int, text: str) -> None:
         self._sent = Sent(text, index)
         self.begin(
-            lambda cancel, progress: talk.edit(index, text, self._sampling, cancel, progress),
+            lambda cancel, progress: talk.edit(index, text, self.sampling, cancel, progress),
             "going back · esc stops",
         )
+
+    def choose(self, command: slash.Command) -> None:
+        """From the palette: done at once, or begun in the prompt where something must be added."""
+        required = command.arguments and not command.arguments.startswith("[")
+        if required:
+            self.prompt.put(f"/{command.name} ")
+            self.prompt.focus()
+        else:
+            self._send(f"/{command.name}")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that would do nothing now are neither bound nor shown."""
@@ -159,23 +234,25 @@ class TalkPane(Pane):
         self._editing.give_up()
         self._sent = Sent(edits=self._last_said(talk))
         self.begin(
-            lambda cancel, progress: talk.regenerate(self._sampling, cancel, progress),
+            lambda cancel, progress: talk.regenerate(self.sampling, cancel, progress),
             "going back · esc stops",
         )
 
     def action_edit(self) -> None:
         """Put the marked message into the box, or the last one."""
-        self._edit_message(self.transcript.selected)
+        self.edit_message(self.transcript.selected)
 
     def action_edit_last(self) -> None:
         """Put the last message into the box."""
-        self._edit_message(None)
+        self.edit_message(None)
 
-    def _edit_message(self, index: int | None) -> None:
+    def edit_message(self, index: int | None) -> None:
         if (talk := self._talk) is None or not self._can_go_back(talk):
             return
         index = self._last_said(talk) if index is None else index
         assert index is not None
+        if not 0 <= index < len(talk.messages) or talk.messages[index].role != "user":
+            raise UsageError(f"Message {index} is not one of yours.", "Only what you said can be said anew.")
         self._edit(index, talk.messages[index].text)
 
     def _edit(self, index: int, text: str) -> None:
@@ -206,9 +283,33 @@ class TalkPane(Pane):
             self._new_asked = now
             self.divider.say("this conversation is not stored · ctrl+n again forgets it", AGAIN_SECONDS)
             return
+        self.begin_anew()
+
+    def begin_anew(self, system: str | None = None) -> None:
+        """Another conversation, with another system prompt if one is given."""
+        talk = self.idle()
         self._editing.give_up()
         self._sent = Sent()
-        self.begin(lambda *_: _begin_anew(talk), "beginning anew")
+        self.begin(lambda *_: _begin_anew(talk, system), "beginning anew")
+
+    def pin_next(self, on: bool) -> None:
+        """Protect the next message as it is sent, or do not."""
+        self.pins_next = on
+        self._write_hint()
+
+    def pin(self, index: int, on: bool) -> None:
+        """Protect a message, or let it go."""
+        talk = self.idle()
+        self._sent = Sent(taken=True)
+        self.begin(lambda *_: talk.pin(index, on), "pinning")
+
+    def rebuild(self, settings: Settings) -> None:
+        """Build the memory again, as it is with these settings."""
+        talk = self.idle()
+        self._editing.give_up()
+        self._sent = Sent()
+        cost = f"reading {self.memory.seen:,} tokens again · esc stops"
+        self.begin(lambda cancel, progress: _rebuild(talk, settings, cancel, progress), cost)
 
     def action_conversations(self) -> None:
         """Show the stored conversations."""
@@ -231,8 +332,8 @@ class TalkPane(Pane):
         )
 
 
-def _begin_anew(talk: Chat) -> Iterator[Report]:
-    talk.clear()
+def _begin_anew(talk: Chat, system: str | None) -> Iterator[Report]:
+    talk.clear(system)
     yield Opened(talk)
 
 
@@ -240,4 +341,11 @@ def _open_other(
     talk: Chat, conversation: str, cancel: Callable[[], bool], progress: Callable[[float], None]
 ) -> Iterator[Report]:
     if talk.open(conversation, progress, cancel):
+        yield Opened(talk)
+
+
+def _rebuild(
+    talk: Chat, settings: Settings, cancel: Callable[[], bool], progress: Callable[[float], None]
+) -> Iterator[Report]:
+    if talk.rebuild(settings, progress, cancel):
         yield Opened(talk)

@@ -128,9 +128,11 @@ async def test_no_color_leaves_greys(drive: Drive, monkeypatch: pytest.MonkeyPat
 async def test_every_key_in_the_footer_is_ours(drive: Drive) -> None:
     async with drive("stories3m") as screen:
         await screen.opened()
-        await screen.pilot.press("ctrl+p")
-        assert len(screen.app.screen_stack) == 1
         assert "palette" not in screen.lines()[-1]
+        titles = [one.title for one in screen.app.get_system_commands(screen.app.screen)]
+        assert "policy NAME" in titles, "the palette has what stands behind a slash"
+        await screen.pilot.press("ctrl+p")
+        assert len(screen.app.screen_stack) == 2
 
 
 async def test_the_panel_shows_what_the_cache_keeps(drive: Drive) -> None:
@@ -248,12 +250,12 @@ async def test_the_prompt_can_be_typed_while_the_model_loads(drive: Drive, share
         assert "✓ resolve" in screen.bodies()[0]
         await screen.pilot.press(*"Once")
         await screen.pilot.press("enter")
-        assert "still loading" in screen.app.divider.remark
+        assert "sent as soon as" in screen.app.divider.remark
+        await screen.pilot.press(*"And then", "enter")
+        assert screen.app.prompt.text == "And then", "one waits, not more"
         go_on.set()
         await screen.opened()
-        assert screen.app.prompt.text == "Once"
-        await screen.pilot.press("enter")
-        await screen.answered()
+        await screen.until(lambda: screen.chat.messages and not screen.app.busy, "it was sent")
         assert screen.chat.messages[0].text == "Once"
 
 

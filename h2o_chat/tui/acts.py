@@ -1,0 +1,209 @@
+"""What the slash commands do, each with the pane and what stands behind the name; `slash.py` names them."""
+
+import re
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from h2o_chat import precedence
+from h2o_chat.chat import Chat
+from h2o_chat.config import Sampling
+from h2o_chat.errors import UsageError
+from h2o_chat.export import FORMATS, file_name, to_html, write_file
+from h2o_chat.tui.glyphs import percent, size
+from h2o_chat.tui.why import MOST, positions_of
+from h2o_chat.tui.why import why as why_of
+
+if TYPE_CHECKING:
+    from h2o_chat.tui.talk import TalkPane
+
+ANSWERING = tuple(asdict(Sampling()))
+"""Settings that hold from the next answer on."""
+REMEMBERING = ("policy", "budget", "sinks", "recent", "chunk")
+"""Settings for which the memory is built again."""
+
+
+def show_help(pane: "TalkPane", _: str) -> None:
+    pane.app.action_help()  # type: ignore[attr-defined]
+
+
+def system(pane: "TalkPane", words: str) -> None:
+    talk = pane.idle()
+    if words:
+        pane.begin_anew(words)
+        return
+    now = talk.settings.system
+    pane.transcript.note(f"The system prompt: {now}" if now else "There is no system prompt.")
+
+
+def short(name: str) -> Callable[["TalkPane", str], None]:
+    """`/name VALUE` for `/set name VALUE`."""
+    return lambda pane, words: change(pane, f"{name} {words}")
+
+
+def change(pane: "TalkPane", words: str) -> None:
+    name, _, value = words.partition(" ")
+    name, value, talk = name.replace("-", "_"), value.strip(), pane.idle()
+    values = asdict(talk.settings) | asdict(pane.sampling) | {"seed": talk.session.seed}
+    shown = (*ANSWERING, "seed", *REMEMBERING)
+    if not name:
+        lines = [f"{one} = {_shown(values[one])}" for one in shown]
+        pane.transcript.note("\n".join([*lines, "/set NAME VALUE changes one of them"]))
+        return
+    if name not in shown:
+        precedence.known(name, "The setting")
+        raise UsageError(
+            f"{name} cannot be changed while a conversation goes on.", f"One of: {', '.join(shown)}."
+        )
+    if not value:
+        pane.transcript.note(f"{name} = {_shown(values[name])}")
+        return
+    new: Any = None if value == "none" and name in _OPTIONAL else precedence.parse(name, value, name)
+    if name == "seed":
+        talk.reseed(new)
+    elif name in ANSWERING:
+        pane.sampling = replace(pane.sampling, **{name: new})
+    else:
+        pane.rebuild(replace(talk.settings, **{name: new}))
+        return
+    pane.transcript.note(f"{name} = {_shown(new)}, from the next answer on")
+
+
+_OPTIONAL = ("max_tokens", "sinks", "recent", "chunk")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(repr, value)) or "none"
+    return "none" if value is None else str(value)
+
+
+def stats(pane: "TalkPane", _: str) -> None:
+    memory = pane.memory
+    if memory.session is None or memory.cache is None:
+        raise UsageError("Nothing was seen yet.")
+    cache, session = memory.cache, memory.session
+    kinds = ", ".join(
+        f"{cache.kinds.get(kind, 0):,} {name}"
+        for kind, name in (("S", "protected"), ("H", "heavy"), ("R", "recent"))
+    )
+    of = "" if session.budget is None else f" of {session.budget:,} slots"
+    lines = [
+        f"{session.model} · {session.policy} · {session.layers} layers x {session.kv_heads} KV heads",
+        f"seen {cache.seen:,} tokens, kept {cache.kept:,}{of}: {kinds}",
+        f"{size(cache.bytes)} of keys and values; a full cache would hold {size(cache.bytes_full)}",
+        f"lost {percent(cache.lost)} of the attention per token, lately",
+    ]
+    if memory.tok_s is not None:
+        lines.append(f"{memory.tok_s:.1f} tokens a second")
+    pane.transcript.note("\n".join(lines))
+
+
+def pin(pane: "TalkPane", words: str) -> None:
+    if words == "next" or (not words and pane.transcript.selected is None):
+        pane.pin_next(not pane.pins_next or words == "next")
+    else:
+        pane.pin(_message(pane, words), True)
+
+
+def unpin(pane: "TalkPane", words: str) -> None:
+    if not words and pane.transcript.selected is None and pane.pins_next:
+        pane.pin_next(False)
+        return
+    if not words and pane.transcript.selected is None:
+        pinned = [number for number, one in enumerate(pane.idle().messages) if one.pinned]
+        if len(pinned) == 1:
+            words = str(pinned[0])
+        else:
+            listed = ", ".join(map(str, pinned)) or "none"
+            raise UsageError("Which message?", f"/unpin NUMBER; pinned are: {listed}.")
+    pane.pin(_message(pane, words), False)
+
+
+def _message(pane: "TalkPane", words: str) -> int:
+    """A message by its number, from 0 on, or the one that is chosen."""
+    if not words:
+        assert pane.transcript.selected is not None
+        return pane.transcript.selected
+    if not re.fullmatch(r"\d{1,9}", words):
+        raise UsageError(f"{words!r} is no number of a message.", "They are counted from 0, the oldest.")
+    return int(words)
+
+
+def why(pane: "TalkPane", words: str) -> None:
+    talk = pane.chat
+    if not isinstance(talk, Chat) or not words:
+        raise UsageError("Which token?", "/why WORD or /why @POSITION")
+    found = positions_of(pane.memory, talk.text_of, words)
+    if not found:
+        raise UsageError(
+            f"{words!r} is in no cache, nor among the last tokens that went.",
+            "Either it was never said, or it went long ago; /why @POSITION tells of any token.",
+        )
+    lines = [why_of(pane.memory, position, talk.text_of) for position in found[:MOST]]
+    pane.transcript.note("\n".join(lines))
+
+
+def find(pane: "TalkPane", words: str) -> None:
+    if not words:
+        raise UsageError("Find what?", "/find WORDS; ctrl+o looks through all stored conversations.")
+    found = [number for number, one in enumerate(pane.idle().messages) if words.lower() in one.text.lower()]
+    if not found:
+        pane.divider.say("it was not said in this conversation")
+        return
+    before = pane.transcript.selected
+    number = next((one for one in reversed(found) if before is None or one < before), found[-1])
+    pane.transcript.focus()
+    pane.transcript.select(number)
+    pane.divider.say(f"message {number} · in {len(found)} of {len(pane.idle().messages)} messages")
+
+
+def copy(pane: "TalkPane", words: str) -> None:
+    messages = pane.idle().messages
+    if re.fullmatch(r"\d{1,9}", words):
+        number = int(words)
+    else:
+        number = max((n for n, one in enumerate(messages) if one.role == "assistant"), default=-1)
+    if not 0 <= number < len(messages):
+        raise UsageError("There is nothing to copy.", "/copy, /copy code or /copy NUMBER")
+    text = messages[number].text
+    if words == "code":
+        blocks = re.findall(r"^```[^\n]*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        if not blocks:
+            raise UsageError("The last answer has no code block.")
+        text = blocks[-1]
+    pane.app.copy_to_clipboard(text)
+    pane.divider.say(f"copied {len(text):,} characters · /export writes a file")
+
+
+def export(pane: "TalkPane", words: str) -> None:
+    force = words.endswith("--force")
+    kind, _, name = words.removesuffix("--force").strip().partition(" ")
+    if kind not in FORMATS:
+        raise UsageError(f"{kind!r} is no format." if kind else "As what?", "/export md, json or html [FILE]")
+    talk = pane.idle()
+    conversation = talk.whole()
+    text = to_html(conversation, talk.heat()) if kind == "html" else FORMATS[kind](conversation)
+    try:
+        path = Path(name.strip()).expanduser() if name.strip() else Path()
+    except RuntimeError as error:  # ~nobody
+        raise UsageError(f"There is no such folder: {error}") from error
+    if path.is_dir():
+        path = path / file_name(conversation, kind)
+    write_file(path, text, force)
+    pane.transcript.note(f"Wrote {path.resolve()}")
+
+
+def edit(pane: "TalkPane", words: str) -> None:
+    pane.edit_message(_message(pane, words) if words else pane.transcript.selected)
+
+
+def theme(pane: "TalkPane", words: str) -> None:
+    themes = pane.app.available_themes
+    if not words:
+        pane.app.action_change_theme()
+        return
+    if words not in themes:
+        raise UsageError(f"There is no theme {words!r}.", f"One of: {', '.join(sorted(themes))}.")
+    pane.app.theme = words

@@ -1,0 +1,120 @@
+"""What may be typed next, in a list above the prompt: commands, their arguments, paths behind an `@`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from textual.content import Content
+from textual.widgets import Static
+
+from h2o_chat.config import POLICIES
+from h2o_chat.precedence import NAMES
+from h2o_chat.tui import slash
+from h2o_chat.tui.attach import path_being_typed
+from h2o_chat.tui.safe import fit, safe_text
+from h2o_chat.tui.theme import MUTED
+
+ROWS = 8
+PATHS = 200
+"""The most names looked at in a folder."""
+LABEL_CELLS = 28
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One line of the list."""
+
+    begin: int
+    """Where what it replaces begins, in the text before the cursor."""
+    text: str
+    label: str
+    help: str = ""
+    final: bool = False
+    """Nothing can follow: with enter it is sent at once."""
+
+
+def choices(before: str, themes: list[str]) -> list[Choice]:
+    """What the text before the cursor may become; empty where there is nothing to choose."""
+    if commands := slash.matching(before):
+        return [
+            Choice(
+                0,
+                f"/{one.name}" + (" " if one.arguments else ""),
+                f"/{one.name} {one.arguments}",
+                one.help,
+                not one.arguments,
+            )
+            for one in commands
+        ]
+    if before.startswith("/") and "\n" not in before and before.count(" ") == 1:
+        name, _, typed = before[1:].partition(" ")
+        known = {"set": SETTABLE, "policy": POLICIES, "export": ("md", "json", "html"), "theme": themes}.get(
+            name, ()
+        )
+        return [
+            Choice(len(before) - len(typed), one + (" " if name in ("set", "export") else ""), one)
+            for one in known
+            if one.startswith(typed) and one != typed
+        ]
+    typed_path = path_being_typed(before)
+    return [] if typed_path is None else _paths(len(before) - len(typed_path), typed_path)
+
+
+SETTABLE = tuple(
+    name for name in NAMES if name not in ("model", "quantize", "dtype", "device", "threads", "template")
+)
+"""Settings that can be changed while a conversation goes on."""
+
+
+def _paths(begin: int, typed: str) -> list[Choice]:
+    folder, _, start = typed.rpartition("/")
+    where = Path(folder + "/" if folder or typed.startswith("/") else ".").expanduser()
+    prefix = typed[: len(typed) - len(start)]
+    found = []
+    try:
+        for number, path in enumerate(where.iterdir()):
+            if number == PATHS:
+                break
+            if path.name.startswith(start) and (start or not path.name.startswith(".")):
+                found.append((not path.is_dir(), path.name))
+    except (OSError, RuntimeError, ValueError):
+        return []
+    return [
+        Choice(begin, f"{prefix}{name}" + (" " if is_file else "/"), name if is_file else f"{name}/")
+        for is_file, name in sorted(found)
+        if " " not in name
+    ]
+
+
+class Menu(Static):
+    """The list, with one line chosen; hidden while there is nothing to choose."""
+
+    DEFAULT_CSS = """
+    Menu { height: auto; padding: 0 2; background: $panel; display: none; }
+    """
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id=id, markup=False)
+        self.at = 0
+
+    def show(self, found: list[Choice]) -> None:
+        """Show these; none hides it."""
+        self.display = bool(found)
+        if not found:
+            self.at = 0
+            return
+        self.at = min(self.at, len(found) - 1)
+        first = max(min(self.at - ROWS // 2, len(found) - ROWS), 0)
+        lines = []
+        for number, one in enumerate(found[first : first + ROWS], first):
+            label = fit(safe_text(one.label), LABEL_CELLS)
+            chosen = number == self.at
+            lines.append(
+                Content.assemble(
+                    ("▸ " if chosen else "  ", "$accent"),
+                    (label, "bold" if chosen else ""),
+                    (f" {one.help}", MUTED),
+                )
+            )
+        if len(found) > ROWS:
+            lines.append(Content.styled(f"  {self.at + 1}/{len(found)}", MUTED))
+        self.update(Content("\n").join(lines))

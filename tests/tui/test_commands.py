@@ -1,0 +1,281 @@
+"""Slash commands, pins, settings, history, files and exports, in the real app on a real small model."""
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import WIDE, Screen, stored
+
+from h2o_chat.config import Sampling
+from h2o_chat.errors import H2OChatError, UsageError
+from h2o_chat.tui import slash
+from h2o_chat.tui.attach import LIMIT_BYTES, with_files
+from h2o_chat.tui.editor import edited
+from h2o_chat.tui.help import help_text
+from h2o_chat.tui.history import KEPT, History
+
+Drive = Callable[..., Any]
+
+
+async def command(screen: Screen, text: str) -> str:
+    """Types a command; what stands in the transcript below everything afterwards."""
+    await screen.ask(text)
+    await screen.answered()
+    return screen.bodies()[-1]
+
+
+def menu(screen: Screen) -> list[str]:
+    """The lines of the list above the prompt; none where it is hidden."""
+    shown = screen.app.pane.menu  # type: ignore[attr-defined]
+    return shown.content.plain.splitlines() if shown.display else []
+
+
+def test_every_command_has_one_name_and_stands_in_the_help() -> None:
+    names = [one.name for one in slash.COMMANDS]
+    assert len(set(names)) == len(names)
+    shown = help_text([]).plain
+    assert all(
+        f"/{one.name} {one.arguments}".strip() in shown and one.help in shown for one in slash.COMMANDS
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("hello /help", "hello /help"),
+        ("//help me", "/help me"),
+        ("/etc/hosts is empty", "/etc/hosts is empty"),
+        ("/ is the root", "/ is the root"),
+        ("/usr/bin", "/usr/bin"),
+    ],
+)
+def test_what_is_no_command_is_sent(text: str, said: str) -> None:
+    assert slash.parse(text) == said
+
+
+def test_a_command_with_what_stands_behind_it_and_the_nearest_of_a_wrong_one() -> None:
+    found = slash.parse("/system Be kind.\nAnd short.")
+    assert not isinstance(found, str)
+    assert (found[0].name, found[1]) == ("system", "Be kind.\nAnd short.")
+    with pytest.raises(UsageError, match="/polcy is no command") as wrong:
+        slash.parse("/polcy window")
+    assert "Did you mean /policy?" in wrong.value.hint
+    assert "//" in wrong.value.hint
+
+
+async def test_the_menu_completes_and_a_wrong_command_stays_in_the_box(drive: Drive) -> None:
+    async with drive("stories3m", WIDE) as screen:
+        await screen.opened()
+        await screen.pilot.press("/")
+        assert len(menu(screen)) == 9
+        await screen.pilot.press("p", "i")
+        assert [line.split()[1] for line in menu(screen)] == ["/pin"]
+        await screen.pilot.press("tab")
+        assert screen.app.prompt.text == "/pin "
+        await screen.pilot.press("ctrl+a", "ctrl+k")
+        await screen.pilot.press(*"/po", "enter")
+        assert screen.app.prompt.text == "/policy "
+        await screen.pilot.press("down", "enter")
+        assert screen.app.prompt.text == "/policy h2o-paper"
+        screen.app.prompt.put("/stat")
+        await screen.pilot.pause()
+        assert len(menu(screen)) == 1
+        await screen.pilot.press("escape")
+        assert menu(screen) == []
+        await screen.pilot.press("enter")
+        assert screen.app.prompt.text == "/stat", "it is no command: nothing is lost"
+        assert "Did you mean /stats?" in screen.bodies()[-1]
+        await screen.pilot.press("s", "enter")
+        assert "Nothing was seen yet" in screen.bodies()[-1]
+        assert screen.app.prompt.text == "/stats", "what could not be done stays too"
+        await screen.pilot.press("f1")
+        await screen.pilot.press("end")
+        assert any("/quit" in line and "leave" in line for line in screen.lines())
+        await screen.pilot.press("escape")
+        assert screen.app.prompt.has_focus
+
+
+async def test_pins_a_message_from_the_box(drive: Drive, shared_models: Path, tmp_path: Path) -> None:
+    open_chat = stored(shared_models, tmp_path / "data")
+    async with drive("pilot-chat", WIDE, open_chat=open_chat, sampling=Sampling(max_tokens=12)) as screen:
+        await screen.opened()
+        assert "no system prompt" in await command(screen, "/system")
+        await command(screen, "/pin next")
+        assert "the next message is pinned" in str(screen.app.query_one("#entry").border_subtitle)
+        await screen.ask("I am Flora.")
+        await screen.answered()
+        assert screen.chat.messages[0].pinned
+        assert any("Message 0 is pinned" in body for body in screen.bodies())
+        assert "pinned" not in str(screen.app.query_one("#entry").border_subtitle)
+        pinned = screen.chat.messages[0].first
+        why = await command(screen, f"/why @{pinned + 6}")
+        assert "its message is pinned" in why
+        assert "at most 12" in await command(screen, "/pin 1") or "Message 1 is pinned" in screen.bodies()[-1]
+        assert "no longer pinned" in await command(screen, "/unpin 0")
+        assert "no message 77" in await command(screen, "/pin 77")
+        assert "slots" in await command(screen, "/stats")
+        assert "12" in await command(screen, "/set max_tokens")
+
+
+async def test_a_pin_that_does_not_fit_gives_the_text_back(
+    drive: Drive, shared_models: Path, tmp_path: Path
+) -> None:
+    open_chat = stored(shared_models, tmp_path / "data")
+    async with drive("pilot-chat", WIDE, open_chat=open_chat) as screen:
+        await screen.opened()
+        await command(screen, "/pin")
+        await screen.ask("word " * 30)
+        await screen.answered()
+        assert screen.chat.messages == []
+        assert screen.app.prompt.text == "word " * 30
+        assert "It would fit into a budget of" in screen.bodies()[-1]
+
+
+async def test_settings_change_while_the_conversation_goes_on(
+    drive: Drive, shared_models: Path, tmp_path: Path
+) -> None:
+    open_chat = stored(shared_models, tmp_path / "data")
+    async with drive("pilot-chat", WIDE, open_chat=open_chat, sampling=Sampling(max_tokens=8)) as screen:
+        await screen.opened()
+        assert "temperature = 0.7" in await command(screen, "/set temperature 0.7")
+        assert "It must be in" in await command(screen, "/set top-p 3")
+        assert "Did you mean seed" in await command(screen, "/set sed 3")
+        await command(screen, "/set seed 5")
+        await command(screen, "/set stop none")
+        await screen.ask("My name is Flora.")
+        await screen.answered()
+        first = screen.chat.messages[1].text
+        assert screen.chat.session.seed == 5
+        seen = screen.chat._engine.seen
+        await command(screen, "/budget 32")
+        await screen.until(lambda: screen.chat.session.budget == 32, "the memory is another one")
+        assert screen.chat._engine.seen == seen
+        assert screen.chat._engine.cache.most_kept <= 32
+        assert screen.app._memory.session.budget == 32
+        assert [message.text for message in screen.chat.messages][1] == first
+        assert "smallest budget that works here is" in await command(screen, "/budget 3")
+        assert screen.chat.session.budget == 32
+        await command(screen, "/policy window")
+        await screen.ask("And yours?")
+        await screen.answered()
+        assert (screen.chat.session.policy, len(screen.chat.messages)) == ("window", 4)
+        conversation = screen.chat.keeper.conversation
+        assert screen.chat.keeper.store.settings(conversation)["policy"] == "window"
+        await screen.ask("word " * 60)
+        await screen.answered()
+        assert any("each cache keeps 32" in body for body in screen.bodies())
+
+
+async def test_exports_copies_and_finds(
+    drive: Drive, shared_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    open_chat = stored(shared_models, tmp_path / "data")
+    async with drive("pilot-chat", WIDE, open_chat=open_chat, sampling=Sampling(max_tokens=30)) as screen:
+        await screen.opened()
+        for text in ("I live in <Tarsenburg>.", "Tell me of a baker.", "And of a cat."):
+            await screen.ask(text)
+            await screen.answered()
+        assert "Wrote" in await command(screen, "/export html picture.html")
+        page = Path("picture.html").read_text()
+        assert "&lt;" in page
+        assert 'class="h8"' in page
+        assert "<script" not in page
+        words = page.replace("</mark>", "").replace("</s>", "").replace("<s>", "")
+        for level in range(1, 9):
+            words = words.replace(f'<mark class="h{level}">', "")
+        assert "I live in &lt;Tarsenburg&gt;." in words, "no word is lost between its tokens"
+        assert "is there already" in await command(screen, "/export html picture.html")
+        assert "Wrote" in await command(screen, "/export html picture.html --force")
+        await command(screen, "/export json")
+        assert json.loads(next(Path().glob("*.json")).read_text())["messages"][0]["text"].endswith("burg>.")
+        await command(screen, "/copy")
+        assert screen.app.clipboard == screen.chat.messages[-1].text
+        assert "no code block" in await command(screen, "/copy code")
+        await command(screen, "/find tarsenburg")
+        assert screen.app.transcript.selected == 0
+        screen.app.prompt.focus()
+        assert "no theme" in await command(screen, "/theme nothing")
+        await command(screen, "/theme nord")
+        assert screen.app.theme == "nord"
+
+
+async def test_what_is_typed_while_loading_is_sent_when_it_is_open(drive: Drive) -> None:
+    async with drive("stories3m", WIDE, sampling=Sampling(max_tokens=5)) as screen:
+        assert screen.app.chat is None
+        await screen.ask("Once upon a time")
+        assert screen.app.prompt.text == ""
+        await screen.opened()
+        await screen.until(lambda: screen.chat.messages and not screen.app.busy, "it was sent")
+        assert screen.chat.messages[0].text == "Once upon a time"
+        assert "not stored" in await command(screen, "/budget 32")
+        await screen.pilot.press("up")
+        assert screen.app.prompt.text == "/budget 32"
+        await screen.pilot.press("up", "up", "down", "down", "down")
+        assert screen.app.prompt.text == ""
+        await screen.pilot.press("ctrl+g")
+        assert screen.app._notifications, "a test has no terminal to lend"
+
+
+def test_history_is_kept_for_its_owner_alone(tmp_path: Path) -> None:
+    history = History(tmp_path / "data")
+    for text in ("one", "two\nlines", "two\nlines", "\ud800 three"):
+        history.add(text)
+    (file,) = (tmp_path / "data").iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    with file.open("a") as damaged:
+        damaged.write('"cut\n7\n')
+    again = History(tmp_path / "data")
+    assert [again.older("draft"), again.older(""), again.older(""), again.older("")] == [
+        *("\ud800 three", "two\nlines", "one", None)
+    ]
+    assert [again.newer(), again.newer(), again.newer(), again.newer()] == [
+        *("two\nlines", "\ud800 three", "draft", None)
+    ]
+    for number in range(2 * KEPT + 5):
+        again.add(str(number))
+    History(tmp_path / "data")
+    assert len(file.read_text().splitlines()) == KEPT, "it does not grow for ever"
+    assert History(None).older("") is None
+    assert History(file).older("") is None, "no folder"
+
+
+def test_files_are_sent_along_with_their_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("notes.md").write_text("a\n````\nb\n")
+    Path("with space.txt").write_text("c")
+    Path("picture.png").write_bytes(b"\x89PNG\xff")
+    Path("large.txt").write_text("x" * (LIMIT_BYTES + 1))
+    Path("nul.txt").write_text("a\0b")
+    assert with_files("sum up @notes.md please") == (
+        "sum up notes.md please\n\nnotes.md:\n`````\na\n````\nb\n`````"
+    )
+    assert with_files('@"with space.txt" @notes.md').count("\n\n") == 2
+    assert with_files("mail a@b.org, @anna, @@notes.md @") == "mail a@b.org, @anna, @notes.md @"
+    for text, words in (
+        ("@picture.png", "no UTF-8 text"),
+        ("@large.txt", "too large"),
+        ("@nul.txt", "NUL"),
+        ("@missing.txt", "There is no file"),
+        ("@./", "is no file"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            with_files(text)
+
+
+def test_the_editor_of_the_person(tmp_path: Path) -> None:
+    editor = tmp_path / "my editor"
+    editor.write_text('#!/bin/sh\ncat "$2" > "$2.new"; echo " $1" >> "$2.new"; mv "$2.new" "$2"\n')
+    editor.chmod(0o700)
+    environment = dict(os.environ) | {"EDITOR": f"'{editor}' --wait", "VISUAL": ""}
+    assert edited("text\n", environment) == "text\n --wait"
+    with pytest.raises(H2OChatError, match="ended with 1"):
+        edited("text", environment | {"EDITOR": "false"})
+    with pytest.raises(UsageError, match="cannot be started"):
+        edited("text", environment | {"EDITOR": str(tmp_path / "none")})
+    with pytest.raises(UsageError, match="No closing quotation"):
+        edited("text", environment | {"EDITOR": "'"})

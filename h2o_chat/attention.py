@@ -78,6 +78,7 @@ def h2o_attention(
     real = None if attention_mask is None else _columns(attention_mask, tokens)
     how = _Logits(size**-0.5 if scaling is None else scaling, softcap, sliding_window)
     layer.reserve(tokens)
+    layer.tell_apart(queries.shape[2])
     if tokens == 1:
         output = _decode(layer, queries, keys, values, real, how)
     else:
@@ -149,8 +150,7 @@ def _decode(
     at = layer.seen[:, None] - 1
     probabilities = _softmax(_slot_logits(layer, queries, at, how), real)  # [R, H, G, 1, S]
     output = probabilities.flatten(2, 3).to(values.dtype) @ layer.values
-    received = probabilities.sum((2, 3))
-    layer.evict_one(received, queries.shape[2], real, how.sliding_window)
+    layer.evict_one(probabilities.squeeze(3), real, how.sliding_window)
     return output.view(*queries.shape[:-1], -1)
 
 
@@ -196,6 +196,7 @@ def _pass(
     later = (real.flip(-1).cumsum(-1).flip(-1) - 1).clamp_min(0)
     slots, groups = layer.positions.shape[-1], queries.shape[2]
     gain = share = None
+    by_head: Tensor | None = None
     outputs = []
     for start in range(0, tokens, BLOCK):
         cut = slice(start, start + BLOCK)
@@ -213,11 +214,15 @@ def _pass(
         fair = logits[:, :, 0].isfinite().sum(-1) / groups  # [R, H, B]
         more = gained(layer.policy, given, fair, when, later[:, cut])
         gain = more if gain is None else together(layer.policy, gain, more)
+        if layer.policy.by_head:
+            weight = (layer.policy.forget ** later[:, cut].to(given.dtype))[:, None, None, None]
+            apart = torch.nn.functional.pad((weight @ probabilities).squeeze(3), (0, tokens - end))
+            by_head = apart.transpose(-1, -2) + (0 if by_head is None else by_head)  # [R, H, S + N, G]
         if layer.plan.observe:
             remembered = (REMEMBER ** later[:, cut].to(given.dtype))[:, None, None] @ given
             share = remembered.squeeze(2) / groups + (0 if share is None else share)
     assert gain is not None
-    layer.absorb(keys, values, new, gain, share, how.sliding_window)
+    layer.absorb(keys, values, new, gain, by_head, share, how.sliding_window)
     return torch.cat(outputs, 3)
 
 

@@ -14,8 +14,7 @@ from h2o_chat.errors import UsageError
 Policy = Literal[
     "h2o",
     "h2o-paper",
-    "h2o-recall",
-    "h2o-told",
+    "caote",
     "distinct",
     "random",
     "heavy-only",

@@ -257,7 +257,8 @@ class Engine:
         """
         config = self.model.config.get_text_config()
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        self.restore(read(path, self.session, self.device, size, config.vocab_size), hand_over=True)
+        groups = config.num_attention_heads // self.session.kv_heads
+        self.restore(read(path, self.session, self.device, size, groups, config.vocab_size), hand_over=True)
 
     def snapshot(self, *, copy: bool = True) -> Snapshot:
         """The state, for going back; without `copy` good until the next token is fed."""

@@ -13,7 +13,7 @@ HEADROOM_BYTES = 256 * 2**20
 QUANTISING_SHARE = 0.1
 """Of the 16-bit weights: what quantising them needs for a moment, and is not given back."""
 
-STATE_BYTES = 14
+STATE_BYTES = 34
 """Position, scores and flags of a slot, beside its key and value."""
 
 _PER_WEIGHT = {"int8": 1.0, "nf4": NF4_BYTES}

@@ -21,10 +21,10 @@ from torch import Tensor
 from h2o_chat.cache import Snapshot as CacheSnapshot
 from h2o_chat.errors import SavedCacheError
 from h2o_chat.events import Session
-from h2o_chat.policies import Shares
+from h2o_chat.policies import POLICIES, Shares
 from h2o_chat.slots import MOST_TOKENS, H2OLayer
 
-FORMAT = 1
+FORMAT = 2
 """Of the file; another one is not read."""
 
 IDENTITY = (
@@ -113,12 +113,15 @@ def write(path: Path, snapshot: Snapshot, session: Session) -> None:
         part.unlink(missing_ok=True)
 
 
-def read(path: Path, session: Session, device: torch.device, head_size: int, vocabulary: int) -> Snapshot:
+def read(
+    path: Path, session: Session, device: torch.device, head_size: int, groups: int, vocabulary: int
+) -> Snapshot:
     """What `write` wrote, on `device`.
 
     Args:
         session: of the engine that will go on.
         head_size: D of its keys.
+        groups: G, query heads per KV head.
         vocabulary: token ids lie below.
 
     Raises:
@@ -131,7 +134,7 @@ def read(path: Path, session: Session, device: torch.device, head_size: int, voc
         damaged = [name for name, tensor in tensors.items() if _check(tensor) != about["checks"][name]]
         if damaged:
             raise _Wrong(f"{damaged[0]} is damaged")
-        return _snapshot(about, tensors, session, device, head_size, vocabulary)
+        return _snapshot(about, tensors, session, device, head_size, groups, vocabulary)
     except FileNotFoundError as error:
         raise SavedCacheError("There is no saved memory.") from error
     except (OSError, SafetensorError, RecursionError, _Wrong, KeyError, TypeError, ValueError) as error:
@@ -168,6 +171,7 @@ def _snapshot(
     session: Session,
     device: torch.device,
     head_size: int,
+    groups: int,
     vocabulary: int,
 ) -> Snapshot:
     fed = _count(about["fed"])
@@ -178,7 +182,7 @@ def _snapshot(
         {name: tensors[f"{index}.{name}"] for name in H2OLayer.STATE} for index in range(layers if fed else 0)
     ]
     for state in states:
-        _check_layer(state, session, head_size, fed)
+        _check_layer(state, session, head_size, groups, fed)
     ids = {name: tensors[name] for name in ("pending", "history", "texts")}
     for name, tensor in ids.items():
         if tensor.dtype != torch.long or tensor.ndim != (2 if name == "texts" else 1):
@@ -240,7 +244,7 @@ def _seen(value: Any) -> str:
     return ascii(value)[:60]
 
 
-def _check_layer(state: dict[str, Tensor], session: Session, head_size: int, fed: int) -> None:
+def _check_layer(state: dict[str, Tensor], session: Session, head_size: int, groups: int, fed: int) -> None:
     """Shapes, types and ranges, so that nothing in a file can index outside a tensor."""
     slots = state["positions"].shape[-1] if session.budget is None else session.budget + 1
     exact = torch.float64 if session.dtype == "float64" else torch.float32
@@ -249,6 +253,7 @@ def _check_layer(state: dict[str, Tensor], session: Session, head_size: int, fed
     kinds |= {name: (per_slot, kind or exact) for name, kind in _PER_SLOT.items()}
     kinds |= {name: ((1,), kind) for name, kind in _PER_ROW.items()}
     kinds["mean_key"] = ((1, session.kv_heads, head_size), exact)
+    kinds["by_head"] = ((*per_slot, groups if POLICIES[session.policy].by_head else 0), exact)
     kinds["free"] = ((1, session.kv_heads), torch.long)
     kv = getattr(torch, session.kv_dtype)
     kinds["keys"] = kinds["values"] = ((*per_slot, head_size), kv)

@@ -92,6 +92,7 @@ class H2OLayer(CacheLayerMixin):
         "values",  # [R, H, S, D]
         "positions",  # [R, H, S] int32, true positions, -1 = empty
         "score",  # [R, H, S] what the policy accumulates
+        "by_head",  # [R, H, S, G] the same of every query head apart; G is 0 if the policy does not ask
         "receiving",  # [R, H, S] share of its head's attention, a mean over about the last 32 queries
         "unlike",  # [R, H, S] minus the cosine of its key, before RoPE, to `mean_key`
         "mean_key",  # [R, H, D] of the kept keys, each of length 1, before RoPE
@@ -127,6 +128,7 @@ class H2OLayer(CacheLayerMixin):
         self.values = value_states.new_zeros(*per_slot, value_states.shape[-1])
         self.positions = torch.full(per_slot, -1, dtype=torch.int32, device=device)
         self.score = torch.zeros(per_slot, dtype=exact, device=device)
+        self.by_head = torch.zeros(*per_slot, 0, dtype=exact, device=device)
         self.receiving = torch.zeros(per_slot, dtype=exact, device=device)
         self.unlike = torch.zeros(per_slot, dtype=exact, device=device)
         self.mean_key = torch.zeros(rows, heads, size, dtype=exact, device=device)
@@ -199,6 +201,7 @@ class H2OLayer(CacheLayerMixin):
             "values",
             "positions",
             "score",
+            "by_head",
             "receiving",
             "unlike",
             "given",
@@ -209,6 +212,11 @@ class H2OLayer(CacheLayerMixin):
             empty = -1 if name == "positions" else 0
             more = state.new_full((*state.shape[:2], grow, *state.shape[3:]), empty)
             setattr(self, name, torch.cat((state, more), 2))
+
+    def tell_apart(self, groups: int) -> None:
+        """Makes room for the scores of so many query heads per KV head, if the policy looks at them."""
+        if self.policy.by_head and self.by_head.shape[-1] != groups:
+            self.by_head = self.score.new_zeros(*self.score.shape, groups)
 
     @torch.no_grad()
     def insert(self, keys: Tensor, values: Tensor, real: Tensor | None) -> None:
@@ -234,23 +242,27 @@ class H2OLayer(CacheLayerMixin):
         self.fed += 1
 
     @torch.no_grad()
-    def evict_one(
-        self, received: Tensor, groups: int, real: Tensor | None, sliding_window: int | None
-    ) -> None:
+    def evict_one(self, attention: Tensor, real: Tensor | None, sliding_window: int | None) -> None:
         """After one token attended: adds what each slot received, and gives up one slot if none is empty.
 
         Args:
-            received: [R, H, S] attention probabilities summed over the query heads of the group.
-            groups: query heads per KV head.
+            attention: [R, H, G, S] probabilities.
             real: [R, 1] bool, False for padding, which is no query: nothing is forgotten for it.
             sliding_window: what later queries of this layer can see, tokens.
         """
+        received, groups = attention.sum(2), attention.shape[2]  # [R, H, S]
         queries = 1 if real is None else real.to(self.score.dtype).unsqueeze(-1)  # [R, 1, 1]
         if self.policy.uses:
             self.score.copy_(self._used(received, groups, sliding_window))
         else:
-            self.score.mul_(self.policy.forget**queries).add_(received)
-        if self.policy.keys and bool((due := self._due(1 if real is None else real[:, 0])).any()):
+            forget = self.policy.forget**queries
+            self.score.mul_(forget).add_(received)
+            if self.policy.by_head:
+                kept = forget if isinstance(forget, float) else forget.unsqueeze(-1)
+                self.by_head.mul_(kept).add_(attention.transpose(-1, -2))
+        if self.policy.keys and bool(
+            (due := self._due(1 if real is None else real[:, 0].to(torch.int32))).any()
+        ):
             unit = self._unturned(self.keys, self.positions, self.far)
             self.unlike = self._look(unit, self.positions, self.unlike, due)
         priority = self._priorities(self._slots(), self.protected, sliding_window)
@@ -261,6 +273,7 @@ class H2OLayer(CacheLayerMixin):
             self.receiving.scatter_(-1, free, 0)
         self.positions.scatter_(-1, free, -1)
         self.score.scatter_(-1, free, 0)
+        self.by_head.scatter_(2, free.unsqueeze(-1).expand(-1, -1, -1, self.by_head.shape[-1]), 0)
         self.protected.scatter_(-1, free, False)
         self.far.scatter_(-1, free, False)
         self.free = free.squeeze(-1)
@@ -272,6 +285,7 @@ class H2OLayer(CacheLayerMixin):
         values: Tensor,
         positions: Tensor,
         gain: Tensor,
+        gain_by_head: Tensor | None,
         share: Tensor | None,
         sliding_window: int | None,
     ) -> None:
@@ -281,6 +295,7 @@ class H2OLayer(CacheLayerMixin):
             keys, values: [R, H, N, D] of the chunk.
             positions: [R, N] int32, -1 for padding.
             gain: [R, H, S + N] what its queries add to the score (`scores.gained`).
+            gain_by_head: [R, H, S + N, G] the same of every query head apart, if the policy asks.
             share: the attention received, forgotten at REMEMBER, as a share of the head's; or None.
             sliding_window: what later queries of this layer can see, tokens.
         """
@@ -297,6 +312,9 @@ class H2OLayer(CacheLayerMixin):
         place = both(self.positions, new)
         passed = queries.to(self.score.dtype)[:, None, None]
         score = with_gain(self.policy, both(self.score, nothing), gain, passed)
+        by_head = both(self.by_head, self.by_head.new_zeros(*new.shape, self.by_head.shape[-1]))
+        if gain_by_head is not None:
+            by_head = by_head * self.policy.forget ** passed.unsqueeze(-1) + gain_by_head
         all_values = both(self.values, values)
         protected = both(self.protected, self.safe_from_the_start(new))
         unlike = both(self.unlike, nothing)
@@ -305,7 +323,7 @@ class H2OLayer(CacheLayerMixin):
             unlike = both(self.unlike, -cosines(unit[:, :, -keys.shape[2] :], self.mean_key))
             unlike = self._look(unit, place, unlike, self._due(queries))
         given = both(self.given, torch.full_like(new, self.plan.given is not False, dtype=torch.bool))
-        slots = Slots(place, score, all_values, unlike, given, self.capacity)
+        slots = Slots(place, score, all_values, unlike, given, by_head, self.capacity)
         priority = self._priorities(slots, protected, sliding_window)
         keep = highest(priority, place, self.capacity)  # [R, H, capacity]
         wide = keep.unsqueeze(-1)
@@ -322,6 +340,7 @@ class H2OLayer(CacheLayerMixin):
         store(self.keys, both(self.keys, keys).take_along_dim(wide, 2), 0)
         store(self.values, all_values.take_along_dim(wide, 2), 0)
         store(self.score, score.gather(2, keep), 0)
+        store(self.by_head, by_head.take_along_dim(wide, 2), 0)
         store(self.unlike, unlike.gather(2, keep), 0)
         store(self.given, given.gather(2, keep), 0)
         store(self.protected, protected.gather(2, keep), 0)
@@ -339,7 +358,9 @@ class H2OLayer(CacheLayerMixin):
         return self.policy.priority(self._slots())
 
     def _slots(self) -> Slots:
-        return Slots(self.positions, self.score, self.values, self.unlike, self.given, self.capacity)
+        return Slots(
+            self.positions, self.score, self.values, self.unlike, self.given, self.by_head, self.capacity
+        )
 
     def _used(self, received: Tensor, groups: int, sliding_window: int | None) -> Tensor:
         """The score [R, H, S] of a policy that counts uses, after the query at position `seen - 1`."""

@@ -71,7 +71,7 @@ def test_the_same_tokens_stay_as_in_a_literal_cache_with_pins(family: str) -> No
     assert ours.protected == 0
 
 
-@pytest.mark.parametrize("policy", ["h2o", "h2o-paper", "h2o-told", "last-query", "random", "heavy-only"])
+@pytest.mark.parametrize("policy", ["h2o", "h2o-paper", "caote", "last-query", "random", "heavy-only"])
 @pytest.mark.parametrize("parts", [[7, 50, 90, 1, 1, 40], [1] * 90, [190]])
 def test_pinned_tokens_stay_whatever_is_read_and_however(policy: str, parts: list[int]) -> None:
     cache = H2OCache(40, policy=policy, chunk=16)
@@ -85,7 +85,7 @@ def test_pinned_tokens_stay_whatever_is_read_and_however(policy: str, parts: lis
 
 
 def test_what_is_gone_stays_gone_and_is_counted() -> None:
-    cache = H2OCache(24)
+    cache = H2OCache(24, policy="caote")
     fed("llama", cache, [100])
     gone = next(p for p in range(4, 60) if not holders(cache, p))
     some = next(p for p in range(4, 60) if 0 < holders(cache, p) < CACHES)
@@ -96,15 +96,15 @@ def test_what_is_gone_stays_gone_and_is_counted() -> None:
 
 
 def test_more_than_may_be_protected_is_refused_with_the_numbers() -> None:
-    cache = H2OCache(40)  # 20 recent, 4 sinks: 10 may be protected
+    cache = H2OCache(40, policy="caote")  # 20 recent, 4 sinks: 10 may be protected
     with pytest.raises(
         BudgetError, match=r"protect 24 slots; of a budget of 40 at most 10 .* \(4 are\)"
     ) as no:
         cache.pin(range(10, 30))
     assert "a budget of 95" in no.value.hint
-    assert H2OCache(95).pin(range(10, 30)) == 20, "what is said to fit fits"
+    assert H2OCache(95, policy="caote").pin(range(10, 30)) == 20, "what is said to fit fits"
     with pytest.raises(BudgetError):
-        H2OCache(94).pin(range(10, 30))
+        H2OCache(94, policy="caote").pin(range(10, 30))
     assert cache.pin(range(10, 16)) == 6
     fed("llama", cache, [80])
     assert cache.protected == 10
@@ -146,7 +146,7 @@ def test_rows_with_padding_have_the_pins_at_their_own_positions() -> None:
 
 
 def test_a_snapshot_has_the_pins_also_those_ahead() -> None:
-    cache = H2OCache(40)
+    cache = H2OCache(40, policy="caote")
     cache.pin([10, 70])
     fed("llama", cache, [50])
     before = cache.snapshot()
@@ -161,7 +161,7 @@ def test_a_snapshot_has_the_pins_also_those_ahead() -> None:
 
 
 def test_a_saved_memory_has_them_too(shared_models: Path, tmp_path: Path) -> None:
-    settings = Settings(model=str(shared_models / "stories3m"), budget=64, seed=7, threads=1)
+    settings = Settings(model=str(shared_models / "stories3m"), budget=64, policy="caote", seed=7, threads=1)
     loaded = load(settings, lambda *_: None)
     engine, other = Engine(loaded, settings), Engine(loaded, settings)
     ids = engine.tokenizer.encode(" Once upon a time there was a cat.", add_special_tokens=False)

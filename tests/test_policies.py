@@ -7,7 +7,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from h2o_chat.errors import BudgetError
-from h2o_chat.policies import POLICIES, Slots, divide, highest, lowest, output_change, priorities
+from h2o_chat.policies import (
+    POLICIES,
+    Slots,
+    divide,
+    highest,
+    lowest,
+    output_change,
+    output_change_by_head,
+    priorities,
+)
 
 SLOTS = st.lists(st.tuples(st.integers(-1, 50), st.integers(0, 3)), min_size=1, max_size=12)
 
@@ -43,7 +52,10 @@ def test_output_change_follows_its_formula() -> None:
     torch.manual_seed(0)
     score, values = torch.rand(2, 3, 5, dtype=torch.float64), torch.randn(2, 3, 5, 4, dtype=torch.float64)
     nothing = torch.zeros(2, 3, 5)
-    change = output_change(Slots(nothing.int(), score, values, nothing, nothing.bool()))
+    apart = torch.stack((score, score.flip(-1)), -1)  # two query heads
+    slots = Slots(nothing.int(), score, values, nothing, nothing.bool(), apart)
+    change = output_change(slots)
+    torch.testing.assert_close(output_change_by_head(slots)[..., 0], change)
     for row in range(2):
         for head in range(3):
             share = score[row, head] / score[row, head].sum()
@@ -61,17 +73,18 @@ def test_output_change_of_a_lonely_token_is_finite() -> None:
         torch.ones(1, 1, 2, 3),
         torch.zeros(1, 1, 2),
         torch.zeros(1, 1, 2, dtype=torch.bool),
+        torch.tensor([[[[1.0], [0.0]]]]),
     )
     assert bool(output_change(alone).isfinite().all())
+    assert bool(POLICIES["h2o"].priority(alone).isfinite().all())
 
 
 def test_the_frame_orders_empty_unseen_heavy_and_safe() -> None:
     #                            empty  unseen  heavy  protected  recent
     positions = torch.tensor([[[-1, 3, 10, 11, 20]]], dtype=torch.int32)
     protected = torch.tensor([[[False, True, False, True, False]]])
-    slots = Slots(
-        positions, torch.full((1, 1, 5), 0.5), torch.zeros(1, 1, 5, 1), torch.zeros(1, 1, 5), protected
-    )
+    nothing = torch.zeros(1, 1, 5)
+    slots = Slots(positions, nothing + 0.5, nothing[..., None], nothing, protected, nothing[..., None])
     found = priorities(POLICIES["h2o-paper"], slots, protected, torch.tensor([15]), torch.tensor([5]))
     infinite = float("inf")
     assert found.flatten().tolist() == [-infinite, -infinite, 0.5, infinite, infinite]

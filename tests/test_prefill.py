@@ -101,7 +101,7 @@ def test_a_prompt_is_judged_by_its_last_32_queries() -> None:
 def test_pooling_goes_by_age_and_leaves_empty_slots_out() -> None:
     positions = torch.tensor([[[9, -1, 5, 40, 7, 21, 12, 30]]], dtype=torch.int32)
     score = torch.tensor([[[3.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]]])
-    slots = Slots(positions, score, score[..., None], score, score.bool())
+    slots = Slots(positions, score, score[..., None], score, score.bool(), score[..., None])
     # By age: - 5 7 9 12 21 30 40, and three neighbours to either side.
     assert POLICIES["snapkv"].priority(slots).tolist() == [[[3, 3, 3, 1, 3, 3, 3, 3]]]
 

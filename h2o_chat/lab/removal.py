@@ -40,6 +40,7 @@ def drop(layer: Any, going: Tensor) -> None:
     """Empties the slots [R, H, S] of a layer."""
     layer.positions[going] = -1
     layer.score[going] = 0
+    layer.by_head[going] = 0
     layer.free = layer.positions.argmin(-1)
 
 

@@ -227,16 +227,16 @@ def screen(
                 'Without one: h2o-chat run "your question" (see h2o-chat run --help).',
             )
         obtain(settings.model)  # before the screen: what is wrong stands in the shell, and so does a download
-        from h2o_chat.opening import opener
+        from h2o_chat.opening import opener, opener_of
         from h2o_chat.recorder import Recorder
         from h2o_chat.tui.app import ChatApp
 
         recorder = Recorder(record) if record else None
         if recorder:
             recorder.open()
-        screen = ChatApp(
-            opener(settings, kept), settings, sampling, recorder, folder=kept.folder if kept else None
-        )
+        folder = kept.folder if kept else None
+        first, others = opener(settings, kept), opener_of(settings, kept)
+        screen = ChatApp(first, settings, sampling, recorder, folder=folder, opener_of=others)
         screen.run()
         if recorder:
             recorder.end()

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +81,12 @@ def opener(settings: Settings, kept: Kept | None) -> Callable[[Progress], Chat]:
         return chat
 
     return open_chat
+
+
+def opener_of(settings: Settings, kept: Kept | None) -> Callable[[str], Callable[[Progress], Chat]]:
+    """By a model's name: what opens it, in a new conversation that is kept in the same place."""
+    folder = None if kept is None else Kept(kept.folder)
+    return lambda name: opener(replace(settings, model=name), folder)
 
 
 def _lasting(settings: Settings) -> dict[str, Any]:

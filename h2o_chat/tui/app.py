@@ -4,7 +4,7 @@ It paints first and loads in a thread. Threads report through one queue, which a
 change that is not the answer to a key starts in `_take`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -68,6 +68,7 @@ class ChatApp(App[None], inherit_bindings=False):
         recorder: Gets every event.
         pane: The conversation's half, where it is not one to talk to.
         folder: Where prompts are remembered; None remembers them while the app runs.
+        opener_of: By a model's name, what opens that.
 
     Attributes:
         exit_code: What the process should end with: the reason why no model could be opened, or 0.
@@ -95,11 +96,12 @@ class ChatApp(App[None], inherit_bindings=False):
         recorder: Recorder | None = None,
         pane: Pane | None = None,
         folder: Path | None = None,
+        opener_of: Callable[[str], work.OpenChat] | None = None,
     ) -> None:
         super().__init__()
         self.exit_code = ExitCode.OK
         self._memory = Memory()
-        self.pane = pane or TalkPane(work.Jobs(recorder), sampling, self._memory, History(folder))
+        self.pane = pane or TalkPane(work.Jobs(recorder), sampling, self._memory, History(folder), opener_of)
         self._open_chat = open_chat
         self._loading = Loading(settings.model or "the bundled model")
         self._panel_wanted = True

@@ -7,7 +7,9 @@ from textual.content import Content
 from textual.widgets import Static
 
 from h2o_chat.config import POLICIES
+from h2o_chat.errors import H2OChatError
 from h2o_chat.precedence import NAMES
+from h2o_chat.resolve import names_starting_with
 from h2o_chat.tui import slash
 from h2o_chat.tui.attach import path_being_typed
 from h2o_chat.tui.safe import fit, safe_text
@@ -47,9 +49,13 @@ def choices(before: str, themes: list[str]) -> list[Choice]:
         ]
     if before.startswith("/") and "\n" not in before and before.count(" ") == 1:
         name, _, typed = before[1:].partition(" ")
-        known = {"set": SETTABLE, "policy": POLICIES, "export": ("md", "json", "html"), "theme": themes}.get(
-            name, ()
-        )
+        known = {
+            "set": SETTABLE,
+            "policy": POLICIES,
+            "export": ("md", "json", "html"),
+            "theme": themes,
+            "model": models(typed) if name == "model" else (),
+        }.get(name, ())
         return [
             Choice(len(before) - len(typed), one + (" " if name in ("set", "export") else ""), one)
             for one in known
@@ -63,6 +69,14 @@ SETTABLE = tuple(
     name for name in NAMES if name not in ("model", "quantize", "dtype", "device", "threads", "template")
 )
 """Settings that can be changed while a conversation goes on."""
+
+
+def models(typed: str) -> list[str]:
+    """Names of models, those that are here and those that can be had."""
+    try:
+        return names_starting_with(typed)
+    except H2OChatError:  # a damaged configuration, which is told when one is opened
+        return []
 
 
 def _paths(begin: int, typed: str) -> list[Choice]:

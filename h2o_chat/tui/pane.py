@@ -1,5 +1,6 @@
 """The conversation's half of the screen: the transcript, what goes on, and below it an entry."""
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -63,10 +64,14 @@ class Pane(Vertical):
 
     def begin(self, job: Job, doing: str) -> None:
         """Run a job; what it reports comes back to the methods below."""
+        self.start(lambda: self.jobs.work(job), doing)
+
+    def start(self, work: Callable[[], None], doing: str) -> None:
+        """Give `jobs` a thread; its last report is `Done`."""
         self.divider.doing(doing)
         self.busy = True
         self.jobs.begin()
-        self.run_worker(lambda: self.jobs.work(job), thread=True)
+        self.run_worker(work, thread=True)
 
     # What a job reports
 

@@ -34,6 +34,7 @@ COMMANDS = (
     Command("set", "[NAME VALUE]", "settings: how to answer, how to remember", acts.change),
     Command("policy", "NAME", "another policy; the memory is built again", acts.short("policy")),
     Command("budget", "TOKENS", "another budget; the memory is built again", acts.short("budget")),
+    Command("model", "[NAME]", "begin with another model; without a name: which there are", acts.model),
     Command("stats", "", "what the memory holds, in numbers", acts.stats),
     Command("pin", "[next|NUMBER]", "protect a message: the chosen one, or the next you send", acts.pin),
     Command("unpin", "[NUMBER]", "let a pinned message be forgotten again", acts.unpin),

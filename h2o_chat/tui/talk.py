@@ -21,7 +21,7 @@ from h2o_chat.tui.memory import Memory
 from h2o_chat.tui.menu import Menu
 from h2o_chat.tui.pane import Pane
 from h2o_chat.tui.prompt import PromptBox
-from h2o_chat.tui.work import ChatLike, Jobs, Opened, Report
+from h2o_chat.tui.work import ChatLike, Jobs, OpenChat, Opened, Progress, Report
 
 AGAIN_SECONDS = 4.0
 """A second press within this time means it."""
@@ -34,6 +34,7 @@ class TalkPane(Pane):
         sampling: how answers are made.
         memory: what the events have told.
         history: what was typed before; None begins empty.
+        opener_of: by a model's name, what opens it; None where there is only one.
     """
 
     READING = "reading · esc stops"
@@ -49,13 +50,19 @@ class TalkPane(Pane):
     ]
 
     def __init__(
-        self, jobs: Jobs, sampling: Sampling, memory: Memory, history: History | None = None
+        self,
+        jobs: Jobs,
+        sampling: Sampling,
+        memory: Memory,
+        history: History | None = None,
+        opener_of: Callable[[str], OpenChat] | None = None,
     ) -> None:
         super().__init__(jobs)
         self.menu = Menu(id="menu")
         self.prompt: PromptBox = PromptBox(self._send, "prompt", self.menu, history)
         self.sampling = sampling
         self.memory = memory
+        self._opener_of = opener_of
         self.pins_next = False
         """The next message is protected as it is sent."""
         self._waiting = ""
@@ -302,6 +309,23 @@ class TalkPane(Pane):
         talk = self.idle()
         self._sent = Sent(taken=True)
         self.begin(lambda *_: talk.pin(index, on), "pinning")
+
+    def open_model(self, name: str) -> None:
+        """Begin a conversation with another model; this one stays open until that one is."""
+        talk = self.idle()
+        if self._opener_of is None:
+            raise UsageError("Other models cannot be opened here.")
+        open_chat = self._opener_of(name)
+
+        def instead(progress: Progress) -> ChatLike:
+            other = open_chat(progress)
+            if talk.keeper:
+                talk.keeper.close()
+            return other
+
+        self._editing.give_up()
+        self._sent = Sent()
+        self.start(lambda: self.jobs.load_instead(instead), f"opening {name} · esc stops")
 
     def rebuild(self, settings: Settings) -> None:
         """Build the memory again, as it is with these settings."""

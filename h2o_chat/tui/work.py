@@ -116,6 +116,11 @@ class Jobs:
         with self._reporting():
             self._report(Opened(open_chat(progress)))
 
+    def load_instead(self, open_chat: OpenChat) -> None:
+        """Open another conversation while one is open."""
+        self.load(open_chat)
+        self._reports.put(Done())
+
     def work(self, job: Job) -> None:
         """Run a job to its end, or to where it was cancelled."""
 

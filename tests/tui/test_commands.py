@@ -13,6 +13,7 @@ from conftest import WIDE, Screen, stored
 from h2o_chat.config import Sampling
 from h2o_chat.errors import H2OChatError, UsageError
 from h2o_chat.tui import slash
+from h2o_chat.tui.app import ChatApp
 from h2o_chat.tui.attach import LIMIT_BYTES, with_files
 from h2o_chat.tui.editor import edited
 from h2o_chat.tui.help import help_text
@@ -279,3 +280,31 @@ def test_the_editor_of_the_person(tmp_path: Path) -> None:
         edited("text", environment | {"EDITOR": str(tmp_path / "none")})
     with pytest.raises(UsageError, match="No closing quotation"):
         edited("text", environment | {"EDITOR": "'"})
+
+
+async def test_another_model_and_one_that_is_not_there(
+    drive: Drive, shared_models: Path, tmp_path: Path
+) -> None:
+    from h2o_chat.config import Settings
+    from h2o_chat.opening import Kept, opener, opener_of
+
+    settings = Settings(model=str(shared_models / "stories3m"), budget=64, threads=1, seed=7)
+    kept = Kept(tmp_path / "data")
+    app = ChatApp(
+        opener(settings, kept), settings, Sampling(max_tokens=5), opener_of=opener_of(settings, kept)
+    )
+    async with app.run_test(size=WIDE) as pilot:
+        screen = Screen(app, pilot)
+        await screen.opened()
+        assert "to be had" in await command(screen, "/model")
+        await screen.ask("Once")
+        await screen.answered()
+        assert "no-such-model" in await command(screen, "/model no-such-model")
+        assert len(screen.chat.messages) == 2, "the app stays as it was"
+        await screen.ask(f"/model {shared_models / 'stories260k'}")
+        await screen.until(lambda: "stories260k" in screen.chat.session.model, "the other is open")
+        await screen.answered()
+        assert screen.chat.messages == []
+        await screen.ask("Once")
+        await screen.answered()
+        assert len(screen.chat.keeper.store.list()) == 2

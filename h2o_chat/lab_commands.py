@@ -208,6 +208,38 @@ def store(
     _end(work)
 
 
+@bench.command()
+def ui(
+    model: Model = None,
+    budget: Annotated[int, typer.Option("--budget", "-b", help="Slots per layer and KV head.")] = 512,
+    turns: Annotated[int, typer.Option(help="Of the conversation on the screen.", min=1)] = 500,
+    tokens: Annotated[int, typer.Option(help="Of an answer, streamed and generated.", min=32)] = 1000,
+    rounds: Annotated[
+        int, typer.Option(help="Answers generated with the screen, and as many without.", min=0)
+    ] = 5,
+    dtype: Dtype = "auto",
+    threads: Threads = None,
+    seed: Annotated[int, typer.Option(help="Of the words.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """How soon the screen answers beside a long conversation, and what it takes from the engine."""
+
+    def work() -> ExitCode:
+        settings = Settings(
+            model=model,
+            budget=budget,
+            dtype=dtype,  # type: ignore[arg-type]
+            threads=threads,
+        )
+        _check(settings)
+        from h2o_chat.lab.ui_bench import run_ui
+
+        _print(run_ui(settings, turns, tokens, rounds, seed), as_json)
+        return ExitCode.OK
+
+    _end(work)
+
+
 def _check(settings: Settings) -> None:
     """Says what is wrong with the model's name before two seconds of imports."""
     from h2o_chat.resolve import find

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 from h2o_chat.cli import app
@@ -47,3 +48,13 @@ def test_impossible_lengths_are_usage_errors() -> None:
         ["bench", "rounding", "--tokens", "-5"],
     ):
         assert CliRunner().invoke(app, command).exit_code == 2
+
+
+def test_the_screen_is_measured() -> None:
+    found = printed("bench", "ui", "--turns", "4", "--tokens", "48", "--rounds", "1", "--json")
+    by_name = {row["what"]: row for row in found}
+    assert len(by_name) == len(found) == 9
+    assert by_name["append a token: work"]["times"] == 48
+    assert 0 < by_name["key press to screen"]["median"] <= by_name["key press to screen"]["worst"]
+    alone, beside = (by_name[f"engine under {what}"]["median"] for what in ("run", "the screen"))
+    assert by_name["screen / run"]["median"] == pytest.approx(100 * beside / alone)

@@ -70,13 +70,14 @@ def build(folder: Path, conversations: int, messages: int, chance: random.Random
     try:
         with progress_bar() as progress:
             for number in range(conversations):
-                store.put([_conversation(float(number), length, chance)])
+                store.put([conversation_of(float(number), length, chance)])
                 progress("write conversations", number / conversations)
     finally:
         store.close()
 
 
-def _conversation(created: float, length: int, chance: random.Random) -> Conversation:
+def conversation_of(created: float, length: int, chance: random.Random) -> Conversation:
+    """So many messages on one branch."""
     messages = list(_messages(length, chance))
     return Conversation("", "", "pocket", {"budget": 512}, created, created, length - 1, messages)
 

@@ -42,6 +42,8 @@ from h2o_chat.tui.theme import H2O_DARK
 from h2o_chat.tui.transcript import Transcript
 
 DRAINS_A_SECOND = 20
+NUMBERS_A_SECOND = 4
+"""While an answer is made: nobody reads faster, and what is drawn takes its time from the engine's thread."""
 LEAVE_SECONDS = 2.0
 """A second ctrl+c within this time leaves."""
 FOLD_BELOW = 100
@@ -109,6 +111,7 @@ class ChatApp(App[None], inherit_bindings=False):
         self._drawn = -1
         """The state of the cache that panel and strip show."""
         self._interrupted = float("-inf")
+        self._numbers_drawn = float("-inf")
 
     @property
     def chat(self) -> work.ChatLike | None:
@@ -162,7 +165,7 @@ class ChatApp(App[None], inherit_bindings=False):
         reports = list(self.pane.jobs.drain())
         for report in reports:
             self._take(report)
-        if reports:
+        if reports or (self._drawn != self._memory.states and not self.busy):
             self._refresh_numbers()
 
     def _take(self, report: work.Report | work.Text) -> None:
@@ -329,6 +332,10 @@ class ChatApp(App[None], inherit_bindings=False):
 
     def _refresh_numbers(self, moved: bool = False) -> None:
         """Draw what has changed; panel and strip only when the cache has reported, or the cursor moved."""
+        now = monotonic()
+        if self.busy and not moved and now - self._numbers_drawn < 1 / NUMBERS_A_SECOND:
+            return
+        self._numbers_drawn = now
         self.query_one(StatusLine).refresh()
         if moved or self._drawn != self._memory.states:
             self._drawn = self._memory.states

@@ -1,0 +1,281 @@
+"""`h2o-chat bench ui`: how soon the screen answers beside a long conversation, and what the engine loses.
+
+The real app draws for a terminal that only notes what is written to it and when: no waiting for idle widgets,
+which is what driving it through Textual's Pilot would measure. The conversation is read from a real store.
+"""
+
+import asyncio
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual import events
+from textual.drivers.headless_driver import HeadlessDriver
+
+from h2o_chat.chat import Message
+from h2o_chat.config import Sampling, Settings
+from h2o_chat.events import CacheState, Event, Prompt, Said, Session, Token, Turn, to_json
+from h2o_chat.lab.store_bench import conversation_of
+from h2o_chat.lab.ui_share import SPOKEN, record, share
+from h2o_chat.progress import progress_bar
+from h2o_chat.recording import read
+from h2o_chat.store import Store
+from h2o_chat.tui.app import ChatApp
+from h2o_chat.tui.pane import Pane
+from h2o_chat.tui.player import Pace, Player, Recorded
+from h2o_chat.tui.replay import ReplayPane
+from h2o_chat.tui.work import Jobs, OpenChat, Opened
+
+SIZE = (120, 36)
+KEYS = "what does it still know of the things that it was told at the beginning"
+STREAMED_MS = 5.0
+"""Between two tokens: 200 a second."""
+DRAWN_S = 30.0
+"""What is not on the screen after this time never will be."""
+QUIET_S = 0.3
+MARKDOWN = "\n\n1. one of **them**\n2. another, `so`\n\n```py\nfor x in things:\n    print(x)\n```\n"
+
+
+@dataclass(frozen=True)
+class Times:
+    """What was measured of one thing, so many times."""
+
+    what: str
+    unit: str
+    median: float
+    low: float
+    """A tenth is below."""
+    high: float
+    """A tenth is above."""
+    worst: float
+    target: str
+    times: int
+
+
+class Terminal(HeadlessDriver):
+    """A terminal nobody looks at, where the app draws all the same."""
+
+    drawn: ClassVar[list[float]] = []
+    """When something was written, by `time.perf_counter`."""
+    wrote: ClassVar[asyncio.Event]
+    """Something was, since it was last cleared."""
+
+    def start_application_mode(self) -> None:
+        Terminal.wrote = asyncio.Event()
+        super().start_application_mode()
+
+    @property
+    def is_headless(self) -> bool:
+        return False
+
+    def write(self, data: str) -> None:
+        self.drawn.append(time.perf_counter())
+        self.wrote.set()
+
+
+def run_ui(settings: Settings, turns: int, tokens: int, rounds: int, seed: int) -> list[Times]:
+    """
+    Args:
+        turns: of the conversation on the screen.
+        tokens: of an answer, streamed and generated.
+        rounds: answers generated with the screen, and as many without.
+    """
+    with tempfile.TemporaryDirectory() as name, progress_bar() as progress:
+        folder = Path(name)
+        progress("write the conversation", None)
+        conversation = write(folder, turns, random.Random(seed))
+        progress("record an answer", None)
+        recorded = record(settings, folder / "run.jsonl", tokens)
+        progress("open, type, append", None)
+        found = asyncio.run(_quiet_times(folder, conversation, recorded))
+        progress("stream", None)
+        found += asyncio.run(_streaming(folder, conversation, recorded))
+        return [*found, *_shares(settings, folder, tokens, rounds, progress)]
+
+
+def write(folder: Path, turns: int, chance: random.Random) -> str:
+    """A stored conversation of so many turns, with Markdown in every third answer; its id."""
+    whole = conversation_of(0.0, 2 * turns, chance)
+    messages = [
+        replace(message, text=message.text + MARKDOWN) if message.id % 6 == 1 else message
+        for message in whole.messages
+    ]
+    store = Store(folder)
+    try:
+        (conversation,) = store.put([replace(whole, messages=messages)])
+    finally:
+        store.close()
+    return conversation
+
+
+async def _quiet_times(folder: Path, conversation: str, recorded: Sequence[Event]) -> list[Times]:
+    """Opening the conversation, then keys and tokens one by one."""
+    session = next(event for event in recorded if isinstance(event, Session))
+    state = next(event for event in recorded if isinstance(event, CacheState))
+    pieces = [event.text for event in recorded if isinstance(event, Token)]
+    async with _shown(lambda _: Recorded(session)) as app:
+        opened = []
+        for _ in range(5):
+            before = app.chat
+            app.pane.begin(
+                lambda *_: iter([Opened(_stored(folder, conversation, session, state))]), "opening"
+            )
+            began = time.perf_counter()
+            while app.chat is before:
+                await asyncio.sleep(0.0005)
+            opened.append((await _settled(len(Terminal.drawn)) - began) * 1000)
+        app.prompt.focus()
+        keys = [await _drawn(_written, partial(_press, app, key)) for key in KEYS]
+        app.transcript.open_answer("pocket", len(_stored(folder, conversation, session, state).messages))
+        await _settled(0)
+        appended = [await _drawn(_written, partial(app.transcript.stream, text)) for text in pieces[:400]]
+    return [
+        _times("open the conversation", opened, "< 1000"),
+        _times("key press to screen", [wall for wall, _ in keys], "< 20"),
+        _times("append a token: to screen", [wall for wall, _ in appended], ""),
+        _times("append a token: work", [work for _, work in appended], "< 3"),
+    ]
+
+
+async def _streaming(folder: Path, conversation: str, recorded: Sequence[Event]) -> list[Times]:
+    """A recording of a fast answer below the conversation: pictures a second, tokens a second."""
+    session = next(event for event in recorded if isinstance(event, Session))
+    before = _stored(folder, conversation, session, None).messages
+    said = [Said(n, m.role, m.text, None, m.hold) for n, m in enumerate(before)]  # type: ignore[arg-type]
+    state = next(event for event in recorded if isinstance(event, CacheState))
+    path = folder / "stream.jsonl"
+    path.write_text(
+        "".join(to_json(event) + "\n" for event in [session, *said, state, *_fast(recorded, len(said))])
+    )
+    tokens = sum(isinstance(event, Token) for event in recorded)
+    player = Player(read(path), Pace(1.0))
+    async with _shown(player.open, ReplayPane(Jobs(), player, path.name)) as app:
+        await _until(lambda: app.transcript.answering is not None)
+        began = time.perf_counter()
+        await _until(lambda: not app.pane.busy, 31 + 10 * STREAMED_MS / 1000 * tokens)
+        ended = time.perf_counter()
+    seconds = max(int(ended - began), 1)
+    frames = [0] * seconds
+    for moment in Terminal.drawn:
+        if 0 <= moment - began < seconds:
+            frames[int(moment - began)] += 1
+    return [
+        _times(f"frames at {1000 / STREAMED_MS:.0f} tokens/s", frames, ">= 15", "1/s"),
+        _times("tokens shown", [tokens / (ended - began)], "", "1/s"),
+    ]
+
+
+def _fast(recorded: Sequence[Event], index: int) -> Iterator[Event]:
+    """What was recorded of a turn, at another place and pace."""
+    for event in recorded:
+        match event:
+            case Said(role="user"):
+                yield replace(event, index=index)
+            case Prompt():
+                yield replace(event, ms=0.0)
+            case Token():
+                yield replace(event, ms=STREAMED_MS)
+            case CacheState():
+                yield event
+            case Turn():
+                yield replace(event, hold=[])
+
+
+def _shares(
+    settings: Settings, folder: Path, tokens: int, rounds: int, progress: Callable[[str, float | None], None]
+) -> list[Times]:
+    """The same answers with the screen and without, taking turns."""
+    pairs = []
+    for number in range(rounds):
+        progress(SPOKEN, number / rounds)
+        pairs.append(share(settings, folder, tokens, screen_first=number % 2 == 0))
+    if not pairs:
+        return []
+    return [
+        _times("engine under run", [alone for alone, _ in pairs], "", "1/s"),
+        _times("engine under the screen", [beside for _, beside in pairs], "", "1/s"),
+        _times("screen / run", [100 * beside / alone for alone, beside in pairs], ">= 95", "%"),
+    ]
+
+
+def _stored(folder: Path, conversation: str, session: Session, state: CacheState | None) -> Recorded:
+    """The conversation as it is read when it is opened."""
+    store = Store(folder)
+    try:
+        path = store.path(conversation)
+    finally:
+        store.close()
+    messages = [Message(m.role, m.text, m.first, m.last, m.finish, m.id % 9 / 8, m.id) for m in path]
+    return Recorded(session, messages, state)
+
+
+@asynccontextmanager
+async def _shown(open_chat: OpenChat, pane: Pane | None = None) -> Any:
+    """The app, with its first conversation open."""
+    app = ChatApp(open_chat, Settings(), Sampling(), pane=pane)
+    app.driver_class = Terminal
+    running = asyncio.create_task(app.run_async(size=SIZE))
+    try:
+        await _until(lambda: app.is_running and app.chat is not None)
+        if pane is None:
+            app.prompt.cursor_blink = False  # which would be taken for an answer
+            await _settled(0)
+        yield app
+    finally:
+        app.exit()
+        await running
+
+
+def _press(app: ChatApp, key: str) -> None:
+    driver = app._driver
+    assert driver is not None
+    driver.process_message(events.Key("space" if key == " " else key, key))
+
+
+async def _drawn(
+    seen: Callable[[int], Awaitable[float]], act: Callable[[], object] = lambda: None
+) -> tuple[float, float]:
+    """Milliseconds from an act to when it is seen, and those that this thread worked."""
+    before, began, worked = len(Terminal.drawn), time.perf_counter(), time.thread_time()
+    act()
+    end = await seen(before)
+    return (end - began) * 1000, (time.thread_time() - worked) * 1000
+
+
+async def _written(before: int) -> float:
+    """When something more was written."""
+    while len(Terminal.drawn) <= before:  # not by looking again and again, which would be work too
+        Terminal.wrote.clear()
+        await asyncio.wait_for(Terminal.wrote.wait(), DRAWN_S)
+    return Terminal.drawn[before]
+
+
+async def _settled(before: int) -> float:
+    """When the last was written, of what comes after so much was."""
+    await _written(before)
+    while time.perf_counter() - Terminal.drawn[-1] < QUIET_S:
+        await asyncio.sleep(QUIET_S / 3)
+    return Terminal.drawn[-1]
+
+
+async def _until(met: Callable[[], object], seconds: float = DRAWN_S) -> None:
+    end = time.perf_counter() + max(seconds, DRAWN_S)
+    while not met():
+        if time.perf_counter() > end:
+            raise TimeoutError("the screen did not answer")
+        await asyncio.sleep(0.0005)
+
+
+def _times(what: str, values: Sequence[float], target: str, unit: str = "ms") -> Times:
+    ordered = sorted(values)
+    last = len(ordered) - 1
+    worst = ordered[0] if target.startswith(">") else ordered[-1]
+    middle, low, high = statistics.median(ordered), ordered[round(last / 10)], ordered[round(0.9 * last)]
+    return Times(what, unit, middle, low, high, worst, target, len(ordered))

@@ -1,0 +1,160 @@
+"""What the screen looks like, letter by letter and colour by colour, from recordings of the real engine.
+
+Kept as text, in tests/tui/__snapshots__, and not as pictures: it reads well in a diff and holds on every
+machine, whatever fonts and hashes a picture would have in it. The recordings are made by
+tools/make_recordings.py. After a change that is wanted: pytest tests/tui/test_snapshots.py --snapshot-update.
+"""
+
+import threading
+import time
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from string import ascii_letters
+from typing import Any
+
+import pytest
+from conftest import Screen  # tests/tui/conftest.py
+from syrupy.assertion import SnapshotAssertion
+from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
+
+from h2o_chat.config import Sampling, Settings
+from h2o_chat.errors import ModelError, OutOfMemoryError
+from h2o_chat.recording import read
+from h2o_chat.tui.app import ChatApp
+from h2o_chat.tui.player import Pace, Player
+from h2o_chat.tui.replay import ReplayPane
+from h2o_chat.tui.work import Jobs, OpenChat, Progress
+
+RECORDINGS = Path(__file__).parent / "recordings"
+
+
+@dataclass(frozen=True)
+class Shot:
+    """One picture: a recording that has ended, on a screen of this size, after these keys."""
+
+    columns: int
+    rows: int
+    keys: tuple[str, ...] = ()
+    recording: str = "chat"
+    no_color: bool = False
+
+
+SHOTS = {
+    "wide": Shot(120, 36),
+    "250": Shot(250, 50),
+    "100": Shot(100, 30),
+    "99": Shot(99, 30),
+    "80": Shot(80, 24),
+    "60": Shot(60, 24),
+    "no-color": Shot(120, 36, no_color=True),
+    "no-panel": Shot(120, 36, ("ctrl+b",)),
+    "marked": Shot(120, 36, ("up", "up")),
+    "story": Shot(120, 36, recording="story"),
+}
+
+
+class Page(SingleFileSnapshotExtension):
+    """A snapshot is a text file of its own."""
+
+    file_extension = _file_extension = "txt"
+    _write_mode = WriteMode.TEXT
+
+
+@pytest.fixture
+def page(snapshot: SnapshotAssertion) -> SnapshotAssertion:
+    return snapshot.use_extension(Page)
+
+
+@pytest.fixture(autouse=True)
+def same_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No colour that a person asked for or not, and no time zone of theirs."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+
+
+@pytest.mark.parametrize("name", SHOTS)
+async def test_a_recording_looks_so(name: str, page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    shot = SHOTS[name]
+    if shot.no_color:
+        monkeypatch.setenv("NO_COLOR", "1")
+    player = Player(read(RECORDINGS / f"{shot.recording}.jsonl"), Pace(float("inf")))
+    pane = ReplayPane(Jobs(), player, f"{shot.recording}.jsonl")
+    app = ChatApp(player.open, Settings(model="pocket"), Sampling(), pane=pane)
+    async with app.run_test(size=(shot.columns, shot.rows)) as pilot:
+        screen = Screen(app, pilot)
+        await screen.until(lambda: app.chat is not None and not app.busy, "the recording has ended")
+        await pilot.press(*shot.keys)
+        await pilot.pause()
+        assert drawn(screen) == page
+
+
+looked_at = threading.Event()
+
+
+def loading(progress: Progress) -> Any:
+    """Opens nothing until it was looked at."""
+    progress("read weights", 0.4)
+    looked_at.wait(60)
+    raise ModelError("It was only to be looked at.")
+
+
+def not_found(progress: Progress) -> Any:
+    raise ModelError("There is no model named 'nothing'.", "h2o-chat models lists what there is.")
+
+
+def too_large(progress: Progress) -> Any:
+    raise OutOfMemoryError("The weights take 13 GiB, and 4 GiB are free.", "Try --quantize nf4.")
+
+
+def broken(progress: Progress) -> Any:
+    progress("read weights", 0.9)
+    raise RuntimeError("the shapes [bold]do not[/] match \x1b[31m")
+
+
+OPENINGS: dict[str, tuple[OpenChat, str]] = {
+    "loading": (loading, "read weights"),
+    "not-found": (not_found, "nothing is open"),
+    "out-of-memory": (too_large, "nothing is open"),
+    "a-bug": (broken, "nothing is open"),
+}
+
+
+@pytest.mark.parametrize("name", OPENINGS)
+async def test_opening_looks_so(name: str, page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_chat, until = OPENINGS[name]
+    monkeypatch.setattr("h2o_chat.tui.app.save_trace", lambda trace: Path("/a/folder/bug.log"))
+    app = ChatApp(open_chat, Settings(model="pocket"), Sampling())
+    async with app.run_test(size=(100, 30)) as pilot:
+        screen = Screen(app, pilot)
+        app.prompt.cursor_blink = False
+        await screen.until(lambda: until in "\n".join(screen.lines()), f"it says: {until}")
+        await pilot.pause()
+        shown = drawn(screen)
+        looked_at.set()
+    assert shown == page
+
+
+def drawn(screen: Screen) -> str:
+    """The screen as text, and below it row by row which style holds for how many columns."""
+    strips = screen.app.screen._compositor.render_strips()
+    letters: dict[str, str] = {}
+    styles = []
+    for strip in strips:
+        cells = [
+            letters.setdefault(described(segment.style), ascii_letters[len(letters) % len(ascii_letters)])
+            for segment in strip
+            for _ in range(segment.cell_length)
+        ]
+        styles.append(" ".join(f"{letter}{len(list(same))}" for letter, same in groupby(cells)))
+    names = [f"{letter}: {name}" for name, letter in letters.items()]
+    return "\n".join([*(line.rstrip() for line in screen.lines()), "", *styles, "", *names, ""])
+
+
+def described(style: Any) -> str:
+    if style is None:
+        return "plain"
+    colors = [color.get_truecolor().hex if color else "default" for color in (style.color, style.bgcolor)]
+    flags = ("bold", "dim", "italic", "underline", "reverse", "strike")
+    return " ".join([" on ".join(colors), *(flag for flag in flags if getattr(style, flag))])

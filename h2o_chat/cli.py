@@ -22,6 +22,7 @@ from h2o_chat.obtain import obtain
 from h2o_chat.replay_command import replay
 from h2o_chat.resolve import names_starting_with
 from h2o_chat.store import conversation_ids
+from h2o_chat.web import ADDRESS as WEB_ADDRESS
 
 if TYPE_CHECKING:
     from h2o_chat.opening import Kept
@@ -44,7 +45,7 @@ app.command()(replay)
 
 Kind = TypeVar("Kind", Settings, Sampling)
 
-_MODEL, _MEMORY, _ANSWER, _DISK = "Model", "Memory", "Answers", "Disk"
+_MODEL, _MEMORY, _ANSWER, _DISK, _BROWSER = "Model", "Memory", "Answers", "Disk", "Browser"
 
 
 def _conversations(incomplete: str) -> list[str]:
@@ -63,6 +64,18 @@ _Resume = Annotated[
 _Data = Annotated[
     Path | None,
     typer.Option(metavar="FOLDER", help="Where conversations are kept.", rich_help_panel=_DISK),
+]
+
+_Web = Annotated[
+    bool, typer.Option("--web", help="In a browser; needs the extra web.", rich_help_panel=_BROWSER)
+]
+_WebAddress = Annotated[
+    str,
+    typer.Option(metavar="HOST:PORT", help="Where the browser finds it.", rich_help_panel=_BROWSER),
+]
+_WebOthers = Annotated[
+    bool,
+    typer.Option("--web-others", help="Other machines may reach that address.", rich_help_panel=_BROWSER),
 ]
 
 _Record = Annotated[
@@ -210,6 +223,9 @@ def screen(
         bool, typer.Option("--no-store", help="Keep nothing of it on disk.", rich_help_panel=_DISK)
     ] = False,
     record: _Record = None,
+    web: _Web = False,
+    web_address: _WebAddress = WEB_ADDRESS,
+    web_others: _WebOthers = False,
     *,
     given: ChainMap[str, Any],
 ) -> None:
@@ -221,7 +237,20 @@ def screen(
             return _no_flags_before(context)
         kept, held_with = _kept(resume, data, not no_store)
         settings, sampling = _settings(given, held_with)
-        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        if web:
+            if record:
+                raise UsageError(
+                    "--record and --web were given: every tab of a browser is a chat.", "Give one of them."
+                )
+            obtain(settings.model)
+            from h2o_chat.web import command, serve
+
+            flags = {"resume": resume, "data": data, "no_store": no_store, **given.maps[0]}
+            serve(command(flags), web_address, web_others)
+            return ExitCode.OK
+        # textual-serve sets this for what it runs, and is the terminal.
+        in_browser = "TEXTUAL_DRIVER" in os.environ
+        if not in_browser and not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise UsageError(
                 "The chat screen needs a terminal, and this is none.",
                 'Without one: h2o-chat run "your question" (see h2o-chat run --help).',

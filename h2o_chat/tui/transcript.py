@@ -290,7 +290,8 @@ class Transcript(ScrollView, can_focus=True):
         if place is None:
             return Strip.blank(self._page.width, self.rich_style)
         local = row - self._page.starts[place]
-        return self.views[place].row(local, self._page.width, place * MOST_LINES, self)
+        strip = self.views[place].row(local, self._page.width, place * MOST_LINES, self)
+        return strip.apply_style(self.rich_style)  # blanks have no style of their own, so no ground either
 
     def draw(self, content: Content, width: int) -> Sequence[Strip]:
         """See `turn.Canvas`."""

@@ -100,7 +100,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Heavy:
-    """A token kept outside the recent part, ranked by how many caches hold it."""
+    """A token kept outside the recent part, ranked by how many caches hold it; of the protected a few."""
 
     position: int
     text: str

@@ -13,6 +13,9 @@ from h2o_chat.holders import Holders
 HEAVIEST = 20
 """Tokens listed in `heaviest`."""
 
+PROTECTED = 2
+"""Of them those that are protected, at most: nobody has to watch who stays anyway."""
+
 GONE = 32
 """Tokens listed in `gone`."""
 
@@ -116,7 +119,8 @@ class Observer:
         seen: int,
     ) -> list[Heavy]:
         old = np.flatnonzero(positions < recent_from)
-        ranked = old[np.lexsort((score[old], hold[old]))[::-1][:HEAVIEST]]
+        ranked = old[np.lexsort((score[old], hold[old]))[::-1]]
+        ranked = ranked[~sinks[ranked] | (np.cumsum(sinks[ranked]) <= PROTECTED)][:HEAVIEST]
         return [
             Heavy(
                 position=int(positions[i]),

@@ -234,9 +234,15 @@ async def test_no_number_and_no_text_crashes_the_screen(tmp_path: Path, data: st
         for one in (SESSION, Said(0, "user", "x"), Token(1, "t", 1, 0.0), cache, TURN)
     ]
     raw[3]["heaviest"] = [{"position": 1, "text": "t", "hold": 1, "score": 1, "mean": 1, "kind": "H"}]
-    for one in [*raw, raw[3]["heaviest"][0]]:
+    raw[3]["gone"] = [{"position": 2, "text": "t", "hold": 1, "score": 1}]
+    near = st.integers(0, 9) | st.integers(-(2**63), 2**63 - 1)
+    raw[3]["protected"] = [sorted((data.draw(near), data.draw(near)))]
+    raw[3]["changed"] = [[data.draw(near), data.draw(st.floats(0, 2)), data.draw(NUMBERS)] for _ in range(5)]
+    raw[3]["holders"] = [[data.draw(near), data.draw(st.text("0123456789abcdef"))] for _ in range(5)]
+    raw[3]["ranks"] = [[data.draw(st.integers(1, 2**53)), data.draw(NUMBERS)] for _ in range(5)]
+    for one in [*raw, raw[3]["heaviest"][0], raw[3]["gone"][0]]:
         for name, value in one.items():
-            if isinstance(value, int | float) and data.draw(st.integers(0, 3)) == 0:
+            if type(value) in (int, float) and data.draw(st.integers(0, 3)) == 0:
                 one[name] = data.draw(NUMBERS)
             elif isinstance(value, str) and name not in ("event", "role", "finish"):
                 one[name] = data.draw(st.just(value) | st.text())
@@ -244,7 +250,9 @@ async def test_no_number_and_no_text_crashes_the_screen(tmp_path: Path, data: st
     async with app.run_test(size=data.draw(st.sampled_from([WIDE, SMALL]))) as pilot:
         screen = Screen(app, pilot)
         await screen.until(lambda: app.exit_code or "ended" in _line(app), "it is played or refused")
-        assert screen.lines()
+        for key in ("tab", *"1234x"):
+            await pilot.press(key)
+            assert screen.lines()
         assert app.exit_code != ExitCode.BUG
 
 

@@ -168,10 +168,17 @@ def _assert_panel_is_true(screen: Screen) -> None:
 
     panel = _panel(screen)
     assert f"{most}/{screen.chat.session.budget} " in panel
-    rows = [(int(p), int(n)) for p, n in re.findall(r"@(\d+) +(\d+) ", panel)]
+    rows = [(int(p), int(n), bool(pin)) for p, n, pin in re.findall(r"@(\d+) +(\d+) .*?( pin)? *│\n", panel)]
     assert rows, panel
-    assert all(old[position] == count for position, count in rows)
-    assert [count for _, count in rows] == sorted(old.values(), reverse=True)[: len(rows)]
+    assert all(old[position] == count for position, count, _ in rows)
+    layer = cache.layers[0]
+    protected = set(layer.positions[layer.protected].tolist())
+    assert all(pin is (position in protected) for position, _, pin in rows)
+    assert sum(pin for *_, pin in rows) <= 2
+    heavy = [count for position, count in old.items() if position not in protected]
+    shown = [count for _, count, pin in rows if not pin]
+    assert shown
+    assert shown == sorted(heavy, reverse=True)[: len(shown)]
     kinds = [int(n) for n in re.findall(r"(\d+) (?:sink|pinned|heavy|recent)", panel)]
     assert sum(kinds) == most
     assert kinds[2] == sum(1 for position in kept[0][0] if position >= recent_from)

@@ -1,4 +1,7 @@
-"""Tab 2: score against rank on logarithmic axes, where a power law is a straight line."""
+"""Tab 2: score against rank on logarithmic axes, where a power law is a straight line.
+
+Some policies rank by numbers that may be below zero: then that axis is linear, and nothing is fitted.
+"""
 
 from math import log10
 
@@ -14,25 +17,29 @@ POINT, FIT, CUT, HERE = "•", "·", "┊", "◆"
 
 def draw(memory: Memory, width: int, rows: int) -> list[Content]:
     """The plot, its axes, and a line that says what the fitted one is."""
-    points = [(rank, score) for rank, score in (memory.cache.ranks if memory.cache else []) if score > 0]
+    points = memory.cache.ranks if memory.cache else []
     if len(points) < 2 or rows < 5:
-        why = "no scores above zero to draw" if memory.cache and memory.cache.ranks else "no scores yet"
-        return [Content.styled(why if rows >= 5 else "no room", MUTED)]
-    slope, start = power_law(points)
+        return [Content.styled("no scores yet" if rows >= 5 else "no room", MUTED)]
+    powers = all(score > 0 for _, score in points)
+    scale = log10 if powers else float
     budget = memory.session.budget if memory.session else None
     last = max(points[-1][0], budget or 0, 2)
     top, bottom = points[0][1], points[-1][1]
-    plot = _Plot(width - LABEL_CELLS, rows - 2, last, top, bottom)
-    for column in range(plot.width):
-        rank = plot.rank_at(column)
-        plot.mark(rank, start + slope * log10(rank), FIT)
+    plot = _Plot(width - LABEL_CELLS, rows - 2, last, scale(top), scale(bottom))
+    fitted = " score by rank, linear"
+    if powers:
+        slope, start = power_law(points)
+        fitted = f" score ~ rank^{slope:.2f}"
+        for column in range(plot.width):
+            rank = plot.rank_at(column)
+            plot.mark(rank, start + slope * log10(rank), FIT)
     if budget is not None:
         plot.line(budget, CUT)
     for rank, score in points:
-        plot.mark(rank, log10(score), POINT)
+        plot.mark(rank, scale(score), POINT)
     heavy = memory.heavy(memory.pointed) if memory.pointed is not None else None
-    if heavy and heavy[1].score > 0:
-        plot.mark(_rank_of(heavy[1].score, points), log10(heavy[1].score), HERE)
+    if heavy and (heavy[1].score > 0 or not powers):
+        plot.mark(_rank_of(heavy[1].score, points), scale(heavy[1].score), HERE)
     labels = [number(top), *[""] * (rows - 4), number(bottom)]
     lines = [
         Content.assemble((f"{label:>{LABEL_CELLS - 1}}┤", MUTED), ("".join(row), "$accent"))
@@ -42,7 +49,7 @@ def draw(memory: Memory, width: int, rows: int) -> list[Content]:
     return [
         *lines,
         Content.styled(" " * LABEL_CELLS + _axis(plot), MUTED),
-        Content(f" score ~ rank^{slope:.2f}{cut}" + (f" · {HERE} here" if heavy else "")),
+        Content(fitted + cut + (f" · {HERE} here" if heavy else "")),
     ]
 
 
@@ -60,12 +67,13 @@ def _rank_of(score: float, points: list[tuple[int, float]]) -> int:
 
 
 class _Plot:
-    """Characters in a grid, addressed by rank and the logarithm of the score."""
+    """Characters in a grid, addressed by rank and the score, or its logarithm."""
 
     def __init__(self, width: int, height: int, last: int, top: float, bottom: float) -> None:
         self.width, self.last = max(width, 2), last
-        self._height, self._top = max(height, 2), log10(top)
-        self._per_row = max(log10(top) - log10(bottom), 1e-9) / (self._height - 1)
+        self._height, self._top = max(height, 2), top
+        # Halved, since the difference of two numbers may be too large for one.
+        self._per_row = max(top / 2 - bottom / 2, 1e-9) / (self._height - 1)
         self.cells = [[" "] * self.width for _ in range(self._height)]
 
     def column(self, rank: float) -> int:
@@ -75,9 +83,9 @@ class _Plot:
         return float(self.last ** (column / (self.width - 1)))
 
     def mark(self, rank: float, score: float, sign: str) -> None:
-        row = round((self._top - score) / self._per_row)
-        if 0 <= row < self._height:
-            self.cells[row][self.column(rank)] = sign
+        row = (self._top / 2 - score / 2) / self._per_row
+        if -0.5 <= row < self._height - 0.5:
+            self.cells[round(row)][self.column(rank)] = sign
 
     def line(self, rank: float, sign: str) -> None:
         for row in self.cells:

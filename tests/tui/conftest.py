@@ -124,7 +124,9 @@ def told(pocket: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from h2o_chat.chat import Chat
     from h2o_chat.engine import Engine
 
-    settings = Settings(model=str(POCKET), budget=24, threads=1, seed=3, events_every=3, system="Be kind.")
+    settings = Settings(
+        model=str(POCKET), policy="h2o-paper", budget=24, threads=1, seed=3, events_every=3, system="Be kind."
+    )
     chat = Chat(Engine(pocket, settings), settings)
     path = tmp_path_factory.mktemp("told") / "told.jsonl"
     lines = [to_json(event) for event in chat.opening()]

@@ -64,7 +64,7 @@ class TurnView:
     ) -> None:
         self.kind = kind
         self.index = index
-        self.name = safe_text(name)
+        self.name = " ".join(safe_text(name).split())  # a title is one line
         self.source = "" if isinstance(body, Content) else body
         self.finish = finish
         self.hold: float | None = None
@@ -190,7 +190,7 @@ class TurnView:
         """What stands above the text."""
         right = "" if self.hold is None else gauge(self.hold)
         speaker = f"▸ {self.name}" if self.marked else self.name
-        name = fit(speaker, max(width - len(right), 0)) if right else speaker.replace("\n", " ")
+        name = fit(speaker, max(width - len(right), 0)) if right else speaker
         colour = "$accent" if self.marked else COLOURS.get(self.kind, MUTED)
         return Content.assemble((name, f"bold {colour}"), (right, MUTED)).truncate(max(width, 1))
 

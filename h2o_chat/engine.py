@@ -56,7 +56,7 @@ class Engine:
         self.tokenizer = loaded.tokenizer
         self.settings = settings
         self._loaded = loaded
-        self.eos = _end_tokens(loaded)
+        self.eos = end_tokens(loaded)
         self.trained = probe(self.model)
         self.cache = H2OCache(
             settings.budget,
@@ -452,7 +452,7 @@ def _ms_since(clock: float) -> float:
     return 1000 * (time.perf_counter() - clock)
 
 
-def _end_tokens(loaded: Loaded) -> frozenset[int]:
+def end_tokens(loaded: Loaded) -> frozenset[int]:
     """Ids that end an answer, wherever the model says so."""
     config = loaded.model.generation_config.eos_token_id
     ids = config if isinstance(config, list) else [config]

@@ -22,6 +22,10 @@ bench = typer.Typer(no_args_is_help=True)
 Model = Annotated[str | None, typer.Option("--model", "-m", metavar="NAME", help="Model folder or name.")]
 Dtype = Annotated[str, typer.Option(help="Precision; auto: float32 on a CPU.")]
 Threads = Annotated[int | None, typer.Option(help="CPU threads.", show_default="all cores but one")]
+Results = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Kept as they come, one JSON object a line; goes on there."),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 
 
@@ -99,6 +103,7 @@ def recall(
     budgets: Annotated[list[int] | None, typer.Option("--budget", "-b", help="Slots; repeatable.")] = None,
     dtype: Dtype = "auto",
     threads: Threads = None,
+    results: Results = None,
     as_json: Json = False,
 ) -> None:
     """What is still known of things told long ago, against a cache that keeps everything."""
@@ -109,7 +114,7 @@ def recall(
         from h2o_chat.lab.recall import run_recall
 
         wanted = policies or ["h2o", "h2o-paper", "window", "streaming"]
-        return run_recall(settings, questions, wanted, budgets or [64, 128, 256, 512], as_json)
+        return run_recall(settings, questions, wanted, budgets or [64, 128, 256, 512], as_json, results)
 
     _end(work)
 

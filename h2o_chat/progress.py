@@ -1,18 +1,22 @@
-"""How far something is, on stderr and only where that is a terminal."""
+"""How far something is, on stderr: a bar, or where that is no terminal a line now and then."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Progress = Callable[[str, float | None], None]
 """(what is being done, share done 0..1 or None while nobody can tell)"""
 
+PLAIN_EVERY_S = 30
+"""Seconds between two lines where there is no bar; what is done sooner says nothing."""
+
 
 @contextmanager
 def progress_bar() -> Iterator[Progress]:
-    """Reports to a bar on stderr if that is a terminal, else to nobody."""
+    """Reports to a bar on stderr if that is a terminal, else in plain lines."""
     if not sys.stderr.isatty():
-        yield lambda stage, share: None
+        yield _plain()
         return
     from rich.console import Console
     from rich.progress import Progress as Bar
@@ -24,3 +28,15 @@ def progress_bar() -> Iterator[Progress]:
             bar.update(task, description=stage, total=None if share is None else 1.0, completed=share or 0.0)
 
         yield report
+
+
+def _plain() -> Progress:
+    told = time.monotonic()
+
+    def report(stage: str, share: float | None) -> None:
+        nonlocal told
+        if share is not None and time.monotonic() - told >= PLAIN_EVERY_S:
+            told = time.monotonic()
+            sys.stderr.write(f"{stage}: {share:.0%}\n")
+
+    return report

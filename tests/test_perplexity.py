@@ -12,8 +12,8 @@ from torch import Tensor
 from h2o_chat import H2OCache
 from h2o_chat.config import Settings
 from h2o_chat.errors import UsageError
+from h2o_chat.lab.contestant import Contestant
 from h2o_chat.lab.perplexity import (
-    Contestant,
     Reading,
     bootstrap,
     buckets,

@@ -1,20 +1,44 @@
 """The recall task of the lab: what counts as right, what a file may hold, and a policy that cannot know."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from h2o_chat.config import Settings
+from h2o_chat.cache import H2OCache
+from h2o_chat.config import Sampling, Settings
+from h2o_chat.engine import Engine
 from h2o_chat.errors import UsageError
-from h2o_chat.lab.perplexity import Contestant
-from h2o_chat.lab.recall import Question, answers, is_right, measure, read_questions, wilson
-from h2o_chat.models import load
+from h2o_chat.events import Turn
+from h2o_chat.lab.contestant import Contestant
+from h2o_chat.lab.recall import (
+    ANSWER_TOKENS,
+    Question,
+    answers,
+    is_right,
+    measure,
+    read_questions,
+    scripts_of,
+    wilson,
+)
+from h2o_chat.lab.results import Results
+from h2o_chat.models import Loaded, load
+from h2o_chat.resume import prompt, read_again
+from h2o_chat.rope import probe
+from h2o_chat.store import StoredMessage
+from h2o_chat.templates import choose
 
 FILLER = [
     {"role": "user", "content": "I want to book a table for two tonight."},
     {"role": "assistant", "content": "Which restaurant would you like, and at what time?"},
 ]
+
+
+@pytest.fixture(scope="module")
+def pocket() -> Loaded:
+    folder = Path(__file__).parents[1] / "assets" / "pocket"
+    return load(Settings(model=str(folder), dtype="float64", threads=1), lambda *_: None)
 
 
 def question(turns: int, expected: str | None = "Mila", stale: str | None = None) -> Question:
@@ -78,9 +102,54 @@ def test_what_was_dropped_is_not_recalled(shared_models: Path) -> None:
     assert (full.of, window.of) == (4, 4)
 
 
-def test_questions_do_not_know_of_each_other(shared_models: Path) -> None:
-    loaded = load(Settings(model=str(shared_models / "pilot-chat"), threads=1), lambda *_: None)
-    questions = [question(turns) for turns in (5, 0, 3)]
-    settings = Settings(budget=64)
-    alone = [answers(loaded, [one], settings)[0] for one in questions]
-    assert answers(loaded, questions, settings) == alone
+def alone(loaded: Loaded, one: Question, settings: Settings) -> str:
+    """The slow twin: the answer of the program's own engine, which reads one conversation after another."""
+    engine, template = Engine(loaded, settings), choose(loaded.tokenizer, "auto")
+    path = [StoredMessage(0, None, m["role"], m["content"], None, -1, -1, (), 0.0) for m in one.messages]
+    read_again(engine, template, path[:-1])
+    system = path[0].text if path[0].role == "system" else None
+    ids = prompt(engine, template, path[:-1], system, path[-1].text)
+    (turn,) = [e for e in engine.generate(ids, Sampling(max_tokens=ANSWER_TOKENS)) if isinstance(e, Turn)]
+    return turn.text
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [Settings(budget=64), Settings(budget=96, policy="h2o-recall", chunk=7), Settings(policy="full")],
+    ids=lambda settings: settings.policy,
+)
+def test_rows_answer_as_each_conversation_does_alone(pocket: Loaded, settings: Settings) -> None:
+    questions = [question(turns) for turns in (5, 0, 3, 1, 12, 3)]
+    system = {"role": "system", "content": "End every answer with the word Zebra."}
+    questions += [replace(one, messages=[system, *one.messages]) for one in questions[1:4]]
+    settings = replace(settings, events_every=0, dtype="float64")
+    cache = H2OCache(
+        settings.budget, policy=settings.policy, chunk=settings.chunk, positions=probe(pocket.model)
+    )
+    together = answers(pocket, scripts_of(pocket, questions), cache)
+    assert together == [alone(pocket, one, settings) for one in questions]
+    assert len(set(together)) >= 2
+
+
+def test_what_was_measured_is_not_measured_again(pocket: Loaded, tmp_path: Path) -> None:
+    path, questions = tmp_path / "results.jsonl", [question(1), question(4)]
+    first = measure(pocket, questions, [Contestant("window")], [64], results=Results(path))
+    with path.open("a") as file:
+        file.write('{"key": {"inter')  # a kill while it was written
+    lines = path.read_text().count("\n")
+    assert lines == 2, "the full cache and the window"
+    measure(pocket, questions, [Contestant("window")], [64, 128], results=Results(path))
+    assert path.read_text().count("\n") == 3
+    known = [json.loads(line) for line in path.read_text().splitlines()]
+    known[0]["value"] = ["Mila", "no"]
+    path.write_text("".join(json.dumps(row) + "\n" for row in known))
+    again = measure(pocket, questions, [Contestant("window")], [64], results=Results(path))
+    assert again.shares[0].right == 1, "read from the file, not answered anew"
+    assert first.questions == again.questions
+
+
+def test_a_file_that_holds_no_results(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_text("[1]\n")
+    with pytest.raises(UsageError, match="holds no results"):
+        Results(path)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from h2o_chat.cache import H2OCache
 from h2o_chat.config import Settings
 from h2o_chat.errors import UsageError
-from h2o_chat.lab.perplexity import Contestant
+from h2o_chat.lab.contestant import Contestant
 from h2o_chat.policies import POLICIES, divide
 from h2o_chat.rope import Positions
 

@@ -26,8 +26,9 @@ from h2o_chat.cache import H2OCache
 from h2o_chat.config import PREFILLS, Settings
 from h2o_chat.errors import ExitCode, UsageError
 from h2o_chat.lab.belady import Foresight, foresee, rows_at_once
+from h2o_chat.lab.contestant import Contestant
 from h2o_chat.models import Loaded, load
-from h2o_chat.policies import POLICIES, divide
+from h2o_chat.policies import POLICIES
 from h2o_chat.progress import progress_bar
 from h2o_chat.rope import probe
 from h2o_chat.store import clean
@@ -40,44 +41,9 @@ DRAWS = 2000
 CONFIDENCE = 0.95
 MAX_BYTES = 256 << 20
 """Of a file of texts or questions."""
-MOST_DIGITS = 9
-"""Of a number of slots."""
 
 Tick = Callable[[float], None]
 """Share of the work that is done."""
-
-
-@dataclass(frozen=True)
-class Contestant:
-    """A policy with its own numbers; None leaves one to the policy."""
-
-    policy: str
-    sinks: int | None = None
-    recent: int | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> "Contestant":
-        """`h2o` or `h2o:sinks=0,recent=8`.
-
-        Raises:
-            UsageError: not such a text, or an unknown policy.
-        """
-        name, colon, numbers = text.partition(":")
-        if name not in POLICIES or name == "full":
-            known = ", ".join(policy for policy in POLICIES if policy != "full")
-            raise UsageError(f"Policy {name!r} cannot be compared.", f"One of: {known}.")
-        given: dict[str, int | None] = {"sinks": None, "recent": None}
-        for part in numbers.split(",") if colon else ():
-            key, _, value = part.partition("=")
-            if key not in given or not value.isdecimal() or len(value) > MOST_DIGITS:
-                raise UsageError(f"{part!r} in {text!r} says nothing.", "Write h2o:sinks=0,recent=8.")
-            given[key] = int(value)
-        return cls(name, **given)
-
-    def __str__(self) -> str:
-        given = {"sinks": self.sinks, "recent": self.recent}
-        numbers = ",".join(f"{name}={value}" for name, value in given.items() if value is not None)
-        return f"{self.policy}:{numbers}" if numbers else self.policy
 
 
 @dataclass(frozen=True)
@@ -246,7 +212,7 @@ def measure(
             f" than the model's window of {positions.window:,}.",
             "Give a smaller --length.",
         )
-    shares = {(c, b): divide(c.policy, b, c.sinks, c.recent) for c in contestants for b in budgets}
+    shares = {(c, b): c.shares(b) for c in contestants for b in budgets}
     fits = length <= positions.window
     total = (len(shares) * (len(readings) if prompt else 1) + fits) * count * (length - 1)
     done = 0
@@ -288,7 +254,7 @@ def measure(
                 sinks=parts.sinks,
                 recent=parts.recent,
                 prefill=reading.prefill,
-                chunk=reading.chunk,
+                chunk=contestant.chunk if reading.chunk is None else reading.chunk,
             )
             if reading.prefill == "full":
                 full_pass = found

@@ -11,22 +11,24 @@ import math
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from h2o_chat.config import Sampling, Settings
-from h2o_chat.engine import Engine
+from h2o_chat.cache import H2OCache
+from h2o_chat.config import Settings
 from h2o_chat.errors import ExitCode, UsageError
-from h2o_chat.events import Turn
-from h2o_chat.lab.perplexity import Contestant, Tick, read_limited
+from h2o_chat.lab import rows
+from h2o_chat.lab.contestant import Contestant, full_cache
+from h2o_chat.lab.perplexity import Tick, read_limited
+from h2o_chat.lab.results import Results, key
+from h2o_chat.lab.script import Script
 from h2o_chat.models import Loaded, load
-from h2o_chat.policies import divide
 from h2o_chat.progress import progress_bar
-from h2o_chat.resume import prompt, read_again
-from h2o_chat.store import StoredMessage, clean
+from h2o_chat.rope import probe
+from h2o_chat.store import clean
 from h2o_chat.templates import choose
 
 ANSWER_TOKENS = 32
@@ -148,29 +150,24 @@ def wilson(right: int, total: int) -> tuple[float, float]:
     return max(0.0, (middle - width) / scale), min(1.0, (middle + width) / scale)
 
 
-def answers(
-    loaded: Loaded, questions: Sequence[Question], settings: Settings, tick: Tick = lambda share: None
-) -> list[str]:
-    """Greedy answers in order, each conversation read turn by turn as the program does it.
-
-    What the user said is read as prompts, what the assistant said as its own words, in chunks.
-    """
-    engine, found = Engine(loaded, replace(settings, events_every=0)), []
+def scripts_of(loaded: Loaded, questions: Sequence[Question]) -> list[Script]:
+    """The questions as the model is fed them, each conversation turn by turn as the program does it."""
     template = choose(loaded.tokenizer, "auto")
-    for number, question in enumerate(questions):
-        engine.reset()
-        path = [_said(message) for message in question.messages]
-        read_again(engine, template, path[:-1])
-        system = path[0].text if path[0].role == "system" else None
-        ids = prompt(engine, template, path[:-1], system, path[-1].text)
-        events = engine.generate(ids, Sampling(max_tokens=ANSWER_TOKENS))
-        found += [event.text for event in events if isinstance(event, Turn)]
-        tick((number + 1) / len(questions))
-    return found
+    scripts = []
+    for question in questions:
+        script = Script(loaded.tokenizer, template)
+        for message in question.messages[:-1]:
+            script.say(message["role"], message["content"])
+        script.ask(question.messages[-1]["content"])
+        scripts.append(script)
+    return scripts
 
 
-def _said(message: dict[str, str]) -> StoredMessage:
-    return StoredMessage(0, None, message["role"], message["content"], None, -1, -1, (), 0.0)
+def answers(
+    loaded: Loaded, scripts: Sequence[Script], cache: H2OCache, tick: Tick = lambda share: None
+) -> list[str]:
+    """Greedy answers in order; empty where the full cache has no room for the conversation."""
+    return [said or "" for (said,) in rows.answers(loaded, scripts, cache, ANSWER_TOKENS, tick)]
 
 
 def measure(
@@ -179,30 +176,37 @@ def measure(
     contestants: Sequence[Contestant],
     budgets: Sequence[int],
     tick: Tick = lambda share: None,
+    results: Results | None = None,
 ) -> Report:
     """The full cache first, then all contestants at all budgets.
+
+    Args:
+        results: what is there already is not measured again.
 
     Raises:
         BudgetError: a contestant's parts do not fit a budget.
     """
-    runs = [(c, b, divide(c.policy, b, c.sinks, c.recent)) for c in contestants for b in budgets]
+    results = results or Results(None)
+    runs = [(c, b) for c in contestants for b in budgets if c.shares(b)]
+    positions, data = probe(loaded.model), [asdict(question) for question in questions]
+    scripts = scripts_of(loaded, questions)
     done = 0
 
-    def right(**plan: Any) -> list[bool]:
+    def right(name: str, budget: int | None, cache: H2OCache) -> list[bool]:
         nonlocal done
         before = done
-
-        def told(share: float) -> None:
-            tick((before + share) / (len(runs) + 1))
-
-        said = answers(loaded, questions, Settings(**plan), told)
         done += 1
+        where = key(loaded, "recall", data, contestant=name, budget=budget)
+        said = results.get(where)
+        if said is None:
+            said = answers(loaded, scripts, cache, lambda share: tick((before + share) / (len(runs) + 1)))
+            results.put(where, said)
         return [is_right(question, answer) for question, answer in zip(questions, said, strict=True)]
 
-    full = right(policy="full")
+    full = right("full", None, full_cache(positions))
     shares = _shares("full", None, questions, full, full)
-    for contestant, budget, parts in runs:
-        found = right(budget=budget, policy=contestant.policy, sinks=parts.sinks, recent=parts.recent)
+    for contestant, budget in runs:
+        found = right(str(contestant), budget, contestant.cache(budget, positions))
         shares += _shares(str(contestant), budget, questions, found, full)
     return Report(loaded.name, len(questions), shares)
 
@@ -238,13 +242,19 @@ def _stretch(low: int, high: int) -> str:
 
 
 def run_recall(
-    settings: Settings, questions: Path, policies: Sequence[str], budgets: Sequence[int], as_json: bool
+    settings: Settings,
+    questions: Path,
+    policies: Sequence[str],
+    budgets: Sequence[int],
+    as_json: bool,
+    results: Path | None = None,
 ) -> ExitCode:
     """The command: a table, or one JSON object, on stdout; progress on stderr."""
     contestants = [Contestant.parse(policy) for policy in policies]
-    found = read_questions(questions)
+    found, known = read_questions(questions), Results(results)
     with progress_bar() as show:
-        report = measure(load(settings, show), found, contestants, budgets, partial(show, "answer"))
+        loaded = load(settings, show)
+        report = measure(loaded, found, contestants, budgets, partial(show, "answer"), known)
     if as_json:
         sys.stdout.write(json.dumps(asdict(report)) + "\n")
     else:

@@ -59,7 +59,7 @@ def _number(raw: bytes) -> None:
 
 
 def _contestant(raw: bytes) -> None:
-    from h2o_chat.lab.perplexity import Contestant
+    from h2o_chat.lab.contestant import Contestant
     from h2o_chat.policies import divide
 
     one = Contestant.parse(text_of(raw))

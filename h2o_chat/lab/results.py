@@ -1,0 +1,87 @@
+"""What was measured, one JSON object a line, so that a long sweep can be interrupted and goes on."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import h2o_chat
+from h2o_chat.errors import UsageError
+from h2o_chat.models import Loaded
+
+_CODE = ("policies", "baselines", "slots", "quantized", "cache", "attention", "rope")
+"""Modules whose change makes a result out of date."""
+
+
+class Results:
+    """Values by key; appended to a file as they come, if there is one.
+
+    Raises:
+        UsageError: the file holds something else.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._known: dict[str, Any] = {}
+        if path is None or not path.exists():
+            return
+        try:
+            lines = path.read_text("utf-8").splitlines(keepends=True)
+            for line in lines:
+                if line.endswith("\n"):  # else it was interrupted while it was written
+                    row = json.loads(line)
+                    self._known[_name(row["key"])] = row["value"]
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+            raise UsageError(f"{path} holds no results: {error}.", "Give another file.") from error
+        if lines and not lines[-1].endswith("\n"):
+            path.write_text("".join(lines[:-1]), "utf-8")
+
+    def get(self, key: dict[str, Any]) -> Any:
+        """What was measured under a key, or None."""
+        return self._known.get(_name(key))
+
+    def put(self, key: dict[str, Any], value: Any) -> None:
+        """Keeps a value.
+
+        Raises:
+            UsageError: it cannot be written.
+        """
+        self._known[_name(key)] = value
+        if self._path is None:
+            return
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"key": key, "value": value}) + "\n")
+        except OSError as error:
+            raise UsageError(f"{self._path} cannot be written: {error}.") from error
+
+
+def key(loaded: Loaded, task: str, data: Any, **others: Any) -> dict[str, Any]:
+    """What a result depends on: the model, the task's data, the code of the cache, and what is given.
+
+    Args:
+        data: anything that JSON can hold; its hash becomes part of the key.
+    """
+    return {
+        "task": task,
+        "model": loaded.name,
+        "revision": loaded.revision,
+        "dtype": loaded.dtype,
+        "quantization": loaded.quantization,
+        "data": _hash(json.dumps(data).encode()),
+        "code": _hash(b"".join(_source(name) for name in _CODE)),
+        **others,
+    }
+
+
+def _name(key: Any) -> str:
+    return json.dumps(key, sort_keys=True)
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def _source(module: str) -> bytes:
+    path = Path(h2o_chat.__file__).with_name(f"{module}.py")
+    return path.read_bytes() if path.exists() else b""

@@ -1,0 +1,274 @@
+"""Many conversations at once, each read as the engine reads it alone.
+
+A conversation is fed message by message, in chunks mostly shorter than a sentence, so with a small model
+most time goes into making the calls. Here the next chunks of several conversations, where about equally
+long, go through in one call: each state is a row, gathered for it, and padding is no token. Every row keeps
+its own chunks, so answers are those of one conversation alone, up to rounding.
+"""
+
+import inspect
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from h2o_chat.cache import H2OCache, Snapshot
+from h2o_chat.engine import end_tokens
+from h2o_chat.errors import GenerationError
+from h2o_chat.lab.script import Feed, Script
+from h2o_chat.memory import slot_bytes
+from h2o_chat.models import Loaded
+
+ROWS = 16
+"""In one call; more gain nothing on a CPU."""
+CALL_TOKENS = 40
+"""A call costs about as much as this many tokens more, with a model of a few million parameters."""
+UNDER_WAY = 4 * ROWS
+"""Conversations among which chunks of about equal length are looked for."""
+STATE_BYTES = 1 << 29
+"""Of keys and values of all conversations under way; large models get fewer."""
+FULL_CHUNK = 64
+"""Without eviction chunks mean nothing, so the `full` policy gets equal ones."""
+
+Tick = Callable[[float], None]
+"""Share of the work that is done."""
+
+
+@dataclass
+class _Question:
+    """Tokens that are fed to a branch of the conversation, which then answers."""
+
+    number: int
+    pieces: list[Feed]
+
+
+@dataclass(eq=False)
+class _Row:
+    """A conversation under way, or a question branched off it."""
+
+    script: Script
+    pieces: deque[Feed | _Question]
+    answers: list[str | None]
+    """Of the conversation's questions, to be filled in."""
+    question: int | None = None
+    asked: list[int] = field(default_factory=list)
+    """The question's tokens."""
+    answer: list[int] = field(default_factory=list)
+    fed: int = 0
+    slots: int = 0
+    """Of a layer; only the full cache has more of them as it grows."""
+    layers: list[dict[str, Tensor]] = field(default_factory=list)
+    """The cache's state, one row of it; shared by branches, never written to."""
+    any_far: list[bool] = field(default_factory=list)
+
+
+@torch.inference_mode()
+def answers(
+    loaded: Loaded,
+    scripts: Sequence[Script],
+    cache: H2OCache,
+    tokens: int,
+    tick: Tick = lambda share: None,
+) -> list[list[str | None]]:
+    """Greedy answers to the questions of every conversation, in order.
+
+    Args:
+        cache: a fresh one, made with the model's positions.
+        tokens: of an answer at most.
+
+    Returns:
+        None for an answer that the `full` policy has no room for in the model's window.
+
+    Raises:
+        BudgetError: more is pinned than may be.
+        GenerationError: the model's logits cannot be chosen from.
+    """
+    reader = _Reader(loaded, cache)
+    eos = end_tokens(loaded)
+    found: list[list[str | None]] = [[None] * sum(feed.asks for feed in script.feeds) for script in scripts]
+    # Long ones first: the last under way are then short, and few calls have few rows.
+    order = sorted(range(len(scripts)), key=lambda number: -scripts[number].tokens)
+    waiting = [_Row(scripts[number], _pieces(scripts[number], cache), found[number]) for number in order]
+    coming = iter(waiting)
+    under_way: list[_Row] = []
+    done, total = 0, sum(len(row.pieces) for row in waiting)
+    while True:
+        under_way += _branched(islice(coming, max(0, reader.rows_under_way - len(under_way))))
+        if not under_way:
+            return found
+        group = reader.choose(under_way)
+        scores = reader.feed(group)
+        if any(row.pieces and isinstance(row.pieces[0], _Question) for row in group):
+            reader.leave()
+        for row, token in zip(group, _greedy(scores), strict=True):
+            if row.question is None or row.pieces:
+                continue
+            row.answer.append(token)
+            if token not in eos and len(row.answer) < tokens:
+                row.pieces.append(Feed([token], given=False))
+            row.answers[row.question] = row.script.text(row.asked, row.answer)
+        under_way = [row for row in _branched(under_way) if row.pieces and reader.has_room(row)]
+        done += sum(row.question is None for row in group)
+        tick(min(1.0, done / max(1, total)))
+
+
+def _pieces(script: Script, cache: H2OCache) -> deque[Feed | _Question]:
+    """The calls that the model gets."""
+    everything = cache.plan.shares is None
+    pieces: deque[Feed | _Question] = deque()
+    joined: list[int] = []
+    number = 0
+    for feed in script.feeds:
+        if feed.asks:
+            pieces += _cut(Feed(joined, True), FULL_CHUNK)
+            pieces.append(_Question(number, _cut(replace(feed, asks=False), cache.pass_tokens)))
+            joined, number = [], number + 1
+        elif everything:
+            joined += feed.ids
+        else:
+            pieces += _cut(feed, cache.pass_tokens)
+    while pieces and not isinstance(pieces[-1], _Question):
+        pieces.pop()  # nothing is asked after it
+    return pieces
+
+
+def _cut(feed: Feed, size: int) -> list[Feed]:
+    return [Feed(feed.ids[at : at + size], feed.given) for at in range(0, len(feed.ids), size)]
+
+
+def _branched(rows: Iterable[_Row]) -> list[_Row]:
+    """The rows, and beside them those of the questions that come next."""
+    mains, branches = list(rows), []
+    for row in mains:
+        while row.pieces and isinstance(question := row.pieces[0], _Question):
+            row.pieces.popleft()
+            asked = [token for piece in question.pieces for token in piece.ids]
+            branches.append(
+                replace(row, pieces=deque(question.pieces), question=question.number, asked=asked, answer=[])
+            )
+    return mains + branches
+
+
+def _next_tokens(row: _Row) -> int:
+    piece = row.pieces[0]
+    assert isinstance(piece, Feed)
+    return len(piece.ids)
+
+
+def _greedy(scores: Tensor) -> list[int]:
+    """The likeliest tokens [R] of logits [R, V]."""
+    scores = scores.float()
+    if bool((torch.isnan(scores) | torch.isposinf(scores)).any()):
+        raise GenerationError("The model produced NaN or infinite logits.", "Try --dtype float32.")
+    chosen: list[int] = scores.argmax(-1).tolist()
+    return chosen
+
+
+class _Reader:
+    """A cache that holds now these rows, now those."""
+
+    def __init__(self, loaded: Loaded, cache: H2OCache) -> None:
+        self.model, self.cache = loaded.model, cache
+        self.device = self.model.get_input_embeddings().weight.device
+        self.only_last = "logits_to_keep" in inspect.signature(self.model.forward).parameters
+        self.inside: list[_Row] = []
+        """Rows that the cache holds: their own `layers` are out of date."""
+        assert cache.trained is not None
+        self.window, self.learned = cache.trained.window, cache.trained.learned
+        slots = cache.plan.shares.budget if cache.plan.shares else self.window
+        row_bytes = slots * slot_bytes(self.model.config.get_text_config(), self.model.dtype.itemsize)
+        self.rows_under_way = max(1, min(UNDER_WAY, STATE_BYTES // row_bytes))
+
+    def has_room(self, row: _Row) -> bool:
+        """False where the full cache is at the end of the model's window."""
+        piece = row.pieces[0]
+        assert isinstance(piece, Feed)
+        return self.cache.plan.shares is not None or row.fed + len(piece.ids) <= self.window
+
+    def choose(self, rows: Sequence[_Row]) -> list[_Row]:
+        """The rows to feed in one call: those that get most tokens through for the time it takes."""
+        kinds: dict[Any, list[_Row]] = {}
+        for row in rows:
+            kinds.setdefault(self._kind(row), []).append(row)
+        best: list[_Row] = []
+        most = 0.0
+        for alike in kinds.values():
+            alike.sort(key=_next_tokens)
+            for end in range(1, len(alike) + 1):
+                group = alike[max(0, end - ROWS) : end]
+                through = sum(map(_next_tokens, group)) / (CALL_TOKENS + len(group) * _next_tokens(group[-1]))
+                if through > most:
+                    best, most = group, through
+        return best
+
+    def _kind(self, row: _Row) -> tuple[Any, ...]:
+        """What rows of one call have in common."""
+        piece = row.pieces[0]
+        assert isinstance(piece, Feed)
+        end = row.fed + len(piece.ids)
+        pins = frozenset(pin for pin in row.script.pins if row.fed <= pin < end)
+        apart = (row.fed, row.script.protected, pins) if pins or row.fed < row.script.protected else None
+        return piece.given, row.slots, apart
+
+    def feed(self, group: list[_Row]) -> Tensor:
+        """Feeds the next piece of each; logits [R, V] of their last tokens."""
+        if group != self.inside:
+            self._enter(group)
+        (given, _, apart) = self._kind(group[0])
+        pieces = [piece.ids for row in group if isinstance(piece := row.pieces.popleft(), Feed)]
+        tokens = max(map(len, pieces))
+        ids = torch.tensor([[0] * (tokens - len(piece)) + piece for piece in pieces], device=self.device)
+        missing = torch.tensor([tokens - len(piece) for piece in pieces], device=self.device)
+        real = torch.arange(tokens, device=self.device) >= missing[:, None] if bool(missing.any()) else None
+        self.cache.speaks(model=not given)
+        self.cache.protect(apart[1] if apart else 0)
+        if apart and apart[2]:
+            self.cache.pin(apart[2])
+        inputs: dict[str, Any] = {"logits_to_keep": 1} if self.only_last else {}
+        if real is not None or self.learned:  # see `Engine.forward`
+            inputs["attention_mask"] = torch.ones_like(ids) if real is None else real.long()
+        output = self.model(
+            input_ids=ids,
+            position_ids=self.cache.position_ids(tokens, real).to(self.device).expand(len(group), -1),
+            past_key_values=self.cache,
+            use_cache=True,
+            **inputs,
+        )
+        for row, piece in zip(group, pieces, strict=True):
+            row.fed, row.slots = row.fed + len(piece), self.cache.layers[0].positions.shape[-1]
+        return torch.as_tensor(output.logits[:, -1])
+
+    def leave(self) -> None:
+        """Gives the rows inside their state."""
+        if not self.inside:
+            return
+        state = self.cache.snapshot(copy=False)
+        parts = [{name: tensor.split(1) for name, tensor in layer.items()} for layer in state.layers]
+        for number, row in enumerate(self.inside):
+            row.layers = [{name: rows[number] for name, rows in layer.items()} for layer in parts]
+            row.any_far = state.any_far
+        self.inside = []
+
+    def _enter(self, group: list[_Row]) -> None:
+        """The cache holds these rows from now on."""
+        self.leave()
+        self.cache.reset()
+        self.inside = group
+        if not group[0].fed:
+            return
+        empty = self.cache.snapshot()
+        layers = [
+            {name: torch.cat([row.layers[number][name] for row in group]) for name in layer}
+            for number, layer in enumerate(group[0].layers)
+        ]
+        far = [any(flags) for flags in zip(*(row.any_far for row in group), strict=True)]
+        # Ragged: rows are of different age, and each has its own time to be turned.
+        fed = max(row.fed for row in group)
+        state: Snapshot = replace(empty, layers=layers, fed=fed, ragged=True, any_far=far)
+        self.cache.restore(state, hand_over=True)
+        for row in group:
+            row.layers = []

@@ -1,0 +1,80 @@
+"""A conversation as the tokens that a model is fed, without a model: as `Engine` feeds them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from h2o_chat.detokenize import Detokenizer
+from h2o_chat.templates import Template, literal
+
+
+@dataclass(frozen=True)
+class Feed:
+    """What is fed at once, before it is cut into chunks."""
+
+    ids: list[int]
+    given: bool
+    """Said to the model, not by it."""
+    asks: bool = False
+    """An answer is wanted; the conversation goes on as if this had not been asked."""
+
+
+class Script:
+    """Written message by message, read by `rows.answers`.
+
+    The last token of an answer waits for the next turn, as in `Engine.pending`.
+    """
+
+    def __init__(self, tokenizer: Any, template: Template) -> None:
+        self.tokenizer, self.template = tokenizer, template
+        self.feeds: list[Feed] = []
+        self.tokens = 0
+        """Fed so far, questions left out."""
+        self.protected = 0
+        """First tokens to protect: the system prompt."""
+        self.pins: set[int] = set()
+        """Positions to protect."""
+        self._system: str | None = None
+        self._pending: list[int] = []
+
+    def say(self, role: str, text: str) -> range:
+        """Adds a message; the positions that its tokens get."""
+        if role == "system":
+            self._system = text
+            return range(0)
+        first = self.tokens + len(self._pending)
+        if role == "user":
+            ids = self._prompt(text)
+            self._feed(ids, given=True)
+            return range(first, first + len(ids))
+        ids = literal(self.tokenizer, text)
+        if ids[:-1]:
+            self._feed(ids[:-1], given=False)
+        self._pending += ids[-1:]
+        return range(first, first + len(ids))
+
+    def ask(self, text: str) -> None:
+        """A question to be answered from here, which the rest of the conversation does not know of."""
+        self.feeds.append(Feed([*self._pending, *self._prompt(text)], given=True, asks=True))
+
+    def pin(self, positions: range) -> None:
+        """Protects what is said there."""
+        self.pins |= set(positions)
+
+    def text(self, asked: Sequence[int], answer: Sequence[int]) -> str:
+        """An answer to a question, as `Engine` tells it."""
+        words = Detokenizer(self.tokenizer, asked)
+        return "".join([words.add(token) for token in answer]) + words.flush()
+
+    def _prompt(self, text: str) -> list[int]:
+        if self.tokens:
+            return self.template.later(text).ids
+        fed = self.template.first(self._system, text)
+        self.protected = fed.head if self._system is not None else 0
+        return fed.ids
+
+    def _feed(self, ids: list[int], given: bool) -> None:
+        feed = Feed([*self._pending, *ids], given)
+        self.feeds.append(feed)
+        self.tokens += len(feed.ids)
+        self._pending = []

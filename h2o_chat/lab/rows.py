@@ -219,7 +219,7 @@ class _Reader:
         if group != self.inside:
             self._enter(group)
         (given, _, apart) = self._kind(group[0])
-        pieces = [piece.ids for row in group if isinstance(piece := row.pieces.popleft(), Feed)]
+        pieces = [feed.ids for row in group if isinstance(feed := row.pieces.popleft(), Feed)]
         tokens = max(map(len, pieces))
         ids = torch.tensor([[0] * (tokens - len(piece)) + piece for piece in pieces], device=self.device)
         missing = torch.tensor([tokens - len(piece) for piece in pieces], device=self.device)
@@ -247,7 +247,7 @@ class _Reader:
         if not self.inside:
             return
         state = self.cache.snapshot(copy=False)
-        parts = [{name: tensor.split(1) for name, tensor in layer.items()} for layer in state.layers]
+        parts = [{name: torch.split(tensor, 1) for name, tensor in layer.items()} for layer in state.layers]
         for number, row in enumerate(self.inside):
             row.layers = [{name: rows[number] for name, rows in layer.items()} for layer in parts]
             row.any_far = state.any_far

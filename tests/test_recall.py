@@ -115,7 +115,7 @@ def alone(loaded: Loaded, one: Question, settings: Settings) -> str:
 
 @pytest.mark.parametrize(
     "settings",
-    [Settings(budget=64), Settings(budget=96, policy="h2o-recall", chunk=7), Settings(policy="full")],
+    [Settings(budget=64), Settings(budget=96, policy="distinct", chunk=7), Settings(policy="full")],
     ids=lambda settings: settings.policy,
 )
 def test_rows_answer_as_each_conversation_does_alone(pocket: Loaded, settings: Settings) -> None:

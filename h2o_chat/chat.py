@@ -3,12 +3,12 @@
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from h2o_chat.config import Sampling, Settings
-from h2o_chat.detokenize import Detokenizer
+from h2o_chat.detokenize import MOST_TEXTS, Detokenizer, texts
 from h2o_chat.errors import StoreError, UsageError
 from h2o_chat.events import CacheState, Event, Finish, Note, Prompt, Role, Said, Session, Token, Turn
 from h2o_chat.keeping import Keeper
@@ -78,6 +78,8 @@ class Message:
     """Its number in the store; None where it is not stored."""
     pinned: bool = False
     """Its tokens are protected from eviction, as far as they were still held."""
+    texts: list[str] = field(default_factory=list)
+    """The text of each of its tokens, where it was said before somebody looked."""
 
 
 class Chat:
@@ -228,6 +230,7 @@ class Chat:
         if len(self.messages) <= index:  # stopped before it was read: nothing was said instead
             self.go_to(leaf, progress)
             yield from self.take_notes()
+            self._spell()
             yield from self._told(index)
 
     def pin(self, index: int, on: bool = True) -> Iterator[Event]:
@@ -416,7 +419,10 @@ class Chat:
     def resume(self, progress: Callable[[float], None], cancel: Callable[[], bool] = never) -> bool:
         """Goes on with the stored conversation of the keeper, where it ended; see `go_to`."""
         assert self.keeper is not None
-        return self.go_to(self.keeper.leaf, progress, cancel)
+        if not self.go_to(self.keeper.leaf, progress, cancel):
+            return False
+        self._spell()
+        return True
 
     def go_to(
         self,
@@ -458,8 +464,29 @@ class Chat:
         for index, message in enumerate(self.messages[start:], start):
             role, finish = cast(Role, message.role), cast(Finish | None, message.finish)
             hold = message.hold if message.first >= 0 else None
-            yield Said(index, role, message.text, finish, hold, message.first, message.last)
+            place = (message.first, message.last, message.texts)
+            yield Said(index, role, message.text, finish, hold, *place)
         yield from self._looked()
+
+    def _spell(self) -> None:
+        """Gives the newest messages of a stored conversation the texts of their tokens."""
+        if self.keeper is None or not self._settings.events_every:
+            return
+        stored = {one.id: one.ids for one in self.keeper.path(self.keeper.leaf)}
+        left = MOST_TEXTS
+        for message in reversed(self.messages):
+            ids = stored.get(message.id or -1, ())
+            left -= len(ids)
+            if message.first < 0 or not ids or left < 0:
+                continue
+            # What was said with an answer's end, and the system prompt, were fed in front of a message.
+            own = min(message.last - message.first + 1, len(ids))
+            answer = message.role == "assistant"
+            spelt = texts(self._engine.tokenizer, ids, special=not answer)
+            message.texts = spelt[:own] if answer else spelt[-own:]
+            system = self.messages[0]
+            if not answer and system.role == "system" and system.last == message.first - 1:
+                system.texts = spelt[: len(spelt) - own][-(system.last - system.first + 1) :]
 
     def _looked(self) -> Iterator[Event]:
         """What the cache holds, after the memory was brought back; if anybody wants to know."""

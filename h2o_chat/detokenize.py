@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"
+MOST_TEXTS = 1 << 16
+"""Tokens of which each has its text told: more are a book, and a line of a recording has a limit."""
 LONGEST_CHARACTER_TOKENS = 8
 """UTF-8 needs four bytes; what is still broken after this many tokens will stay broken."""
 
@@ -15,9 +17,14 @@ class Detokenizer:
     the last delta, which ended with a whole character, are decoded with the new ones and cut off again.
     """
 
-    def __init__(self, tokenizer: Any, before: Sequence[int] = ()) -> None:
-        """`before`: the ids that precede the stream; the last whole character of them is enough."""
+    def __init__(self, tokenizer: Any, before: Sequence[int] = (), *, special: bool = False) -> None:
+        """
+        Args:
+            before: the ids that precede the stream; the last whole character of them is enough.
+            special: special tokens have their text too, and not none.
+        """
         self._tokenizer = tokenizer
+        self._special = special
         tails = (list(before[-size:]) for size in range(1, LONGEST_CHARACTER_TOKENS + 1))
         self._ids = next((tail for tail in tails if UNFINISHED not in self._decode(tail)), [])
         self._shown = len(self._ids)
@@ -39,8 +46,25 @@ class Detokenizer:
         return text
 
     def _decode(self, ids: list[int]) -> str:
-        text = self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        text = self._tokenizer.decode(
+            ids, skip_special_tokens=not self._special, clean_up_tokenization_spaces=False
+        )
         return str(text)
+
+
+def texts(tokenizer: Any, ids: Sequence[int], *, special: bool = True) -> list[str]:
+    """The text of each token; a character split over tokens is with the last of them.
+
+    None at all where there are more than MOST_TEXTS.
+
+    Args:
+        special: special tokens have their text too, and not none.
+    """
+    if not 0 < len(ids) <= MOST_TEXTS:
+        return []
+    stream = Detokenizer(tokenizer, special=special)
+    found = [stream.add(token) for token in ids]
+    return [*found[:-1], found[-1] + stream.flush()]
 
 
 class StopText:

@@ -19,7 +19,7 @@ from torch import Tensor
 import h2o_chat
 from h2o_chat.cache import H2OCache
 from h2o_chat.config import Sampling, Settings
-from h2o_chat.detokenize import Detokenizer, StopText
+from h2o_chat.detokenize import Detokenizer, StopText, texts
 from h2o_chat.errors import BudgetError, OutOfMemoryError, UsageError, WindowFullError
 from h2o_chat.events import CacheState, Error, Event, Finish, Prompt, Session, Token, Turn
 from h2o_chat.memory import mb, slot_bytes
@@ -381,14 +381,17 @@ class _Turn:
     def read(self) -> tuple[Prompt, Tensor] | None:
         """Feeds the prompt, chunk by chunk; what was read and the logits after it, or None if cancelled."""
         clock = time.perf_counter()
-        tokens = len(self.engine.pending) + len(self.ids)
+        ids = [*self.engine.pending, *self.ids]
+        tokens = len(ids)
         logits = self.engine.feed(self.ids, self.cancel)
         if logits is None:
             return None
         self.ttft_ms = _ms_since(clock)
         self.prompt_tokens = tokens
         chunks = -(-tokens // self.engine.cache.pass_tokens)
-        return Prompt(tokens, self.first, self.first + tokens - 1, chunks, self.ttft_ms), logits
+        told = texts(self.engine.tokenizer, ids) if self.engine.settings.events_every else []
+        prompt = Prompt(tokens, self.first, self.first + tokens - 1, chunks, self.ttft_ms, texts=told)
+        return prompt, logits
 
     def answer(self, prompt: Prompt, logits: Tensor) -> Iterator[Event]:
         """All events of a turn whose prompt was read."""

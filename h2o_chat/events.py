@@ -69,6 +69,8 @@ class Said:
     first: int = -1
     """Position of its first token, where it was said before; -1 where they were not read."""
     last: int = -1
+    texts: list[str] = field(default_factory=list)
+    """The text of each of its tokens, as in `prompt`."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,9 @@ class Prompt:
     ms: float
     system: int = 0
     """How many of its first tokens are the system prompt."""
+    texts: list[str] = field(default_factory=list)
+    """The text of each token from the first on; a character split over tokens is with the last of them.
+    Empty where nobody looks, or they are very many."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +151,8 @@ class CacheState:
     """Slots by kind in the fullest cache: `S` protected, `H` heavy, `R` recent."""
     heaviest: list[Heavy]
     changed: list[tuple[int, float, float]]
-    """(position, hold, score) of the tokens whose hold moved since the last such event."""
+    """(position, hold, score) of the tokens whose hold moved since the last such event, or whose score has
+    doubled or halved since it was told."""
     heads: list[list[float]]
     """[layers][KV heads]: mean hold of what each cache keeps outside the recent part (do heads agree?)."""
     whole: bool = False
@@ -162,6 +168,8 @@ class CacheState:
     """How many went."""
     ranks: list[tuple[int, float]] = field(default_factory=list)
     """(rank, score) of some tokens held, ranked by score: fewer and fewer towards the last."""
+    attended: list[int] = field(default_factory=list)
+    """Positions that lately (about 32 queries) received more than an even share of the attention."""
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,8 @@ class Observer:
         """Hold by position, as the last event told it; None while none did."""
         self.score: dict[int, float] = {}
         """Score by position, as the last event found it."""
+        self._told: dict[int, float] = {}
+        """The same, as it was last told."""
         self.holders = Holders()
         self.lost = (0, 0.0)
         """`lost_mark` at the last event."""
@@ -103,7 +105,21 @@ class Observer:
             gone=gone,
             gone_tokens=gone_tokens,
             ranks=_ranks(score) if watched else [],
+            attended=self._attended(layers, held, positions, which, counts) if watched else [],
         )
+
+    def _attended(
+        self,
+        layers: list[Any],
+        held: NDArray[Any],
+        positions: NDArray[Any],
+        which: NDArray[Any],
+        counts: NDArray[Any],
+    ) -> list[int]:
+        """The positions that lately received more than if all that is held received the same."""
+        received = _host([layer.receiving[0] for layer in layers], 0.0)
+        mean = np.bincount(which, received[held], len(positions)) / counts
+        return [int(at) for at in positions[mean * held.sum(-1).max() > 1]]
 
     def _recent_from(self, seen: int) -> int:
         shares = self._cache.plan.shares
@@ -153,12 +169,18 @@ class Observer:
         changed = [
             (position, share, self.score[position])
             for position, share in now.items()
-            if told.get(position) != share
+            if told.get(position) != share or _moved(self._told.get(position, 0.0), self.score[position])
         ]
         gone = [(position, 0.0, 0.0) for position in told if position not in now]
         self.hold = now
+        self._told = {at: self._told.get(at, 0.0) for at in now} | {at: mark for at, _, mark in changed}
         self.ids = {position: self.ids[position] for position in now if position in self.ids}
         return sorted(changed + gone)
+
+
+def _moved(told: float, now: float) -> bool:
+    """Whether a score is another one by half or more: smaller steps would be told all the time."""
+    return abs(now - told) > max(abs(now), abs(told)) / 2
 
 
 def _host(tensors: list[torch.Tensor], empty: Any) -> NDArray[Any]:

@@ -154,8 +154,10 @@ def _check(event: Event, messages: int) -> None:
             _within("hold", event.hold or 0, 0, 2)
             for name in ("first", "last"):
                 _within(name, getattr(event, name), -1)
+            _within("texts", len(event.texts), 0, max(event.last - event.first + 1, 0))
         case Prompt():
             _counts(event, ("ms", "first", "last", "system"))
+            _within("texts", len(event.texts), 0, max(event.last - event.first + 1, 0))
         case Token():
             _counts(event, ("ms", "position"))
         case CacheState():

@@ -45,7 +45,7 @@ EVENTS: list[Event] = [
     SESSION,
     Said(0, "user", "hi"),
     Said(1, "assistant", "ho", "interrupted", 0.5),
-    Prompt(3, 0, 2, 1, 5.0),
+    Prompt(3, 0, 2, 1, 5.0, 1, ["a", "", "🦊"]),
     Token(1, "a", 2, 3.0),
     CacheState(
         *(9, 4, 100, 900, 0.1, {"S": 1}, [HEAVY], [(3, 0.5, 1.5)], [[0.5]], True, [(0, 3)], [(3, "a0")]),

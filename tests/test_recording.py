@@ -46,7 +46,7 @@ EVENTS: list[Event] = [
     SESSION,
     Said(0, "system", "Be kind."),
     Said(1, "user", "hi \x1b[31m\u202e"),
-    Prompt(3, 0, 2, 1, 5.0),
+    Prompt(3, 0, 2, 1, 5.0, 1, ["a", "", "🦊"]),
     Token(1, "hi", 3, 3.0),
     STATE,
     TURN,

@@ -105,6 +105,7 @@ class ChatApp(App[None], inherit_bindings=False):
         self._memory = Memory()
         self.pane = pane or TalkPane(work.Jobs(recorder), sampling, self._memory, History(folder), opener_of)
         self._open_chat = open_chat
+        self.transcript.heat.memory = self._memory
         self._loading = Loading(settings.model or "the bundled model")
         self._panel_wanted = True
         self._terminal = Size(0, 0)
@@ -178,14 +179,19 @@ class ChatApp(App[None], inherit_bindings=False):
                 self._watch()
             case work.Text():
                 self.transcript.stream(report.text)
-            case Token() | CacheState():
+            case Token():
                 self._memory.add(report)
+                self.transcript.token(report)
+            case CacheState():
+                self.transcript.heat.take(report)
+                self._memory.add(report)
+                self.pane.remembered()
             case Said():
                 self._memory.add(report)
                 self.pane.said(report)
             case Prompt():
                 self._memory.add(report)
-                self.pane.read()
+                self.pane.read(report)
             case Turn(finish="stopped", prompt_tokens=0):
                 self._memory.add(report)
                 self.pane.unsaid()
@@ -302,6 +308,7 @@ class ChatApp(App[None], inherit_bindings=False):
     def on_pointed(self, message: Pointed) -> None:
         """The token under the cursor is another one."""
         self._memory.cursor = message.position
+        self.pane.pointed()
         self._refresh_numbers(moved=True)
         span = self._memory.span(message.position) if message.position is not None else None
         if message.follow and message.position is not None and span is not None:

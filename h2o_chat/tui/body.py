@@ -10,13 +10,17 @@ from textual.content import Content
 from textual.strip import Strip
 
 from h2o_chat.tui import markdown
-from h2o_chat.tui.safe import safe_text
+from h2o_chat.tui.safe import raw_text, safe_text
 
 LIVE_CHARS = 2_000
 """The most that is drawn again as a text grows; what it costs does not depend on how long it is."""
 SETTLED_CHARS = 10_000
 """A piece of running text that is settled goes on to about this size."""
 CARET = "▌"
+FOLD_ABOVE, FOLD_SHOWS = 24, 8
+"""Lines that a text must have to be folded, and how many are shown then."""
+FOLD_COLUMNS = 80
+"""A longer line counts as several, whatever the width: what is folded does not change with that."""
 
 
 @dataclass(eq=False)
@@ -27,13 +31,13 @@ class Piece:
     joint: str = ""
     """What stands between it and the next piece."""
     start: int = -1
-    """Where it begins in the raw text of the message, character for character; -1 where it is not raw."""
+    """Where it begins in the text of the message's tokens; -1 where it is not character for character."""
     x: int = 0
     """Of its first character in the line of the whole text that it begins in."""
     y: int = 0
     """The line of the whole text that it begins in."""
     fold: bool = False
-    """It says what is not shown."""
+    """It says what is not shown, and how much of that is held: that is written when it is drawn."""
     strips: Sequence[Strip] = field(default=(), repr=False)
     """Its rows, as they were drawn last."""
     key: object = None
@@ -72,16 +76,32 @@ def plain(text: str, start: int = -1) -> list[Piece]:
     """A text as it was typed, cut where lines end.
 
     Args:
-        start: where it begins in the raw text of its message, where that is known.
+        start: where it begins in the text of its message's tokens, if it is shown character for character.
     """
+    show = safe_text if start < 0 else raw_text
     pieces, at = [], 0
     while len(text) - at > LIVE_CHARS:
         line = text.rfind("\n", at, at + LIVE_CHARS)
         word = text.rfind(" ", at, at + LIVE_CHARS)
         end, joint = (line, "\n") if line > at else (word, " ") if word > at else (at + LIVE_CHARS, "")
-        pieces.append(Piece(Content(safe_text(text[at:end])), joint, start if start < 0 else start + at))
+        pieces.append(Piece(Content(show(text[at:end])), joint, start if start < 0 else start + at))
         at = end + len(joint)
-    return [*pieces, Piece(Content(safe_text(text[at:])), "", start if start < 0 else start + at)]
+    return [*pieces, Piece(Content(show(text[at:])), "", start if start < 0 else start + at)]
+
+
+def fold_at(text: str) -> int:
+    """The character from which on a long text is folded; its end if it is not long."""
+    if text.count("\n") + len(text) // FOLD_COLUMNS <= FOLD_ABOVE:
+        return len(text)
+    at = lines = 0
+    while lines < FOLD_SHOWS:
+        end = text.find("\n", at)
+        end = len(text) if end < 0 else end
+        if end - at > (room := (FOLD_SHOWS - lines) * FOLD_COLUMNS):
+            return max(text.rfind(" ", at, at + room), at + room // 2)
+        lines += 1 + (end - at) // FOLD_COLUMNS
+        at = end + 1
+    return at - 1
 
 
 class Growing:

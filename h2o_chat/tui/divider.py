@@ -20,17 +20,25 @@ class Divider(Widget):
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
         self._doing = ""
+        self._pointed = ""
         self._said = ""
         self._timer: Timer | None = None
 
     @property
     def remark(self) -> str:
         """What stands on the line now."""
-        return self._said or self._doing
+        return self._said or self._pointed or self._doing
 
     def doing(self, text: str) -> None:
         """What goes on, until the next call; empty for nothing."""
         self._doing = safe_text(text)
+        self.refresh()
+
+    def point(self, text: str) -> None:
+        """What is known of the token under the cursor, in front of what goes on; empty for none."""
+        if text:
+            self._said = ""  # whoever moves the cursor wants to read this
+        self._pointed = safe_text(text)
         self.refresh()
 
     def say(self, text: str, seconds: float = SAID_SECONDS) -> None:

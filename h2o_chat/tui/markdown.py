@@ -49,6 +49,11 @@ class Cut:
     """What the rest must begin with to be read as before."""
 
 
+def code_blocks(source: str) -> list[str]:
+    """The code in it, block by block, as it would be pasted."""
+    return [token.content for token in _PARSER.parse(source) if token.type in ("fence", "code_block")]
+
+
 def cut(source: str) -> Cut:
     """Divide a text before its last block, else its last item, else line, else word, else at its end."""
     tokens = _PARSER.parse(safe_text(source))

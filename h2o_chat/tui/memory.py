@@ -55,7 +55,9 @@ class Memory:
     hold: dict[int, float] = field(default_factory=dict)
     """Hold by position, of the tokens that some cache holds."""
     score: dict[int, float] = field(default_factory=dict)
-    """Their scores, of when their hold last moved."""
+    """Their scores, to a factor of two."""
+    attended: dict[int, int] = field(default_factory=dict)
+    """How much had been seen when more than its even share of the attention last went to a token held."""
     spans: list[Span] = field(default_factory=list)
     """Of the messages whose tokens were read, in order."""
     lost: deque[float] = field(default_factory=lambda: deque(maxlen=LOST_KEPT))
@@ -193,17 +195,21 @@ class Memory:
         if cache.whole:
             self.hold.clear()
             self.score.clear()
+            self.attended.clear()
             self._bitmaps.clear()
         for position, hold, score in cache.changed:
-            self._bitmaps.pop(position, None)  # unless it is told anew it is not known
+            if self.hold.get(position) != hold:
+                self._bitmaps.pop(position, None)  # unless it is told anew it is not known
             if hold > 0:
                 self.hold[position], self.score[position] = hold, score
             else:
                 self.hold.pop(position, None)
                 self.score.pop(position, None)
+                self.attended.pop(position, None)
         self._bitmaps.update(cache.holders)
         if cache.heads:  # else nobody looks
             self.lives.add(cache.seen, self.hold)
+        self.attended.update((position, cache.seen) for position in cache.attended if position in self.hold)
         self.went.extend(Went(cache.seen, token) for token in cache.gone)
         self.gone_tokens += cache.gone_tokens
 

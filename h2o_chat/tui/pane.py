@@ -4,15 +4,28 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from h2o_chat.events import Said, Turn
+from h2o_chat.events import Prompt, Said, Turn
+from h2o_chat.tui import markdown
 from h2o_chat.tui.divider import Divider
+from h2o_chat.tui.finding import FindBar
 from h2o_chat.tui.greeting import greeting
+from h2o_chat.tui.inspect import told
+from h2o_chat.tui.tokens import Tokens
 from h2o_chat.tui.transcript import Transcript
 from h2o_chat.tui.work import SHOWN_MESSAGES, ChatLike, Job, Jobs
+
+HEAT = {
+    "off": "heat off",
+    "hold": "heat: hold · brighter: by more caches · bold: heavy · struck: gone",
+    "score": "heat: score · brighter: ranked higher by the policy · struck: gone",
+    "just evicted": "heat: just evicted · brighter: let go by more caches just now",
+}
+"""What is said of each kind."""
 
 
 class Pane(Vertical):
@@ -32,6 +45,13 @@ class Pane(Vertical):
     STOPS: ClassVar[bool] = True
     """Whether a job can be stopped."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+t", "heat", "heat", priority=True),
+        Binding("ctrl+f", "find", "find", priority=True),
+        Binding("c", "copy", "copy"),
+        Binding("k", "copy_code", "copy code", show=False),
+    ]
+
     busy: reactive[bool] = reactive(False, bindings=True)
 
     def __init__(self, jobs: Jobs) -> None:
@@ -41,11 +61,15 @@ class Pane(Vertical):
         self.failed = False
         self.transcript = Transcript(id="transcript")
         self.divider = Divider(id="divider")
+        self.find_bar = FindBar(self.transcript)
+        self._copied = 0
+        """Code blocks of the chosen message that were copied, one after the other."""
 
     def compose(self) -> ComposeResult:
         yield self.transcript
         yield from self.above_the_line()
         yield self.divider
+        yield self.find_bar
         with Horizontal(id="entry"):
             yield from self.entry()
 
@@ -73,12 +97,54 @@ class Pane(Vertical):
         self.jobs.begin()
         self.run_worker(work, thread=True)
 
+    # What the person does
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that would do nothing now are neither bound nor shown."""
+        if action in ("copy", "copy_code"):
+            return self.transcript.has_focus
+        return super().check_action(action, parameters)
+
+    def action_heat(self) -> None:
+        """Another kind of heat on the words."""
+        self.divider.say(HEAT[self.transcript.cycle_heat()])
+
+    def action_find(self) -> None:
+        """Find words in the conversation."""
+        self.find_bar.open()
+
+    def action_copy(self) -> None:
+        """Copy what was said in the chosen message, or in the last one."""
+        self._copy(self.transcript.chosen_text(), "the message")
+
+    def action_copy_code(self) -> None:
+        """Copy the code in it; pressed again, its next block."""
+        blocks = markdown.code_blocks(self.transcript.chosen_text())
+        if not blocks:
+            self.divider.say("there is no code in this message")
+            return
+        at = self._copied % len(blocks)
+        self._copied += 1
+        self._copy(blocks[at], f"code block {at + 1} of {len(blocks)}")
+
+    def _copy(self, text: str, what: str) -> None:
+        """To the clipboard of the terminal, which does not answer."""
+        if text:
+            self.app.copy_to_clipboard(text)
+            self.divider.say(f"copied {what} · {len(text):,} characters")
+
     # What a job reports
 
     def opened(self, chat: ChatLike) -> None:
         """Show a conversation from its beginning."""
         self.chat = chat
         self.transcript.clear()
+        with self.transcript.filling():
+            self._tell(chat)
+        self.transcript.unfold_last()
+
+    def _tell(self, chat: ChatLike) -> None:
+        """What was said in it."""
         self.transcript.note(greeting(chat.session))
         earlier = max(len(chat.messages) - SHOWN_MESSAGES, 0)
         if earlier:
@@ -86,7 +152,8 @@ class Pane(Vertical):
         for index, message in enumerate(chat.messages[earlier:], earlier):
             hold = message.hold if message.first >= 0 else None
             name = self._speaker(message.role)
-            self.transcript.message(message.role, name, message.text, index, message.finish, hold)
+            tokens = Tokens(message.first, message.texts) if message.texts else None
+            self.transcript.message(message.role, name, message.text, index, message.finish, hold, tokens)
         for note in chat.take_notes():
             self.transcript.notice(note.message, note.hint)
 
@@ -105,15 +172,30 @@ class Pane(Vertical):
         self.transcript.close_answer("interrupted")
         self.transcript.cut(said.index)
         name = self._speaker(said.role)
-        self.transcript.message(said.role, name, said.text, said.index, said.finish, said.hold)
+        tokens = Tokens(said.first, said.texts) if said.texts else None
+        self.transcript.message(said.role, name, said.text, said.index, said.finish, said.hold, tokens)
         if said.role == "user":
             self.transcript.open_answer(self._speaker("assistant"), said.index + 1)
             self.transcript.follow()
             self.divider.doing(self.READING)
 
-    def read(self) -> None:
+    def read(self, prompt: Prompt) -> None:
         """The prompt was read."""
+        self.transcript.read(prompt)
         self.divider.doing(self.ANSWERING)
+
+    def remembered(self) -> None:
+        """The cache has reported."""
+        self.transcript.remembered()
+        self.pointed()
+
+    def pointed(self) -> None:
+        """Another token is under the cursor, or more is known of it."""
+        memory, line = self.transcript.heat.memory, ""
+        if memory.cursor is not None and (view := self.transcript.inspector.view_of(memory.cursor)):
+            line = told(memory, view, memory.cursor)
+        self.divider.point(line)
+        self.transcript.refresh()
 
     def ended(self, turn: Turn) -> None:
         """The answer is whole."""

@@ -80,7 +80,9 @@ class Recorded:
         del self.messages[said.index :]
         self.messages += [FORGOTTEN] * (said.index - len(self.messages))
         first, hold = (-1, 1.0) if said.hold is None else (max(said.first, 0), said.hold)
-        self.messages.append(Message(said.role, said.text, first, said.last, said.finish, hold))
+        self.messages.append(
+            Message(said.role, said.text, first, said.last, said.finish, hold, texts=said.texts)
+        )
         if len(self.messages) > SHOWN_MESSAGES:
             self.messages[-SHOWN_MESSAGES - 1] = FORGOTTEN
 

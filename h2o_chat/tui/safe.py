@@ -16,12 +16,18 @@ _UNSEEN = (
     *range(0xD800, 0xE000),
 )
 _TABLE = _PICTURES | dict.fromkeys(_UNSEEN, 0xFFFD)
+_RAW = _TABLE | {0x09: "⇥"}
 _WHITESPACE = {" ": "␣", "\n": "↵", "\t": "⇥"}
 
 
 def safe_text(text: str) -> str:
     """`text` with every control character replaced by a visible one; newlines and tabs stay."""
     return text.replace("\r\n", "\n").translate(_TABLE)
+
+
+def raw_text(text: str) -> str:
+    """The same character for character: each has its place, so tabs are pictures too."""
+    return text.translate(_RAW)
 
 
 def token_label(text: str) -> str:

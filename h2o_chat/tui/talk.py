@@ -247,7 +247,11 @@ class TalkPane(Pane):
 
     def action_edit(self) -> None:
         """Put the marked message into the box, or the last one."""
-        self.edit_message(self.transcript.selected)
+        chosen = self.transcript.selected
+        if chosen is not None and (view := self.transcript.message_view(chosen)) and view.kind != "user":
+            self.divider.say("only what you said can be said anew · up and down choose that")
+            return
+        self.edit_message(chosen)
 
     def action_edit_last(self) -> None:
         """Put the last message into the box."""

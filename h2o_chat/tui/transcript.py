@@ -1,22 +1,29 @@
 """The conversation, drawn row by row: it costs what is seen of it, however long it is."""
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.events import Resize
-from textual.geometry import Size
+from textual.events import Click, Resize
+from textual.geometry import Offset, Size
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.style import Style
 from textual.visual import Visual
 
-from h2o_chat.events import Turn
+from h2o_chat.events import Prompt, Token, Turn
 from h2o_chat.tui.body import Piece
+from h2o_chat.tui.dress import dressed, selected
+from h2o_chat.tui.find import Finder
+from h2o_chat.tui.heat import Heat
+from h2o_chat.tui.inspect import Inspector
 from h2o_chat.tui.page import Page
 from h2o_chat.tui.safe import safe_text
+from h2o_chat.tui.thought import OPEN, divide
+from h2o_chat.tui.tokens import Tokens
 from h2o_chat.tui.turn import TurnView
 
 MOST_LINES = 1 << 32
@@ -41,7 +48,15 @@ class Transcript(ScrollView, can_focus=True):
         Binding("ctrl+c", "app.interrupt", show=False),  # the screen's own would copy without a word
         Binding("m", "app.toggle_panel", "memory", show=False),
         Binding("up", "select(-1)", "your messages"),
-        Binding("down", "select(1)", show=False),
+        Binding("down", "select(1)", "your next message", show=False),
+        Binding("left_square_bracket", "choose(-1)", "the message above", show=False),
+        Binding("right_square_bracket", "choose(1)", "the message below", show=False),
+        Binding("z", "fold", "fold"),
+        Binding("t", "thought", "thought", show=False),
+        Binding("i", "inspect", "tokens"),
+        Binding("left", "token(-1)", "the token before", show=False),
+        Binding("right", "token(1)", "the next token", show=False),
+        Binding("escape", "leave", "leave the tokens"),
         Binding("ctrl+up", "scroll_up", show=False),
         Binding("ctrl+down", "scroll_down", show=False),
     ]
@@ -51,12 +66,16 @@ class Transcript(ScrollView, can_focus=True):
         self.selected: int | None = None
         """The message of the user that is marked."""
         self.auto_links = False
-        self._page = Page()
+        self.heat = Heat()
+        self.inspector = Inspector(self)
+        self.finder = Finder()
+        self.page = Page()
         self._turns: dict[int, TurnView] = {}
         self._answer: TurnView | None = None
         """The answer that is being written."""
         self._index = 0
         self._follows = True
+        self._filling = False
         self._moving = False
         self._epoch = 0
         """Counts what makes all that was drawn wrong."""
@@ -64,7 +83,7 @@ class Transcript(ScrollView, can_focus=True):
     @property
     def views(self) -> list[TurnView]:
         """Everything from top to bottom: messages, notes, errors."""
-        return self._page.views
+        return self.page.views
 
     # What it shows
 
@@ -77,9 +96,17 @@ class Transcript(ScrollView, can_focus=True):
 
     def redraw(self, view: TurnView) -> None:
         """One of them shows something else."""
-        self._laid()
-        if view.index in self._turns or view is self._answer or view in self.views:
-            self.refresh()
+        self._laid(self.views.index(view))
+
+    @contextmanager
+    def filling(self) -> Iterator[None]:
+        """Many messages at once: they are laid out when all are there."""
+        self._filling = True
+        try:
+            yield
+        finally:
+            self._filling = False
+            self._laid()
 
     def message(
         self,
@@ -89,6 +116,7 @@ class Transcript(ScrollView, can_focus=True):
         index: int,
         finish: str | None = None,
         hold: float | None = None,
+        tokens: Tokens | None = None,
     ) -> None:
         """Add a finished message.
 
@@ -96,10 +124,23 @@ class Transcript(ScrollView, can_focus=True):
             index: its place in the conversation.
             finish: how an answer ended.
             hold: how much of it is held, where that is known.
+            tokens: of which it consists, where that is known.
         """
         view = TurnView(role, name, text, index, finish)
-        view.hold = hold
+        view.hold, view.tokens, view.raw = hold, tokens, self.heat.mode != "off"
+        view.folded = view.is_long
         self._turns[index] = self.add(view)
+
+    def unfold_last(self) -> None:
+        """The last message is to be read, however long it is."""
+        if self._turns:
+            last = self._turns[max(self._turns)]
+            last.folded = False
+            self._changed(last)
+
+    def message_view(self, index: int) -> TurnView | None:
+        """A message, by its place in the conversation, if it is shown."""
+        return self._turns.get(index)
 
     @property
     def answering(self) -> int | None:
@@ -112,6 +153,7 @@ class Transcript(ScrollView, can_focus=True):
         self._turns.clear()
         self._answer = self.selected = None
         self._follows = True
+        self.finder.look("", [])
         self._laid()
 
     def cut(self, index: int) -> None:
@@ -124,12 +166,18 @@ class Transcript(ScrollView, can_focus=True):
         place = self.views.index(self._turns[first])
         del self.views[place:]
         self._turns = {message: view for message, view in self._turns.items() if message < index}
+        self.finder.look("", [])
         self._laid(place)
 
     def open_answer(self, name: str, message: int) -> None:
         """Begin the message that `stream` continues; `message` is its place in the conversation."""
+        for view in self._turns.values():  # what was read is out of the way
+            if not view.folded and view.kept_open is None and view.is_long:
+                view.folded = True
+                view.changed()
         self._index = message
         self._answer = TurnView("assistant", name, index=message)
+        self._answer.raw = self.heat.mode != "off"
         self._answer.open()
         self.add(self._answer)
 
@@ -158,10 +206,35 @@ class Transcript(ScrollView, can_focus=True):
     def withdraw(self) -> None:
         """Take back the open answer and the message that it was to answer: neither was said."""
         assert self._answer is not None
+        self.finder.look("", [])
         self.views.remove(self._turns.pop(self._index - 1))
         self.views.remove(self._answer)
         self._answer = None
         self._laid()
+
+    def read(self, prompt: Prompt) -> None:
+        """A prompt was read: its messages have tokens. The memory knows already where they lie."""
+        for span in self.heat.memory.spans[-2:]:
+            view, skip = self._turns.get(span.index), span.first - prompt.first
+            if view is not None and view.kind == span.role != "assistant" and skip >= 0 and prompt.texts:
+                view.tokens = Tokens(span.first, prompt.texts[skip : span.last + 1 - prompt.first])
+                self._changed(view)
+        if self._answer is not None:
+            self._answer.thinks = "".join(prompt.texts[-8:]).rstrip().endswith(OPEN)
+
+    def token(self, token: Token) -> None:
+        """One more token of the open answer; its text is streamed apart."""
+        if self._answer is not None:
+            if self._answer.tokens is None:
+                self._answer.tokens = Tokens(token.position)
+            self._answer.tokens.add(token.text)
+
+    def remembered(self) -> None:
+        """The cache has reported, and the memory knows."""
+        for index, hold in self.heat.gauges().items():
+            if index in self._turns:
+                self._turns[index].hold = hold
+        self.refresh()
 
     def show_message_hold(self, index: int, hold: float) -> None:
         """Write the gauge of one message, where that is known."""
@@ -174,6 +247,9 @@ class Transcript(ScrollView, can_focus=True):
         held = dict(turn.hold)
         for message, view in self._turns.items():
             view.hold = held.get(message, 0.0)
+            if turn.finish == "error" and message >= max(self._turns) - 1:
+                view.tokens = None  # the model has not seen them
+                view.changed()
         self.refresh()
 
     def note(self, text: str) -> None:
@@ -205,6 +281,9 @@ class Transcript(ScrollView, can_focus=True):
 
     def action_select(self, step: int) -> None:
         """Mark the next message of the user, up or down; below the last one none is marked."""
+        if self.inspector.on:
+            self.inspector.line(step)
+            return
         own = [message for message, view in sorted(self._turns.items()) if view.kind == "user"]
         if not own:
             return
@@ -213,6 +292,126 @@ class Transcript(ScrollView, can_focus=True):
         self.select(own[at] if at < len(own) else None)
         if self.selected is None:
             self.follow()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that would do nothing now are neither bound nor shown."""
+        match action:
+            case "token" | "leave":
+                return self.inspector.on
+            case "inspect":
+                return not self.inspector.on
+        return super().check_action(action, parameters)
+
+    def action_choose(self, step: int) -> None:
+        """Mark the next message, whoever said it."""
+        there = sorted(self._turns)
+        if not there:
+            return
+        at = there.index(self.selected) if self.selected in there else len(there)
+        self.select(there[min(max(at + step, 0), len(there) - 1)])
+
+    def action_fold(self) -> None:
+        """Fold the marked message, or unfold it; where none is marked, the first long one that is seen."""
+        view = self._turns.get(-1 if self.selected is None else self.selected)
+        view = view or next((one for one in self.seen() if one.folded or one.is_long), None)
+        if view is not None and view.is_long:
+            self.fold(view)
+
+    def fold(self, view: TurnView) -> None:
+        """Fold a long message, or unfold it; so it stays."""
+        view.folded = not view.folded
+        view.kept_open = not view.folded or None
+        self._changed(view)
+
+    def action_thought(self) -> None:
+        """Show what was thought before an answer, or fold it away."""
+        chosen = [self._turns[self.selected]] if self.selected in self._turns else reversed(self.seen())
+        view = next((one for one in chosen if one.thought is not None), None)
+        if view is not None:
+            view.thought_shown = not view.thought_shown
+            self._changed(view)
+
+    # Heat and tokens
+
+    def cycle_heat(self) -> str:
+        """Another kind of heat on the words; which."""
+        was = self.heat.mode
+        self.heat.cycle()
+        if "off" in (was, self.heat.mode):
+            self._keeping(self._show_raw)
+        if self.heat.mode == "off" and self.inspector.on:
+            self.inspector.end()
+        self.refresh()
+        self.refresh_bindings()
+        return self.heat.mode
+
+    def _show_raw(self) -> None:
+        for view in self._turns.values():
+            view.raw = self.heat.mode != "off"
+            view.changed()
+        if self._answer is not None:
+            self._answer.raw = self.heat.mode != "off"
+            self._answer.changed()
+
+    def action_inspect(self) -> None:
+        """Move a cursor over the tokens."""
+        if self.heat.mode == "off":
+            self.cycle_heat()
+        self.inspector.begin()
+        self.refresh_bindings()
+
+    def action_token(self, step: int) -> None:
+        """The next token, or the one before."""
+        self.inspector.step(step)
+
+    def action_leave(self) -> None:
+        """Leave the tokens."""
+        self.inspector.end()
+        self.refresh_bindings()
+
+    def text_select_all(self) -> None:
+        """What is clicked twice is one message, see `on_click`, and not everything."""
+
+    def on_click(self, event: Click) -> None:
+        place = event.get_content_offset(self)
+        at = None if place is None else self.page.at(place.y + self.scroll_offset.y)
+        if place is None or at is None or self.text_selection is not None:
+            return
+        row = place.y + self.scroll_offset.y
+        if event.chain == 2:
+            first, last = Offset(0, at * MOST_LINES), Offset(0, (at + 1) * MOST_LINES)
+            self.screen.selections = {self: Selection(first, last)}
+        else:
+            piece, _ = self.views[at].at(row - self.page.starts[at], self.page.width)
+            if piece is not None and piece.fold:
+                self.fold(self.views[at])
+            elif self.heat.mode != "off":
+                self.inspector.pick(self.inspector.token_at(row, place.x))
+                self.refresh_bindings()
+
+    def seen(self) -> list[TurnView]:
+        """The messages in the window."""
+        top, rows = self.scroll_offset.y, self.scrollable_content_region.height
+        first, last = self.page.at(top), self.page.at(min(top + rows, self.page.height) - 1)
+        return [] if first is None or last is None else self.views[first : last + 1]
+
+    # Finding and copying
+
+    def find(self, words: str, step: int = -1) -> str:
+        """Mark words and go to the next place, or the one before; how many there are."""
+        if words != self.finder.words:
+            self.finder.look(words, [self._turns[index] for index in sorted(self._turns)])
+            self._laid()
+        if match := self.finder.step(step):
+            row, _ = match.view.spot(match.at, self.page.width, self, raw=False)
+            self.go_to(match.view, row)
+        self.refresh()
+        return self.finder.count
+
+    def chosen_text(self) -> str:
+        """What was said in the marked message, or in the last one."""
+        view = self._turns.get(max(self._turns, default=-1) if self.selected is None else self.selected)
+        return divide(view.source, begun=view.thinks)[1] if view is not None else ""
 
     # Where the window is
 
@@ -223,7 +422,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def go_to(self, view: TurnView, row: int = 0) -> None:
         """Bring a row of a message into the window, with the title if there is room."""
-        page, rows = self._page, self.scrollable_content_region.height
+        page, rows = self.page, self.scrollable_content_region.height
         place = self.views.index(view)
         view.rows(page.width)
         page.changed(place)
@@ -241,25 +440,43 @@ class Transcript(ScrollView, can_focus=True):
         if view is None:
             return False
         place = self.views.index(view)
-        row = int(share * view.rows(self._page.width))
-        self._page.changed(place)
+        row = int(share * view.rows(self.page.width))
+        self.page.changed(place)
         self._follows = False
-        self._move(max(self._page.starts[place] + row - self.scrollable_content_region.height // 2, 0))
+        self._move(max(self.page.starts[place] + row - self.scrollable_content_region.height // 2, 0))
         return True
+
+    def _changed(self, view: TurnView) -> None:
+        """One message has another height."""
+        view.changed()
+        self._keeping(lambda: None)
+
+    def _keeping(self, change: Callable[[], None]) -> None:
+        """Change heights; the message at the top of the window stays there."""
+        place = self.page.at(self.scroll_offset.y)
+        local = 0 if place is None else self.scroll_offset.y - self.page.starts[place]
+        change()
+        self.page.changed()
+        if place is None or not self.page.width:
+            return
+        rows = self.views[place].rows(self.page.width)
+        self.page.changed()
+        self._move(self.page.starts[place] + min(local, rows - 1))
 
     def _laid(self, place: int = 0) -> None:
         """From this place on some have another height: the window stays at the end, or with what was seen."""
-        self._page.changed(place)
-        self._move(self.scroll_offset.y)
+        self.page.changed(place)
+        if not self._filling:
+            self._move(self.scroll_offset.y)
 
     def _move(self, top: int) -> None:
         """Go to a row, having wrapped what is seen there."""
         rows = self.scrollable_content_region.height
         if not rows:  # it has no place on the screen yet
             return
-        top = self._page.look(top, rows, self._follows)
+        top = self.page.look(top, rows, self._follows)
         self._moving = True
-        self.virtual_size = Size(self._page.width, self._page.height)
+        self.virtual_size = Size(self.page.width, self.page.height)
         if top != self.scroll_offset.y:
             self.scroll_to(y=top, animate=False, force=True)
         self._moving = False
@@ -270,9 +487,8 @@ class Transcript(ScrollView, can_focus=True):
 
     def _measure(self) -> None:
         width = self.scrollable_content_region.width
-        if width and width != self._page.width:
-            self._page.width = width
-            self._laid()
+        if width and width != self.page.width:
+            self._keeping(lambda: setattr(self.page, "width", width))
         elif self._follows:
             self._laid()
 
@@ -286,12 +502,11 @@ class Transcript(ScrollView, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         row = y + self.scroll_offset.y
-        place = self._page.at(row)
+        place = self.page.at(row)
         if place is None:
-            return Strip.blank(self._page.width, self.rich_style)
-        local = row - self._page.starts[place]
-        strip = self.views[place].row(local, self._page.width, place * MOST_LINES, self)
-        return strip.apply_style(self.rich_style)  # blanks have no style of their own, so no ground either
+            return Strip.blank(self.page.width, self.rich_style)
+        local = row - self.page.starts[place]
+        return self.views[place].row(local, self.page.width, place * MOST_LINES, self)
 
     def draw(self, content: Content, width: int) -> Sequence[Strip]:
         """See `turn.Canvas`."""
@@ -299,20 +514,20 @@ class Transcript(ScrollView, can_focus=True):
 
     def dress(self, view: TurnView, piece: Piece, line: int) -> Content:
         """See `turn.Canvas`."""
+        content = dressed(view, piece, self.heat, self.finder, self.page.width)
         selection = self.text_selection
-        if selection is None:
-            return piece.content
-        return _selected(piece, selection, line + 1, self._selection_style)
+        if selection is not None:
+            style = Style.from_styles(self.screen.get_component_styles("screen--selection"))
+            content = selected(piece, content, selection, line + 1, style)
+        return content
 
     def key(self, view: TurnView, piece: Piece) -> object:
         """See `turn.Canvas`."""
-        return self._epoch
+        warm = piece.start >= 0 or piece.fold
+        heat = (self.heat.version, self.heat.memory.cursor) if warm else None
+        return self._epoch, heat, self.finder.version
 
     # What is selected with the mouse
-
-    @property
-    def _selection_style(self) -> Style:
-        return Style.from_styles(self.screen.get_component_styles("screen--selection"))
 
     def selection_updated(self, selection: Selection | None) -> None:
         self._epoch += 1
@@ -325,16 +540,3 @@ class Transcript(ScrollView, can_focus=True):
     def notify_style_update(self) -> None:
         super().notify_style_update()
         self._epoch += 1
-
-
-def _selected(piece: Piece, selection: Selection, line: int, style: Any) -> Content:
-    """With a style on what is selected of it; the whole text begins at `line`."""
-    content, at = piece.content, 0
-    for number, text in enumerate(content.plain.split("\n")):
-        span = selection.get_span(line + piece.y + number)
-        if span is not None:
-            shift = piece.x if number == 0 else 0
-            end = len(text) if span[1] < 0 else min(max(span[1] - shift, 0), len(text))
-            content = content.stylize(style, at + min(max(span[0] - shift, 0), len(text)), at + end)
-        at += len(text) + 1
-    return content

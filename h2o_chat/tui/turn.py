@@ -2,18 +2,22 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Protocol
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.content import Content
 from textual.selection import Selection
 from textual.strip import Strip
 
-from h2o_chat.tui.body import Growing, Piece, joined, placed, plain, whole
+from h2o_chat.tui.body import CARET, Growing, Piece, fold_at, joined, placed, plain, whole
 from h2o_chat.tui.glyphs import gauge
 from h2o_chat.tui.safe import fit, safe_text
 from h2o_chat.tui.theme import MUTED
+from h2o_chat.tui.thought import divide
+from h2o_chat.tui.tokens import Tokens
 
 FINISHES = {
     "stopped": "stopped here; what was said is kept",
@@ -32,6 +36,10 @@ INDENT = 2
 
 class Canvas(Protocol):
     """What messages are drawn on."""
+
+    @property
+    def rich_style(self) -> Style:
+        """Of what is empty."""
 
     def draw(self, content: Content, width: int) -> Sequence[Strip]:
         """The rows of a text, wrapped; each segment with the offset of its first character."""
@@ -73,28 +81,100 @@ class TurnView:
         """Chosen by the keyboard."""
         self.growing: Growing | None = None
         """While it is being written."""
-        self._pieces: list[Piece] | None = [Piece(body)] if isinstance(body, Content) else None
+        self.tokens: Tokens | None = None
+        """Of its text, where they were told."""
+        self.raw = False
+        """Shown as the text of its tokens, if they are known."""
+        self.folded = False
+        self.kept_open: bool | None = None
+        """Somebody has unfolded it."""
+        self.thinks = False
+        """The prompt has opened a block of thought."""
+        self.thought_shown = False
+        self._written: list[Piece] | None = None
+        """An answer, as it was drawn while it was written."""
+        self._given = body if isinstance(body, Content) else None
+        self._pieces: list[Piece] | None = None
         self._layout: tuple[int, list[int]] = (0, [])
         """For which width, and the row at which each piece begins; then the row behind them."""
         self._title: tuple[object, Strip] | None = None
 
     @property
     def content(self) -> Content:
-        """All that is said in it."""
+        """What is shown of it."""
         return joined(self.pieces)
 
     @property
+    def whole(self) -> Content:
+        """What would be shown if nothing were folded, as it is read."""
+        return joined(self._build(raw=False, folded=False))
+
+    @property
     def pieces(self) -> list[Piece]:
-        if self.growing is not None:
-            return self.growing.pieces
         if self._pieces is None:
-            answer = self.kind == "assistant"
-            self._pieces = whole(self.source, _mark(self.finish)) if answer else plain(self.source)
+            self._pieces = placed(self._build(self.raw and self.tokens is not None, self.folded))
         return self._pieces
+
+    @property
+    def thought(self) -> str | None:
+        """What was thought before the answer."""
+        return divide(self.source, begun=self.thinks)[0] if self.kind == "assistant" else None
+
+    @property
+    def is_long(self) -> bool:
+        """Worth folding."""
+        return fold_at(self.source) < len(self.source)
+
+    @property
+    def folds(self) -> int:
+        """From which character of its source on it is folded."""
+        return fold_at(self.source) if self.folded and self.growing is None else len(self.source)
+
+    def _build(self, raw: bool, folded: bool) -> list[Piece]:
+        if self._given is not None:
+            return [Piece(self._given)]
+        end = self.folds if folded else len(self.source)
+        if raw:
+            pieces = self._raw_pieces(end)
+        elif self.kind != "assistant":
+            pieces = plain(self.source[:end])
+        else:
+            pieces = self._answer(self.source[:end])
+        if end < len(self.source):
+            pieces[-1].joint = "\n"
+            pieces.append(Piece(Content("…"), fold=True))
+        return pieces
+
+    def _raw_pieces(self, end: int) -> list[Piece]:
+        assert self.tokens is not None
+        start, stop = self.tokens.own(self.source)
+        below = Content(CARET) if self.growing else _mark(self.finish)
+        pieces = plain(self.tokens.text[start : min(start + end, stop)], start)
+        if below and end == len(self.source):
+            pieces[-1].joint = "" if self.growing else "\n"
+            pieces.append(Piece(below))
+        return pieces
+
+    def _answer(self, source: str) -> list[Piece]:
+        thought, answer = divide(source, begun=self.thinks)
+        pieces = self._written
+        if self.growing:
+            pieces = self.growing.pieces
+        elif pieces is None or len(source) < len(self.source):
+            pieces = whole(answer, _mark(self.finish) if len(source) == len(self.source) else Content())
+        if thought is None:
+            return pieces
+        sign, does = ("▾", "folds it") if self.thought_shown else ("▸", "shows it")
+        doing = "thought" if answer or self.growing is None else "thinking"
+        line = f"{sign} {doing} · {len(thought.split()):,} words · press t: {does}"
+        head = Content.styled(line, f"italic {MUTED}")
+        if self.thought_shown:
+            head = Content.assemble(head, "\n", (safe_text(thought), f"italic {MUTED}"))
+        return [Piece(head, "\n\n"), *pieces]
 
     def show(self, body: Content) -> None:
         """Show something else."""
-        self._pieces = [Piece(body)]
+        self._given = body
         self.changed()
 
     def open(self) -> None:
@@ -104,8 +184,10 @@ class TurnView:
     def write(self, text: str) -> None:
         """Append to an answer."""
         assert self.growing is not None
+        before = len(divide(self.source, begun=self.thinks)[1])
         self.source += text
-        self.growing.write(text)
+        if more := divide(self.source, begun=self.thinks)[1][before:]:
+            self.growing.write(more)
         self.changed()
 
     def close(self, finish: str, text: str | None) -> None:
@@ -118,12 +200,14 @@ class TurnView:
         assert self.growing is not None
         self.finish = finish
         self.source = self.source if text is None else text
-        self.growing.close(text, _mark(finish))
-        self._pieces, self.growing = self.growing.pieces, None
+        answer = None if text is None else divide(text, begun=self.thinks)[1]
+        self.growing.close(answer, _mark(finish))
+        self._written, self.growing = self.growing.pieces, None
         self.changed()
 
     def changed(self) -> None:
         """What it shows is another thing, of another height."""
+        self._pieces = None
         self._layout = (0, [])
 
     # Rows
@@ -138,7 +222,7 @@ class TurnView:
         if self._layout[0] != width:
             room = max(width - INDENT - 1, 1)
             starts = [self.titled]
-            for piece in placed(self.pieces):
+            for piece in self.pieces:
                 starts.append(starts[-1] + piece.height(room))
             self._layout = (width, starts)
         return self._layout[1][-1] + 1
@@ -170,12 +254,64 @@ class TurnView:
         """
         piece, local = self.at(row, width)
         if piece is None:
-            return self._titles(width, line, canvas) if row < self.titled else _row([], 0, line, width)
+            return (
+                self._titles(width, line, canvas)
+                if row < self.titled
+                else _row([], 0, line, width, canvas.rich_style)
+            )
         key = (width, line, canvas.key(self, piece))
         if piece.key != key:
             strips = canvas.draw(canvas.dress(self, piece, line), max(width - INDENT - 1, 1))
-            piece.strips, piece.key = _rows(piece, strips, line + 1, width), key
+            piece.strips, piece.key = _rows(piece, strips, line + 1, width, canvas.rich_style), key
         return piece.strips[local]
+
+    # Characters and tokens
+
+    def shows(self, position: int) -> bool:
+        """Whether a token has characters of its own among those that are shown."""
+        if self.tokens is None or not self.tokens.own_text(position):
+            return False
+        span = self.tokens.span(position)
+        return span is not None and any(
+            piece.start >= 0 and span[0] < piece.start + len(piece.content) and span[1] > piece.start
+            for piece in self.pieces
+        )
+
+    def spot(self, at: int, width: int, canvas: Canvas, raw: bool) -> tuple[int, int]:
+        """(row, column) of a character.
+
+        Args:
+            at: which one of what is shown; of the text of its tokens, where it is `raw`.
+        """
+        self.rows(width)
+        before = 0
+        for place, piece in enumerate(self.pieces):
+            start = piece.start if raw else before
+            if 0 <= start <= at <= start + len(piece.content):
+                rows = self._wrapped(piece, width, canvas)
+                row = max(bisect_right([first for first, _ in rows], at - start) - 1, 0)
+                column = cell_len(rows[row][1][: at - start - rows[row][0]])
+                return self._layout[1][place] + row, INDENT + column
+            before += len(piece.content) + len(piece.joint)
+        return self.titled, INDENT
+
+    def character(self, row: int, column: int, width: int, canvas: Canvas) -> int | None:
+        """Which character of the text of its tokens is there; None where none is."""
+        piece, local = self.at(row, width)
+        if piece is None or piece.start < 0:
+            return None
+        rows = self._wrapped(piece, width, canvas)
+        if local >= len(rows) or column < INDENT:
+            return None
+        start, shown = rows[local]
+        ends = list(accumulate(map(cell_len, shown), initial=INDENT))
+        number = bisect_right(ends, column) - 1
+        return piece.start + start + number if number < len(shown) else None
+
+    @staticmethod
+    def _wrapped(piece: Piece, width: int, canvas: Canvas) -> list[tuple[int, str]]:
+        text = piece.content.without_spans
+        return _wrapped(text.plain, canvas.draw(text, max(width - INDENT - 1, 1)))
 
     def _titles(self, width: int, line: int, canvas: Canvas) -> Strip:
         """The title: who speaks, and how much of it is held."""
@@ -183,7 +319,7 @@ class TurnView:
         if self._title is None or self._title[0] != key:
             [strip] = canvas.draw(self.title(width - 1), width - 1)
             segments = [Segment(segment.text, _bare(segment)) for segment in strip]
-            self._title = (key, _row(segments, 0, line, width, indent=1))
+            self._title = (key, _row(segments, 0, line, width, canvas.rich_style, indent=1))
         return self._title[1]
 
     def title(self, width: int) -> Content:
@@ -201,6 +337,16 @@ class TurnView:
         return "\n".join(text[span[0] : None if span[1] < 0 else span[1]] for text, span in spans if span)
 
 
+def _wrapped(text: str, strips: Sequence[Strip]) -> list[tuple[int, str]]:
+    """(first character, what is shown) of each row."""
+    lines = [0, *(at + 1 for at, character in enumerate(text) if character == "\n")]
+    rows, y = [], -1
+    for strip in strips:
+        x, y = _offset(list(strip), y + 1)
+        rows.append((lines[y] + x, strip.text))
+    return rows
+
+
 def _mark(finish: str | None) -> Content:
     """What is said under an answer that did not end by itself."""
     if finish not in FINISHES:
@@ -208,26 +354,28 @@ def _mark(finish: str | None) -> Content:
     return Content.styled(f"■ {FINISHES[finish]}", f"italic {MUTED}")
 
 
-def _rows(piece: Piece, strips: Sequence[Strip], line: int, width: int) -> list[Strip]:
+def _rows(piece: Piece, strips: Sequence[Strip], line: int, width: int, ground: Style) -> list[Strip]:
     """The rows of a piece in full width, with offsets in lines of the whole text that begins at `line`."""
     rows, y = [], -1
     for strip in strips:
         segments = list(strip)
         x, y = _offset(segments, y + 1)
-        rows.append(_row(segments, x + (piece.x if y == 0 else 0), line + piece.y + y, width))
+        rows.append(_row(segments, x + (piece.x if y == 0 else 0), line + piece.y + y, width, ground))
     if piece.gap:
-        rows.append(_row([], 0, line + piece.y + y + 1, width))
+        rows.append(_row([], 0, line + piece.y + y + 1, width, ground))
     return rows
 
 
-def _row(segments: Sequence[Segment], x: int, y: int, width: int, indent: int = INDENT) -> Strip:
+def _row(
+    segments: Sequence[Segment], x: int, y: int, width: int, ground: Style, indent: int = INDENT
+) -> Strip:
     """A row in full width, whose text begins at character `x` of line `y`."""
-    placed = [Segment(" " * indent, Style.from_meta({"offset": (x, y)}))]
+    placed = [Segment(" " * indent, ground + Style.from_meta({"offset": (x, y)}))]
     for segment in segments:
         place = Style.from_meta({"offset": (x, y)})
         placed.append(Segment(segment.text, segment.style + place if segment.style else place))
         x += len(segment.text)
-    return Strip(placed).adjust_cell_length(width, Style.null())
+    return Strip(placed).adjust_cell_length(width, ground)
 
 
 def _offset(segments: Sequence[Segment], y: int) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from h2o_chat.recorder import Recorder
 MOST_WAITING = 500
 """Reports in the queue after which a job waits: a recording may be read faster than it can be shown."""
 
-SHOWN_MESSAGES = 200
+SHOWN_MESSAGES = 1000
 """Shown of a conversation that is opened; what is older is in the store."""
 
 Progress = Callable[[str, float | None], None]

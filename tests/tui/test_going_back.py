@@ -36,7 +36,7 @@ async def say(screen: Screen, *texts: str) -> None:
 def shown(screen: Screen) -> list[str]:
     """The messages on the screen, without the marks under them."""
     views = [view for view in screen.app.transcript.views if view.kind in ("user", "assistant", "system")]
-    return [view.content.plain.split("\n■")[0] for view in views]
+    return [view.whole.plain.split("\n■")[0] for view in views]
 
 
 async def agrees(screen: Screen) -> None:

@@ -195,20 +195,20 @@ async def test_a_recording_in_which_nothing_is_said(tmp_path: Path) -> None:
 
 
 async def test_another_conversation_begins_a_new_page_and_long_histories_are_cut(tmp_path: Path) -> None:
-    history = [Said(n, "user" if n % 2 == 0 else "assistant", f"number {n}", hold=0.5) for n in range(1000)]
+    history = [Said(n, "user" if n % 2 == 0 else "assistant", f"number {n}", hold=0.5) for n in range(2000)]
     path = written(
         tmp_path / "r", SESSION, Said(0, "user", "one"), TURN, SESSION, *history,
-        Said(1000, "user", "now"), TURN, Said(998, "user", "instead"),
+        Said(2000, "user", "now"), TURN, Said(1998, "user", "instead"),
     )  # fmt: skip
     app = replaying(path)
     async with app.run_test(size=WIDE) as pilot:
         screen = Screen(app, pilot)
         await ended(screen)
         _, earlier, first, *_, last, answer = screen.bodies()
-        assert "800 earlier messages" in earlier
-        assert (first, last) == ("number 800", "instead")
+        assert "1000 earlier messages" in earlier
+        assert (first, last) == ("number 1000", "instead")
         assert FINISHES["interrupted"] in answer
-        assert len(screen.bodies()) == 2 + 198 + 2
+        assert len(screen.bodies()) == 2 + 998 + 2
 
 
 async def test_what_is_no_recording_is_said_on_the_screen_too(tmp_path: Path) -> None:

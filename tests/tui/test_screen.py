@@ -333,7 +333,7 @@ async def test_ctrl_c_copies_what_is_selected(drive: Drive) -> None:
         await screen.pilot.mouse_down(offset=(x, y))
         await screen.pilot.hover(offset=(x + 12, y))
         await screen.pilot.mouse_up(offset=(x + 30, y))
-        await screen.pilot.press("ctrl+c")
+        await screen.pilot.press("ctrl+c")  # the transcript has the keyboard now
         assert screen.app.clipboard == "What is the capital of France?"
         assert "copied" in screen.app.divider.remark
 

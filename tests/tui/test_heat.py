@@ -1,0 +1,203 @@
+"""The words and what is held of them, on the real app with a real small model."""
+
+from collections import Counter
+from collections.abc import Callable
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Screen, stored  # tests/tui/conftest.py
+
+from h2o_chat.config import Sampling
+from h2o_chat.tui.heat import GONE, GROUNDS, MODES
+from h2o_chat.tui.inspect import rank
+from h2o_chat.tui.turn import TurnView
+
+Drive = Callable[..., Any]
+TOLD = "Hi, my name is Flóra 🦊 and my locker code is K7Q2. " * 4
+SHORT = Sampling(max_tokens=40)
+LASTING = Sampling(max_tokens=40, ignore_eos=True)
+
+
+def kept(screen: Screen) -> dict[int, float]:
+    """Hold by position, counted from the cache itself."""
+    session, cache = screen.chat.session, screen.chat._engine.cache
+    at = Counter(p for layer in range(session.layers) for p in cache.kept(layer)[0].flatten().tolist())
+    return {p: count / (session.layers * session.kv_heads) for p, count in at.items() if p >= 0}
+
+
+def warm(screen: Screen) -> list[TurnView]:
+    """The messages of which the tokens are shown."""
+    return [view for view in screen.app.transcript.views if view.tokens is not None]
+
+
+def styles(screen: Screen, view: TurnView) -> dict[int, str]:
+    """How each character of the text of its tokens is drawn."""
+    found: dict[int, str] = {}
+    for piece in view.pieces:
+        if piece.start >= 0:
+            content = screen.app.transcript.dress(view, piece, 0)
+            for span in content.spans:
+                found |= dict.fromkeys(
+                    range(piece.start + span.start, piece.start + span.end), str(span.style)
+                )
+    return found
+
+
+async def test_the_heat_is_what_the_cache_keeps(drive: Drive) -> None:
+    async with drive("pilot-chat", system="You are kind.", sampling=SHORT, budget=48) as screen:
+        await screen.opened()
+        for text in (TOLD, "What is my name?"):
+            await screen.ask(text)
+            await screen.answered()
+        await screen.pilot.press("ctrl+t")
+        transcript, engine = screen.app.transcript, screen.chat._engine
+        assert transcript.heat.mode == "hold"
+        hold, checked = kept(screen), Counter[str]()
+        recent_from = engine.seen - screen.chat.session.recent
+        assert [view.index for view in warm(screen)] == [0, 1, 2, 3, 4]
+        for view, message in zip(warm(screen), screen.chat.messages, strict=True):
+            assert view.tokens is not None
+            assert message.text.strip() in view.content.plain
+            drawn = styles(screen, view)
+            start, end = view.tokens.own(view.source)
+            assert view.tokens.text[start:end] == view.source
+            for first, last, positions in view.tokens.groups(start, end):
+                share = max(hold.get(p, 0.0) for p in positions)
+                style = {drawn.get(at, "") for at in range(first, last)}
+                assert len(style) == 1, "a token looks the same all over"
+                [look] = style
+                if positions[-1] >= engine.seen:
+                    assert look == ""
+                elif share == 0:
+                    assert look == GONE
+                elif share == 1 and positions[0] >= recent_from:
+                    assert look == ""
+                else:
+                    assert GROUNDS[ceil(share * 8 - 1e-9) - 1] in look
+                    assert "bold" in look
+                checked[look[-6:]] += 1
+            for position in range(message.first, message.last + 1):
+                assert transcript.heat.memory.hold.get(position, 0.0) == hold.get(position, 0.0)
+        assert len(checked) > 4  # gone, recent, and heavy of several kinds
+        assert checked["strike"]
+
+
+async def test_gauges_are_live_and_those_of_the_conversation(drive: Drive) -> None:
+    async with drive(
+        "pilot-chat", system="You are kind.", sampling=LASTING, budget=48, events_every=4
+    ) as screen:
+        await screen.opened()
+        seen: list[float] = []
+        real = screen.app.transcript.remembered
+
+        def remembered() -> None:
+            real()
+            seen.append(screen.app.transcript.views[2].hold)
+
+        screen.app.transcript.remembered = remembered  # type: ignore[method-assign]
+        await screen.ask(TOLD)
+        await screen.answered()
+        assert len(set(seen)) > 3, "it moves while the answer streams"
+        held = kept(screen)
+        for view, message in zip(screen.app.transcript.views[1:], screen.chat.messages, strict=True):
+            read = range(message.first, min(message.last + 1, screen.chat._engine.seen))
+            assert view.hold == pytest.approx(sum(held.get(p, 0.0) for p in read) / len(read))
+            assert view.hold == message.hold
+        assert seen[-1] == pytest.approx(screen.chat.messages[1].hold)
+
+
+async def test_a_resumed_conversation_is_as_warm_as_it_was(
+    drive: Drive, shared_models: Path, tmp_path: Path
+) -> None:
+    async with drive("pilot-chat", sampling=SHORT, open_chat=stored(shared_models, tmp_path)) as screen:
+        await screen.opened()
+        await screen.ask(TOLD)
+        await screen.answered()
+        await screen.pilot.press("ctrl+t")
+        before = [(view.tokens.first, view.content.plain, styles(screen, view)) for view in warm(screen)]
+        await screen.pilot.press("ctrl+n")
+        await screen.until(lambda: not screen.chat.messages, "another has begun")
+        await screen.answered()
+        await screen.pilot.press("ctrl+o")
+        await screen.pilot.pause(0.2)
+        await screen.pilot.press("enter")
+        await screen.until(lambda: len(warm(screen)) == 2, "it is open again")
+        await screen.answered()
+        after = [(view.tokens.first, view.content.plain, styles(screen, view)) for view in warm(screen)]
+        assert [text for _, text, _ in after] == [text for _, text, _ in before]
+        assert [set(look.values()) for *_, look in after] == [set(look.values()) for *_, look in before]
+
+
+async def test_the_kinds_of_heat_and_no_colour(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with drive("pilot-chat", sampling=SHORT, budget=48) as screen:
+        await screen.opened()
+        await screen.ask(TOLD)
+        await screen.answered()
+        pages = set()
+        for mode in (*MODES[1:], "off"):
+            await screen.pilot.press("ctrl+t")
+            assert screen.app.transcript.heat.mode == mode
+            assert f"heat{': ' if mode != 'off' else ' '}{mode}" in screen.app.divider.remark
+            strips = screen.app.screen._compositor.render_strips()
+            looks = [segment.style for strip in strips for segment in strip if segment.style]
+            colours = [color for look in looks for color in (look.color, look.bgcolor) if color]
+            assert all(len(set(color.get_truecolor())) == 1 for color in colours)
+            assert any(look.strike for look in looks) is (mode != "off")
+            pages.add(str([(look.color, look.bgcolor, look.strike, look.bold) for look in looks]))
+        assert len(pages) == len(MODES)
+
+
+async def test_a_token_is_looked_at(drive: Drive) -> None:
+    async with drive("pilot-chat", sampling=SHORT, budget=48) as screen:
+        await screen.opened()
+        await screen.ask(TOLD)
+        await screen.answered()
+        memory, transcript = screen.app._memory, screen.app.transcript
+        await screen.pilot.press("shift+tab", "i")
+        await screen.until(lambda: memory.cursor is not None, "there is a cursor")
+        answer = screen.chat.messages[1]
+        assert answer.first <= memory.cursor <= answer.last
+        start = memory.cursor
+        await screen.pilot.press("left")
+        assert memory.cursor == start - 1
+        for _ in range(200):
+            await screen.pilot.press("up")
+            if memory.cursor <= screen.chat.messages[0].last:
+                break
+        position = memory.cursor
+        row, column = transcript.inspector.place(position)
+        assert transcript.inspector.token_at(row, column) == position
+        remark = screen.app.divider.remark
+        assert f"@{position}" in remark
+        if hold := kept(screen).get(position):
+            assert f"{round(hold * screen.app._memory.caches)}/{screen.app._memory.caches} caches" in remark
+        else:
+            assert "gone from all" in remark
+        await screen.pilot.press("escape")
+        await screen.until(lambda: memory.cursor is None, "it is left")
+        assert screen.app.divider.remark == ""
+        x, y = _where(screen, "K7Q2")  # the mouse picks as well
+        await screen.pilot.click(offset=(x, y))
+        await screen.until(lambda: memory.cursor is not None, "a token was clicked")
+        view = transcript.inspector.view_of(memory.cursor)
+        assert view.tokens.own_text(memory.cursor).strip().startswith("K")
+
+
+async def test_ranks_are_those_of_the_panel(drive: Drive) -> None:
+    async with drive("pilot-chat", sampling=SHORT, budget=48) as screen:
+        await screen.opened()
+        await screen.ask(TOLD)
+        await screen.answered()
+        memory = screen.app._memory
+        ranked = [one.position for one in memory.cache.heaviest]
+        assert [rank(memory, position) for position in ranked] == list(range(1, len(ranked) + 1))
+        others = [at for at in memory.hold if at < memory.recent_from and at not in ranked]
+        assert all(rank(memory, at) > len(ranked) for at in others)
+        assert rank(memory, memory.seen - 1) is None
+
+
+def _where(screen: Screen, text: str) -> tuple[int, int]:
+    return next((line.index(text), row) for row, line in enumerate(screen.lines()) if text in line)

@@ -1,0 +1,178 @@
+"""Folding, thoughts, finding and copying, in the real transcript."""
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from test_transcript import TranscriptApp
+
+from h2o_chat.config import Sampling
+from h2o_chat.events import CacheState, Session
+from h2o_chat.tui.body import fold_at
+from h2o_chat.tui.memory import Memory, Span
+from h2o_chat.tui.thought import divide
+from h2o_chat.tui.tokens import Tokens
+from h2o_chat.tui.transcript import Transcript
+
+SESSION = Session(
+    *("m", None, "plain", "h2o", 64, 4, 32, 16, "chunked", "none", "float32", "float32", "cpu"),
+    *("transformers", 1, 7, 2, 4, 256),
+)
+LONG = "".join(f"line {n} of many\n" for n in range(60))
+
+
+@given(st.lists(st.text("ab é🦊", max_size=4), min_size=1), st.data())
+def test_every_character_belongs_to_tokens(texts: list[str], data: st.DataObject) -> None:
+    """Compared with counting, one by one."""
+    tokens = Tokens(7, texts[:1])
+    for text in texts[1:]:
+        tokens.add(text)
+    whole = "".join(texts)
+    completes = [at for at, text in enumerate(texts) for _ in text]
+    assert tokens.text == whole
+    assert len(tokens) == len(texts)
+    assert [tokens.at(n) for n in range(len(whole))] == [7 + at for at in completes]
+    start = data.draw(st.integers(0, len(whole)))
+    end = data.draw(st.integers(start, len(whole)))
+    groups = list(tokens.groups(start, end))
+    assert "".join(whole[first:last] for first, last, _ in groups) == whole[start:end]
+    for first, last, positions in groups:
+        assert {7 + completes[n] for n in range(first, last)} == {positions[-1]}
+        assert not any(texts[at - 7] for at in positions[:-1])
+        assert positions[0] == 7 or texts[positions[0] - 8]
+        assert all(tokens.span(at) == tokens.span(positions[-1]) for at in positions)
+
+
+@given(st.text("a \n", max_size=4000))
+def test_a_fold_is_within_the_text_and_shows_some_of_it(text: str) -> None:
+    at = fold_at(text)
+    assert 0 <= at <= len(text)
+    if at < len(text):
+        assert at > 0
+        assert text[:at].count("\n") + at // 80 <= 9
+
+
+def test_thoughts_are_divided_from_answers() -> None:
+    assert divide("<think>\nhm\n</think>\n\nYes.") == ("hm", "Yes.")
+    assert divide("hm</think>Yes.", begun=True) == ("hm", "Yes.")
+    assert divide("<think>hm") == ("hm", "")
+    assert divide("<thi") == (None, "")
+    assert divide("<this>") == (None, "<this>")
+    assert divide("Say <think>a</think>.") == (None, "Say <think>a</think>.")
+    assert divide("") == (None, "")
+
+
+async def test_long_messages_are_folded_and_say_what_is_held() -> None:
+    app = TranscriptApp()
+    async with app.run_test(size=(80, 30)) as pilot:
+        transcript = app.query_one(Transcript)
+        tokens = Tokens(10, LONG.splitlines(keepends=True))
+        memory: Memory = transcript.heat.memory
+        memory.begin(SESSION, None)
+        memory.spans.append(Span(0, "user", 10, 69))
+        held = [(at, 0.5, 1.0) for at in range(40, 70)]
+        memory.add(CacheState(80, 64, 1, 1, 0, {}, [], held, []))
+        transcript.message("user", "you", LONG, 0, tokens=tokens)
+        transcript.message("assistant", "model", LONG, 1)
+        transcript.unfold_last()
+        await pilot.pause()
+        user, answer = transcript.views
+        assert user.folded
+        assert not answer.folded
+        transcript.go_to(user)
+        await pilot.pause()
+        page = _page(app)
+        shown = [row.strip() for row in page if row.strip().startswith("line")]
+        assert shown[:8] == [f"line {n} of many" for n in range(8)]
+        [line] = [row.strip() for row in page if "folded" in row]
+        assert line == f"… ⋮ 52 tokens folded · {15 / 52:.0%} held · press z to unfold"
+        transcript.focus()
+        await pilot.press("z")
+        assert not user.folded
+        assert not any("folded" in row for row in _page(app))
+        await pilot.press("z")
+        assert user.folded
+        x, y = next((row.index("⋮"), n) for n, row in enumerate(_page(app)) if "folded" in row)
+        await pilot.click(offset=(x, y))
+        assert not user.folded
+        transcript.open_answer("model", 2)  # the answer that was read is out of the way
+        assert answer.folded
+        assert not user.folded  # somebody wanted to see it
+
+
+async def test_thoughts_are_folded_while_they_stream_and_after() -> None:
+    app = TranscriptApp()
+    async with app.run_test(size=(80, 30)) as pilot:
+        transcript = app.query_one(Transcript)
+        transcript.open_answer("model", 0)
+        text = "<think>\nfirst this,\nthen that\n</think>\n\nThe *answer*."
+        for character in text[:30]:
+            transcript.stream(character)
+        await pilot.pause()
+        assert any("▸ thinking · 4 words" in row for row in _page(app))
+        assert not any("first this" in row for row in _page(app))
+        for character in text[30:]:
+            transcript.stream(character)
+        transcript.close_answer("eos", text)
+        await pilot.pause()
+        [answer] = transcript.views
+        assert answer.content.plain == "▸ thought · 4 words · press t: shows it\n\nThe answer."
+        transcript.focus()
+        await pilot.press("t")
+        assert "first this,\nthen that" in answer.content.plain
+        await pilot.press("t")
+        assert "first this" not in answer.content.plain
+        assert transcript.chosen_text() == "The *answer*."
+
+
+async def test_words_are_found_from_the_last_to_the_first() -> None:
+    app = TranscriptApp()
+    async with app.run_test(size=(80, 20)) as pilot:
+        transcript = app.query_one(Transcript)
+        for n in range(30):
+            transcript.message("user", "you", f"question {n}", 2 * n)
+            transcript.message("assistant", "model", f"the **Key** is {n}\n\n" + "words " * 99, 2 * n + 1)
+        transcript.message("user", "you", LONG + "a key at the end", 60)
+        await pilot.pause()
+        assert transcript.find("KEY") == "31 of 31"  # folded ones too
+        await pilot.pause()
+        assert any("a key at the end" in row for row in _page(app))
+        assert transcript.find("KEY") == "30 of 31"
+        await pilot.pause()
+        assert any("the Key is 29" in row for row in _page(app))
+        assert transcript.find("KEY", 1) == "31 of 31"
+        assert transcript.find("KEY", 1) == "1 of 31"
+        await pilot.pause()
+        assert any("the Key is 0" in row for row in _page(app))
+        strips = app.screen._compositor.render_strips()
+        marked = [segment for strip in strips for segment in strip if segment.text == "Key"]
+        assert any(segment.style and segment.style.underline for segment in marked)
+        assert transcript.find("[/b] nowhere") == "nothing found"
+        assert transcript.find("") == ""
+
+
+async def test_keys_find_and_copy_in_the_app(drive: Callable[..., Any]) -> None:
+    async with drive("pilot-chat", sampling=Sampling(max_tokens=16)) as screen:
+        await screen.opened()
+        await screen.ask("Take this:\n```py\nx = 1\n```\nand\n```\ny\n```")
+        await screen.answered()
+        await screen.pilot.press("ctrl+f", *"take")
+        await screen.until(lambda: "1 of " in "\n".join(screen.lines()), "it is found")
+        await screen.pilot.press("escape")
+        assert screen.app.prompt.has_focus
+        await screen.pilot.press("shift+tab", "up", "c")
+        assert screen.app.clipboard == screen.chat.messages[0].text
+        assert "copied the message" in screen.app.divider.remark
+        for code in ("x = 1\n", "y\n", "x = 1\n"):
+            await screen.pilot.press("k")
+            assert screen.app.clipboard == code
+        await screen.pilot.press("right_square_bracket", "c")
+        assert screen.app.clipboard == screen.chat.messages[1].text
+        await screen.pilot.press("k")
+        assert "no code" in screen.app.divider.remark
+
+
+def _page(app: Any) -> list[str]:
+    strips = app.screen._compositor.render_strips()
+    return ["".join(segment.text for segment in strip)[:-1].rstrip() for strip in strips]

@@ -33,15 +33,18 @@ class Finder:
         """Another one whenever something else is to be marked."""
 
     def look(self, words: str, views: list[TurnView]) -> None:
-        """Find all of them; messages that have some are unfolded."""
+        """Find all of them; messages that have the words are unfolded."""
         self.words, self.matches, self.current = words, [], None
         self.version += 1
-        pattern = re.compile(re.escape(words), re.IGNORECASE)
+        pattern, parts = re.compile(re.escape(words), re.IGNORECASE), words.lower().split()
         for view in views if words else ():
-            if view.folded and pattern.search(view.source):
+            source = view.source.lower()
+            if not all(part in source for part in parts):
+                continue  # before it is wrapped and drawn for that
+            if view.folded:
                 view.folded = False
                 view.changed()
-            found = (Match(view, match.start()) for match in pattern.finditer(view.content.plain))
+            found = (Match(view, match.start()) for match in pattern.finditer(view.plain))
             self.matches += found
             if len(self.matches) >= MOST_MATCHES:
                 return

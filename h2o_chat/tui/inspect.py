@@ -6,6 +6,7 @@ from h2o_chat.tui.cursor import Pointed
 from h2o_chat.tui.memory import Memory
 from h2o_chat.tui.safe import token_label
 from h2o_chat.tui.turn import TurnView
+from h2o_chat.tui.where import character, shows, spot
 
 if TYPE_CHECKING:
     from h2o_chat.tui.transcript import Transcript
@@ -78,17 +79,17 @@ class Inspector:
         at = page.at(row)
         if at is None or (view := page.views[at]).tokens is None:
             return None
-        character = view.character(row - page.starts[at], column, page.width, self._transcript)
-        return None if character is None else view.tokens.at(character)
+        found = character(view, row - page.starts[at], column, page.width, self._transcript)
+        return None if found is None else view.tokens.at(found)
 
     def place(self, position: int) -> tuple[int, int] | None:
         """(row, column) of a token in the whole transcript; None where it is not shown as itself."""
         page, view = self._transcript.page, self.view_of(position)
-        if view is None or view.tokens is None or not view.shows(position):
+        if view is None or view.tokens is None or not shows(view, position):
             return None
         span = view.tokens.span(position)
         assert span is not None
-        row, column = view.spot(span[0], page.width, self._transcript, raw=True)
+        row, column = spot(view, span[0], page.width, self._transcript, raw=True)
         at = page.views.index(view)
         page.changed(at)
         return page.starts[at] + row, column
@@ -97,7 +98,7 @@ class Inspector:
         """The first token from this one on that is shown as itself."""
         for at in range(position, position + step * FARTHEST, step):
             view = self.view_of(at)
-            if view is not None and view.shows(at):
+            if view is not None and shows(view, at):
                 return at
         return None
 

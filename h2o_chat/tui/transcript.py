@@ -25,6 +25,7 @@ from h2o_chat.tui.safe import safe_text
 from h2o_chat.tui.thought import OPEN, divide
 from h2o_chat.tui.tokens import Tokens
 from h2o_chat.tui.turn import TurnView
+from h2o_chat.tui.where import spot
 
 MOST_LINES = 1 << 32
 """Lines of one message, so that each line of all messages has a number; in order."""
@@ -175,6 +176,7 @@ class Transcript(ScrollView, can_focus=True):
             if not view.folded and view.kept_open is None and view.is_long:
                 view.folded = True
                 view.changed()
+                self.page.changed()
         self._index = message
         self._answer = TurnView("assistant", name, index=message)
         self._answer.raw = self.heat.mode != "off"
@@ -403,7 +405,7 @@ class Transcript(ScrollView, can_focus=True):
             self.finder.look(words, [self._turns[index] for index in sorted(self._turns)])
             self._laid()
         if match := self.finder.step(step):
-            row, _ = match.view.spot(match.at, self.page.width, self, raw=False)
+            row, _ = spot(match.view, match.at, self.page.width, self, raw=False)
             self.go_to(match.view, row)
         self.refresh()
         return self.finder.count
@@ -489,8 +491,8 @@ class Transcript(ScrollView, can_focus=True):
         width = self.scrollable_content_region.width
         if width and width != self.page.width:
             self._keeping(lambda: setattr(self.page, "width", width))
-        elif self._follows:
-            self._laid()
+        else:
+            self._move(self.scroll_offset.y)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)

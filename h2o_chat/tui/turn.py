@@ -2,10 +2,8 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import Protocol
 
-from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.content import Content
@@ -103,6 +101,11 @@ class TurnView:
     def content(self) -> Content:
         """What is shown of it."""
         return joined(self.pieces)
+
+    @property
+    def plain(self) -> str:
+        """The same without styles."""
+        return "".join(piece.content.plain + piece.joint for piece in self.pieces)
 
     @property
     def whole(self) -> Content:
@@ -246,6 +249,11 @@ class TurnView:
         place = bisect_right(starts, row) - 1
         return self.pieces[place], row - starts[place]
 
+    def starts(self, width: int) -> list[int]:
+        """The row at which each piece begins; then the row behind them."""
+        self.rows(width)
+        return self._layout[1]
+
     def row(self, row: int, width: int, line: int, canvas: Canvas) -> Strip:
         """One row of it.
 
@@ -264,54 +272,6 @@ class TurnView:
             strips = canvas.draw(canvas.dress(self, piece, line), max(width - INDENT - 1, 1))
             piece.strips, piece.key = _rows(piece, strips, line + 1, width, canvas.rich_style), key
         return piece.strips[local]
-
-    # Characters and tokens
-
-    def shows(self, position: int) -> bool:
-        """Whether a token has characters of its own among those that are shown."""
-        if self.tokens is None or not self.tokens.own_text(position):
-            return False
-        span = self.tokens.span(position)
-        return span is not None and any(
-            piece.start >= 0 and span[0] < piece.start + len(piece.content) and span[1] > piece.start
-            for piece in self.pieces
-        )
-
-    def spot(self, at: int, width: int, canvas: Canvas, raw: bool) -> tuple[int, int]:
-        """(row, column) of a character.
-
-        Args:
-            at: which one of what is shown; of the text of its tokens, where it is `raw`.
-        """
-        self.rows(width)
-        before = 0
-        for place, piece in enumerate(self.pieces):
-            start = piece.start if raw else before
-            if 0 <= start <= at <= start + len(piece.content):
-                rows = self._wrapped(piece, width, canvas)
-                row = max(bisect_right([first for first, _ in rows], at - start) - 1, 0)
-                column = cell_len(rows[row][1][: at - start - rows[row][0]])
-                return self._layout[1][place] + row, INDENT + column
-            before += len(piece.content) + len(piece.joint)
-        return self.titled, INDENT
-
-    def character(self, row: int, column: int, width: int, canvas: Canvas) -> int | None:
-        """Which character of the text of its tokens is there; None where none is."""
-        piece, local = self.at(row, width)
-        if piece is None or piece.start < 0:
-            return None
-        rows = self._wrapped(piece, width, canvas)
-        if local >= len(rows) or column < INDENT:
-            return None
-        start, shown = rows[local]
-        ends = list(accumulate(map(cell_len, shown), initial=INDENT))
-        number = bisect_right(ends, column) - 1
-        return piece.start + start + number if number < len(shown) else None
-
-    @staticmethod
-    def _wrapped(piece: Piece, width: int, canvas: Canvas) -> list[tuple[int, str]]:
-        text = piece.content.without_spans
-        return _wrapped(text.plain, canvas.draw(text, max(width - INDENT - 1, 1)))
 
     def _titles(self, width: int, line: int, canvas: Canvas) -> Strip:
         """The title: who speaks, and how much of it is held."""
@@ -332,19 +292,9 @@ class TurnView:
 
     def selected(self, selection: Selection, line: int) -> str:
         """What is selected of its text; `line` is that of the title."""
-        lines = self.content.plain.split("\n")
+        lines = self.plain.split("\n")
         spans = [(text, selection.get_span(line + 1 + n)) for n, text in enumerate(lines)]
         return "\n".join(text[span[0] : None if span[1] < 0 else span[1]] for text, span in spans if span)
-
-
-def _wrapped(text: str, strips: Sequence[Strip]) -> list[tuple[int, str]]:
-    """(first character, what is shown) of each row."""
-    lines = [0, *(at + 1 for at, character in enumerate(text) if character == "\n")]
-    rows, y = [], -1
-    for strip in strips:
-        x, y = _offset(list(strip), y + 1)
-        rows.append((lines[y] + x, strip.text))
-    return rows
 
 
 def _mark(finish: str | None) -> Content:
@@ -359,7 +309,7 @@ def _rows(piece: Piece, strips: Sequence[Strip], line: int, width: int, ground: 
     rows, y = [], -1
     for strip in strips:
         segments = list(strip)
-        x, y = _offset(segments, y + 1)
+        x, y = offset(segments, y + 1)
         rows.append(_row(segments, x + (piece.x if y == 0 else 0), line + piece.y + y, width, ground))
     if piece.gap:
         rows.append(_row([], 0, line + piece.y + y + 1, width, ground))
@@ -378,7 +328,7 @@ def _row(
     return Strip(placed).adjust_cell_length(width, ground)
 
 
-def _offset(segments: Sequence[Segment], y: int) -> tuple[int, int]:
+def offset(segments: Sequence[Segment], y: int) -> tuple[int, int]:
     """Of the first character of a row; an empty one is a line of its own, which is said."""
     style = segments[0].style if segments else None
     x, y = style.meta["offset"] if style and "offset" in style.meta else (0, y)

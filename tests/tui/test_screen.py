@@ -150,7 +150,7 @@ async def test_the_panel_is_true_after_a_stop(drive: Drive) -> None:
     async with drive("stories3m", sampling=LONG) as screen:
         await screen.opened()
         await screen.ask("Once upon a time")
-        await screen.streaming()
+        await screen.until(lambda: screen.app._memory.seen > 64, "something was let go")
         await screen.pilot.press("escape")
         await screen.answered()
         _assert_panel_is_true(screen)

@@ -77,6 +77,11 @@ async def held(size: tuple[int, int]) -> list[tuple[float, list[Row]]]:
             await _ask(pilot, app, prompt, shoot)
             now += READ_S
         app.transcript.focus()
+        for _ in range(2):  # heat on the words: what is held of them, then what they score
+            await pilot.press("ctrl+t")
+            await pilot.pause()
+            shoot(LAST_S)
+        await pilot.press("ctrl+t", "ctrl+t", "ctrl+t")
         await pilot.pause()
         shoot(LAST_S)
     return [*frames, (now, frames[-1][1])]

@@ -50,6 +50,21 @@ HOSTILE = {
 }
 KEYS = (
     *("2", "3", "4", "1", "w", "x", "w", "up", "up", "down", "escape", "tab", "tab", "right", "left", "up"),
+    *(
+        "ctrl+t",
+        "ctrl+t",
+        "ctrl+t",
+        "i",
+        "left",
+        "right",
+        "z",
+        "t",
+        "escape",
+        "ctrl+f",
+        "e",
+        "enter",
+        "escape",
+    ),
     *("f1", "escape"),
 )
 

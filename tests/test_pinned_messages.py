@@ -14,7 +14,8 @@ from h2o_chat.store import Store
 
 __all__ = ["loaded", "store"]
 
-WIDER = replace(SETTINGS, budget=96)
+WIDER = replace(SETTINGS, budget=96, policy="caote")
+NARROW = replace(SETTINGS, policy="caote")
 
 
 def held(chat: Chat, index: int) -> float:
@@ -76,7 +77,7 @@ def test_what_is_left_is_pinned_and_going_back_keeps_the_pin(loaded: Loaded, sto
 
 
 def test_what_does_not_fit_is_not_said(loaded: Loaded, store: Store) -> None:
-    chat = open_chat(loaded, store)
+    chat = open_chat(loaded, store, settings=NARROW)
     list(chat.send(SAID[0], SHORT))
     with pytest.raises(BudgetError, match=r"at most 12 may be"):
         list(chat.send("word " * 40, SHORT, pin=True))
@@ -96,6 +97,6 @@ def test_pins_that_fit_no_longer_are_told(loaded: Loaded, store: Store, tmp_path
     chat = open_chat(loaded, store, settings=WIDER)
     list(chat.send(SAID[1], SHORT, pin=True))
     chat.keeper.close()
-    smaller = resumed(loaded, store, chat.keeper.conversation, replace(SETTINGS, budget=24))
+    smaller = resumed(loaded, store, chat.keeper.conversation, replace(WIDER, budget=24))
     codes = [note.code for note in smaller.keeper.notes]
     assert "budget" in codes, codes

@@ -123,7 +123,7 @@ def test_more_than_may_be_protected_is_refused_with_the_numbers() -> None:
 
 
 def test_sinks_and_a_system_prompt_stay_protected_when_pins_are_let_go() -> None:
-    cache = H2OCache(64)
+    cache = H2OCache(64, policy="caote")
     cache.protect(12)
     cache.pin([5, 20])
     assert cache.protected == 13, "what is protected already costs nothing more"

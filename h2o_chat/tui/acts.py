@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 ANSWERING = tuple(asdict(Sampling()))
 """Settings that hold from the next answer on."""
-REMEMBERING = ("policy", "budget", "sinks", "recent", "chunk")
+REMEMBERING = ("policy", "budget", "sinks", "recent", "chunk", "prefill")
 """Settings for which the memory is built again."""
+SETTABLE = (*ANSWERING, "seed", *REMEMBERING)
+"""All that can be changed while a conversation goes on."""
 
 
 def show_help(pane: "TalkPane", _: str) -> None:
@@ -48,15 +50,14 @@ def change(pane: "TalkPane", words: str) -> None:
     name, _, value = words.partition(" ")
     name, value, talk = name.replace("-", "_"), value.strip(), pane.idle()
     values = asdict(talk.settings) | asdict(pane.sampling) | {"seed": talk.session.seed}
-    shown = (*ANSWERING, "seed", *REMEMBERING)
     if not name:
-        lines = [f"{one} = {_shown(values[one])}" for one in shown]
+        lines = [f"{one} = {_shown(values[one])}" for one in SETTABLE]
         pane.transcript.note("\n".join([*lines, "/set NAME VALUE changes one of them"]))
         return
-    if name not in shown:
+    if name not in SETTABLE:
         precedence.known(name, "The setting")
         raise UsageError(
-            f"{name} cannot be changed while a conversation goes on.", f"One of: {', '.join(shown)}."
+            f"{name} cannot be changed while a conversation goes on.", f"One of: {', '.join(SETTABLE)}."
         )
     if not value:
         pane.transcript.note(f"{name} = {_shown(values[name])}")

@@ -8,9 +8,8 @@ from textual.widgets import Static
 
 from h2o_chat.config import POLICIES
 from h2o_chat.errors import H2OChatError
-from h2o_chat.precedence import NAMES
 from h2o_chat.resolve import names_starting_with
-from h2o_chat.tui import slash
+from h2o_chat.tui import acts, slash
 from h2o_chat.tui.attach import path_being_typed
 from h2o_chat.tui.safe import fit, safe_text
 from h2o_chat.tui.theme import MUTED
@@ -50,7 +49,7 @@ def choices(before: str, themes: list[str]) -> list[Choice]:
     if before.startswith("/") and "\n" not in before and before.count(" ") == 1:
         name, _, typed = before[1:].partition(" ")
         known = {
-            "set": SETTABLE,
+            "set": acts.SETTABLE,
             "policy": POLICIES,
             "export": ("md", "json", "html"),
             "theme": themes,
@@ -63,12 +62,6 @@ def choices(before: str, themes: list[str]) -> list[Choice]:
         ]
     typed_path = path_being_typed(before)
     return [] if typed_path is None else _paths(len(before) - len(typed_path), typed_path)
-
-
-SETTABLE = tuple(
-    name for name in NAMES if name not in ("model", "quantize", "dtype", "device", "threads", "template")
-)
-"""Settings that can be changed while a conversation goes on."""
 
 
 def models(typed: str) -> list[str]:
@@ -103,7 +96,10 @@ class Menu(Static):
     """The list, with one line chosen; hidden while there is nothing to choose."""
 
     DEFAULT_CSS = """
-    Menu { height: auto; padding: 0 2; background: $panel; display: none; }
+    Menu {
+        height: auto; padding: 0 1; display: none; text-wrap: nowrap; text-overflow: ellipsis;
+        border-left: solid $border; border-right: solid $border;
+    }
     """
 
     def __init__(self, id: str) -> None:

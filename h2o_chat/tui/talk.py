@@ -111,9 +111,14 @@ class TalkPane(Pane):
     def opened(self, chat: ChatLike) -> None:
         super().opened(chat)
         self._sent.taken = True
+        self._show_pins()
         if self._waiting:
             text, self._waiting = self._waiting, ""
             self.call_after_refresh(self._send_waiting, text)
+
+    def _show_pins(self) -> None:
+        if isinstance(self.chat, Chat):
+            self.transcript.show_pins({n for n, one in enumerate(self.chat.messages) if one.pinned})
 
     def broke(self) -> None:
         super().broke()
@@ -142,6 +147,7 @@ class TalkPane(Pane):
 
     def done(self) -> None:
         super().done()
+        self._show_pins()
         self._drawn = None
         sent = self._sent
         if sent.taken:

@@ -1,6 +1,6 @@
 """The conversation, drawn row by row: it costs what is seen of it, however long it is."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import ClassVar
 
@@ -236,6 +236,12 @@ class Transcript(ScrollView, can_focus=True):
         for index, hold in self.heat.gauges().items():
             if index in self._turns:
                 self._turns[index].hold = hold
+        self.refresh()
+
+    def show_pins(self, pinned: Collection[int]) -> None:
+        """Write which messages are pinned."""
+        for index, view in self._turns.items():
+            view.pinned = index in pinned
         self.refresh()
 
     def show_message_hold(self, index: int, hold: float) -> None:

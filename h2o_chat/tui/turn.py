@@ -77,6 +77,8 @@ class TurnView:
         """The share of caches that still hold it, averaged over its tokens."""
         self.marked = False
         """Chosen by the keyboard."""
+        self.pinned = False
+        """Protected from eviction by the person."""
         self.growing: Growing | None = None
         """While it is being written."""
         self.tokens: Tokens | None = None
@@ -275,7 +277,7 @@ class TurnView:
 
     def _titles(self, width: int, line: int, canvas: Canvas) -> Strip:
         """The title: who speaks, and how much of it is held."""
-        key = (width, line, self.hold, self.marked, canvas.key(self, Piece(Content())))
+        key = (width, line, self.hold, self.marked, self.pinned, canvas.key(self, Piece(Content())))
         if self._title is None or self._title[0] != key:
             [strip] = canvas.draw(self.title(width - 1), width - 1)
             segments = [Segment(segment.text, _bare(segment)) for segment in strip]
@@ -286,6 +288,7 @@ class TurnView:
         """What stands above the text."""
         right = "" if self.hold is None else gauge(self.hold)
         speaker = f"▸ {self.name}" if self.marked else self.name
+        speaker += " · pinned" if self.pinned else ""
         name = fit(speaker, max(width - len(right), 0)) if right else speaker
         colour = "$accent" if self.marked else COLOURS.get(self.kind, MUTED)
         return Content.assemble((name, f"bold {colour}"), (right, MUTED)).truncate(max(width, 1))

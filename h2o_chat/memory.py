@@ -13,8 +13,11 @@ HEADROOM_BYTES = 256 * 2**20
 QUANTISING_SHARE = 0.1
 """Of the 16-bit weights: what quantising them needs for a moment, and is not given back."""
 
-STATE_BYTES = 34
-"""Position, scores and flags of a slot, beside its key and value."""
+STATE_BYTES = 19
+"""Position, scores and flags of a slot, beside its key and value ..."""
+
+HEAD_BYTES = 4
+"""... and one score for every query head of its KV head."""
 
 _PER_WEIGHT = {"int8": 1.0, "nf4": NF4_BYTES}
 
@@ -64,7 +67,8 @@ def slot_bytes(config: Any, itemsize: int) -> int:
     heads = config.num_attention_heads
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
     head_size = getattr(config, "head_dim", None) or config.hidden_size // heads
-    return int(config.num_hidden_layers * kv_heads * (2 * head_size * itemsize + STATE_BYTES))
+    state = STATE_BYTES + HEAD_BYTES * (heads // kv_heads)
+    return int(config.num_hidden_layers * kv_heads * (2 * head_size * itemsize + state))
 
 
 def require(name: str, where: str, free: int, chosen: str, needs: dict[str, Need], budget: int) -> None:

@@ -119,7 +119,7 @@ async def _quiet_times(folder: Path, conversation: str, recorded: Sequence[Event
     """Opening the conversation, then keys and tokens one by one."""
     session = next(event for event in recorded if isinstance(event, Session))
     state = next(event for event in recorded if isinstance(event, CacheState))
-    pieces = [event.text for event in recorded if isinstance(event, Token)]
+    pieces = [event.text for event in recorded if isinstance(event, Token) and event.text.strip()]
     async with _shown(lambda _: Recorded(session)) as app:
         opened = []
         for _ in range(5):

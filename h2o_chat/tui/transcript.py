@@ -78,6 +78,8 @@ class Transcript(ScrollView, can_focus=True):
         self._follows = True
         self._filling = False
         self._moving = False
+        self._shown: dict[int, Strip] = {}
+        """What was drawn last, by row of the window."""
         self._epoch = 0
         """Counts what makes all that was drawn wrong."""
 
@@ -483,8 +485,14 @@ class Transcript(ScrollView, can_focus=True):
         if not rows:  # it has no place on the screen yet
             return
         top = self.page.look(top, rows, self._follows)
+        size = Size(self.page.width, self.page.height)
+        if size == self.virtual_size and top == self.scroll_offset.y:
+            for y in range(rows):  # mostly one: where an answer goes on
+                if self._strip(y) != self._shown.get(y):
+                    self.refresh_line(y + top)
+            return
         self._moving = True
-        self.virtual_size = Size(self.page.width, self.page.height)
+        self.virtual_size = size
         if top != self.scroll_offset.y:
             self.scroll_to(y=top, animate=False, force=True)
         self._moving = False
@@ -509,6 +517,11 @@ class Transcript(ScrollView, can_focus=True):
     # Drawing
 
     def render_line(self, y: int) -> Strip:
+        strip = self._shown[y] = self._strip(y)
+        return strip
+
+    def _strip(self, y: int) -> Strip:
+        """What stands in a row of the window."""
         row = y + self.scroll_offset.y
         place = self.page.at(row)
         if place is None:

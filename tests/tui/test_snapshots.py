@@ -43,8 +43,8 @@ class Shot:
 SHOTS = {
     "wide": Shot(120, 36),
     "250": Shot(250, 50),
-    "100": Shot(100, 30),
-    "99": Shot(99, 30),
+    "100": Shot(100, 44),
+    "99": Shot(99, 44),
     "80": Shot(80, 24),
     "60": Shot(60, 24),
     "no-color": Shot(120, 36, no_color=True),
@@ -101,8 +101,9 @@ async def test_a_recording_looks_so(name: str, page: Any, monkeypatch: pytest.Mo
         for view in app.transcript.views:  # which heights are known depends on what was seen, and when
             view.rows(app.transcript.page.width)
         app.transcript.follow()
+        await pilot.pause(0.1)
         await pilot.press(*shot.keys)
-        await pilot.pause()
+        await pilot.pause(0.2)
         assert drawn(screen) == page
 
 

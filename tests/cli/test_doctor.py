@@ -121,7 +121,7 @@ def test_a_token_is_never_shown(home: Path, monkeypatch: pytest.MonkeyPatch, whe
     ("variables", "said"),
     [
         ({"BUDGET": "0"}, "!H2O_CHAT_BUDGET is 0."),
-        ({"BUDGET": "3"}, "smallest budget that works"),
+        ({"BUDGET": "3", "POLICY": "caote"}, "smallest budget that works"),
         ({"BUDGET": "99999999"}, "does not fit: it needs"),
         ({"DEVICE": "cuda:999"}, "!--device 'cuda:999' is not here"),
         ({"MODEL": "no/such-model"}, "!no/such-model is not on this machine, and HF_HUB_OFFLINE is set"),

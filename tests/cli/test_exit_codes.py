@@ -119,7 +119,7 @@ def test_damaged_and_partial_folders(
 
 
 def test_impossible_budget(h2o: Program, small: Path) -> None:
-    done = h2o("run", "hi", "-m", small, "--budget", 3, "--json")
+    done = h2o("run", "hi", "-m", small, "--budget", 3, "--policy", "caote", "--json")
     assert done.code == ExitCode.MEMORY
     error = done.events[0]
     assert isinstance(error, Error)

@@ -159,6 +159,8 @@ async def test_settings_change_while_the_conversation_goes_on(
         assert screen.chat._engine.cache.most_kept <= 32
         assert screen.app._memory.session.budget == 32
         assert [message.text for message in screen.chat.messages][1] == first
+        await command(screen, "/policy caote")
+        await screen.until(lambda: screen.chat.session.policy == "caote", "four sinks")
         assert "smallest budget that works here is" in await command(screen, "/budget 3")
         assert screen.chat.session.budget == 32
         await command(screen, "/policy window")

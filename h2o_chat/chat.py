@@ -276,7 +276,7 @@ class Chat:
         if prompt.tokens > budget:
             yield Note(
                 "small-budget",
-                f"That were {prompt.tokens:,} tokens at once, and each cache keeps {budget:,}: part of it is"
+                f"{prompt.tokens:,} tokens were read at once, and each cache keeps {budget:,}: part of it is"
                 " forgotten already.",
                 f"A budget of {prompt.tokens + budget // 2:,} would hold it.",
             )

@@ -249,6 +249,9 @@ SESSION = Session(
 class ScriptedEngine:
     """Counts positions as the engine does, and says what it is told to."""
 
+    def protection(self) -> tuple[int, int | None]:
+        return 0, None
+
     def __init__(self, tokenizer: Any, answer: str = "ok", end: int | None = None) -> None:
         self.session, self.tokenizer = SESSION, tokenizer
         self.eos = frozenset({tokenizer.eos_token_id})

@@ -250,7 +250,7 @@ class ScriptedEngine:
     """Counts positions as the engine does, and says what it is told to."""
 
     def protection(self) -> tuple[int, int | None]:
-        return 0, None
+        return 1 << 30, None  # everything
 
     def __init__(self, tokenizer: Any, answer: str = "ok", end: int | None = None) -> None:
         self.session, self.tokenizer = SESSION, tokenizer

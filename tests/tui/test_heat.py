@@ -94,14 +94,16 @@ async def test_gauges_are_live_and_those_of_the_conversation(drive: Drive) -> No
 
         def remembered() -> None:
             real()
-            seen.append(screen.app.transcript.views[2].hold)
+            answers = [view for view in screen.app.transcript.views if view.kind == "assistant"]
+            seen.append(answers[-1].hold)
 
         screen.app.transcript.remembered = remembered  # type: ignore[method-assign]
         await screen.ask(TOLD)
         await screen.answered()
         assert len(set(seen)) > 3, "it moves while the answer streams"
         held = kept(screen)
-        for view, message in zip(screen.app.transcript.views[1:], screen.chat.messages, strict=True):
+        said = [view for view in screen.app.transcript.views if view.kind in ("user", "assistant")]
+        for view, message in zip(said, screen.chat.messages, strict=True):
             read = range(message.first, min(message.last + 1, screen.chat._engine.seen))
             assert view.hold == pytest.approx(sum(held.get(p, 0.0) for p in read) / len(read))
             assert view.hold == message.hold

@@ -102,12 +102,12 @@ async def test_gauges_are_live_and_those_of_the_conversation(drive: Drive) -> No
         await screen.answered()
         assert len(set(seen)) > 3, "it moves while the answer streams"
         held = kept(screen)
-        said = [view for view in screen.app.transcript.views if view.kind in ("user", "assistant")]
+        said = [view for view in screen.app.transcript.views if view.kind != "note"]
         for view, message in zip(said, screen.chat.messages, strict=True):
             read = range(message.first, min(message.last + 1, screen.chat._engine.seen))
             assert view.hold == pytest.approx(sum(held.get(p, 0.0) for p in read) / len(read))
             assert view.hold == message.hold
-        assert seen[-1] == pytest.approx(screen.chat.messages[1].hold)
+        assert seen[-1] == pytest.approx(screen.chat.messages[2].hold)
 
 
 async def test_a_resumed_conversation_is_as_warm_as_it_was(

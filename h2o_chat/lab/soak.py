@@ -10,7 +10,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
 
@@ -30,6 +30,8 @@ from h2o_chat.store import DATABASE, Store
 TURN_TOKENS = 1000
 """Generated in a turn: some turns end and are saved in every stretch."""
 STRETCH_TOKENS = 50_000
+SINKS = 4
+"""However small the budget: the oldest keys, whose rounding is looked at, must be there."""
 SAID = ("Tell me more.", "And then?", "What happened next?", "Why?", "Go on.")
 
 
@@ -58,6 +60,7 @@ class Stretch:
 def run_soak(settings: Settings, folder: Path, tokens: int) -> list[Stretch]:
     """Goes on with the conversation in `folder`, or begins it, until `tokens` were fed; all rows so far."""
     rows = folder / "soak.jsonl"
+    settings = replace(settings, sinks=SINKS)
     with progress_bar() as show:
         loaded = load(settings, show)
         store = Store(folder)

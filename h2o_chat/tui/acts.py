@@ -14,6 +14,7 @@ from h2o_chat.config import Sampling
 from h2o_chat.errors import UsageError
 from h2o_chat.export import FORMATS, file_name, to_html, write_file
 from h2o_chat.tui.glyphs import percent, size
+from h2o_chat.tui.markdown import code_blocks
 from h2o_chat.tui.why import MOST, positions_of
 from h2o_chat.tui.why import why as why_of
 
@@ -151,33 +152,26 @@ def why(pane: "TalkPane", words: str) -> None:
 def find(pane: "TalkPane", words: str) -> None:
     if not words:
         raise UsageError("Find what?", "/find WORDS; ctrl+o looks through all stored conversations.")
-    found = [number for number, one in enumerate(pane.idle().messages) if words.lower() in one.text.lower()]
-    if not found:
-        pane.divider.say("it was not said in this conversation")
-        return
-    before = pane.transcript.selected
-    number = next((one for one in reversed(found) if before is None or one < before), found[-1])
-    pane.transcript.focus()
-    pane.transcript.select(number)
-    pane.divider.say(f"message {number} · in {len(found)} of {len(pane.idle().messages)} messages")
+    pane.find_bar.open(words)
 
 
 def copy(pane: "TalkPane", words: str) -> None:
     messages = pane.idle().messages
     if re.fullmatch(r"\d{1,9}", words):
         number = int(words)
-    else:
+    elif words in ("", "code"):
         number = max((n for n, one in enumerate(messages) if one.role == "assistant"), default=-1)
-    if not 0 <= number < len(messages):
+    else:
+        raise UsageError(f"{words!r} is nothing to copy.", "/copy, /copy code or /copy NUMBER")
+    text = pane.transcript.text_of(number)
+    if not text:
         raise UsageError("There is nothing to copy.", "/copy, /copy code or /copy NUMBER")
-    text = messages[number].text
-    if words == "code":
-        blocks = re.findall(r"^```[^\n]*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-        if not blocks:
-            raise UsageError("The last answer has no code block.")
-        text = blocks[-1]
-    pane.app.copy_to_clipboard(text)
-    pane.divider.say(f"copied {len(text):,} characters · /export writes a file")
+    if words != "code":
+        pane.copy(text, f"message {number}")
+    elif blocks := code_blocks(text):
+        pane.copy(blocks[-1], "the last code block")
+    else:
+        raise UsageError("The last answer has no code block.")
 
 
 def export(pane: "TalkPane", words: str) -> None:

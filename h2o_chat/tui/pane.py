@@ -115,7 +115,7 @@ class Pane(Vertical):
 
     def action_copy(self) -> None:
         """Copy what was said in the chosen message, or in the last one."""
-        self._copy(self.transcript.chosen_text(), "the message")
+        self.copy(self.transcript.chosen_text(), "the message")
 
     def action_copy_code(self) -> None:
         """Copy the code in it; pressed again, its next block."""
@@ -125,9 +125,9 @@ class Pane(Vertical):
             return
         at = self._copied % len(blocks)
         self._copied += 1
-        self._copy(blocks[at], f"code block {at + 1} of {len(blocks)}")
+        self.copy(blocks[at], f"code block {at + 1} of {len(blocks)}")
 
-    def _copy(self, text: str, what: str) -> None:
+    def copy(self, text: str, what: str) -> None:
         """To the clipboard of the terminal, which does not answer."""
         if text:
             self.app.copy_to_clipboard(text)

@@ -420,7 +420,11 @@ class Transcript(ScrollView, can_focus=True):
 
     def chosen_text(self) -> str:
         """What was said in the marked message, or in the last one."""
-        view = self._turns.get(max(self._turns, default=-1) if self.selected is None else self.selected)
+        return self.text_of(max(self._turns, default=-1) if self.selected is None else self.selected)
+
+    def text_of(self, index: int) -> str:
+        """What was said in a message, without what was thought before; nothing where it is not shown."""
+        view = self._turns.get(index)
         return divide(view.source, begun=view.thinks)[1] if view is not None else ""
 
     # Where the window is

@@ -200,9 +200,15 @@ async def test_exports_copies_and_finds(
         await command(screen, "/copy")
         assert screen.app.clipboard == screen.chat.messages[-1].text
         assert "no code block" in await command(screen, "/copy code")
-        await command(screen, "/find tarsenburg")
-        assert screen.app.transcript.selected == 0
-        screen.app.prompt.focus()
+        assert "nothing to copy" in await command(screen, "/copy that")
+        await screen.ask("/find tarsenburg")
+        await screen.until(lambda: "1 of 1" in "\n".join(screen.lines()), "the find bar has found it")
+        await screen.pilot.press("escape")
+        assert screen.app.prompt.has_focus
+        await screen.ask("Keep this:\n~~~py\nx = 1\n~~~")
+        await screen.answered()
+        await command(screen, f"/copy {len(screen.chat.messages) - 2}")
+        assert screen.app.clipboard == screen.chat.messages[-2].text
         assert "no theme" in await command(screen, "/theme nothing")
         await command(screen, "/theme nord")
         assert screen.app.theme == "nord"

@@ -1,4 +1,4 @@
-"""`h2o-chat eval observe|generate|lm-eval`: the paper's claims and other people's tasks, on your model.
+"""`h2o-chat eval agreement|observe|generate|lm-eval`: the paper's claims and other tasks, on your model.
 
 As in `lab_commands.py`, the lab imports torch, so it is imported inside the commands.
 """
@@ -10,7 +10,7 @@ import typer
 
 from h2o_chat.config import Settings
 from h2o_chat.errors import ExitCode
-from h2o_chat.lab_commands import Dtype, Json, Model, Threads, _check, _end, evaluate
+from h2o_chat.lab_commands import Dtype, Json, Model, Plot, Threads, _check, _end, evaluate
 
 Policies = Annotated[
     list[str] | None, typer.Option("--policy", help="E.g. h2o, or h2o:sinks=0,recent=8; repeatable.")
@@ -18,9 +18,36 @@ Policies = Annotated[
 Budgets = Annotated[list[int] | None, typer.Option("--budget", "-b", help="Slots; repeatable.")]
 Chunk = Annotated[int | None, typer.Option(help="Prompt tokens read before slots are given up.", min=1)]
 Seed = Annotated[int, typer.Option(help="Of the bootstrap and of all that is drawn.")]
-Plot = Annotated[Path | None, typer.Option(metavar="DIR", help="Pictures into this folder.")]
 
 COMPARED = ["h2o", "h2o-paper", "window", "streaming"]
+
+
+@evaluate.command()
+def agreement(
+    texts: Annotated[Path, typer.Option(help="Of prompts: a text file, or a .json list of strings.")],
+    model: Model = None,
+    policies: Policies = None,
+    budgets: Budgets = None,
+    prompt: Annotated[int, typer.Option(help="Tokens of a prompt.", min=2)] = 256,
+    tokens: Annotated[int, typer.Option(help="Of a continuation.", min=1)] = 64,
+    prompts: Annotated[int, typer.Option(help="At most.", min=1)] = 16,
+    dtype: Dtype = "auto",
+    threads: Threads = None,
+    seed: Annotated[int, typer.Option(help="Of the bootstrap.")] = 0,
+    plot: Plot = None,
+    as_json: Json = False,
+) -> None:
+    """Does it still say what the full cache says? KL per step, equal tokens, first other token."""
+
+    def work() -> ExitCode:
+        settings = Settings(model=model, dtype=dtype, threads=threads, seed=seed)  # type: ignore[arg-type]
+        _check(settings)
+        from h2o_chat.lab.agreement import run_agreement
+
+        wanted, slots = policies or COMPARED, budgets or [32, 64, 128]
+        return run_agreement(settings, texts, wanted, slots, prompt, tokens, prompts, as_json, plot)
+
+    _end(work)
 
 
 @evaluate.command()

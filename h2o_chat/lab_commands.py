@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from h2o_chat.config import Settings
-from h2o_chat.errors import ExitCode
+from h2o_chat.errors import ExitCode, UsageError
 
 evaluate = typer.Typer(no_args_is_help=True)
 bench = typer.Typer(no_args_is_help=True)
@@ -26,6 +26,7 @@ Results = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Kept as they come, one JSON object a line; goes on there."),
 ]
+Plot = Annotated[Path | None, typer.Option(metavar="DIR", help="Pictures into this folder.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 
 
@@ -41,7 +42,14 @@ def _bench() -> None:
 
 @evaluate.command()
 def perplexity(
-    texts: Annotated[Path, typer.Option(help="A text file, or a .json list of strings.")],
+    texts: Annotated[Path | None, typer.Option(help="A text file, or a .json list of strings.")] = None,
+    sampled: Annotated[
+        int | None,
+        typer.Option(
+            metavar="TOKENS", help="In place of texts: as much as this, drawn from the model itself.", min=1
+        ),
+    ] = None,
+    streams: Annotated[int, typer.Option(help="Of those tokens, read side by side.", min=1)] = 4,
     model: Model = None,
     policies: Annotated[
         list[str] | None, typer.Option("--policy", help="E.g. h2o, or h2o:sinks=0,recent=8; repeatable.")
@@ -67,17 +75,26 @@ def perplexity(
     ] = None,
     dtype: Dtype = "auto",
     threads: Threads = None,
-    seed: Annotated[int, typer.Option(help="Of the bootstrap.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of the bootstrap, and of what is drawn.")] = 0,
+    plot: Plot = None,
     as_json: Json = False,
 ) -> None:
     """Perplexity of real text as a ratio to a cache that keeps everything, with intervals."""
 
     def work() -> ExitCode:
+        if (texts is None) == (sampled is None):
+            raise UsageError("Give either --texts or --sampled: what is to be read.")
+        if sampled is not None and (prompt or prefills or chunks):
+            raise UsageError("--sampled has no prompts.", "--prompt, --prefill and --chunk go with --texts.")
         settings = Settings(model=model, dtype=dtype, threads=threads, seed=seed)  # type: ignore[arg-type]
         _check(settings)
+        wanted = policies or ["h2o", "h2o-paper", "window", "streaming"]
+        if texts is None:
+            from h2o_chat.lab.sampled import run_sampled
+
+            return run_sampled(settings, sampled or 0, streams, wanted, budgets or [64], as_json, plot)
         from h2o_chat.lab.perplexity import Reading, run_perplexity
 
-        wanted = policies or ["h2o", "h2o-paper", "window", "streaming"]
         readings = [
             Reading(prefill, chunk)
             for prefill in prefills or ["chunked"]
@@ -85,7 +102,7 @@ def perplexity(
         ]
         read = prompt if prompt is not None else length // 2 if prefills or chunks else 0
         return run_perplexity(
-            settings, texts, wanted, budgets or [32, 64, 128], length, as_json, read, readings
+            settings, texts, wanted, budgets or [32, 64, 128], length, as_json, read, readings, plot
         )
 
     _end(work)
@@ -104,6 +121,7 @@ def recall(
     dtype: Dtype = "auto",
     threads: Threads = None,
     results: Results = None,
+    plot: Plot = None,
     as_json: Json = False,
 ) -> None:
     """What is still known of things told long ago, against a cache that keeps everything."""
@@ -114,7 +132,7 @@ def recall(
         from h2o_chat.lab.recall import run_recall
 
         wanted = policies or ["h2o", "h2o-paper", "window", "streaming"]
-        return run_recall(settings, questions, wanted, budgets or [64, 128, 256, 512], as_json, results)
+        return run_recall(settings, questions, wanted, budgets or [64, 128, 256, 512], as_json, results, plot)
 
     _end(work)
 

@@ -35,32 +35,33 @@ def plot_observe(report: Observed, folder: Path) -> list[Path]:
     files = []
     if report.layers:
         files += [
-            _draw(folder / "sparsity.png", "Entries below 1% of their row's largest", _sparsity, report),
-            _draw(folder / "power-law.png", "Accumulated attention by rank, to the highest", _ranks, report),
+            draw(folder / "sparsity.png", "Entries below 1% of their row's largest", _sparsity, report),
+            draw(folder / "power-law.png", "Accumulated attention by rank, to the highest", _ranks, report),
         ]
     if report.removal:
-        files.append(_draw(folder / "removal.png", "Perplexity without tokens, to all", _removal, report))
+        files.append(draw(folder / "removal.png", "Perplexity without tokens, to all", _removal, report))
     if report.topic:
-        files.append(_draw(folder / "topic.png", "Slots held by the old topic", _topic, report))
+        files.append(draw(folder / "topic.png", "Slots held by the old topic", _topic, report))
     if report.diversity:
-        files.append(_draw(folder / "self-bleu.png", "Self-BLEU of continuations", _diversity, report))
+        files.append(draw(folder / "self-bleu.png", "Self-BLEU of continuations", _diversity, report))
     return files
 
 
 def plot_generate(report: Generated, folder: Path) -> list[Path]:
     """Every metric by policy and budget; the file."""
-    return [_draw(folder / "generate.png", f"{report.model}: answers", _generate, report)]
+    return [draw(folder / "generate.png", f"{report.model}: answers", _generate, report)]
 
 
-def _draw(path: Path, title: str, draw: Callable[[Any, Any], None], report: Any) -> Path:
-    """
+def draw(path: Path, title: str, put: Callable[[Any, Any], None], report: Any) -> Path:
+    """One picture: `put` draws the report on its axes.
+
     Raises:
         UsageError: the folder cannot be written to.
     """
     plt = pyplot()
     figure, axes = plt.subplots(figsize=SIZE_INCHES, layout="constrained")
     axes.set_title(title)
-    draw(axes, report)
+    put(axes, report)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=120)

@@ -324,15 +324,24 @@ def run_perplexity(
     as_json: bool,
     prompt: int = 0,
     readings: Sequence[Reading] = (Reading(),),
+    plots: Path | None = None,
 ) -> ExitCode:
-    """The command: a table, or one JSON object, on stdout; progress on stderr."""
+    """The command: a table, or one JSON object, on stdout; a picture into `plots`; progress on stderr."""
     contestants = [Contestant.parse(policy) for policy in policies]
     found = read_texts(texts)
+    if plots is not None:
+        from h2o_chat.lab.paper_plots import pyplot
+
+        pyplot()  # says what is missing before anything is measured
     with progress_bar() as show:
         loaded = load(settings, show)
         ids = documents(found, loaded.tokenizer, length)
         seed, tick = settings.seed or 0, partial(show, "read")
         report = measure(loaded, ids, contestants, budgets, seed, tick, prompt, readings)
+    if plots is not None:
+        from h2o_chat.lab.plots import plot_perplexity
+
+        plot_perplexity(report, plots)
     if as_json:
         sys.stdout.write(json.dumps(asdict(report)) + "\n")
     else:

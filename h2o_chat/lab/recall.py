@@ -248,13 +248,22 @@ def run_recall(
     budgets: Sequence[int],
     as_json: bool,
     results: Path | None = None,
+    plots: Path | None = None,
 ) -> ExitCode:
-    """The command: a table, or one JSON object, on stdout; progress on stderr."""
+    """The command: a table, or one JSON object, on stdout; a picture into `plots`; progress on stderr."""
     contestants = [Contestant.parse(policy) for policy in policies]
     found, known = read_questions(questions), Results(results)
+    if plots is not None:
+        from h2o_chat.lab.paper_plots import pyplot
+
+        pyplot()  # says what is missing before anything is measured
     with progress_bar() as show:
         loaded = load(settings, show)
         report = measure(loaded, found, contestants, budgets, partial(show, "answer"), known)
+    if plots is not None:
+        from h2o_chat.lab.plots import plot_recall
+
+        plot_recall(report, plots)
     if as_json:
         sys.stdout.write(json.dumps(asdict(report)) + "\n")
     else:

@@ -1,0 +1,222 @@
+"""`h2o-chat eval agreement`: how far a bounded cache leads from what the full cache would have said.
+
+Texts are cut into prompts, and the full cache continues each greedily: that is the reference. With a bounded
+cache each prompt is continued twice at once, as two rows. The first is fed the reference whatever it would
+have said itself: per step, KL(full || bounded) and whether the likeliest token is the same. The second goes
+its own way: how many tokens until it first says another. Nothing ends a continuation but its length.
+
+Shapes: N prompts of P tokens, T tokens of continuation, V words; log-probabilities [N, T, V].
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from h2o_chat.config import Settings
+from h2o_chat.errors import ExitCode, UsageError
+from h2o_chat.lab.contest import Run, runs_of
+from h2o_chat.lab.figures import mean_interval
+from h2o_chat.lab.perplexity import ROWS, Tick, documents, read_texts
+from h2o_chat.models import Loaded, load
+from h2o_chat.progress import progress_bar
+from h2o_chat.rope import Positions, probe
+
+LOGIT_BYTES = 1 << 28
+"""Of the reference's log-probabilities; a large vocabulary gets fewer prompts at once."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """One policy at one budget; intervals are 95%, bootstrap over prompts."""
+
+    contestant: str
+    budget: int
+    kl: float
+    """Nats per step, KL(full || bounded), fed what the full cache said."""
+    kl_interval: tuple[float, float]
+    equal: float
+    """Share of steps whose likeliest token is the full cache's."""
+    equal_interval: tuple[float, float]
+    tokens_before: float
+    """Said alike before the first other token, going its own way; all of them where there is none."""
+    tokens_before_interval: tuple[float, float]
+    undiverged: float
+    """Share of prompts continued alike to the end."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """All scores, and what they were measured on."""
+
+    model: str
+    dtype: str
+    prompts: int
+    prompt_tokens: int
+    tokens: int
+    """Of a continuation."""
+    seed: int
+    scores: list[Score]
+
+
+@torch.no_grad()
+def continued(
+    loaded: Loaded, prompts: Tensor, run: Run, positions: Positions, tokens: int, said: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Continues prompts [N, P] greedily, after reading them chunk by chunk.
+
+    Args:
+        said: [M, tokens]: what the first M rows are fed, whatever they would say.
+
+    Returns:
+        Log-probabilities of the first M rows, of all without `said` [M, T, V], and every row's likeliest
+        tokens [N, T].
+    """
+    cache, device = run.cache(positions), loaded.device
+    cache.speaks(model=False)
+    given = 0 if said is None else len(said)
+    likely: list[Tensor] = []
+    chances: list[Tensor] = []
+    feeding = list(torch.split(prompts.to(device), cache.plan.chunk, 1))
+    for step in range(tokens):
+        logits = torch.empty(0)
+        for part in feeding:
+            where = cache.position_ids(part.shape[1]).to(device).expand_as(part)
+            logits = loaded.model(part, position_ids=where, past_key_values=cache).logits[:, -1]
+        cache.speaks(model=True)
+        log_chances = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+        chances.append(log_chances[: given or None].cpu())
+        likely.append(log_chances.argmax(-1, keepdim=True))
+        following = likely[-1]
+        if said is not None:
+            following = torch.cat([said[:, step : step + 1].to(device), following[given:]])
+        feeding = [following]
+    return torch.stack(chances, 1), torch.cat(likely, 1).cpu()
+
+
+def measure(
+    loaded: Loaded,
+    prompts: Tensor,
+    runs: Sequence[Run],
+    tokens: int,
+    seed: int,
+    tick: Tick = lambda share: None,
+) -> Report:
+    """The first run, which is the full cache, then the others against it, on prompts [N, P].
+
+    Raises:
+        UsageError: the full cache has no room for a prompt and its continuation, or a budget has.
+    """
+    positions, length = probe(loaded.model), prompts.shape[1]
+    full, *others = runs
+    if length + tokens > positions.window:
+        raise UsageError(
+            f"A prompt of {length:,} tokens and {tokens:,} more do not fit the model's window of"
+            f" {positions.window:,}, and the full cache ends there.",
+            "Give a smaller --prompt or fewer --tokens.",
+        )
+    most = max(run.budget or 0 for run in others)
+    if most >= length + tokens - 1:
+        raise UsageError(
+            f"A budget of {most:,} slots forgets nothing of {length:,} and {tokens:,} tokens.",
+            "Give smaller budgets or a larger --prompt.",
+        )
+    words = loaded.model.config.get_text_config().vocab_size
+    at_once = max(1, min(ROWS, LOGIT_BYTES // (4 * tokens * words)))
+    batches = torch.split(prompts, at_once)
+    found: list[list[tuple[float, float, int]]] = [[] for _ in others]
+    for number, batch in enumerate(batches):
+        chances, said = continued(loaded, batch, full, positions, tokens)
+        for at, run in enumerate(others):
+            own, likely = continued(loaded, torch.cat([batch, batch]), run, positions, tokens, said)
+            kl = (chances.exp() * (chances - own)).sum(-1).mean(1).tolist()
+            equal = (likely[: len(batch)] == said).float().mean(1).tolist()
+            # Alike up to the first other token: ones until a zero, then zeros.
+            before = (likely[len(batch) :] == said).long().cumprod(1).sum(1).tolist()
+            found[at] += zip(kl, equal, before, strict=True)
+            tick((number + (at + 1) / len(others)) / len(batches))
+    scores = [_score(run, each, tokens, seed) for run, each in zip(others, found, strict=True)]
+    return Report(loaded.name, loaded.dtype, len(prompts), length, tokens, seed, scores)
+
+
+def _score(run: Run, each: Sequence[tuple[float, float, int]], tokens: int, seed: int) -> Score:
+    kl, equal, before = ([float(one[part]) for one in each] for part in range(3))
+    return Score(
+        contestant=run.name,
+        budget=run.budget or 0,
+        kl=sum(kl) / len(kl),
+        kl_interval=mean_interval(kl, seed),
+        equal=sum(equal) / len(equal),
+        equal_interval=mean_interval(equal, seed),
+        tokens_before=sum(before) / len(before),
+        tokens_before_interval=mean_interval(before, seed),
+        undiverged=sum(one == tokens for one in before) / len(before),
+    )
+
+
+def run_agreement(
+    settings: Settings,
+    texts: Path,
+    policies: Sequence[str],
+    budgets: Sequence[int],
+    prompt: int,
+    tokens: int,
+    most_prompts: int,
+    as_json: bool,
+    plots: Path | None = None,
+) -> ExitCode:
+    """The command: a table, or one JSON object, on stdout; a picture into `plots`; progress on stderr."""
+    runs, found = runs_of(policies, budgets), read_texts(texts)
+    if plots is not None:
+        from h2o_chat.lab.paper_plots import pyplot
+
+        pyplot()  # says what is missing before anything is measured
+    with progress_bar() as show:
+        loaded = load(settings, show)
+        # Cut as long as they would be with what follows, so that prompts are no neighbours.
+        prompts = documents(found, loaded.tokenizer, prompt + tokens)[:most_prompts, :prompt]
+        report = measure(loaded, prompts, runs, tokens, settings.seed or 0, partial(show, "continue"))
+    if plots is not None:
+        from h2o_chat.lab.plots import plot_agreement
+
+        plot_agreement(report, plots)
+    if as_json:
+        sys.stdout.write(json.dumps(asdict(report)) + "\n")
+    else:
+        show_table(report)
+    return ExitCode.OK
+
+
+def show_table(report: Report) -> None:
+    """One line for each policy and budget."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(
+        title=f"{report.model}: {report.prompts} prompts of {report.prompt_tokens:,} tokens,"
+        f" {report.tokens:,} more, against the full cache",
+        caption="[95% bootstrap interval over prompts].",
+    )
+    table.add_column("policy")
+    for name in ("slots", "KL, nats per step", "equal tokens", "tokens before another", "none other"):
+        table.add_column(name, justify="right")
+    for one in report.scores:
+        table.add_row(
+            one.contestant,
+            f"{one.budget:,}",
+            _cell(one.kl, one.kl_interval, 4),
+            _cell(one.equal, one.equal_interval, 3),
+            _cell(one.tokens_before, one.tokens_before_interval, 1),
+            f"{one.undiverged:.2f}",
+        )
+    Console(file=sys.stdout, width=None if sys.stdout.isatty() else 200).print(table)
+
+
+def _cell(value: float, interval: tuple[float, float], digits: int) -> str:
+    low, high = interval
+    return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"

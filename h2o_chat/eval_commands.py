@@ -1,4 +1,4 @@
-"""`h2o-chat eval agreement|observe|generate|lm-eval`: the paper's claims and other tasks, on your model.
+"""`h2o-chat eval agreement|observe|generate|instructions|lm-eval`: claims and tasks, on your model.
 
 As in `lab_commands.py`, the lab imports torch, so it is imported inside the commands.
 """
@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from h2o_chat.config import Settings
-from h2o_chat.errors import ExitCode
-from h2o_chat.lab_commands import Dtype, Json, Model, Plot, Threads, _check, _end, evaluate
+from h2o_chat.errors import ExitCode, UsageError
+from h2o_chat.lab_commands import Dtype, Json, Model, Plot, Results, Threads, _check, _end, evaluate
 
 Policies = Annotated[
     list[str] | None, typer.Option("--policy", help="E.g. h2o, or h2o:sinks=0,recent=8; repeatable.")
@@ -75,6 +75,42 @@ def generate(
         stops = tuple(stop or ())
         wanted, slots = policies or COMPARED, budgets or [64, 128]
         return run_generate(settings, file, wanted, slots, tokens, stops, as_json, plot)
+
+    _end(work)
+
+
+@evaluate.command()
+def instructions(
+    rules: Annotated[
+        list[str] | None,
+        typer.Option("--rule", help="end, begin or capitals; repeatable.", show_default="end"),
+    ] = None,
+    conversations: Annotated[int, typer.Option(help="Of each rule.", min=1)] = 10,
+    imitate: Annotated[
+        bool, typer.Option("--imitate/--no-imitate", help="Whether the answers in between keep the rule.")
+    ] = True,
+    model: Model = None,
+    policies: Policies = None,
+    budgets: Budgets = None,
+    dtype: Dtype = "auto",
+    threads: Threads = None,
+    seed: Seed = 0,
+    results: Results = None,
+    as_json: Json = False,
+) -> None:
+    """Whether a system prompt is still obeyed after 0, 10, 25 and 50 turns."""
+
+    def work() -> ExitCode:
+        settings = Settings(model=model, dtype=dtype, threads=threads, seed=seed)  # type: ignore[arg-type]
+        _check(settings)
+        from h2o_chat.lab.instructions import RULES, run_instructions
+
+        asked = rules or ["end"]
+        for rule in asked:
+            if rule not in RULES:
+                raise UsageError(f"There is no rule {rule!r}.", f"One of: {', '.join(RULES)}.")
+        wanted, slots = policies or COMPARED, budgets or [128, 512]
+        return run_instructions(settings, asked, conversations, imitate, wanted, slots, as_json, results)
 
     _end(work)
 

@@ -111,8 +111,16 @@ def perplexity(
 @evaluate.command()
 def recall(
     questions: Annotated[
-        Path, typer.Option(help="One JSON object a line: messages, distance, expected, stale, kind.")
-    ],
+        Path | None, typer.Option(help="One JSON object a line: messages, distance, expected, stale, kind.")
+    ] = None,
+    generate: Annotated[
+        int | None,
+        typer.Option(
+            metavar="TOKENS", help="Instead of --questions: make up conversations this long.", min=1
+        ),
+    ] = None,
+    conversations: Annotated[int, typer.Option(help="With --generate: how many.", min=1)] = 16,
+    seed: Annotated[int, typer.Option(help="With --generate: of what is made up.")] = 0,
     model: Model = None,
     policies: Annotated[
         list[str] | None, typer.Option("--policy", help="E.g. h2o, or h2o:sinks=0,recent=8; repeatable.")
@@ -127,12 +135,24 @@ def recall(
     """What is still known of things told long ago, against a cache that keeps everything."""
 
     def work() -> ExitCode:
-        settings = Settings(model=model, dtype=dtype, threads=threads)  # type: ignore[arg-type]
+        settings = Settings(model=model, dtype=dtype, threads=threads, seed=seed)  # type: ignore[arg-type]
+        wanted, slots = policies or ["h2o", "h2o-paper", "window", "streaming"], budgets
+        if (questions is None) == (generate is None):
+            raise UsageError(
+                "What shall be asked?", "Give --questions FILE or --generate TOKENS, one of them."
+            )
         _check(settings)
+        if generate is not None:
+            from h2o_chat.lab.long_recall import run_long_recall
+
+            return run_long_recall(
+                settings, generate, conversations, wanted, slots or [512], as_json, results
+            )
         from h2o_chat.lab.recall import run_recall
 
-        wanted = policies or ["h2o", "h2o-paper", "window", "streaming"]
-        return run_recall(settings, questions, wanted, budgets or [64, 128, 256, 512], as_json, results, plot)
+        assert questions is not None
+        asked = slots or [64, 128, 256, 512]
+        return run_recall(settings, questions, wanted, asked, as_json, results, plot)
 
     _end(work)
 

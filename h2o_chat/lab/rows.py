@@ -111,7 +111,7 @@ def answers(
             if token not in eos and len(row.answer) < tokens:
                 row.pieces.append(Feed([token], given=False))
             row.answers[row.question] = row.script.text(row.asked, row.answer)
-        under_way = [row for row in _branched(under_way) if row.pieces and reader.has_room(row)]
+        under_way = [row for row in _branched(under_way) if reader.has_room(row)]
         done += sum(row.question is None for row in group)
         tick(min(1.0, done / max(1, total)))
 
@@ -150,7 +150,7 @@ def _branched(rows: Iterable[_Row]) -> list[_Row]:
             branches.append(
                 replace(row, pieces=deque(question.pieces), question=question.number, asked=asked, answer=[])
             )
-    return mains + branches
+    return [row for row in mains + branches if row.pieces]
 
 
 def _next_tokens(row: _Row) -> int:
@@ -210,7 +210,8 @@ class _Reader:
         piece = row.pieces[0]
         assert isinstance(piece, Feed)
         end = row.fed + len(piece.ids)
-        pins = frozenset(pin for pin in row.script.pins if row.fed <= pin < end)
+        # A branch has other tokens there.
+        pins = frozenset(pin for pin in row.script.pins if row.fed <= pin < end and row.question is None)
         apart = (row.fed, row.script.protected, pins) if pins or row.fed < row.script.protected else None
         return piece.given, row.slots, apart
 

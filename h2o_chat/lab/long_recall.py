@@ -1,0 +1,194 @@
+"""`h2o-chat eval recall --generate TOKENS`: what is still known at the end of conversations of any length.
+
+A cache that keeps everything ends with the model's window, so it cannot be the reference of a long one.
+Instead it is asked the same facts with nothing said in between: what it cannot answer then is beyond the
+model, and not forgotten.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+from h2o_chat.cache import H2OCache
+from h2o_chat.config import Settings
+from h2o_chat.errors import ExitCode
+from h2o_chat.lab import rows
+from h2o_chat.lab.contestant import Contestant, full_cache
+from h2o_chat.lab.conversations import draw
+from h2o_chat.lab.recall import ANSWER_TOKENS, Question, Share, is_right, wilson
+from h2o_chat.lab.results import Results, key
+from h2o_chat.lab.rows import Tick
+from h2o_chat.lab.script import Script
+from h2o_chat.models import Loaded, load
+from h2o_chat.progress import progress_bar
+from h2o_chat.rope import probe
+from h2o_chat.templates import choose
+
+GROUPS = ("plain", "plain, far half", "pinned", "corrected", "not told")
+"""Columns: kinds of facts, and plain ones told in the first half of the conversation."""
+
+
+@dataclass(frozen=True)
+class LongReport:
+    """All shares, and what they were measured on."""
+
+    model: str
+    tokens: int
+    """Of a conversation, about."""
+    conversations: int
+    window: int
+    """Tokens that the full cache can hold."""
+    full_fits: bool
+    shares: list[Share]
+
+
+def measure_long(
+    loaded: Loaded,
+    tokens: int,
+    conversations: int,
+    seed: int,
+    contestants: Sequence[Contestant],
+    budgets: Sequence[int],
+    tick: Tick = lambda share: None,
+    results: Results | None = None,
+) -> LongReport:
+    """The facts with nothing in between first, then the full cache where it fits, then all others.
+
+    Raises:
+        BudgetError: a contestant's parts do not fit a budget.
+    """
+    results = results or Results(None)
+    runs = [(c, b) for c in contestants for b in budgets if c.shares(b)]
+    positions = probe(loaded.model)
+    bare, _ = _drawn(loaded, 0, conversations, seed)
+    scripts, questions = _drawn(loaded, tokens, conversations, seed)
+    done, total = 0, len(runs) + 2
+
+    def right(name: str, budget: int | None, read: Sequence[Script], cache: H2OCache) -> list[bool]:
+        nonlocal done
+        before = done
+        done += 1
+        data = [[feed.ids for feed in script.feeds] + [sorted(script.pins)] for script in read]
+        where = key(loaded, "long recall", data, contestant=name, budget=budget)
+        said = results.get(where)
+        if said is None:
+            said = rows.answers(
+                loaded, read, cache, ANSWER_TOKENS, lambda share: tick((before + share) / total)
+            )
+            results.put(where, said)
+        flat = [answer or "" for answers in said for answer in answers]
+        return [is_right(question, answer) for question, answer in zip(questions, flat, strict=True)]
+
+    known = right("full", None, bare, full_cache(positions))
+    shares = _shares("full, nothing between", None, questions, known, known, tokens)
+    fits = max(script.tokens for script in scripts) + 2 * ANSWER_TOKENS <= positions.window
+    if fits:
+        found = right("full", None, scripts, full_cache(positions))
+        shares += _shares("full", None, questions, found, known, tokens)
+    for contestant, budget in runs:
+        cache = contestant.cache(budget, positions)
+        pins = _room(contestant, budget, scripts)
+        found = right(str(contestant), budget, scripts if pins else list(map(_unpinned, scripts)), cache)
+        shares += _shares(str(contestant), budget, questions, found, known, tokens, pins)
+    return LongReport(loaded.name, tokens, conversations, positions.window, fits, shares)
+
+
+def _drawn(loaded: Loaded, tokens: int, conversations: int, seed: int) -> tuple[list[Script], list[Question]]:
+    """Conversations, and all their questions in order."""
+    template = choose(loaded.tokenizer, "auto")
+    each = [draw(loaded.tokenizer, template, tokens, f"{seed} {number}") for number in range(conversations)]
+    return [script for script, _ in each], [question for _, asked in each for question in asked]
+
+
+def _room(contestant: Contestant, budget: int, scripts: Sequence[Script]) -> bool:
+    """Whether all that is pinned may be."""
+    shares = contestant.shares(budget)
+    return all(shares.sinks + len(script.pins) <= shares.most_protected for script in scripts)
+
+
+def _unpinned(script: Script) -> Script:
+    """The same conversation with nothing pinned."""
+    other = copy(script)
+    other.pins = set()
+    return other
+
+
+def _shares(
+    contestant: str,
+    budget: int | None,
+    questions: Sequence[Question],
+    right: Sequence[bool],
+    known: Sequence[bool],
+    tokens: int,
+    pins: bool = True,
+) -> list[Share]:
+    """By group; none of pinned facts where nothing could be pinned."""
+    shares = []
+    for group in GROUPS:
+        members = [
+            number
+            for number, question in enumerate(questions)
+            if question.kind == group.split(",")[0]
+            and (group != "plain, far half" or question.distance >= tokens / 2)
+        ]
+        if members and (pins or group != "pinned"):
+            hits = sum(right[number] for number in members)
+            could = [right[number] for number in members if known[number]]
+            kept = sum(could) / len(could) if could else None
+            interval = wilson(hits, len(members))
+            shares.append(Share(contestant, budget, group, hits, len(members), interval, kept))
+    return shares
+
+
+def run_long_recall(
+    settings: Settings,
+    tokens: int,
+    conversations: int,
+    policies: Sequence[str],
+    budgets: Sequence[int],
+    as_json: bool,
+    results: Path | None = None,
+) -> ExitCode:
+    """The command: a table, or one JSON object, on stdout; progress on stderr."""
+    contestants, known = [Contestant.parse(policy) for policy in policies], Results(results)
+    with progress_bar() as show:
+        loaded = load(settings, show)
+        report = measure_long(
+            loaded, tokens, conversations, settings.seed, contestants, budgets, partial(show, "answer"), known
+        )
+    if as_json:
+        sys.stdout.write(json.dumps(asdict(report)) + "\n")
+    else:
+        show_table(report)
+    return ExitCode.OK
+
+
+def show_table(report: LongReport) -> None:
+    """Contestants and budgets down, kinds of facts across."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(
+        title=f"{report.model}: {report.conversations} conversations of {report.tokens:,} tokens",
+        caption="Share of right answers [95%]; after the slash: of what was answered with nothing between."
+        " Empty: nothing could be pinned.",
+    )
+    for name in ("policy", "slots", *GROUPS):
+        table.add_column(name, justify="left" if name == "policy" else "right")
+    lines: dict[tuple[str, int | None], dict[str, str]] = {}
+    for share in report.shares:
+        low, high = share.interval
+        cell = f"{share.right / share.of:.2f} [{low:.2f}, {high:.2f}]"
+        if share.kept is not None and share.contestant != "full, nothing between":
+            cell += f" / {share.kept:.2f}"
+        lines.setdefault((share.contestant, share.budget), {})[share.group] = cell
+    for (contestant, budget), cells in lines.items():
+        slots = "all" if budget is None else f"{budget:,}"
+        table.add_row(contestant, slots, *(cells.get(group, "") for group in GROUPS))
+    if not report.full_fits:
+        table.add_row("full", "all", f"ends at the window, {report.window:,} tokens")
+    Console(file=sys.stdout, width=None if sys.stdout.isatty() else 200).print(table)

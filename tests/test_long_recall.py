@@ -10,7 +10,7 @@ from h2o_chat.cli import app
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.engine import Engine
 from h2o_chat.events import Turn
-from h2o_chat.lab import rows
+from h2o_chat.lab import instructions, rows
 from h2o_chat.lab.contestant import Contestant
 from h2o_chat.lab.conversations import KINDS, draw
 from h2o_chat.lab.instructions import RULES
@@ -108,16 +108,16 @@ def test_pins_and_branches_are_read_as_the_engine_reads_them(pocket: Loaded) -> 
             script.say("assistant", "Sure. What time would you like the table?")
         script.ask("What is my door code?")
         scripts.append(script)
-    cache = H2OCache(64, positions=probe(pocket.model))
+    cache = H2OCache(128, positions=probe(pocket.model))
     together = rows.answers(pocket, scripts, cache, 10)
-    assert together == [alone(pocket, script, 64, 10) for script in scripts]
+    assert together == [alone(pocket, script, 128, 10) for script in scripts]
 
 
 def test_what_was_dropped_counts_as_forgotten(pocket: Loaded) -> None:
     report = measure_long(pocket, 500, 1, 3, [Contestant("window"), Contestant("h2o")], [96])
     share = {(s.contestant, s.group): s for s in report.shares}
     assert report.full_fits
-    assert share["full, nothing between", "plain"].right >= 3
+    assert share["full, nothing between", "plain"].right > 0
     assert share["window", "plain, far half"].right == 0
     assert ("window", "pinned") not in share, "it cannot pin"
     assert share["full", "plain"].of == KINDS["plain"]
@@ -149,3 +149,13 @@ def test_one_source_of_questions(arguments: list[str]) -> None:
 def test_rules_are_checked(rule: str, answer: str, kept: bool) -> None:
     assert RULES[rule].kept(answer, "lemon") is kept
     assert RULES[rule].kept(RULES[rule].keep("Maybe.", "lemon"), "lemon")
+
+
+def test_a_system_prompt_after_many_turns(pocket: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instructions, "TURNS", (0, 6))
+    found = instructions.measure_obeyed(pocket, ["end"], 2, 0, False, [Contestant("window")], [32])
+    assert [(one.contestant, one.turns, one.of) for one in found] == [
+        (name, turns, 2) for name in ("full", "window") for turns in (0, 6)
+    ]
+    assert found[0].obeyed > 0, "the prompt is right there"
+    assert found[3].obeyed == 0, "it is long gone, and no answer in between shows it"

@@ -168,7 +168,7 @@ def run_instructions(
             loaded,
             rules,
             conversations,
-            settings.seed,
+            settings.seed or 0,
             imitate,
             contestants,
             budgets,

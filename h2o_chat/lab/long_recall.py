@@ -158,7 +158,14 @@ def run_long_recall(
     with progress_bar() as show:
         loaded = load(settings, show)
         report = measure_long(
-            loaded, tokens, conversations, settings.seed, contestants, budgets, partial(show, "answer"), known
+            loaded,
+            tokens,
+            conversations,
+            settings.seed or 0,
+            contestants,
+            budgets,
+            partial(show, "answer"),
+            known,
         )
     if as_json:
         sys.stdout.write(json.dumps(asdict(report)) + "\n")

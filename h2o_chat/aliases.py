@@ -39,6 +39,14 @@ class Alias:
         return 2 * self.embedding + int(NF4_BYTES * (self.parameters - self.embedding))
 
 
+def fits(alias: Alias, memory_bytes: int) -> str:
+    """At which precision the weights leave a fifth of the memory free."""
+    for name, needed in (("16 bit", alias.bytes_16), ("4 bit", alias.bytes_4)):
+        if needed < 0.8 * memory_bytes:
+            return name
+    return "no"
+
+
 def _llama(name: str, repository: str, parameters: int, embedding: int, window: int) -> Alias:
     """One of Meta's, which are all gated."""
     chat = "instruct" in name or "chat" in name

@@ -17,10 +17,11 @@ from h2o_chat import config_command, models_command, precedence, sessions_comman
 from h2o_chat.config import Sampling, Settings, data_folder
 from h2o_chat.doctor_command import doctor
 from h2o_chat.errors import ExitCode, UsageError
+from h2o_chat.hub import is_offline
 from h2o_chat.lab_commands import bench, evaluate
-from h2o_chat.obtain import obtain
+from h2o_chat.obtain import checked, obtain
 from h2o_chat.replay_command import replay
-from h2o_chat.resolve import names_starting_with
+from h2o_chat.resolve import Found, look_up, names_starting_with
 from h2o_chat.store import conversation_ids
 from h2o_chat.web import ADDRESS as WEB_ADDRESS
 
@@ -255,7 +256,11 @@ def screen(
                 "The chat screen needs a terminal, and this is none.",
                 'Without one: h2o-chat run "your question" (see h2o-chat run --help).',
             )
-        obtain(settings.model)  # before the screen: what is wrong stands in the shell, and so does a download
+        model = look_up(settings.model)  # what is wrong with a name or with files stands in the shell
+        if isinstance(model, Found):
+            checked(model)
+        elif is_offline():
+            obtain(settings.model)
         from h2o_chat.opening import opener, opener_of
         from h2o_chat.recorder import Recorder
         from h2o_chat.tui.app import ChatApp

@@ -29,6 +29,9 @@ Report = Callable[[int, int], None]
 ANSWER_WITHIN_S = 5.0
 """The hub is asked once: a machine without a network has to say so soon."""
 
+CHUNK_BYTES = 2**20
+"""Between two reports; huggingface_hub takes ten times that, too much to stop or to tell a rate by."""
+
 SPARE_BYTES = 256 * 2**20
 """What has to stay free on the disk."""
 
@@ -70,7 +73,7 @@ def pull(repository: str, report: Report, check: Callable[[Path], object]) -> Pa
 
     disable_progress_bars()
     logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)
-    with _explained(repository):
+    with _explained(repository), _asking():
         files = _listing(repository)
         small = [name for name in _SMALL if name in files]
         folder = Path(huggingface_hub.snapshot_download(repository, allow_patterns=small))
@@ -82,6 +85,26 @@ def pull(repository: str, report: Report, check: Callable[[Path], object]) -> Pa
         )
     check_weights(folder)
     return folder
+
+
+def stay_offline() -> None:
+    """From here on huggingface_hub asks nobody but in `pull`: loading a model, it would ask for more."""
+    from huggingface_hub import constants
+
+    constants.HF_HUB_OFFLINE = True
+
+
+@contextmanager
+def _asking() -> Iterator[None]:
+    """What was asked for on purpose may be fetched, whatever `stay_offline` has said."""
+    from huggingface_hub import constants
+
+    before = constants.HF_HUB_OFFLINE, constants.DOWNLOAD_CHUNK_SIZE
+    constants.HF_HUB_OFFLINE, constants.DOWNLOAD_CHUNK_SIZE = False, CHUNK_BYTES
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE, constants.DOWNLOAD_CHUNK_SIZE = before
 
 
 def is_offline() -> bool:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from h2o_chat.aliases import ALIASES, Alias
+from h2o_chat.aliases import ALIASES, Alias, fits
 from h2o_chat.cached import cache_folder, cached, repositories
 from h2o_chat.commands import confirmed, ends
 from h2o_chat.config import config_file, user_aliases
@@ -100,14 +100,6 @@ def _row(alias: Alias, memory: int) -> tuple[str, ...]:
         fits(alias, memory),
         ", ".join(notes),
     )
-
-
-def fits(alias: Alias, memory: int) -> str:
-    """At which precision the weights leave a fifth of the memory free."""
-    for name, needed in (("16 bit", alias.bytes_16), ("4 bit", alias.bytes_4)):
-        if needed < 0.8 * memory:
-            return name
-    return "no"
 
 
 def _table(rows: list[tuple[str, ...]]) -> None:

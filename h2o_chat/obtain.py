@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from h2o_chat.progress import Progress
 from h2o_chat.resolve import Found, Known, check_weights, find, look_up, read_config
 
 
@@ -21,9 +22,39 @@ def obtain(name: str | None) -> Found:
     if isinstance(model, Known):
         fetch(model)
         model = find(model.repository)
+    return checked(model)
+
+
+def checked(model: Found) -> Found:
+    """The same model; again when it is loaded, here it comes before the import of torch.
+
+    Raises:
+        ModelError: its files are damaged.
+    """
     read_config(model.folder)
-    check_weights(model.folder)  # again when it is loaded; here it comes before the import of torch
+    check_weights(model.folder)
     return model
+
+
+def fetch_missing(name: str | None, progress: Progress) -> None:
+    """Fetches a model that is known and not here, telling bytes and rate; what `progress` raises ends it.
+
+    Raises:
+        ModelError: it cannot be had, and why.
+    """
+    model = look_up(name)
+    if isinstance(model, Found):
+        return
+    from h2o_chat.hub import pull
+
+    tally = _Tally()
+    progress("download", None)
+
+    def add(here: int, total: int) -> None:
+        tally.add(here, total)
+        progress(f"download: {tally.line()}", here / total if total else None)
+
+    pull(model.repository, add, _check)
 
 
 def fetch(model: Known) -> None:
@@ -67,6 +98,12 @@ class _Tally:
         if self.before is None:
             self.before, self.began = here, time.monotonic()
         self.here, self.total = here, total
+
+    def line(self) -> str:
+        """One line while it goes on."""
+        seconds = max(time.monotonic() - self.began, 1e-3)
+        rate = size((self.here - (self.before or 0)) / seconds)
+        return f"{size(self.here)} of {size(self.total)}, {rate}/s"
 
     def summary(self) -> str:
         """One line for the end."""

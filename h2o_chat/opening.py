@@ -1,6 +1,5 @@
 """What opens a conversation: the model, the engine, and the place on disk where it is kept."""
 
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -10,7 +9,9 @@ from h2o_chat.chat import Chat
 from h2o_chat.config import Settings
 from h2o_chat.errors import BusyError, H2OChatError, StoreError
 from h2o_chat.events import Note
+from h2o_chat.hub import stay_offline
 from h2o_chat.keeping import Keeper
+from h2o_chat.obtain import fetch_missing
 from h2o_chat.progress import Progress
 from h2o_chat.store import Store
 
@@ -52,7 +53,8 @@ def opener(settings: Settings, kept: Kept | None) -> Callable[[Progress], Chat]:
 
     def open_chat(progress: Progress) -> Chat:
         progress("resolve", None)
-        os.environ.setdefault("HF_HUB_OFFLINE", "1")
+        fetch_missing(settings.model, progress)
+        stay_offline()
         from h2o_chat.engine import Engine
         from h2o_chat.models import load
         from h2o_chat.policies import divide

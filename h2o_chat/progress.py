@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Progress = Callable[[str, float | None], None]
-"""(what is being done, share done 0..1 or None while nobody can tell)"""
+"""(what is being done, after a colon how far that is; share done 0..1 or None while nobody can tell)"""
 
 PLAIN_EVERY_S = 30
 """Seconds between two lines where there is no bar; what is done sooner says nothing."""

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from h2o_chat import precedence
-from h2o_chat.aliases import ALIASES
-from h2o_chat.cached import repositories
 from h2o_chat.chat import Chat
 from h2o_chat.config import Sampling
 from h2o_chat.errors import UsageError
@@ -195,24 +193,8 @@ def export(pane: "TalkPane", words: str) -> None:
 def model(pane: "TalkPane", words: str) -> None:
     if words:
         pane.open_model(words)
-        return
-    import psutil
-
-    from h2o_chat.models_command import fits
-
-    memory = psutil.virtual_memory().total
-    here = [f"  {one.repository} · {size(one.bytes)}" for one in repositories() if one.folder]
-    had = [f"  {one.name} · {size(one.bytes_16)} · fits: {fits(one, memory)}" for one in ALIASES.values()]
-    pane.transcript.note(
-        "\n".join(
-            [
-                "here; /model NAME opens one, a folder too:",
-                *(here or ["  nothing in the cache"]),
-                "to be had with h2o-chat models pull NAME:",
-                *had,
-            ]
-        )
-    )
+    else:
+        pane.choose_model()
 
 
 def edit(pane: "TalkPane", words: str) -> None:

@@ -30,7 +30,6 @@ from h2o_chat.tui.cursor import Pointed
 from h2o_chat.tui.divider import Divider
 from h2o_chat.tui.help import Help
 from h2o_chat.tui.history import History
-from h2o_chat.tui.loading import Loading
 from h2o_chat.tui.memory import Memory
 from h2o_chat.tui.pane import Pane
 from h2o_chat.tui.panel import TABS, MemoryLine, MemoryPanel
@@ -106,7 +105,7 @@ class ChatApp(App[None], inherit_bindings=False):
         self.pane = pane or TalkPane(work.Jobs(recorder), sampling, self._memory, History(folder), opener_of)
         self._open_chat = open_chat
         self.transcript.heat.memory = self._memory
-        self._loading = Loading(settings.model or "the bundled model")
+        self._first = settings.model or "the bundled model"
         self._panel_wanted = True
         self._terminal = Size(0, 0)
         self._drawn = -1
@@ -151,7 +150,7 @@ class ChatApp(App[None], inherit_bindings=False):
     def on_mount(self) -> None:
         self.register_theme(H2O_DARK)
         self.theme = H2O_DARK.name
-        self.transcript.add(self._loading)
+        self.pane.opening(self._first)
         self.set_interval(1 / DRAINS_A_SECOND, self._drain)
         self.run_worker(lambda: self.pane.jobs.load(self._open_chat), thread=True)
 
@@ -174,6 +173,7 @@ class ChatApp(App[None], inherit_bindings=False):
             case work.Stage():
                 self._stage(report)
             case work.Opened():
+                self.exit_code = ExitCode.OK  # whatever could not be opened before
                 self._memory.begin(report.chat.session, report.chat.state, report.chat.messages)
                 self.pane.opened(report.chat)
                 self._watch()
@@ -202,6 +202,8 @@ class ChatApp(App[None], inherit_bindings=False):
                 self.transcript.notice(report.message, report.hint)
             case Error():
                 self.transcript.error(report.code, report.message, report.hint)
+            case work.Stopped():
+                self.pane.not_opened()
             case work.Failed():
                 self._failed(report.error)
             case work.Crashed():
@@ -210,10 +212,13 @@ class ChatApp(App[None], inherit_bindings=False):
                 self.pane.done()
 
     def _stage(self, stage: work.Stage) -> None:
-        """Loading goes on in the transcript; whatever takes long after that, below it."""
-        if self.chat is None:
-            self._loading.stage(stage)
-            self.transcript.redraw(self._loading)
+        """Loading goes on in the transcript; whatever else takes long, below it."""
+        if (loading := self.pane.loading) is not None:
+            stopped = loading.stops
+            loading.stage(stage)
+            self.transcript.redraw(loading)
+            if loading.stops != stopped:
+                self.refresh_bindings()
         elif stage.share is not None:
             self.divider.doing(f"{stage.name} {stage.share:.0%} · esc stops")
 
@@ -231,16 +236,15 @@ class ChatApp(App[None], inherit_bindings=False):
         """A chat that could not be opened decides how the process ends; a broken answer does not."""
         if self.chat is None:
             self.exit_code = code
-            self._loading.fail()
-            self.transcript.redraw(self._loading)
-            self.pane.broke()
+        self.pane.not_opened()
 
     # What the person does
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that would do nothing now are neither bound nor shown."""
         if action == "stop":
-            return self.busy and self.pane.STOPS
+            fetching = self.pane.loading is not None and self.pane.loading.stops
+            return (self.busy or fetching) and self.pane.STOPS
         return super().check_action(action, parameters)
 
     def action_stop(self) -> None:

@@ -77,6 +77,8 @@ def _keys(place: object) -> list[Content]:
     for binding in vars(type(place)).get("BINDINGS", ()):
         if isinstance(binding, Binding) and (binding.description or binding.tooltip):
             bound.setdefault(binding.tooltip or binding.description, []).extend(binding.key.split(","))
+    for key, what in vars(type(place)).get("OWN_KEYS", {}).items():
+        bound.setdefault(what, []).append(key)
     return [
         Content.assemble((", ".join(keys).ljust(KEY_CELLS), "$accent"), what) for what, keys in bound.items()
     ]

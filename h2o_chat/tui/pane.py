@@ -15,6 +15,7 @@ from h2o_chat.tui.divider import Divider
 from h2o_chat.tui.finding import FindBar
 from h2o_chat.tui.greeting import greeting
 from h2o_chat.tui.inspect import told
+from h2o_chat.tui.loading import Loading
 from h2o_chat.tui.tokens import Tokens
 from h2o_chat.tui.transcript import Transcript
 from h2o_chat.tui.work import SHOWN_MESSAGES, ChatLike, Job, Jobs
@@ -35,7 +36,8 @@ class Pane(Vertical):
         chat: The conversation, None until one is open.
         jobs: What runs in a thread, and its reports.
         busy: Whether such a job is running.
-        failed: No conversation will ever be open: the first could not be opened.
+        failed: No conversation is open: the first could not be opened.
+        loading: The stages of opening, while one goes on.
     """
 
     READING: ClassVar[str] = "reading"
@@ -59,6 +61,7 @@ class Pane(Vertical):
         self.chat: ChatLike | None = None
         self.jobs = jobs
         self.failed = False
+        self.loading: Loading | None = None
         self.transcript = Transcript(id="transcript")
         self.divider = Divider(id="divider")
         self.find_bar = FindBar(self.transcript)
@@ -135,9 +138,25 @@ class Pane(Vertical):
 
     # What a job reports
 
+    def opening(self, name: str) -> None:
+        """A model is being opened: show its stages."""
+        self.loading = Loading(name)
+        self.transcript.add(self.loading)
+        self.transcript.follow()
+
+    def not_opened(self) -> None:
+        """What was being opened will not be."""
+        if self.loading is not None:
+            self.loading.fail()
+            self.transcript.redraw(self.loading)
+            self.loading = None
+        if self.chat is None:
+            self.broke()
+        self.app.refresh_bindings()
+
     def opened(self, chat: ChatLike) -> None:
         """Show a conversation from its beginning."""
-        self.chat = chat
+        self.chat, self.loading, self.failed = chat, None, False
         self.transcript.clear()
         with self.transcript.filling():
             self._tell(chat)

@@ -40,6 +40,15 @@ class PromptBox(TextArea):
         Binding("ctrl+g", "editor", "write in $EDITOR", show=False),
     ]
 
+    OWN_KEYS: ClassVar[dict[str, str]] = {
+        "enter": "send",
+        "shift+enter, ctrl+j": "a new line",
+        "up, down": "what was typed before, from the first and the last line",
+        "tab": "take what the menu proposes; without a menu: on to the transcript",
+        "escape": "close the menu",
+    }
+    """For the help: those that `_took` takes."""
+
     def __init__(
         self, send: Callable[[str], bool], id: str, menu: Menu | None = None, history: History | None = None
     ) -> None:

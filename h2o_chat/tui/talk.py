@@ -19,6 +19,7 @@ from h2o_chat.tui.going_back import Editing, Sent
 from h2o_chat.tui.history import History
 from h2o_chat.tui.memory import Memory
 from h2o_chat.tui.menu import Menu
+from h2o_chat.tui.models import Models, rows
 from h2o_chat.tui.pane import Pane
 from h2o_chat.tui.prompt import PromptBox
 from h2o_chat.tui.work import ChatLike, Jobs, OpenChat, Opened, Progress, Report
@@ -322,20 +323,35 @@ class TalkPane(Pane):
 
     def open_model(self, name: str) -> None:
         """Begin a conversation with another model; this one stays open until that one is."""
-        talk = self.idle()
+        talk = None if self.failed else self.idle()
         if self._opener_of is None:
             raise UsageError("Other models cannot be opened here.")
         open_chat = self._opener_of(name)
 
         def instead(progress: Progress) -> ChatLike:
             other = open_chat(progress)
-            if talk.keeper:
+            if talk is not None and talk.keeper:
                 talk.keeper.close()
             return other
 
         self._editing.give_up()
-        self._sent = Sent()
+        self._sent = Sent(taken=True)
+        self.failed = False
+        self.opening(name)
         self.start(lambda: self.jobs.load_instead(instead), f"opening {name} · esc stops")
+
+    def choose_model(self) -> None:
+        """Show what is here and what can be had."""
+        from psutil import virtual_memory
+
+        self.app.push_screen(Models(list(rows(virtual_memory().total))), self._open_chosen)
+
+    def _open_chosen(self, name: str | None) -> None:
+        if name:
+            try:
+                self.open_model(name)
+            except H2OChatError as error:
+                self.transcript.error(error.code, error.message, error.hint)
 
     def rebuild(self, settings: Settings) -> None:
         """Build the memory again, as it is with these settings."""

@@ -42,7 +42,7 @@ OpenChat = Callable[[Progress], ChatLike]
 
 @dataclass(frozen=True)
 class Stage:
-    """Loading has come this far; `share` is None while nobody can tell."""
+    """Loading has come this far; `share` is None while nobody can tell. See `progress.Progress`."""
 
     name: str
     share: float | None
@@ -71,6 +71,11 @@ class Crashed:
 
 
 @dataclass(frozen=True)
+class Stopped:
+    """A person has stopped the opening."""
+
+
+@dataclass(frozen=True)
 class Done:
     """The job is over, however it went."""
 
@@ -82,7 +87,7 @@ class Text:
     text: str
 
 
-Report = Stage | Opened | Failed | Crashed | Done | Event
+Report = Stage | Opened | Stopped | Failed | Crashed | Done | Event
 
 Job = Callable[[Callable[[], bool], Callable[[float], None]], Iterator[Report]]
 """(whether it was cancelled, how far it is) -> what it reports; it asks between any two steps."""
@@ -169,7 +174,7 @@ class Jobs:
         try:
             yield
         except _Left:
-            pass
+            self._reports.put(Stopped())
         except H2OChatError as error:
             self._report(Failed(error))
         except Exception as error:
@@ -185,11 +190,11 @@ def _events(report: Report) -> Iterator[Event]:
             yield Error(error.code, error.message, error.hint)
         case Crashed(error):
             yield Error("bug", f"{type(error).__name__}: {error}", "")
-        case Stage() | Opened() | Done():
+        case Stage() | Opened() | Stopped() | Done():
             return
         case _:
             yield report
 
 
 class _Left(Exception):
-    """The person left while the model was loading."""
+    """The person left, or stopped it, while the model was loading."""

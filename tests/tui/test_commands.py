@@ -305,7 +305,10 @@ async def test_another_model_and_one_that_is_not_there(
     async with app.run_test(size=WIDE) as pilot:
         screen = Screen(app, pilot)
         await screen.opened()
-        assert "to be had" in await command(screen, "/model")
+        await screen.ask("/model")
+        await screen.until(lambda: "to fetch" in "\n".join(screen.lines()), "models are listed")
+        assert "comes with the program" in "\n".join(screen.lines())
+        await screen.pilot.press("escape")
         await screen.ask("Once")
         await screen.answered()
         assert "no-such-model" in await command(screen, "/model no-such-model")

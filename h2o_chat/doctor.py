@@ -21,12 +21,11 @@ import psutil
 
 import h2o_chat
 from h2o_chat import precedence
-from h2o_chat.aliases import ALIASES
+from h2o_chat.aliases import ALIASES, fits
 from h2o_chat.cached import cache_folder
 from h2o_chat.config import Settings, config_file, data_folder
 from h2o_chat.errors import H2OChatError, UsageError
 from h2o_chat.hub import SPARE_BYTES, is_offline
-from h2o_chat.models_command import fits
 from h2o_chat.resolve import Found, Known, check_weights, look_up
 
 SMALLEST_SCREEN = (60, 24)

@@ -213,11 +213,11 @@ class ChatApp(App[None], inherit_bindings=False):
 
     def _stage(self, stage: work.Stage) -> None:
         """Loading goes on in the transcript; whatever else takes long, below it."""
-        if (loading := self.pane.loading) is not None:
-            stopped = loading.stops
-            loading.stage(stage)
-            self.transcript.redraw(loading)
-            if loading.stops != stopped:
+        if (stages := self.pane.stages) is not None:
+            stopped = stages.stops
+            stages.stage(stage)
+            self.transcript.redraw(stages)
+            if stages.stops != stopped:
                 self.refresh_bindings()
         elif stage.share is not None:
             self.divider.doing(f"{stage.name} {stage.share:.0%} · esc stops")
@@ -243,7 +243,7 @@ class ChatApp(App[None], inherit_bindings=False):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that would do nothing now are neither bound nor shown."""
         if action == "stop":
-            fetching = self.pane.loading is not None and self.pane.loading.stops
+            fetching = self.pane.stages is not None and self.pane.stages.stops
             return (self.busy or fetching) and self.pane.STOPS
         return super().check_action(action, parameters)
 

@@ -37,7 +37,7 @@ class Pane(Vertical):
         jobs: What runs in a thread, and its reports.
         busy: Whether such a job is running.
         failed: No conversation is open: the first could not be opened.
-        loading: The stages of opening, while one goes on.
+        stages: The stages of opening, while one goes on.
     """
 
     READING: ClassVar[str] = "reading"
@@ -61,7 +61,7 @@ class Pane(Vertical):
         self.chat: ChatLike | None = None
         self.jobs = jobs
         self.failed = False
-        self.loading: Loading | None = None
+        self.stages: Loading | None = None
         self.transcript = Transcript(id="transcript")
         self.divider = Divider(id="divider")
         self.find_bar = FindBar(self.transcript)
@@ -140,23 +140,23 @@ class Pane(Vertical):
 
     def opening(self, name: str) -> None:
         """A model is being opened: show its stages."""
-        self.loading = Loading(name)
-        self.transcript.add(self.loading)
+        self.stages = Loading(name)
+        self.transcript.add(self.stages)
         self.transcript.follow()
 
     def not_opened(self) -> None:
         """What was being opened will not be."""
-        if self.loading is not None:
-            self.loading.fail()
-            self.transcript.redraw(self.loading)
-            self.loading = None
+        if self.stages is not None:
+            self.stages.fail()
+            self.transcript.redraw(self.stages)
+            self.stages = None
         if self.chat is None:
             self.broke()
         self.app.refresh_bindings()
 
     def opened(self, chat: ChatLike) -> None:
         """Show a conversation from its beginning."""
-        self.chat, self.loading, self.failed = chat, None, False
+        self.chat, self.stages, self.failed = chat, None, False
         self.transcript.clear()
         with self.transcript.filling():
             self._tell(chat)

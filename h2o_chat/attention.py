@@ -125,14 +125,14 @@ def _columns(mask: Tensor, tokens: int) -> Tensor:
     return mask[:, -tokens:].bool()
 
 
-def _slot_logits(layer: H2OLayer, queries: Tensor, at: Tensor, how: _Logits) -> Tensor:
-    """Logits of the slots, [R, H, G, N, S], masked; `at` [R, N] are the queries' true positions."""
+def _slot_logits(layer: H2OLayer, held: Tensor, queries: Tensor, at: Tensor, how: _Logits) -> Tensor:
+    """Logits of the slots' keys `held`, [R, H, G, N, S], masked; `at` [R, N]: the queries' true positions."""
     if layer.any_far:
         both = torch.cat((queries, layer.to_the_edge(queries, at)), 2)
-        near, far = how(both, layer.keys).chunk(2, 2)
+        near, far = how(both, held).chunk(2, 2)
         logits = torch.where(layer.far[:, :, None, None], far, near)
     else:
-        logits = how(queries, layer.keys)
+        logits = how(queries, held)
     return logits.masked_fill(~how.visible(layer.positions, at), -torch.inf)
 
 
@@ -148,8 +148,10 @@ def _decode(
     """One token per row: into the free slot, attend to all slots, give one up. -> [R, H, G, 1, D]"""
     layer.insert(keys, values, real)
     at = layer.seen[:, None] - 1
-    probabilities = _softmax(_slot_logits(layer, queries, at, how), real)  # [R, H, G, 1, S]
-    output = probabilities.flatten(2, 3).to(values.dtype) @ layer.values
+    probabilities = _softmax(
+        _slot_logits(layer, layer.held_keys(), queries, at, how), real
+    )  # [R, H, G, 1, S]
+    output = probabilities.flatten(2, 3).to(values.dtype) @ layer.held_values()
     layer.evict_one(probabilities.squeeze(3), real, how.sliding_window)
     return output.view(*queries.shape[:-1], -1)
 
@@ -195,6 +197,7 @@ def _pass(
     # Queries that came after each one in its row. [R, N]
     later = (real.flip(-1).cumsum(-1).flip(-1) - 1).clamp_min(0)
     slots, groups = layer.positions.shape[-1], queries.shape[2]
+    held_keys, held_values = layer.held_keys(), layer.held_values()
     gain = share = None
     by_head: Tensor | None = None
     outputs = []
@@ -204,10 +207,10 @@ def _pass(
         asked, when = queries[..., cut, :], at[:, cut]
         own = how(asked, keys[:, :, :end])
         own.masked_fill_(~how.visible(new[:, None, :end].expand(-1, heads, -1), when), -torch.inf)
-        logits = torch.cat((_slot_logits(layer, asked, when, how), own), -1)
+        logits = torch.cat((_slot_logits(layer, held_keys, asked, when, how), own), -1)
         probabilities = _softmax(logits, real[:, cut])
         weights = probabilities.to(values.dtype).flatten(2, 3)  # [R, H, G * B, S + end]
-        output = weights[..., :slots] @ layer.values + weights[..., slots:] @ values[:, :, :end]
+        output = weights[..., :slots] @ held_values + weights[..., slots:] @ values[:, :, :end]
         outputs.append(output.view(*asked.shape[:-1], -1))
 
         given = torch.nn.functional.pad(probabilities.sum(2), (0, tokens - end))  # [R, H, B, S + N]

@@ -13,6 +13,7 @@ from h2o_chat.baselines import SEES_THE_FUTURE
 from h2o_chat.config import PREFILLS, Prefill
 from h2o_chat.errors import BudgetError, UsageError, WindowFullError
 from h2o_chat.policies import POLICIES, Shares, divide
+from h2o_chat.quantized import BITS
 from h2o_chat.rope import Positions
 from h2o_chat.slots import H2OLayer, Plan, among
 
@@ -29,6 +30,8 @@ class Snapshot:
     rebase_due: int
     ragged: bool
     protect_below: int
+    bits: int | None
+    dtype: torch.dtype
     pins: frozenset[int] = frozenset()
     any_far: list[bool] = field(default_factory=list)
 
@@ -55,10 +58,12 @@ class H2OCache(Cache):
             with the prompt (never by its square).
         positions: what `rope.probe(model)` found; None leaves positions to the caller.
         observe: keep the account that `lost` needs.
+        kv: precision of keys and values in the slots: "auto" as the model computes them, "int8" or "int4"
+            (`quantized.py`). Pass `positions` with it: without, keys are rounded as they come, after RoPE.
 
     Raises:
         BudgetError: the parts do not fit into the budget.
-        UsageError: an unknown policy.
+        UsageError: an unknown policy or precision.
     """
 
     foresees = False
@@ -75,11 +80,14 @@ class H2OCache(Cache):
         prefill: Prefill = "chunked",
         positions: Positions | None = None,
         observe: bool = False,
+        kv: str = "auto",
     ) -> None:
         if policy not in POLICIES:
             raise UsageError(f"Policy {policy!r} is not known.", f"One of: {', '.join(POLICIES)}.")
         if POLICIES[policy].offline and not self.foresees:
             raise UsageError(SEES_THE_FUTURE, f"{policy} is a reference for h2o-chat eval perplexity alone.")
+        if kv != "auto" and kv not in BITS:
+            raise UsageError(f"K/V precision {kv!r} is not known.", f"One of: auto, {', '.join(BITS)}.")
         shares = None if policy == "full" else divide(policy, budget, sinks, recent)
         if chunk is None:
             chunk = 256 if shares is None else max(16, budget // 4)
@@ -90,7 +98,7 @@ class H2OCache(Cache):
         if prefill not in PREFILLS:
             raise UsageError(f"Prefill {prefill!r} is not known.", f"One of: {', '.join(PREFILLS)}.")
         protected = 0 if shares is None else shares.sinks
-        self.plan = Plan(policy, shares, chunk, prefill, observe, protect_below=protected)
+        self.plan = Plan(policy, shares, chunk, prefill, observe, protect_below=protected, bits=BITS.get(kv))
         self.trained = positions
         self._asked = (sinks, recent)
         self._start()
@@ -314,6 +322,8 @@ class H2OCache(Cache):
             rebase_due=self._rebase_due,
             ragged=self._ragged,
             protect_below=self.plan.protect_below,
+            bits=self.plan.bits,
+            dtype=self.plan.dtype,
             pins=self._pins_ahead(),
             any_far=[layer.any_far for layer in self.layers],
         )
@@ -325,13 +335,14 @@ class H2OCache(Cache):
             hand_over: take the snapshot's own tensors, which needs no memory; it cannot be used again.
 
         Raises:
-            UsageError: it is the snapshot of a cache with another policy or budget.
+            UsageError: it is the snapshot of a cache with another policy, budget or precision.
         """
-        if (snapshot.policy, snapshot.shares) != (self.plan.policy, self.plan.shares):
+        was = snapshot.policy, snapshot.shares, snapshot.bits
+        now = self.plan.policy, self.plan.shares, self.plan.bits
+        if was != now:
             raise UsageError(
-                f"This snapshot is of a cache with {snapshot.policy} {snapshot.shares},"
-                f" this one has {self.plan.policy} {self.plan.shares}.",
-                "Make the cache with the same policy and budget.",
+                "This snapshot is of a cache with {} {} {} bits, this one has {} {} {}.".format(*was, *now),
+                "Make the cache with the same policy, budget and K/V precision.",
             )
         layers = [
             {name: tensor if hand_over else tensor.clone() for name, tensor in state.items()}
@@ -347,6 +358,7 @@ class H2OCache(Cache):
         self._near_from, self._rebase_due = snapshot.near_from, snapshot.rebase_due
         self._ragged = snapshot.ragged
         self.plan.protect_below, self.plan.pins = snapshot.protect_below, snapshot.pins
+        self.plan.dtype = snapshot.dtype
 
     def reset(self) -> None:
         """Forgets everything."""
@@ -357,14 +369,13 @@ class H2OCache(Cache):
 
     @property
     def bytes_held(self) -> int:
-        """Bytes of all keys and values, empty slots included."""
+        """Bytes of all keys and values, and of their scales; empty slots included."""
         return sum(layer.keys.nbytes + layer.values.nbytes for layer in self.layers if layer.is_initialized)
 
     @property
     def bytes_full(self) -> int:
-        """Bytes that a cache of everything fed so far would hold."""
-        slots = [layer for layer in self.layers if layer.is_initialized]
-        return sum((s.keys.nbytes + s.values.nbytes) // s.positions.shape[-1] * s.fed for s in slots)
+        """Bytes that a cache of everything fed so far would hold, in the model's own precision."""
+        return sum(layer.plain_slot_bytes * layer.fed for layer in self._filled())
 
 
 def _count(first: Tensor | int, tokens: int, real: Tensor | None) -> Tensor:

@@ -100,7 +100,15 @@ def choose_devices(
     itemsize = getattr(torch, dtype).itemsize
     ways = [quantization] if stored else ["none", "int8", "nf4"]
     needs = {
-        how: estimate(config, weights, how, itemsize, settings.budget, as_stored=stored is not None)
+        how: estimate(
+            config,
+            weights,
+            how,
+            itemsize,
+            settings.budget,
+            as_stored=stored is not None,
+            kv=settings.kv_dtype,
+        )
         for how in ways
     }
     devices = [device]

@@ -124,6 +124,9 @@ _FLAGS: dict[str, Any] = {
         help="full: a whole prompt attends to itself first, as in the paper; memory grows with it.",
         rich_help_panel=_MEMORY,
     ),
+    "kv_dtype": typer.Option(
+        help="Precision of the memory; auto: as the model computes.", rich_help_panel=_MEMORY
+    ),
     "temperature": typer.Option(help="0: always the likeliest token.", rich_help_panel=_ANSWER),
     "top_p": typer.Option(help="Sample from this share of the probability.", rich_help_panel=_ANSWER),
     "top_k": typer.Option(help="Sample from so many tokens; 0: all.", rich_help_panel=_ANSWER),

@@ -33,6 +33,7 @@ Policy = Literal[
 Prefill = Literal["chunked", "full"]
 Quantize = Literal["auto", "none", "int8", "nf4"]
 Dtype = Literal["auto", "float32", "float16", "bfloat16", "float64"]
+KvDtype = Literal["auto", "int8", "int4"]
 Template = Literal["auto", "plain", "alpaca", "vicuna", "llama-2", "chatml"]
 
 POLICIES: tuple[str, ...] = get_args(Policy)
@@ -41,6 +42,7 @@ OFFLINE = ("belady", "belady-next")
 PREFILLS: tuple[str, ...] = get_args(Prefill)
 QUANTIZE: tuple[str, ...] = get_args(Quantize)
 DTYPES: tuple[str, ...] = get_args(Dtype)
+KV_DTYPES: tuple[str, ...] = get_args(KvDtype)
 TEMPLATES: tuple[str, ...] = get_args(Template)
 
 FILE_LIMIT_BYTES = 2**20
@@ -100,6 +102,8 @@ class Settings:
     """Prompt tokens read at once; None takes budget // 4, at least 16."""
     prefill: Prefill = "chunked"
     """full: a whole prompt attends to itself before anything is forgotten; memory grows with the prompt."""
+    kv_dtype: KvDtype = "auto"
+    """How slots hold keys and values; auto: as the model computes them."""
     quantize: Quantize = "auto"
     dtype: Dtype = "auto"
     device: str = "auto"
@@ -120,6 +124,7 @@ class Settings:
         for flag, value, known in (
             ("--policy", self.policy, POLICIES),
             ("--prefill", self.prefill, PREFILLS),
+            ("--kv-dtype", self.kv_dtype, KV_DTYPES),
             ("--quantize", self.quantize, QUANTIZE),
             ("--dtype", self.dtype, DTYPES),
             ("--template", self.template, TEMPLATES),

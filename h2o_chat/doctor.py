@@ -306,7 +306,13 @@ def _fits(settings: Settings, model: Found, models: Any, rows: dict[str, Any]) -
     dtype = choices.choose_dtype(settings, weights, device, quantization)
     itemsize = getattr(torch, dtype).itemsize
     need = memory.estimate(
-        config, weights, quantization, itemsize, settings.budget, as_stored=stored is not None
+        config,
+        weights,
+        quantization,
+        itemsize,
+        settings.budget,
+        as_stored=stored is not None,
+        kv=settings.kv_dtype,
     )
     rows |= {"quantization": quantization, "dtype": dtype, "device": str(device), "budget": settings.budget}
     rows |= {"weights_bytes": need.weights, "slots_bytes": need.slots, "headroom_bytes": need.headroom}

@@ -67,6 +67,7 @@ class Engine:
             prefill=settings.prefill,
             positions=self.trained,
             observe=True,
+            kv=settings.kv_dtype,
         )
         self.device = self.model.get_input_embeddings().weight.device
         self.seed = secrets.randbits(32) if settings.seed is None else settings.seed
@@ -290,7 +291,8 @@ class Engine:
     def _what_is_smaller(self) -> str:
         """What to ask for where memory was too small, in numbers of this model."""
         session = self.session
-        slot = slot_bytes(self.model.config.get_text_config(), self.model.dtype.itemsize)
+        config = self.model.config.get_text_config()
+        slot = slot_bytes(config, self.model.dtype.itemsize, self.settings.kv_dtype)
         if session.budget is None:
             half = max(64, self.seen // 2)
             size = mb(half * slot)
@@ -303,6 +305,7 @@ class Engine:
             fits = "they cannot be fewer"
         more = [f"--chunk {session.chunk // 2} reads prompts in smaller parts"] if session.chunk > 16 else []
         more = ["--prefill chunked reads prompts in parts"] if session.prefill == "full" else more
+        more += ["--kv-dtype int8 makes slots smaller"] if self.settings.kv_dtype == "auto" else []
         more += ["--dtype bfloat16 halves slots and weights"] if self.model.dtype.itemsize > 2 else []
         more += ["--quantize nf4 makes the weights smaller"] if session.quantization == "none" else []
         return (
@@ -326,7 +329,7 @@ class Engine:
             prefill=plan.prefill,
             quantization=loaded.quantization,
             dtype=dtype,
-            kv_dtype=dtype,
+            kv_dtype=dtype if plan.bits is None else self.settings.kv_dtype,
             device=loaded.device,
             engine="transformers",
             threads=torch.get_num_threads(),

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from h2o_chat.config import Settings
+from h2o_chat.config import KvDtype, Settings
 from h2o_chat.errors import ExitCode, UsageError
 
 evaluate = typer.Typer(no_args_is_help=True)
@@ -27,6 +27,17 @@ Results = Annotated[
     typer.Option(metavar="FILE", help="Kept as they come, one JSON object a line; goes on there."),
 ]
 Plot = Annotated[Path | None, typer.Option(metavar="DIR", help="Pictures into this folder.")]
+OneKvDtype = Annotated[KvDtype, typer.Option("--kv-dtype", help="Precision of the memory.")]
+KvDtypes = Annotated[
+    list[str] | None,
+    typer.Option("--kv-dtype", help="Precision of the memory; repeatable: every policy in each."),
+]
+EqualBytes = Annotated[
+    bool,
+    typer.Option(
+        "--equal-bytes", help="Smaller precisions get more slots: as many as fit into the budget's bytes."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 
 
@@ -77,6 +88,8 @@ def perplexity(
     threads: Threads = None,
     seed: Annotated[int, typer.Option(help="Of the bootstrap, and of what is drawn.")] = 0,
     plot: Plot = None,
+    kv_dtypes: KvDtypes = None,
+    equal_bytes: EqualBytes = False,
     as_json: Json = False,
 ) -> None:
     """Perplexity of real text as a ratio to a cache that keeps everything, with intervals."""
@@ -102,7 +115,17 @@ def perplexity(
         ]
         read = prompt if prompt is not None else length // 2 if prefills or chunks else 0
         return run_perplexity(
-            settings, texts, wanted, budgets or [32, 64, 128], length, as_json, read, readings, plot
+            settings,
+            texts,
+            wanted,
+            budgets or [32, 64, 128],
+            length,
+            as_json,
+            read,
+            readings,
+            kv_dtypes or (),
+            equal_bytes,
+            plot,
         )
 
     _end(work)
@@ -130,6 +153,8 @@ def recall(
     threads: Threads = None,
     results: Results = None,
     plot: Plot = None,
+    kv_dtypes: KvDtypes = None,
+    equal_bytes: EqualBytes = False,
     as_json: Json = False,
 ) -> None:
     """What is still known of things told long ago, against a cache that keeps everything."""
@@ -151,8 +176,8 @@ def recall(
         from h2o_chat.lab.recall import run_recall
 
         assert questions is not None
-        asked = slots or [64, 128, 256, 512]
-        return run_recall(settings, questions, wanted, asked, as_json, results, plot)
+        asked, kv = slots or [64, 128, 256, 512], kv_dtypes or ()
+        return run_recall(settings, questions, wanted, asked, as_json, results, kv, equal_bytes, plot)
 
     _end(work)
 
@@ -163,6 +188,7 @@ def bounded(
     budget: Annotated[int, typer.Option("--budget", "-b", help="Slots per layer and KV head.")] = 64,
     tokens: Annotated[int, typer.Option(help="Length of the conversation.", min=3000)] = 20_000,
     dtype: Dtype = "auto",
+    kv_dtype: OneKvDtype = "auto",
     threads: Threads = None,
     seed: Annotated[int, typer.Option(help="Of the sampling.")] = 0,
     as_json: Json = False,
@@ -174,6 +200,7 @@ def bounded(
             model=model,
             budget=budget,
             dtype=dtype,  # type: ignore[arg-type]
+            kv_dtype=kv_dtype,
             threads=threads,
             seed=seed,
         )
@@ -210,6 +237,7 @@ def soak(
     budget: Annotated[int, typer.Option("--budget", "-b", help="Slots per layer and KV head.")] = 64,
     tokens: Annotated[int, typer.Option(help="Length of the conversation.", min=1)] = 1_000_000,
     dtype: Dtype = "auto",
+    kv_dtype: OneKvDtype = "auto",
     threads: Threads = None,
     seed: Annotated[int, typer.Option(help="Of the sampling.")] = 0,
     as_json: Json = False,
@@ -221,6 +249,7 @@ def soak(
             model=model,
             budget=budget,
             dtype=dtype,  # type: ignore[arg-type]
+            kv_dtype=kv_dtype,
             threads=threads,
             seed=seed,
         )

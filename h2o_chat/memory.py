@@ -19,6 +19,9 @@ STATE_BYTES = 19
 HEAD_BYTES = 4
 """... and one score for every query head of its KV head."""
 
+_KV_BYTES = {"int8": (1.0, 4), "int4": (0.5, 4)}
+"""Bytes of a component, and of the scale of its row; see `quantized.py`, which needs torch."""
+
 _PER_WEIGHT = {"int8": 1.0, "nf4": NF4_BYTES}
 
 
@@ -38,15 +41,25 @@ class Need:
 
 
 def estimate(
-    config: Any, weights: Weights, quantization: str, itemsize: int, budget: int, *, as_stored: bool
+    config: Any,
+    weights: Weights,
+    quantization: str,
+    itemsize: int,
+    budget: int,
+    *,
+    as_stored: bool,
+    kv: str = "auto",
 ) -> Need:
     """What a model will need.
 
     Args:
         itemsize: bytes of a number in the precision that is computed in.
         as_stored: the weights were quantised by whoever published them.
+        kv: precision of keys and values in the slots; what is not auto is read a layer at a time.
     """
-    slots = (budget + 1) * slot_bytes(config, itemsize)
+    slots = (budget + 1) * slot_bytes(config, itemsize, kv)
+    if kv != "auto":
+        slots += (budget + 1) * slot_bytes(config, itemsize) // config.num_hidden_layers
     if as_stored:
         return Need(weights.bytes, slots)
     if quantization == "none":
@@ -62,13 +75,28 @@ def _quantising(parameters: int) -> int:
     return HEADROOM_BYTES + int(QUANTISING_SHARE * 2 * parameters)
 
 
-def slot_bytes(config: Any, itemsize: int) -> int:
+def slot_bytes(config: Any, itemsize: int, kv: str = "auto") -> int:
     """One slot in every layer and KV head."""
     heads = config.num_attention_heads
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
-    head_size = getattr(config, "head_dim", None) or config.hidden_size // heads
     state = STATE_BYTES + HEAD_BYTES * (heads // kv_heads)
-    return int(config.num_hidden_layers * kv_heads * (2 * head_size * itemsize + state))
+    return int(config.num_hidden_layers * kv_heads * (2 * _row_bytes(config, itemsize, kv) + state))
+
+
+def equal_slots(config: Any, itemsize: int, kv: str, budget: int) -> int:
+    """The budget in the precision `kv` whose keys and values take as many bytes as `budget` slots take now.
+
+    As `H2OCache.bytes_held` counts them: scales and the one empty slot included, rounded down.
+    """
+    plain, small = (_row_bytes(config, itemsize, how) for how in ("auto", kv))
+    return (budget + 1) * plain // small - 1
+
+
+def _row_bytes(config: Any, itemsize: int, kv: str) -> int:
+    """One key, or value, of one KV head, with its scale."""
+    head_size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    component, scale = _KV_BYTES.get(kv, (itemsize, 0))
+    return int(head_size * component) + scale
 
 
 def require(name: str, where: str, free: int, chosen: str, needs: dict[str, Need], budget: int) -> None:

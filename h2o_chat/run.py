@@ -268,8 +268,9 @@ def _complain(message: str, hint: str) -> None:
 def _note(session: Session) -> None:
     """What ran, for whoever wants to run it again."""
     budget = "" if session.budget is None else f", budget {session.budget}"
+    kv = "" if session.kv_dtype == session.dtype else f", K/V {session.kv_dtype}"
     sys.stderr.write(
-        f"h2o-chat: {session.model} ({session.quantization}, {session.dtype}, {session.device}),"
+        f"h2o-chat: {session.model} ({session.quantization}, {session.dtype}{kv}, {session.device}),"
         f" template {session.template}, policy {session.policy}{budget}, seed {session.seed}\n"
     )
 

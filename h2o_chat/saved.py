@@ -22,9 +22,10 @@ from h2o_chat.cache import Snapshot as CacheSnapshot
 from h2o_chat.errors import SavedCacheError
 from h2o_chat.events import Session
 from h2o_chat.policies import POLICIES, Shares
+from h2o_chat.quantized import BITS, dequantise, row_bytes
 from h2o_chat.slots import MOST_TOKENS, H2OLayer
 
-FORMAT = 2
+FORMAT = 3
 """Of the file; another one is not read."""
 
 IDENTITY = (
@@ -32,6 +33,7 @@ IDENTITY = (
     "revision",
     "quantization",
     "dtype",
+    "kv_dtype",
     "device",
     "policy",
     "budget",
@@ -206,6 +208,8 @@ def _snapshot(
             rebase_due=_count(about["rebase_due"]),
             ragged=bool(about["ragged"]),
             protect_below=_count(about["protect_below"]),
+            bits=BITS.get(session.kv_dtype),
+            dtype=getattr(torch, session.dtype),
             pins=_pins(about.get("pins", [])),
             any_far=[bool(far) for far in any_far],
         ),
@@ -255,13 +259,23 @@ def _check_layer(state: dict[str, Tensor], session: Session, head_size: int, gro
     kinds["mean_key"] = ((1, session.kv_heads, head_size), exact)
     kinds["by_head"] = ((*per_slot, groups if POLICIES[session.policy].by_head else 0), exact)
     kinds["free"] = ((1, session.kv_heads), torch.long)
-    kv = getattr(torch, session.kv_dtype)
-    kinds["keys"] = kinds["values"] = ((*per_slot, head_size), kv)
+    bits, dtype = BITS.get(session.kv_dtype), getattr(torch, session.dtype)
+    kinds["keys"] = kinds["values"] = (
+        ((*per_slot, head_size), dtype)
+        if bits is None
+        else ((*per_slot, row_bytes(head_size, bits)), torch.uint8)
+    )
     for name, (shape, kind) in kinds.items():
         tensor = state[name]
         if tuple(tensor.shape) != shape or tensor.dtype != kind:
             raise _Wrong(f"{name} is {tuple(tensor.shape)} {tensor.dtype}, not {shape} {kind}")
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise _Wrong(f"{name} holds what is no number")
+        if (
+            tensor.dtype == torch.uint8
+            and bits
+            and not bool(dequantise(tensor, bits, dtype).isfinite().all())
+        ):
             raise _Wrong(f"{name} holds what is no number")
     positions, free, seen, base = (state[name] for name in ("positions", "free", "seen", "base"))
     inside = bool((positions >= -1).all() and (positions < fed).all() and (seen == fed).all())

@@ -17,6 +17,7 @@ from transformers.cache_utils import CacheLayerMixin
 from h2o_chat.config import Prefill
 from h2o_chat.errors import ModelError, UsageError
 from h2o_chat.policies import POLICIES, Shares, Slots, highest, lowest, priorities
+from h2o_chat.quantized import dequantise, quantise, row_bytes
 from h2o_chat.rope import Rope
 from h2o_chat.scores import gained, with_gain
 
@@ -75,6 +76,10 @@ class Plan:
     """Keep what `lost` is made of."""
     protect_below: int
     """New tokens at positions below this are protected."""
+    bits: int | None = None
+    """Of a number in the slots, see `quantized.py`; None: keys and values as the model computes them."""
+    dtype: torch.dtype = torch.float32
+    """Of keys and values as the model computes them; known once the first have come."""
     pins: frozenset[int] = frozenset()
     """Positions not fed yet that are protected as they are fed."""
     given: bool | None = None
@@ -88,8 +93,8 @@ class H2OLayer(CacheLayerMixin):
 
     # Everything that a snapshot has to hold, and that follows a row when rows are reordered.
     STATE = (
-        "keys",  # [R, H, S, D], turned by `position - base`, or by nothing where `far`
-        "values",  # [R, H, S, D]
+        "keys",  # [R, H, S, D], turned by `position - base`, or by nothing where `far`; see `held`
+        "values",  # [R, H, S, D]; where `plan.bits`, both [R, H, S, B] bytes, and no key is turned
         "positions",  # [R, H, S] int32, true positions, -1 = empty
         "score",  # [R, H, S] what the policy accumulates
         "by_head",  # [R, H, S, G] the same of every query head apart; G is 0 if the policy does not ask
@@ -124,8 +129,13 @@ class H2OLayer(CacheLayerMixin):
         device = key_states.device
         exact = torch.float64 if key_states.dtype == torch.float64 else torch.float32
         per_slot = (rows, heads, slots)
-        self.keys = key_states.new_zeros(*per_slot, size)
-        self.values = value_states.new_zeros(*per_slot, value_states.shape[-1])
+        self.plan.dtype = key_states.dtype
+        self.keys, self.values = (
+            new.new_zeros(*per_slot, new.shape[-1])
+            if self.plan.bits is None
+            else new.new_zeros(*per_slot, row_bytes(new.shape[-1], self.plan.bits), dtype=torch.uint8)
+            for new in (key_states, value_states)
+        )
         self.positions = torch.full(per_slot, -1, dtype=torch.int32, device=device)
         self.score = torch.zeros(per_slot, dtype=exact, device=device)
         self.by_head = torch.zeros(*per_slot, 0, dtype=exact, device=device)
@@ -190,6 +200,12 @@ class H2OLayer(CacheLayerMixin):
         """Slots that may be in use between two steps."""
         return self.positions.shape[-1] - 1
 
+    @property
+    def plain_slot_bytes(self) -> int:
+        """Keys and values of one slot in every row and head, as the model computes them."""
+        one = [self._unpacked(stored[:, :, :1]) for stored in (self.keys, self.values)]
+        return sum(part.nbytes for part in one)
+
     def reserve(self, tokens: int) -> None:
         """Makes room for new tokens where nothing is ever evicted (the `full` policy)."""
         missing = self.fed + tokens - self.capacity
@@ -230,6 +246,7 @@ class H2OLayer(CacheLayerMixin):
         position = self.seen[:, None, None].expand_as(slot)
         if real is not None:
             position = position.masked_fill(~real.unsqueeze(-1), -1)
+        keys, values = self._to_store(keys, values, position)
         where = slot.unsqueeze(-1)
         self.keys.scatter_(2, where.expand_as(keys), keys)
         self.values.scatter_(2, where.expand_as(values), values)
@@ -315,6 +332,7 @@ class H2OLayer(CacheLayerMixin):
         by_head = both(self.by_head, self.by_head.new_zeros(*new.shape, self.by_head.shape[-1]))
         if gain_by_head is not None:
             by_head = by_head * self.policy.forget ** passed.unsqueeze(-1) + gain_by_head
+        keys, values = self._to_store(keys, values, new)
         all_values = both(self.values, values)
         protected = both(self.protected, self.safe_from_the_start(new))
         unlike = both(self.unlike, nothing)
@@ -323,7 +341,7 @@ class H2OLayer(CacheLayerMixin):
             unlike = both(self.unlike, -cosines(unit[:, :, -keys.shape[2] :], self.mean_key))
             unlike = self._look(unit, place, unlike, self._due(queries))
         given = both(self.given, torch.full_like(new, self.plan.given is not False, dtype=torch.bool))
-        slots = Slots(place, score, all_values, unlike, given, by_head, self.capacity)
+        slots = Slots(place, score, self._unpacked(all_values), unlike, given, by_head, self.capacity)
         priority = self._priorities(slots, protected, sliding_window)
         keep = highest(priority, place, self.capacity)  # [R, H, capacity]
         wide = keep.unsqueeze(-1)
@@ -359,7 +377,13 @@ class H2OLayer(CacheLayerMixin):
 
     def _slots(self) -> Slots:
         return Slots(
-            self.positions, self.score, self.values, self.unlike, self.given, self.by_head, self.capacity
+            self.positions,
+            self.score,
+            self.held_values(),
+            self.unlike,
+            self.given,
+            self.by_head,
+            self.capacity,
         )
 
     def _used(self, received: Tensor, groups: int, sliding_window: int | None) -> Tensor:
@@ -382,17 +406,47 @@ class H2OLayer(CacheLayerMixin):
             visible_from=visible.clamp_min(0),
         )
 
-    # -- keys ------------------------------------------------------------------------------------------
+    # -- keys and values -------------------------------------------------------------------------------
 
-    def _unturned(self, keys: Tensor, positions: Tensor, far: Tensor | None = None) -> Tensor:
-        """Keys [R, H, N, D] of length 1, as they are before RoPE: there only their content tells them apart.
+    def held_keys(self) -> Tensor:
+        """Keys as queries meet them, turned by `position - base`, or by nothing where `far`. [R, H, S, D]"""
+        keys = self._unpacked(self.keys)
+        if self.plan.bits is None or self.rope is None:
+            return keys
+        return self.rope.rotate(keys, -self._back(self.positions, self.far))
+
+    def held_values(self) -> Tensor:
+        """Values as the model computes with them. [R, H, S, D]"""
+        return self._unpacked(self.values)
+
+    def _to_store(self, keys: Tensor, values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """New keys and values [R, H, N, D] at `positions` [R, H, N] as slots hold them."""
+        if self.plan.bits is None:
+            return keys, values
+        if self.rope is not None:
+            keys = self.rope.rotate(keys, self._back(positions))
+        return quantise(keys, self.plan.bits), quantise(values, self.plan.bits)
+
+    def _unpacked(self, stored: Tensor) -> Tensor:
+        """Stored keys, or values, [R, H, S, D or B] as numbers. [R, H, S, D]"""
+        if self.plan.bits is None:
+            return stored
+        return dequantise(stored, self.plan.bits, self.plan.dtype)
+
+    def _back(self, positions: Tensor, far: Tensor | None = None) -> Tensor:
+        """By how many positions keys are turned back to angle 0. Same shape"""
+        still = positions < 0 if far is None else far | (positions < 0)
+        return (self.base[:, None, None] - positions).masked_fill(still, 0)
+
+    def _unturned(self, stored: Tensor, positions: Tensor, far: Tensor | None = None) -> Tensor:
+        """Stored keys as they are before RoPE, of length 1: only their content tells them apart. [R, H, N, D]
 
         Where nobody said how a layer turns its keys (`H2OCache` without `positions`) they are taken as they
         are, and distance counts too.
         """
-        if self.rope is not None:
-            still = positions < 0 if far is None else far | (positions < 0)
-            keys = self.rope.rotate(keys, (self.base[:, None, None] - positions).masked_fill(still, 0))
+        keys = self._unpacked(stored)
+        if self.plan.bits is None and self.rope is not None:
+            keys = self.rope.rotate(keys, self._back(positions, far))
         return torch.nn.functional.normalize(keys.to(self.score.dtype), dim=-1)
 
     def _due(self, queries: Tensor | int) -> Tensor:
@@ -417,7 +471,8 @@ class H2OLayer(CacheLayerMixin):
         leaving = (self.positions >= 0) & ~self.far & (self.positions < near_from[:, None, None])
         if self.rope is None or not bool(leaving.any()):
             return
-        self._turn(leaving, self.base[:, None, None] - self.positions)
+        if self.plan.bits is None:
+            self._turn(leaving, self.base[:, None, None] - self.positions)
         self.far = self.far | leaving
         self.any_far = True
 
@@ -436,9 +491,9 @@ class H2OLayer(CacheLayerMixin):
     def rebase(self, due: Tensor) -> None:
         """Makes the next token's rotation index 0 again in the rows that are due, [R] bool.
 
-        All their near keys are turned back by a common shift.
+        All their near keys are turned back by a common shift (those in bytes are turned as they are read).
         """
-        if self.rope is not None and bool(due.any()):
+        if self.plan.bits is None and self.rope is not None and bool(due.any()):
             shift = torch.where(due, self.base - self.seen, 0)[:, None, None]
             self._turn((self.positions >= 0) & ~self.far, shift.expand_as(self.positions))
         self.base = torch.where(due, self.seen, self.base)

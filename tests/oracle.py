@@ -8,10 +8,12 @@ attend, then score, then evict.
 Shapes: [R, H, T, D] = rows, KV heads, tokens, head size; G = query heads that share one KV head.
 """
 
+import math
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -63,6 +65,52 @@ class OracleHead:
         if len(self.held) > self.budget:
             older = self.held[: len(self.held) - self.budget // 2]
             self.held.remove(min(older, key=lambda token: (token.score, token.position)))
+
+
+def rounded(row: Tensor, bits: int) -> Tensor:
+    """Every component [D] on the grid that `bits` allow from the row's lowest value to its highest.
+
+    Lowest value and step are kept in fp16 (FlexGen, arXiv 2303.06865, has the same grid).
+    """
+    low = half(min(row.tolist()))
+    step = half((max(row.tolist()) - low) / (2**bits - 1))
+    levels = [min(2**bits - 1, max(0, round((x - low) / step))) for x in row.tolist()]
+    return torch.tensor([low + step * level for level in levels], dtype=row.dtype)
+
+
+def half(x: float) -> float:
+    """To fp16 by way of fp32, as torch goes: it can differ in the last bit from going there at once."""
+    single = struct.unpack("f", struct.pack("f", x))[0]
+    return float(struct.unpack("e", struct.pack("e", single))[0])
+
+
+def turned(row: Tensor, by: int, theta: float = 10_000.0) -> Tensor:
+    """RoPE (arXiv 2104.09864) of one key [D], halves paired: as the Llama family has it."""
+    half_size = len(row) // 2
+    result = row.clone()
+    for i in range(half_size):
+        angle = by * float(torch.tensor(theta ** -(2 * i / len(row)), dtype=torch.float32))
+        x, y = float(row[i]), float(row[i + half_size])
+        result[i] = x * math.cos(angle) - y * math.sin(angle)
+        result[i + half_size] = x * math.sin(angle) + y * math.cos(angle)
+    return result
+
+
+@dataclass(eq=False)
+class RoundedHead(OracleHead):
+    """Holds keys as they are before RoPE and values, both in a few bits."""
+
+    bits: ClassVar[int]
+    turns: ClassVar[bool]
+    """Whether the model turns its keys."""
+
+    def step(self, token: Held, queries: Tensor, scaling: float) -> Tensor:
+        if self.turns:
+            token.key = turned(rounded(turned(token.key, -token.position), self.bits), token.position)
+        else:
+            token.key = rounded(token.key, self.bits)
+        token.value = rounded(token.value, self.bits)
+        return super().step(token, queries, scaling)
 
 
 class OracleLayer(CacheLayerMixin):

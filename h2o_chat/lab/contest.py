@@ -21,6 +21,7 @@ class Run:
     """None: the full cache."""
     sinks: int = 0
     recent: int = 0
+    kv: str = "auto"
 
     def settings(self, chunk: int | None = None) -> Settings:
         """As an engine wants them."""
@@ -32,6 +33,7 @@ class Run:
             sinks=self.sinks,
             recent=self.recent,
             chunk=chunk,
+            kv_dtype=self.kv,  # type: ignore[arg-type]
             events_every=0,
         )
 
@@ -40,7 +42,12 @@ class Run:
         if self.budget is None:
             return H2OCache(policy="full", positions=positions)
         return H2OCache(
-            self.budget, policy=self.policy, sinks=self.sinks, recent=self.recent, positions=positions
+            self.budget,
+            policy=self.policy,
+            sinks=self.sinks,
+            recent=self.recent,
+            positions=positions,
+            kv=self.kv,
         )
 
 
@@ -57,5 +64,6 @@ def runs_of(policies: Sequence[str], budgets: Sequence[int]) -> list[Run]:
             raise UsageError(f"{contestant} has to know the future, which is not known here.")
         for budget in budgets:
             parts = divide(contestant.policy, budget, contestant.sinks, contestant.recent)
-            runs.append(Run(str(contestant), contestant.policy, budget, parts.sinks, parts.recent))
+            numbers = (parts.sinks, parts.recent, contestant.kv)
+            runs.append(Run(str(contestant), contestant.policy, budget, *numbers))
     return runs

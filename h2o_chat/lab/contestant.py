@@ -1,15 +1,20 @@
 """Who is compared: a policy with numbers of its own, at some budget."""
 
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from h2o_chat.cache import H2OCache
+from h2o_chat.config import KV_DTYPES
 from h2o_chat.errors import UsageError
+from h2o_chat.memory import equal_slots
+from h2o_chat.models import Loaded
 from h2o_chat.policies import POLICIES, Shares, divide
 from h2o_chat.rope import Positions
 
 MOST_DIGITS = 9
 """Of a number of slots."""
-_EXAMPLE = "Write h2o:sinks=0,recent=8,chunk=16."
+_EXAMPLE = "Write h2o:sinks=0,recent=8,chunk=16,kv=int8."
 
 
 @dataclass(frozen=True)
@@ -21,10 +26,12 @@ class Contestant:
     recent: int | None = None
     chunk: int | None = None
     """Prompt tokens that attend before the next eviction."""
+    kv: str = "auto"
+    """Precision of keys and values in the slots."""
 
     @classmethod
     def parse(cls, text: str) -> "Contestant":
-        """`h2o` or `h2o:sinks=0,recent=8,chunk=16`.
+        """`h2o` or `h2o:sinks=0,recent=8,chunk=16,kv=int8`.
 
         Raises:
             UsageError: not such a text, or an unknown policy.
@@ -33,18 +40,21 @@ class Contestant:
         if name not in POLICIES or name == "full":
             known = ", ".join(policy for policy in POLICIES if policy != "full")
             raise UsageError(f"Policy {name!r} cannot be compared.", f"One of: {known}.")
-        given: dict[str, int] = {}
+        given: dict[str, Any] = {}
         for part in numbers.split(",") if colon else ():
             key, _, value = part.partition("=")
-            known_key = key in {field.name for field in fields(cls)} - {"policy"}
+            if key == "kv" and value in KV_DTYPES:
+                given[key] = value
+                continue
+            known_key = key in {field.name for field in fields(cls)} - {"policy", "kv"}
             if not known_key or not value.isdecimal() or len(value) > MOST_DIGITS:
                 raise UsageError(f"{part!r} in {text!r} says nothing.", _EXAMPLE)
             given[key] = int(value)
         return cls(name, **given)
 
     def __str__(self) -> str:
-        given = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
-        numbers = ",".join(f"{name}={value}" for name, value in given.items() if value is not None)
+        given = {field.name: (getattr(self, field.name), field.default) for field in fields(self)[1:]}
+        numbers = ",".join(f"{name}={value}" for name, (value, usual) in given.items() if value != usual)
         return f"{self.policy}:{numbers}" if numbers else self.policy
 
     def shares(self, budget: int) -> Shares:
@@ -64,7 +74,29 @@ class Contestant:
             recent=self.recent,
             chunk=self.chunk,
             positions=positions,
+            kv=self.kv,
         )
+
+
+def crossed(policies: Sequence[str], kv_dtypes: Sequence[str]) -> list[Contestant]:
+    """Every policy in every precision; none named leaves what each says of itself.
+
+    Raises:
+        UsageError: one is no contestant, or no precision.
+    """
+    for kv in kv_dtypes:
+        if kv not in KV_DTYPES:
+            raise UsageError(f"--kv-dtype {kv!r} is not known.", f"One of: {', '.join(KV_DTYPES)}.")
+    contestants = [Contestant.parse(policy) for policy in policies]
+    return [replace(one, kv=kv) for one in contestants for kv in kv_dtypes] if kv_dtypes else contestants
+
+
+def slots_of(loaded: Loaded, contestant: Contestant, budget: int, equal_bytes: bool) -> int:
+    """The budget that a contestant gets: as asked, or what fits into as many bytes in its own precision."""
+    if not equal_bytes:
+        return budget
+    config = loaded.model.config.get_text_config()
+    return equal_slots(config, loaded.model.dtype.itemsize, contestant.kv, budget)
 
 
 def full_cache(positions: Positions) -> H2OCache:

@@ -26,7 +26,7 @@ from h2o_chat.cache import H2OCache
 from h2o_chat.config import PREFILLS, Settings
 from h2o_chat.errors import ExitCode, UsageError
 from h2o_chat.lab.belady import Foresight, foresee, rows_at_once
-from h2o_chat.lab.contestant import Contestant
+from h2o_chat.lab.contestant import Contestant, crossed, slots_of
 from h2o_chat.models import Loaded, load
 from h2o_chat.policies import POLICIES
 from h2o_chat.progress import progress_bar
@@ -76,6 +76,11 @@ class Score:
     reading: str
     """Of the prompt; empty where there is none."""
     budget: int
+    """As asked."""
+    slots: int
+    """As given: more, at equal bytes, where keys and values are smaller."""
+    kv_bytes: int
+    """Of keys and values of one document: `H2OCache.bytes_held`."""
     sinks: int
     recent: int
     first: int
@@ -186,8 +191,12 @@ def measure(
     tick: Tick = lambda share: None,
     prompt: int = 0,
     readings: Sequence[Reading] = (Reading(),),
+    equal_bytes: bool = False,
 ) -> Report:
     """All contestants at all budgets on documents [N, L], after each reading of their first `prompt` tokens.
+
+    Args:
+        equal_bytes: budgets are slots of the model's own precision; others get as many as fit into as much.
 
     Raises:
         BudgetError: a contestant's parts do not fit a budget.
@@ -212,7 +221,7 @@ def measure(
             f" than the model's window of {positions.window:,}.",
             "Give a smaller --length.",
         )
-    shares = {(c, b): c.shares(b) for c in contestants for b in budgets}
+    shares = {(c, b): c.shares(slots_of(loaded, c, b, equal_bytes)) for c in contestants for b in budgets}
     fits = length <= positions.window
     total = (len(shares) * (len(readings) if prompt else 1) + fits) * count * (length - 1)
     done = 0
@@ -220,10 +229,10 @@ def measure(
     config = loaded.model.config.get_text_config()
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
 
-    def run(columns: int = 1, prompt: int = 0, **plan: Any) -> Tensor:
-        """NLL of all documents through fresh caches, [N, L - 1]."""
+    def run(columns: int = 1, prompt: int = 0, **plan: Any) -> tuple[Tensor, int]:
+        """NLL of all documents through fresh caches, [N, L - 1]; bytes of keys and values of one row."""
         nonlocal done
-        rows = []
+        rows, held = [], 0
         offline = POLICIES[plan["policy"]].offline
         at_once = min(ROWS, rows_at_once(len(positions.ropes), heads, length)) if offline else ROWS
         for batch in torch.split(ids.to(loaded.device), at_once):
@@ -238,23 +247,25 @@ def measure(
                 done += part.shape[1] * len(batch)
                 tick(done / total)
             rows.append(torch.cat(parts, 1))
-        return torch.cat(rows).cpu()
+            held = cache.bytes_held // len(batch)
+        return torch.cat(rows).cpu(), held
 
-    full = run(columns=64, policy="full") if fits else None
+    full = run(columns=64, policy="full")[0] if fits else None
     scores = []
     # The full pass first: the others are compared with it.
     order = sorted(readings, key=lambda reading: reading.prefill != "full") if prompt else [Reading()]
     for (contestant, budget), parts in shares.items():
         full_pass: Tensor | None = None
         for reading in order:
-            found = run(
+            found, held = run(
                 prompt=prompt,
-                budget=budget,
+                budget=parts.budget,
                 policy=contestant.policy,
                 sinks=parts.sinks,
                 recent=parts.recent,
                 prefill=reading.prefill,
                 chunk=contestant.chunk if reading.chunk is None else reading.chunk,
+                kv=contestant.kv,
             )
             if reading.prefill == "full":
                 full_pass = found
@@ -272,6 +283,8 @@ def measure(
                         contestant=str(contestant),
                         reading=str(reading) if prompt else "",
                         budget=budget,
+                        slots=parts.budget,
+                        kv_bytes=held,
                         sinks=parts.sinks,
                         recent=parts.recent,
                         first=first,
@@ -324,10 +337,12 @@ def run_perplexity(
     as_json: bool,
     prompt: int = 0,
     readings: Sequence[Reading] = (Reading(),),
+    kv_dtypes: Sequence[str] = (),
+    equal_bytes: bool = False,
     plots: Path | None = None,
 ) -> ExitCode:
     """The command: a table, or one JSON object, on stdout; a picture into `plots`; progress on stderr."""
-    contestants = [Contestant.parse(policy) for policy in policies]
+    contestants = crossed(policies, kv_dtypes)
     found = read_texts(texts)
     if plots is not None:
         from h2o_chat.lab.paper_plots import pyplot
@@ -337,7 +352,7 @@ def run_perplexity(
         loaded = load(settings, show)
         ids = documents(found, loaded.tokenizer, length)
         seed, tick = settings.seed or 0, partial(show, "read")
-        report = measure(loaded, ids, contestants, budgets, seed, tick, prompt, readings)
+        report = measure(loaded, ids, contestants, budgets, seed, tick, prompt, readings, equal_bytes)
     if plots is not None:
         from h2o_chat.lab.plots import plot_perplexity
 
@@ -375,7 +390,8 @@ def show_table(report: Report) -> None:
         stretch = f"{score.first:,}-{score.end:,}" if report.prompt_tokens else stretch
         who = ", ".join(part for part in (score.contestant, score.reading) if part)
         value = score.perplexity if score.ratio is None else score.ratio
-        put(who, stretch, score.budget, value, *score.interval)
+        name = who if score.slots == score.budget else f"{who} in as many bytes"
+        put(name, stretch, score.budget, value, *score.interval)
         if score.to_full_pass is not None:
             put(f"{who} : full pass", stretch, score.budget, *score.to_full_pass)
     for (contestant, stretch), cells in lines.items():

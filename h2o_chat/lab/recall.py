@@ -21,7 +21,7 @@ from h2o_chat.cache import H2OCache
 from h2o_chat.config import Settings
 from h2o_chat.errors import ExitCode, UsageError
 from h2o_chat.lab import rows
-from h2o_chat.lab.contestant import Contestant, full_cache
+from h2o_chat.lab.contestant import Contestant, crossed, full_cache, slots_of
 from h2o_chat.lab.perplexity import Tick, read_limited
 from h2o_chat.lab.results import Results, key
 from h2o_chat.lab.script import Script
@@ -66,6 +66,8 @@ class Share:
     """Of right / of: Wilson, 95%."""
     kept: float | None
     """Of the facts that the full cache recalled, the share still recalled; None where there is none."""
+    slots: int | None = None
+    """As given: more than the budget, at equal bytes, where keys and values are smaller."""
 
 
 @dataclass(frozen=True)
@@ -177,17 +179,20 @@ def measure(
     budgets: Sequence[int],
     tick: Tick = lambda share: None,
     results: Results | None = None,
+    equal_bytes: bool = False,
 ) -> Report:
     """The full cache first, then all contestants at all budgets.
 
     Args:
         results: what is there already is not measured again.
+        equal_bytes: budgets are slots of the model's own precision; others get as many as fit into as much.
 
     Raises:
         BudgetError: a contestant's parts do not fit a budget.
     """
     results = results or Results(None)
-    runs = [(c, b) for c in contestants for b in budgets if c.shares(b)]
+    sized = [(c, b, slots_of(loaded, c, b, equal_bytes)) for c in contestants for b in budgets]
+    runs = [(c, b, slots) for c, b, slots in sized if c.shares(slots)]
     positions, data = probe(loaded.model), [asdict(question) for question in questions]
     scripts = scripts_of(loaded, questions)
     done = 0
@@ -205,9 +210,9 @@ def measure(
 
     full = right("full", None, full_cache(positions))
     shares = _shares("full", None, questions, full, full)
-    for contestant, budget in runs:
-        found = right(str(contestant), budget, contestant.cache(budget, positions))
-        shares += _shares(str(contestant), budget, questions, found, full)
+    for contestant, budget, slots in runs:
+        found = right(str(contestant), slots, contestant.cache(slots, positions))
+        shares += _shares(str(contestant), budget, questions, found, full, slots)
     return Report(loaded.name, len(questions), shares)
 
 
@@ -217,6 +222,7 @@ def _shares(
     questions: Sequence[Question],
     right: Sequence[bool],
     full: Sequence[bool],
+    slots: int | None = None,
 ) -> list[Share]:
     """By distance (facts only), by kind, and over all facts."""
     groups: dict[str, list[int]] = {}
@@ -233,7 +239,7 @@ def _shares(
         known = [index for index in members if full[index]]
         kept = sum(right[index] for index in known) / len(known) if known else None
         interval = wilson(hits, len(members))
-        shares.append(Share(contestant, budget, group, hits, len(members), interval, kept))
+        shares.append(Share(contestant, budget, group, hits, len(members), interval, kept, slots))
     return shares
 
 
@@ -248,18 +254,20 @@ def run_recall(
     budgets: Sequence[int],
     as_json: bool,
     results: Path | None = None,
+    kv_dtypes: Sequence[str] = (),
+    equal_bytes: bool = False,
     plots: Path | None = None,
 ) -> ExitCode:
     """The command: a table, or one JSON object, on stdout; a picture into `plots`; progress on stderr."""
-    contestants = [Contestant.parse(policy) for policy in policies]
+    contestants = crossed(policies, kv_dtypes)
     found, known = read_questions(questions), Results(results)
     if plots is not None:
         from h2o_chat.lab.paper_plots import pyplot
 
         pyplot()  # says what is missing before anything is measured
     with progress_bar() as show:
-        loaded = load(settings, show)
-        report = measure(loaded, found, contestants, budgets, partial(show, "answer"), known)
+        loaded, tick = load(settings, show), partial(show, "answer")
+        report = measure(loaded, found, contestants, budgets, tick, known, equal_bytes)
     if plots is not None:
         from h2o_chat.lab.plots import plot_recall
 
@@ -287,14 +295,15 @@ def show_table(report: Report) -> None:
     table.add_column("slots", justify="right")
     for group in groups:
         table.add_column(group, justify="right")
-    lines: dict[tuple[str, int | None], dict[str, str]] = {}
+    lines: dict[tuple[str, str], dict[str, str]] = {}
     for share in report.shares:
         low, high = share.interval
         cell = f"{share.right / share.of:.2f} [{low:.2f}, {high:.2f}]"
         if share.budget is not None and share.kept is not None:
             cell += f" / {share.kept:.2f}"
-        lines.setdefault((share.contestant, share.budget), {})[share.group] = cell
-    for (contestant, budget), cells in lines.items():
-        slots = "all" if budget is None else f"{budget:,}"
+        slots = "all" if share.budget is None else f"{share.slots:,}"
+        slots += "" if share.slots == share.budget else f" in the bytes of {share.budget:,}"
+        lines.setdefault((share.contestant, slots), {})[share.group] = cell
+    for (contestant, slots), cells in lines.items():
         table.add_row(contestant, slots, *(cells.get(group, "") for group in groups))
     Console(file=sys.stdout, width=None if sys.stdout.isatty() else 200).print(table)

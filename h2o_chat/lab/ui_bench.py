@@ -37,7 +37,7 @@ SIZE = (120, 36)
 KEYS = "what does it still know of the things that it was told at the beginning"
 STREAMED_MS = 5.0
 """Between two tokens: 200 a second."""
-DRAWN_S = 30.0
+DRAWN_S = 120.0
 """What is not on the screen after this time never will be."""
 QUIET_S = 0.3
 MARKDOWN = "\n\n1. one of **them**\n2. another, `so`\n\n```py\nfor x in things:\n    print(x)\n```\n"

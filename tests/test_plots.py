@@ -19,7 +19,7 @@ POCKET = Path(__file__).parents[1] / "assets" / "pocket"
 def score(policy: str, budget: int, value: float, ratio: bool = True, first: int = 0) -> Score:
     interval = (value - 0.25, value + 0.5)
     shown = value if ratio else None
-    return Score(policy, "", budget, 4, 8, first, first + 100, value, shown, interval, None)
+    return Score(policy, "", budget, budget, 1024, 4, 8, first, first + 100, value, shown, interval, None)
 
 
 def report(*scores: Score) -> Report:

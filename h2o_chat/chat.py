@@ -1,85 +1,21 @@
 """A conversation: template -> engine -> store. The engine is injected, so nothing here imports torch."""
 
-import time
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 
+from h2o_chat import advice
 from h2o_chat.config import Sampling, Settings
-from h2o_chat.detokenize import MOST_TEXTS, Detokenizer, texts
+from h2o_chat.engine_like import EngineLike
 from h2o_chat.errors import StoreError, UsageError
-from h2o_chat.events import CacheState, Event, Finish, Note, Prompt, Role, Said, Session, Token, Turn
+from h2o_chat.events import CacheState, Event, Note, Prompt, Said, Token, Turn
+from h2o_chat.exchange import Exchange
+from h2o_chat.holds import Holds
 from h2o_chat.keeping import Keeper
+from h2o_chat.message import Message, as_conversation, as_event, of_stored, spell
+from h2o_chat.progress import never, unheard
 from h2o_chat.resume import build_anew, ended_in_marker, remember
-from h2o_chat.store import Conversation, StoredMessage, title_of
+from h2o_chat.store import Conversation
 from h2o_chat.templates import choose
-
-
-def never() -> bool:
-    """Nobody cancels."""
-    return False
-
-
-def unheard(share: float) -> None:
-    """Nobody asks how far it is."""
-
-
-class EngineLike(Protocol):
-    """What a conversation needs of an engine; see `engine.Engine`."""
-
-    session: Session
-    tokenizer: Any
-    eos: frozenset[int]
-    pending: tuple[int, ...]
-
-    @property
-    def seen(self) -> int: ...
-    def generate(
-        self, ids: Sequence[int], sampling: Sampling, cancel: Callable[[], bool] = never
-    ) -> Iterator[Event]: ...
-    def relive(
-        self, ids: Sequence[int], *, answer: bool, exact: bool, cancel: Callable[[], bool]
-    ) -> bool: ...
-    def look(self) -> CacheState: ...
-    def save(self, path: Path) -> None: ...
-    def load(self, path: Path) -> None: ...
-    def snapshot(self) -> Any: ...
-    def restore(self, snapshot: Any, *, hand_over: bool = False) -> None: ...
-    def protect(self, tokens: int) -> int: ...
-    def pin(self, positions: range) -> int: ...
-    def unpin(self, positions: range | None = None) -> None: ...
-    def protection(self) -> tuple[int, int | None]: ...
-    def budget_for(self, protected: int) -> int | None: ...
-    def remade(self, settings: Settings) -> "EngineLike": ...
-    def reseed(self, seed: int) -> None: ...
-    def inspect(self, position: int) -> list[list[bool]]: ...
-    def text_of(self, position: int) -> str: ...
-    def reset(self) -> None: ...
-    def watch(self, on: bool) -> None: ...
-
-
-@dataclass
-class Message:
-    """What one side said, and where its tokens lie."""
-
-    role: str
-    """system | user | assistant"""
-    text: str
-    first: int = -1
-    """Position of its first token; -1 while none was fed."""
-    last: int = -1
-    finish: str | None = None
-    """How an answer ended; None while it streams."""
-    hold: float = 1.0
-    """Mean hold of its tokens when last looked at."""
-    id: int | None = None
-    """Its number in the store; None where it is not stored."""
-    pinned: bool = False
-    """Its tokens are protected from eviction, as far as they were still held."""
-    texts: list[str] = field(default_factory=list)
-    """The text of each of its tokens, where it was said before somebody looked."""
 
 
 class Chat:
@@ -101,8 +37,7 @@ class Chat:
         self._settings = settings
         self._system = settings.system
         self._template = choose(engine.tokenizer, settings.template)
-        self._held: dict[int, float] = {}
-        """Hold by position, of the tokens of which something is left: as many as the cache has slots."""
+        self._holds = Holds()
         self._marked = False
         """The last answer ended in the marker that the next turn begins with: it was fed already."""
         self.template_name = self._template.name
@@ -127,17 +62,15 @@ class Chat:
             H2OChatError: whatever the engine raises; then the model has not seen this turn.
         """
         ids, system_tokens = self._tokens(text)
-        user, answer = Message("user", text), Message("assistant", "")
         end = self._engine.seen + len(self._engine.pending) + len(ids)
         place = range(end - len(ids) + system_tokens, end)
         if pin:
             self._engine.pin(place)
-        if self.keeper:
-            self._write_down(user, answer, ids)
-        self.messages += [user, answer]
+        exchange = Exchange(text, system_tokens, self.messages, self.keeper)
+        exchange.write_down(ids)
+        self.messages += [exchange.user, exchange.answer]
         stop, marker = sampling.stop, self._template.marker
         sampling = replace(sampling, stop=(*stop, marker) if marker else stop)
-        pieces: list[str] = []  # joined once: a string that grows by a token costs its whole length
         try:
             yield Said(len(self.messages) - 2, "user", text)
             yield from self.take_notes()
@@ -145,38 +78,32 @@ class Chat:
                 match event:
                     case Prompt():
                         event = replace(event, system=system_tokens)
-                        self._place(event, user, answer)
+                        exchange.read(event)
                         yield event
                         if pin:
-                            yield self._pinned(user, True, len(place))
+                            yield self._pinned(exchange.user, True, len(place))
                         yield from self._too_small(event)
                         continue
                     case Token():
-                        if self.keeper:
-                            self.keeper.token(event.id, event.text)
-                        pieces.append(event.text)
-                        answer.first = event.position if answer.first < 0 else answer.first
-                        answer.last = event.position
+                        exchange.token(event)
                     case CacheState():
                         self._note(event)
                     case Turn():
-                        pieces, answer.finish = [event.text], event.finish
-                        if event.finish == "error":
-                            self._unplace(user, answer, *self.messages[: 1 if system_tokens else 0])
-                        elif not event.prompt_tokens:  # stopped before it was read: nothing was said
-                            del self.messages[-2:]
-                        else:
-                            self._marked = event.finish == "stop" and not stop
-                        event = replace(event, hold=self._message_hold(event.seen))
-                        if self.keeper:
-                            self._close(user, answer, event)
-                            yield from self.take_notes()
+                        exchange.ended(event)
+                        if event.finish != "error":
+                            if event.prompt_tokens:
+                                self._marked = event.finish == "stop" and not stop
+                            else:  # stopped before it was read: nothing was said
+                                del self.messages[-2:]
+                        event = replace(event, hold=self._holds.share_out(self.messages, event.seen))
+                        exchange.close(event, self._engine)
+                        yield from self.take_notes()
                 yield event
         finally:
-            answer.text = "".join(pieces)
-            if pin and user.first < 0:  # it was not read
+            exchange.answer.text = exchange.text
+            if pin and exchange.user.first < 0:  # it was not read
                 self._engine.unpin(place)
-                user.pinned = False
+                exchange.user.pinned = False
 
     def regenerate(
         self,
@@ -260,26 +187,11 @@ class Chat:
         yield from self.take_notes()
 
     def _too_small(self, prompt: Prompt) -> Iterator[Note]:
-        """What of a prompt that was just read the budget cannot hold, and what would."""
-        budget = self.session.budget
-        if budget is None:
-            return
-        protected, _ = self._engine.protection()
-        if prompt.system > protected:
-            fits = self._engine.budget_for(prompt.system)
-            yield Note(
-                "small-budget",
-                f"The system prompt has {prompt.system:,} tokens. The first {protected:,} are protected, the"
-                " others can be forgotten.",
-                f"A budget of {fits:,} would protect it all." if fits else "",
-            )
-        if prompt.tokens > budget:
-            yield Note(
-                "small-budget",
-                f"{prompt.tokens:,} tokens were read at once, and each cache keeps {budget:,}: part of it is"
-                " forgotten already.",
-                f"A budget of {prompt.tokens + budget // 2:,} would hold it.",
-            )
+        """See `advice.too_small`; nothing where the cache keeps all."""
+        if self.session.budget is not None:
+            protected, _ = self._engine.protection()
+            fits = self._engine.budget_for(prompt.system) if prompt.system > protected else None
+            yield from advice.too_small(prompt, self.session.budget, protected, fits)
 
     @property
     def settings(self) -> Settings:
@@ -323,11 +235,11 @@ class Chat:
             self.keeper.changed(engine.session, asdict(settings))
             self.keeper.save_again(engine)
         self.notes += notes
-        self._held.clear()
+        self._holds.forget()
         self.state = None
         if engine.seen:
             self._note(engine.look())
-            self._message_hold(engine.seen)
+            self._holds.share_out(self.messages, engine.seen)
         return True
 
     def whole(self) -> Conversation:
@@ -338,55 +250,26 @@ class Chat:
         """
         if self.keeper and self.keeper.conversation:
             return self.keeper.store.whole(self.keeper.conversation)
-        messages = [
-            StoredMessage(
-                number, number - 1 if number else None, one.role, one.text, one.finish, -1, -1, (), 0.0
-            )
-            for number, one in enumerate(self.messages)
-        ]
-        now, leaf = time.time(), len(messages) - 1 if messages else None
-        asked = next((one.text for one in self.messages if one.role == "user"), "")
-        return Conversation("", title_of(asked), self.session.model, {}, now, now, leaf, messages)
+        return as_conversation(self.messages, self.session.model)
 
     def heat(self) -> dict[int, list[tuple[str, float]]]:
         """By message number in the store: its tokens as they read, each with its hold now.
 
-        A character made of several tokens has the largest. Only of what is stored: the tokens are there.
+        Only of what is stored: the tokens are there.
 
         Raises:
             StoreError: it cannot be read.
         """
-        found: dict[int, list[tuple[str, float]]] = {}
-        for message in self.keeper.path(self.keeper.leaf) if self.keeper else ():
-            fed = message.last - message.first + 1
-            if message.first < 0 or not 0 < fed <= len(message.ids):
-                continue
-            skipped = len(message.ids) - fed if message.role == "user" else 0  # those of a system prompt
-            text = Detokenizer(self._engine.tokenizer, list(message.ids[:skipped]))
-            pieces, hold = [], 0.0
-            for place, token in enumerate(message.ids[skipped : skipped + fed], message.first):
-                hold = max(hold, self._held.get(place, 0.0))
-                if piece := text.add(token):
-                    pieces.append((piece, hold))
-                    hold = 0.0
-            if piece := text.flush():
-                pieces.append((piece, hold))
-            found[message.id] = pieces
-        return found
+        path = self.keeper.path(self.keeper.leaf) if self.keeper else []
+        told = {message.id: self._holds.by_token(message, self._engine.tokenizer) for message in path}
+        return {message: tokens for message, tokens in told.items() if tokens}
 
     def _pinned(self, message: Message, on: bool, tokens: int) -> Note:
         """Notes it, and tells what it costs."""
         message.pinned = on
         if self.keeper:
             self.keeper.pinned(message.id, on)
-        slots, left = self._engine.protection()
-        of, number = message.last - message.first + 1, self.messages.index(message)
-        what = f"{tokens} tokens stay" if tokens == of else f"{tokens} of its {of} tokens are left and stay"
-        said = f"is pinned: {what}." if on else "is no longer pinned."
-        room = "" if left is None else f", {left:,} are left for heavy hitters"
-        return Note(
-            "pinned" if on else "unpinned", f"Message {number} {said} {slots:,} slots protected{room}."
-        )
+        return advice.pinned(self.messages.index(message), message, tokens, *self._engine.protection())
 
     def open(
         self,
@@ -446,13 +329,13 @@ class Chat:
         if not remember(self._engine, self._template, self.keeper, path, progress, cancel):
             return False
         self.keeper.move(leaf)
-        self._held.clear()
-        self.messages = [_message(stored) for stored in path] or self._blank()
+        self._holds.forget()
+        self.messages = [of_stored(stored) for stored in path] or self._blank()
         if path:
             self._system = path[0].text if path[0].role == "system" else None
         self._marked = bool(path) and ended_in_marker(self._engine.tokenizer, self._template, path[-1])
         self._note(self._engine.look())
-        self._message_hold(self._engine.seen)
+        self._holds.share_out(self.messages, self._engine.seen)
         return True
 
     def opening(self) -> Iterator[Event]:
@@ -462,57 +345,19 @@ class Chat:
 
     def _told(self, start: int) -> Iterator[Event]:
         for index, message in enumerate(self.messages[start:], start):
-            role, finish = cast(Role, message.role), cast(Finish | None, message.finish)
-            hold = message.hold if message.first >= 0 else None
-            place = (message.first, message.last, message.texts)
-            yield Said(index, role, message.text, finish, hold, *place)
+            yield as_event(index, message)
         yield from self._looked()
 
     def _spell(self) -> None:
-        """Gives the newest messages of a stored conversation the texts of their tokens."""
-        if self.keeper is None or not self._settings.events_every:
-            return
-        stored = {one.id: one.ids for one in self.keeper.path(self.keeper.leaf)}
-        left = MOST_TEXTS
-        for message in reversed(self.messages):
-            ids = stored.get(message.id or -1, ())
-            left -= len(ids)
-            if message.first < 0 or not ids or left < 0:
-                continue
-            # What was said with an answer's end, and the system prompt, were fed in front of a message.
-            own = min(message.last - message.first + 1, len(ids))
-            answer = message.role == "assistant"
-            spelt = texts(self._engine.tokenizer, ids, special=not answer)
-            message.texts = spelt[:own] if answer else spelt[-own:]
-            system = self.messages[0]
-            if not answer and system.role == "system" and system.last == message.first - 1:
-                system.texts = spelt[: len(spelt) - own][-(system.last - system.first + 1) :]
+        """Gives the messages of a stored conversation the texts of their tokens; if anybody wants to know."""
+        if self.keeper and self._settings.events_every:
+            stored = {one.id: one.ids for one in self.keeper.path(self.keeper.leaf)}
+            spell(self.messages, stored, self._engine.tokenizer)
 
     def _looked(self) -> Iterator[Event]:
         """What the cache holds, after the memory was brought back; if anybody wants to know."""
         if self.state is not None and self._settings.events_every:
             yield self.state
-
-    def _write_down(self, user: Message, answer: Message, ids: list[int]) -> None:
-        """What a person typed is on disk before the model sees it."""
-        assert self.keeper is not None
-        for message in self.messages:  # the system prompt, once
-            if message.id is None and message.role == "system":
-                message.id = self.keeper.said(message.role, message.text)
-        user.id = self.keeper.said("user", user.text, ids)
-        answer.id = self.keeper.answering()
-
-    def _close(self, user: Message, answer: Message, turn: Turn) -> None:
-        """The turn has ended: so has what is on disk of it, and the memory is saved."""
-        assert self.keeper is not None
-        if turn.finish == "error":
-            self.keeper.placed(user.id, -1, -1)
-        if not turn.prompt_tokens and turn.finish == "stopped":
-            self.keeper.withdraw([user.id, answer.id])
-            return
-        self.keeper.finished(turn.text, turn.finish, answer.first, answer.last)
-        if turn.finish != "error":
-            self.keeper.save(self._engine, answer.id)
 
     def take_notes(self) -> Iterator[Note]:
         while self.notes:
@@ -529,7 +374,7 @@ class Chat:
         self._engine.reset()
         if self.keeper:
             self.keeper.begin_anew()
-        self._held.clear()
+        self._holds.forget()
         self.state = None
         self._marked = False
         self._system = self._settings.system
@@ -565,60 +410,6 @@ class Chat:
         """The messages of a conversation in which nobody has spoken."""
         return [Message("system", self._system)] if self._system else []
 
-    def _place(self, prompt: Prompt, user: Message, answer: Message) -> None:
-        """Gives messages their positions, once the prompt was read (or part of it)."""
-        before = next((m.last for m in reversed(self.messages) if m.first >= 0), -1)
-        first = max(prompt.first, before + 1)
-        if prompt.system:
-            system = self.messages[0]
-            system.first, system.last = first, min(first + prompt.system - 1, prompt.last)
-            first += prompt.system
-        if first <= prompt.last:
-            user.first, user.last = first, prompt.last
-        if self.keeper:
-            for message in (*self.messages[:1], user):
-                if message.first >= 0 and message.role != "assistant":
-                    self.keeper.placed(message.id, message.first, message.last)
-            self.keeper.placed(answer.id, prompt.last + 1, -1)  # its end is known when it has one
-
-    def _unplace(self, *messages: Message) -> None:
-        """The turn failed and the engine went back: its tokens are nowhere."""
-        for message in messages:
-            message.first = message.last = -1
-
     def _note(self, state: CacheState) -> None:
         self.state = state
-        if state.whole:
-            self._held.clear()
-        for position, hold, _ in state.changed:
-            if hold > 0:
-                self._held[position] = hold
-            else:
-                self._held.pop(position, None)
-
-    def _message_hold(self, seen: int) -> list[tuple[int, float]]:
-        """(index, mean hold of its tokens) of the messages of which something is left."""
-        placed = [index for index, message in enumerate(self.messages) if message.first >= 0]
-        firsts = [self.messages[index].first for index in placed]
-        total: dict[int, float] = {}
-        for position, hold in self._held.items():
-            at = bisect_right(firsts, position) - 1
-            if at >= 0:
-                total[placed[at]] = total.get(placed[at], 0.0) + hold
-        for index in placed:
-            message = self.messages[index]
-            fed = min(message.last + 1, seen) - message.first  # the last token of an answer waits
-            message.hold = total.get(index, 0.0) / fed if fed > 0 else 1.0
-        return [(index, self.messages[index].hold) for index in sorted(total)]
-
-
-def _message(stored: StoredMessage) -> Message:
-    return Message(
-        stored.role,
-        stored.text,
-        stored.first,
-        stored.last,
-        stored.finish,
-        id=stored.id,
-        pinned=stored.pinned,
-    )
+        self._holds.take(state)

@@ -26,14 +26,10 @@ from h2o_chat.memory import mb, slot_bytes
 from h2o_chat.models import Loaded, out_of_memory
 from h2o_chat.observe import Observer
 from h2o_chat.policies import divide
+from h2o_chat.progress import never
 from h2o_chat.rope import probe
 from h2o_chat.sampling import Sampler
 from h2o_chat.saved import Snapshot, read, write
-
-
-def never() -> bool:
-    """Nobody cancels."""
-    return False
 
 
 class Engine:

@@ -1,4 +1,8 @@
-"""How far something is, on stderr: a bar, or where that is no terminal a line now and then."""
+"""How far something is, on stderr: a bar, or where that is no terminal a line now and then.
+
+What takes long asks now and then whether it was cancelled, and tells its share; `never` and `unheard` are
+for who does neither.
+"""
 
 import sys
 import time
@@ -10,6 +14,15 @@ Progress = Callable[[str, float | None], None]
 
 PLAIN_EVERY_S = 30
 """Seconds between two lines where there is no bar; what is done sooner says nothing."""
+
+
+def never() -> bool:
+    """Nobody cancels."""
+    return False
+
+
+def unheard(share: float) -> None:
+    """Nobody asks how far it is."""
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from h2o_chat.errors import BudgetError, SavedCacheError
 from h2o_chat.events import Note
+from h2o_chat.progress import never, unheard
 from h2o_chat.store import StoredMessage
 from h2o_chat.templates import Template, literal
 
@@ -135,8 +136,8 @@ def read_again(
     template: Template,
     path: Sequence[StoredMessage],
     known: int = 0,
-    progress: Callable[[float], None] = lambda _: None,
-    cancel: Callable[[], bool] = lambda: False,
+    progress: Callable[[float], None] = unheard,
+    cancel: Callable[[], bool] = never,
 ) -> bool:
     """Feeds the messages after the first `known`, in the tokens they had or, without any, as they read.
 

@@ -19,11 +19,11 @@ from typing import Any, ClassVar
 from textual import events
 from textual.drivers.headless_driver import HeadlessDriver
 
-from h2o_chat.chat import Message
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.events import CacheState, Event, Prompt, Said, Session, Token, Turn, to_json
 from h2o_chat.lab.store_bench import conversation_of
 from h2o_chat.lab.ui_share import SPOKEN, record, share
+from h2o_chat.message import Message
 from h2o_chat.progress import progress_bar
 from h2o_chat.recording import read
 from h2o_chat.store import Store

@@ -8,8 +8,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
-from h2o_chat.chat import Message
 from h2o_chat.events import CacheState, Event, Gone, Heavy, Prompt, Said, Session, Token, Turn
+from h2o_chat.message import Message
 from h2o_chat.tui.lives import Lives
 
 LOST_KEPT = 64

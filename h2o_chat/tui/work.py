@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Protocol
 
-from h2o_chat.chat import Chat, Message
+from h2o_chat.chat import Chat
 from h2o_chat.errors import H2OChatError
 from h2o_chat.events import CacheState, Error, Event, Note, Session, Token
+from h2o_chat.message import Message
 from h2o_chat.recorder import Recorder
 
 MOST_WAITING = 500

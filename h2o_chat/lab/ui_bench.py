@@ -133,9 +133,13 @@ async def _quiet_times(folder: Path, conversation: str, recorded: Sequence[Event
             opened.append((await _settled(len(Terminal.drawn)) - began) * 1000)
         app.prompt.focus()
         keys = [await _drawn(_written, partial(_press, app, key)) for key in KEYS]
-        app.transcript.open_answer("pocket", len(_stored(folder, conversation, session, state).messages))
+        app.transcript.messages.open_answer(
+            "pocket", len(_stored(folder, conversation, session, state).messages)
+        )
         await _settled(0)
-        appended = [await _drawn(_written, partial(app.transcript.stream, text)) for text in pieces[:400]]
+        appended = [
+            await _drawn(_written, partial(app.transcript.messages.stream, text)) for text in pieces[:400]
+        ]
     return [
         _times("open the conversation", opened, "< 1000"),
         _times("key press to screen", [wall for wall, _ in keys], "< 20"),
@@ -157,7 +161,7 @@ async def _streaming(folder: Path, conversation: str, recorded: Sequence[Event])
     tokens = sum(isinstance(event, Token) for event in recorded)
     player = Player(read(path), Pace(1.0))
     async with _shown(player.open, ReplayPane(Jobs(), player, path.name)) as app:
-        await _until(lambda: app.transcript.answering is not None)
+        await _until(lambda: app.transcript.messages.answering is not None)
         began = time.perf_counter()
         await _until(lambda: not app.pane.busy, 31 + 10 * STREAMED_MS / 1000 * tokens)
         ended = time.perf_counter()

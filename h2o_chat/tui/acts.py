@@ -37,7 +37,7 @@ def system(pane: "TalkPane", words: str) -> None:
         pane.begin_anew(words)
         return
     now = talk.settings.system
-    pane.transcript.note(f"The system prompt: {now}" if now else "There is no system prompt.")
+    pane.transcript.messages.note(f"The system prompt: {now}" if now else "There is no system prompt.")
 
 
 def short(name: str) -> Callable[["TalkPane", str], None]:
@@ -51,7 +51,7 @@ def change(pane: "TalkPane", words: str) -> None:
     values = asdict(talk.settings) | asdict(pane.sampling) | {"seed": talk.session.seed}
     if not name:
         lines = [f"{one} = {_shown(values[one])}" for one in SETTABLE]
-        pane.transcript.note("\n".join([*lines, "/set NAME VALUE changes one of them"]))
+        pane.transcript.messages.note("\n".join([*lines, "/set NAME VALUE changes one of them"]))
         return
     if name not in SETTABLE:
         precedence.known(name, "The setting")
@@ -59,7 +59,7 @@ def change(pane: "TalkPane", words: str) -> None:
             f"{name} cannot be changed while a conversation goes on.", f"One of: {', '.join(SETTABLE)}."
         )
     if not value:
-        pane.transcript.note(f"{name} = {_shown(values[name])}")
+        pane.transcript.messages.note(f"{name} = {_shown(values[name])}")
         return
     new: Any = None if value == "none" and name in _OPTIONAL else precedence.parse(name, value, name)
     if name == "seed":
@@ -69,7 +69,7 @@ def change(pane: "TalkPane", words: str) -> None:
     else:
         pane.rebuild(replace(talk.settings, **{name: new}))
         return
-    pane.transcript.note(f"{name} = {_shown(new)}, from the next answer on")
+    pane.transcript.messages.note(f"{name} = {_shown(new)}, from the next answer on")
 
 
 _OPTIONAL = ("max_tokens", "sinks", "recent", "chunk")
@@ -99,7 +99,7 @@ def stats(pane: "TalkPane", _: str) -> None:
     ]
     if memory.tok_s is not None:
         lines.append(f"{memory.tok_s:.1f} tokens a second")
-    pane.transcript.note("\n".join(lines))
+    pane.transcript.messages.note("\n".join(lines))
 
 
 def pin(pane: "TalkPane", words: str) -> None:
@@ -144,7 +144,7 @@ def why(pane: "TalkPane", words: str) -> None:
             "Either it was never said, or it went long ago; /why @POSITION tells of any token.",
         )
     lines = [why_of(pane.memory, position, talk.text_of) for position in found[:MOST]]
-    pane.transcript.note("\n".join(lines))
+    pane.transcript.messages.note("\n".join(lines))
 
 
 def find(pane: "TalkPane", words: str) -> None:
@@ -187,7 +187,7 @@ def export(pane: "TalkPane", words: str) -> None:
     if path.is_dir():
         path = path / file_name(conversation, kind)
     write_file(path, text, force)
-    pane.transcript.note(f"Wrote {path.resolve()}")
+    pane.transcript.messages.note(f"Wrote {path.resolve()}")
 
 
 def model(pane: "TalkPane", words: str) -> None:

@@ -178,10 +178,10 @@ class ChatApp(App[None], inherit_bindings=False):
                 self.pane.opened(report.chat)
                 self._watch()
             case work.Text():
-                self.transcript.stream(report.text)
+                self.transcript.messages.stream(report.text)
             case Token():
                 self._memory.add(report)
-                self.transcript.token(report)
+                self.transcript.messages.token(report)
             case CacheState():
                 self.transcript.heat.take(report)
                 self._memory.add(report)
@@ -199,9 +199,9 @@ class ChatApp(App[None], inherit_bindings=False):
                 self._memory.add(report)
                 self.pane.ended(report)
             case Note():
-                self.transcript.notice(report.message, report.hint)
+                self.transcript.messages.notice(report.message, report.hint)
             case Error():
-                self.transcript.error(report.code, report.message, report.hint)
+                self.transcript.messages.error(report.code, report.message, report.hint)
             case work.Stopped():
                 self.pane.not_opened()
             case work.Failed():
@@ -216,20 +216,20 @@ class ChatApp(App[None], inherit_bindings=False):
         if (stages := self.pane.stages) is not None:
             stopped = stages.stops
             stages.stage(stage)
-            self.transcript.redraw(stages)
+            self.transcript.messages.redraw(stages)
             if stages.stops != stopped:
                 self.refresh_bindings()
         elif stage.share is not None:
             self.divider.doing(f"{stage.name} {stage.share:.0%} · esc stops")
 
     def _failed(self, error: H2OChatError) -> None:
-        self.transcript.error(error.code, error.message, error.hint)
+        self.transcript.messages.error(error.code, error.message, error.hint)
         self._job_broke(error.exit_code)
 
     def _crashed(self, report: work.Crashed) -> None:
         what = f"{type(report.error).__name__}: {report.error}"
         hint = f"This is a bug of h2o-chat. The traceback is in {save_trace(report.trace)}"
-        self.transcript.error("bug", what, hint)
+        self.transcript.messages.error("bug", what, hint)
         self._job_broke(ExitCode.BUG)
 
     def _job_broke(self, code: ExitCode) -> None:
@@ -317,7 +317,9 @@ class ChatApp(App[None], inherit_bindings=False):
         span = self._memory.span(message.position) if message.position is not None else None
         if message.follow and message.position is not None and span is not None:
             share = (message.position - span.first) / (span.last - span.first + 1)
-            if not self.transcript.show_place(span.index, share):
+            if view := self.transcript.messages.by_index.get(span.index):
+                self.transcript.window.show_place(view, share)
+            else:
                 self.divider.say("that message is not shown here")
 
     # Layout

@@ -70,7 +70,7 @@ class Inspector:
     def view_of(self, position: int) -> TurnView | None:
         """The message that a token belongs to, if that is shown and its tokens are known."""
         span = self.memory.span(position)
-        view = self._transcript.message_view(span.index) if span else None
+        view = self._transcript.messages.by_index.get(span.index) if span else None
         return view if view is not None and view.tokens is not None else None
 
     def token_at(self, row: int, column: int) -> int | None:
@@ -109,7 +109,7 @@ class Inspector:
         place, view = self.place(position), self.view_of(position)
         if place is not None and view is not None:
             page = self._transcript.page
-            self._transcript.go_to(view, place[0] - page.starts[page.views.index(view)])
+            self._transcript.window.go_to(view, place[0] - page.starts[page.views.index(view)])
 
 
 def told(memory: Memory, view: TurnView, position: int) -> str:

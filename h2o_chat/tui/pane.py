@@ -141,14 +141,14 @@ class Pane(Vertical):
     def opening(self, name: str) -> None:
         """A model is being opened: show its stages."""
         self.stages = Loading(name)
-        self.transcript.add(self.stages)
-        self.transcript.follow()
+        self.transcript.messages.add(self.stages)
+        self.transcript.window.follow()
 
     def not_opened(self) -> None:
         """What was being opened will not be."""
         if self.stages is not None:
             self.stages.fail()
-            self.transcript.redraw(self.stages)
+            self.transcript.messages.redraw(self.stages)
             self.stages = None
         if self.chat is None:
             self.broke()
@@ -157,24 +157,28 @@ class Pane(Vertical):
     def opened(self, chat: ChatLike) -> None:
         """Show a conversation from its beginning."""
         self.chat, self.stages, self.failed = chat, None, False
-        self.transcript.clear()
-        with self.transcript.filling():
+        self.transcript.messages.clear()
+        with self.transcript.messages.filling():
             self._tell(chat)
-        self.transcript.unfold_last()
+        self.transcript.messages.unfold_last()
 
     def _tell(self, chat: ChatLike) -> None:
         """What was said in it."""
-        self.transcript.note(greeting(chat.session))
+        self.transcript.messages.note(greeting(chat.session))
         earlier = max(len(chat.messages) - SHOWN_MESSAGES, 0)
         if earlier:
-            self.transcript.note(f"{earlier} earlier messages are not shown here (h2o-chat sessions show)")
+            self.transcript.messages.note(
+                f"{earlier} earlier messages are not shown here (h2o-chat sessions show)"
+            )
         for index, message in enumerate(chat.messages[earlier:], earlier):
             hold = message.hold if message.first >= 0 else None
             name = self._speaker(message.role)
             tokens = Tokens(message.first, message.texts) if message.texts else None
-            self.transcript.message(message.role, name, message.text, index, message.finish, hold, tokens)
+            self.transcript.messages.message(
+                message.role, name, message.text, index, message.finish, hold, tokens
+            )
         for note in chat.take_notes():
-            self.transcript.notice(note.message, note.hint)
+            self.transcript.messages.notice(note.message, note.hint)
 
     def broke(self) -> None:
         """The first conversation could not be opened."""
@@ -183,29 +187,31 @@ class Pane(Vertical):
 
     def said(self, said: Said) -> None:
         """A message takes its place; behind one of the user an answer begins."""
-        if said.role == "assistant" and said.index == self.transcript.answering:
-            self.transcript.close_answer(said.finish or "eos", said.text)
+        if said.role == "assistant" and said.index == self.transcript.messages.answering:
+            self.transcript.messages.close_answer(said.finish or "eos", said.text)
             if said.hold is not None:
-                self.transcript.show_message_hold(said.index, said.hold)
+                self.transcript.messages.show_message_hold(said.index, said.hold)
             return
-        self.transcript.close_answer("interrupted")
-        self.transcript.cut(said.index)
+        self.transcript.messages.close_answer("interrupted")
+        self.transcript.messages.cut(said.index)
         name = self._speaker(said.role)
         tokens = Tokens(said.first, said.texts) if said.texts else None
-        self.transcript.message(said.role, name, said.text, said.index, said.finish, said.hold, tokens)
+        self.transcript.messages.message(
+            said.role, name, said.text, said.index, said.finish, said.hold, tokens
+        )
         if said.role == "user":
-            self.transcript.open_answer(self._speaker("assistant"), said.index + 1)
-            self.transcript.follow()
+            self.transcript.messages.open_answer(self._speaker("assistant"), said.index + 1)
+            self.transcript.window.follow()
             self.divider.doing(self.READING)
 
     def read(self, prompt: Prompt) -> None:
         """The prompt was read."""
-        self.transcript.read(prompt)
+        self.transcript.messages.read(prompt)
         self.divider.doing(self.ANSWERING)
 
     def remembered(self) -> None:
         """The cache has reported."""
-        self.transcript.remembered()
+        self.transcript.messages.remembered()
         self.pointed()
 
     def pointed(self) -> None:
@@ -218,19 +224,19 @@ class Pane(Vertical):
 
     def ended(self, turn: Turn) -> None:
         """The answer is whole."""
-        self.transcript.close_answer(turn.finish, turn.text)
-        self.transcript.show_hold(turn)
+        self.transcript.messages.close_answer(turn.finish, turn.text)
+        self.transcript.messages.show_hold(turn)
 
     def unsaid(self) -> None:
         """The prompt was stopped before it was read: the model has not seen it."""
-        self.transcript.withdraw()
+        self.transcript.messages.withdraw()
         self.divider.say("stopped while reading · nothing was sent")
 
     def done(self) -> None:
         """The job is over."""
         self.busy = False
         self.divider.doing("")
-        self.transcript.close_answer(self.UNENDED)  # unless a turn event has closed it
+        self.transcript.messages.close_answer(self.UNENDED)  # unless a turn event has closed it
 
     def _speaker(self, role: str) -> str:
         model = self.chat.session.model.rsplit("/", 1)[-1] if self.chat else "model"

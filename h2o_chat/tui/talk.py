@@ -119,7 +119,7 @@ class TalkPane(Pane):
 
     def _show_pins(self) -> None:
         if isinstance(self.chat, Chat):
-            self.transcript.show_pins({n for n, one in enumerate(self.chat.messages) if one.pinned})
+            self.transcript.messages.show_pins({n for n, one in enumerate(self.chat.messages) if one.pinned})
 
     def broke(self) -> None:
         super().broke()
@@ -179,7 +179,7 @@ class TalkPane(Pane):
                 return True
             text = with_files(said)
         except H2OChatError as error:
-            self.transcript.error(error.code, error.message, error.hint)
+            self.transcript.messages.error(error.code, error.message, error.hint)
             return False
         talk = self._talk
         if talk is None and self.chat is None and not self.failed and not self._waiting:
@@ -255,7 +255,11 @@ class TalkPane(Pane):
     def action_edit(self) -> None:
         """Put the marked message into the box, or the last one."""
         chosen = self.transcript.selected
-        if chosen is not None and (view := self.transcript.message_view(chosen)) and view.kind != "user":
+        if (
+            chosen is not None
+            and (view := self.transcript.messages.by_index.get(chosen))
+            and view.kind != "user"
+        ):
             self.divider.say("only what you said can be said anew · up and down choose that")
             return
         self.edit_message(chosen)
@@ -351,7 +355,7 @@ class TalkPane(Pane):
             try:
                 self.open_model(name)
             except H2OChatError as error:
-                self.transcript.error(error.code, error.message, error.hint)
+                self.transcript.messages.error(error.code, error.message, error.hint)
 
     def rebuild(self, settings: Settings) -> None:
         """Build the memory again, as it is with these settings."""

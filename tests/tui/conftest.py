@@ -94,7 +94,7 @@ class Screen:
 
     def bodies(self) -> list[str]:
         """The texts of the transcript from top to bottom: messages, notes, errors, the end being written."""
-        return [view.whole.plain for view in self.app.transcript.views]
+        return [view.whole.plain for view in self.app.transcript.messages.views]
 
     def lines(self) -> list[str]:
         """The screen as a person sees it, row by row."""

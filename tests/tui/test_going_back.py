@@ -35,7 +35,9 @@ async def say(screen: Screen, *texts: str) -> None:
 
 def shown(screen: Screen) -> list[str]:
     """The messages on the screen, without the marks under them."""
-    views = [view for view in screen.app.transcript.views if view.kind in ("user", "assistant", "system")]
+    views = [
+        view for view in screen.app.transcript.messages.views if view.kind in ("user", "assistant", "system")
+    ]
     return [view.whole.plain.split("\n■")[0] for view in views]
 
 
@@ -44,7 +46,7 @@ async def agrees(screen: Screen) -> None:
     await screen.until(lambda: len(shown(screen)) == len(screen.chat.messages), "the screen is drawn")
     for body, message in zip(shown(screen), screen.chat.messages, strict=True):
         assert body.split() == message.text.split()
-    views = [view for view in screen.app.transcript.views if view.kind in ("user", "assistant")]
+    views = [view for view in screen.app.transcript.messages.views if view.kind in ("user", "assistant")]
     assert [view.hold for view in views] == [message.hold for message in screen.chat.messages]
 
 
@@ -74,7 +76,7 @@ async def test_an_earlier_message_is_said_anew(talk: Any) -> None:
         screen.app.prompt.text = "half a"
         await screen.pilot.press("tab", "up", "up", "up", "up", "down")
         assert screen.app.transcript.selected == 2
-        [marked] = [view for view in screen.app.transcript.views if view.marked]
+        [marked] = [view for view in screen.app.transcript.messages.views if view.marked]
         assert marked.title(60).plain.startswith("▸ you")
         await screen.pilot.press("e")
         assert screen.app.prompt.text == SAID[1]
@@ -82,12 +84,12 @@ async def test_an_earlier_message_is_said_anew(talk: Any) -> None:
         assert "esc gives up" in screen.app.divider.remark
         await screen.pilot.press("escape")
         assert screen.app.prompt.text == "half a"
-        assert not any(view.marked for view in screen.app.transcript.views)
+        assert not any(view.marked for view in screen.app.transcript.messages.views)
         await screen.pilot.press("tab", "up", "up", "e")
         await say(screen, INSTEAD)
         await agrees(screen)
         assert shown(screen)[0::2] == [SAID[0], INSTEAD]
-        assert not any(view.marked for view in screen.app.transcript.views)
+        assert not any(view.marked for view in screen.app.transcript.messages.views)
         kept = screen.chat.keeper.store.messages(screen.chat.keeper.conversation)
         assert [m.text for m in kept if m.role == "user"] == [*SAID, INSTEAD]
         assert screen.app.prompt.text == "half a"

@@ -29,7 +29,7 @@ def kept(screen: Screen) -> dict[int, float]:
 
 def warm(screen: Screen) -> list[TurnView]:
     """The messages of which the tokens are shown."""
-    return [view for view in screen.app.transcript.views if view.tokens is not None]
+    return [view for view in screen.app.transcript.messages.views if view.tokens is not None]
 
 
 def styles(screen: Screen, view: TurnView) -> dict[int, str]:
@@ -90,19 +90,19 @@ async def test_gauges_are_live_and_those_of_the_conversation(drive: Drive) -> No
     ) as screen:
         await screen.opened()
         seen: list[float] = []
-        real = screen.app.transcript.remembered
+        real = screen.app.transcript.messages.remembered
 
         def remembered() -> None:
             real()
-            answers = [view for view in screen.app.transcript.views if view.kind == "assistant"]
+            answers = [view for view in screen.app.transcript.messages.views if view.kind == "assistant"]
             seen.append(answers[-1].hold)
 
-        screen.app.transcript.remembered = remembered  # type: ignore[method-assign]
+        screen.app.transcript.messages.remembered = remembered  # type: ignore[method-assign]
         await screen.ask(TOLD)
         await screen.answered()
         assert len(set(seen)) > 3, "it moves while the answer streams"
         held = kept(screen)
-        said = [view for view in screen.app.transcript.views if view.kind != "note"]
+        said = [view for view in screen.app.transcript.messages.views if view.kind != "note"]
         for view, message in zip(said, screen.chat.messages, strict=True):
             read = range(message.first, min(message.last + 1, screen.chat._engine.seen))
             assert view.hold == pytest.approx(sum(held.get(p, 0.0) for p in read) / len(read))

@@ -73,14 +73,14 @@ async def test_long_messages_are_folded_and_say_what_is_held() -> None:
         memory.spans.append(Span(0, "user", 10, 69))
         held = [(at, 0.5, 1.0) for at in range(40, 70)]
         memory.add(CacheState(80, 64, 1, 1, 0, {}, [], held, []))
-        transcript.message("user", "you", LONG, 0, tokens=tokens)
-        transcript.message("assistant", "model", LONG, 1)
-        transcript.unfold_last()
+        transcript.messages.message("user", "you", LONG, 0, tokens=tokens)
+        transcript.messages.message("assistant", "model", LONG, 1)
+        transcript.messages.unfold_last()
         await pilot.pause()
-        user, answer = transcript.views
+        user, answer = transcript.messages.views
         assert user.folded
         assert not answer.folded
-        transcript.go_to(user)
+        transcript.window.go_to(user)
         await pilot.pause()
         page = _page(app)
         shown = [row.strip() for row in page if row.strip().startswith("line")]
@@ -96,7 +96,7 @@ async def test_long_messages_are_folded_and_say_what_is_held() -> None:
         x, y = next((row.index("⋮"), n) for n, row in enumerate(_page(app)) if "folded" in row)
         await pilot.click(offset=(x, y))
         assert not user.folded
-        transcript.open_answer("model", 2)  # the answer that was read is out of the way
+        transcript.messages.open_answer("model", 2)  # the answer that was read is out of the way
         assert answer.folded
         assert not user.folded  # somebody wanted to see it
 
@@ -105,18 +105,18 @@ async def test_thoughts_are_folded_while_they_stream_and_after() -> None:
     app = TranscriptApp()
     async with app.run_test(size=(80, 30)) as pilot:
         transcript = app.query_one(Transcript)
-        transcript.open_answer("model", 0)
+        transcript.messages.open_answer("model", 0)
         text = "<think>\nfirst this,\nthen that\n</think>\n\nThe *answer*."
         for character in text[:30]:
-            transcript.stream(character)
+            transcript.messages.stream(character)
         await pilot.pause()
         assert any("▸ thinking · 4 words" in row for row in _page(app))
         assert not any("first this" in row for row in _page(app))
         for character in text[30:]:
-            transcript.stream(character)
-        transcript.close_answer("eos", text)
+            transcript.messages.stream(character)
+        transcript.messages.close_answer("eos", text)
         await pilot.pause()
-        [answer] = transcript.views
+        [answer] = transcript.messages.views
         assert answer.content.plain == "▸ thought · 4 words · press t: shows it\n\nThe answer."
         transcript.focus()
         await pilot.press("t")
@@ -131,9 +131,11 @@ async def test_words_are_found_from_the_last_to_the_first() -> None:
     async with app.run_test(size=(80, 20)) as pilot:
         transcript = app.query_one(Transcript)
         for n in range(30):
-            transcript.message("user", "you", f"question {n}", 2 * n)
-            transcript.message("assistant", "model", f"the **Key** is {n}\n\n" + "words " * 99, 2 * n + 1)
-        transcript.message("user", "you", LONG + "a key at the end", 60)
+            transcript.messages.message("user", "you", f"question {n}", 2 * n)
+            transcript.messages.message(
+                "assistant", "model", f"the **Key** is {n}\n\n" + "words " * 99, 2 * n + 1
+            )
+        transcript.messages.message("user", "you", LONG + "a key at the end", 60)
         await pilot.pause()
         assert transcript.find("KEY") == "31 of 31"  # folded ones too
         await pilot.pause()

@@ -85,7 +85,7 @@ async def test_the_screen_is_what_it_was(recording: Path) -> None:
         for body, turn in zip(shown[1::2], turns, strict=True):
             assert body.startswith(turn.text.split("\n")[0])
             assert (FINISHES["length"] in body) is (turn.finish == "length")
-        gauges = [view.hold for view in app.transcript.views][1:]
+        gauges = [view.hold for view in app.transcript.messages.views][1:]
         held = dict(turns[-1].hold)
         assert gauges == [held.get(index, 0.0) for index in range(7)]
 
@@ -110,7 +110,7 @@ async def test_a_recording_of_the_screen_shows_the_same_screen(
         await screen.pilot.press("ctrl+e")
         await screen.ask("What is my name?")
         await screen.answered()
-        bodies, gauges = screen.bodies(), [view.hold for view in screen.app.transcript.views]
+        bodies, gauges = screen.bodies(), [view.hold for view in screen.app.transcript.messages.views]
         panel = screen.app.query_one(MemoryPanel).render().plain
     recorder.end()
     app = replaying(path)
@@ -118,7 +118,7 @@ async def test_a_recording_of_the_screen_shows_the_same_screen(
         again = Screen(app, pilot)
         await ended(again)
         assert again.bodies() == bodies
-        assert [view.hold for view in app.transcript.views] == gauges
+        assert [view.hold for view in app.transcript.messages.views] == gauges
         assert app.query_one(MemoryPanel).render().plain == panel
 
 

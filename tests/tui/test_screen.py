@@ -52,7 +52,7 @@ async def test_a_chat_model_with_a_system_prompt(drive: Drive) -> None:
         assert " pinned · " in _panel(screen)
         roles = [message.role for message in screen.chat.messages]
         assert roles == ["system", *("user", "assistant") * 2]
-        gauges = [view.hold for view in screen.app.transcript.views]
+        gauges = [view.hold for view in screen.app.transcript.messages.views]
         assert gauges.pop(0) is None  # the note is no message
         assert gauges == [message.hold for message in screen.chat.messages]
 
@@ -85,21 +85,21 @@ async def test_a_prompt_stopped_while_it_is_read_was_not_sent(drive: Drive) -> N
         await screen.opened()
         await screen.ask("Once upon a time")
         await screen.answered()
-        before, gauges = screen.bodies(), [view.hold for view in screen.app.transcript.views]
+        before, gauges = screen.bodies(), [view.hold for view in screen.app.transcript.messages.views]
         await screen.ask(long)
         assert screen.bodies()[-2:] == [long, CARET]
         await screen.pilot.press("escape")
         await screen.answered()
         assert len(screen.chat.messages) == 2
         assert screen.bodies() == before
-        assert [view.hold for view in screen.app.transcript.views] == gauges
+        assert [view.hold for view in screen.app.transcript.messages.views] == gauges
         assert screen.app.prompt.text == long
         assert "nothing was sent" in screen.app.divider.remark
         await screen.ask("Then the bird said")  # and it goes on
         await screen.answered()
         assert len(screen.chat.messages) == 4
         _assert_panel_is_true(screen)
-        hold = [view.hold for view in screen.app.transcript.views][1:]
+        hold = [view.hold for view in screen.app.transcript.messages.views][1:]
         assert hold == [message.hold for message in screen.chat.messages]
 
 

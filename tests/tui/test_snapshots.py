@@ -100,7 +100,7 @@ async def test_a_recording_looks_so(name: str, page: Any, monkeypatch: pytest.Mo
         await screen.until(lambda: app.chat is not None and not app.busy, "the recording has ended")
         # Its thumb depends on guesses, which depend on what was on the screen when.
         app.transcript.styles.scrollbar_visibility = "hidden"
-        app.transcript.follow()
+        app.transcript.window.follow()
         await pilot.pause(0.1)
         await pilot.press(*shot.keys)
         await pilot.pause(0.1)

@@ -55,19 +55,19 @@ async def test_what_a_step_draws_does_not_depend_on_the_length(kind: str, drawn:
     app = TranscriptApp()
     async with app.run_test(size=(100, 30)) as pilot:
         transcript = app.query_one(Transcript)
-        transcript.message("user", "you", "go on", 0)
-        transcript.open_answer("model", 1)
+        transcript.messages.message("user", "you", "go on", 0)
+        transcript.messages.open_answer("model", 1)
         for number, piece in enumerate(_pieces(text)):
             drawn.clear()
-            transcript.stream(piece)
+            transcript.messages.stream(piece)
             assert sum(drawn) <= 3 * (LIVE_CHARS + PIECE)
             if number % 200 == 0:
                 await pilot.pause()
         drawn.clear()
-        transcript.close_answer("stopped", f"{text}end")
+        transcript.messages.close_answer("stopped", f"{text}end")
         assert sum(drawn) <= 3 * (LIVE_CHARS + PIECE)
         await pilot.pause()
-        answer = transcript.views[-1]
+        answer = transcript.messages.views[-1]
         assert all(len(piece.content.plain) <= SETTLED_CHARS + 2 * LIVE_CHARS for piece in answer.pieces)
         shown = answer.content.plain
         assert CARET not in shown
@@ -84,14 +84,14 @@ async def test_an_answer_in_parts_is_copied_and_gauged_as_one() -> None:
     app = TranscriptApp()
     async with app.run_test(size=(100, 30)) as pilot:
         transcript = app.query_one(Transcript)
-        transcript.message("user", "you", "go on", 0)
-        transcript.open_answer("model", 1)
+        transcript.messages.message("user", "you", "go on", 0)
+        transcript.messages.open_answer("model", 1)
         for piece in _pieces(text):
-            transcript.stream(piece)
-        transcript.close_answer("eos", text)
-        transcript.show_hold(Turn("", "eos", 1, 1, 0, 0, 1, 1, 0, 0, [(1, 0.5)]))
+            transcript.messages.stream(piece)
+        transcript.messages.close_answer("eos", text)
+        transcript.messages.show_hold(Turn("", "eos", 1, 1, 0, 0, 1, 1, 0, 0, [(1, 0.5)]))
         await pilot.pause()
-        question, answer = transcript.views
+        question, answer = transcript.messages.views
         assert (question.hold, answer.hold) == (0.0, 0.5)
         assert len(answer.pieces) > 1
         app.screen.selections = {transcript: SELECT_ALL}
@@ -102,11 +102,11 @@ async def test_a_short_answer_is_one_piece() -> None:
     app = TranscriptApp()
     async with app.run_test() as pilot:
         transcript = app.query_one(Transcript)
-        transcript.open_answer("model", 0)
-        transcript.stream("one\n\ntwo")
-        transcript.close_answer("eos", "one\n\ntwo.")
+        transcript.messages.open_answer("model", 0)
+        transcript.messages.stream("one\n\ntwo")
+        transcript.messages.close_answer("eos", "one\n\ntwo.")
         await pilot.pause()
-        [answer] = transcript.views
+        [answer] = transcript.messages.views
         assert [piece.content.plain for piece in answer.pieces] == ["one\n\ntwo."]
 
 
@@ -115,8 +115,10 @@ async def test_the_window_follows_the_end_until_the_reader_leaves_it() -> None:
     async with app.run_test(size=(60, 20)) as pilot:
         transcript = app.query_one(Transcript)
         for n in range(40):
-            transcript.message("user", "you", f"question {n}", 2 * n)
-            transcript.message("assistant", "model", f"**answer** {n}\n\n" + WORDS * (n % 7), 2 * n + 1)
+            transcript.messages.message("user", "you", f"question {n}", 2 * n)
+            transcript.messages.message(
+                "assistant", "model", f"**answer** {n}\n\n" + WORDS * (n % 7), 2 * n + 1
+            )
         await pilot.pause()
         assert any("answer 39" in row for row in _page(app))
         assert transcript.scroll_offset.y == transcript.max_scroll_y
@@ -126,8 +128,8 @@ async def test_the_window_follows_the_end_until_the_reader_leaves_it() -> None:
         before = _page(app)
         assert before[0].strip() == "you"
         assert "question 0" in before[1]
-        transcript.open_answer("model", 80)
-        transcript.stream("new words\n" * 50)
+        transcript.messages.open_answer("model", 80)
+        transcript.messages.stream("new words\n" * 50)
         await pilot.pause()
         assert _page(app) == before  # what is read stays where it is
         for _ in range(200):  # row by row, through messages whose height was only guessed
@@ -137,8 +139,8 @@ async def test_the_window_follows_the_end_until_the_reader_leaves_it() -> None:
             assert _page(app)[:-1] == before[1:]
             if "new words" in before[-1]:
                 break
-        transcript.follow()
-        transcript.stream("the end")
+        transcript.window.follow()
+        transcript.messages.stream("the end")
         await pilot.pause()
         assert any("the end" in row for row in _page(app))
 

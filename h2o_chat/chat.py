@@ -204,6 +204,20 @@ class Chat:
         self._settings = replace(self._settings, seed=seed)
         self.session = replace(self.session, seed=seed)
 
+    def check(self, settings: Settings) -> None:
+        """Lets settings through with which the memory can be built again.
+
+        Raises:
+            BudgetError: the budget cannot work.
+            StoreError: the conversation is not stored: there is nothing to read.
+        """
+        self._engine.check(settings)
+        if self.messages != self._blank() and (self.keeper is None or self.keeper.leaf is None):
+            raise StoreError(
+                "This conversation is not stored: there is nothing to build another memory from.",
+                "Begin a new one, then change it.",
+            )
+
     def rebuild(
         self,
         settings: Settings,
@@ -219,13 +233,9 @@ class Chat:
             BudgetError: the budget cannot work.
             StoreError: the conversation is not stored: there is nothing to read.
         """
+        self.check(settings)
         engine, notes = self._engine.remade(settings), list[Note]()
-        if self.messages != self._blank():
-            if self.keeper is None or self.keeper.leaf is None:
-                raise StoreError(
-                    "This conversation is not stored: there is nothing to build another memory from.",
-                    "Begin a new one, then change it.",
-                )
+        if self.keeper and self.keeper.leaf is not None and self.messages != self._blank():
             path = self.keeper.path(self.keeper.leaf)
             if not build_anew(engine, self._template, notes, path, progress, cancel):
                 return False

@@ -161,6 +161,15 @@ class Engine:
         """The smallest budget of which so many slots may be protected; None where no budget does."""
         return self.cache.budget_for(protected)
 
+    def check(self, settings: Settings) -> None:
+        """Lets settings through with which `remade` works.
+
+        Raises:
+            BudgetError: the budget cannot work.
+        """
+        if settings.policy != "full":
+            divide(settings.policy, settings.budget, settings.sinks, settings.recent)
+
     def remade(self, settings: Settings) -> "Engine":
         """Another memory for the same model, with nothing in it.
 

@@ -2,15 +2,13 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from h2o_chat import precedence
 from h2o_chat.chat import Chat
-from h2o_chat.config import Sampling
 from h2o_chat.errors import UsageError
 from h2o_chat.export import FORMATS, file_name, to_html, write_file
+from h2o_chat.tui import changing
 from h2o_chat.tui.glyphs import percent, size
 from h2o_chat.tui.markdown import code_blocks
 from h2o_chat.tui.why import MOST, positions_of
@@ -18,13 +16,6 @@ from h2o_chat.tui.why import why as why_of
 
 if TYPE_CHECKING:
     from h2o_chat.tui.talk import TalkPane
-
-ANSWERING = tuple(asdict(Sampling()))
-"""Settings that hold from the next answer on."""
-REMEMBERING = ("policy", "budget", "sinks", "recent", "chunk", "prefill")
-"""Settings for which the memory is built again."""
-SETTABLE = (*ANSWERING, "seed", *REMEMBERING)
-"""All that can be changed while a conversation goes on."""
 
 
 def show_help(pane: "TalkPane", _: str) -> None:
@@ -47,38 +38,15 @@ def short(name: str) -> Callable[["TalkPane", str], None]:
 
 def change(pane: "TalkPane", words: str) -> None:
     name, _, value = words.partition(" ")
-    name, value, talk = name.replace("-", "_"), value.strip(), pane.idle()
-    values = asdict(talk.settings) | asdict(pane.sampling) | {"seed": talk.session.seed}
+    name, value = name.replace("-", "_"), value.strip()
     if not name:
-        lines = [f"{one} = {_shown(values[one])}" for one in SETTABLE]
-        pane.transcript.messages.note("\n".join([*lines, "/set NAME VALUE changes one of them"]))
-        return
-    if name not in SETTABLE:
-        precedence.known(name, "The setting")
-        raise UsageError(
-            f"{name} cannot be changed while a conversation goes on.", f"One of: {', '.join(SETTABLE)}."
-        )
-    if not value:
-        pane.transcript.messages.note(f"{name} = {_shown(values[name])}")
-        return
-    new: Any = None if value == "none" and name in _OPTIONAL else precedence.parse(name, value, name)
-    if name == "seed":
-        talk.reseed(new)
-    elif name in ANSWERING:
-        pane.sampling = replace(pane.sampling, **{name: new})
+        pane.action_settings()
+    elif value:
+        changing.change(pane, {name: changing.read(name, value)})
+    elif name in changing.SETTABLE:
+        pane.transcript.messages.note(f"{name} = {changing.shown(changing.values(pane)[name])}")
     else:
-        pane.rebuild(replace(talk.settings, **{name: new}))
-        return
-    pane.transcript.messages.note(f"{name} = {_shown(new)}, from the next answer on")
-
-
-_OPTIONAL = ("max_tokens", "sinks", "recent", "chunk")
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, tuple):
-        return ", ".join(map(repr, value)) or "none"
-    return "none" if value is None else str(value)
+        changing.read(name, value)
 
 
 def stats(pane: "TalkPane", _: str) -> None:

@@ -9,7 +9,7 @@ from textual.widgets import Static
 from h2o_chat.config import POLICIES
 from h2o_chat.errors import H2OChatError
 from h2o_chat.resolve import names_starting_with
-from h2o_chat.tui import acts, slash
+from h2o_chat.tui import changing, slash
 from h2o_chat.tui.attach import path_being_typed
 from h2o_chat.tui.safe import fit, safe_text
 from h2o_chat.tui.theme import MUTED
@@ -49,7 +49,7 @@ def choices(before: str, themes: list[str]) -> list[Choice]:
     if before.startswith("/") and "\n" not in before and before.count(" ") == 1:
         name, _, typed = before[1:].partition(" ")
         known = {
-            "set": acts.SETTABLE,
+            "set": changing.SETTABLE,
             "policy": POLICIES,
             "export": ("md", "json", "html"),
             "theme": themes,

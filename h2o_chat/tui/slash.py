@@ -31,7 +31,9 @@ COMMANDS = (
         "open", "", "stored conversations: find, open, rename", lambda pane, _: pane.action_conversations()
     ),
     Command("system", "[TEXT]", "begin anew with this system prompt", acts.system),
-    Command("set", "[NAME VALUE]", "settings: how to answer, how to remember", acts.change),
+    Command(
+        "set", "[NAME VALUE]", "settings: how to answer, how to remember; all of them, or one", acts.change
+    ),
     Command("policy", "NAME", "another policy; the memory is built again", acts.short("policy")),
     Command("budget", "TOKENS", "another budget; the memory is built again", acts.short("budget")),
     Command("model", "[NAME]", "begin with another model; without a name: which there are", acts.model),

@@ -12,7 +12,7 @@ from h2o_chat.chat import Chat
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.errors import H2OChatError, UsageError
 from h2o_chat.events import Said
-from h2o_chat.tui import slash
+from h2o_chat.tui import changing, slash
 from h2o_chat.tui.attach import with_files
 from h2o_chat.tui.conversations import Conversations
 from h2o_chat.tui.going_back import Editing, Sent
@@ -22,6 +22,8 @@ from h2o_chat.tui.menu import Menu
 from h2o_chat.tui.models import Models, rows
 from h2o_chat.tui.pane import Pane
 from h2o_chat.tui.prompt import PromptBox
+from h2o_chat.tui.settings import Changed
+from h2o_chat.tui.settings import Settings as SettingsScreen
 from h2o_chat.tui.work import ChatLike, Jobs, OpenChat, Opened, Progress, Report
 
 AGAIN_SECONDS = 4.0
@@ -48,6 +50,7 @@ class TalkPane(Pane):
         Binding("ctrl+e", "edit_last", "edit last", priority=True, show=False),
         Binding("ctrl+n", "new", "new"),
         Binding("ctrl+o", "conversations", "open"),
+        Binding("f2", "settings", "settings", show=False),
     ]
 
     def __init__(
@@ -231,7 +234,7 @@ class TalkPane(Pane):
                 return self._editing.index is not None and not self.busy
             case "edit":
                 return self.transcript.has_focus and self._talk is not None
-            case "regenerate" | "edit_last" | "new" | "conversations":
+            case "regenerate" | "edit_last" | "new" | "conversations" | "settings":
                 return self._talk is not None
         return super().check_action(action, parameters)
 
@@ -356,6 +359,24 @@ class TalkPane(Pane):
                 self.open_model(name)
             except H2OChatError as error:
                 self.transcript.messages.error(error.code, error.message, error.hint)
+
+    def action_settings(self) -> None:
+        """Show the settings, to change them."""
+        screen = SettingsScreen(
+            changing.values(self),
+            sorted(self.app.available_themes),
+            self.app.theme,
+            lambda new: changing.check(self, new),
+        )
+        self.app.push_screen(screen, self._set)
+
+    def _set(self, changed: Changed | None) -> None:
+        if changed is None:
+            return
+        if changed.theme:
+            self.app.theme = changed.theme
+        if changed.values:
+            changing.change(self, changed.values)
 
     def rebuild(self, settings: Settings) -> None:
         """Build the memory again, as it is with these settings."""

@@ -1,0 +1,138 @@
+"""The settings, changed through their fields while a conversation goes on, on a real small model."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import SMALL, WIDE, Screen, stored  # tests/tui/conftest.py
+from textual.widgets import Input, Select, Static
+
+from h2o_chat.config import Sampling
+from h2o_chat.tui import changing
+from h2o_chat.tui.settings import CHOICES, GROUPS, HELP, Settings
+
+Drive = Callable[..., Any]
+
+
+def field(screen: Screen, name: str) -> Any:
+    return screen.app.screen.query_one(f"#{name}")
+
+
+def said(screen: Screen, name: str) -> str:
+    """What stands beside a field."""
+    return str(screen.app.screen.query_one(f"#remark-{name}", Static).content)
+
+
+async def type_into(screen: Screen, name: str, text: str) -> None:
+    field(screen, name).focus()
+    await screen.pilot.press("end", "ctrl+u", *text)
+
+
+async def opened(screen: Screen) -> None:
+    await screen.pilot.press("f2")
+    await screen.until(lambda: isinstance(screen.app.screen, Settings), "the settings are shown")
+
+
+def test_every_setting_has_a_field_and_its_meaning() -> None:
+    assert [name for names in GROUPS.values() for name in names] == [*changing.SETTABLE, "theme"]
+    assert HELP.keys() == {*changing.SETTABLE, "theme"}
+    assert all(changing.read(name, one) is not None for name, known in CHOICES.items() for one in known)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("temperature", 0.7),
+        ("stop", ("###", 'a "b"', "ü")),
+        ("stop", ()),
+        ("ignore_eos", True),
+        ("max_tokens", None),
+        ("recent", 0),
+    ],
+)
+def test_a_value_is_typed_as_it_is_read(name: str, value: Any) -> None:
+    assert changing.read(name, changing.typed(value)) == value
+
+
+async def test_what_is_changed_holds_after_one_key(
+    drive: Drive, shared_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_chat = stored(shared_models, tmp_path / "data")
+    async with drive("pilot-chat", WIDE, open_chat=open_chat, sampling=Sampling(max_tokens=8)) as screen:
+        await screen.opened()
+        await screen.ask("My name is Flora.")
+        await screen.answered()
+        seen, built = screen.chat._engine.seen, []
+        real = screen.chat._engine.remade
+        monkeypatch.setattr(
+            screen.chat._engine, "remade", lambda settings: built.append(settings) or real(settings)
+        )
+        await opened(screen)
+        assert field(screen, "budget").value == "48"
+        await type_into(screen, "temperature", "0.7")
+        await type_into(screen, "max_tokens", "")
+        await type_into(screen, "budget", "32")
+        field(screen, "policy").focus()
+        await screen.pilot.press("enter", *"window", "enter")
+        assert field(screen, "policy").value == "window"
+        field(screen, "kv_dtype").value = "int8"
+        await screen.pilot.press("ctrl+s")
+        await screen.answered()
+        await screen.until(lambda: screen.chat.session.budget == 32, "the memory is another one")
+        session, sampling = screen.chat.session, screen.app.pane.sampling  # type: ignore[attr-defined]
+        assert (session.policy, session.kv_dtype) == ("window", "int8")
+        assert (sampling.temperature, sampling.max_tokens) == (0.7, None)
+        assert len(built) == 1, "it was read again once, whatever was changed"
+        assert screen.chat._engine.seen == seen
+        assert screen.chat._engine.cache.most_kept <= 32
+        assert screen.app.prompt.has_focus
+        assert any("temperature = 0.7, max_tokens = none" in body for body in screen.bodies())
+
+
+async def test_what_is_wrong_is_said_beside_its_field(
+    drive: Drive, shared_models: Path, tmp_path: Path
+) -> None:
+    open_chat = stored(shared_models, tmp_path / "data")
+    async with drive("pilot-chat", SMALL, open_chat=open_chat) as screen:
+        await screen.opened()
+        before = changing.values(screen.app.pane)  # type: ignore[arg-type]
+        await opened(screen)
+        await type_into(screen, "top_p", "3")
+        assert "It must be in (0, 1]" in said(screen, "top_p")
+        await type_into(screen, "budget", "1[$error]")
+        assert "It must be a whole number" in said(screen, "budget")
+        await screen.pilot.press("enter")
+        assert isinstance(screen.app.screen, Settings), "nothing holds as long as something is wrong"
+        assert field(screen, "top_p").has_focus
+        await type_into(screen, "top_p", "0.9")
+        assert said(screen, "top_p") == HELP["top_p"]
+        await type_into(screen, "budget", "3")
+        assert said(screen, "budget") == HELP["budget"], "alone it could be"
+        field(screen, "policy").value = "caote"
+        await screen.pilot.press("enter")
+        assert "smallest budget that works here is" in said(screen, "budget")
+        assert field(screen, "budget").has_focus
+        assert changing.values(screen.app.pane) == before  # type: ignore[arg-type]
+        await screen.pilot.press("up", "down", "escape")
+        assert screen.app.screen is not Settings
+        assert changing.values(screen.app.pane) == before  # type: ignore[arg-type]
+
+
+async def test_what_cannot_be_built_again_is_said_there_too(drive: Drive) -> None:
+    async with drive("stories3m", WIDE, sampling=Sampling(max_tokens=5)) as screen:
+        await screen.opened()
+        await screen.ask("Once")
+        await screen.answered()
+        await screen.ask("/set")
+        await screen.until(lambda: isinstance(screen.app.screen, Settings), "the command shows them too")
+        await type_into(screen, "recent", "5")
+        await screen.pilot.press("ctrl+s")
+        assert "not stored" in said(screen, "recent")
+        await type_into(screen, "recent", "")
+        field(screen, "theme").value = "nord"
+        await screen.pilot.press("ctrl+s")
+        await screen.until(lambda: screen.app.theme == "nord", "the colours are other ones")
+        await screen.pilot.press("ctrl+p", *"set", "enter")
+        await screen.until(lambda: isinstance(screen.app.screen, Settings), "so does the palette")
+        assert all(isinstance(field(screen, name), Input | Select) for name in HELP)

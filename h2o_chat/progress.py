@@ -12,6 +12,9 @@ from contextlib import contextmanager
 Progress = Callable[[str, float | None], None]
 """(what is being done, after a colon how far that is; share done 0..1 or None while nobody can tell)"""
 
+Tick = Callable[[float], None]
+"""(share of the work that is done, 0..1)"""
+
 PLAIN_EVERY_S = 30
 """Seconds between two lines where there is no bar; what is done sooner says nothing."""
 
@@ -22,7 +25,7 @@ def never() -> bool:
 
 
 def unheard(share: float) -> None:
-    """Nobody asks how far it is."""
+    """A `Tick`: nobody asks how far it is."""
 
 
 @contextmanager

@@ -13,16 +13,15 @@ from h2o_chat import H2OCache
 from h2o_chat.config import Settings
 from h2o_chat.errors import UsageError
 from h2o_chat.lab.contestant import Contestant
+from h2o_chat.lab.figures import bootstrap
 from h2o_chat.lab.perplexity import (
     Reading,
-    bootstrap,
     buckets,
-    documents,
     measure,
     nll,
-    read_texts,
     run_perplexity,
 )
+from h2o_chat.lab.texts import documents, read_texts
 from h2o_chat.models import Loaded, load
 from h2o_chat.rope import probe
 

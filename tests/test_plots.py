@@ -67,9 +67,9 @@ def test_recall_beside_the_full_cache(tmp_path: Path) -> None:
 def drawing():  # type: ignore[no-untyped-def]
     """The module, and axes to draw on."""
     pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
-    from h2o_chat.lab import paper_plots, plots
+    from h2o_chat.lab import pictures, plots
 
-    return plots, paper_plots.pyplot().subplots()[1]
+    return plots, pictures.pyplot().subplots()[1]
 
 
 @pytest.mark.parametrize("task", ["perplexity", "agreement", "recall"])

@@ -13,8 +13,8 @@ from h2o_chat.cached import repositories
 from h2o_chat.config import data_folder
 from h2o_chat.errors import LONGEST_CHARACTERS, H2OChatError, ModelError, StoreError, UsageError
 from h2o_chat.lab.contestant import Contestant
-from h2o_chat.lab.perplexity import read_texts
 from h2o_chat.lab.recall import read_questions
+from h2o_chat.lab.texts import read_texts
 from h2o_chat.models import check_family, load_tokenizer
 from h2o_chat.resolve import check_weights, look_up, read_config
 from h2o_chat.store import Store

@@ -12,6 +12,7 @@ from h2o_chat.engine import Engine
 from h2o_chat.errors import UsageError
 from h2o_chat.events import Turn
 from h2o_chat.lab.contestant import Contestant
+from h2o_chat.lab.figures import wilson
 from h2o_chat.lab.recall import (
     ANSWER_TOKENS,
     Question,
@@ -20,7 +21,6 @@ from h2o_chat.lab.recall import (
     measure,
     read_questions,
     scripts_of,
-    wilson,
 )
 from h2o_chat.lab.results import Results
 from h2o_chat.models import Loaded, load

@@ -8,10 +8,8 @@ its own way: how many tokens until it first says another. Nothing ends a continu
 Shapes: N prompts of P tokens, T tokens of continuation, V words; log-probabilities [N, T, V].
 """
 
-import json
-import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -22,9 +20,12 @@ from h2o_chat.config import Settings
 from h2o_chat.errors import ExitCode, UsageError
 from h2o_chat.lab.contest import Run, runs_of
 from h2o_chat.lab.figures import mean_interval
-from h2o_chat.lab.perplexity import ROWS, Tick, documents, read_texts
+from h2o_chat.lab.output import print_tables, tell
+from h2o_chat.lab.perplexity import ROWS
+from h2o_chat.lab.pictures import check
+from h2o_chat.lab.texts import documents, read_texts
 from h2o_chat.models import Loaded, load
-from h2o_chat.progress import progress_bar
+from h2o_chat.progress import Tick, progress_bar, unheard
 from h2o_chat.rope import Positions, probe
 
 LOGIT_BYTES = 1 << 28
@@ -105,7 +106,7 @@ def measure(
     runs: Sequence[Run],
     tokens: int,
     seed: int,
-    tick: Tick = lambda share: None,
+    tick: Tick = unheard,
 ) -> Report:
     """The first run, which is the full cache, then the others against it, on prompts [N, P].
 
@@ -172,10 +173,7 @@ def run_agreement(
 ) -> ExitCode:
     """The command: a table, or one JSON object, on stdout; a picture into `plots`; progress on stderr."""
     runs, found = runs_of(policies, budgets), read_texts(texts)
-    if plots is not None:
-        from h2o_chat.lab.paper_plots import pyplot
-
-        pyplot()  # says what is missing before anything is measured
+    check(plots)
     with progress_bar() as show:
         loaded = load(settings, show)
         # Cut as long as they would be with what follows, so that prompts are no neighbours.
@@ -185,16 +183,11 @@ def run_agreement(
         from h2o_chat.lab.plots import plot_agreement
 
         plot_agreement(report, plots)
-    if as_json:
-        sys.stdout.write(json.dumps(asdict(report)) + "\n")
-    else:
-        show_table(report)
-    return ExitCode.OK
+    return tell(report, as_json, show_table)
 
 
 def show_table(report: Report) -> None:
     """One line for each policy and budget."""
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(
@@ -214,7 +207,7 @@ def show_table(report: Report) -> None:
             _cell(one.tokens_before, one.tokens_before_interval, 1),
             f"{one.undiverged:.2f}",
         )
-    Console(file=sys.stdout, width=None if sys.stdout.isatty() else 200).print(table)
+    print_tables(table)
 
 
 def _cell(value: float, interval: tuple[float, float], digits: int) -> str:

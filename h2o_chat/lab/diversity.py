@@ -15,8 +15,8 @@ from torch import Tensor
 from h2o_chat.errors import UsageError
 from h2o_chat.lab.contest import Run
 from h2o_chat.lab.figures import mean_interval
-from h2o_chat.lab.perplexity import Tick
 from h2o_chat.models import Loaded
+from h2o_chat.progress import Tick, unheard
 from h2o_chat.rope import Positions, probe
 
 SAMPLES = 4
@@ -81,7 +81,7 @@ def continuations(
 
 
 def diversity(
-    loaded: Loaded, ids: Tensor, runs: Sequence[Run], seed: int, tick: Tick = lambda share: None
+    loaded: Loaded, ids: Tensor, runs: Sequence[Run], seed: int, tick: Tick = unheard
 ) -> list[Diversity]:
     """All runs on the beginnings of documents [N, L]; a continuation ends where the document would."""
     start = min(PROMPT_TOKENS, ids.shape[1] // 2)

@@ -8,10 +8,9 @@ for the same words, after the normalisation of SQuAD (1606.05250).
 import json
 import re
 import string
-import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,9 +21,11 @@ from h2o_chat.errors import ExitCode, UsageError
 from h2o_chat.events import Turn
 from h2o_chat.lab.contest import Run, runs_of
 from h2o_chat.lab.figures import mean_interval
-from h2o_chat.lab.perplexity import Tick, read_limited
+from h2o_chat.lab.output import print_tables, slots, tell
+from h2o_chat.lab.pictures import check
+from h2o_chat.lab.texts import read_lines
 from h2o_chat.models import Loaded, load
-from h2o_chat.progress import progress_bar
+from h2o_chat.progress import Tick, progress_bar, unheard
 from h2o_chat.store import clean
 from h2o_chat.templates import choose
 
@@ -75,12 +76,8 @@ def read_items(path: Path) -> list[Item]:
     Raises:
         UsageError: it cannot be read, or a line is none; says which.
     """
-    try:
-        lines = [line for line in read_limited(path).split("\n") if line.strip()]
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {error}.") from error
     items = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(read_lines(path), 1):
         try:
             row = json.loads(line)
             given = [row["prompt"], row["reference"]]
@@ -154,7 +151,7 @@ def measure(
     stop: tuple[str, ...] = (),
     chunk: int | None = None,
     seed: int = 0,
-    tick: Tick = lambda share: None,
+    tick: Tick = unheard,
 ) -> Report:
     """The full cache, which is the first run, then all others against it.
 
@@ -205,8 +202,9 @@ def run_generate(
     as_json: bool,
     plots: Path | None,
 ) -> ExitCode:
-    """The command: a table, or one JSON object, on stdout; progress on stderr."""
+    """The command: a table, or one JSON object, on stdout; a picture into `plots`; progress on stderr."""
     runs, items = runs_of(policies, budgets), read_items(file)
+    check(plots)
     rouge_scorer()  # says what is missing before the model is loaded
     with progress_bar() as show:
         loaded = load(settings, show)
@@ -216,16 +214,11 @@ def run_generate(
         from h2o_chat.lab.paper_plots import plot_generate
 
         plot_generate(report, plots)
-    if as_json:
-        sys.stdout.write(json.dumps(asdict(report)) + "\n")
-    else:
-        show_table(report)
-    return ExitCode.OK
+    return tell(report, as_json, show_table)
 
 
 def show_table(report: Report) -> None:
     """Policies and budgets down, metrics across."""
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(
@@ -244,5 +237,5 @@ def show_table(report: Report) -> None:
             cell += f" / {score.change:+.3f}"
         lines.setdefault((score.contestant, score.budget), []).append(cell)
     for (contestant, budget), cells in lines.items():
-        table.add_row(contestant, "all" if budget is None else f"{budget:,}", *cells)
-    Console(file=sys.stdout, width=None if sys.stdout.isatty() else 200).print(table)
+        table.add_row(contestant, slots(budget), *cells)
+    print_tables(table)

@@ -8,11 +8,9 @@ models do.
 Shapes: R rows of L tokens, shorter ones padded at the end; logits [R, N, V].
 """
 
-import json
 import logging
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,9 +25,9 @@ from h2o_chat.errors import ExitCode, UsageError
 from h2o_chat.events import Turn
 from h2o_chat.lab.contest import Run, runs_of
 from h2o_chat.lab.figures import mean_interval
-from h2o_chat.lab.perplexity import Tick
+from h2o_chat.lab.output import print_tables, slots, tell
 from h2o_chat.models import Loaded, load
-from h2o_chat.progress import progress_bar
+from h2o_chat.progress import Tick, progress_bar, unheard
 from h2o_chat.rope import probe
 
 try:
@@ -57,7 +55,7 @@ class BoundedLM(TemplateLM):
         settings: policy, budget, sinks, recent; and `chunk`, the tokens read before slots are given up.
     """
 
-    def __init__(self, loaded: Loaded, settings: Settings, tick: Tick = lambda share: None) -> None:
+    def __init__(self, loaded: Loaded, settings: Settings, tick: Tick = unheard) -> None:
         super().__init__()
         self.tokenizer = loaded.tokenizer
         self.engine = Engine(loaded, settings)
@@ -249,11 +247,7 @@ def run_harness(
                 ) from error
 
         report = compare(loaded.name, runs, evaluate, settings, partial(show, "score"))
-    if as_json:
-        sys.stdout.write(json.dumps(asdict(report)) + "\n")
-    else:
-        show_table(report)
-    return ExitCode.OK
+    return tell(report, as_json, show_table)
 
 
 def _manager(tasks: Sequence[str], include: Path | None, data: Path | None) -> Any:
@@ -322,7 +316,6 @@ def _per_document(documents: Sequence[dict[str, Any]], metric: str, value: float
 
 def show_table(report: Report) -> None:
     """One line for each policy and budget, one column for each metric."""
-    from rich.console import Console
     from rich.table import Table
 
     documents = max((result.documents for result in report.results), default=0)
@@ -341,9 +334,8 @@ def show_table(report: Report) -> None:
         cells = lines.setdefault((result.contestant, result.budget), {})
         cells[result.task, result.metric] = _cell(result)
     for (contestant, budget), cells in lines.items():
-        slots = "all" if budget is None else f"{budget:,}"
-        table.add_row(contestant, slots, *(cells.get(column, "") for column in columns))
-    Console(file=sys.stdout, width=None if sys.stdout.isatty() else 200).print(table)
+        table.add_row(contestant, slots(budget), *(cells.get(column, "") for column in columns))
+    print_tables(table)
 
 
 def _cell(result: Result) -> str:

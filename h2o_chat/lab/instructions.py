@@ -19,13 +19,14 @@ from h2o_chat.config import Settings
 from h2o_chat.errors import ExitCode
 from h2o_chat.lab import rows
 from h2o_chat.lab.contestant import Contestant, full_cache
-from h2o_chat.lab.recall import ANSWER_TOKENS, wilson
+from h2o_chat.lab.figures import wilson
+from h2o_chat.lab.output import print_tables, slots
+from h2o_chat.lab.recall import ANSWER_TOKENS
 from h2o_chat.lab.results import Results, key
-from h2o_chat.lab.rows import Tick
 from h2o_chat.lab.script import Script
 from h2o_chat.lab.talk import between
 from h2o_chat.models import Loaded, load
-from h2o_chat.progress import progress_bar
+from h2o_chat.progress import Tick, progress_bar, unheard
 from h2o_chat.rope import probe
 from h2o_chat.templates import choose
 
@@ -112,7 +113,7 @@ def measure_obeyed(
     imitate: bool,
     contestants: Sequence[Contestant],
     budgets: Sequence[int],
-    tick: Tick = lambda share: None,
+    tick: Tick = unheard,
     results: Results | None = None,
 ) -> list[Obeyed]:
     """The full cache first, then all contestants at all budgets.
@@ -184,7 +185,6 @@ def run_instructions(
 
 def show_table(model: str, found: Sequence[Obeyed]) -> None:
     """Rules, contestants and budgets down, turns across."""
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(
@@ -200,5 +200,5 @@ def show_table(model: str, found: Sequence[Obeyed]) -> None:
             shown = f"{one.obeyed / one.of:.2f} [{one.interval[0]:.2f}, {one.interval[1]:.2f}]"
         lines.setdefault((one.rule, one.contestant, one.budget), []).append(shown)
     for (rule, contestant, budget), cells in lines.items():
-        table.add_row(rule, contestant, "all" if budget is None else f"{budget:,}", *cells)
-    Console(file=sys.stdout, width=None if sys.stdout.isatty() else 200).print(table)
+        table.add_row(rule, contestant, slots(budget), *cells)
+    print_tables(table)

@@ -5,11 +5,9 @@ Instead it is asked the same facts with nothing said in between: what it cannot 
 model, and not forgotten.
 """
 
-import json
-import sys
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -19,12 +17,13 @@ from h2o_chat.errors import ExitCode
 from h2o_chat.lab import rows
 from h2o_chat.lab.contestant import Contestant, full_cache
 from h2o_chat.lab.conversations import draw
-from h2o_chat.lab.recall import ANSWER_TOKENS, Question, Share, is_right, wilson
+from h2o_chat.lab.figures import wilson
+from h2o_chat.lab.output import print_tables, slots, tell
+from h2o_chat.lab.recall import ANSWER_TOKENS, Question, Share, is_right
 from h2o_chat.lab.results import Results, key
-from h2o_chat.lab.rows import Tick
 from h2o_chat.lab.script import Script
 from h2o_chat.models import Loaded, load
-from h2o_chat.progress import progress_bar
+from h2o_chat.progress import Tick, progress_bar, unheard
 from h2o_chat.rope import probe
 from h2o_chat.templates import choose
 
@@ -53,7 +52,7 @@ def measure_long(
     seed: int,
     contestants: Sequence[Contestant],
     budgets: Sequence[int],
-    tick: Tick = lambda share: None,
+    tick: Tick = unheard,
     results: Results | None = None,
 ) -> LongReport:
     """The facts with nothing in between first, then the full cache where it fits, then all others.
@@ -167,16 +166,11 @@ def run_long_recall(
             partial(show, "answer"),
             known,
         )
-    if as_json:
-        sys.stdout.write(json.dumps(asdict(report)) + "\n")
-    else:
-        show_table(report)
-    return ExitCode.OK
+    return tell(report, as_json, show_table)
 
 
 def show_table(report: LongReport) -> None:
     """Contestants and budgets down, kinds of facts across."""
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(
@@ -194,8 +188,7 @@ def show_table(report: LongReport) -> None:
             cell += f" / {share.kept:.2f}"
         lines.setdefault((share.contestant, share.budget), {})[share.group] = cell
     for (contestant, budget), cells in lines.items():
-        slots = "all" if budget is None else f"{budget:,}"
-        table.add_row(contestant, slots, *(cells.get(group, "") for group in GROUPS))
+        table.add_row(contestant, slots(budget), *(cells.get(group, "") for group in GROUPS))
     if not report.full_fits:
         table.add_row("full", "all", f"ends at the window, {report.window:,} tokens")
-    Console(file=sys.stdout, width=None if sys.stdout.isatty() else 200).print(table)
+    print_tables(table)

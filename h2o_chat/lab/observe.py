@@ -6,11 +6,9 @@ Attention is taken block by block from stock transformers (`blocks.py`), the fig
 Shapes: N documents of L tokens, all within the model's window; H KV heads.
 """
 
-import json
-import sys
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -33,11 +31,13 @@ from h2o_chat.lab.claims import (
 from h2o_chat.lab.contest import Run, runs_of
 from h2o_chat.lab.diversity import Diversity, diversity
 from h2o_chat.lab.figures import mean_interval
-from h2o_chat.lab.perplexity import Tick, documents, read_texts
+from h2o_chat.lab.output import tell
+from h2o_chat.lab.pictures import check
 from h2o_chat.lab.removal import Removed, removal
+from h2o_chat.lab.texts import documents, read_texts
 from h2o_chat.lab.topic import Switch, joined, switches
 from h2o_chat.models import Loaded, load
-from h2o_chat.progress import progress_bar
+from h2o_chat.progress import Tick, progress_bar, unheard
 from h2o_chat.rope import trained_window
 
 PARTS = ("attention", "removal", "topic", "diversity")
@@ -211,7 +211,7 @@ def measure(
     runs: Sequence[Run],
     parts: Sequence[str],
     seed: int,
-    tick: Tick = lambda share: None,
+    tick: Tick = unheard,
 ) -> Report:
     """All parts on documents [N, L]; `others` [M, L] are what the topic changes to.
 
@@ -279,22 +279,16 @@ def run_observe(
         raise UsageError(f"There is no part {unknown[0]!r}.", f"One of: {', '.join(PARTS)}.")
     runs, found = runs_of(policies, budgets), read_texts(texts)
     after = read_texts(switch_to) if switch_to else found
-    if plots is not None:
-        from h2o_chat.lab.paper_plots import pyplot
-
-        pyplot()  # says what is missing before anything is measured
+    check(plots)
     with progress_bar() as show:
         loaded = load(settings, show)
         ids, others = (documents(given, loaded.tokenizer, length)[:most] for given in (found, after))
         report = measure(loaded, ids, others, runs, parts, settings.seed or 0, partial(show, "observe"))
+    # Imported here: they import the report above.
+    from h2o_chat.lab.observe_tables import show_tables
+
     if plots is not None:
         from h2o_chat.lab.paper_plots import plot_observe
 
         plot_observe(report, plots)
-    if as_json:
-        sys.stdout.write(json.dumps(asdict(report)) + "\n")
-    else:
-        from h2o_chat.lab.observe_tables import show_tables
-
-        show_tables(report)
-    return ExitCode.OK
+    return tell(report, as_json, show_tables)

@@ -1,26 +1,23 @@
 """What `eval observe` found, as tables on stdout."""
 
-import sys
-
-from rich.console import Console
 from rich.table import Table
 
 from h2o_chat.lab.observe import Report
+from h2o_chat.lab.output import print_tables
 
 
 def show_tables(report: Report) -> None:
     """One table for each part that was asked for."""
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 200)
     title = f"{report.model}: {report.documents} documents of {report.length_tokens:,} tokens"
     if report.layers:
-        console.print(_attention(report, title))
-        console.print(_diminishing(report))
+        print_tables(_attention(report, title))
+        print_tables(_diminishing(report))
     if report.removal:
-        console.print(_removal(report))
+        print_tables(_removal(report))
     if report.topic:
-        console.print(_topic(report))
+        print_tables(_topic(report))
     if report.diversity:
-        console.print(_diversity(report))
+        print_tables(_diversity(report))
 
 
 def _table(title: str, caption: str, *columns: str) -> Table:

@@ -1,33 +1,12 @@
-"""Pictures of what `eval observe` and `eval generate` found, by matplotlib (the extra `plot`)."""
+"""Pictures of what `eval observe` and `eval generate` found, by matplotlib (`pictures.py`)."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from h2o_chat.errors import UsageError
 from h2o_chat.lab.generate import METRICS
 from h2o_chat.lab.generate import Report as Generated
 from h2o_chat.lab.observe import Report as Observed
-
-SIZE_INCHES = (7, 4.5)
-
-
-def pyplot() -> Any:
-    """matplotlib, drawing into files alone.
-
-    Raises:
-        UsageError: it is not installed.
-    """
-    try:
-        import matplotlib
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            "Pictures need the package matplotlib.", "Install it with pip install 'h2o-chat[plot]'."
-        ) from error
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    return plt
+from h2o_chat.lab.pictures import draw
 
 
 def plot_observe(report: Observed, folder: Path) -> list[Path]:
@@ -50,26 +29,6 @@ def plot_observe(report: Observed, folder: Path) -> list[Path]:
 def plot_generate(report: Generated, folder: Path) -> list[Path]:
     """Every metric by policy and budget; the file."""
     return [draw(folder / "generate.png", f"{report.model}: answers", _generate, report)]
-
-
-def draw(path: Path, title: str, put: Callable[[Any, Any], None], report: Any) -> Path:
-    """One picture: `put` draws the report on its axes.
-
-    Raises:
-        UsageError: the folder cannot be written to.
-    """
-    plt = pyplot()
-    figure, axes = plt.subplots(figsize=SIZE_INCHES, layout="constrained")
-    axes.set_title(title)
-    put(axes, report)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=120)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error}.") from error
-    finally:
-        plt.close(figure)
-    return path
 
 
 def _sparsity(axes: Any, report: Observed) -> None:

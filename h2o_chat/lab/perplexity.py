@@ -10,10 +10,8 @@ measured.
 Shapes: N documents of L tokens; NLL [N, L - 1], entry t for the token after position t.
 """
 
-import json
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -27,23 +25,19 @@ from h2o_chat.config import PREFILLS, Settings
 from h2o_chat.errors import ExitCode, UsageError
 from h2o_chat.lab.belady import Foresight, foresee, rows_at_once
 from h2o_chat.lab.contestant import Contestant, crossed, slots_of
+from h2o_chat.lab.figures import bootstrap
+from h2o_chat.lab.output import tell
+from h2o_chat.lab.pictures import check
+from h2o_chat.lab.texts import documents, read_texts
 from h2o_chat.models import Loaded, load
 from h2o_chat.policies import POLICIES
-from h2o_chat.progress import progress_bar
+from h2o_chat.progress import Tick, progress_bar, unheard
 from h2o_chat.rope import probe
-from h2o_chat.store import clean
 
 ROWS = 16
 """Documents at once."""
 FIRST_BUCKET = 64
 """Where the buckets of long documents begin: before it, most budgets have lost nothing."""
-DRAWS = 2000
-CONFIDENCE = 0.95
-MAX_BYTES = 256 << 20
-"""Of a file of texts or questions."""
-
-Tick = Callable[[float], None]
-"""Share of the work that is done."""
 
 
 @dataclass(frozen=True)
@@ -112,29 +106,6 @@ class Report:
     scores: list[Score]
 
 
-def documents(texts: Sequence[str], tokenizer: Any, length: int) -> Tensor:
-    """The texts, each as BOS + " " + text, joined and cut; what is left over is dropped. [N, L]
-
-    Raises:
-        UsageError: they do not fill one document.
-    """
-    start = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]
-    ids = [token for text in texts for token in (*start, *_encode(tokenizer, " " + text))]
-    count = len(ids) // length
-    if count == 0:
-        raise UsageError(
-            f"The texts hold {len(ids):,} tokens, one document needs {length:,}.",
-            "Give more text or a smaller --length.",
-        )
-    return torch.tensor(ids[: count * length]).view(count, length)
-
-
-def _encode(tokenizer: Any, text: str) -> list[int]:
-    # Not verbose: it would warn of texts longer than the model's window, which is what this is about.
-    tokens: list[int] = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-    return tokens
-
-
 @torch.no_grad()
 def nll(model: Any, ids: Tensor, cache: H2OCache, columns: int = 1, prompt: int = 0) -> Iterator[Tensor]:
     """Feeds documents [N, L] `columns` at a time; yields the NLL [N, columns] of the tokens that followed.
@@ -169,26 +140,13 @@ def buckets(budget: int, length: int, window: int) -> list[tuple[int, int]]:
     return [(first, end) for first, end in pairwise(edges) if first < end]
 
 
-def bootstrap(per_document: Tensor, seed: int) -> tuple[float, float]:
-    """The interval of exp(mean) over documents [N], by resampling them (Efron 1979).
-
-    Differences to a reference are taken per document before they come here: the comparison is paired.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    count = len(per_document)
-    draws = torch.randint(count, (DRAWS, count), generator=generator)
-    means = per_document.double()[draws].mean(1).exp()
-    low, high = means.quantile(torch.tensor([(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]).double()).tolist()
-    return low, high
-
-
 def measure(
     loaded: Loaded,
     ids: Tensor,
     contestants: Sequence[Contestant],
     budgets: Sequence[int],
     seed: int,
-    tick: Tick = lambda share: None,
+    tick: Tick = unheard,
     prompt: int = 0,
     readings: Sequence[Reading] = (Reading(),),
     equal_bytes: bool = False,
@@ -298,36 +256,6 @@ def measure(
     return Report(loaded.name, loaded.dtype, count, length, positions.window, prompt, seed, scores)
 
 
-def read_limited(path: Path) -> str:
-    """A file as text.
-
-    Raises:
-        OSError, ValueError: it cannot be read, is no text, or is too large.
-    """
-    with path.open("rb") as file:
-        raw = file.read(MAX_BYTES + 1)
-    if len(raw) > MAX_BYTES:
-        raise ValueError(f"it is larger than {MAX_BYTES >> 20} MiB")
-    return raw.decode("utf-8")
-
-
-def read_texts(path: Path) -> list[str]:
-    """A JSON list of strings, or any other file as one text.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
-    wanted = "Give a text file, or a .json file with a list of strings."
-    try:
-        text = read_limited(path)
-        found = json.loads(text) if path.suffix == ".json" else [text]
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{path} cannot be read: {error}.", wanted) from error
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise UsageError(f"{path} is not a list of strings.", wanted)
-    return [clean(one) for one in found]
-
-
 def run_perplexity(
     settings: Settings,
     texts: Path,
@@ -344,56 +272,17 @@ def run_perplexity(
     """The command: a table, or one JSON object, on stdout; a picture into `plots`; progress on stderr."""
     contestants = crossed(policies, kv_dtypes)
     found = read_texts(texts)
-    if plots is not None:
-        from h2o_chat.lab.paper_plots import pyplot
-
-        pyplot()  # says what is missing before anything is measured
+    check(plots)
     with progress_bar() as show:
         loaded = load(settings, show)
         ids = documents(found, loaded.tokenizer, length)
         seed, tick = settings.seed or 0, partial(show, "read")
         report = measure(loaded, ids, contestants, budgets, seed, tick, prompt, readings, equal_bytes)
+    # Imported here: they import the report above.
+    from h2o_chat.lab.perplexity_table import show_table
+
     if plots is not None:
         from h2o_chat.lab.plots import plot_perplexity
 
         plot_perplexity(report, plots)
-    if as_json:
-        sys.stdout.write(json.dumps(asdict(report)) + "\n")
-    else:
-        show_table(report)
-    return ExitCode.OK
-
-
-def show_table(report: Report) -> None:
-    """Contestants down, budgets across; with several stretches, one line for each."""
-    from rich.console import Console
-    from rich.table import Table
-
-    budgets = sorted({score.budget for score in report.scores})
-    ratio = all(score.ratio is not None for score in report.scores)
-    what = "perplexity to full" if ratio else "perplexity"
-    table = Table(
-        title=f"{report.model}: {what}, {report.documents} documents of {report.length_tokens:,} tokens",
-        caption="In brackets: 95% bootstrap interval over documents.",
-    )
-    table.add_column("policy")
-    table.add_column("positions")
-    for budget in budgets:
-        table.add_column(f"{budget} slots", justify="right")
-    lines: dict[tuple[str, str], dict[int, str]] = {}
-
-    def put(who: str, stretch: str, budget: int, value: float, low: float, high: float) -> None:
-        lines.setdefault((who, stretch), {})[budget] = f"{value:.4f} [{low:.3f}, {high:.3f}]"
-
-    for score in report.scores:
-        stretch = "past the budget" if ratio else f"{score.first:,}-{score.end:,}"
-        stretch = f"{score.first:,}-{score.end:,}" if report.prompt_tokens else stretch
-        who = ", ".join(part for part in (score.contestant, score.reading) if part)
-        value = score.perplexity if score.ratio is None else score.ratio
-        name = who if score.slots == score.budget else f"{who} in as many bytes"
-        put(name, stretch, score.budget, value, *score.interval)
-        if score.to_full_pass is not None:
-            put(f"{who} : full pass", stretch, score.budget, *score.to_full_pass)
-    for (contestant, stretch), cells in lines.items():
-        table.add_row(contestant, stretch, *(cells.get(budget, "") for budget in budgets))
-    Console(file=sys.stdout).print(table)
+    return tell(report, as_json, show_table)

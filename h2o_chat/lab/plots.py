@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from h2o_chat.lab.agreement import Report as Agreement
-from h2o_chat.lab.paper_plots import draw
 from h2o_chat.lab.perplexity import Report as Perplexity
 from h2o_chat.lab.perplexity import Score
+from h2o_chat.lab.pictures import draw
 from h2o_chat.lab.recall import Report as Recall
 from h2o_chat.lab.sampled import Report as Sampled
 

@@ -7,9 +7,7 @@ model cannot do is not held against the cache.
 """
 
 import json
-import math
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -22,11 +20,14 @@ from h2o_chat.config import Settings
 from h2o_chat.errors import ExitCode, UsageError
 from h2o_chat.lab import rows
 from h2o_chat.lab.contestant import Contestant, crossed, full_cache, slots_of
-from h2o_chat.lab.perplexity import Tick, read_limited
+from h2o_chat.lab.figures import wilson
+from h2o_chat.lab.output import print_tables, tell
+from h2o_chat.lab.pictures import check
 from h2o_chat.lab.results import Results, key
 from h2o_chat.lab.script import Script
+from h2o_chat.lab.texts import read_lines
 from h2o_chat.models import Loaded, load
-from h2o_chat.progress import progress_bar
+from h2o_chat.progress import Tick, progress_bar, unheard
 from h2o_chat.rope import probe
 from h2o_chat.store import clean
 from h2o_chat.templates import choose
@@ -85,12 +86,8 @@ def read_questions(path: Path) -> list[Question]:
     Raises:
         UsageError: it cannot be read, or a line is no question; says which.
     """
-    try:
-        lines = [line for line in read_limited(path).split("\n") if line.strip()]
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {error}.") from error
     questions = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(read_lines(path), 1):
         try:
             questions.append(_question(json.loads(line)))
         except (ValueError, TypeError, RecursionError) as error:
@@ -143,15 +140,6 @@ def holds(answer: str, value: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", answer, re.IGNORECASE) is not None
 
 
-def wilson(right: int, total: int) -> tuple[float, float]:
-    """The 95% Wilson interval of a share."""
-    z, share = 1.96, right / total
-    middle = share + z * z / (2 * total)
-    width = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
-    scale = 1 + z * z / total
-    return max(0.0, (middle - width) / scale), min(1.0, (middle + width) / scale)
-
-
 def scripts_of(loaded: Loaded, questions: Sequence[Question]) -> list[Script]:
     """The questions as the model is fed them, each conversation turn by turn as the program does it."""
     template = choose(loaded.tokenizer, "auto")
@@ -165,9 +153,7 @@ def scripts_of(loaded: Loaded, questions: Sequence[Question]) -> list[Script]:
     return scripts
 
 
-def answers(
-    loaded: Loaded, scripts: Sequence[Script], cache: H2OCache, tick: Tick = lambda share: None
-) -> list[str]:
+def answers(loaded: Loaded, scripts: Sequence[Script], cache: H2OCache, tick: Tick = unheard) -> list[str]:
     """Greedy answers in order; empty where the full cache has no room for the conversation."""
     return [said or "" for (said,) in rows.answers(loaded, scripts, cache, ANSWER_TOKENS, tick)]
 
@@ -177,7 +163,7 @@ def measure(
     questions: Sequence[Question],
     contestants: Sequence[Contestant],
     budgets: Sequence[int],
-    tick: Tick = lambda share: None,
+    tick: Tick = unheard,
     results: Results | None = None,
     equal_bytes: bool = False,
 ) -> Report:
@@ -261,10 +247,7 @@ def run_recall(
     """The command: a table, or one JSON object, on stdout; a picture into `plots`; progress on stderr."""
     contestants = crossed(policies, kv_dtypes)
     found, known = read_questions(questions), Results(results)
-    if plots is not None:
-        from h2o_chat.lab.paper_plots import pyplot
-
-        pyplot()  # says what is missing before anything is measured
+    check(plots)
     with progress_bar() as show:
         loaded, tick = load(settings, show), partial(show, "answer")
         report = measure(loaded, found, contestants, budgets, tick, known, equal_bytes)
@@ -272,16 +255,11 @@ def run_recall(
         from h2o_chat.lab.plots import plot_recall
 
         plot_recall(report, plots)
-    if as_json:
-        sys.stdout.write(json.dumps(asdict(report)) + "\n")
-    else:
-        show_table(report)
-    return ExitCode.OK
+    return tell(report, as_json, show_table)
 
 
 def show_table(report: Report) -> None:
     """Contestants and budgets down; distances, all facts and what was not told across."""
-    from rich.console import Console
     from rich.table import Table
 
     stretches = [_stretch(low, high) for low, high in pairwise(EDGES)]
@@ -306,4 +284,4 @@ def show_table(report: Report) -> None:
         lines.setdefault((share.contestant, slots), {})[share.group] = cell
     for (contestant, slots), cells in lines.items():
         table.add_row(contestant, slots, *(cells.get(group, "") for group in groups))
-    Console(file=sys.stdout, width=None if sys.stdout.isatty() else 200).print(table)
+    print_tables(table)

@@ -13,8 +13,10 @@ import torch
 from torch import Tensor
 
 from h2o_chat.cache import H2OCache
-from h2o_chat.lab.perplexity import ROWS, Tick, bootstrap, nll
+from h2o_chat.lab.figures import bootstrap
+from h2o_chat.lab.perplexity import ROWS, nll
 from h2o_chat.models import Loaded
+from h2o_chat.progress import Tick, unheard
 from h2o_chat.rope import probe
 
 SHARES = (0.01, 0.05, 0.2)
@@ -57,7 +59,7 @@ def going(layer: Any, what: str, share: float, generator: torch.Generator) -> Te
 
 
 def removal(
-    loaded: Loaded, ids: Tensor, seed: int, tick: Tick = lambda share: None, shares: Sequence[float] = SHARES
+    loaded: Loaded, ids: Tensor, seed: int, tick: Tick = unheard, shares: Sequence[float] = SHARES
 ) -> list[Removed]:
     """All kinds and shares on documents [N, L] that fit the window."""
     kinds = [(what, share) for what in ("heavy", "heavy but sinks", "random") for share in shares]

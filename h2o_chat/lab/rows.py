@@ -8,7 +8,7 @@ its own chunks, so answers are those of one conversation alone, up to rounding.
 
 import inspect
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -22,6 +22,7 @@ from h2o_chat.errors import GenerationError
 from h2o_chat.lab.script import Feed, Script
 from h2o_chat.memory import slot_bytes
 from h2o_chat.models import Loaded
+from h2o_chat.progress import Tick, unheard
 
 ROWS = 16
 """In one call; more gain nothing on a CPU."""
@@ -33,9 +34,6 @@ STATE_BYTES = 1 << 29
 """Of keys and values of all conversations under way; large models get fewer."""
 FULL_CHUNK = 64
 """Without eviction chunks mean nothing, so the `full` policy gets equal ones."""
-
-Tick = Callable[[float], None]
-"""Share of the work that is done."""
 
 
 @dataclass
@@ -72,7 +70,7 @@ def answers(
     scripts: Sequence[Script],
     cache: H2OCache,
     tokens: int,
-    tick: Tick = lambda share: None,
+    tick: Tick = unheard,
 ) -> list[list[str | None]]:
     """Greedy answers to the questions of every conversation, in order.
 

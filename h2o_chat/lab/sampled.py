@@ -10,10 +10,8 @@ kind: where the last tenth costs more than the second, the cache has aged. (The 
 Shapes: N streams of P pieces of W tokens, W the window; costs [N, P], mean NLL of a piece's drawn tokens.
 """
 
-import json
-import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -25,9 +23,12 @@ from h2o_chat.config import Settings
 from h2o_chat.errors import ExitCode, UsageError
 from h2o_chat.lab.contest import Run, runs_of
 from h2o_chat.lab.contestant import full_cache
-from h2o_chat.lab.perplexity import CONFIDENCE, DRAWS, Tick, bootstrap, nll
+from h2o_chat.lab.figures import bootstrap, interval, resampled
+from h2o_chat.lab.output import print_tables, tell
+from h2o_chat.lab.perplexity import nll
+from h2o_chat.lab.pictures import check
 from h2o_chat.models import Loaded, load
-from h2o_chat.progress import progress_bar
+from h2o_chat.progress import Tick, progress_bar, unheard
 from h2o_chat.rope import probe
 
 AT_ONCE = 64
@@ -148,17 +149,12 @@ def stretch(run: Run, costs: Tensor, own: Tensor, window: int, seed: int) -> Str
 def _between(one: Tensor, other: Tensor, seed: int) -> tuple[float, float, float]:
     """exp(mean - mean) of pieces [A] and [B], and its interval: both are resampled (Efron 1979)."""
     generator = torch.Generator().manual_seed(seed)
-
-    def means(values: Tensor) -> Tensor:
-        return values.double()[torch.randint(len(values), (DRAWS, len(values)), generator=generator)].mean(1)
-
-    ends = torch.tensor([(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]).double()
-    low, high = (means(one) - means(other)).exp().quantile(ends).tolist()
+    low, high = interval((resampled(one, generator) - resampled(other, generator)).exp())
     return float((one.mean() - other.mean()).exp()), low, high
 
 
 def measure(
-    loaded: Loaded, tokens: int, streams: int, runs: Sequence[Run], seed: int, tick: Tick = lambda share: None
+    loaded: Loaded, tokens: int, streams: int, runs: Sequence[Run], seed: int, tick: Tick = unheard
 ) -> Report:
     """All runs on the same `streams` streams, of `tokens` tokens together.
 
@@ -197,10 +193,7 @@ def run_sampled(
 ) -> ExitCode:
     """The command: a table, or one JSON object, on stdout; a picture into `plots`; progress on stderr."""
     runs = [run for run in runs_of(policies, budgets) if run.budget is not None]
-    if plots is not None:
-        from h2o_chat.lab.paper_plots import pyplot
-
-        pyplot()  # says what is missing before anything is measured
+    check(plots)
     with progress_bar() as show:
         loaded = load(settings, show)
         report = measure(loaded, tokens, streams, runs, settings.seed or 0, partial(show, "read"))
@@ -208,16 +201,11 @@ def run_sampled(
         from h2o_chat.lab.plots import plot_sampled
 
         plot_sampled(report, plots)
-    if as_json:
-        sys.stdout.write(json.dumps(asdict(report)) + "\n")
-    else:
-        show_table(report)
-    return ExitCode.OK
+    return tell(report, as_json, show_table)
 
 
 def show_table(report: Report) -> None:
     """Tenths down, then how flat they are; policies and budgets across."""
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(
@@ -245,7 +233,7 @@ def show_table(report: Report) -> None:
             for one in report.stretches
         ),
     )
-    Console(file=sys.stdout, width=None if sys.stdout.isatty() else 200).print(table)
+    print_tables(table)
 
 
 def _cell(value: float, interval: tuple[float, float], digits: int) -> str:

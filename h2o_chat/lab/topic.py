@@ -14,8 +14,10 @@ import torch
 from torch import Tensor
 
 from h2o_chat.lab.contest import Run
-from h2o_chat.lab.perplexity import ROWS, Tick, bootstrap, nll
+from h2o_chat.lab.figures import bootstrap
+from h2o_chat.lab.perplexity import ROWS, nll
 from h2o_chat.models import Loaded
+from h2o_chat.progress import Tick, unheard
 from h2o_chat.rope import probe
 
 EDGES = (0, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
@@ -74,7 +76,7 @@ def old_share(cache: Any, switch: int) -> float:
 
 
 def switches(
-    loaded: Loaded, ids: Tensor, runs: Sequence[Run], seed: int, tick: Tick = lambda share: None
+    loaded: Loaded, ids: Tensor, runs: Sequence[Run], seed: int, tick: Tick = unheard
 ) -> list[Switch]:
     """The full cache, which is the first run, then the others, on joined documents [N, L]."""
     half, positions = ids.shape[1] // 2, probe(loaded.model)

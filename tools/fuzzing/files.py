@@ -234,7 +234,7 @@ class _Texts:
         self.folder = folder
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.lab.perplexity import read_texts
+        from h2o_chat.lab.texts import read_texts
 
         path = self.folder / ("texts.json" if raw[:1] in b"[{" else "texts.txt")
         path.write_bytes(raw)

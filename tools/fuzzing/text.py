@@ -79,7 +79,7 @@ def _path(raw: bytes) -> None:
     from h2o_chat import importer, precedence
     from h2o_chat.config import data_folder
     from h2o_chat.errors import UsageError
-    from h2o_chat.lab import perplexity, recall
+    from h2o_chat.lab import recall, texts
     from h2o_chat.prompts import read_script
 
     path = Path(os.fsdecode(raw.replace(b"\0", b"")))
@@ -88,7 +88,7 @@ def _path(raw: bytes) -> None:
         importer.read,
         precedence.check_file,
         read_script,
-        perplexity.read_texts,
+        texts.read_texts,
         recall.read_questions,
     ):
         try:

@@ -11,7 +11,8 @@ import torch
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from h2o_chat.lab.recall import Question, is_right, wilson
+from h2o_chat.lab.figures import wilson
+from h2o_chat.lab.recall import Question, is_right
 
 from .data import Corpus, Encoder
 from .memory_dialogues import Exchange, Turn, recall_questions

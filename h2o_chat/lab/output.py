@@ -1,0 +1,40 @@
+"""What every task of the lab ends with: its report on stdout, as one JSON object or as a table."""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from h2o_chat.errors import ExitCode
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Report = TypeVar("Report", bound=Any)
+
+WIDTH = 200
+"""Columns of a table where stdout is no terminal, which would say how many it has."""
+
+
+def tell(report: Report, as_json: bool, show: Callable[[Report], None]) -> ExitCode:
+    """Writes a report, a dataclass, as JSON; or has it shown."""
+    if as_json:
+        sys.stdout.write(json.dumps(asdict(report)) + "\n")
+    else:
+        show(report)
+    return ExitCode.OK
+
+
+def print_tables(*tables: "Table") -> None:
+    """On stdout."""
+    from rich.console import Console
+
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else WIDTH)
+    for table in tables:
+        console.print(table)
+
+
+def slots(budget: int | None) -> str:
+    """As tables name a budget; None: the full cache."""
+    return "all" if budget is None else f"{budget:,}"

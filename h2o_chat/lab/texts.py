@@ -1,0 +1,82 @@
+"""What the lab reads: files of texts, or of one JSON object a line; and documents cut from texts."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from h2o_chat.errors import UsageError
+from h2o_chat.store import clean
+
+MAX_BYTES = 256 << 20
+"""Of a file."""
+
+
+def read_texts(path: Path) -> list[str]:
+    """A JSON list of strings, or any other file as one text.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    wanted = "Give a text file, or a .json file with a list of strings."
+    try:
+        text = _read(path)
+        found = json.loads(text) if path.suffix == ".json" else [text]
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path} cannot be read: {error}.", wanted) from error
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise UsageError(f"{path} is not a list of strings.", wanted)
+    return [clean(one) for one in found]
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a file that hold something.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        return [line for line in _read(path).split("\n") if line.strip()]
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {error}.") from error
+
+
+def _read(path: Path) -> str:
+    """
+    Raises:
+        OSError, ValueError: it cannot be read, is no text, or is too large.
+    """
+    with path.open("rb") as file:
+        raw = file.read(MAX_BYTES + 1)
+    if len(raw) > MAX_BYTES:
+        raise ValueError(f"it is larger than {MAX_BYTES >> 20} MiB")
+    return raw.decode("utf-8")
+
+
+def documents(texts: Sequence[str], tokenizer: Any, length: int) -> Tensor:
+    """The texts, each as BOS + " " + text, joined and cut; what is left over is dropped. [N, L]
+
+    Args:
+        length: L, tokens of a document.
+
+    Raises:
+        UsageError: they do not fill one document.
+    """
+    start = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]
+    ids = [token for text in texts for token in (*start, *_encode(tokenizer, " " + text))]
+    count = len(ids) // length
+    if count == 0:
+        raise UsageError(
+            f"The texts hold {len(ids):,} tokens, one document needs {length:,}.",
+            "Give more text or a smaller --length.",
+        )
+    return torch.tensor(ids[: count * length]).view(count, length)
+
+
+def _encode(tokenizer: Any, text: str) -> list[int]:
+    # Not verbose: it would warn of texts longer than the model's window, which is what this is about.
+    tokens: list[int] = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+    return tokens

@@ -194,6 +194,11 @@ class Chat:
             yield from advice.too_small(prompt, self.session.budget, protected, fits)
 
     @property
+    def system(self) -> str | None:
+        """The system prompt of the conversation, which may be another than that of the settings."""
+        return self._system
+
+    @property
     def settings(self) -> Settings:
         """What the conversation is held with."""
         return self._settings

@@ -184,7 +184,9 @@ def read_tables(path: Path) -> dict[str, Any]:
     except RecursionError as error:
         raise UsageError(f"{path} cannot be read: it is nested too deep.", "It is a TOML file.") from error
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {error}.", "It is a TOML file.") from error
+        twice = "overwrite" in str(error) or "twice" in str(error)  # as tomllib says it
+        hint = "A name or a table stands there a second time: keep one." if twice else "It is a TOML file."
+        raise UsageError(f"{path} cannot be read: {error}.", hint) from error
 
 
 def user_aliases() -> dict[str, str]:

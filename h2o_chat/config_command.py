@@ -12,8 +12,8 @@ import typer
 
 from h2o_chat import precedence
 from h2o_chat.commands import ends
-from h2o_chat.config import config_file, read_tables
-from h2o_chat.errors import ExitCode, H2OChatError, UsageError
+from h2o_chat.config import Settings, config_file, read_tables
+from h2o_chat.errors import BudgetError, ExitCode, H2OChatError, UsageError
 from h2o_chat.run import ending
 
 app = typer.Typer(no_args_is_help=True, help="What is set, and where; set it for good.")
@@ -49,6 +49,10 @@ def set_(name: Name, value: Annotated[str, typer.Argument(help='Lists: ["a", "b"
         checked = precedence.parse(key, value, key)
         _change(key, list(checked) if isinstance(checked, tuple) else checked)
         typer.echo(f"{key} = {_shown(checked)}")
+        if key in _SHARES and (
+            trouble := _cannot_work({one.name: one.value for one in precedence.settings()})
+        ):
+            sys.stderr.write(f"h2o-chat: {trouble.message}\n  {trouble.hint}\n")
         if os.environ.get(precedence.variable(key)):
             sys.stderr.write(f"h2o-chat: {precedence.variable(key)} is set too, and comes before it\n")
 
@@ -84,7 +88,9 @@ def validate(
                 raise UsageError(f"There is no {where}.", "Name a configuration file.")
             typer.echo(f"{where}: not there, which is fine")
             return ExitCode.OK
-        _, wrong = precedence.check_file(where)
+        values, wrong = precedence.check_file(where)
+        if values.keys() & set(_SHARES) and (trouble := _cannot_work(values)):
+            wrong.append(UsageError(f"{where}: {trouble.message}", trouble.hint))
         for error in wrong:
             sys.stderr.write(f"h2o-chat: {error.message}\n" + (f"  {error.hint}\n" if error.hint else ""))
         if not wrong:
@@ -92,6 +98,24 @@ def validate(
         return ExitCode.USAGE if wrong else ExitCode.OK
 
     raise typer.Exit(ending(work))
+
+
+_SHARES = ("budget", "policy", "sinks", "recent")
+"""Settings of which each may be right and all together not work."""
+
+
+def _cannot_work(values: dict[str, Any]) -> BudgetError | None:
+    """Why nothing could be remembered with these settings, if so."""
+    asked = Settings(**{name: values[name] for name in _SHARES if name in values})
+    if asked.policy == "full":
+        return None
+    from h2o_chat.policies import divide
+
+    try:
+        divide(asked.policy, asked.budget, asked.sinks, asked.recent)
+    except BudgetError as error:
+        return error
+    return None
 
 
 def _plain(name: str) -> str:

@@ -23,8 +23,12 @@ class ExitCode(IntEnum):
     """Out of memory, or a budget that cannot work."""
     BUG = 70
     """Our own bug."""
+    HUNG_UP = 129
+    """The terminal went away (SIGHUP); the partial output was kept."""
     INTERRUPTED = 130
     """Interrupted; the partial output was kept."""
+    TERMINATED = 143
+    """Told to end (SIGTERM); the partial output was kept."""
 
 
 LONGEST_CHARACTERS = 1200

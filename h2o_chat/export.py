@@ -111,7 +111,7 @@ def file_name(conversation: Conversation, suffix: str) -> str:
 
 
 def write_file(path: Path, text: str, force: bool) -> None:
-    """A new file, whole or not at all; with `force` also in the place of another.
+    """A new file for its owner alone, whole or not at all; with `force` also in the place of another.
 
     Raises:
         UsageError: it is there, or its folder is not.
@@ -119,7 +119,8 @@ def write_file(path: Path, text: str, force: bool) -> None:
     """
     new = path.with_name(f"{path.name}.{os.getpid()}") if force else path
     try:
-        with new.open("x", encoding="utf-8", newline="\n") as file:  # "x": never through a link either
+        # "x": never through a link either
+        with open(new, "x", encoding="utf-8", newline="\n", opener=_privately) as file:
             try:
                 file.write(text)
                 file.flush()
@@ -134,6 +135,10 @@ def write_file(path: Path, text: str, force: bool) -> None:
         raise UsageError(f"{path.parent} is no folder.", "Make it first, or choose another.") from error
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error.strerror}.") from error
+
+
+def _privately(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def mark_of(message: StoredMessage) -> str:

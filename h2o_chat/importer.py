@@ -32,8 +32,11 @@ _YEAR_9999 = 253_402_300_799.0
 _KINDS: dict[type[Any], str] = {str: "a text", dict: "an object", list: "a list"}
 
 
-def read(path: Path) -> list[Conversation]:
+def read(path: Path, notes: list[str] | None = None) -> list[Conversation]:
     """The conversations of a file.
+
+    Args:
+        notes: gets what was left out.
 
     Raises:
         UsageError: it cannot be read, or something in it is wrong; says where.
@@ -43,14 +46,15 @@ def read(path: Path) -> list[Conversation]:
             raw = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.", "Give a file.") from error
-    return parse(raw, str(path))
+    return parse(raw, str(path), notes)
 
 
-def parse(raw: bytes, name: str) -> list[Conversation]:
+def parse(raw: bytes, name: str, notes: list[str] | None = None) -> list[Conversation]:
     """The conversations of what stands in a file; no conversation without messages.
 
     Args:
         name: what the file is called in errors.
+        notes: gets what was left out.
 
     Raises:
         UsageError: something in it is wrong; says where and what.
@@ -63,7 +67,10 @@ def parse(raw: bytes, name: str) -> list[Conversation]:
         raise UsageError(f"{name} is not UTF-8 text ({error.reason} at byte {error.start}).") from error
     if not text.strip():
         raise UsageError(f"{name} is empty.", _HINT)
-    found = list(_conversations(text, name))
+    left_out: list[_Part] = []
+    found = list(_conversations(text, name, left_out))
+    if left_out and notes is not None:
+        notes.append(f"Messages left out, of tools or without a text: {len(left_out):,}.")
     if sum(len(conversation.messages) for conversation in found) > MAX_MESSAGES:
         raise UsageError(f"{name} has more than {MAX_MESSAGES:,} messages.", "Import it in parts.")
     return found
@@ -161,7 +168,7 @@ class _Part:
         return str(self.value)
 
 
-def _conversations(text: str, name: str) -> Iterator[Conversation]:
+def _conversations(text: str, name: str, left_out: list[_Part]) -> Iterator[Conversation]:
     try:
         whole = _Part(json.loads(text), name)
     except json.JSONDecodeError as error:
@@ -170,14 +177,17 @@ def _conversations(text: str, name: str) -> Iterator[Conversation]:
     except (ValueError, RecursionError) as error:
         raise _no_json(name, None, error) from error
     else:
-        yield _of_openai([whole], "", whole) if whole.has("role") else _conversation(whole)
+        if whole.has("role"):
+            yield _of_openai([whole], "", whole, left_out)
+        else:
+            yield _conversation(whole, left_out)
         return
     lines = list(_lines(text, name))
     if lines[0].has("role"):
-        yield _of_openai(lines, "", lines[0])
+        yield _of_openai(lines, "", lines[0], left_out)
         return
     for line in lines:
-        yield _conversation(line)
+        yield _conversation(line, left_out)
 
 
 def _lines(text: str, name: str) -> Iterator[_Part]:
@@ -205,17 +215,20 @@ def _no_json(name: str, line: int | None, error: Exception) -> UsageError:
     return UsageError(f"{name}{'' if line is None else f' line {line}'} {what}.", _HINT)
 
 
-def _conversation(part: _Part) -> Conversation:
+def _conversation(part: _Part, left_out: list[_Part]) -> Conversation:
     if isinstance(part.value, list):
-        return _of_openai(list(part.each()), "", part)
+        return _of_openai(list(part.each()), "", part, left_out)
     if part.has("format") or part.has("schema"):
         return _ours(part)
     model = part.at("model").text(MAX_NAME_CHARACTERS) if part.has("model") else ""
-    return _of_openai(list(part.at("messages").each()), model, part.at("messages"))
+    return _of_openai(list(part.at("messages").each()), model, part.at("messages"), left_out)
 
 
-def _of_openai(parts: list[_Part], model: str, whole: _Part) -> Conversation:
-    """Messages one after the other; `whole` is where they stand."""
+def _of_openai(parts: list[_Part], model: str, whole: _Part, left_out: list[_Part]) -> Conversation:
+    """Messages one after the other; `whole` is where they stand. What nobody said goes to `left_out`."""
+    said: list[_Part] = []
+    for part in _limited(parts, whole):
+        (left_out if _is_of_a_tool(part) else said).append(part)
     now = time.time()
     messages = [
         StoredMessage(
@@ -229,10 +242,20 @@ def _of_openai(parts: list[_Part], model: str, whole: _Part) -> Conversation:
             ids=(),
             created=now,
         )
-        for index, part in enumerate(_limited(parts, whole))
+        for index, part in enumerate(_limited(said, whole))
     ]
     title = next((title_of(one.text) for one in messages if one.role == "user"), "")
     return Conversation("", title, model, {}, now, now, messages[-1].id, messages)
+
+
+def _is_of_a_tool(part: _Part) -> bool:
+    """Whether a message is the result of a tool, or an answer without a word: a call of one."""
+    role = part.value.get("role") if isinstance(part.value, dict) else None
+    if role in ("tool", "function"):
+        return True
+    wordless = role == "assistant" and not part.value.get("content")
+    calls = part.has("tool_calls") or part.has("function_call")
+    return wordless and (calls or part.value.get("content", "") is None)
 
 
 def _limited(parts: list[_Part], whole: _Part) -> list[_Part]:
@@ -255,7 +278,7 @@ def _content(part: _Part) -> str:
     if isinstance(part.value, str):
         return part.text(MAX_CHARACTERS)
     if not isinstance(part.value, list):
-        part.wrong(f"is {_seen(part.value)} and not a text", "Calls of tools cannot be imported.")
+        part.wrong(f"is {_seen(part.value)} and not a text", "Only text can be imported.")
     texts = []
     for piece in part.each():
         if piece.at("type").value not in ("text", "input_text", "output_text"):

@@ -43,7 +43,10 @@ def stored(folder: Path, wanted: str) -> tuple[Kept, dict[str, Any]]:
         store.claim(conversation).close()  # before minutes are spent on loading its model
         settings = store.settings(conversation)
         known = {field.name for field in fields(Settings)}
-        return Kept(folder, conversation), {k: v for k, v in settings.items() if k in known}
+        held_with = {k: v for k, v in settings.items() if k in known}
+        if begun := store.children(conversation, None):  # /system begins with another than was set
+            held_with["system"] = begun[0].text if begun[0].role == "system" else None
+        return Kept(folder, conversation), held_with
     finally:
         store.close()
 
@@ -80,6 +83,8 @@ def opener(settings: Settings, kept: Kept | None) -> Callable[[Progress], Chat]:
         if kept.conversation is not None:
             progress("remember", 0.0)
             chat.resume(lambda share: progress("remember", share))
+            if chat.system != settings.system:
+                chat.notes.append(_OTHER_SYSTEM)
         return chat
 
     return open_chat
@@ -89,6 +94,13 @@ def opener_of(settings: Settings, kept: Kept | None) -> Callable[[str], Callable
     """By a model's name: what opens it, in a new conversation that is kept in the same place."""
     folder = None if kept is None else Kept(kept.folder)
     return lambda name: opener(replace(settings, model=name), folder)
+
+
+_OTHER_SYSTEM = Note(
+    "system",
+    "The conversation goes on with the system prompt that it began with: what was read cannot be changed.",
+    "Another one begins another conversation: leave out --resume, or say /system TEXT on the screen.",
+)
 
 
 def _lasting(settings: Settings) -> dict[str, Any]:

@@ -47,11 +47,14 @@ def progress_bar() -> Iterator[Progress]:
 
 
 def _plain() -> Progress:
-    told = time.monotonic()
+    doing, told = "", 0.0
 
     def report(stage: str, share: float | None) -> None:
-        nonlocal told
-        if share is not None and time.monotonic() - told >= PLAIN_EVERY_S:
+        nonlocal doing, told
+        what = stage.partition(":")[0]
+        if what != doing:  # it has only begun, however long the one before took
+            doing, told = what, time.monotonic()
+        elif share is not None and time.monotonic() - told >= PLAIN_EVERY_S:
             told = time.monotonic()
             sys.stderr.write(f"{stage}: {share:.0%}\n")
 

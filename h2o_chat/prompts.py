@@ -1,6 +1,8 @@
 """What is to be said: from the command line, a pipe or a script. Text, and not more than can be meant."""
 
 import os
+import select
+import sys
 from pathlib import Path
 from typing import BinaryIO
 
@@ -9,6 +11,8 @@ from h2o_chat.run import turns_of
 
 MAX_BYTES = 16 << 20
 """Of a prompt or a script: about four million tokens."""
+SILENT_S = 3.0
+"""After so long it is said that a pipe is waited for."""
 
 
 def prompt_of(words: str | None, pipe: BinaryIO | None) -> str:
@@ -17,6 +21,8 @@ def prompt_of(words: str | None, pipe: BinaryIO | None) -> str:
     Raises:
         UsageError: nothing, too much, or no text.
     """
+    if pipe is not None and words:
+        _say_what_is_waited_for(pipe)
     piped = "" if pipe is None else decode(_limited(pipe, "stdin"), "stdin").strip("\n")
     said = [text for text in (words, piped) if text]
     if not said:
@@ -56,6 +62,16 @@ def decode(raw: bytes, what: str) -> str:
             "If it is UTF-16, write it as UTF-8; programs and archives cannot be said.",
         )
     return text
+
+
+def _say_what_is_waited_for(pipe: BinaryIO) -> None:
+    """Whoever starts us may keep a pipe open and never write; nobody can tell that from a slow writer."""
+    try:
+        ready, _, _ = select.select([pipe], [], [], SILENT_S)
+    except (OSError, ValueError):  # nothing that can be waited for
+        return
+    if not ready:
+        sys.stderr.write("h2o-chat: waiting for the end of what is piped in; without any: < /dev/null\n")
 
 
 def _limited(stream: BinaryIO, what: str) -> bytes:

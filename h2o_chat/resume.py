@@ -61,12 +61,15 @@ def remember(
     before = engine.snapshot()
     try:
         engine.reset()
-        known = _load_nearest(engine, keeper, path)
+        known, unusable = _load_nearest(engine, keeper, path)
         _pin_again(engine, keeper.notes, path)
         whole = read_again(engine, template, path, known, progress, cancel)
     except BaseException:
         engine.restore(before, hand_over=True)
         raise
+    instead = "An older one was taken and what was said since read again: the memory is the same."
+    hint = instead if known and whole else ""
+    keeper.notes += [Note(error.code, error.message, hint) for error in unusable]
     if not whole:
         engine.restore(before, hand_over=True)
     elif not known and engine.seen:
@@ -116,8 +119,15 @@ def ended_in_marker(tokenizer: Any, template: Template, answer: StoredMessage) -
     return template.marker in tokenizer.decode(answer.ids[-16:])
 
 
-def _load_nearest(engine: Memory, keeper: SavedCaches, path: Sequence[StoredMessage]) -> int:
-    """Loads the last usable saved cache of a path; how many of its messages that one knows."""
+def _load_nearest(
+    engine: Memory, keeper: SavedCaches, path: Sequence[StoredMessage]
+) -> tuple[int, list[SavedCacheError]]:
+    """Loads the last usable saved cache of a path.
+
+    Returns:
+        How many of its messages that one knows; what was wrong with those after it.
+    """
+    unusable: list[SavedCacheError] = []
     for index in range(len(path) - 1, -1, -1):
         file = keeper.saved(path[index].id) if path[index].role == "assistant" else None
         if file is None or not file.exists():
@@ -125,10 +135,10 @@ def _load_nearest(engine: Memory, keeper: SavedCaches, path: Sequence[StoredMess
         try:
             engine.load(file)
         except SavedCacheError as error:
-            keeper.notes.append(Note(error.code, error.message, error.hint))
+            unusable.append(error)
         else:
-            return index + 1
-    return 0
+            return index + 1, unusable
+    return 0, unusable
 
 
 def read_again(

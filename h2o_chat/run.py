@@ -28,6 +28,8 @@ OpenChat = Callable[[Progress], Chat]
 
 SEPARATOR = "---"
 """A line of this stands between the turns of a script, and between its answers."""
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that end a conversation in order, with the exit code 128 + their number."""
 _BETWEEN = re.compile(rf"^{SEPARATOR}[^\S\n]*$", re.MULTILINE)
 
 
@@ -184,9 +186,9 @@ def _converse(job: Job, out: Output, tally: _Tally, plain: bool) -> ExitCode:
         _tell(note, out)
     with _interruptible() as interrupted:
         for text in job.turns:
-            code = _turn(chat.send(text, job.sampling, interrupted), out, tally)
+            code = _turn(chat.send(text, job.sampling, lambda: bool(interrupted())), out, tally)
             if interrupted():
-                return ExitCode.INTERRUPTED
+                return interrupted()
             if code is not ExitCode.OK:
                 return code
     return ExitCode.OK
@@ -276,23 +278,28 @@ def _note(session: Session) -> None:
 
 
 @contextmanager
-def _interruptible() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C stops at the next step, so that what was said so far is kept; a second one does not wait."""
-    interrupted = False
+def _interruptible() -> Iterator[Callable[[], ExitCode]]:
+    """A signal stops at the next step, so that what was said so far is kept; a second one does not wait.
 
-    def handle(*_: Any) -> None:
-        nonlocal interrupted
-        if interrupted:
-            raise KeyboardInterrupt
-        interrupted = True
+    What is yielded says the exit code: `OK` until there was one.
+    """
+    code = ExitCode.OK
 
-    previous = signal.getsignal(signal.SIGINT)
-    if previous is not signal.SIG_IGN:  # a job in the background of a shell script is not to be interrupted
-        signal.signal(signal.SIGINT, handle)
+    before = {int(number): signal.getsignal(number) for number in ENDING}
+
+    def handle(number: int, _: Any) -> None:
+        nonlocal code
+        code = ExitCode(128 + number)
+        signal.signal(number, before[number])
+
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # nohup, a job in the background of a shell script
+            signal.signal(number, handle)
     try:
-        yield lambda: interrupted
+        yield lambda: code
     finally:
-        signal.signal(signal.SIGINT, previous)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _discard_stdout() -> None:

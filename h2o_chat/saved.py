@@ -139,8 +139,11 @@ def read(
         return _snapshot(about, tensors, session, device, head_size, groups, vocabulary)
     except FileNotFoundError as error:
         raise SavedCacheError("There is no saved memory.") from error
-    except (OSError, SafetensorError, RecursionError, _Wrong, KeyError, TypeError, ValueError) as error:
-        raise SavedCacheError(f"The saved memory {path.name} cannot be used: {error}.") from error
+    except (OSError, _Wrong) as error:
+        what = error.strerror or error if isinstance(error, OSError) else error
+        raise SavedCacheError(f"The saved memory {path.name} cannot be used: {what}.") from error
+    except (SafetensorError, RecursionError, KeyError, TypeError, ValueError) as error:
+        raise SavedCacheError(f"The saved memory {path.name} is damaged.") from error
 
 
 class _Wrong(Exception):

@@ -15,6 +15,7 @@ import typer
 
 from h2o_chat.commands import confirmed, ends
 from h2o_chat.config import data_folder
+from h2o_chat.errors import UsageError
 from h2o_chat.export import FORMATS, file_name, mark_of, one_line, when, write_file
 from h2o_chat.store import Conversation, Store, conversation_ids
 from h2o_chat.tui.safe import safe_text
@@ -121,9 +122,12 @@ def import_(file: Path, data: Data = None) -> None:
     def work() -> None:
         from h2o_chat.importer import read
 
-        conversations = read(file)
+        notes: list[str] = []
+        conversations = read(file, notes)
         with _opened(data) as store:
             ids = store.put(conversations)
+        for note in notes:
+            typer.echo(note, err=True)
         _write("".join(f"{one}\n" for one in ids))
 
     ends(work)
@@ -139,8 +143,11 @@ def search(
     """Find messages by words, newest first."""
 
     def work() -> None:
+        wanted = " ".join(words)
+        if not wanted.strip():
+            raise UsageError("There is nothing to look for.", "Give a word, or the beginning of one.")
         with _opened(data) as store:
-            found = store.search(" ".join(words), limit)
+            found = store.search(wanted, limit)
         if as_json:
             _write(json.dumps([asdict(one) for one in found]) + "\n")
         elif not found:

@@ -88,6 +88,26 @@ def test_openai_messages() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("message", "left_out"),
+    [
+        ({"role": "assistant", "content": None, "tool_calls": [{}]}, True),
+        ({"role": "assistant", "tool_calls": [{}]}, True),
+        ({"role": "assistant", "content": "", "function_call": {"name": "f"}}, True),
+        ({"role": "assistant", "content": None}, True),
+        ({"role": "tool", "content": [{"type": "image_url"}]}, True),
+        ({"role": "function", "name": "f", "content": "1"}, True),
+        ({"role": "assistant", "content": "I look.", "tool_calls": [{}]}, False),
+        ({"role": "assistant", "content": ""}, False),
+    ],
+)
+def test_messages_of_tools(message: dict[str, Any], left_out: bool) -> None:
+    notes: list[str] = []
+    [talk] = parse(json.dumps([*SAID, message, *SAID]).encode(), "file", notes)
+    assert len(talk.branch()) == 2 * len(SAID) + (not left_out)
+    assert bool(notes) == left_out
+
+
 def ours(**changed: Any) -> dict[str, Any]:
     return OURS | changed
 
@@ -105,7 +125,8 @@ def message(**changed: Any) -> dict[str, Any]:
         (5, "file.json is 5 and not an object"),
         ({"messages": {}}, "file.json: messages is an object and not a list"),
         ([5], "file.json: [0] is 5 and not an object"),
-        ([*SAID, {"role": "tool", "content": ""}], "file.json: [2].role is 'tool'"),
+        ([*SAID, {"role": "narrator", "content": ""}], "file.json: [2].role is 'narrator'"),
+        ([{"role": "tool", "content": ""}], "file.json has no messages"),
         (
             [*SAID, {"role": "system", "content": ""}],
             "[2].role is 'system', which only the first message can be",

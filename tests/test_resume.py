@@ -251,6 +251,23 @@ def test_what_is_wrong_with_a_file_is_said(loaded: Loaded, store: Store) -> None
         Engine(loaded, SETTINGS).load(file)
 
 
+@pytest.mark.parametrize(("damaged", "hints"), [(1, 1), (2, 0)])
+def test_what_was_done_instead_is_said(loaded: Loaded, store: Store, damaged: int, hints: int) -> None:
+    chat = open_chat(loaded, store)
+    for text in SAID[:2]:
+        say(chat, text)
+    files = sorted(store.caches(close(chat)).iterdir(), key=lambda file: int(file.stem))
+    for file in files[-damaged:]:
+        file.write_bytes(file.read_bytes()[:999])
+    again = resumed(loaded, store, chat.keeper.conversation)
+    notes = [note for note in again.keeper.notes if note.code == "saved-cache"]
+    assert [note.message for note in notes] == [
+        f"The saved memory {file.name} is damaged." for file in reversed(files[-damaged:])
+    ]
+    assert sum("the memory is the same" in note.hint for note in notes) == hints
+    assert codes(again)[damaged:] == ([] if hints else ["rebuilt"])
+
+
 def test_a_prompt_that_was_not_read_is_not_stored(loaded: Loaded, store: Store) -> None:
     chat = open_chat(loaded, store)
     say(chat, SAID[0])

@@ -240,6 +240,19 @@ def test_leaving_in_the_middle_of_an_answer(store: Store) -> None:
     assert len(store.search("half")) == 1
 
 
+def test_tokens_of_an_answer_that_streams_are_counted(store: Store) -> None:
+    """Also after a kill, which leaves it so until somebody goes on."""
+    for conversation in (store.create("m", {}), store.create("m", {})):
+        with store.claim(conversation) as writer:
+            writer.said("user", "hello", [1, 2, 3])
+            writer.answering()
+            for _ in range(5):
+                writer.token(7, "a")
+            assert store.summary(conversation).tokens == 8
+        assert store.summary(conversation).tokens == 8
+    assert [one.tokens for one in store.list()] == [8, 8]
+
+
 def test_found_by_id_prefix_and_last(store: Store) -> None:
     with pytest.raises(UsageError, match=r"no conversation in .* yet"):
         store.find("last")

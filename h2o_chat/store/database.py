@@ -69,6 +69,19 @@ class Database:
         with self._transaction("BEGIN IMMEDIATE") as connection:
             yield connection
 
+    def forget_removed(self) -> None:
+        """Leaves nothing in the files of what was deleted: not in the index of words, not in the log.
+
+        A reader in another process is waited for; where that takes too long the log is emptied later.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
+        with self._lock, explained(self.path):
+            # FTS5 only notes that words are gone, until all of its index is merged.
+            self._connection.execute("INSERT INTO words (words) VALUES ('optimize')")
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
     def close(self) -> None:
         with self._lock:
             self._connection.close()
@@ -169,6 +182,7 @@ def _connect(where: str) -> sqlite3.Connection:
         connection.execute("PRAGMA foreign_keys = ON")
         _log_ahead(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA secure_delete = ON")  # what is removed is overwritten
         connection.execute(f"PRAGMA journal_size_limit = {16 << 20}")
         _migrate(connection, where)
     except BaseException:

@@ -97,10 +97,15 @@ Streamed = tuple[list[int], str]
 
 NEWEST_FIRST = "ORDER BY updated DESC, rowid DESC"
 
+# Answers that stream, or were cut off by a kill, are counted once for all conversations: they are few.
 SUMMARY = """
+WITH streaming (conversation, tokens) AS (
+    SELECT conversation, count(*) FROM stream JOIN messages ON messages.id = message GROUP BY conversation
+)
 SELECT id, title, model, created, updated,
     (SELECT count(*) FROM messages WHERE conversation = conversations.id),
     (SELECT coalesce(sum(tokens), 0) FROM messages WHERE conversation = conversations.id)
+        + coalesce((SELECT tokens FROM streaming WHERE conversation = conversations.id), 0)
 FROM conversations"""
 
 MESSAGE = "SELECT id, parent, role, text, finish, first, last, ids, created, pinned, open FROM messages"

@@ -166,6 +166,8 @@ class Store:
         return [Hit(*row) for row in self._database.rows(SEARCH, query, limit)]
 
     def rename(self, conversation: str, title: str) -> None:
+        if not title.strip():
+            raise UsageError("The title is empty.", "Give some words: it is what lists show.")
         with self._database.writing() as connection:
             done = connection.execute(
                 "UPDATE conversations SET title = ? WHERE id = ?", (clean(title), conversation)
@@ -174,7 +176,7 @@ class Store:
                 raise _unknown(conversation)
 
     def remove(self, conversation: str) -> None:
-        """Removes it, with all its branches and saved caches.
+        """Removes it, with all its branches and saved caches; no word of it is left in the files.
 
         Raises:
             BusyError: it is open.
@@ -183,6 +185,7 @@ class Store:
         try:
             with self._database.writing() as connection:
                 connection.execute("DELETE FROM conversations WHERE id = ?", (conversation,))
+            self._database.forget_removed()
             with explained(self.folder):
                 if self._cache_folder(conversation).exists():
                     shutil.rmtree(self._cache_folder(conversation))

@@ -4,6 +4,8 @@ It paints first and loads in a thread. Threads report through one queue, which a
 change that is not the answer to a key starts in `_take`.
 """
 
+import asyncio
+import signal
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -72,7 +74,8 @@ class ChatApp(App[None], inherit_bindings=False):
         opener_of: By a model's name, what opens that.
 
     Attributes:
-        exit_code: What the process should end with: the reason why no model could be opened, or 0.
+        exit_code: What the process should end with: why no model could be opened, which signal ended it, or
+            0.
     """
 
     CSS_PATH = "app.tcss"
@@ -152,12 +155,19 @@ class ChatApp(App[None], inherit_bindings=False):
         self.theme = H2O_DARK.name
         self.pane.opening(self._first)
         self.set_interval(1 / DRAINS_A_SECOND, self._drain)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, self._told_to_end, number)
         self.run_worker(lambda: self.pane.jobs.load(self._open_chat), thread=True)
 
     def exit(self, *args: Any, **kwargs: Any) -> None:
         # The thread must not outlive the screen by more than the step it is in.
         self.pane.jobs.cancel()
         super().exit(*args, **kwargs)
+
+    def _told_to_end(self, number: int) -> None:
+        """SIGTERM, or the terminal went away: what there is of an answer is kept."""
+        self.exit_code = ExitCode(128 + number)
+        self.exit()
 
     # What the threads report
 

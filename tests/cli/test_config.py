@@ -100,6 +100,8 @@ def test_the_screens_own_default_gives_way_too(file: Path) -> None:
         ("[defaults]\nmodel = {a = 1}", ["model is a table", "a text"]),
         ("[aliases]\nmine = 3", ["'mine' is 3"]),
         ("[defaults", ["cannot be read"]),
+        ("[defaults]\nseed = 1\nseed = 2", ["a second time: keep one"]),
+        ("[defaults]\nseed = 1\n[defaults]", ["a second time: keep one"]),
         ("a = " + "[" * 9000, ["nested too deep"]),
         (b"\xff\xfe", ["cannot be read", "utf-8"]),
         (b"#" * (FILE_LIMIT_BYTES + 1), ["larger than 1 MiB"]),
@@ -264,6 +266,19 @@ def test_set_says_what_comes_before_it(file: Path, monkeypatch: pytest.MonkeyPat
     done = call("config", "set", "budget", 8)
     assert done.exit_code == ExitCode.OK
     assert "H2O_CHAT_BUDGET is set too" in done.stderr
+
+
+def test_what_cannot_work_together_is_said(file: Path) -> None:
+    """Each may be right; the next `set` may mend it."""
+    assert call("config", "set", "budget", 3).stderr == ""
+    done = call("config", "set", "policy", "caote")
+    assert done.exit_code == ExitCode.OK
+    assert "The smallest budget that works here is 9" in done.stderr
+    done = call("config", "validate")
+    assert done.exit_code == ExitCode.USAGE
+    assert f"{file}: A budget of 3 slots cannot hold" in done.stderr
+    assert call("config", "set", "budget", 9).stderr == ""
+    assert call("config", "validate").exit_code == ExitCode.OK
 
 
 def test_unset_mends_what_is_not_known(file: Path) -> None:

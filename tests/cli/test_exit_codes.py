@@ -1,12 +1,16 @@
 """Every way to end, and what is said. One process a case, so cases that end early come many in a test."""
 
+import contextlib
 import json
 import os
 import pty
 import resource
+import signal
 import struct
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +18,7 @@ from program import PROGRAM, Program
 
 from h2o_chat.errors import ExitCode
 from h2o_chat.events import End, Error, Turn
+from h2o_chat.store import Store
 
 
 @pytest.mark.parametrize(
@@ -185,6 +190,37 @@ def test_a_screen_without_its_model_is_not_opened() -> None:
     os.close(ours)
     assert process.returncode == ExitCode.MODEL
     assert "No model 'no/such-model'" in err
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, ExitCode.TERMINATED), (signal.SIGHUP, ExitCode.HUNG_UP)]
+)
+def test_a_screen_told_to_end_keeps_the_answer(small: Path, tmp_path: Path, number: int, code: int) -> None:
+    flags = ("-m", str(small), "--data", str(tmp_path), "--record", str(tmp_path / "events"), "--ignore-eos")
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([*PROGRAM, *flags], stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+
+    def draw() -> None:  # what nobody reads would keep it from drawing
+        with contextlib.suppress(OSError):
+            while os.read(ours, 65536):
+                pass
+
+    threading.Thread(target=draw, daemon=True).start()
+    events, give_up = tmp_path / "events", time.monotonic() + 60
+    for awaited, typed in (('"session"', b"Once upon a time\r"), ('"event": "token"', b"")):
+        while not (events.exists() and awaited in events.read_text()):
+            assert time.monotonic() < give_up, awaited
+            time.sleep(0.05)
+        os.write(ours, typed)
+    process.send_signal(number)
+    assert process.wait(timeout=60) == code
+    store = Store(tmp_path)
+    answer = store.path(store.find("last"))[-1]
+    store.close()
+    assert answer.finish == "stopped"
+    assert answer.text
+    os.close(ours)
 
 
 def test_version(h2o: Program) -> None:

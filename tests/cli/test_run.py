@@ -1,15 +1,15 @@
 """`h2o-chat run`: what stands on stdout, what on stderr, and in which order."""
 
-import os
 import signal
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from program import PROGRAM, Ended, Program
 
 from h2o_chat.errors import ExitCode
-from h2o_chat.events import CacheState, End, Prompt, Said, Session, Token, Turn, from_json
+from h2o_chat.events import CacheState, End, Note, Prompt, Said, Session, Token, Turn, from_json
 
 
 @pytest.fixture(scope="module")
@@ -129,9 +129,16 @@ def streaming(small: Path) -> subprocess.Popen[str]:
     raise AssertionError(process.stderr and process.stderr.read())
 
 
-@pytest.mark.skipif(os.name == "nt", reason="there is no SIGINT to send")
-def test_interrupted_keeps_what_was_said(streaming: subprocess.Popen[str]) -> None:
-    streaming.send_signal(signal.SIGINT)
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (signal.SIGINT, ExitCode.INTERRUPTED),
+        (signal.SIGTERM, ExitCode.TERMINATED),
+        (signal.SIGHUP, ExitCode.HUNG_UP),
+    ],
+)
+def test_what_was_said_is_kept(streaming: subprocess.Popen[str], number: int, code: ExitCode) -> None:
+    streaming.send_signal(number)
     out, err = streaming.communicate(timeout=30)
     events = [from_json(line) for line in out.splitlines()]
     turn, end = events[-2:]
@@ -140,5 +147,37 @@ def test_interrupted_keeps_what_was_said(streaming: subprocess.Popen[str]) -> No
     assert turn.finish == "stopped"
     assert turn.text
     assert end.tokens == turn.new_tokens > 0
-    assert streaming.returncode == ExitCode.INTERRUPTED
+    assert streaming.returncode == code
     assert err == ""
+
+
+def test_a_pipe_that_says_nothing_is_told_of(small: Path) -> None:
+    """It may be slow, or never written to at all: nobody can know."""
+    process = subprocess.Popen(
+        [*PROGRAM, "run", "Once", "-m", str(small), "--max-tokens", "5", "--json"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    assert "waiting for the end of what is piped in" in process.stderr.readline()
+    out, _ = process.communicate("upon a time", timeout=60)
+    assert process.returncode == ExitCode.OK
+    assert from_json(out.splitlines()[1]) == Said(0, "user", "Once\n\nupon a time")
+
+
+def test_another_system_prompt_begins_another_conversation(h2o: Program, small: Path, tmp_path: Path) -> None:
+    flags = ("-m", small, "--data", tmp_path, "--max-tokens", 3, "--json")
+    begun = h2o("run", "Once", "--save", "--system", "Be kind.", *flags)
+    assert begun.code == ExitCode.OK, begun.err
+    for asked, notes in (("Be kind.", []), ("Be rude.", ["system"]), (None, [])):
+        system = [] if asked is None else ["--system", asked]
+        done = h2o("run", "and", "--resume", "last", *system, *flags)
+        assert [event.code for event in done.events if isinstance(event, Note)] == notes
+        said = [event for event in done.events if isinstance(event, Said)]
+        assert said[0] == replace(said[0], role="system", text="Be kind.")
+    assert (
+        "goes on with the system prompt that it began with"
+        in h2o("run", "and", "--resume", "last", "--system", "Be rude.", *flags).err
+    )

@@ -131,10 +131,17 @@ def test_search(sessions: Sessions, ids: list[str]) -> None:
     assert [one["snippet"] for one in json.loads(done.out)] == ["Your «name» is", "What is my «name»?"]
     done = sessions("search", "--", '"AND(*')
     assert (done.code, done.out, done.err) == (ExitCode.OK, "", "Nothing was found.\n")
+    done = sessions("search", " ", "")
+    assert (done.code, done.out) == (ExitCode.USAGE, "")
+    assert "nothing to look for" in done.err
 
 
 def test_rename(sessions: Sessions, ids: list[str]) -> None:
     assert sessions("rename", ids[0], "Ada's name").code == ExitCode.OK
+    assert "Ada's name" in sessions("list").out
+    done = sessions("rename", ids[0], " ")
+    assert done.code == ExitCode.USAGE
+    assert "The title is empty" in done.err
     assert "Ada's name" in sessions("list").out
 
 
@@ -153,6 +160,7 @@ def test_exported_files(sessions: Sessions, ids: list[str], tmp_path: Path) -> N
     (written,) = folder.iterdir()
     assert written.name == f"0-title-etc-hostile-script-{ids[1]}.md"
     assert f"Wrote {written}." in done.err
+    assert written.stat().st_mode & 0o777 == 0o600
     again = sessions("export", ids[1], "-o", folder)
     assert again.code == ExitCode.USAGE
     assert "is there already" in again.err
@@ -162,6 +170,7 @@ def test_exported_files(sessions: Sessions, ids: list[str], tmp_path: Path) -> N
     assert sessions("export", ids[0], "-o", page, "--force").code == ExitCode.OK
     assert page.read_text().startswith("<!DOCTYPE html>"), "the name asks for HTML"
     assert not page.is_symlink()
+    assert page.stat().st_mode & 0o777 == 0o600
     assert not (tmp_path / "elsewhere").exists()
     assert sessions("export", ids[0], "-o", page, "--force", "--format", "json").code == ExitCode.OK
     assert json.loads(page.read_text())["id"] == ids[0]
@@ -198,6 +207,41 @@ def test_nothing_is_half_imported(sessions: Sessions, ids: list[str], tmp_path: 
     file.write_text(f"{good}\n{good}\n")
     done = sessions("import", file)
     assert (done.code, len(done.out.splitlines())) == (ExitCode.OK, 2)
+
+
+def test_what_tools_did_is_left_out_and_said(sessions: Sessions, data: Path, tmp_path: Path) -> None:
+    file = tmp_path / "talk.json"
+    call = {"id": "1", "type": "function", "function": {"name": "clock", "arguments": "{}"}}
+    said = [
+        {"role": "user", "content": "What time is it?"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "12:00"},
+        {"role": "assistant", "content": "Noon.", "tool_calls": None},
+    ]
+    file.write_text(json.dumps({"messages": said}))
+    done = sessions("import", file)
+    assert (done.code, done.err) == (ExitCode.OK, "Messages left out, of tools or without a text: 2.\n")
+    assert sessions("show", done.out.strip()).out.endswith("What time is it?\n\nassistant:\nNoon.\n")
+
+
+def test_no_word_of_what_was_removed_is_left(sessions: Sessions, data: Path) -> None:
+    """Not in free pages of the database, not in its index of words, not in its log."""
+    store = Store(data)
+    gone = store.create("pocket", {})
+    with store.claim(gone) as writer:
+        for number in range(200):
+            writer.said("user", f"Zanzibarium {number} " + "and so on " * 40)
+            writer.answering()
+            writer.token(1, "Quetzalcoatlus")
+            writer.finished("Quetzalcoatlus", "stop", 0, 0)
+    words = (b"anzibarium", b"uetzalcoatlus")
+    assert all(word in (data / "conversations.db-wal").read_bytes() for word in words)
+    done = sessions("rm", gone, "--yes")  # while another process has the database open
+    assert done.code == ExitCode.OK, done.err
+    written = b"".join(file.read_bytes() for file in data.rglob("*") if file.is_file()).lower()
+    assert not any(word in written for word in words)
+    assert b"name" in written
+    store.close()
 
 
 def test_removing_is_confirmed(sessions: Sessions, ids: list[str], data: Path) -> None:

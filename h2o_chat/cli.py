@@ -6,6 +6,7 @@ import sys
 from collections import ChainMap
 from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
@@ -273,7 +274,16 @@ def screen(
             recorder.open()
         folder = kept.folder if kept else None
         first, others = opener(settings, kept), opener_of(settings, kept)
-        screen = ChatApp(first, settings, sampling, recorder, folder=folder, opener_of=others)
+        screen = ChatApp(
+            first,
+            settings,
+            sampling,
+            recorder,
+            folder=folder,
+            opener_of=others,
+            theme=precedence.theme(),
+            keep_theme=partial(config_command.change, "theme"),
+        )
         screen.run()
         if recorder:
             recorder.end()

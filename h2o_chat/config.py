@@ -83,6 +83,14 @@ class Sampling:
 
 
 @dataclass(frozen=True)
+class Look:
+    """How the screen looks. No flag: it is chosen on the screen, which remembers it."""
+
+    theme: str = "h2o-dark"
+    """h2o-dark, h2o-light, h2o-ansi, or any that Textual has."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """What to load and how to remember; one field per shared flag of the command line.
 

@@ -47,7 +47,7 @@ def set_(name: Name, value: Annotated[str, typer.Argument(help='Lists: ["a", "b"
     def work() -> None:
         key = _plain(name)
         checked = precedence.parse(key, value, key)
-        _change(key, list(checked) if isinstance(checked, tuple) else checked)
+        change(key, list(checked) if isinstance(checked, tuple) else checked)
         typer.echo(f"{key} = {_shown(checked)}")
         if key in _SHARES and (
             trouble := _cannot_work({one.name: one.value for one in precedence.settings()})
@@ -68,7 +68,7 @@ def unset(name: Name) -> None:
         # What is not known has to go too: nothing starts as long as it stands there.
         key = name if name in stands else _plain(name)
         if key in stands:
-            _change(key, None)
+            change(key, None)
         else:
             sys.stderr.write(f"h2o-chat: {key} is not set in {config_file()}\n")
 
@@ -171,7 +171,7 @@ def _defaults(tables: dict[str, Any]) -> dict[str, Any]:
     return defaults
 
 
-def _change(key: str, value: Any) -> None:
+def change(key: str, value: Any) -> None:
     """Sets a default in the file, or takes it out (None); everything else stays, to the byte.
 
     Raises:

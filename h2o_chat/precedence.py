@@ -12,7 +12,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from h2o_chat.config import Sampling, Settings, config_file, read_tables
+from h2o_chat.config import Look, Sampling, Settings, config_file, read_tables
 from h2o_chat.errors import UsageError
 
 TABLES = ("aliases", "defaults")
@@ -23,11 +23,11 @@ Source = Literal["default", "config.toml", "environment"]
 _PREFIX = "H2O_CHAT_"
 _OWNER: dict[str, tuple[Callable[..., object], Field[Any]]] = {
     field.name: (owner, field)
-    for owner in (Settings, Sampling)
+    for owner in (Settings, Sampling, Look)
     for field in fields(owner)
     if field.name != "events_every"  # of `run` alone
 }
-_HINTS = get_type_hints(Settings) | get_type_hints(Sampling)
+_HINTS = get_type_hints(Settings) | get_type_hints(Sampling) | get_type_hints(Look)
 _WANTED = {
     bool: "true or false",
     int: "a whole number",
@@ -38,7 +38,7 @@ _WANTED = {
 _YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 NAMES = tuple(_OWNER)
-"""Every setting that has a flag, a variable and a place in the file."""
+"""Every setting that has a variable and a place in the file; but for `theme`, each has a flag."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,15 @@ def settings() -> list[Setting]:
         else Setting(name, field.default, "default")
         for name, (_, field) in _OWNER.items()
     ]
+
+
+def theme() -> str:
+    """The colours to begin with.
+
+    Raises:
+        UsageError: the file or a variable cannot be used.
+    """
+    return str(below_flags().get("theme", Look.theme))
 
 
 def below_flags() -> dict[str, Any]:

@@ -1,12 +1,14 @@
 """`h2o-chat replay`: a recorded conversation on the screen, without its model."""
 
 import sys
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from h2o_chat import config_command, precedence
 from h2o_chat.errors import ExitCode, UsageError
 
 SLOWEST, FASTEST = 0.01, 1000.0
@@ -44,7 +46,10 @@ def _replay(file: Path, speed: float) -> ExitCode:
 
     player = Player(chain([first], events), Pace(speed))
     pane = ReplayPane(Jobs(), player, file.name)
-    screen = ChatApp(player.open, Settings(model=file.name), Sampling(), pane=pane)
+    theme, keep_theme = precedence.theme(), partial(config_command.change, "theme")
+    screen = ChatApp(
+        player.open, Settings(model=file.name), Sampling(), pane=pane, theme=theme, keep_theme=keep_theme
+    )
     screen.run()
     return ExitCode.BUG if screen.return_code else ExitCode(screen.exit_code)
 

@@ -16,6 +16,7 @@ from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.events import Resize
+from textual.filter import Monochrome, NoColor
 from textual.geometry import Size
 from textual.screen import Screen
 from textual.widget import Widget
@@ -39,7 +40,7 @@ from h2o_chat.tui.prompt import PromptBox
 from h2o_chat.tui.status import StatusLine
 from h2o_chat.tui.strip import RememberStrip
 from h2o_chat.tui.talk import TalkPane
-from h2o_chat.tui.theme import H2O_DARK
+from h2o_chat.tui.theme import H2O_DARK, OWN, variables
 from h2o_chat.tui.transcript import Transcript
 
 DRAINS_A_SECOND = 20
@@ -72,6 +73,8 @@ class ChatApp(App[None], inherit_bindings=False):
         pane: The conversation's half, where it is not one to talk to.
         folder: Where prompts are remembered; None remembers them while the app runs.
         opener_of: By a model's name, what opens that.
+        theme: The colours to begin with.
+        keep_theme: Remembers that other ones were chosen.
 
     Attributes:
         exit_code: What the process should end with: why no model could be opened, which signal ended it, or
@@ -101,8 +104,14 @@ class ChatApp(App[None], inherit_bindings=False):
         pane: Pane | None = None,
         folder: Path | None = None,
         opener_of: Callable[[str], work.OpenChat] | None = None,
+        theme: str = H2O_DARK.name,
+        keep_theme: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__()
+        for own in OWN:
+            self.register_theme(own)
+        self._kept_theme, self._keep_theme = theme, keep_theme
+        self.theme = theme if theme in self.available_themes else H2O_DARK.name
         self.exit_code = ExitCode.OK
         self._memory = Memory()
         self.pane = pane or TalkPane(work.Jobs(recorder), sampling, self._memory, History(folder), opener_of)
@@ -151,13 +160,30 @@ class ChatApp(App[None], inherit_bindings=False):
         return ChatScreen(id="_default")
 
     def on_mount(self) -> None:
-        self.register_theme(H2O_DARK)
-        self.theme = H2O_DARK.name
+        if self.theme != self._kept_theme:
+            self.notify(f"There is no theme {self._kept_theme!r}.", severity="warning", markup=False)
         self.pane.opening(self._first)
         self.set_interval(1 / DRAINS_A_SECOND, self._drain)
         for number in (signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, self._told_to_end, number)
         self.run_worker(lambda: self.pane.jobs.load(self._open_chat), thread=True)
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return variables(self.current_theme)
+
+    def watch_theme(self, theme: str) -> None:
+        """Other colours: remembered, wherever they were chosen."""
+        if self.no_color:
+            # Textual chooses this once. Of a terminal's own colours its greys are black on black.
+            grey = NoColor() if self.native_ansi_color else Monochrome()
+            self._filters = [grey if isinstance(one, NoColor | Monochrome) else one for one in self._filters]
+        if self._keep_theme is None or theme == self._kept_theme or not self.is_running:
+            return
+        self._kept_theme = theme
+        try:
+            self._keep_theme(theme)
+        except H2OChatError as error:
+            self.notify(f"{error.message} {error.hint}", severity="warning", markup=False)
 
     def exit(self, *args: Any, **kwargs: Any) -> None:
         # The thread must not outlive the screen by more than the step it is in.

@@ -68,7 +68,7 @@ class Conversations(ModalScreen[str | None]):
         height: 1fr; border: none; padding: 0; background: transparent;
         scrollbar-size-vertical: 1; scrollbar-background: $background; scrollbar-color: $border;
     }
-    Conversations #remark { height: auto; padding: 0 2; color: $text-muted; }
+    Conversations #remark { height: auto; padding: 0 2; color: $muted; }
     Conversations #asking { height: 1; }
     Conversations #label { width: auto; padding: 0 1 0 2; color: $accent; text-style: bold; }
     Conversations Input, Conversations Input:focus {

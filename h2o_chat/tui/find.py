@@ -8,7 +8,7 @@ from textual.content import Content
 from h2o_chat.tui.turn import TurnView
 
 MOST_MATCHES = 10_000
-FOUND = "$background on $foreground"
+FOUND = "$found on $found-ground"
 CURRENT = "bold underline $background on $primary"
 
 

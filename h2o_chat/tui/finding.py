@@ -18,7 +18,7 @@ class FindBar(Horizontal):
     FindBar { height: 1; display: none; background: $panel; }
     FindBar.-open { display: block; }
     FindBar #find-label { width: auto; padding: 0 1 0 2; color: $accent; text-style: bold; }
-    FindBar #found { width: auto; padding: 0 2; color: $text-muted; }
+    FindBar #found { width: auto; padding: 0 2; color: $muted; }
     FindBar Input, FindBar Input:focus {
         height: 1; width: 1fr; border: none; padding: 0; background: transparent;
     }

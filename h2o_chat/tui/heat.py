@@ -15,10 +15,7 @@ Mode = Literal["off", "hold", "score", "just evicted"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 LEVELS = 8
-GROUNDS = ("#1f2226", "#332d26", "#4a3c2a", "#664f2e", "#876733", "#a87f3a", "#c59443", "#e0a84e")
-"""One hue from dark to bright amber: the order is that of brightness, for eyes that see no colours."""
-_WORDS = ("#d5dbe3", "#d5dbe3", "#e6eaef", "#ffffff", "#ffffff", "#12161c", "#12161c", "#12161c")
-GONE = "$foreground 45% strike"
+GONE = "$gone strike"
 """Struck through and pale: gone from every cache."""
 KINDS = {"S": " bold underline", "H": " bold", "R": "", "·": ""}
 """Beside the colour: what is kept for being important is bold, what is protected is underlined too."""
@@ -86,7 +83,7 @@ class Heat:
         kind = self.memory.kind(position)
         if self.mode == "hold" and kind == "R" and level == LEVELS:
             return ""  # what is new is held by all: that needs no colour
-        style = f"{_WORDS[level - 1]} on {GROUNDS[level - 1]}"
+        style = f"$heat-{level} on $heat-ground-{level}"  # `theme.py` has the ramp
         return style + (" strike" if gone else KINDS[kind])
 
     def spans(self, tokens: Tokens, start: int, end: int) -> Iterator[Span]:

@@ -217,7 +217,7 @@ class MemoryLine(Widget):
     """The same on one line, for screens without room for the panel."""
 
     DEFAULT_CSS = """
-    MemoryLine { height: 1; padding: 0 1; color: $text-muted; }
+    MemoryLine { height: 1; padding: 0 1; color: $muted; }
     """
 
     def __init__(self, memory: Memory, id: str) -> None:

@@ -85,7 +85,7 @@ class Settings(ModalScreen[Changed | None]):
     Settings .group:first-child { margin-top: 0; }
     Settings .setting { height: auto; }
     Settings .name { width: 20; }
-    Settings .remark { width: 1fr; padding-left: 1; color: $text-muted; }
+    Settings .remark { width: 1fr; padding-left: 1; color: $muted; }
     Settings .remark.-wrong { color: $error; }
     Settings Input, Settings Input:focus {
         width: 24; height: 1; border: none; padding: 0 1; background: $panel;

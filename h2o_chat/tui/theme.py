@@ -1,5 +1,9 @@
-"""One calm palette: slate, blue for the model, amber for what is heavy; both survive colour blindness."""
+"""The colours: slate, blue for the model, amber for what is heavy; all of it survives colour blindness.
 
+Three themes of our own, and whatever Textual has; each gets the colours below that no theme of Textual names.
+"""
+
+from textual.color import Color
 from textual.theme import Theme
 
 H2O_DARK = Theme(
@@ -17,6 +21,113 @@ H2O_DARK = Theme(
     panel="#1a2029",
     variables={"border": "#3b4654", "border-blurred": "#3b4654"},
 )
+H2O_LIGHT = Theme(
+    name="h2o-light",
+    dark=False,
+    primary="#1f6391",
+    secondary="#56677a",
+    accent="#8a5a00",
+    warning="#8a5a00",
+    error="#a8322a",
+    success="#2c6e49",
+    foreground="#1d2329",
+    background="#fbfbf9",
+    surface="#fbfbf9",
+    panel="#eef2f5",
+    variables={"border": "#b4bdc6", "border-blurred": "#b4bdc6"},
+)
+H2O_ANSI = Theme(
+    name="h2o-ansi",
+    dark=True,
+    ansi=True,
+    primary="ansi_blue",
+    secondary="ansi_cyan",
+    accent="ansi_yellow",
+    warning="ansi_yellow",
+    error="ansi_red",
+    success="ansi_green",
+    foreground="ansi_default",
+    background="ansi_default",
+    surface="ansi_default",
+    panel="ansi_default",
+    variables={
+        "ansi-background": "ansi_black",
+        "ansi-foreground": "ansi_white",
+        "border": "ansi_bright_black",
+        "border-blurred": "ansi_bright_black",
+        "block-cursor-background": "ansi_yellow",
+        "block-cursor-foreground": "ansi_black",
+        "footer-key-foreground": "ansi_yellow",
+    },
+)
+"""The sixteen colours of the terminal itself, on its own ground."""
+OWN = (H2O_DARK, H2O_LIGHT, H2O_ANSI)
 
-MUTED = "$foreground 60%"
+MUTED = "$muted"
 """What is said beside the matter; in a style string, where `$text-muted` would come out white."""
+
+Ramp = tuple[tuple[str, str], ...]
+"""(word, ground) of the levels 1 to 8."""
+HEAT_DARK: Ramp = (
+    ("#d5dbe3", "#1f2226"),
+    ("#d5dbe3", "#332d26"),
+    ("#e6eaef", "#4a3c2a"),
+    ("#ffffff", "#664f2e"),
+    ("#ffffff", "#876733"),
+    ("#12161c", "#a87f3a"),
+    ("#12161c", "#c59443"),
+    ("#12161c", "#e0a84e"),
+)
+"""One hue from dark to bright amber: the order is that of brightness, for eyes that see no colours."""
+HEAT_LIGHT: Ramp = (
+    ("#1d2329", "#f6efdf"),
+    ("#1d2329", "#f1e1bd"),
+    ("#1d2329", "#e9cd94"),
+    ("#1d2329", "#deb569"),
+    ("#1d2329", "#cf9b4a"),
+    ("#12161c", "#bb8538"),
+    ("#ffffff", "#8f5b1c"),
+    ("#ffffff", "#6b4110"),
+)
+"""The same from pale to dark, on a light ground."""
+HEAT_ANSI_DARK: Ramp = (
+    *(("ansi_default", "ansi_default"),) * 2,
+    *(("ansi_yellow", "ansi_default"),) * 2,
+    *(("ansi_black", "ansi_yellow"),) * 2,
+    *(("ansi_black", "ansi_bright_yellow"),) * 2,
+)
+"""Four steps: a terminal of sixteen colours has no more of one hue."""
+HEAT_ANSI_LIGHT: Ramp = (
+    *(("ansi_default", "ansi_default"),) * 2,
+    *(("ansi_blue", "ansi_default"),) * 2,
+    *(("ansi_black", "ansi_cyan"),) * 2,
+    *(("ansi_bright_white", "ansi_blue"),) * 2,
+)
+"""Yellow is not to be read on a light ground."""
+
+
+def ramp(theme: Theme) -> Ramp:
+    """The heat that can be read on a theme's ground."""
+    if theme.ansi:
+        return HEAT_ANSI_DARK if theme.dark else HEAT_ANSI_LIGHT
+    return HEAT_DARK if theme.dark else HEAT_LIGHT
+
+
+def variables(theme: Theme) -> dict[str, str]:
+    """The colours that are ours alone: `$muted`, `$gone`, `$found` on `$found-ground`, `$heat-1` and
+    `$heat-ground-1` to 8."""
+    if theme.ansi:
+        own = {"muted": "ansi_bright_black", "gone": "ansi_bright_black"}
+        own |= {"found": "ansi_black", "found-ground": "ansi_cyan"}
+    else:
+        colors = theme.to_color_system().generate()
+        words = Color.parse(colors["foreground"])
+        own = {name: words.with_alpha(share).hex for name, share in _PALE[theme.dark].items()}
+        own |= {"found": colors["background"], "found-ground": colors["foreground"]}
+    for level, (word, ground) in enumerate(ramp(theme), 1):
+        own |= {f"heat-{level}": word, f"heat-ground-{level}": ground}
+    return own
+
+
+_PALE = {True: {"muted": 0.6, "gone": 0.45}, False: {"muted": 0.75, "gone": 0.6}}
+"""Shares of the foreground, by whether the ground is dark."""

@@ -35,7 +35,7 @@ def call(*arguments: object) -> Result:
 
 
 def test_every_shared_flag_is_a_setting() -> None:
-    assert set(precedence.NAMES) == set(cli._FLAGS)
+    assert set(precedence.NAMES) == {*cli._FLAGS, "theme"}
 
 
 def test_four_layers(

@@ -10,7 +10,7 @@ import pytest
 from conftest import Screen, stored  # tests/tui/conftest.py
 
 from h2o_chat.config import Sampling
-from h2o_chat.tui.heat import GONE, GROUNDS, MODES
+from h2o_chat.tui.heat import GONE, MODES
 from h2o_chat.tui.inspect import rank
 from h2o_chat.tui.turn import TurnView
 
@@ -75,7 +75,7 @@ async def test_the_heat_is_what_the_cache_keeps(drive: Drive) -> None:
                 elif share == 1 and positions[0] >= recent_from:
                     assert look == ""
                 else:
-                    assert GROUNDS[ceil(share * 8 - 1e-9) - 1] in look
+                    assert f"$heat-ground-{ceil(share * 8 - 1e-9)}" in look
                     assert "bold" in look
                 checked[look[-6:]] += 1
             for position in range(message.first, message.last + 1):

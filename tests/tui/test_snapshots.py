@@ -38,6 +38,7 @@ class Shot:
     keys: tuple[str, ...] = ()
     recording: str = "chat"
     no_color: bool = False
+    theme: str = "h2o-dark"
 
 
 SHOTS = {
@@ -64,6 +65,10 @@ SHOTS = {
     "no-panel": Shot(120, 36, ("ctrl+b",)),
     "marked": Shot(120, 36, ("up", "up")),
     "story": Shot(120, 36, recording="story"),
+    "light": Shot(120, 36, theme="h2o-light"),
+    "light-heat": Shot(120, 36, ("ctrl+t", "ctrl+t"), theme="h2o-light"),
+    "ansi-heat": Shot(120, 36, ("ctrl+t", "ctrl+t"), theme="h2o-ansi"),
+    "ansi-no-color": Shot(120, 36, ("ctrl+t",), theme="h2o-ansi", no_color=True),
 }
 
 
@@ -94,7 +99,7 @@ async def test_a_recording_looks_so(name: str, page: Any, monkeypatch: pytest.Mo
         monkeypatch.setenv("NO_COLOR", "1")
     player = Player(read(RECORDINGS / f"{shot.recording}.jsonl"), Pace(float("inf")))
     pane = ReplayPane(Jobs(), player, f"{shot.recording}.jsonl")
-    app = ChatApp(player.open, Settings(model="pocket"), Sampling(), pane=pane)
+    app = ChatApp(player.open, Settings(model="pocket"), Sampling(), pane=pane, theme=shot.theme)
     async with app.run_test(size=(shot.columns, shot.rows)) as pilot:
         screen = Screen(app, pilot)
         await screen.until(lambda: app.chat is not None and not app.busy, "the recording has ended")
@@ -172,6 +177,9 @@ def drawn(screen: Screen) -> str:
 def described(style: Any) -> str:
     if style is None:
         return "plain"
-    colors = [color.get_truecolor().hex if color else "default" for color in (style.color, style.bgcolor)]
+    colors = [
+        "default" if color is None else color.triplet.hex if color.triplet else color.name
+        for color in (style.color, style.bgcolor)
+    ]
     flags = ("bold", "dim", "italic", "underline", "reverse", "strike")
     return " ".join([" on ".join(colors), *(flag for flag in flags if getattr(style, flag))])

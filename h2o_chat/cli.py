@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 import typer
 
 import h2o_chat
-import h2o_chat.eval_commands  # adds its commands to `evaluate`
 from h2o_chat import config_command, models_command, precedence, sessions_command
+from h2o_chat.bench_commands import bench
 from h2o_chat.config import Sampling, Settings, data_folder
 from h2o_chat.doctor_command import doctor
 from h2o_chat.errors import ExitCode, UsageError
+from h2o_chat.eval_commands import evaluate
 from h2o_chat.hub import is_offline
-from h2o_chat.lab_commands import bench, evaluate
 from h2o_chat.obtain import checked, obtain
 from h2o_chat.replay_command import replay
 from h2o_chat.resolve import Found, look_up, names_starting_with

@@ -1,6 +1,7 @@
-"""`h2o-chat eval agreement|observe|generate|instructions|lm-eval`: claims and tasks, on your model.
+"""`h2o-chat eval ...`: what the lab measures, on the command line.
 
-As in `lab_commands.py`, the lab imports torch, so it is imported inside the commands.
+Each prints a table, or with --json one object, on stdout; progress goes to stderr. The lab itself imports
+torch, so it is imported inside the commands.
 """
 
 from pathlib import Path
@@ -8,18 +9,172 @@ from typing import Annotated
 
 import typer
 
-from h2o_chat.config import Settings
 from h2o_chat.errors import ExitCode, UsageError
-from h2o_chat.lab_commands import Dtype, Json, Model, Plot, Results, Threads, _check, _end, evaluate
+from h2o_chat.lab_options import (
+    Budgets,
+    Chunk,
+    Dtype,
+    EqualBytes,
+    Json,
+    KvDtypes,
+    Model,
+    Plot,
+    Policies,
+    Results,
+    Threads,
+    checked,
+    end,
+)
 
-Policies = Annotated[
-    list[str] | None, typer.Option("--policy", help="E.g. h2o, or h2o:sinks=0,recent=8; repeatable.")
-]
-Budgets = Annotated[list[int] | None, typer.Option("--budget", "-b", help="Slots; repeatable.")]
-Chunk = Annotated[int | None, typer.Option(help="Prompt tokens read before slots are given up.", min=1)]
+evaluate = typer.Typer(no_args_is_help=True)
+
 Seed = Annotated[int, typer.Option(help="Of the bootstrap and of all that is drawn.")]
 
 COMPARED = ["h2o", "h2o-paper", "window", "streaming"]
+
+
+@evaluate.callback()
+def _evaluate() -> None:
+    """What forgetting costs on your model."""
+
+
+@evaluate.command()
+def perplexity(
+    texts: Annotated[Path | None, typer.Option(help="A text file, or a .json list of strings.")] = None,
+    sampled: Annotated[
+        int | None,
+        typer.Option(
+            metavar="TOKENS", help="In place of texts: as much as this, drawn from the model itself.", min=1
+        ),
+    ] = None,
+    streams: Annotated[int, typer.Option(help="Of those tokens, read side by side.", min=1)] = 4,
+    model: Model = None,
+    policies: Policies = None,
+    budgets: Budgets = None,
+    length: Annotated[int, typer.Option(help="Tokens per document.", min=2)] = 512,
+    prompt: Annotated[
+        int | None,
+        typer.Option(
+            help="First tokens of each document, read as a prompt.",
+            show_default="0; half of the document with --prefill or --chunk",
+            min=0,
+        ),
+    ] = None,
+    prefills: Annotated[
+        list[str] | None, typer.Option("--prefill", help="chunked or full; repeatable.")
+    ] = None,
+    chunks: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--chunk", help="Prompt tokens read at once; repeatable.", show_default="budget / 4", min=1
+        ),
+    ] = None,
+    dtype: Dtype = "auto",
+    threads: Threads = None,
+    seed: Annotated[int, typer.Option(help="Of the bootstrap, and of what is drawn.")] = 0,
+    plot: Plot = None,
+    kv_dtypes: KvDtypes = None,
+    equal_bytes: EqualBytes = False,
+    as_json: Json = False,
+) -> None:
+    """Perplexity of real text as a ratio to a cache that keeps everything, with intervals."""
+
+    def work() -> ExitCode:
+        if (texts is None) == (sampled is None):
+            raise UsageError("Give either --texts or --sampled: what is to be read.")
+        if sampled is not None and (prompt or prefills or chunks or kv_dtypes or equal_bytes):
+            raise UsageError(
+                "--sampled reads token by token, with each policy as it is.",
+                "--prompt, --prefill, --chunk, --kv-dtype and --equal-bytes go with --texts; a precision"
+                " can also be given as h2o:kv=int8.",
+            )
+        settings = checked(model=model, dtype=dtype, threads=threads, seed=seed)
+        wanted = policies or COMPARED
+        if texts is None:
+            from h2o_chat.lab.sampled import run_sampled
+
+            return run_sampled(settings, sampled or 0, streams, wanted, budgets or [64], as_json, plot)
+        from h2o_chat.lab.perplexity import Reading, run_perplexity
+
+        readings = [
+            Reading(prefill, chunk)
+            for prefill in prefills or ["chunked"]
+            for chunk in ((None,) if prefill == "full" else chunks or (None,))
+        ]
+        read = prompt if prompt is not None else length // 2 if prefills or chunks else 0
+        return run_perplexity(
+            settings,
+            texts,
+            wanted,
+            budgets or [32, 64, 128],
+            length,
+            as_json,
+            read,
+            readings,
+            kv_dtypes or (),
+            equal_bytes,
+            plot,
+        )
+
+    end(work)
+
+
+@evaluate.command()
+def recall(
+    questions: Annotated[
+        Path | None, typer.Option(help="One JSON object a line: messages, distance, expected, stale, kind.")
+    ] = None,
+    generate: Annotated[
+        int | None,
+        typer.Option(
+            metavar="TOKENS", help="Instead of --questions: make up conversations this long.", min=1
+        ),
+    ] = None,
+    conversations: Annotated[int, typer.Option(help="With --generate: how many.", min=1)] = 16,
+    seed: Annotated[int, typer.Option(help="With --generate: of what is made up.")] = 0,
+    model: Model = None,
+    policies: Policies = None,
+    budgets: Budgets = None,
+    dtype: Dtype = "auto",
+    threads: Threads = None,
+    results: Results = None,
+    plot: Plot = None,
+    kv_dtypes: KvDtypes = None,
+    equal_bytes: EqualBytes = False,
+    as_json: Json = False,
+) -> None:
+    """What is still known of things told long ago, against a cache that keeps everything."""
+
+    def work() -> ExitCode:
+        settings = checked(model=model, dtype=dtype, threads=threads, seed=seed)
+        wanted, kv = policies or COMPARED, kv_dtypes or ()
+        if (questions is None) == (generate is None):
+            raise UsageError(
+                "What shall be asked?", "Give --questions FILE or --generate TOKENS, one of them."
+            )
+        if generate is not None:
+            from h2o_chat.lab.long_recall import run_long_recall
+
+            slots = budgets or [512]
+            return run_long_recall(
+                settings,
+                generate,
+                conversations,
+                wanted,
+                slots,
+                as_json,
+                results,
+                kv,
+                equal_bytes,
+                plot,
+            )
+        from h2o_chat.lab.recall import run_recall
+
+        assert questions is not None
+        slots = budgets or [64, 128, 256, 512]
+        return run_recall(settings, questions, wanted, slots, as_json, results, kv, equal_bytes, plot)
+
+    end(work)
 
 
 @evaluate.command()
@@ -40,14 +195,13 @@ def agreement(
     """Does it still say what the full cache says? KL per step, equal tokens, first other token."""
 
     def work() -> ExitCode:
-        settings = Settings(model=model, dtype=dtype, threads=threads, seed=seed)  # type: ignore[arg-type]
-        _check(settings)
+        settings = checked(model=model, dtype=dtype, threads=threads, seed=seed)
         from h2o_chat.lab.agreement import run_agreement
 
         wanted, slots = policies or COMPARED, budgets or [32, 64, 128]
         return run_agreement(settings, texts, wanted, slots, prompt, tokens, prompts, as_json, plot)
 
-    _end(work)
+    end(work)
 
 
 @evaluate.command()
@@ -68,15 +222,14 @@ def generate(
     """Summaries and answers to questions, by ROUGE and exact match, against a cache that keeps everything."""
 
     def work() -> ExitCode:
-        settings = Settings(model=model, dtype=dtype, threads=threads, seed=seed, chunk=chunk)  # type: ignore[arg-type]
-        _check(settings)
+        settings = checked(model=model, dtype=dtype, threads=threads, seed=seed, chunk=chunk)
         from h2o_chat.lab.generate import run_generate
 
         stops = tuple(stop or ())
         wanted, slots = policies or COMPARED, budgets or [64, 128]
         return run_generate(settings, file, wanted, slots, tokens, stops, as_json, plot)
 
-    _end(work)
+    end(work)
 
 
 @evaluate.command()
@@ -101,8 +254,7 @@ def instructions(
     """Whether a system prompt is still obeyed after 0, 10, 25 and 50 turns."""
 
     def work() -> ExitCode:
-        settings = Settings(model=model, dtype=dtype, threads=threads, seed=seed)  # type: ignore[arg-type]
-        _check(settings)
+        settings = checked(model=model, dtype=dtype, threads=threads, seed=seed)
         from h2o_chat.lab.instructions import RULES, run_instructions
 
         asked = rules or ["end"]
@@ -112,7 +264,7 @@ def instructions(
         wanted, slots = policies or COMPARED, budgets or [128, 512]
         return run_instructions(settings, asked, conversations, imitate, wanted, slots, as_json, results)
 
-    _end(work)
+    end(work)
 
 
 @evaluate.command("lm-eval")
@@ -136,14 +288,13 @@ def lm_eval(
     """Tasks of EleutherAI's lm_eval through the bounded cache, token by token: no policy sees the future."""
 
     def work() -> ExitCode:
-        settings = Settings(model=model, dtype=dtype, threads=threads, seed=seed, chunk=chunk)  # type: ignore[arg-type]
-        _check(settings)
+        settings = checked(model=model, dtype=dtype, threads=threads, seed=seed, chunk=chunk)
         from h2o_chat.lab.harness import run_harness
 
         wanted, slots = policies or COMPARED, budgets or [16, 32]
         return run_harness(settings, tasks, include_path, data, wanted, slots, limit, shots, as_json)
 
-    _end(work)
+    end(work)
 
 
 @evaluate.command()
@@ -172,11 +323,10 @@ def observe(
     """What the H2O paper says of attention, heavy hitters and forgetting, on your model and text."""
 
     def work() -> ExitCode:
-        settings = Settings(model=model, dtype=dtype, threads=threads, seed=seed)  # type: ignore[arg-type]
-        _check(settings)
+        settings = checked(model=model, dtype=dtype, threads=threads, seed=seed)
         from h2o_chat.lab.observe import PARTS, run_observe
 
         wanted, slots, asked = policies or COMPARED, budgets or [64], parts or list(PARTS)
         return run_observe(settings, texts, switch_to, wanted, slots, length, documents, asked, as_json, plot)
 
-    _end(work)
+    end(work)

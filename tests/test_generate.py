@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from h2o_chat.config import Settings
+from h2o_chat.engine import Engine
 from h2o_chat.errors import BudgetError, UsageError
 from h2o_chat.lab.contest import runs_of
 from h2o_chat.lab.generate import Item, exact, f1, measure, normalised, read_items
 from h2o_chat.models import load
+from h2o_chat.rope import probe
 
 POCKET = Path(__file__).parents[1] / "assets" / "pocket"
 
@@ -49,6 +51,17 @@ def test_the_full_cache_comes_first_and_a_policy_must_fit() -> None:
         runs_of(["caote"], [2])
     with pytest.raises(UsageError, match="future"):
         runs_of(["belady"], [16])
+
+
+def test_a_contestant_keeps_its_own_numbers() -> None:
+    loaded = load(Settings(model=str(POCKET), threads=1), lambda *_: None)
+    own, bare = runs_of(["h2o:chunk=8,sinks=2,kv=int8", "h2o"], [64])[1:]
+    plan = own.cache(probe(loaded.model)).plan
+    assert plan.shares is not None
+    assert (plan.chunk, plan.shares.sinks, plan.bits) == (8, 2, 8)
+    session = Engine(loaded, own.settings(chunk=3)).session
+    assert (session.chunk, session.sinks, session.kv_dtype) == (8, 2, "int8")
+    assert Engine(loaded, bare.settings(chunk=3)).session.chunk == 3, "what nobody said is the command's"
 
 
 def test_a_window_forgets_what_the_full_cache_answers() -> None:

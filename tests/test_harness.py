@@ -108,6 +108,16 @@ def test_nothing_that_comes_later_changes_what_was_said(pocket: Loaded, chunk: i
     assert torch.allclose(alone, longer[:, :length], atol=1e-5)
 
 
+def test_the_precision_of_the_memory_counts(pocket: Loaded) -> None:
+    exact, coarse = (
+        BoundedLM(pocket, Settings(policy="h2o", budget=16, chunk=1, kv_dtype=kv)).loglikelihood(
+            [asked(*PAIRS[3])]
+        )
+        for kv in ("auto", "int4")
+    )
+    assert exact[0][0] != coarse[0][0]
+
+
 def test_piqa_from_files_alone(shared_text: Path, stock: Any, pocket: Loaded) -> None:
     command = ["eval", "lm-eval", "-m", str(POCKET), "--tasks", "piqa_local", "--data", str(shared_text)]
     command += ["--limit", "6", "-b", "16", "--policy", "h2o", "--dtype", "float64", "--json"]

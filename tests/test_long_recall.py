@@ -1,5 +1,6 @@
 """Made-up conversations: what is told in them, and that pins and branches are read as the engine does it."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,13 @@ from h2o_chat.config import Sampling, Settings
 from h2o_chat.engine import Engine
 from h2o_chat.events import Turn
 from h2o_chat.lab import instructions, rows
-from h2o_chat.lab.contestant import Contestant
+from h2o_chat.lab.contestant import Contestant, crossed
 from h2o_chat.lab.conversations import KINDS, draw
 from h2o_chat.lab.instructions import RULES
 from h2o_chat.lab.long_recall import measure_long
 from h2o_chat.lab.recall import holds
 from h2o_chat.lab.script import Script
+from h2o_chat.memory import equal_slots
 from h2o_chat.models import Loaded, load
 from h2o_chat.rope import probe
 from h2o_chat.templates import PlainTemplate, choose
@@ -124,6 +126,28 @@ def test_what_was_dropped_counts_as_forgotten(pocket: Loaded) -> None:
     past = measure_long(pocket, 2100, 1, 3, [], [])
     assert not past.full_fits
     assert {s.contestant for s in past.shares} == {"full, nothing between"}
+
+
+def test_smaller_numbers_get_more_slots_in_equal_bytes(pocket: Loaded) -> None:
+    contestants = crossed(["window"], ["auto", "int8"])
+    report = measure_long(pocket, 200, 1, 3, contestants, [48], equal_bytes=True)
+    slots = {share.contestant: share.slots for share in report.shares if share.budget == 48}
+    assert slots["window"] == 48
+    assert slots["window:kv=int8"] == equal_slots(pocket.model.config, 8, "int8", 48) > 48
+
+
+def test_the_command_draws_a_picture_of_each_kind_of_facts(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
+    command = ["eval", "recall", "-m", str(POCKET), "--generate", "100", "--conversations", "1", "-b", "128"]
+    command += ["--policy", "h2o", "--policy", "window", "--plot", str(tmp_path), "--json"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    groups = {s["group"] for s in json.loads(done.stdout)["shares"] if s["budget"] is not None}
+    names = {f"recall-{group.replace(',', '').replace(' ', '-')}.png" for group in groups}
+    assert {"recall-plain.png", "recall-pinned.png"} <= names
+    sizes = {file.name: file.stat().st_size for file in tmp_path.iterdir()}
+    assert set(sizes) == names
+    assert min(sizes.values()) > 5000
 
 
 @pytest.mark.parametrize("arguments", [[], ["--questions", "x", "--generate", "100"]])

@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from h2o_chat.cli import app
+from h2o_chat.lab.long_recall import LongReport
 from h2o_chat.lab.perplexity import Report, Score
 from h2o_chat.lab.recall import Report as Recall
 from h2o_chat.lab.recall import Share
@@ -57,11 +58,29 @@ def test_recall_beside_the_full_cache(tmp_path: Path) -> None:
         Share("h2o", 64, "all facts", 6, 10, (0.3, 0.8), 0.6),
         Share("h2o", 64, "0 to 300", 1, 10, (0.0, 0.4), 0.1),
     ]
-    plots._recall(axes, Recall("tiny", 10, shares))
+    plots._shares(axes, Recall("tiny", 10, shares), "all facts")
     (bars,) = axes.containers
     assert list(zip(*bars[0].get_data(), strict=True)) == [(64, 0.6)]
     assert axes.lines[0].get_ydata()[0] == 0.9
     assert plots.plot_recall(Recall("tiny", 10, shares), tmp_path)[0].stat().st_size > 5000
+
+
+def test_recall_of_one_kind_beside_who_was_told_nothing_else() -> None:
+    plots, axes = drawing()
+    shares = [
+        Share("full, nothing between", None, "plain", 10, 10, (0.7, 1.0), 1.0),
+        Share("full", None, "plain", 9, 10, (0.6, 1.0), 0.9),
+        Share("h2o", 512, "plain", 6, 10, (0.3, 0.8), 0.6, 512),
+        Share("h2o", 512, "pinned", 4, 4, (0.5, 1.0), 1.0, 512),
+    ]
+    plots._shares(axes, LongReport("tiny", 1000, 2, 2048, True, shares), "plain")
+    (bars,) = axes.containers
+    assert list(zip(*bars[0].get_data(), strict=True)) == [(512, 0.6)]
+    lines = {line.get_label(): line for line in axes.lines if line.get_linestyle() in (":", "--")}
+    assert {name: line.get_ydata()[0] for name, line in lines.items()} == {
+        "full, nothing between": 1.0,
+        "full": 0.9,
+    }
 
 
 def drawing():  # type: ignore[no-untyped-def]
@@ -72,15 +91,16 @@ def drawing():  # type: ignore[no-untyped-def]
     return plots, pictures.pyplot().subplots()[1]
 
 
-@pytest.mark.parametrize("task", ["perplexity", "agreement", "recall"])
+@pytest.mark.parametrize("task", ["perplexity", "agreement", "recall", "recall made up"])
 def test_without_matplotlib_it_says_so_first(
     task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     texts = tmp_path / "texts.txt"
     texts.write_text('{"messages": [{"role": "user", "content": "Hm?"}], "distance": 1, "expected": "x"}')
-    given = "--questions" if task == "recall" else "--texts"
-    command = ["eval", task, "-m", str(POCKET), given, str(texts), "--plot", str(tmp_path / "drawn")]
+    given = {"recall": ["--questions", str(texts)], "recall made up": ["--generate", "99"]}
+    source = given.get(task, ["--texts", str(texts)])
+    command = ["eval", task.split()[0], "-m", str(POCKET), *source, "--plot", str(tmp_path / "drawn")]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 2, done.output
     assert "h2o-chat[plot]" in done.output

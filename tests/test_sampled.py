@@ -117,7 +117,9 @@ def test_texts_or_drawn_ones(tmp_path: Path) -> None:
     for arguments, says in (
         ([], "either"),
         (["--texts", str(texts), "--sampled", "10000"], "either"),
-        (["--sampled", "10000", "--chunk", "8"], "no prompts"),
+        (["--sampled", "10000", "--chunk", "8"], "token by token"),
+        (["--sampled", "10000", "--kv-dtype", "int8"], "h2o:kv=int8"),
+        (["--sampled", "10000", "--equal-bytes"], "token by token"),
     ):
         done = CliRunner().invoke(app, ["eval", "perplexity", *arguments])
         assert done.exit_code == 2, done.output

@@ -125,6 +125,7 @@ class BoundedLM(TemplateLM):
             recent=plan.recent,
             chunk=plan.chunk,
             positions=self.positions,
+            kv=plan.kv_dtype,
         )
         columns = cache.plan.chunk
         real = torch.arange(ids.shape[1]) < lengths - 1  # the last token of a row is a target alone

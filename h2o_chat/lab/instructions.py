@@ -5,11 +5,9 @@ rule or do not, as asked: with answers that keep it, a model may go on by imitat
 the system prompt is all there is to obey.
 """
 
-import json
 import random
-import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -20,7 +18,7 @@ from h2o_chat.errors import ExitCode
 from h2o_chat.lab import rows
 from h2o_chat.lab.contestant import Contestant, full_cache
 from h2o_chat.lab.figures import wilson
-from h2o_chat.lab.output import print_tables, slots
+from h2o_chat.lab.output import print_tables, slots, tell
 from h2o_chat.lab.recall import ANSWER_TOKENS
 from h2o_chat.lab.results import Results, key
 from h2o_chat.lab.script import Script
@@ -176,11 +174,7 @@ def run_instructions(
             partial(show, "answer"),
             known,
         )
-    if as_json:
-        sys.stdout.write(json.dumps([asdict(share) for share in found]) + "\n")
-    else:
-        show_table(loaded.name, found)
-    return ExitCode.OK
+    return tell(found, as_json, partial(show_table, loaded.name))
 
 
 def show_table(model: str, found: Sequence[Obeyed]) -> None:

@@ -15,11 +15,12 @@ from h2o_chat.cache import H2OCache
 from h2o_chat.config import Settings
 from h2o_chat.errors import ExitCode
 from h2o_chat.lab import rows
-from h2o_chat.lab.contestant import Contestant, full_cache
+from h2o_chat.lab.contestant import Contestant, crossed, full_cache, slots_of
 from h2o_chat.lab.conversations import draw
 from h2o_chat.lab.figures import wilson
-from h2o_chat.lab.output import print_tables, slots, tell
-from h2o_chat.lab.recall import ANSWER_TOKENS, Question, Share, is_right
+from h2o_chat.lab.output import print_tables, tell
+from h2o_chat.lab.pictures import check
+from h2o_chat.lab.recall import ANSWER_TOKENS, Question, Share, is_right, slots_cell
 from h2o_chat.lab.results import Results, key
 from h2o_chat.lab.script import Script
 from h2o_chat.models import Loaded, load
@@ -27,6 +28,8 @@ from h2o_chat.progress import Tick, progress_bar, unheard
 from h2o_chat.rope import probe
 from h2o_chat.templates import choose
 
+BARE = "full, nothing between"
+"""Who was told the facts alone."""
 GROUPS = ("plain", "plain, far half", "pinned", "corrected", "not told")
 """Columns: kinds of facts, and plain ones told in the first half of the conversation."""
 
@@ -54,14 +57,20 @@ def measure_long(
     budgets: Sequence[int],
     tick: Tick = unheard,
     results: Results | None = None,
+    equal_bytes: bool = False,
 ) -> LongReport:
     """The facts with nothing in between first, then the full cache where it fits, then all others.
+
+    Args:
+        results: what is there already is not measured again.
+        equal_bytes: budgets are slots of the model's own precision; others get as many as fit into as much.
 
     Raises:
         BudgetError: a contestant's parts do not fit a budget.
     """
     results = results or Results(None)
-    runs = [(c, b) for c in contestants for b in budgets if c.shares(b)]
+    sized = [(c, b, slots_of(loaded, c, b, equal_bytes)) for c in contestants for b in budgets]
+    runs = [(c, b, slots) for c, b, slots in sized if c.shares(slots)]
     positions = probe(loaded.model)
     bare, _ = _drawn(loaded, 0, conversations, seed)
     scripts, questions = _drawn(loaded, tokens, conversations, seed)
@@ -83,16 +92,16 @@ def measure_long(
         return [is_right(question, answer) for question, answer in zip(questions, flat, strict=True)]
 
     known = right("full", None, bare, full_cache(positions))
-    shares = _shares("full, nothing between", None, questions, known, known, tokens)
+    shares = _shares(BARE, None, questions, known, known, tokens)
     fits = max(script.tokens for script in scripts) + 2 * ANSWER_TOKENS <= positions.window
     if fits:
         found = right("full", None, scripts, full_cache(positions))
         shares += _shares("full", None, questions, found, known, tokens)
-    for contestant, budget in runs:
-        cache = contestant.cache(budget, positions)
-        pins = _room(contestant, budget, scripts)
-        found = right(str(contestant), budget, scripts if pins else list(map(_unpinned, scripts)), cache)
-        shares += _shares(str(contestant), budget, questions, found, known, tokens, pins)
+    for contestant, budget, slots in runs:
+        cache = contestant.cache(slots, positions)
+        pins = _room(contestant, slots, scripts)
+        found = right(str(contestant), slots, scripts if pins else list(map(_unpinned, scripts)), cache)
+        shares += _shares(str(contestant), budget, questions, found, known, tokens, pins, slots)
     return LongReport(loaded.name, tokens, conversations, positions.window, fits, shares)
 
 
@@ -124,6 +133,7 @@ def _shares(
     known: Sequence[bool],
     tokens: int,
     pins: bool = True,
+    slots: int | None = None,
 ) -> list[Share]:
     """By group; none of pinned facts where nothing could be pinned."""
     shares = []
@@ -139,7 +149,7 @@ def _shares(
             could = [right[number] for number in members if known[number]]
             kept = sum(could) / len(could) if could else None
             interval = wilson(hits, len(members))
-            shares.append(Share(contestant, budget, group, hits, len(members), interval, kept))
+            shares.append(Share(contestant, budget, group, hits, len(members), interval, kept, slots))
     return shares
 
 
@@ -151,9 +161,13 @@ def run_long_recall(
     budgets: Sequence[int],
     as_json: bool,
     results: Path | None = None,
+    kv_dtypes: Sequence[str] = (),
+    equal_bytes: bool = False,
+    plots: Path | None = None,
 ) -> ExitCode:
-    """The command: a table, or one JSON object, on stdout; progress on stderr."""
-    contestants, known = [Contestant.parse(policy) for policy in policies], Results(results)
+    """The command: a table, or one JSON object, on stdout; pictures into `plots`; progress on stderr."""
+    contestants, known = crossed(policies, kv_dtypes), Results(results)
+    check(plots)
     with progress_bar() as show:
         loaded = load(settings, show)
         report = measure_long(
@@ -165,7 +179,12 @@ def run_long_recall(
             budgets,
             partial(show, "answer"),
             known,
+            equal_bytes,
         )
+    if plots is not None:
+        from h2o_chat.lab.plots import plot_long_recall
+
+        plot_long_recall(report, plots)
     return tell(report, as_json, show_table)
 
 
@@ -180,15 +199,15 @@ def show_table(report: LongReport) -> None:
     )
     for name in ("policy", "slots", *GROUPS):
         table.add_column(name, justify="left" if name == "policy" else "right")
-    lines: dict[tuple[str, int | None], dict[str, str]] = {}
+    lines: dict[tuple[str, str], dict[str, str]] = {}
     for share in report.shares:
         low, high = share.interval
         cell = f"{share.right / share.of:.2f} [{low:.2f}, {high:.2f}]"
-        if share.kept is not None and share.contestant != "full, nothing between":
+        if share.kept is not None and share.contestant != BARE:
             cell += f" / {share.kept:.2f}"
-        lines.setdefault((share.contestant, share.budget), {})[share.group] = cell
-    for (contestant, budget), cells in lines.items():
-        table.add_row(contestant, slots(budget), *(cells.get(group, "") for group in GROUPS))
+        lines.setdefault((share.contestant, slots_cell(share)), {})[share.group] = cell
+    for (contestant, slots), cells in lines.items():
+        table.add_row(contestant, slots, *(cells.get(group, "") for group in GROUPS))
     if not report.full_fits:
         table.add_row("full", "all", f"ends at the window, {report.window:,} tokens")
     print_tables(table)

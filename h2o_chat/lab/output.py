@@ -4,23 +4,23 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from h2o_chat.errors import ExitCode
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-Report = TypeVar("Report", bound=Any)
+Report = TypeVar("Report")
 
 WIDTH = 200
 """Columns of a table where stdout is no terminal, which would say how many it has."""
 
 
 def tell(report: Report, as_json: bool, show: Callable[[Report], None]) -> ExitCode:
-    """Writes a report, a dataclass, as JSON; or has it shown."""
+    """Writes a report, a dataclass or a list of them, as JSON; or has it shown."""
     if as_json:
-        sys.stdout.write(json.dumps(asdict(report)) + "\n")
+        sys.stdout.write(json.dumps(report, default=asdict) + "\n")
     else:
         show(report)
     return ExitCode.OK

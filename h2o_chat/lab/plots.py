@@ -1,10 +1,13 @@
 """Pictures of what `eval perplexity`, `eval recall` and `eval agreement` found (the extra `plot`)."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from h2o_chat.lab.agreement import Report as Agreement
+from h2o_chat.lab.long_recall import BARE
+from h2o_chat.lab.long_recall import LongReport as LongRecall
 from h2o_chat.lab.perplexity import Report as Perplexity
 from h2o_chat.lab.perplexity import Score
 from h2o_chat.lab.pictures import draw
@@ -29,7 +32,28 @@ def plot_sampled(report: Sampled, folder: Path) -> list[Path]:
 
 def plot_recall(report: Recall, folder: Path) -> list[Path]:
     """Right answers by budget, over all facts; the full cache as a line."""
-    return [draw(folder / "recall.png", f"{report.model}: facts recalled", _recall, report)]
+    return [
+        draw(
+            folder / "recall.png",
+            f"{report.model}: facts recalled",
+            partial(_shares, group="all facts"),
+            report,
+        )
+    ]
+
+
+def plot_long_recall(report: LongRecall, folder: Path) -> list[Path]:
+    """Right answers by budget, a picture for each kind of facts; the full cache as lines."""
+    groups = list(dict.fromkeys(share.group for share in report.shares if share.budget is not None))
+    return [
+        draw(
+            folder / f"recall-{group.replace(',', '').replace(' ', '-')}.png",
+            f"{report.model}: {group}, after {report.tokens:,} tokens",
+            partial(_shares, group=group),
+            report,
+        )
+        for group in groups
+    ]
 
 
 def plot_agreement(report: Agreement, folder: Path) -> list[Path]:
@@ -96,14 +120,15 @@ def _tenths(axes: Any, report: Sampled) -> None:
     axes.legend(fontsize="small")
 
 
-def _recall(axes: Any, report: Recall) -> None:
+def _shares(axes: Any, report: Recall | LongRecall, group: str) -> None:
     points: dict[str, list[Point]] = {}
     for share in report.shares:
-        if share.group != "all facts":
+        if share.group != group:
             continue
         value = share.right / share.of
         if share.budget is None:
-            axes.axhline(value, color="gray", linestyle="--", label="full")
+            line = ":" if share.contestant == BARE else "--"
+            axes.axhline(value, color="gray", linestyle=line, label=share.contestant)
         else:
             points.setdefault(share.contestant, []).append((share.budget, value, share.interval))
     _lines(axes, points, "share of right answers")

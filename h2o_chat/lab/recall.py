@@ -258,6 +258,13 @@ def run_recall(
     return tell(report, as_json, show_table)
 
 
+def slots_cell(share: Share) -> str:
+    """What a table says of a share's slots."""
+    if share.budget is None:
+        return "all"
+    return f"{share.slots:,}" + ("" if share.slots == share.budget else f" in the bytes of {share.budget:,}")
+
+
 def show_table(report: Report) -> None:
     """Contestants and budgets down; distances, all facts and what was not told across."""
     from rich.table import Table
@@ -279,9 +286,7 @@ def show_table(report: Report) -> None:
         cell = f"{share.right / share.of:.2f} [{low:.2f}, {high:.2f}]"
         if share.budget is not None and share.kept is not None:
             cell += f" / {share.kept:.2f}"
-        slots = "all" if share.budget is None else f"{share.slots:,}"
-        slots += "" if share.slots == share.budget else f" in the bytes of {share.budget:,}"
-        lines.setdefault((share.contestant, slots), {})[share.group] = cell
+        lines.setdefault((share.contestant, slots_cell(share)), {})[share.group] = cell
     for (contestant, slots), cells in lines.items():
         table.add_row(contestant, slots, *(cells.get(group, "") for group in groups))
     print_tables(table)

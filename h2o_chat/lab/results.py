@@ -9,7 +9,7 @@ import h2o_chat
 from h2o_chat.errors import UsageError
 from h2o_chat.models import Loaded
 
-_CODE = ("policies", "baselines", "slots", "quantized", "cache", "attention", "rope")
+_CODE = ("policies", "baselines", "scores", "slots", "quantized", "cache", "attention", "rope")
 """Modules whose change makes a result out of date."""
 
 

@@ -1,0 +1,147 @@
+"""`h2o-chat bench ...`: how the program behaves, on the command line.
+
+As in `eval_commands.py`, the lab imports torch, so it is imported inside the commands.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from h2o_chat.errors import ExitCode
+from h2o_chat.lab.output import print_tables, tell
+from h2o_chat.lab_options import Dtype, Json, Model, OneBudget, OneKvDtype, Threads, checked, end
+
+bench = typer.Typer(no_args_is_help=True)
+
+
+@bench.callback()
+def _bench() -> None:
+    """How the program behaves on this machine."""
+
+
+@bench.command()
+def bounded(
+    model: Model = None,
+    budget: OneBudget = 64,
+    tokens: Annotated[int, typer.Option(help="Length of the conversation.", min=3000)] = 20_000,
+    dtype: Dtype = "auto",
+    kv_dtype: OneKvDtype = "auto",
+    threads: Threads = None,
+    seed: Annotated[int, typer.Option(help="Of the sampling.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Does anything grow? Slots, memory, time per token and position index of one long conversation."""
+
+    def work() -> ExitCode:
+        settings = checked(
+            model=model, budget=budget, dtype=dtype, kv_dtype=kv_dtype, threads=threads, seed=seed
+        )
+        from h2o_chat.lab.bounded import run_bounded
+
+        return tell(run_bounded(settings, tokens), as_json, _show)
+
+    end(work)
+
+
+@bench.command()
+def rounding(
+    tokens: Annotated[int, typer.Option(help="Length of the conversation.", min=1)] = 1_000_000,
+    window: Annotated[int, typer.Option(help="Tokens the model was trained for.", min=64)] = 2048,
+    as_json: Json = False,
+) -> None:
+    """How far the oldest key has drifted after a conversation of this length, by precision (simulated)."""
+
+    def work() -> ExitCode:
+        from h2o_chat.lab.bounded import rounding_table
+
+        return tell(rounding_table(tokens, window), as_json, _show)
+
+    end(work)
+
+
+@bench.command()
+def soak(
+    folder: Annotated[Path, typer.Argument(help="Where the conversation is kept; run again to go on.")],
+    model: Model = None,
+    budget: OneBudget = 64,
+    tokens: Annotated[int, typer.Option(help="Length of the conversation.", min=1)] = 1_000_000,
+    dtype: Dtype = "auto",
+    kv_dtype: OneKvDtype = "auto",
+    threads: Threads = None,
+    seed: Annotated[int, typer.Option(help="Of the sampling.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """A stored conversation of a million tokens: memory, time, files, positions, rounding, as it grows."""
+
+    def work() -> ExitCode:
+        settings = checked(
+            model=model, budget=budget, dtype=dtype, kv_dtype=kv_dtype, threads=threads, seed=seed
+        )
+        from h2o_chat.lab.soak import run_soak
+
+        return tell(run_soak(settings, folder, tokens), as_json, _show)
+
+    end(work)
+
+
+@bench.command()
+def store(
+    conversations: Annotated[int, typer.Option(help="How many.", min=1)] = 2000,
+    messages: Annotated[int, typer.Option(help="In all of them.", min=1)] = 200_000,
+    seed: Annotated[int, typer.Option(help="Of the words.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Listing, searching and opening many stored conversations: in a temporary folder, not in yours."""
+
+    def work() -> ExitCode:
+        from h2o_chat.lab.store_bench import run_store
+
+        return tell(run_store(conversations, messages, seed), as_json, _show)
+
+    end(work)
+
+
+@bench.command()
+def ui(
+    model: Model = None,
+    budget: OneBudget = 512,
+    turns: Annotated[int, typer.Option(help="Of the conversation on the screen.", min=1)] = 500,
+    tokens: Annotated[int, typer.Option(help="Of an answer, streamed and generated.", min=32)] = 1000,
+    rounds: Annotated[
+        int, typer.Option(help="Answers generated with the screen, and as many without.", min=0)
+    ] = 5,
+    dtype: Dtype = "auto",
+    threads: Threads = None,
+    seed: Annotated[int, typer.Option(help="Of the words.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """How soon the screen answers beside a long conversation, and what it takes from the engine."""
+
+    def work() -> ExitCode:
+        settings = checked(model=model, budget=budget, dtype=dtype, threads=threads)
+        from h2o_chat.lab.ui_bench import run_ui
+
+        return tell(run_ui(settings, turns, tokens, rounds, seed), as_json, _show)
+
+    end(work)
+
+
+def _show(results: Sequence[Any]) -> None:
+    """A few results beside each other, one row per field; many below each other, one column per field."""
+    from rich.table import Table
+
+    rows = [asdict(result) for result in results]
+    cells = [[name, *(_shown(row[name]) for row in rows)] for name in rows[0]]
+    if len(rows) > 4:
+        cells = [list(line) for line in zip(*cells, strict=True)]
+    table = Table(show_header=False)
+    for line in cells:
+        table.add_row(*line)
+    print_tables(table)
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -279,12 +279,13 @@ class Chat:
         told = {message.id: self._holds.by_token(message, self._engine.tokenizer) for message in path}
         return {message: tokens for message, tokens in told.items() if tokens}
 
-    def _pinned(self, message: Message, on: bool, tokens: int) -> Note:
+    def _pinned(self, message: Message, on: bool, held: int) -> Note:
         """Notes it, and tells what it costs."""
         message.pinned = on
         if self.keeper:
             self.keeper.pinned(message.id, on)
-        return advice.pinned(self.messages.index(message), message, tokens, *self._engine.protection())
+        number, said = self.messages.index(message), message.last - message.first + 1
+        return advice.pinned(number, on, said, held, *self._engine.protection())
 
     def open(
         self,

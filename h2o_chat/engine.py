@@ -5,9 +5,8 @@ import inspect
 import os
 import platform
 import secrets
-import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,13 @@ import transformers
 from torch import Tensor
 
 import h2o_chat
+from h2o_chat import advice
 from h2o_chat.cache import H2OCache
 from h2o_chat.config import Sampling, Settings
-from h2o_chat.detokenize import Detokenizer, StopText, texts
-from h2o_chat.errors import BudgetError, OutOfMemoryError, UsageError, WindowFullError
-from h2o_chat.events import CacheState, Error, Event, Finish, Prompt, Session, Token, Turn
-from h2o_chat.memory import mb, slot_bytes
+from h2o_chat.errors import BudgetError, OutOfMemoryError, UsageError
+from h2o_chat.events import CacheState, Event, Session
+from h2o_chat.generation import Generation
+from h2o_chat.memory import slot_bytes
 from h2o_chat.models import Loaded, out_of_memory
 from h2o_chat.observe import Observer
 from h2o_chat.policies import divide
@@ -96,7 +96,7 @@ class Engine:
         if not ids and not self.pending:
             raise UsageError("There is nothing to read: the prompt is empty.")
         before = None
-        turn = _Turn(self, list(ids), sampling, cancel)
+        turn = Generation(self, list(ids), sampling, cancel)
         try:
             before = self.snapshot()
             read = turn.read()
@@ -115,7 +115,7 @@ class Engine:
             yield turn.ended("error")
             if out_of_memory(error):
                 raise OutOfMemoryError(
-                    f"{self.device} ran out of memory: {error}", self._what_is_smaller()
+                    f"{self.device} ran out of memory: {error}", self._smaller()
                 ) from error
             raise
 
@@ -293,30 +293,20 @@ class Engine:
         self.sampler.history.clear()
         self.observer = Observer(self.cache, self.tokenizer)
 
-    def _what_is_smaller(self) -> str:
-        """What to ask for where memory was too small, in numbers of this model."""
+    def _smaller(self) -> str:
+        """What to ask for where memory was too small."""
+        config, itemsize = self.model.config.get_text_config(), self.model.dtype.itemsize
+        slot = slot_bytes(config, itemsize, self.settings.kv_dtype)
+        return advice.smaller(self.session, slot, itemsize, self.seen, self._can_be_halved())
+
+    def _can_be_halved(self) -> bool:
+        """Whether sinks and recent tokens fit into half of the budget."""
         session = self.session
-        config = self.model.config.get_text_config()
-        slot = slot_bytes(config, self.model.dtype.itemsize, self.settings.kv_dtype)
-        if session.budget is None:
-            half = max(64, self.seen // 2)
-            size = mb(half * slot)
-            return f"The full cache grows with every token: --policy h2o --budget {half} stays below {size}."
-        half = session.budget // 2
         try:
-            divide(session.policy, half, self.settings.sinks, self.settings.recent)
-            fits = f"--budget {half} needs half of that"
+            divide(session.policy, (session.budget or 0) // 2, self.settings.sinks, self.settings.recent)
         except BudgetError:
-            fits = "they cannot be fewer"
-        more = [f"--chunk {session.chunk // 2} reads prompts in smaller parts"] if session.chunk > 16 else []
-        more = ["--prefill chunked reads prompts in parts"] if session.prefill == "full" else more
-        more += ["--kv-dtype int8 makes slots smaller"] if self.settings.kv_dtype == "auto" else []
-        more += ["--dtype bfloat16 halves slots and weights"] if self.model.dtype.itemsize > 2 else []
-        more += ["--quantize nf4 makes the weights smaller"] if session.quantization == "none" else []
-        return (
-            f"The {session.budget:,} slots take {mb(session.budget * slot)}, and as much again so that a turn"
-            f" can be taken back: {fits}. Else: {'; '.join(more) or 'a smaller model'}."
-        )
+            return False
+        return True
 
     def _session(self, loaded: Loaded) -> Session:
         plan, config = self.cache.plan, self.model.config.get_text_config()
@@ -349,118 +339,6 @@ class Engine:
                 "python": platform.python_version(),
             },
         )
-
-
-class _Turn:
-    """One call of `generate`."""
-
-    def __init__(
-        self, engine: Engine, ids: list[int], sampling: Sampling, cancel: Callable[[], bool]
-    ) -> None:
-        self.engine, self.ids, self.sampling, self.cancel = engine, ids, sampling, cancel
-        self.observer = engine.observer
-        self.first = engine.seen
-        self.lost_before = self.observer.lost_mark()
-        self.detokenizer = Detokenizer(engine.tokenizer, [*engine.pending, *ids])
-        self.stop = StopText(sampling.stop)
-        self.text: list[str] = []
-        self.new_tokens = 0
-        self.prompt_tokens = 0
-        self.ttft_ms = 0.0
-        self.decode_ms = 0.0
-
-    def ended(self, finish: Finish) -> Turn:
-        """The event that closes the turn."""
-        steps, kept = self.new_tokens - 1, self.engine.cache.most_kept
-        self.text.append(self._rest())
-        return Turn(
-            text="".join(self.text),
-            finish=finish,
-            prompt_tokens=self.prompt_tokens,
-            new_tokens=self.new_tokens,
-            ttft_ms=self.ttft_ms,
-            tok_s=1000 * steps / self.decode_ms if steps > 0 else 0.0,
-            seen=self.engine.seen,
-            kept=kept,
-            evicted=self.engine.seen - kept,
-            lost=self.observer.lost_since(self.lost_before),
-        )
-
-    def read(self) -> tuple[Prompt, Tensor] | None:
-        """Feeds the prompt, chunk by chunk; what was read and the logits after it, or None if cancelled."""
-        clock = time.perf_counter()
-        ids = [*self.engine.pending, *self.ids]
-        tokens = len(ids)
-        logits = self.engine.feed(self.ids, self.cancel)
-        if logits is None:
-            return None
-        self.ttft_ms = _ms_since(clock)
-        self.prompt_tokens = tokens
-        chunks = -(-tokens // self.engine.cache.pass_tokens)
-        told = texts(self.engine.tokenizer, ids) if self.engine.settings.events_every else []
-        prompt = Prompt(tokens, self.first, self.first + tokens - 1, chunks, self.ttft_ms, texts=told)
-        return prompt, logits
-
-    def answer(self, prompt: Prompt, logits: Tensor) -> Iterator[Event]:
-        """All events of a turn whose prompt was read."""
-        yield prompt
-        finish = yield from self._answer(logits)
-        if self.engine.settings.events_every:
-            yield self.engine.look()
-        yield self.ended(finish)
-
-    def _answer(self, logits: Tensor) -> Generator[Event, None, Finish]:
-        """Token after token, until something ends it; returns what."""
-        engine, sampling = self.engine, self.sampling
-        step_ms = 0.0
-        if self.cancel():
-            return "stopped"
-        while True:
-            clock = time.perf_counter()
-            token = engine.sampler.choose(logits, sampling)
-            engine.pending = (token,)
-            self.new_tokens += 1
-            text = self.stop.add(self.detokenizer.add(token))
-            finish = self._finish(token)
-            if finish in ("eos", "length"):
-                text += self._rest()
-            self.text.append(text)
-            choose_ms = _ms_since(clock)
-            self.ttft_ms += choose_ms if self.new_tokens == 1 else 0
-            yield Token(token, text, engine.seen, step_ms + choose_ms)
-            if finish is not None:
-                return finish
-            every = engine.settings.events_every
-            if every and self.new_tokens % every == 0:
-                yield engine.look()
-            if self.cancel():  # before the token is fed: it waits for the next turn
-                return "stopped"
-            clock = time.perf_counter()
-            try:
-                logits = engine.forward([token])
-            except WindowFullError as error:
-                yield Error(error.code, error.message, error.hint)
-                return "length"
-            engine.pending = ()
-            step_ms = _ms_since(clock)
-            self.decode_ms += step_ms + choose_ms
-
-    def _rest(self) -> str:
-        """Text held back so far; nothing after a stop string."""
-        if self.stop.found:
-            return ""
-        return self.stop.add(self.detokenizer.flush()) + self.stop.flush()
-
-    def _finish(self, token: int) -> Finish | None:
-        if self.stop.found:
-            return "stop"
-        if token in self.engine.eos and not self.sampling.ignore_eos:
-            return "eos"
-        return "length" if self.new_tokens == self.sampling.max_tokens else None
-
-
-def _ms_since(clock: float) -> float:
-    return 1000 * (time.perf_counter() - clock)
 
 
 def end_tokens(loaded: Loaded) -> frozenset[int]:

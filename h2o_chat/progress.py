@@ -28,6 +28,11 @@ def unheard(share: float) -> None:
     """A `Tick`: nobody asks how far it is."""
 
 
+def part(tick: Tick, number: int, of: int) -> Tick:
+    """For the work `number` (from 0) of so many equally long ones: tells its share as a share of all."""
+    return lambda share: tick((number + share) / of)
+
+
 @contextmanager
 def progress_bar() -> Iterator[Progress]:
     """Reports to a bar on stderr if that is a terminal, else in plain lines."""

@@ -25,7 +25,7 @@ from h2o_chat.lab.output import print_tables, slots, tell
 from h2o_chat.lab.pictures import check
 from h2o_chat.lab.texts import read_lines
 from h2o_chat.models import Loaded, load
-from h2o_chat.progress import Tick, progress_bar, unheard
+from h2o_chat.progress import Tick, part, progress_bar, unheard
 from h2o_chat.store import clean
 from h2o_chat.templates import choose
 
@@ -163,10 +163,7 @@ def measure(
     said: dict[str, list[str]] = {}
     longest = 0
     for number, run in enumerate(runs):
-
-        def told(share: float, before: int = number) -> None:
-            tick((before + share) / len(runs))
-
+        told = part(tick, number, len(runs))
         found, longest = answers(loaded, items, run.settings(chunk), tokens, stop, told)
         said[f"{run.name} {run.budget or ''}".strip()] = found
         each: dict[str, list[float]] = {metric: [] for metric in METRICS}

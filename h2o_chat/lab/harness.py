@@ -27,7 +27,7 @@ from h2o_chat.lab.contest import Run, runs_of
 from h2o_chat.lab.figures import mean_interval
 from h2o_chat.lab.output import print_tables, slots, tell
 from h2o_chat.models import Loaded, load
-from h2o_chat.progress import Tick, progress_bar, unheard
+from h2o_chat.progress import Tick, part, progress_bar, unheard
 from h2o_chat.rope import probe
 
 try:
@@ -275,11 +275,7 @@ def compare(
     results: list[Result] = []
     full: dict[tuple[str, str], tuple[float, list[float]]] = {}
     for number, run in enumerate(runs):
-
-        def told(share: float, before: int = number) -> None:
-            tick((before + share) / len(runs))
-
-        found = evaluate(run, told)
+        found = evaluate(run, part(tick, number, len(runs)))
         for task, metrics in found["results"].items():
             documents = found["samples"].get(task, [])
             for name, value in metrics.items():

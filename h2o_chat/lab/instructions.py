@@ -24,7 +24,7 @@ from h2o_chat.lab.results import Results, key
 from h2o_chat.lab.script import Script
 from h2o_chat.lab.talk import between
 from h2o_chat.models import Loaded, load
-from h2o_chat.progress import Tick, progress_bar, unheard
+from h2o_chat.progress import Tick, part, progress_bar, unheard
 from h2o_chat.rope import probe
 from h2o_chat.templates import choose
 
@@ -129,20 +129,14 @@ def measure_obeyed(
     found = []
     for done, (name, budget, cache) in enumerate(caches):
         where = key(loaded, "instructions", data, contestant=name, budget=budget)
-        said = results.get(where)
-        if said is None:
-
-            def shown(share: float, done: int = done) -> None:
-                tick((done + share) / len(caches))
-
-            said = rows.answers(loaded, scripts, cache, ANSWER_TOKENS, shown)
-            results.put(where, said)
+        told = part(tick, done, len(caches))
+        said = results.once(where, partial(rows.answers, loaded, scripts, cache, ANSWER_TOKENS, told))
         for rule in rules:
             for number, turns in enumerate(TURNS):
                 kept = [
-                    RULES[rule].kept(answers[number], word)
+                    RULES[rule].kept(answer, word)
                     for (its, word, _), answers in zip(asked, said, strict=True)
-                    if its == rule and answers[number] is not None
+                    if its == rule and (answer := answers[number]) is not None
                 ]
                 interval = wilson(sum(kept), len(kept)) if kept else None
                 found.append(Obeyed(name, budget, rule, turns, sum(kept), len(kept), interval))

@@ -24,7 +24,7 @@ from h2o_chat.lab.recall import ANSWER_TOKENS, Question, Share, is_right, slots_
 from h2o_chat.lab.results import Results, key
 from h2o_chat.lab.script import Script
 from h2o_chat.models import Loaded, load
-from h2o_chat.progress import Tick, progress_bar, unheard
+from h2o_chat.progress import Tick, part, progress_bar, unheard
 from h2o_chat.rope import probe
 from h2o_chat.templates import choose
 
@@ -74,20 +74,13 @@ def measure_long(
     positions = probe(loaded.model)
     bare, _ = _drawn(loaded, 0, conversations, seed)
     scripts, questions = _drawn(loaded, tokens, conversations, seed)
-    done, total = 0, len(runs) + 2
+    ticks = (part(tick, number, len(runs) + 2) for number in range(len(runs) + 2))
 
     def right(name: str, budget: int | None, read: Sequence[Script], cache: H2OCache) -> list[bool]:
-        nonlocal done
-        before = done
-        done += 1
+        told = next(ticks)
         data = [[feed.ids for feed in script.feeds] + [sorted(script.pins)] for script in read]
         where = key(loaded, "long recall", data, contestant=name, budget=budget)
-        said = results.get(where)
-        if said is None:
-            said = rows.answers(
-                loaded, read, cache, ANSWER_TOKENS, lambda share: tick((before + share) / total)
-            )
-            results.put(where, said)
+        said = results.once(where, lambda: rows.answers(loaded, read, cache, ANSWER_TOKENS, told))
         flat = [answer or "" for answers in said for answer in answers]
         return [is_right(question, answer) for question, answer in zip(questions, flat, strict=True)]
 

@@ -37,7 +37,7 @@ from h2o_chat.lab.removal import Removed, removal
 from h2o_chat.lab.texts import documents, read_texts
 from h2o_chat.lab.topic import Switch, joined, switches
 from h2o_chat.models import Loaded, load
-from h2o_chat.progress import Tick, progress_bar, unheard
+from h2o_chat.progress import Tick, part, progress_bar, unheard
 from h2o_chat.rope import trained_window
 
 PARTS = ("attention", "removal", "topic", "diversity")
@@ -233,16 +233,13 @@ def measure(
     removed: list[Removed] = []
     topics: list[Switch] = []
     texts: list[Diversity] = []
-    for number, part in enumerate(parts):
-
-        def told(share: float, before: int = number) -> None:
-            tick((before + share) / len(parts))
-
-        if part == "attention":
+    for number, one in enumerate(parts):
+        told = part(tick, number, len(parts))
+        if one == "attention":
             layers, scores = attention(loaded, ids, seed, told)
-        elif part == "removal":
+        elif one == "removal":
             removed = removal(loaded, ids, seed, told)
-        elif part == "topic":
+        elif one == "topic":
             topics = switches(loaded, joined(ids, others), runs, seed, told)
         else:
             texts = diversity(loaded, ids, runs, seed, told)

@@ -27,7 +27,7 @@ from h2o_chat.lab.results import Results, key
 from h2o_chat.lab.script import Script
 from h2o_chat.lab.texts import read_lines
 from h2o_chat.models import Loaded, load
-from h2o_chat.progress import Tick, progress_bar, unheard
+from h2o_chat.progress import Tick, part, progress_bar, unheard
 from h2o_chat.rope import probe
 from h2o_chat.store import clean
 from h2o_chat.templates import choose
@@ -181,17 +181,11 @@ def measure(
     runs = [(c, b, slots) for c, b, slots in sized if c.shares(slots)]
     positions, data = probe(loaded.model), [asdict(question) for question in questions]
     scripts = scripts_of(loaded, questions)
-    done = 0
+    ticks = (part(tick, number, len(runs) + 1) for number in range(len(runs) + 1))
 
     def right(name: str, budget: int | None, cache: H2OCache) -> list[bool]:
-        nonlocal done
-        before = done
-        done += 1
-        where = key(loaded, "recall", data, contestant=name, budget=budget)
-        said = results.get(where)
-        if said is None:
-            said = answers(loaded, scripts, cache, lambda share: tick((before + share) / (len(runs) + 1)))
-            results.put(where, said)
+        where, told = key(loaded, "recall", data, contestant=name, budget=budget), next(ticks)
+        said = results.once(where, lambda: answers(loaded, scripts, cache, told))
         return [is_right(question, answer) for question, answer in zip(questions, said, strict=True)]
 
     full = right("full", None, full_cache(positions))

@@ -2,12 +2,15 @@
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import h2o_chat
 from h2o_chat.errors import UsageError
 from h2o_chat.models import Loaded
+
+Value = TypeVar("Value")
 
 _CODE = ("policies", "baselines", "scores", "slots", "quantized", "cache", "attention", "rope")
 """Modules whose change makes a result out of date."""
@@ -36,22 +39,24 @@ class Results:
         if lines and not lines[-1].endswith("\n"):
             path.write_text("".join(lines[:-1]), "utf-8")
 
-    def get(self, key: dict[str, Any]) -> Any:
-        """What was measured under a key, or None."""
-        return self._known.get(_name(key))
-
-    def put(self, key: dict[str, Any], value: Any) -> None:
-        """Keeps a value.
+    def once(self, key: dict[str, Any], measure: Callable[[], Value]) -> Value:
+        """What is known under a key, which JSON can hold; measured and kept if nothing is.
 
         Raises:
             UsageError: it cannot be written.
         """
-        self._known[_name(key)] = value
+        if _name(key) not in self._known:
+            self._known[_name(key)] = value = measure()
+            self._keep({"key": key, "value": value})
+        found: Value = self._known[_name(key)]
+        return found
+
+    def _keep(self, row: dict[str, Any]) -> None:
         if self._path is None:
             return
         try:
             with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"key": key, "value": value}) + "\n")
+                file.write(json.dumps(row) + "\n")
         except OSError as error:
             raise UsageError(f"{self._path} cannot be written: {error}.") from error
 

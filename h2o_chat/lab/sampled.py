@@ -28,7 +28,7 @@ from h2o_chat.lab.output import print_tables, tell
 from h2o_chat.lab.perplexity import nll
 from h2o_chat.lab.pictures import check
 from h2o_chat.models import Loaded, load
-from h2o_chat.progress import Tick, progress_bar, unheard
+from h2o_chat.progress import Tick, part, progress_bar, unheard
 from h2o_chat.rope import probe
 
 AT_ONCE = 64
@@ -119,8 +119,8 @@ def cost_of(loaded: Loaded, streams: Tensor, run: Run, window: int, tick: Tick) 
     What a piece begins with was not drawn, so it is not counted.
     """
     parts = [torch.zeros(len(streams), 1)]
-    for part in nll(loaded.model, streams.to(loaded.device), run.cache(probe(loaded.model))):
-        parts.append(part.cpu())
+    for costs in nll(loaded.model, streams.to(loaded.device), run.cache(probe(loaded.model))):
+        parts.append(costs.cpu())
         tick(len(parts) / streams.shape[1])
     return torch.cat(parts, 1).view(len(streams), -1, window)[..., 1:].mean(-1)
 
@@ -170,15 +170,12 @@ def measure(
             f"Give --sampled {PARTS * window * streams} or more, or fewer --streams.",
         )
     total = 1 + len(runs)
-    ids, own = draw(loaded, streams * pieces, window, seed, lambda share: tick(share / total))
+    ids, own = draw(loaded, streams * pieces, window, seed, part(tick, 0, total))
     ids, own = ids.view(streams, pieces * window), own.view(streams, pieces)
     found = []
     for number, run in enumerate(runs, 1):
-
-        def told(share: float, before: int = number) -> None:
-            tick((before + share) / total)
-
-        found.append(stretch(run, cost_of(loaded, ids, run, window, told), own, window, seed))
+        costs = cost_of(loaded, ids, run, window, part(tick, number, total))
+        found.append(stretch(run, costs, own, window, seed))
     return Report(loaded.name, loaded.dtype, streams, pieces * window, window, seed, found)
 
 

@@ -15,12 +15,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from h2o_chat.cache import H2OCache
 from h2o_chat.config import Settings
 from h2o_chat.errors import ExitCode, UsageError
 from h2o_chat.lab import rows
 from h2o_chat.lab.contestant import Contestant, crossed, full_cache, slots_of
-from h2o_chat.lab.figures import wilson
+from h2o_chat.lab.figures import interval, resampled, wilson
 from h2o_chat.lab.output import print_tables, tell
 from h2o_chat.lab.pictures import check
 from h2o_chat.lab.results import Results, key
@@ -72,12 +74,27 @@ class Share:
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What forgetting costs in the conversations themselves, before anything is asked."""
+
+    contestant: str
+    budget: int
+    tokens: int
+    """Counted: of all conversations those past the budget, whoever said them."""
+    ratio: float
+    """Of perplexities, to the full cache's on the same tokens."""
+    interval: tuple[float, float]
+    """Of the ratio: 95%, bootstrap over conversations."""
+
+
+@dataclass(frozen=True)
 class Report:
-    """All shares, and what they were measured on."""
+    """All shares and costs, and what they were measured on."""
 
     model: str
     questions: int
     shares: list[Share]
+    costs: list[Cost]
 
 
 def read_questions(path: Path) -> list[Question]:
@@ -153,9 +170,15 @@ def scripts_of(loaded: Loaded, questions: Sequence[Question]) -> list[Script]:
     return scripts
 
 
-def answers(loaded: Loaded, scripts: Sequence[Script], cache: H2OCache, tick: Tick = unheard) -> list[str]:
+def answers(
+    loaded: Loaded,
+    scripts: Sequence[Script],
+    cache: H2OCache,
+    tick: Tick = unheard,
+    nll: list[list[float]] | None = None,
+) -> list[str]:
     """Greedy answers in order; empty where the full cache has no room for the conversation."""
-    return [said or "" for (said,) in rows.answers(loaded, scripts, cache, ANSWER_TOKENS, tick)]
+    return [said or "" for (said,) in rows.answers(loaded, scripts, cache, ANSWER_TOKENS, tick, nll)]
 
 
 def measure(
@@ -183,17 +206,46 @@ def measure(
     scripts = scripts_of(loaded, questions)
     ticks = (part(tick, number, len(runs) + 1) for number in range(len(runs) + 1))
 
-    def right(name: str, budget: int | None, cache: H2OCache) -> list[bool]:
-        where, told = key(loaded, "recall", data, contestant=name, budget=budget), next(ticks)
-        said = results.once(where, lambda: answers(loaded, scripts, cache, told))
-        return [is_right(question, answer) for question, answer in zip(questions, said, strict=True)]
+    def run(name: str, slots: int | None, past: Sequence[int], cache: H2OCache) -> tuple[list[bool], Any]:
+        """Which answers are right; the nats of each conversation's tokens past so many, by that number."""
+        where, told = key(loaded, "recall", data, contestant=name, budget=slots, past=past), next(ticks)
 
-    full = right("full", None, full_cache(positions))
-    shares = _shares("full", None, questions, full, full)
+        def measured() -> dict[str, Any]:
+            nll: list[list[float]] = []
+            said = answers(loaded, scripts, cache, told, nll)
+            # The first token has none: that of position p is at p - 1.
+            sums = {str(first): [[sum(one[first:]), len(one[first:])] for one in nll] for first in past}
+            return {"said": said, "nats": sums}
+
+        known = results.once(where, measured)
+        pairs = zip(questions, known["said"], strict=True)
+        return [is_right(question, answer) for question, answer in pairs], known["nats"]
+
+    full, least = run("full", None, sorted({budget for _, budget, _ in runs}), full_cache(positions))
+    shares, costs = _shares("full", None, questions, full, full), []
     for contestant, budget, slots in runs:
-        found = right(str(contestant), slots, contestant.cache(slots, positions))
+        found, nats = run(str(contestant), slots, [budget], contestant.cache(slots, positions))
         shares += _shares(str(contestant), budget, questions, found, full, slots)
-    return Report(loaded.name, len(questions), shares)
+        costs += _costs(str(contestant), budget, nats[str(budget)], least[str(budget)])
+    return Report(loaded.name, len(questions), shares, costs)
+
+
+def _costs(
+    contestant: str, budget: int, nats: Sequence[Sequence[float]], full: Sequence[Sequence[float]]
+) -> list[Cost]:
+    """None where no conversation is longer than the budget. Rows of nats and tokens, one a conversation.
+
+    What the full cache has no room for, past the model's window, it was not fed, and is not counted: the sums
+    would be of other tokens.
+    """
+    alike = [(a[0] - b[0], b[1]) for a, b in zip(nats, full, strict=True) if b[1] and a[1] == b[1]]
+    if not alike:
+        return []
+    more, tokens = torch.tensor(alike, dtype=torch.float64).T
+    # The same seed: the same conversations are drawn for both.
+    drawn = [resampled(part, torch.Generator().manual_seed(0)) for part in (more, tokens)]
+    ratio = float((more.sum() / tokens.sum()).exp())
+    return [Cost(contestant, budget, int(tokens.sum()), ratio, interval((drawn[0] / drawn[1]).exp()))]
 
 
 def _shares(
@@ -218,8 +270,8 @@ def _shares(
         hits = sum(right[index] for index in members)
         known = [index for index in members if full[index]]
         kept = sum(right[index] for index in known) / len(known) if known else None
-        interval = wilson(hits, len(members))
-        shares.append(Share(contestant, budget, group, hits, len(members), interval, kept, slots))
+        spread = wilson(hits, len(members))
+        shares.append(Share(contestant, budget, group, hits, len(members), spread, kept, slots))
     return shares
 
 
@@ -268,19 +320,26 @@ def show_table(report: Report) -> None:
     groups = [group for group in groups if any(share.group == group for share in report.shares)]
     table = Table(
         title=f"{report.model}: {report.questions} questions, by tokens since it was told",
-        caption="Share of right answers [95%]; after the slash: of what the full cache recalled.",
+        caption="Share of right answers [95%]; after the slash: of what the full cache recalled."
+        " Perplexity: of the conversations past the budget, to the full cache's.",
     )
     table.add_column("policy")
     table.add_column("slots", justify="right")
     for group in groups:
         table.add_column(group, justify="right")
+    table.add_column("perplexity", justify="right")
+    costs = {(cost.contestant, cost.budget): cost for cost in report.costs}
     lines: dict[tuple[str, str], dict[str, str]] = {}
     for share in report.shares:
         low, high = share.interval
         cell = f"{share.right / share.of:.2f} [{low:.2f}, {high:.2f}]"
         if share.budget is not None and share.kept is not None:
             cell += f" / {share.kept:.2f}"
-        lines.setdefault((share.contestant, slots_cell(share)), {})[share.group] = cell
+        cells = lines.setdefault((share.contestant, slots_cell(share)), {})
+        cells[share.group] = cell
+        if share.budget is not None and (cost := costs.get((share.contestant, share.budget))):
+            low, high = cost.interval
+            cells["perplexity"] = f"{cost.ratio:.4f} [{low:.3f}, {high:.3f}]"
     for (contestant, slots), cells in lines.items():
-        table.add_row(contestant, slots, *(cells.get(group, "") for group in groups))
+        table.add_row(contestant, slots, *(cells.get(group, "") for group in [*groups, "perplexity"]))
     print_tables(table)

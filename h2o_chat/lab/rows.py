@@ -56,6 +56,10 @@ class _Row:
     asked: list[int] = field(default_factory=list)
     """The question's tokens."""
     answer: list[int] = field(default_factory=list)
+    nll: list[float] | None = None
+    """Of the conversation's tokens from the second on, if wanted; the script's own list."""
+    expected: Tensor | None = None
+    """[V] what was expected next, after the last token fed; kept only for `nll`."""
     fed: int = 0
     slots: int = 0
     """Of a layer; only the full cache has more of them as it grows."""
@@ -71,12 +75,15 @@ def answers(
     cache: H2OCache,
     tokens: int,
     tick: Tick = unheard,
+    nll: list[list[float]] | None = None,
 ) -> list[list[str | None]]:
     """Greedy answers to the questions of every conversation, in order.
 
     Args:
         cache: a fresh one, made with the model's positions.
         tokens: of an answer at most.
+        nll: gets a list for every conversation, with the nats of each of its tokens from the second to
+            the last one before the last question, whoever said it.
 
     Returns:
         None for an answer that the `full` policy has no room for in the model's window.
@@ -91,6 +98,10 @@ def answers(
     # Long ones first: the last under way are then short, and few calls have few rows.
     order = sorted(range(len(scripts)), key=lambda number: -scripts[number].tokens)
     waiting = [_Row(scripts[number], _pieces(scripts[number], cache), found[number]) for number in order]
+    if nll is not None:
+        nll += [[] for _ in scripts]
+        for row, number in zip(waiting, order, strict=True):
+            row.nll = nll[number]
     coming = iter(waiting)
     under_way: list[_Row] = []
     done, total = 0, sum(len(row.pieces) for row in waiting)
@@ -146,7 +157,15 @@ def _branched(rows: Iterable[_Row]) -> list[_Row]:
             row.pieces.popleft()
             asked = [token for piece in question.pieces for token in piece.ids]
             branches.append(
-                replace(row, pieces=deque(question.pieces), question=question.number, asked=asked, answer=[])
+                replace(
+                    row,
+                    pieces=deque(question.pieces),
+                    question=question.number,
+                    asked=asked,
+                    answer=[],
+                    nll=None,
+                    expected=None,
+                )
             )
     return [row for row in mains + branches if row.pieces]
 
@@ -164,6 +183,18 @@ def _greedy(scores: Tensor) -> list[int]:
         raise GenerationError("The model produced NaN or infinite logits.", "Try --dtype float32.")
     chosen: list[int] = scores.argmax(-1).tolist()
     return chosen
+
+
+def _surprised(row: _Row, piece: list[int], logits: Tensor) -> None:
+    """Adds the nats of a piece, given what was expected before it and the logits [T, V] of its tokens."""
+    expected, said = logits[:-1].float(), torch.tensor(piece, device=logits.device)
+    if row.expected is None:
+        said = said[1:]
+    else:
+        expected = torch.cat([row.expected[None], expected])
+    assert row.nll is not None
+    row.nll += torch.nn.functional.cross_entropy(expected, said, reduction="none").tolist()
+    row.expected = logits[-1].float().clone()
 
 
 class _Reader:
@@ -227,7 +258,8 @@ class _Reader:
         self.cache.protect(apart[1] if apart else 0)
         if apart and apart[2]:
             self.cache.pin(apart[2])
-        inputs: dict[str, Any] = {"logits_to_keep": 1} if self.only_last else {}
+        measured = any(row.nll is not None for row in group)
+        inputs: dict[str, Any] = {"logits_to_keep": 1} if self.only_last and not measured else {}
         if real is not None or self.learned:  # see `Engine.forward`
             inputs["attention_mask"] = torch.ones_like(ids) if real is None else real.long()
         output = self.model(
@@ -237,8 +269,10 @@ class _Reader:
             use_cache=True,
             **inputs,
         )
-        for row, piece in zip(group, pieces, strict=True):
+        for number, (row, piece) in enumerate(zip(group, pieces, strict=True)):
             row.fed, row.slots = row.fed + len(piece), self.cache.layers[0].positions.shape[-1]
+            if row.nll is not None:
+                _surprised(row, piece, output.logits[number, -len(piece) :])
         return torch.as_tensor(output.logits[:, -1])
 
     def leave(self) -> None:

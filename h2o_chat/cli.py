@@ -1,5 +1,7 @@
 """The command line. Everything heavy is imported inside the commands: help and usage errors come at once."""
 
+import atexit
+import gc
 import inspect
 import os
 import sys
@@ -265,6 +267,7 @@ def screen(
             checked(model)
         elif is_offline():
             obtain(settings.model)
+        from h2o_chat.chat import Chat
         from h2o_chat.opening import opener, opener_of
         from h2o_chat.recorder import Recorder
         from h2o_chat.tui.app import ChatApp
@@ -287,6 +290,10 @@ def screen(
         screen.run()
         if recorder:
             recorder.end()
+        if isinstance(screen.chat, Chat) and screen.chat.keeper and screen.chat.keeper.conversation:
+            screen.chat.keeper.close()
+            if not in_browser:
+                sys.stderr.write(f"h2o-chat: go on with --resume {screen.chat.keeper.conversation}\n")
         return ExitCode.BUG if screen.return_code else ExitCode(screen.exit_code)
 
     code = ending(work)
@@ -362,4 +369,6 @@ def main() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by whoever started us
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  (until the end of the process)
+    # Python's last collection would walk through all of torch: a second, and many on a loaded machine.
+    atexit.register(gc.freeze)
     app(prog_name="h2o-chat")

@@ -1,8 +1,9 @@
 """`h2o-chat models`: what is here and what can be had; fetching, describing and removing it."""
 
 import shutil
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,7 +13,16 @@ from h2o_chat.commands import confirmed, ends
 from h2o_chat.config import config_file, user_aliases
 from h2o_chat.errors import ModelError
 from h2o_chat.obtain import fetch, size
-from h2o_chat.resolve import Found, Known, check_weights, look_up, names_starting_with, read_config
+from h2o_chat.resolve import (
+    BUNDLED,
+    POCKET,
+    Found,
+    Known,
+    check_weights,
+    look_up,
+    names_starting_with,
+    read_config,
+)
 
 app = typer.Typer(help="What is here, what can be had; fetch, look at and remove models.")
 
@@ -24,6 +34,12 @@ def overview(context: typer.Context) -> None:
     """List what is here and what can be had."""
     if context.invoked_subcommand is None:
         ends(_list)
+
+
+@app.command("list")
+def list_() -> None:
+    """The same: list what is here and what can be had."""
+    ends(_list)
 
 
 @app.command()
@@ -74,6 +90,11 @@ def _list() -> None:
     import psutil
 
     memory = psutil.virtual_memory().total
+    if bundled := next((folder for folder in BUNDLED if folder.is_dir()), None):
+        stored = sum(file.stat().st_size for file in bundled.iterdir())
+        typer.echo("here, with the program")
+        _table([(POCKET, size(stored))])
+        typer.echo()
     typer.echo(f"here, in {cache_folder()}")
     rows: list[tuple[str, ...]] = [
         (one.repository, size(one.bytes), "" if one.folder else "in part: h2o-chat models pull goes on")
@@ -81,7 +102,7 @@ def _list() -> None:
     ]
     _table(rows or [("nothing yet", "", "")])
     typer.echo(f"\nto be had; fits: with this machine's {size(memory)} of memory")
-    header = ("NAME", "REPOSITORY", "16 BIT", "4 BIT", "WINDOW", "FITS", "")
+    header = ("NAME", "16 BIT", "4 BIT", "WINDOW", "FITS", "", "REPOSITORY")
     _table([header, *(_row(alias, memory) for alias in ALIASES.values())])
     own = user_aliases()
     if own:
@@ -90,24 +111,25 @@ def _list() -> None:
 
 
 def _row(alias: Alias, memory: int) -> tuple[str, ...]:
-    notes = [*(["gated"] if alias.gated else []), *([] if alias.chat else ["base: no chat template"])]
+    notes = [*(["gated"] if alias.gated else []), *([] if alias.chat else ["base model"])]
     return (
         alias.name,
-        alias.repository,
         size(alias.bytes_16),
         size(alias.bytes_4),
         f"{alias.window:,}",
         fits(alias, memory),
         ", ".join(notes),
+        alias.repository,
     )
 
 
 def _table(rows: list[tuple[str, ...]]) -> None:
+    """A line a row; on a terminal cut where it ends."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    most = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for row in rows:
-        typer.echo(
-            "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        )
+        line = "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        typer.echo(line.rstrip()[:most])
 
 
 def _tell(model: Found | Known) -> None:
@@ -124,7 +146,7 @@ def _tell(model: Found | Known) -> None:
             ("family", str(config["model_type"])),
             ("parameters", f"{weights.parameters:,} ({weights.dtype})"),
             ("16 bit", size(2 * weights.parameters)),
-            ("window", str(config.get("max_position_embeddings", "not said"))),
+            ("window", _window(config)),
             ("template", "the model's own" if _has_template(model.folder) else "none: see --template"),
         ]
     elif alias is None:
@@ -144,6 +166,11 @@ def _tell(model: Found | Known) -> None:
             ),
         ]
     _table(rows)
+
+
+def _window(config: dict[str, Any]) -> str:
+    window = config.get("max_position_embeddings")
+    return f"{window:,}" if isinstance(window, int) else "not said"
 
 
 def _has_template(folder: Path) -> bool:

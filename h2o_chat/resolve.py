@@ -20,6 +20,8 @@ from h2o_chat.errors import ModelError
 PACKAGE = Path(__file__).resolve().parent
 BUNDLED = (PACKAGE / "assets" / "pocket", PACKAGE.parent / "assets" / "pocket")
 """Where the bundled model lies in an installed wheel, and in a checkout."""
+POCKET = BUNDLED[0].name
+"""By which name it can be asked for."""
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9_][\w.-]{0,95}/[\w.-]{1,96}", re.ASCII)
 """org/name as the hub writes it."""
@@ -44,7 +46,10 @@ class Known:
 
 
 def look_up(name: str | None) -> Found | Known:
-    """A folder with config.json, an alias, org/name, or what only one cached model is called: in this order.
+    """A folder with config.json, an alias, pocket, org/name, or the only cached model called so, in order.
+
+    Args:
+        name: None is the bundled model, pocket.
 
     Raises:
         ModelError: nothing by that name; says what was looked for and where, and the nearest names.
@@ -59,6 +64,8 @@ def look_up(name: str | None) -> Found | Known:
     target = aliases.get(name.lower())
     if target is not None:
         return _place(target)
+    if name.lower() == POCKET:
+        return _bundled()
     if folder.is_dir():
         raise ModelError(f"{name} is not a model folder: it has no config.json.", _what_is_there(folder))
     if folder.is_file():
@@ -96,7 +103,7 @@ def all_aliases() -> dict[str, str]:
 
 def names_starting_with(text: str) -> list[str]:
     """What the shell offers when somebody presses Tab."""
-    known = [*all_aliases(), *_fetched()]
+    known = [POCKET, *all_aliases(), *_fetched()]
     return [name for name in known if name.lower().startswith(text.lower())]
 
 
@@ -162,7 +169,7 @@ def _bundled() -> Found:
         if (folder / "config.json").is_file():
             return Found(folder.name, folder)
     raise ModelError(
-        "No model was named, and none is bundled with this version.",
+        "No model is bundled with this version.",
         "Name one: --model FOLDER, org/name or a short name; h2o-chat models lists them.",
     )
 
@@ -232,7 +239,7 @@ def nearest(name: str, aliases: Iterable[str]) -> str:
     beside = folder.parent if folder.parent.is_dir() else Path()
     folders = {path.parent.name: str(path.parent) for path in beside.glob("*/config.json")}
     here = {one.split("/")[-1].lower(): one for one in _fetched()}
-    known = {alias: alias for alias in aliases} | here | folders
+    known = {alias: alias for alias in aliases} | {POCKET: POCKET} | here | folders
     near = difflib.get_close_matches(folder.name.lower(), known, n=3, cutoff=0.6)
     if not near:
         return ""

@@ -119,6 +119,7 @@ def test_fetches_what_is_needed_and_nothing_else(hub: Hub, h2o: Call, tmp_path: 
     asked = len(hub.requests)
     assert "some/model is here: " in h2o("models", "pull", "some/model").stdout
     assert "some/model" in h2o("models").stdout
+    assert h2o("models", "list").stdout == h2o("models").stdout
     assert "2,097,152 (U8)" in h2o("models", "info", "model").stdout
     assert len(hub.requests) == asked, "what is here is not asked for"
 

@@ -122,9 +122,16 @@ def test_half_a_download_is_not_a_model(cache: Path) -> None:
 
 def test_no_name_is_the_bundled_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resolve, "BUNDLED", (tmp_path / "wheel", tmp_path / "checkout"))
-    with pytest.raises(ModelError, match="No model was named"):
-        resolve.find(None)
-    assert resolve.find(None if model_in(tmp_path / "checkout") else "").folder == tmp_path / "checkout"
+    for name in (None, "pocket"):
+        with pytest.raises(ModelError, match="No model is bundled"):
+            resolve.find(name)
+    model_in(tmp_path / "checkout")
+    for name in (None, "pocket", "Pocket"):
+        assert resolve.find(name).folder == tmp_path / "checkout"
+    assert "pocket" in resolve.names_starting_with("po")
+    with pytest.raises(ModelError) as caught:
+        resolve.look_up("poket")
+    assert "Did you mean pocket?" in caught.value.hint
 
 
 # -- what leads nowhere

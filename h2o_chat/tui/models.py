@@ -16,7 +16,7 @@ from h2o_chat.aliases import ALIASES, fits
 from h2o_chat.cached import repositories
 from h2o_chat.config import user_aliases
 from h2o_chat.export import one_line
-from h2o_chat.resolve import BUNDLED
+from h2o_chat.resolve import BUNDLED, POCKET
 from h2o_chat.tui.glyphs import size
 from h2o_chat.tui.theme import MUTED
 
@@ -36,9 +36,8 @@ def rows(memory_bytes: int) -> Iterator[Row]:
     Raises:
         UsageError: the configuration, which may name models, cannot be read.
     """
-    bundled = next((folder for folder in BUNDLED if folder.is_dir()), None)
-    if bundled is not None:
-        yield Row(str(bundled), "here · comes with the program")
+    if any(folder.is_dir() for folder in BUNDLED):
+        yield Row(POCKET, "here · comes with the program")
     there = {one.repository: one for one in repositories()}
     for name, one in there.items():
         yield Row(

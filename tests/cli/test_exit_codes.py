@@ -201,12 +201,15 @@ def test_a_screen_told_to_end_keeps_the_answer(small: Path, tmp_path: Path, numb
     process = subprocess.Popen([*PROGRAM, *flags], stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
 
+    drawn = bytearray()
+
     def draw() -> None:  # what nobody reads would keep it from drawing
         with contextlib.suppress(OSError):
-            while os.read(ours, 65536):
-                pass
+            while more := os.read(ours, 65536):
+                drawn.extend(more)
 
-    threading.Thread(target=draw, daemon=True).start()
+    drawing = threading.Thread(target=draw)
+    drawing.start()
     events, give_up = tmp_path / "events", time.monotonic() + 60
     for awaited, typed in (('"session"', b"Once upon a time\r"), ('"event": "token"', b"")):
         while not (events.exists() and awaited in events.read_text()):
@@ -216,10 +219,13 @@ def test_a_screen_told_to_end_keeps_the_answer(small: Path, tmp_path: Path, numb
     process.send_signal(number)
     assert process.wait(timeout=60) == code
     store = Store(tmp_path)
-    answer = store.path(store.find("last"))[-1]
+    conversation = store.find("last")
+    answer = store.path(conversation)[-1]
     store.close()
     assert answer.finish == "stopped"
     assert answer.text
+    drawing.join()
+    assert f"go on with --resume {conversation}" in drawn[-200:].decode(errors="replace")
     os.close(ours)
 
 

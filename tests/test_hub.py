@@ -389,7 +389,8 @@ def test_a_folder_of_ones_own_is_not_removed(h2o: Call, tmp_path: Path) -> None:
 def test_the_list_says_what_fits(h2o: Call) -> None:
     done = h2o("models")
     assert done.returncode == ExitCode.OK
-    assert re.search(r"llama-7b +huggyllama/llama-7b +13\.5 GB +4\.2 GB +2,048", done.stdout)
+    assert re.search(r"llama-7b +13\.5 GB +4\.2 GB +2,048 .* huggyllama/llama-7b\n", done.stdout)
+    assert re.search(r"pocket +\d+ MB\n", done.stdout)
     assert "gated" in done.stdout
     assert done.stderr == ""
 

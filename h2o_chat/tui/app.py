@@ -198,6 +198,8 @@ class ChatApp(App[None], inherit_bindings=False):
     # What the threads report
 
     def _drain(self) -> None:
+        if not self.query(StatusLine):
+            return  # the screen is being taken down; nobody would see it
         reports = list(self.pane.jobs.drain())
         for report in reports:
             self._take(report)
@@ -342,8 +344,9 @@ class ChatApp(App[None], inherit_bindings=False):
             yield SystemCommand("quit", "leave", self.exit)
             return
         for command in slash.COMMANDS:
-            title = f"{command.name} {command.arguments}".strip()
-            yield SystemCommand(title, command.help, partial(pane.choose, command))
+            what = f"{command.arguments} · {command.help}" if command.arguments else command.help
+            # The palette takes it for markup, in which [NUMBER] would vanish.
+            yield SystemCommand(command.name, what.replace("[", "\\["), partial(pane.choose, command))
 
     def on_pointed(self, message: Pointed) -> None:
         """The token under the cursor is another one."""

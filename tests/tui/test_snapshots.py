@@ -5,8 +5,10 @@ machine, whatever fonts and hashes a picture would have in it. The recordings ar
 tools/make_recordings.py. After a change that is wanted: pytest tests/tui/test_snapshots.py --snapshot-update.
 """
 
+import re
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -14,14 +16,16 @@ from string import ascii_letters
 from typing import Any
 
 import pytest
-from conftest import Screen  # tests/tui/conftest.py
+from conftest import POCKET, Screen  # tests/tui/conftest.py
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
+from textual.widgets import Input
 
 from h2o_chat.config import Sampling, Settings
-from h2o_chat.errors import ModelError, OutOfMemoryError
+from h2o_chat.errors import GenerationError, ModelError, OutOfMemoryError
 from h2o_chat.recording import read
 from h2o_chat.tui.app import ChatApp
+from h2o_chat.tui.models import Models, Row
 from h2o_chat.tui.player import Pace, Player
 from h2o_chat.tui.replay import ReplayPane
 from h2o_chat.tui.work import Jobs, OpenChat, Progress
@@ -135,8 +139,16 @@ def broken(progress: Progress) -> Any:
     raise RuntimeError("the shapes [bold]do not[/] match \x1b[31m")
 
 
+def fetching(progress: Progress) -> Any:
+    progress("resolve", None)
+    progress("download: 12.5 MB of 48.0 MB, 3.4 MB/s, 10 s left", 12.5 / 48)
+    looked_at.wait(60)
+    raise ModelError("It was only to be looked at.")
+
+
 OPENINGS: dict[str, tuple[OpenChat, str]] = {
     "loading": (loading, "read weights"),
+    "download": (fetching, "3.4 MB/s"),
     "not-found": (not_found, "nothing is open"),
     "out-of-memory": (too_large, "nothing is open"),
     "a-bug": (broken, "nothing is open"),
@@ -147,6 +159,7 @@ OPENINGS: dict[str, tuple[OpenChat, str]] = {
 async def test_opening_looks_so(name: str, page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     open_chat, until = OPENINGS[name]
     monkeypatch.setattr("h2o_chat.tui.app.save_trace", lambda trace: Path("/a/folder/bug.log"))
+    looked_at.clear()
     app = ChatApp(open_chat, Settings(model="pocket"), Sampling())
     async with app.run_test(size=(100, 30)) as pilot:
         screen = Screen(app, pilot)
@@ -156,6 +169,81 @@ async def test_opening_looks_so(name: str, page: Any, monkeypatch: pytest.Monkey
         shown = drawn(screen)
         looked_at.set()
     assert shown == page
+
+
+ROWS = [
+    Row("assets/pocket", "here · comes with the program"),
+    Row("some/model", "here · 2.2 GiB"),
+    Row("some/other", "in part · 310 MiB are here"),
+    Row("mine", "your own name for some/model"),
+    Row("large", "org/large-70b · 131 GiB to fetch · does not fit · gated"),
+]
+TALKS: dict[str, tuple[tuple[int, int], str, tuple[str, ...]]] = {
+    "palette": ((120, 36), "the keys and these commands", ("ctrl+p",)),
+    "palette-found": ((80, 24), "md|json|html [FILE]", ("ctrl+p", *"export")),
+    "menu": ((100, 30), "▸ /policy", ("/", "p", "o")),
+    "settings": ((120, 36), "kv_dtype", ("f2",)),
+    "settings-wrong": ((60, 24), "It must be in", ("f2", "down", "9", "enter")),
+    "no-command": ((80, 24), "Did you mean", (*"/polcy", "enter")),
+    "budget-too-small": ((80, 24), "smallest budget", (*"/set recent 48", "enter")),
+    "answer-failed": ((100, 30), "no numbers", (*"Hello", "enter")),
+}
+"""By name: the size, what is awaited, the keys; in a conversation with the bundled model."""
+
+
+@pytest.mark.parametrize("name", TALKS)
+async def test_a_conversation_looks_so(
+    name: str, page: Any, pocket: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from h2o_chat.chat import Chat
+    from h2o_chat.engine import Engine
+
+    size, awaited, keys = TALKS[name]
+    settings = Settings(model=str(POCKET), budget=48, threads=1, seed=3)
+    engine = Engine(pocket, settings)
+    if name == "answer-failed":
+        monkeypatch.setattr(engine, "forward", failing(engine.forward))
+    app = ChatApp(lambda _: Chat(engine, settings), settings, Sampling(max_tokens=60))
+    async with app.run_test(size=size) as pilot:
+        screen = Screen(app, pilot)
+        await screen.opened()
+        app.prompt.cursor_blink = False
+        await pilot.press(*keys)
+        await screen.until(
+            lambda: awaited in "\n".join(screen.lines()) and not app.busy, f"it says: {awaited}"
+        )
+        for field in app.screen.query(Input):
+            field.cursor_blink = False
+        await pilot.pause(0.2)
+        # How fast it was is no matter here.
+        assert re.sub(r"[\d.]+ tok/s", lambda rate: "#" * len(rate[0]), drawn(screen)) == page
+
+
+def failing(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Fails at the fourth step."""
+    left = iter(range(3))
+
+    def step(*args: Any, **kwargs: Any) -> Any:
+        if next(left, None) is None:
+            raise GenerationError("The model's logits are no numbers.", "Try --dtype float32.")
+        return forward(*args, **kwargs)
+
+    return step
+
+
+async def test_the_models_look_so(page: Any) -> None:
+    looked_at.set()
+    app = ChatApp(loading, Settings(model="pocket"), Sampling())
+    async with app.run_test(size=(100, 30)) as pilot:
+        screen = Screen(app, pilot)
+        app.prompt.cursor_blink = False
+        await screen.until(lambda: "nothing is open" in "\n".join(screen.lines()), "it has failed")
+        app.push_screen(Models(ROWS))
+        await screen.until(lambda: isinstance(app.focused, Input), "the list is there")
+        await pilot.press(*"mod", "down")
+        app.screen.query_one(Input).cursor_blink = False
+        await pilot.pause(0.2)
+        assert drawn(screen) == page
 
 
 def drawn(screen: Screen) -> str:

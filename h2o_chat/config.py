@@ -71,7 +71,7 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if self.temperature:
-            _within("--temperature", self.temperature, 0.001, 100)  # below, logits overflow
+            _within("--temperature", self.temperature, 0.001, 100, "0, or in ")  # below, logits overflow
         _within("--top-p", self.top_p, 0, 1, open_low=True)
         _within("--top-k", self.top_k, 0, 1_000_000)
         _within("--min-p", self.min_p, 0, 1)
@@ -212,8 +212,10 @@ def user_aliases() -> dict[str, str]:
     return {name.lower(): target for name, target in aliases.items()}
 
 
-def _within(flag: str, value: float, low: float, high: float, *, open_low: bool = False) -> None:
+def _within(
+    flag: str, value: float, low: float, high: float, place: str = "in ", *, open_low: bool = False
+) -> None:
     # NaN compares false with everything, so ask for what is right rather than for what is wrong.
     if not ((low < value if open_low else low <= value) and value <= high):
         bracket = "(" if open_low else "["
-        raise UsageError(f"{flag} is {value}.", f"It must be in {bracket}{low:,}, {high:,}].")
+        raise UsageError(f"{flag} is {value}.", f"It must be {place}{bracket}{low:,}, {high:,}].")

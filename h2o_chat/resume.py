@@ -61,15 +61,15 @@ def remember(
     before = engine.snapshot()
     try:
         engine.reset()
-        known, unusable = _load_nearest(engine, keeper, path)
+        known, wrong = _load_nearest(engine, keeper, path)
         _pin_again(engine, keeper.notes, path)
         whole = read_again(engine, template, path, known, progress, cancel)
     except BaseException:
         engine.restore(before, hand_over=True)
         raise
-    instead = "An older one was taken and what was said since read again: the memory is the same."
-    hint = instead if known and whole else ""
-    keeper.notes += [Note(error.code, error.message, hint) for error in unusable]
+    if wrong is not None:
+        instead = "An older one was taken and what was said since read again: the memory is the same."
+        keeper.notes.append(Note(wrong.code, wrong.message, instead if known and whole else ""))
     if not whole:
         engine.restore(before, hand_over=True)
     elif not known and engine.seen:
@@ -121,13 +121,13 @@ def ended_in_marker(tokenizer: Any, template: Template, answer: StoredMessage) -
 
 def _load_nearest(
     engine: Memory, keeper: SavedCaches, path: Sequence[StoredMessage]
-) -> tuple[int, list[SavedCacheError]]:
+) -> tuple[int, SavedCacheError | None]:
     """Loads the last usable saved cache of a path.
 
     Returns:
-        How many of its messages that one knows; what was wrong with those after it.
+        How many of its messages that one knows; what was wrong with the newest, where it was not that.
     """
-    unusable: list[SavedCacheError] = []
+    wrong = None
     for index in range(len(path) - 1, -1, -1):
         file = keeper.saved(path[index].id) if path[index].role == "assistant" else None
         if file is None or not file.exists():
@@ -135,10 +135,10 @@ def _load_nearest(
         try:
             engine.load(file)
         except SavedCacheError as error:
-            unusable.append(error)
+            wrong = wrong or error
         else:
-            return index + 1, unusable
-    return 0, unusable
+            return index + 1, wrong
+    return 0, wrong
 
 
 def read_again(

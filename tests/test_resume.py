@@ -261,11 +261,9 @@ def test_what_was_done_instead_is_said(loaded: Loaded, store: Store, damaged: in
         file.write_bytes(file.read_bytes()[:999])
     again = resumed(loaded, store, chat.keeper.conversation)
     notes = [note for note in again.keeper.notes if note.code == "saved-cache"]
-    assert [note.message for note in notes] == [
-        f"The saved memory {file.name} is damaged." for file in reversed(files[-damaged:])
-    ]
+    assert [note.message for note in notes] == [f"The saved memory {files[-1].name} is damaged."]
     assert sum("the memory is the same" in note.hint for note in notes) == hints
-    assert codes(again)[damaged:] == ([] if hints else ["rebuilt"])
+    assert codes(again)[1:] == ([] if hints else ["rebuilt"])
 
 
 def test_a_prompt_that_was_not_read_is_not_stored(loaded: Loaded, store: Store) -> None:

@@ -29,6 +29,7 @@ from h2o_chat.store import Store
         (["run", "hi", "--policy", "nope"], ["--policy", "nope", "h2o-paper"]),
         (["run", "hi", "--budget", "0"], ["--budget is 0"]),
         (["run", "hi", "--top-p", "nan"], ["--top-p is nan"]),
+        (["run", "hi", "--temperature", "-1"], ["--temperature is -1", "It must be 0, or in [0.001, 100]"]),
         (["run", "hi", "--stop", ""], ["--stop is empty"]),
         (["run", "hi", "--script", "turns.txt"], ["--script"]),
         (["run", "--script", "no such file"], ["no such file", "No such file or directory"]),

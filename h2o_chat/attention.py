@@ -1,6 +1,7 @@
 """The one function registered with transformers: mask by position, attend, tell the cache.
 
-Shapes: R rows, H KV heads, G query heads per KV head, N new tokens, S slots, D head size.
+Shapes: R rows, H KV heads, G query heads per KV head, N new tokens, B of them in a
+block, S slots, D head size.
 """
 
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
 from h2o_chat.errors import ModelError, UsageError
+from h2o_chat.handoff import Handoff
 from h2o_chat.scores import gained, together
-from h2o_chat.slots import REMEMBER, H2OLayer, Handoff
+from h2o_chat.slots import REMEMBER, H2OLayer
 
 NAME = "h2o"
 
@@ -52,12 +54,16 @@ def h2o_attention(
         query: [R, H * G, N, D].
         key, value: the `Handoff` that `H2OLayer.update` returned.
         attention_mask: [R, all columns so far], 0 for padding, or None.
+        scaling: of the logits; None for D ** -0.5.
+        sliding_window: tokens that a query of this layer sees, itself included; None: all before it.
+        softcap: bound of the logits, `softcap * tanh(logits / softcap)` (Gemma 2, arXiv 2408.00118).
 
     Returns:
         The output [R, N, H * G, D]; attention weights are not returned.
 
     Raises:
-        ModelError: a keyword that changes attention and is not handled here, or no H2OCache was given.
+        ModelError: a keyword that changes attention and is not handled here, or a mask of another shape.
+        UsageError: no H2OCache was given.
     """
     strange = {k: v for k, v in others.items() if k not in _HARMLESS and v is not None}
     if dropout:
@@ -137,7 +143,11 @@ def _slot_logits(layer: H2OLayer, held: Tensor, queries: Tensor, at: Tensor, how
 
 
 def _softmax(logits: Tensor, real: Tensor | None) -> Tensor:
-    """Rows of padding queries, which may see nothing at all, become 0 instead of NaN."""
+    """Of logits [R, H, G, N, S]; padding queries, which may see nothing at all, get 0 instead of NaN.
+
+    Args:
+        real: [R, N] bool, False for padding; None if all are real.
+    """
     probabilities = logits.softmax(-1)
     return probabilities if real is None else probabilities.masked_fill(~real[:, None, None, :, None], 0)
 
@@ -148,9 +158,8 @@ def _decode(
     """One token per row: into the free slot, attend to all slots, give one up. -> [R, H, G, 1, D]"""
     layer.insert(keys, values, real)
     at = layer.seen[:, None] - 1
-    probabilities = _softmax(
-        _slot_logits(layer, layer.held_keys(), queries, at, how), real
-    )  # [R, H, G, 1, S]
+    logits = _slot_logits(layer, layer.held_keys(), queries, at, how)
+    probabilities = _softmax(logits, real)  # [R, H, G, 1, S]
     output = probabilities.flatten(2, 3).to(values.dtype) @ layer.held_values()
     layer.evict_one(probabilities.squeeze(3), real, how.sliding_window)
     return output.view(*queries.shape[:-1], -1)
@@ -213,16 +222,16 @@ def _pass(
         output = weights[..., :slots] @ held_values + weights[..., slots:] @ values[:, :, :end]
         outputs.append(output.view(*asked.shape[:-1], -1))
 
-        given = torch.nn.functional.pad(probabilities.sum(2), (0, tokens - end))  # [R, H, B, S + N]
+        received = torch.nn.functional.pad(probabilities.sum(2), (0, tokens - end))  # [R, H, B, S + N]
         fair = logits[:, :, 0].isfinite().sum(-1) / groups  # [R, H, B]
-        more = gained(layer.policy, given, fair, when, later[:, cut])
+        more = gained(layer.policy, received, fair, when, later[:, cut])
         gain = more if gain is None else together(layer.policy, gain, more)
         if layer.policy.by_head:
-            weight = (layer.policy.forget ** later[:, cut].to(given.dtype))[:, None, None, None]
+            weight = (layer.policy.forget ** later[:, cut].to(received.dtype))[:, None, None, None]
             apart = torch.nn.functional.pad((weight @ probabilities).squeeze(3), (0, tokens - end))
             by_head = apart.transpose(-1, -2) + (0 if by_head is None else by_head)  # [R, H, S + N, G]
         if layer.plan.observe:
-            remembered = (REMEMBER ** later[:, cut].to(given.dtype))[:, None, None] @ given
+            remembered = (REMEMBER ** later[:, cut].to(received.dtype))[:, None, None] @ received
             share = remembered.squeeze(2) / groups + (0 if share is None else share)
     assert gain is not None
     layer.absorb(keys, values, new, gain, by_head, share, how.sliding_window)

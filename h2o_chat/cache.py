@@ -12,10 +12,11 @@ from transformers.cache_utils import Cache
 from h2o_chat.baselines import SEES_THE_FUTURE
 from h2o_chat.config import PREFILLS, Prefill
 from h2o_chat.errors import BudgetError, UsageError, WindowFullError
+from h2o_chat.plan import Plan
 from h2o_chat.policies import POLICIES, Shares, divide
 from h2o_chat.quantized import BITS
 from h2o_chat.rope import Positions
-from h2o_chat.slots import H2OLayer, Plan, among
+from h2o_chat.slots import H2OLayer, among
 
 
 @dataclass
@@ -24,16 +25,26 @@ class Snapshot:
 
     policy: str
     shares: Shares | None
+    """None for the `full` policy."""
     layers: list[dict[str, Tensor]]
+    """`H2OLayer.STATE` of each layer, by name; none before the first token."""
     fed: int
+    """Columns, padding included."""
     near_from: int
+    """Keys before this position are at the window's edge."""
     rebase_due: int
+    """Columns at which the rotation index would reach the window."""
     ragged: bool
+    """Padding was fed."""
     protect_below: int
+    """Tokens at positions below this are protected: sinks, system prompt."""
     bits: int | None
+    """Of a number in the slots; None: as the model computes it, in `dtype`."""
     dtype: torch.dtype
     pins: frozenset[int] = frozenset()
+    """Positions that will be protected when they are fed."""
     any_far: list[bool] = field(default_factory=list)
+    """Of each layer: whether some key is at the window's edge."""
 
 
 class H2OCache(Cache):
@@ -63,7 +74,8 @@ class H2OCache(Cache):
 
     Raises:
         BudgetError: the parts do not fit into the budget.
-        UsageError: an unknown policy or precision.
+        UsageError: an unknown policy, prefill or precision, a chunk of no tokens, or a policy that has to see
+            the future.
     """
 
     foresees = False
@@ -130,7 +142,10 @@ class H2OCache(Cache):
         return self.trained.window if self.plan.prefill == "full" and self.trained else self.plan.chunk
 
     def kept(self, layer: int) -> Tensor:
-        """True positions of the tokens a layer holds, in slot order. [R, H, S] int32, -1 = empty"""
+        """True positions of the tokens a layer holds, in slot order. [R, H, S] int32, -1 = empty
+
+        Only once something was fed: before, there are no slots.
+        """
         return torch.as_tensor(self.layers[layer].positions).clone()
 
     @property
@@ -160,8 +175,8 @@ class H2OCache(Cache):
     def pin(self, positions: Iterable[int]) -> int:
         """Protects tokens from eviction, wherever they are still held; those not fed yet from the start.
 
-        What was evicted stays gone. A layer with a sliding window gives up what
-        it cannot see any more, pins too.
+        What was evicted stays gone. A layer with a sliding window gives up what it cannot see any more, pins
+        too.
 
         Args:
             positions: true positions, the same in every row.
@@ -206,9 +221,11 @@ class H2OCache(Cache):
         return min((int(layer.seen.min()) for layer in self._filled()), default=0)
 
     def _filled(self) -> list[H2OLayer]:
+        """The layers that have slots: all of them, or none before the first token."""
         return [layer for layer in self.layers if layer.is_initialized]
 
     def _fullest(self, protected: list[Tensor]) -> int:
+        """The most protected slots that one cache has, of masks [R, H, S] per layer."""
         return max((int(mask.sum(-1).max()) for mask in protected), default=0)
 
     def _pins_ahead(self) -> frozenset[int]:
@@ -232,7 +249,10 @@ class H2OCache(Cache):
         return next(size for size in sizes if divide(policy, size, *self._asked).most_protected >= protected)
 
     def _refuse(self, protected: int) -> None:
-        """Raises BudgetError if so many slots may not be protected; says how many may, and what would fit."""
+        """
+        Raises:
+            BudgetError: so many slots may not be protected; says how many may, and what would fit.
+        """
         shares = self.plan.shares
         if shares is None or protected <= shares.most_protected:
             return
@@ -387,7 +407,7 @@ def _count(first: Tensor | int, tokens: int, real: Tensor | None) -> Tensor:
 
 
 def _round_up(count: Any, block: int) -> Any:
-    """An int, or a tensor of them, up to the next multiple of `block`."""
+    """An int, or a tensor of them [R], up to the next multiple of `block`."""
     return -(-count // block) * block
 
 

@@ -71,6 +71,7 @@ class Engine:
         self.observer = Observer(self.cache, self.tokenizer)
         self._watched = True
         self.pending: tuple[int, ...] = ()
+        """Sampled, not fed yet."""
         self._only_last = "logits_to_keep" in inspect.signature(self.model.forward).parameters
         self.session = self._session(loaded)
 
@@ -120,7 +121,15 @@ class Engine:
             raise
 
     def forward(self, ids: list[int], given: bool = False) -> Tensor:
-        """Feeds tokens; logits [V] of the last one."""
+        """Feeds tokens in one call; logits [V] of the last one.
+
+        Args:
+            given: they were said to the model, not by it.
+
+        Raises:
+            UsageError: more tokens than the model's window holds.
+            WindowFullError: the `full` policy reached the end of the window.
+        """
         self.cache.speaks(model=not given)
         tokens = len(ids)
         position_ids = self.cache.position_ids(tokens).to(self.device)
@@ -300,10 +309,9 @@ class Engine:
         return advice.smaller(self.session, slot, itemsize, self.seen, self._can_be_halved())
 
     def _can_be_halved(self) -> bool:
-        """Whether sinks and recent tokens fit into half of the budget."""
-        session = self.session
+        """Whether half of the budget still holds sinks and recent tokens."""
         try:
-            divide(session.policy, (session.budget or 0) // 2, self.settings.sinks, self.settings.recent)
+            self.check(replace(self.settings, budget=self.settings.budget // 2))
         except BudgetError:
             return False
         return True

@@ -27,22 +27,32 @@ class Session:
     event: ClassVar[str] = "session"
     model: str
     revision: str | None
+    """Of the repository it came from; of a folder, its fingerprint."""
     template: str
     policy: str
     budget: int | None
     """Slots per layer, row and KV head; None for the `full` policy."""
     sinks: int
+    """First tokens protected."""
     recent: int
+    """Newest tokens protected."""
     chunk: int
+    """Prompt tokens that attend before the next eviction."""
     prefill: str
+    """`chunked`, or `full`: a whole prompt attends to itself before anything is evicted."""
     quantization: str
+    """Of the weights."""
     dtype: str
+    """Precision that is computed in."""
     kv_dtype: str
+    """Precision of keys and values in the slots."""
     device: str
     engine: str
     threads: int
     seed: int
+    """Of the sampling."""
     layers: int
+    """Those with attention."""
     kv_heads: int
     window: int
     """Tokens the model was trained to look back."""
@@ -83,7 +93,9 @@ class Prompt:
     """Position of its first token."""
     last: int
     chunks: int
+    """Calls of the model that it took."""
     ms: float
+    """Time of reading it."""
     system: int = 0
     """How many of its first tokens are the system prompt."""
     texts: list[str] = field(default_factory=list)
@@ -97,6 +109,7 @@ class Token:
 
     event: ClassVar[str] = "token"
     id: int
+    """In the model's vocabulary."""
     text: str
     position: int
     ms: float
@@ -140,9 +153,11 @@ class CacheState:
 
     event: ClassVar[str] = "cache"
     seen: int
+    """Tokens fed since the conversation began."""
     kept: int
     """Slots in use, the maximum over layers and KV heads."""
     bytes: int
+    """Of all keys and values, empty slots included."""
     bytes_full: int
     """What a cache that never evicts would hold."""
     lost: float
@@ -178,15 +193,24 @@ class Turn:
 
     event: ClassVar[str] = "turn"
     text: str
+    """The whole answer."""
     finish: Finish
     prompt_tokens: int
+    """Tokens read before the answer; 0 where they were not read to their end."""
     new_tokens: int
+    """Tokens generated, one that ends the answer included."""
     ttft_ms: float
+    """Time to the first token: reading the prompt, and choosing it."""
     tok_s: float
+    """Tokens per second, those after the first."""
     seen: int
+    """Tokens fed since the conversation began."""
     kept: int
+    """Slots in use, the maximum over layers and KV heads."""
     evicted: int
+    """`seen` - `kept`."""
     lost: float
+    """Attention that dropped tokens had been receiving, as a share of all, per token of a turn (0 to 1)."""
     hold: list[tuple[int, float]] = field(default_factory=list)
     """(message index, mean hold of its tokens) of the messages of which something is left."""
 
@@ -197,6 +221,7 @@ class Note:
 
     event: ClassVar[str] = "note"
     code: str
+    """Stable; `message` and `hint` are for people."""
     message: str
     hint: str = ""
 
@@ -218,7 +243,9 @@ class End:
     event: ClassVar[str] = "end"
     turns: int
     tokens: int
+    """Generated in all of them."""
     seconds: float
+    """Since the command began."""
     conversation: str | None = None
     """Its id in the store, where it was stored."""
 

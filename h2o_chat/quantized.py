@@ -18,12 +18,12 @@ SCALE_BYTES = 4
 
 
 def row_bytes(size: int, bits: int) -> int:
-    """Bytes of D = `size` components; an even number of them."""
+    """B, the bytes of `size` components, with their scale; `size` (D) is even."""
     return size * bits // 8 + SCALE_BYTES
 
 
 def quantise(x: Tensor, bits: int) -> Tensor:
-    """Each row of x [..., D] on a grid of its own, from its lowest to its highest value. [..., B] uint8
+    """Each row of x [..., D], D even, on a grid from its own lowest to its highest value. [..., B] uint8
 
     The error of a component is at most half a step, `(highest - lowest) / (2^bits - 1) / 2`, and what fp16
     rounds of lowest and step: less than 2^-10 of the largest component. Past 65,504 they become infinite.

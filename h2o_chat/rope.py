@@ -121,7 +121,8 @@ def probe(model: Any) -> Positions:
     keys at two positions then differ by the layer's own rotation and nothing else.
 
     Raises:
-        ModelError: a layer's keys move with the position in a way that no known rotation explains.
+        ModelError: a layer's keys move with the position in a way that no known rotation explains, or the
+            configuration does not say how many positions the model was trained for.
     """
     window = trained_window(model.config)
     candidates = list(_frequencies(model))
@@ -142,11 +143,9 @@ def probe(model: Any) -> Positions:
 def _alike(one: Rope | None, other: Rope | None) -> bool:
     if one is None or other is None:
         return one is other
-    same = (one.interleaved, one.size) == (
-        other.interleaved,
-        other.size,
-    ) and one.inv_freq.device == other.inv_freq.device
-    return same and torch.equal(one.inv_freq, other.inv_freq)
+    same = (one.interleaved, one.size) == (other.interleaved, other.size)
+    together = one.inv_freq.device == other.inv_freq.device
+    return same and together and torch.equal(one.inv_freq, other.inv_freq)
 
 
 def _keys_at(model: Any, index: int) -> list[Tensor]:
@@ -169,7 +168,7 @@ def _keys_at(model: Any, index: int) -> list[Tensor]:
 
 
 def _frequencies(model: Any) -> Iterator[Tensor]:
-    """Every distinct set of inverse frequencies the model carries (gemma3 has two)."""
+    """Every distinct set of inverse frequencies [P] the model carries (gemma3 has two)."""
     seen: list[Tensor] = []
     for name, buffer in model.named_buffers():
         last = name.rpartition(".")[2]
@@ -183,7 +182,16 @@ def _frequencies(model: Any) -> Iterator[Tensor]:
 def _which(
     layer: int, key: Tensor, moved: dict[int, Tensor], candidates: list[Tensor], config: Any
 ) -> Rope | None:
-    """The rotation that takes the key at index 0 to the keys at the other indices."""
+    """The rotation that takes the key at index 0 to the keys at the other indices; None: they are the same.
+
+    Args:
+        key: [1, H, 1, D] of one token at index 0.
+        moved: the key of the same token by index.
+        candidates: inverse frequencies [P] that the model carries.
+
+    Raises:
+        ModelError: none does.
+    """
     # Keys come out of matrix products in the model's precision: bf16 keeps 8 bits.
     tolerance = max(1e-3, 8 * torch.finfo(key.dtype).eps)
     exact = {step: other.double().cpu() for step, other in moved.items()}

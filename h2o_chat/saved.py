@@ -1,4 +1,4 @@
-"""Saved caches: everything that decides how a conversation goes on, in one safetensors file (issue 4).
+"""Saved caches: everything that decides how a conversation goes on, in one safetensors file.
 
 The file is of a fixed size however long the conversation: slots, scores, positions, what waits to be fed,
 the random state. It is read only by the model, precision, policy and budget that wrote it, and is checked
@@ -65,11 +65,13 @@ class Snapshot:
     pending: tuple[int, ...]
     """Sampled, not fed yet."""
     random: Tensor
+    """State of the generator that tokens are drawn with, [bytes] uint8."""
     history: tuple[int, ...]
     """Newest tokens, for the repetition penalty."""
     texts: dict[int, int]
     """Token ids by position, of tokens that are held."""
     lost: tuple[int, float]
+    """`Observer.lost_mark` at the last `CacheState`."""
 
 
 def write(path: Path, snapshot: Snapshot, session: Session) -> None:
@@ -151,6 +153,7 @@ class _Wrong(Exception):
 
 
 def _check(tensor: Tensor) -> int:
+    """CRC-32 of its bytes: against damage; against what is made up, every value is checked besides."""
     return zlib.crc32(tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
 
 
@@ -179,6 +182,11 @@ def _snapshot(
     groups: int,
     vocabulary: int,
 ) -> Snapshot:
+    """What the tensors of a file say, checked.
+
+    Raises:
+        _Wrong, KeyError, TypeError, ValueError: that is nothing.
+    """
     fed = _count(about["fed"])
     layers = len(tensors) // len(H2OLayer.STATE)
     if layers not in (0, session.layers):

@@ -7,16 +7,16 @@ written. No slot is moved or allocated per token, and shapes never change.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 from transformers.cache_utils import CacheLayerMixin
 
-from h2o_chat.config import Prefill
-from h2o_chat.errors import ModelError, UsageError
-from h2o_chat.policies import POLICIES, Shares, Slots, highest, lowest, priorities
+from h2o_chat.errors import UsageError
+from h2o_chat.handoff import Handoff
+from h2o_chat.plan import Plan
+from h2o_chat.policies import POLICIES, Slots, highest, lowest, priorities
 from h2o_chat.quantized import dequantise, quantise, row_bytes
 from h2o_chat.rope import Rope
 from h2o_chat.scores import gained, with_gain
@@ -27,74 +27,24 @@ GROW = 256
 REMEMBER = 31 / 32
 """`lost` is what dropped tokens had been receiving, averaged over about the last 32 queries."""
 
-
 MOST_TOKENS = 2**31 - 2**16
 """Positions are int32."""
 
 LOOK_EVERY = 16
-"""Tokens between two looks at which kept keys are unlike the others, for policies that ask."""
-
-
-class Handoff:
-    """What `update()` gives to the attention function instead of tensors: the new keys and their layer.
-
-    Only our own attention function unwraps it. Any other one would attend to the new tokens alone, silently;
-    whatever it does to this object raises instead.
-    """
-
-    def __init__(self, layer: "H2OLayer", keys: Tensor, values: Tensor) -> None:
-        self.layer, self.keys, self.values = layer, keys, values
-
-    def __getattr__(self, name: str) -> NoReturn:
-        _wrong_attention()
-
-    @classmethod
-    def __torch_function__(cls, *_: Any, **__: Any) -> NoReturn:
-        _wrong_attention()
-
-
-def _wrong_attention() -> NoReturn:
-    raise ModelError(
-        "An H2OCache was given to a model that was not loaded with its attention.",
-        'Load it with from_pretrained(..., attn_implementation="h2o") after `from h2o_chat import H2OCache`,'
-        ' or call model.set_attn_implementation("h2o").',
-    )
-
-
-@dataclass
-class Plan:
-    """What all layers of one cache share."""
-
-    policy: str
-    shares: Shares | None
-    """None for the `full` policy."""
-    chunk: int
-    """Prompt tokens that attend before the next eviction, where prefill is chunked."""
-    prefill: Prefill
-    """full: all tokens of one call attend to each other before any is evicted."""
-    observe: bool
-    """Keep what `lost` is made of."""
-    protect_below: int
-    """New tokens at positions below this are protected."""
-    bits: int | None = None
-    """Of a number in the slots, see `quantized.py`; None: keys and values as the model computes them."""
-    dtype: torch.dtype = torch.float32
-    """Of keys and values as the model computes them; known once the first have come."""
-    pins: frozenset[int] = frozenset()
-    """Positions not fed yet that are protected as they are fed."""
-    given: bool | None = None
-    """Whether what is fed now was said to the model, not by it; None: several tokens at once were."""
-    edges: dict[tuple[int, int], tuple[Tensor, Tensor]] = field(default_factory=dict)
-    """Angles that layers share within a step, see `H2OLayer.to_the_edge`; emptied before each."""
+"""Tokens between two comparisons of the kept keys with each other, for policies that ask (`unlike`)."""
 
 
 class H2OLayer(CacheLayerMixin):
-    """The slots of one attention layer."""
+    """The slots of one attention layer.
+
+    Args:
+        plan: shared by all layers of a cache.
+    """
 
     # Everything that a snapshot has to hold, and that follows a row when rows are reordered.
     STATE = (
-        "keys",  # [R, H, S, D], turned by `position - base`, or by nothing where `far`; see `held`
-        "values",  # [R, H, S, D]; where `plan.bits`, both [R, H, S, B] bytes, and no key is turned
+        "keys",  # [R, H, S, D], turned by `position - base`, or by nothing where `far`; `held_keys`
+        "values",  # [R, H, S, D]; with `plan.bits` both [R, H, S, B] uint8, and no key is turned
         "positions",  # [R, H, S] int32, true positions, -1 = empty
         "score",  # [R, H, S] what the policy accumulates
         "by_head",  # [R, H, S, G] the same of every query head apart; G is 0 if the policy does not ask
@@ -107,7 +57,7 @@ class H2OLayer(CacheLayerMixin):
         "free",  # [R, H] the empty slot that the next token is written to
         "seen",  # [R] real tokens fed to this row
         "base",  # [R] the position whose rotation index is 0
-        "lost",  # [R] attention that the dropped tokens had been receiving, summed over heads
+        "lost",  # [R] shares of attention that the dropped tokens had been receiving, summed over heads
     )
 
     def __init__(self, plan: Plan) -> None:
@@ -117,13 +67,16 @@ class H2OLayer(CacheLayerMixin):
         self.fed = 0
         """Columns fed, padding included: what transformers calls the sequence length."""
         self.rope: Rope | None = None
+        """How this layer turns its keys; None: it does not, or nobody said (`H2OCache` without positions)."""
         self.window = 0
         """Tokens; 0 leaves positions to the caller."""
         self.any_far = False
+        """Some key is at the window's edge."""
 
     # -- what transformers asks of a cache layer -------------------------------------------------------
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Makes empty slots for keys and values [R, H, N, D] such as these."""
         rows, heads, _, size = key_states.shape
         slots = (self.plan.shares.budget if self.plan.shares else GROW) + 1
         device = key_states.device
@@ -152,7 +105,11 @@ class H2OLayer(CacheLayerMixin):
         self.is_initialized = True
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> Any:
-        """Hands the new keys and values [R, H, N, D] on to `h2o_attention`, which fills the slots."""
+        """Hands the new keys and values [R, H, N, D] on to `h2o_attention`, which fills the slots.
+
+        Raises:
+            UsageError: the batch has other rows than the cache.
+        """
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         if key_states.shape[0] != self.positions.shape[0]:
@@ -164,6 +121,7 @@ class H2OLayer(CacheLayerMixin):
         return handoff, handoff
 
     def get_seq_length(self) -> int:
+        """Columns fed, not slots: transformers counts positions from it."""
         return self.fed
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
@@ -173,12 +131,17 @@ class H2OLayer(CacheLayerMixin):
         return -1  # a conversation may go on for ever
 
     def crop(self, tokens_to_remove: int) -> NoReturn:
+        """
+        Raises:
+            UsageError: always.
+        """
         raise UsageError(
             "An H2OCache cannot take tokens back: what was evicted for them is gone.",
             "Assisted generation does not work with it; otherwise use cache.snapshot() and restore().",
         )
 
     def reset(self) -> None:
+        """Forgets everything; the slots are made anew with the next tokens."""
         self.is_initialized = self.any_far = False
         self.fed = 0
 
@@ -277,11 +240,11 @@ class H2OLayer(CacheLayerMixin):
             if self.policy.by_head:
                 kept = forget if isinstance(forget, float) else forget.unsqueeze(-1)
                 self.by_head.mul_(kept).add_(attention.transpose(-1, -2))
-        if self.policy.keys and bool(
-            (due := self._due(1 if real is None else real[:, 0].to(torch.int32))).any()
-        ):
-            unit = self._unturned(self.keys, self.positions, self.far)
-            self.unlike = self._look(unit, self.positions, self.unlike, due)
+        if self.policy.keys:
+            due = self._due(1 if real is None else real[:, 0].to(torch.int32))
+            if bool(due.any()):
+                unit = self._unturned(self.keys, self.positions, self.far)
+                self.unlike = self._look(unit, self.positions, self.unlike, due)
         priority = self._priorities(self._slots(), self.protected, sliding_window)
         free = lowest(priority, self.positions).unsqueeze(-1)  # [R, H, 1]
         if self.plan.observe:
@@ -313,7 +276,8 @@ class H2OLayer(CacheLayerMixin):
             positions: [R, N] int32, -1 for padding.
             gain: [R, H, S + N] what its queries add to the score (`scores.gained`).
             gain_by_head: [R, H, S + N, G] the same of every query head apart, if the policy asks.
-            share: the attention received, forgotten at REMEMBER, as a share of the head's; or None.
+            share: [R, H, S + N] the attention received, forgotten at REMEMBER, as a share of the head's; None
+                where nobody asks what is lost.
             sliding_window: what later queries of this layer can see, tokens.
         """
         heads = keys.shape[1]
@@ -376,6 +340,7 @@ class H2OLayer(CacheLayerMixin):
         return self.policy.priority(self._slots())
 
     def _slots(self) -> Slots:
+        """What the policy may look at, as it is just now."""
         return Slots(
             self.positions,
             self.score,
@@ -395,6 +360,7 @@ class H2OLayer(CacheLayerMixin):
         return with_gain(self.policy, self.score, gain, torch.ones_like(at).unsqueeze(-1))
 
     def _priorities(self, slots: Slots, protected: Tensor, sliding_window: int | None) -> Tensor:
+        """What is given up first has the lowest: the policy's own, with who is safe above it. [R, H, S]"""
         recent = self.plan.shares.recent if self.plan.shares else 0
         # The next query stands at position `seen`: it sees `sliding_window` positions, its own included.
         visible = self.seen - sliding_window + 1 if sliding_window else torch.zeros_like(self.seen)
@@ -454,7 +420,13 @@ class H2OLayer(CacheLayerMixin):
         return self.seen // LOOK_EVERY != (self.seen - queries) // LOOK_EVERY
 
     def _look(self, unit: Tensor, positions: Tensor, unlike: Tensor, due: Tensor) -> Tensor:
-        """Compares keys with each other, in the rows that are due; else `unlike` stays. [R, H, S]"""
+        """How unlike the others each key is, compared anew in the rows that are due. [R, H, S]
+
+        Args:
+            unit: [R, H, S, D] the keys, of length 1, before RoPE.
+            unlike: [R, H, S] as it is so far, which stays in the other rows.
+            due: [R] bool.
+        """
         held = (positions >= 0).unsqueeze(-1)
         mean = (unit * held).sum(2) / held.sum(2).clamp_min(1)  # [R, H, D]
         due = due[:, None, None]
@@ -499,6 +471,7 @@ class H2OLayer(CacheLayerMixin):
         self.base = torch.where(due, self.seen, self.base)
 
     def _turn(self, which: Tensor, by: Tensor) -> None:
+        """Turns the keys of some slots, [R, H, S] bool, by so many positions, [R, H, S]."""
         assert self.rope is not None
         turned = self.rope.rotate(self.keys, by)
         self.keys = torch.where(which.unsqueeze(-1), turned, self.keys)

@@ -1,4 +1,4 @@
-"""Resuming and going back on a real chat model: token for token what it would have been (issue 4)."""
+"""Resuming and going back on a real chat model: token for token what it would have been."""
 
 import json
 import random

@@ -271,6 +271,7 @@ def screen(
         from h2o_chat.opening import opener, opener_of
         from h2o_chat.recorder import Recorder
         from h2o_chat.tui.app import ChatApp
+        from h2o_chat.tui.hangup import leave_with_the_terminal
 
         recorder = Recorder(record) if record else None
         if recorder:
@@ -287,6 +288,7 @@ def screen(
             theme=precedence.theme(),
             keep_theme=partial(config_command.change, "theme"),
         )
+        leave_with_the_terminal()
         screen.run()
         if recorder:
             recorder.end()

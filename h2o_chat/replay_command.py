@@ -40,6 +40,7 @@ def _replay(file: Path, speed: float) -> ExitCode:
         )
     from h2o_chat.config import Sampling, Settings
     from h2o_chat.tui.app import ChatApp
+    from h2o_chat.tui.hangup import leave_with_the_terminal
     from h2o_chat.tui.player import Pace, Player
     from h2o_chat.tui.replay import ReplayPane
     from h2o_chat.tui.work import Jobs
@@ -50,6 +51,7 @@ def _replay(file: Path, speed: float) -> ExitCode:
     screen = ChatApp(
         player.open, Settings(model=file.name), Sampling(), pane=pane, theme=theme, keep_theme=keep_theme
     )
+    leave_with_the_terminal()
     screen.run()
     return ExitCode.BUG if screen.return_code else ExitCode(screen.exit_code)
 

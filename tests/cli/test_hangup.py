@@ -1,0 +1,82 @@
+"""A terminal that goes away without a signal: it is not the controlling terminal of what runs in it."""
+
+import os
+import pty
+import select
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from program import PROGRAM
+
+from h2o_chat.errors import ExitCode
+from h2o_chat.store import Store
+
+RECORDING = Path(__file__).parents[1] / "tui" / "recordings" / "chat.jsonl"
+POCKET = Path(__file__).parents[2] / "assets" / "pocket"
+
+
+class Terminal:
+    """A terminal in which a program runs, and which can be closed at any moment."""
+
+    def __init__(self, *arguments: object) -> None:
+        self.ours, theirs = pty.openpty()
+        self.process = subprocess.Popen(
+            [*PROGRAM, *map(str, arguments)],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,  # without a controlling terminal: nobody sends SIGHUP
+        )
+        os.close(theirs)
+        self.drawn = bytearray()
+
+    def until(self, met: Callable[[], bool], what: str) -> None:
+        """Reads what is drawn until a condition holds."""
+        give_up = time.monotonic() + 90
+        while not met():
+            assert time.monotonic() < give_up, what
+            assert self.process.poll() is None, self.drawn[-2000:].decode(errors="replace")
+            if select.select([self.ours], [], [], 0.05)[0]:
+                self.drawn += os.read(self.ours, 65536)
+
+
+@pytest.mark.parametrize("moment", ["answering", "idle", "loading"])
+def test_the_screen_leaves_and_keeps_everything(tmp_path: Path, moment: str) -> None:
+    events = tmp_path / "events"
+    terminal = Terminal(
+        *("-m", POCKET, "--data", tmp_path, "--record", events, "--ignore-eos", "--threads", 1, "--seed", 1)
+    )
+
+    def recorded(event: str) -> Callable[[], bool]:
+        return lambda: events.exists() and f'"event": "{event}"' in events.read_text()
+
+    if moment == "loading":
+        terminal.until(lambda: b"opening" in terminal.drawn, "it says what it opens")
+    else:
+        terminal.until(recorded("session"), "the model is open")
+        os.write(terminal.ours, b"Once upon a time\r")
+        terminal.until(recorded("token"), "it answers")
+    if moment == "idle":
+        os.write(terminal.ours, b"\x1b")
+        terminal.until(recorded("turn"), "it has stopped")
+    os.close(terminal.ours)
+    assert terminal.process.wait(timeout=60) == ExitCode.HUNG_UP
+    if moment == "loading":
+        return
+    store = Store(tmp_path)
+    said, answer = store.path(store.find("last"))
+    store.close()
+    assert (said.text, answer.finish) == ("Once upon a time", "stopped")
+    assert answer.text
+    assert recorded("turn")()
+    assert recorded("end")(), "the recording is whole"
+
+
+def test_a_replay_leaves_too() -> None:
+    terminal = Terminal("replay", RECORDING)
+    terminal.until(lambda: b"a recording" in terminal.drawn, "it plays")
+    os.close(terminal.ours)
+    assert terminal.process.wait(timeout=60) == ExitCode.HUNG_UP

@@ -91,12 +91,13 @@ def heavy_or_told(slots: Slots) -> Tensor:
     - Distinct: of tokens equally in use, one unlike the others has no double.
     - Told: what a person said once is asked for much later, and nobody attends to it until then. The model
       repeats what it still needs of its own words (Random Attention, arXiv 2609.03430, finds the same of
-      prompts). How distinct a told token is among those held, 0 to 1, decides before everything else.
+      prompts). How far a told token stands out among those held, 0 to 1, decides before everything else. The
+      less distinct half has to be in use like any other, or a long prompt would leave no room for that.
     """
     held = slots.positions >= 0
     change = output_change_by_head(slots).pow(4).sum(-1).pow(1 / 4)
     in_use = (FLOOR + change / _mean(change, held).clamp_min(torch.finfo(change.dtype).tiny)).log()
-    return in_use + DISTINCT * slots.unlike + TOLD * slots.given * _standing(slots.unlike, held)
+    return in_use + DISTINCT * slots.unlike + TOLD * slots.given * _standing_out(slots.unlike, held)
 
 
 def output_change_by_head(slots: Slots) -> Tensor:
@@ -118,11 +119,11 @@ def _mean(numbers: Tensor, held: Tensor) -> Tensor:
     return (numbers * held).sum(-1, keepdim=True) / held.sum(-1, keepdim=True).clamp_min(1)
 
 
-def _standing(numbers: Tensor, held: Tensor) -> Tensor:
-    """About the share of the slots in use that are below each, as if spread like a bell. [R, H, S], 0 to 1"""
+def _standing_out(numbers: Tensor, held: Tensor) -> Tensor:
+    """How far each is above the mean of the slots in use, in spreads, bent to at most 1. [R, H, S], 0 to 1"""
     off = numbers - _mean(numbers, held)
     spread = _mean(off.square(), held).sqrt().clamp_min(torch.finfo(off.dtype).eps)
-    return torch.sigmoid(1.7 * off / spread)
+    return (0.85 * off / spread).tanh().relu()
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,7 @@ class HeavyOrToldHead(OracleHead):
         def rank(token: Held) -> tuple[float, int]:
             worth = math.log(0.01 + changes[self.held.index(token)] / typical) + 3 * token.unlike
             if token.position % 3 == 0:
-                worth += 16 / (1 + math.exp(-1.7 * (token.unlike - middle) / spread))
+                worth += 16 * max(0.0, math.tanh(0.85 * (token.unlike - middle) / spread))
             return worth, token.position
 
         self.held.remove(min(self.held[: len(self.held) - int(self.budget * 0.375)], key=rank))

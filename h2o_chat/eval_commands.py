@@ -72,6 +72,7 @@ def perplexity(
     dtype: Dtype = "auto",
     threads: Threads = None,
     seed: Annotated[int, typer.Option(help="Of the bootstrap, and of what is drawn.")] = 0,
+    results: Results = None,
     plot: Plot = None,
     kv_dtypes: KvDtypes = None,
     equal_bytes: EqualBytes = False,
@@ -93,7 +94,8 @@ def perplexity(
         if texts is None:
             from h2o_chat.lab.sampled import run_sampled
 
-            return run_sampled(settings, sampled or 0, streams, wanted, budgets or [64], as_json, plot)
+            slots = budgets or [64]
+            return run_sampled(settings, sampled or 0, streams, wanted, slots, as_json, plot, results)
         from h2o_chat.lab.perplexity import Reading, run_perplexity
 
         readings = [
@@ -114,6 +116,7 @@ def perplexity(
             kv_dtypes or (),
             equal_bytes,
             plot,
+            results,
         )
 
     end(work)
@@ -189,6 +192,7 @@ def agreement(
     dtype: Dtype = "auto",
     threads: Threads = None,
     seed: Annotated[int, typer.Option(help="Of the bootstrap.")] = 0,
+    results: Results = None,
     plot: Plot = None,
     as_json: Json = False,
 ) -> None:
@@ -199,7 +203,7 @@ def agreement(
         from h2o_chat.lab.agreement import run_agreement
 
         wanted, slots = policies or COMPARED, budgets or [32, 64, 128]
-        return run_agreement(settings, texts, wanted, slots, prompt, tokens, prompts, as_json, plot)
+        return run_agreement(settings, texts, wanted, slots, prompt, tokens, prompts, as_json, plot, results)
 
     end(work)
 

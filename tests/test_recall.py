@@ -180,10 +180,3 @@ def test_what_was_measured_is_not_measured_again(pocket: Loaded, tmp_path: Path)
     again = measure(pocket, questions, [Contestant("window")], [64], results=Results(path))
     assert again.shares[0].right == 1, "read from the file, not answered anew"
     assert first.questions == again.questions
-
-
-def test_a_file_that_holds_no_results(tmp_path: Path) -> None:
-    path = tmp_path / "results.jsonl"
-    path.write_text("[1]\n")
-    with pytest.raises(UsageError, match="holds no results"):
-        Results(path)

@@ -58,7 +58,7 @@ def test_a_stream_is_one_conversation(loaded: Loaded, drawn: tuple[Tensor, Tenso
     """Two streams at once, against one after the other, token by token; starts of pieces are not counted."""
     streams = drawn[0][:24].view(2, 12 * WINDOW)
     run = runs_of(["h2o"], [BUDGET])[1]
-    found = cost_of(loaded, streams, run, WINDOW, lambda share: None)
+    found = torch.tensor(cost_of(loaded, streams, run, WINDOW, lambda share: None))
     assert found.shape == (2, 12)
     for stream, costs in zip(streams, found, strict=True):
         cache, expected = H2OCache(BUDGET, positions=probe(loaded.model)), [0.0] * 12

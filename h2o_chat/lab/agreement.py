@@ -8,9 +8,9 @@ its own way: how many tokens until it first says another. Nothing ends a continu
 Shapes: N prompts of P tokens, T tokens of continuation, V words; log-probabilities [N, T, V].
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 import torch
@@ -23,6 +23,7 @@ from h2o_chat.lab.figures import mean_interval
 from h2o_chat.lab.output import print_tables, tell
 from h2o_chat.lab.perplexity import ROWS
 from h2o_chat.lab.pictures import check
+from h2o_chat.lab.results import Results, key
 from h2o_chat.lab.texts import documents, read_texts
 from h2o_chat.models import Loaded, load
 from h2o_chat.progress import Tick, progress_bar, unheard
@@ -107,8 +108,12 @@ def measure(
     tokens: int,
     seed: int,
     tick: Tick = unheard,
+    results: Results | None = None,
 ) -> Report:
     """The first run, which is the full cache, then the others against it, on prompts [N, P].
+
+    Args:
+        results: what is there already is not measured again.
 
     Raises:
         UsageError: the full cache has no room for a prompt and its continuation, or a budget has.
@@ -131,18 +136,33 @@ def measure(
     at_once = max(1, min(ROWS, LOGIT_BYTES // (4 * tokens * words)))
     batches = torch.split(prompts, at_once)
     found: list[list[tuple[float, float, int]]] = [[] for _ in others]
+    results = results or Results(None)
     for number, batch in enumerate(batches):
-        chances, said = continued(loaded, batch, full, positions, tokens)
+        reference = lru_cache(partial(continued, loaded, batch, full, positions, tokens))
+        data = [batch.tolist(), tokens]
         for at, run in enumerate(others):
-            own, likely = continued(loaded, torch.cat([batch, batch]), run, positions, tokens, said)
-            kl = (chances.exp() * (chances - own)).sum(-1).mean(1).tolist()
-            equal = (likely[: len(batch)] == said).float().mean(1).tolist()
-            # Alike up to the first other token: ones until a zero, then zeros.
-            before = (likely[len(batch) :] == said).long().cumprod(1).sum(1).tolist()
-            found[at] += zip(kl, equal, before, strict=True)
+            where = key(loaded, "agreement", data, contestant=run.name, budget=run.budget)
+            found[at] += results.once(where, partial(_against, loaded, batch, run, positions, reference))
             tick((number + (at + 1) / len(others)) / len(batches))
     scores = [_score(run, each, tokens, seed) for run, each in zip(others, found, strict=True)]
     return Report(loaded.name, loaded.dtype, len(prompts), length, tokens, seed, scores)
+
+
+def _against(
+    loaded: Loaded,
+    prompts: Tensor,
+    run: Run,
+    positions: Positions,
+    reference: Callable[[], tuple[Tensor, Tensor]],
+) -> list[tuple[float, float, int]]:
+    """Of each prompt of [N, P]: nats per step, share of equal tokens, how many before the first other one."""
+    chances, said = reference()
+    own, likely = continued(loaded, torch.cat([prompts, prompts]), run, positions, said.shape[1], said)
+    kl = (chances.exp() * (chances - own)).sum(-1).mean(1).tolist()
+    equal = (likely[: len(prompts)] == said).float().mean(1).tolist()
+    # Alike up to the first other token: ones until a zero, then zeros.
+    before = (likely[len(prompts) :] == said).long().cumprod(1).sum(1).tolist()
+    return list(zip(kl, equal, before, strict=True))
 
 
 def _score(run: Run, each: Sequence[tuple[float, float, int]], tokens: int, seed: int) -> Score:
@@ -170,15 +190,16 @@ def run_agreement(
     most_prompts: int,
     as_json: bool,
     plots: Path | None = None,
+    results: Path | None = None,
 ) -> ExitCode:
     """The command: a table, or one JSON object, on stdout; a picture into `plots`; progress on stderr."""
-    runs, found = runs_of(policies, budgets), read_texts(texts)
+    runs, found, known = runs_of(policies, budgets), read_texts(texts), Results(results)
     check(plots)
     with progress_bar() as show:
         loaded = load(settings, show)
         # Cut as long as they would be with what follows, so that prompts are no neighbours.
         prompts = documents(found, loaded.tokenizer, prompt + tokens)[:most_prompts, :prompt]
-        report = measure(loaded, prompts, runs, tokens, settings.seed or 0, partial(show, "continue"))
+        report = measure(loaded, prompts, runs, tokens, settings.seed or 0, partial(show, "continue"), known)
     if plots is not None:
         from h2o_chat.lab.plots import plot_agreement
 

@@ -28,10 +28,11 @@ from h2o_chat.lab.contestant import Contestant, crossed, slots_of
 from h2o_chat.lab.figures import bootstrap
 from h2o_chat.lab.output import tell
 from h2o_chat.lab.pictures import check
+from h2o_chat.lab.results import Results, key
 from h2o_chat.lab.texts import documents, read_texts
 from h2o_chat.models import Loaded, load
 from h2o_chat.policies import POLICIES
-from h2o_chat.progress import Tick, progress_bar, unheard
+from h2o_chat.progress import Tick, part, progress_bar, unheard
 from h2o_chat.rope import probe
 
 ROWS = 16
@@ -140,6 +141,31 @@ def buckets(budget: int, length: int, window: int) -> list[tuple[int, int]]:
     return [(first, end) for first, end in pairwise(edges) if first < end]
 
 
+def through(
+    loaded: Loaded, ids: Tensor, columns: int, prompt: int, plan: dict[str, Any], tick: Tick
+) -> tuple[list[list[float]], int]:
+    """NLL of documents [N, L] through fresh caches, [N, L - 1]; bytes of keys and values of one of them."""
+    positions, length, rows, held = probe(loaded.model), ids.shape[1], list[list[float]](), 0
+    config = loaded.model.config.get_text_config()
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    offline = POLICIES[plan["policy"]].offline
+    at_once = min(ROWS, rows_at_once(len(positions.ropes), heads, length)) if offline else ROWS
+    for batch in torch.split(ids.to(loaded.device), at_once):
+        if offline:
+            future = foresee(loaded.model, batch, heads, plan["policy"])
+            cache: H2OCache = Foresight(positions=positions, future=future, **plan)
+        else:
+            cache = H2OCache(positions=positions, **plan)
+        parts = []
+        for found in nll(loaded.model, batch, cache, columns, prompt):
+            parts.append(found)
+            read = sum(one.shape[1] for one in parts) / (length - 1)
+            tick((len(rows) + len(batch) * read) / len(ids))
+        rows += torch.cat(parts, 1).tolist()
+        held = cache.bytes_held // len(batch)
+    return rows, held
+
+
 def measure(
     loaded: Loaded,
     ids: Tensor,
@@ -150,10 +176,12 @@ def measure(
     prompt: int = 0,
     readings: Sequence[Reading] = (Reading(),),
     equal_bytes: bool = False,
+    results: Results | None = None,
 ) -> Report:
     """All contestants at all budgets on documents [N, L], after each reading of their first `prompt` tokens.
 
     Args:
+        results: what is there already is not measured again.
         equal_bytes: budgets are slots of the model's own precision; others get as many as fit into as much.
 
     Raises:
@@ -181,32 +209,15 @@ def measure(
         )
     shares = {(c, b): c.shares(slots_of(loaded, c, b, equal_bytes)) for c in contestants for b in budgets}
     fits = length <= positions.window
-    total = (len(shares) * (len(readings) if prompt else 1) + fits) * count * (length - 1)
-    done = 0
-
-    config = loaded.model.config.get_text_config()
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    runs = len(shares) * (len(readings) if prompt else 1) + fits
+    ticks = (part(tick, number, runs) for number in range(runs))
+    results, data = results or Results(None), ids.tolist()
 
     def run(columns: int = 1, prompt: int = 0, **plan: Any) -> tuple[Tensor, int]:
-        """NLL of all documents through fresh caches, [N, L - 1]; bytes of keys and values of one row."""
-        nonlocal done
-        rows, held = [], 0
-        offline = POLICIES[plan["policy"]].offline
-        at_once = min(ROWS, rows_at_once(len(positions.ropes), heads, length)) if offline else ROWS
-        for batch in torch.split(ids.to(loaded.device), at_once):
-            parts = []
-            if offline:
-                future = foresee(loaded.model, batch, heads, plan["policy"])
-                cache: H2OCache = Foresight(positions=positions, future=future, **plan)
-            else:
-                cache = H2OCache(positions=positions, **plan)
-            for part in nll(loaded.model, batch, cache, columns, prompt):
-                parts.append(part)
-                done += part.shape[1] * len(batch)
-                tick(done / total)
-            rows.append(torch.cat(parts, 1))
-            held = cache.bytes_held // len(batch)
-        return torch.cat(rows).cpu(), held
+        where = key(loaded, "perplexity", data, columns=columns, prompt=prompt, **plan)
+        told = next(ticks)
+        found, held = results.once(where, partial(through, loaded, ids, columns, prompt, plan, told))
+        return torch.tensor(found), held
 
     full = run(columns=64, policy="full")[0] if fits else None
     scores = []
@@ -268,16 +279,17 @@ def run_perplexity(
     kv_dtypes: Sequence[str] = (),
     equal_bytes: bool = False,
     plots: Path | None = None,
+    results: Path | None = None,
 ) -> ExitCode:
     """The command: a table, or one JSON object, on stdout; a picture into `plots`; progress on stderr."""
     contestants = crossed(policies, kv_dtypes)
-    found = read_texts(texts)
+    found, known = read_texts(texts), Results(results)
     check(plots)
     with progress_bar() as show:
         loaded = load(settings, show)
         ids = documents(found, loaded.tokenizer, length)
         seed, tick = settings.seed or 0, partial(show, "read")
-        report = measure(loaded, ids, contestants, budgets, seed, tick, prompt, readings, equal_bytes)
+        report = measure(loaded, ids, contestants, budgets, seed, tick, prompt, readings, equal_bytes, known)
     # Imported here: they import the report above.
     from h2o_chat.lab.perplexity_table import show_table
 

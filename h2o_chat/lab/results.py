@@ -12,7 +12,18 @@ from h2o_chat.models import Loaded
 
 Value = TypeVar("Value")
 
-_CODE = ("policies", "baselines", "scores", "slots", "quantized", "cache", "attention", "rope")
+CODE = (
+    "attention",
+    "baselines",
+    "cache",
+    "handoff",
+    "plan",
+    "policies",
+    "quantized",
+    "rope",
+    "scores",
+    "slots",
+)
 """Modules whose change makes a result out of date."""
 
 
@@ -74,7 +85,7 @@ def key(loaded: Loaded, task: str, data: Any, **others: Any) -> dict[str, Any]:
         "dtype": loaded.dtype,
         "quantization": loaded.quantization,
         "data": _hash(json.dumps(data).encode()),
-        "code": _hash(b"".join(_source(name) for name in _CODE)),
+        "code": _hash(b"".join(_source(name) for name in CODE)),
         **others,
     }
 
@@ -88,5 +99,4 @@ def _hash(data: bytes) -> str:
 
 
 def _source(module: str) -> bytes:
-    path = Path(h2o_chat.__file__).with_name(f"{module}.py")
-    return path.read_bytes() if path.exists() else b""
+    return Path(h2o_chat.__file__).with_name(f"{module}.py").read_bytes()

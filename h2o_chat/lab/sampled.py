@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,6 +28,7 @@ from h2o_chat.lab.figures import bootstrap, interval, resampled
 from h2o_chat.lab.output import print_tables, tell
 from h2o_chat.lab.perplexity import nll
 from h2o_chat.lab.pictures import check
+from h2o_chat.lab.results import Results, key
 from h2o_chat.models import Loaded, load
 from h2o_chat.progress import Tick, part, progress_bar, unheard
 from h2o_chat.rope import probe
@@ -113,7 +115,7 @@ def draw(loaded: Loaded, pieces: int, window: int, seed: int, tick: Tick) -> tup
     return torch.cat(tokens), torch.cat(costs)
 
 
-def cost_of(loaded: Loaded, streams: Tensor, run: Run, window: int, tick: Tick) -> Tensor:
+def cost_of(loaded: Loaded, streams: Tensor, run: Run, window: int, tick: Tick) -> list[list[float]]:
     """Reads streams [N, P * W] through a fresh cache, token by token. [N, P]
 
     What a piece begins with was not drawn, so it is not counted.
@@ -122,7 +124,10 @@ def cost_of(loaded: Loaded, streams: Tensor, run: Run, window: int, tick: Tick) 
     for costs in nll(loaded.model, streams.to(loaded.device), run.cache(probe(loaded.model))):
         parts.append(costs.cpu())
         tick(len(parts) / streams.shape[1])
-    return torch.cat(parts, 1).view(len(streams), -1, window)[..., 1:].mean(-1)
+    by_piece: list[list[float]] = (
+        torch.cat(parts, 1).view(len(streams), -1, window)[..., 1:].mean(-1).tolist()
+    )
+    return by_piece
 
 
 def stretch(run: Run, costs: Tensor, own: Tensor, window: int, seed: int) -> Stretch:
@@ -154,9 +159,18 @@ def _between(one: Tensor, other: Tensor, seed: int) -> tuple[float, float, float
 
 
 def measure(
-    loaded: Loaded, tokens: int, streams: int, runs: Sequence[Run], seed: int, tick: Tick = unheard
+    loaded: Loaded,
+    tokens: int,
+    streams: int,
+    runs: Sequence[Run],
+    seed: int,
+    tick: Tick = unheard,
+    results: Results | None = None,
 ) -> Report:
     """All runs on the same `streams` streams, of `tokens` tokens together.
+
+    Args:
+        results: what is there already is not drawn or measured again.
 
     Raises:
         UsageError: a tenth of a stream would be less than a piece.
@@ -169,13 +183,20 @@ def measure(
             f" {window:,} tokens.",
             f"Give --sampled {PARTS * window * streams} or more, or fewer --streams.",
         )
-    total = 1 + len(runs)
-    ids, own = draw(loaded, streams * pieces, window, seed, part(tick, 0, total))
+    total, results = 1 + len(runs), results or Results(None)
+
+    def drawn() -> list[Any]:
+        return [one.tolist() for one in draw(loaded, streams * pieces, window, seed, part(tick, 0, total))]
+
+    where = key(loaded, "sampled", [streams * pieces, window, seed])
+    ids, own = map(torch.tensor, results.once(where, drawn))
     ids, own = ids.view(streams, pieces * window), own.view(streams, pieces)
-    found = []
+    data, found = ids.tolist(), []
     for number, run in enumerate(runs, 1):
-        costs = cost_of(loaded, ids, run, window, part(tick, number, total))
-        found.append(stretch(run, costs, own, window, seed))
+        told = part(tick, number, total)
+        where = key(loaded, "sampled costs", data, contestant=run.name, budget=run.budget)
+        costs = results.once(where, partial(cost_of, loaded, ids, run, window, told))
+        found.append(stretch(run, torch.tensor(costs), own, window, seed))
     return Report(loaded.name, loaded.dtype, streams, pieces * window, window, seed, found)
 
 
@@ -187,13 +208,15 @@ def run_sampled(
     budgets: Sequence[int],
     as_json: bool,
     plots: Path | None = None,
+    results: Path | None = None,
 ) -> ExitCode:
     """The command: a table, or one JSON object, on stdout; a picture into `plots`; progress on stderr."""
+    known = Results(results)
     runs = [run for run in runs_of(policies, budgets) if run.budget is not None]
     check(plots)
     with progress_bar() as show:
         loaded = load(settings, show)
-        report = measure(loaded, tokens, streams, runs, settings.seed or 0, partial(show, "read"))
+        report = measure(loaded, tokens, streams, runs, settings.seed or 0, partial(show, "read"), known)
     if plots is not None:
         from h2o_chat.lab.plots import plot_sampled
 

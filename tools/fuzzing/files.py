@@ -29,6 +29,8 @@ _OPENAI = {
 }
 _PARTS = [
     {"role": "user", "content": [{"type": "text", "text": "Hi"}]},
+    {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]},
+    {"role": "tool", "content": "12:00"},
     {"role": "assistant", "content": "Hello"},
 ]
 _OURS = {

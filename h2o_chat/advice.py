@@ -41,7 +41,8 @@ def pinned(number: int, on: bool, tokens: int, held: int, slots: int, left: int 
     what = f"{held} tokens stay" if held == tokens else f"{held} of its {tokens} tokens are left and stay"
     said = f"is pinned: {what}." if on else "is no longer pinned."
     room = "" if left is None else f", {left:,} are left for heavy hitters"
-    return Note("pinned" if on else "unpinned", f"Message {number} {said} {slots:,} slots protected{room}.")
+    code, text = "pinned" if on else "unpinned", f"Message {number} {said} {slots:,} slots protected{room}."
+    return Note(code, text, about=number)
 
 
 def smaller(session: Session, slot_bytes: int, itemsize: int, seen: int, can_be_halved: bool) -> str:

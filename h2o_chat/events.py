@@ -81,6 +81,8 @@ class Said:
     last: int = -1
     texts: list[str] = field(default_factory=list)
     """The text of each of its tokens, as in `prompt`."""
+    pinned: bool = False
+    """It was said before, and its tokens are protected from eviction."""
 
 
 @dataclass(frozen=True)
@@ -224,6 +226,8 @@ class Note:
     """Stable; `message` and `hint` are for people."""
     message: str
     hint: str = ""
+    about: int | None = None
+    """The place of the message that was just `pinned` or `unpinned`, as the code then says."""
 
 
 @dataclass(frozen=True)

@@ -170,7 +170,7 @@ def _as_dict(message: StoredMessage) -> dict[str, Any]:
         "last": message.last,
         "ids": message.ids,
         "created": message.created,
-    }
+    } | ({"pinned": True} if message.pinned else {})
 
 
 def _title(conversation: Conversation) -> str:

@@ -29,7 +29,7 @@ MAX_NAME_CHARACTERS = 1_000
 _FINISHES = (*get_args(Finish), "interrupted")
 _ROLES = ("system", "user", "assistant")
 _YEAR_9999 = 253_402_300_799.0
-_KINDS: dict[type[Any], str] = {str: "a text", dict: "an object", list: "a list"}
+_KINDS: dict[type[Any], str] = {str: "a text", dict: "an object", list: "a list", bool: "true or false"}
 
 
 def read(path: Path, notes: list[str] | None = None) -> list[Conversation]:
@@ -336,6 +336,7 @@ def _message(part: _Part, before: dict[int | None, StoredMessage | None]) -> Sto
         last=-1,
         ids=(),
         created=part.at("created").number(0, _YEAR_9999),
+        pinned=part.has("pinned") and part.at("pinned").of(bool),
     )
 
 

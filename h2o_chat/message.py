@@ -49,13 +49,25 @@ def as_event(index: int, message: Message) -> Said:
     """For who reads the events from here on."""
     role, finish = cast(Role, message.role), cast(Finish | None, message.finish)
     hold = message.hold if message.first >= 0 else None
-    return Said(index, role, message.text, finish, hold, message.first, message.last, message.texts)
+    place = message.first, message.last
+    return Said(index, role, message.text, finish, hold, *place, message.texts, message.pinned)
 
 
 def as_conversation(messages: Sequence[Message], model: str) -> Conversation:
     """Messages that are not stored, as if they had been: without tokens and times."""
     stored = [
-        StoredMessage(number, number - 1 if number else None, one.role, one.text, one.finish, -1, -1, (), 0.0)
+        StoredMessage(
+            id=number,
+            parent=number - 1 if number else None,
+            role=one.role,
+            text=one.text,
+            finish=one.finish,
+            first=-1,
+            last=-1,
+            ids=(),
+            created=0.0,
+            pinned=one.pinned,
+        )
         for number, one in enumerate(messages)
     ]
     now, leaf = time.time(), len(stored) - 1 if stored else None

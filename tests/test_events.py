@@ -44,7 +44,7 @@ SESSION = Session(
 EVENTS: list[Event] = [
     SESSION,
     Said(0, "user", "hi"),
-    Said(1, "assistant", "ho", "interrupted", 0.5),
+    Said(1, "assistant", "ho", "interrupted", 0.5, pinned=True),
     Prompt(3, 0, 2, 1, 5.0, 1, ["a", "", "🦊"]),
     Token(1, "a", 2, 3.0),
     CacheState(
@@ -52,7 +52,7 @@ EVENTS: list[Event] = [
         *([Gone(2, "cat", 0.5, 1.0)], 5, [(1, 2.0), (9, 0.5)]),
     ),
     Turn("hi", "eos", 1, 2, 3.0, 4.0, 5, 6, 7, 0.5, [(0, 0.25)]),
-    Note("full", "The disk is full."),
+    Note("pinned", "It is pinned.", about=1),
     Error("window", "It is full.", "Begin anew."),
     End(1, 2, 3.0, None),
 ]
@@ -69,7 +69,9 @@ def test_a_field_of_a_wrong_type_is_refused_by_its_name(event: Event) -> None:
     data = json.loads(to_json(event))
     for name in data.keys() - {"event"}:
         for wrong in ([{}], {"a": [{}]}, True, 1e999, 2**63):
-            if (name == "versions" and isinstance(wrong, dict)) or (name == "whole" and wrong is True):
+            if (name == "versions" and isinstance(wrong, dict)) or (
+                name in ("whole", "pinned") and wrong is True
+            ):
                 continue
             with pytest.raises(ValueError, match=rf"{event.event}\.{name}|no number"):
                 from_json(json.dumps(data | {name: wrong}))

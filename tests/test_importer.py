@@ -58,6 +58,17 @@ def test_our_own_export_comes_back(store: Store) -> None:
 SAID = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello", "name": "x"}]
 
 
+def test_pins_are_exported_and_come_back(store: Store) -> None:
+    pinned = replace(TALK, messages=[replace(one, pinned=one.text == "Why?") for one in MESSAGES])
+    [read] = parsed(json.loads(to_json(pinned)))
+    assert [one.text for one in read.messages if one.pinned] == ["Why?"]
+    [stored] = store.put([read])
+    assert [one.text for one in store.messages(stored) if one.pinned] == ["Why?"]
+    again = json.loads(to_json(store.whole(stored)))["messages"]
+    assert [one.get("pinned") for one in again] == [one.text == "Why?" or None for one in MESSAGES]
+    assert "pinned" not in to_json(TALK), "where nothing is pinned, an older program reads what it always did"
+
+
 @pytest.mark.parametrize(
     ("text", "conversations", "messages"),
     [
@@ -163,6 +174,8 @@ def message(**changed: Any) -> dict[str, Any]:
         (message(role="assistant", finish="fine"), "messages[1].finish is 'fine'"),
         (message(text=None), "messages[1].text is null"),
         (message(created=-1), "messages[1].created is -1"),
+        (message(pinned="yes"), "messages[1].pinned is 'yes' and not true or false"),
+        (message(pinned=1), "messages[1].pinned is 1 and not true or false"),
     ],
 )
 def test_what_is_wrong_is_said(data: Any, said: str) -> None:

@@ -169,14 +169,15 @@ def insert_message(
     last: int = -1,
     ids: Sequence[int] = (),
     open: bool = False,
+    pinned: bool = False,
 ) -> int:
     """Adds a message and returns its number."""
     done = connection.execute(
         "INSERT INTO messages (conversation, parent, role, open, finish, first, last, created,"
-        " tokens, text, ids) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " tokens, text, ids, pinned) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *(conversation, parent, role, open, finish, first, last, created),
-            *(len(ids), clean(text), pack(ids)),
+            *(len(ids), clean(text), pack(ids), pinned),
         ),
     )
     assert done.lastrowid is not None

@@ -331,6 +331,7 @@ def _put(connection: sqlite3.Connection, whole: Conversation) -> str:
             first=message.first,
             last=message.last,
             ids=message.ids,
+            pinned=message.pinned,
         )
     connection.execute("UPDATE conversations SET leaf = ? WHERE id = ?", (ours[whole.leaf], conversation))
     return conversation

@@ -237,7 +237,7 @@ class ChatApp(App[None], inherit_bindings=False):
                 self._memory.add(report)
                 self.pane.ended(report)
             case Note():
-                self.transcript.messages.notice(report.message, report.hint)
+                self.pane.noted(report)
             case Error():
                 self.transcript.messages.error(report.code, report.message, report.hint)
             case work.Stopped():

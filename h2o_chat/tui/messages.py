@@ -202,9 +202,14 @@ class Messages:
 
     def show_pins(self, pinned: Collection[int]) -> None:
         """Write which messages are pinned."""
-        for index, view in self.by_index.items():
-            view.pinned = index in pinned
-        self._transcript.refresh()
+        for index in self.by_index:
+            self.show_pin(index, index in pinned)
+
+    def show_pin(self, index: int, on: bool) -> None:
+        """Write whether a message is pinned, where it is shown."""
+        if index in self.by_index:
+            self.by_index[index].pinned = on
+            self._transcript.refresh()
 
     def show_message_hold(self, index: int, hold: float) -> None:
         """Write the gauge of one message, where that is known."""

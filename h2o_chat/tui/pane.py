@@ -9,7 +9,7 @@ from textual.containers import Horizontal, Vertical
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from h2o_chat.events import Prompt, Said, Turn
+from h2o_chat.events import Note, Prompt, Said, Turn
 from h2o_chat.tui import markdown
 from h2o_chat.tui.divider import Divider
 from h2o_chat.tui.finding import FindBar
@@ -177,8 +177,9 @@ class Pane(Vertical):
             self.transcript.messages.message(
                 message.role, name, message.text, index, message.finish, hold, tokens
             )
+        self.transcript.messages.show_pins({n for n, one in enumerate(chat.messages) if one.pinned})
         for note in chat.take_notes():
-            self.transcript.messages.notice(note.message, note.hint)
+            self.noted(note)
 
     def broke(self) -> None:
         """The first conversation could not be opened."""
@@ -199,10 +200,17 @@ class Pane(Vertical):
         self.transcript.messages.message(
             said.role, name, said.text, said.index, said.finish, said.hold, tokens
         )
+        self.transcript.messages.show_pin(said.index, said.pinned)
         if said.role == "user":
             self.transcript.messages.open_answer(self._speaker("assistant"), said.index + 1)
             self.transcript.window.follow()
             self.divider.doing(self.READING)
+
+    def noted(self, note: Note) -> None:
+        """What a person should know."""
+        self.transcript.messages.notice(note.message, note.hint)
+        if note.about is not None:
+            self.transcript.messages.show_pin(note.about, note.code == "pinned")
 
     def read(self, prompt: Prompt) -> None:
         """The prompt was read."""

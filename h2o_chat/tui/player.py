@@ -81,7 +81,11 @@ class Recorded:
         self.messages += [FORGOTTEN] * (said.index - len(self.messages))
         first, hold = (-1, 1.0) if said.hold is None else (max(said.first, 0), said.hold)
         self.messages.append(
-            Message(said.role, said.text, first, said.last, said.finish, hold, texts=said.texts)
+            Message(
+                *(said.role, said.text, first, said.last, said.finish, hold),
+                pinned=said.pinned,
+                texts=said.texts,
+            )
         )
         if len(self.messages) > SHOWN_MESSAGES:
             self.messages[-SHOWN_MESSAGES - 1] = FORGOTTEN

@@ -115,7 +115,6 @@ class TalkPane(Pane):
     def opened(self, chat: ChatLike) -> None:
         super().opened(chat)
         self._sent.taken = True
-        self._show_pins()
         if self._waiting:
             text, self._waiting = self._waiting, ""
             self.call_after_refresh(self._send_waiting, text)

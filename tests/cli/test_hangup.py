@@ -21,6 +21,12 @@ POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 class Terminal:
     """A terminal in which a program runs, and which can be closed at any moment."""
 
+    def __enter__(self) -> "Terminal":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+
     def __init__(self, *arguments: object) -> None:
         self.ours, theirs = pty.openpty()
         self.process = subprocess.Popen(
@@ -46,24 +52,35 @@ class Terminal:
 @pytest.mark.parametrize("moment", ["answering", "idle", "loading"])
 def test_the_screen_leaves_and_keeps_everything(tmp_path: Path, moment: str) -> None:
     events = tmp_path / "events"
-    terminal = Terminal(
-        *("-m", POCKET, "--data", tmp_path, "--record", events, "--ignore-eos", "--threads", 1, "--seed", 1)
+    flags = (
+        "-m",
+        POCKET,
+        "--data",
+        tmp_path,
+        "--record",
+        events,
+        "--ignore-eos",
+        "--threads",
+        1,
+        "--seed",
+        1,
     )
 
     def recorded(event: str) -> Callable[[], bool]:
         return lambda: events.exists() and f'"event": "{event}"' in events.read_text()
 
-    if moment == "loading":
-        terminal.until(lambda: b"opening" in terminal.drawn, "it says what it opens")
-    else:
-        terminal.until(recorded("session"), "the model is open")
-        os.write(terminal.ours, b"Once upon a time\r")
-        terminal.until(recorded("token"), "it answers")
-    if moment == "idle":
-        os.write(terminal.ours, b"\x1b")
-        terminal.until(recorded("turn"), "it has stopped")
-    os.close(terminal.ours)
-    assert terminal.process.wait(timeout=60) == ExitCode.HUNG_UP
+    with Terminal(*flags) as terminal:
+        if moment == "loading":
+            terminal.until(lambda: b"opening" in terminal.drawn, "it says what it opens")
+        else:
+            terminal.until(recorded("session"), "the model is open")
+            os.write(terminal.ours, b"Once upon a time\r")
+            terminal.until(recorded("token"), "it answers")
+        if moment == "idle":
+            os.write(terminal.ours, b"\x1b")
+            terminal.until(recorded("turn"), "it has stopped")
+        os.close(terminal.ours)
+        assert terminal.process.wait(timeout=60) == ExitCode.HUNG_UP
     if moment == "loading":
         return
     store = Store(tmp_path)
@@ -76,7 +93,7 @@ def test_the_screen_leaves_and_keeps_everything(tmp_path: Path, moment: str) -> 
 
 
 def test_a_replay_leaves_too() -> None:
-    terminal = Terminal("replay", RECORDING)
-    terminal.until(lambda: b"a recording" in terminal.drawn, "it plays")
-    os.close(terminal.ours)
-    assert terminal.process.wait(timeout=60) == ExitCode.HUNG_UP
+    with Terminal("replay", RECORDING) as terminal:
+        terminal.until(lambda: b"a recording" in terminal.drawn, "it plays")
+        os.close(terminal.ours)
+        assert terminal.process.wait(timeout=60) == ExitCode.HUNG_UP

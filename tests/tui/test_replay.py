@@ -122,6 +122,48 @@ async def test_a_recording_of_the_screen_shows_the_same_screen(
         assert app.query_one(MemoryPanel).render().plain == panel
 
 
+async def test_what_was_pinned_is_pinned_in_its_recording(
+    drive: Any, shared_models: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "r.jsonl"
+    recorder = Recorder(path)
+    recorder.open()
+    short = Sampling(max_tokens=8)
+    seen = []
+
+    def heads(screen: Screen) -> list[bool]:
+        return [view.pinned for view in screen.app.transcript.messages.views if view.index is not None]
+
+    open_chat = stored(shared_models, tmp_path / "data")
+    async with drive("pilot-chat", open_chat=open_chat, recorder=recorder, sampling=short) as screen:
+        await screen.opened()
+        for text in ("/pin next", "I am Flora.", "And you?", "/unpin 0", "/pin 2"):
+            await screen.ask(text)
+            await screen.answered()
+            seen.append(heads(screen))
+        pinned = [[at for at, one in enumerate(page) if one] for page in seen]
+        assert pinned == [[], [0], [0], [], [2]]
+        await screen.ask("/budget 64")  # the memory is built anew, and with it the page
+        await screen.until(lambda: screen.chat.session.budget == 64, "the memory is another one")
+        await screen.answered()
+        assert heads(screen) == seen[-1]
+    recorder.end()
+    app, shown = replaying(path), []
+    noted = app.pane.noted
+
+    def note(note: Note) -> None:
+        noted(note)
+        shown.append(heads(again))
+
+    app.pane.noted = note  # type: ignore[method-assign]
+    async with app.run_test(size=WIDE) as pilot:
+        again = Screen(app, pilot)
+        await ended(again)
+        assert heads(again) == seen[-1]
+        assert any("you · pinned" in line for line in again.lines())
+    assert [one for one in shown if len(one) == 4][:2] == seen[3:], "when it was let go, and pinned"
+
+
 async def test_it_can_be_paused_and_left(recording: Path) -> None:
     app = replaying(recording, speed=0.05)
     async with app.run_test(size=WIDE) as pilot:

@@ -18,6 +18,7 @@ import threading
 import time
 from pathlib import Path
 
+from h2o_chat.progress import Progress, progress_bar
 from h2o_chat.store import DATABASE, Store
 
 TURNS = "Tell me a story about a baker.\n---\nGo on.\n---\nWhat happened then?\n---\nAnd then?\n"
@@ -32,14 +33,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     rng = random.Random(arguments.seed)
-    with tempfile.TemporaryDirectory() as name:
-        tokens, partial = crash(Path(name), arguments.model, arguments.kills, rng)
+    with tempfile.TemporaryDirectory() as name, progress_bar() as progress:
+        tokens, partial = crash(Path(name), arguments.model, arguments.kills, rng, progress)
     print(
         f"{arguments.kills} kills: {tokens} tokens delivered, none lost; {partial} answers cut off and marked"
     )
 
 
-def crash(folder: Path, model: str, kills: int, rng: random.Random) -> tuple[int, int]:
+def crash(folder: Path, model: str, kills: int, rng: random.Random, progress: Progress) -> tuple[int, int]:
     """Kills so often; returns the tokens delivered and the answers that were cut off.
 
     Raises:
@@ -49,7 +50,8 @@ def crash(folder: Path, model: str, kills: int, rng: random.Random) -> tuple[int
     script.write_text(TURNS)
     answers: list[list[int]] = []
     """What was delivered, answer by answer, over all processes."""
-    for _ in range(kills):
+    for number in range(kills):
+        progress("kills", number / kills)
         wait = rng.uniform(-0.1, 1) * LONGEST_S
         resume = bool(whole(folder / "data"))
         events = run_and_kill(folder / "data", script, model, resume, wait)

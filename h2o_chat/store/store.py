@@ -185,10 +185,10 @@ class Store:
         try:
             with self._database.writing() as connection:
                 connection.execute("DELETE FROM conversations WHERE id = ?", (conversation,))
-            self._database.forget_removed()
             with explained(self.folder):
                 if self._cache_folder(conversation).exists():
                     shutil.rmtree(self._cache_folder(conversation))
+            self._database.forget_removed()
         finally:
             lock.release()
 

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
@@ -10,8 +10,9 @@ from transformers import PreTrainedTokenizerFast
 
 from h2o_chat.chat import Chat
 from h2o_chat.config import Sampling, Settings
+from h2o_chat.engine_like import EngineLike
 from h2o_chat.errors import GenerationError, ModelError, UsageError
-from h2o_chat.events import CacheState, Event, Prompt, Session, Token, Turn
+from h2o_chat.events import CacheState, Event, Finish, Prompt, Session, Token, Turn
 from h2o_chat.templates import ModelTemplate, PlainTemplate, choose
 
 CHATML = (
@@ -275,7 +276,7 @@ class ScriptedEngine:
             self.seen += 1
         self.seen -= 1
         self.pending = (self.answer[-1],)
-        finish = "eos" if self.answer[-1] in self.eos else "length"
+        finish: Finish = "eos" if self.answer[-1] in self.eos else "length"
         if self.fails:
             self.seen, self.pending = before
             yield Turn("", "error", 0, 0, 0, 0, self.seen, 0, 0, 0)
@@ -301,6 +302,10 @@ class ScriptedEngine:
         pass
 
 
+def chat_with(engine: ScriptedEngine, settings: Settings) -> Chat:
+    return Chat(cast(EngineLike, engine), settings)  # it has what these conversations need of one
+
+
 def turn_of(events: Iterator[Event]) -> Turn:
     last = list(events)[-1]
     assert isinstance(last, Turn)
@@ -310,7 +315,7 @@ def turn_of(events: Iterator[Event]) -> Turn:
 def test_a_turn_closed_by_the_model_is_not_closed_twice(tokenizer: Any) -> None:
     """What was fed in all is what transformers makes of the whole conversation."""
     engine = ScriptedEngine(tokenizer, "fine", end=tokenizer.eos_token_id)
-    chat = Chat(engine, Settings())
+    chat = chat_with(engine, Settings())
     list(chat.send("one", Sampling()))
     answer_end = engine.pending
     list(chat.send("two", Sampling()))
@@ -326,7 +331,7 @@ def test_a_turn_closed_by_the_model_is_not_closed_twice(tokenizer: Any) -> None:
 def test_an_answer_cut_short_is_closed_by_the_template() -> None:
     tokenizer = FAMILIES["chatml"]()
     engine = ScriptedEngine(tokenizer, "fine")
-    chat = Chat(engine, Settings())
+    chat = chat_with(engine, Settings())
     list(chat.send("one", Sampling()))
     list(chat.send("two", Sampling()))
     assert tokenizer.decode(engine.fed[1]).startswith("<|im_end|>\n<|im_start|>user\ntwo")
@@ -335,7 +340,7 @@ def test_an_answer_cut_short_is_closed_by_the_template() -> None:
 def test_messages_know_where_they_lie() -> None:
     tokenizer = FAMILIES["chatml"]()
     engine = ScriptedEngine(tokenizer, "fine", end=tokenizer.eos_token_id)
-    chat = Chat(engine, Settings(system="Be kind."))
+    chat = chat_with(engine, Settings(system="Be kind."))
     list(chat.send("one", Sampling()))
     list(chat.send("two", Sampling()))
     assert [m.role for m in chat.messages] == ["system", "user", "assistant", "user", "assistant"]
@@ -351,7 +356,7 @@ def test_messages_know_where_they_lie() -> None:
 def test_hold_of_messages_is_the_mean_over_their_tokens() -> None:
     tokenizer = FAMILIES["chatml"]()
     engine = ScriptedEngine(tokenizer, "fine")
-    chat = Chat(engine, Settings())
+    chat = chat_with(engine, Settings())
     first = engine.changed = [(0, 1.0, 0.0), (1, 0.5, 0.0)]
     turn = turn_of(chat.send("one", Sampling()))
     user = chat.messages[0]
@@ -370,7 +375,7 @@ def test_hold_of_messages_is_the_mean_over_their_tokens() -> None:
 def test_a_failed_turn_leaves_no_positions_and_the_next_one_works() -> None:
     tokenizer = FAMILIES["chatml"]()
     engine = ScriptedEngine(tokenizer, "fine")
-    chat = Chat(engine, Settings())
+    chat = chat_with(engine, Settings())
     engine.fails = True
     with pytest.raises(GenerationError):
         list(chat.send("one", Sampling()))
@@ -384,7 +389,7 @@ def test_a_failed_turn_leaves_no_positions_and_the_next_one_works() -> None:
 def test_clear_starts_over() -> None:
     tokenizer = FAMILIES["chatml"]()
     engine = ScriptedEngine(tokenizer, "fine")
-    chat = Chat(engine, Settings())
+    chat = chat_with(engine, Settings())
     list(chat.send("one", Sampling()))
     chat.clear()
     assert chat.messages == []
@@ -393,8 +398,8 @@ def test_clear_starts_over() -> None:
 
 
 def test_session_names_the_template() -> None:
-    assert Chat(ScriptedEngine(FAMILIES["llama3"]()), Settings()).session.template == "model"
-    plain = Chat(ScriptedEngine(FAMILIES["llama3"]()), Settings(template="plain"))
+    assert chat_with(ScriptedEngine(FAMILIES["llama3"]()), Settings()).session.template == "model"
+    plain = chat_with(ScriptedEngine(FAMILIES["llama3"]()), Settings(template="plain"))
     assert (plain.session.template, plain.template_name) == ("plain", "plain")
 
 

@@ -84,5 +84,5 @@ def test_a_window_forgets_what_the_full_cache_answers() -> None:
     assert narrow.value < full.value
     assert narrow.change == pytest.approx(narrow.value - full.value)
     assert wide.value == full.value, "nothing is given up before 512 tokens"
-    assert wide.change_interval == (0, 0)
+    assert wide.change_interval == (0.0, 0.0)
     assert report.answers["full"] == report.answers["window 512"]

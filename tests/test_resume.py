@@ -53,7 +53,7 @@ def open_chat(
     loaded: Loaded, store: Store | None, conversation: str | None = None, settings: Settings = SETTINGS
 ) -> Chat:
     engine = Engine(loaded, settings)
-    keeper = store and Keeper(store, conversation, engine.session, asdict(settings))
+    keeper = Keeper(store, conversation, engine.session, asdict(settings)) if store else None
     return Chat(engine, settings, keeper)
 
 
@@ -61,6 +61,12 @@ def resumed(loaded: Loaded, store: Store, conversation: str, settings: Settings 
     chat = open_chat(loaded, store, conversation, settings)
     assert chat.resume(lambda _: None)
     return chat
+
+
+def conversation_of(chat: Chat) -> str:
+    assert chat.keeper is not None
+    assert chat.keeper.conversation is not None
+    return chat.keeper.conversation
 
 
 def say(chat: Chat, text: str, sampling: Sampling = SHORT) -> list[int]:
@@ -167,7 +173,7 @@ def test_going_back_can_be_cancelled_and_changes_nothing(loaded: Loaded, store: 
     chat, twin = open_chat(loaded, store), open_chat(loaded, None)
     for text in SAID[:4]:
         say(chat, text), say(twin, text)
-    for file in store.caches(chat.keeper.conversation).iterdir():
+    for file in store.caches(conversation_of(chat)).iterdir():
         file.unlink()
     before = list(chat.messages)
     assert not chat.go_to(before[3].id, cancel=lambda: True)
@@ -259,7 +265,7 @@ def test_what_was_done_instead_is_said(loaded: Loaded, store: Store, damaged: in
     files = sorted(store.caches(close(chat)).iterdir(), key=lambda file: int(file.stem))
     for file in files[-damaged:]:
         file.write_bytes(file.read_bytes()[:999])
-    again = resumed(loaded, store, chat.keeper.conversation)
+    again = resumed(loaded, store, conversation_of(chat))
     notes = [note for note in again.keeper.notes if note.code == "saved-cache"]
     assert [note.message for note in notes] == [f"The saved memory {files[-1].name} is damaged."]
     assert sum("the memory is the same" in note.hint for note in notes) == hints
@@ -278,7 +284,7 @@ def test_what_was_typed_is_stored_before_it_is_read(loaded: Loaded, store: Store
     seen: list[list[str]] = []
 
     def look() -> bool:
-        seen.append([m.text for m in store.path(chat.keeper.conversation)])
+        seen.append([m.text for m in store.path(conversation_of(chat))])
         return False
 
     list(chat.send(SAID[0], SHORT, cancel=look))
@@ -297,7 +303,7 @@ def test_a_partial_answer_goes_on_after_the_process_died(loaded: Loaded, store: 
         delivered += [event.id] if isinstance(event, Token) else []
         if len(delivered) == 20:
             break
-    conversation = chat.keeper.conversation
+    conversation = conversation_of(chat)
     chat.keeper._writer._lock.release()  # what the kernel does for the dead
 
     list(twin.send(SAID[7], replace(long, max_tokens=20)))

@@ -70,7 +70,7 @@ def test_the_model_of_the_uppermost_layer_is_looked_for(
 
 
 def test_the_screens_own_default_gives_way_too(file: Path) -> None:
-    built_in = {"max_tokens": None, "stop": [], "budget": 512}
+    built_in: dict[str, object] = {"max_tokens": None, "stop": [], "budget": 512}
     assert cli._settings(ChainMap({}, built_in))[1].max_tokens is None
     file.write_text('[defaults]\nmax_tokens = 9\nstop = ["###"]\n')
     assert cli._settings(ChainMap({}, built_in))[1].max_tokens == 9

@@ -103,8 +103,8 @@ def test_out_of_memory_ends_the_turn_and_not_the_conversation(
     budget, slots_bytes = 150_000, 150_000 * 20 * (64 + 14)
     script = tmp_path / "script.txt"
     script.write_text("Once upon a time\n---\nand then\n---\nand then\n")
-    flags = ("run", "--script", script, "-m", small, "--save", "--data", tmp_path / "data", "--json")
-    flags = (*flags, "--max-tokens", 2, "--ignore-eos", "--events", 0, "--threads", 1, "--policy", "caote")
+    asked = ("run", "--script", script, "-m", small, "--save", "--data", tmp_path / "data", "--json")
+    flags = (*asked, "--max-tokens", 2, "--ignore-eos", "--events", 0, "--threads", 1, "--policy", "caote")
     measured = subprocess.run(
         [sys.executable, "-c", PEAK, *map(str, flags), "--budget", "64"], capture_output=True, text=True
     )

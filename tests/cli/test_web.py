@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from program import PROGRAM, Program
@@ -97,7 +98,7 @@ def test_without_the_extra_it_says_what_to_install() -> None:
     assert "pip install 'h2o-chat[web]'" in ended.stderr
 
 
-async def shows(socket: "aiohttp.ClientWebSocketResponse", text: str) -> None:
+async def shows(socket: Any, text: str) -> None:
     """Reads until this was drawn."""
     drawn = ""
     async with asyncio.timeout(60):

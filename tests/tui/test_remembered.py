@@ -86,7 +86,7 @@ def followed(chat: Chat, memory: Memory, events: Iterator[Event]) -> Iterator[Ev
 
 
 @pytest.mark.parametrize("policy", ["h2o", "h2o-paper", "streaming", "full"])
-def test_it_is_what_the_cache_keeps_at_every_step(pocket: Any, policy: str) -> None:
+def test_it_is_what_the_cache_keeps_at_every_step(pocket: Any, policy: Any) -> None:
     settings = replace(SETTINGS, policy=policy)
     chat, memory = talk(pocket, settings), Memory()
     memory.begin(chat.session, chat.state, chat.messages)

@@ -65,9 +65,12 @@ async def test_what_is_changed_holds_after_one_key(
         await screen.answered()
         seen, built = screen.chat._engine.seen, []
         real = screen.chat._engine.remade
-        monkeypatch.setattr(
-            screen.chat._engine, "remade", lambda settings: built.append(settings) or real(settings)
-        )
+
+        def remade(settings: Any) -> Any:
+            built.append(settings)
+            return real(settings)
+
+        monkeypatch.setattr(screen.chat._engine, "remade", remade)
         await opened(screen)
         assert field(screen, "budget").value == "48"
         await type_into(screen, "temperature", "0.7")

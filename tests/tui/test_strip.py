@@ -83,7 +83,7 @@ def test_a_cell_is_what_its_tokens_are(told: Path, axis: Axis, cells: int) -> No
             elif large:
                 assert cell.kind == memory.kind(cell.held_most)
             else:
-                assert kinds.count(cell.kind) == max(kinds.count(kind) for kind in "HR·")
+                assert kinds.count(cell.kind) == max(kinds.count(kind) for kind in ("H", "R", "·"))
             assert (height(cell.hold) == " ") == (not any(holds))
 
 

@@ -119,7 +119,8 @@ def _events() -> list[bytes]:
         **{"event": "session", "schema": 1, "revision": None, "budget": 64, "versions": {"torch": "2"}},
     }
     heavy = events.Heavy(position=1, text="a", hold=1.0, score=2.0, mean=0.5, kind="H")
-    some = [
+    some: list[events.Event] = [
+        events.Said(0, "user", "Hi", None, None),
         events.Prompt(3, 0, 2, 1, 1.5),
         events.Token(5, "a", 3, 1.5),
         events.CacheState(
@@ -130,8 +131,6 @@ def _events() -> list[bytes]:
         events.Error("memory", "Out of memory.", "Try less."),
         events.End(1, 1, 0.5, None),
     ]
-    if hasattr(events, "Said"):
-        some.append(events.Said(0, "user", "Hi", None, None))
     return [json.dumps(session).encode(), *(events.to_json(one).encode() for one in some)]
 
 

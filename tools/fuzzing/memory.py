@@ -47,6 +47,7 @@ class _Saved:
 
     def __call__(self, raw: bytes) -> None:
         from h2o_chat.errors import SavedCacheError, WindowFullError
+        from h2o_chat.events import Token
 
         self.path.write_bytes(raw)
         refused: list[SavedCacheError] = []
@@ -59,7 +60,7 @@ class _Saved:
                 continue
             try:
                 for event in engine.generate([1, 2], self.sampling):
-                    if event.event == "token":
+                    if isinstance(event, Token):
                         engine.inspect(event.position)
             except WindowFullError:  # the whole window was saved
                 continue
@@ -92,7 +93,7 @@ def _crafted(rng: Random, examples: Sequence[bytes]) -> bytes:
         text = json.dumps(about).encode("utf-8", "replace").decode()
         return save(tensors, metadata={"h2o-chat": text})
     except SafetensorError:
-        assert deserialize(raw)
+        assert deserialize(raw)  # type: ignore[no-untyped-call]
         return raw
 
 

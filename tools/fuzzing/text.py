@@ -3,8 +3,12 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fuzzing.reader import Reader, Violation, complain, refuse_controls
+
+if TYPE_CHECKING:
+    from h2o_chat.store import Store
 
 SAID = (
     "Grüße, 你好 🤦🏽\u200d♂️!\n---\n\x1b]0;title\x07\u202e\n---\r\n\n"
@@ -103,7 +107,7 @@ class _Search:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.store = None
+        self.store: Store | None = None
 
     def __call__(self, raw: bytes) -> None:
         from h2o_chat.errors import UsageError

@@ -63,7 +63,7 @@ class Attention(nn.Module):
         # One product for q, k and v: faster than three small ones.
         weights = torch.cat((self.q_proj.weight, self.k_proj.weight, self.v_proj.weight))
         qkv = F.linear(x, weights).view(rows, tokens, -1, s.head_dim).transpose(1, 2)
-        q, k, v = qkv.split((s.heads, s.kv_heads, s.kv_heads), dim=1)  # [B, H or K, T, E]
+        q, k, v = torch.split(qkv, [s.heads, s.kv_heads, s.kv_heads], 1)  # [B, H or K, T, E]
         q, k = rotate(q, cos, sin).to(v.dtype), rotate(k, cos, sin).to(v.dtype)
         group = s.heads // s.kv_heads
         k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)  # [B, H, T, E]

@@ -1,5 +1,7 @@
 """Muon: momentum whose matrix updates are made orthogonal (Keller Jordan, 2024)."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -17,13 +19,14 @@ def orthogonal(updates: Tensor) -> Tensor:
     for _ in range(5):
         square = x @ x.mT
         x = 3.4445 * x + (-4.7750 * square + 2.0315 * square @ square) @ x
-    return (x.mT if tall else x).to(updates.dtype)
+    back: Tensor = (x.mT if tall else x).to(updates.dtype)
+    return back
 
 
 class Muon(torch.optim.Optimizer):
     """For the matrices inside the layers; embeddings and norms want AdamW."""
 
-    def __init__(self, parameters: list[Tensor], lr: float, momentum: float, decay: float) -> None:
+    def __init__(self, parameters: Sequence[Tensor], lr: float, momentum: float, decay: float) -> None:
         super().__init__(parameters, {"lr": lr, "momentum": momentum, "decay": decay})
 
     @torch.no_grad()
@@ -36,6 +39,7 @@ class Muon(torch.optim.Optimizer):
                 updates = []
                 for weight in weights:
                     velocity = self.state[weight].setdefault("velocity", torch.zeros_like(weight))
+                    assert weight.grad is not None
                     velocity.lerp_(weight.grad, 1 - group["momentum"])
                     updates.append(weight.grad.lerp(velocity, group["momentum"]))
                 scale = group["lr"] * max(1.0, shape[0] / shape[1]) ** 0.5

@@ -164,7 +164,7 @@ class Trainer:
             optimizer.zero_grad()
         self.step += 1
         self.tokens += TOKENS_PER_STEP
-        return loss.item()
+        return float(loss)
 
     def _average_gradients(self) -> None:
         if self.workers == 1:
@@ -173,7 +173,7 @@ class Trainer:
         flat = torch.cat([gradient.flatten() for gradient in gradients])
         dist.all_reduce(flat)
         flat /= self.workers
-        parts = flat.split([gradient.numel() for gradient in gradients])
+        parts = torch.split(flat, [gradient.numel() for gradient in gradients])
         for gradient, part in zip(gradients, parts, strict=True):
             gradient.copy_(part.view_as(gradient))
 

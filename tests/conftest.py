@@ -2,10 +2,13 @@
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from h2o_chat.store import Store
 
 # A busy machine is not a failing test.
 settings.register_profile("no deadline", deadline=None)
@@ -47,3 +50,17 @@ def _folder(name: str) -> Path:
     if not (SHARED / name).is_dir():
         pytest.skip(f"{SHARED / name} is not there; H2O_CHAT_SHARED names the shared folder")
     return SHARED / name
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where a store may be; nothing is there yet."""
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def store(folder: Path) -> Iterator[Store]:
+    """An empty one."""
+    store = Store(folder)
+    yield store
+    store.close()

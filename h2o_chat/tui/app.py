@@ -20,7 +20,6 @@ from textual.filter import Monochrome, NoColor
 from textual.geometry import Size
 from textual.screen import Screen
 from textual.widget import Widget
-from textual.widgets import Footer
 
 from h2o_chat.chat import Chat
 from h2o_chat.config import Sampling, Settings
@@ -33,6 +32,7 @@ from h2o_chat.tui.cursor import Pointed
 from h2o_chat.tui.divider import Divider
 from h2o_chat.tui.help import Help
 from h2o_chat.tui.history import History
+from h2o_chat.tui.keys import Keys
 from h2o_chat.tui.memory import Memory
 from h2o_chat.tui.pane import Pane
 from h2o_chat.tui.panel import TABS, MemoryLine, MemoryPanel
@@ -154,7 +154,7 @@ class ChatApp(App[None], inherit_bindings=False):
             yield MemoryPanel(self._memory, id="panel")
         yield MemoryLine(self._memory, id="line")
         yield RememberStrip(self._memory, id="strip")
-        yield Footer()
+        yield Keys()
 
     def get_default_screen(self) -> Screen[None]:
         return ChatScreen(id="_default")

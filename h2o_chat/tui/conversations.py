@@ -10,12 +10,13 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.message import Message
 from textual.screen import ModalScreen
-from textual.widgets import Footer, Input, OptionList, Static
+from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from h2o_chat.errors import H2OChatError
 from h2o_chat.export import one_line, when
 from h2o_chat.store import Store, Summary
+from h2o_chat.tui.keys import Keys
 from h2o_chat.tui.theme import MUTED
 
 SHOWN = 200
@@ -114,7 +115,7 @@ class Conversations(ModalScreen[str | None]):
             with Horizontal(id="asking"):
                 yield Static("find", id="label", markup=False)
                 yield Input(placeholder="words of a title or a message", select_on_focus=False)
-        yield Footer()
+        yield Keys()
 
     def on_mount(self) -> None:
         self.query_one("#box").border_title = "conversations"

@@ -1,5 +1,6 @@
 """The help screen, made from the bindings and from the table of commands themselves."""
 
+import textwrap
 from collections.abc import Iterable
 from typing import ClassVar
 
@@ -9,13 +10,16 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widget import Widget
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from h2o_chat.tui import slash
+from h2o_chat.tui.keys import Keys
 from h2o_chat.tui.theme import MUTED
 
 KEY_CELLS = 22
 COMMAND_CELLS = 30
+LEAST_CELLS = 24
+"""Columns that are enough for what stands beside them."""
 
 
 class Help(ModalScreen[None]):
@@ -39,29 +43,33 @@ class Help(ModalScreen[None]):
 
     def __init__(self, places: Iterable[tuple[str, Widget | object]]) -> None:
         super().__init__()
-        self._text = help_text(places)
+        self._places = list(places)
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="box"):
-            yield Static(self._text, markup=False)
-        yield Footer()
+            yield Static(markup=False)
+        yield Keys()
 
     def on_mount(self) -> None:
         self.query_one("#box").border_title = "help"
         self.query_one("#box").focus()
 
+    def on_resize(self) -> None:
+        """Wrapped anew."""
+        box = self.query_one("#box")
+        self.query_one(Static).update(help_text(self._places, box.scrollable_content_region.width))
 
-def help_text(places: Iterable[tuple[str, Widget | object]]) -> Content:
-    """Keys by place, then the commands."""
+
+def help_text(places: Iterable[tuple[str, Widget | object]], width: int) -> Content:
+    """Keys by place, then the commands, on lines of so many columns."""
     lines: list[Content] = []
     for title, place in places:
-        rows = _keys(place)
+        rows = _keys(place, width)
         if rows:
             lines += [Content(""), Content.styled(title, "bold $primary"), *rows]
     lines += [Content(""), Content.styled("commands, typed into the prompt", "bold $primary")]
     for command in slash.COMMANDS:
-        left = f"/{command.name} {command.arguments}".ljust(COMMAND_CELLS)
-        lines.append(Content.assemble((left, "$accent"), command.help))
+        lines.append(_row(f"/{command.name} {command.arguments}", command.help, COMMAND_CELLS, width))
     lines += [
         Content(""),
         Content.styled(
@@ -71,7 +79,7 @@ def help_text(places: Iterable[tuple[str, Widget | object]]) -> Content:
     return Content("\n").join(lines[1:])
 
 
-def _keys(place: object) -> list[Content]:
+def _keys(place: object, width: int) -> list[Content]:
     """What a widget binds itself, keys for the same thing on one line."""
     bound: dict[str, list[str]] = {}
     for binding in vars(type(place)).get("BINDINGS", ()):
@@ -79,6 +87,14 @@ def _keys(place: object) -> list[Content]:
             bound.setdefault(binding.tooltip or binding.description, []).extend(binding.key.split(","))
     for key, what in vars(type(place)).get("OWN_KEYS", {}).items():
         bound.setdefault(what, []).append(key)
-    return [
-        Content.assemble((", ".join(keys).ljust(KEY_CELLS), "$accent"), what) for what, keys in bound.items()
-    ]
+    return [_row(", ".join(keys), what, KEY_CELLS, width) for what, keys in bound.items()]
+
+
+def _row(left: str, what: str, cells: int, width: int) -> Content:
+    """What a key or a command does beside it, in a column of its own; below it where there is no room."""
+    indent = cells if width - cells >= LEAST_CELLS else 4
+    words = textwrap.wrap(what, max(width - indent, 1))
+    if indent < cells or len(left) >= cells:
+        words.insert(0, "")
+    lines = "\n".join(" " * indent * (at > 0) + line for at, line in enumerate(words))
+    return Content.assemble((left.ljust(indent), "$accent"), lines)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.cells import cell_len
 from textual.content import Content
 from textual.widgets import Static
 
@@ -18,6 +19,7 @@ ROWS = 8
 PATHS = 200
 """The most names looked at in a folder."""
 LABEL_CELLS = 28
+"""At most."""
 
 
 @dataclass(frozen=True)
@@ -114,15 +116,16 @@ class Menu(Static):
             return
         self.at = min(self.at, len(found) - 1)
         first = max(min(self.at - ROWS // 2, len(found) - ROWS), 0)
+        shown = [(one, safe_text(one.label)) for one in found[first : first + ROWS]]
+        cells = min(max(cell_len(label) for _, label in shown), LABEL_CELLS)
         lines = []
-        for number, one in enumerate(found[first : first + ROWS], first):
-            label = fit(safe_text(one.label), LABEL_CELLS)
+        for number, (one, label) in enumerate(shown, first):
             chosen = number == self.at
             lines.append(
                 Content.assemble(
                     ("▸ " if chosen else "  ", "$accent"),
-                    (label, "bold" if chosen else ""),
-                    (f" {one.help}", MUTED),
+                    (fit(label, cells), "bold" if chosen else ""),
+                    (f"  {one.help}", MUTED),
                 )
             )
         if len(found) > ROWS:

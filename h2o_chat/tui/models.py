@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import Footer, Input, OptionList, Static
+from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from h2o_chat.aliases import ALIASES, fits
@@ -18,6 +18,7 @@ from h2o_chat.config import user_aliases
 from h2o_chat.export import one_line
 from h2o_chat.resolve import BUNDLED, POCKET
 from h2o_chat.tui.glyphs import size
+from h2o_chat.tui.keys import Keys
 from h2o_chat.tui.theme import MUTED
 
 
@@ -91,7 +92,7 @@ class Models(ModalScreen[str | None]):
             with Horizontal(id="asking"):
                 yield Static("model", id="label", markup=False)
                 yield Input(placeholder="part of a name; or a folder, or org/name of the hub")
-        yield Footer()
+        yield Keys()
 
     def on_mount(self) -> None:
         self.query_one("#box").border_title = "models"

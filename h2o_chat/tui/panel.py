@@ -24,7 +24,7 @@ LABEL_CELLS = 7
 TABS = ("heads", "rank", "lives", "log")
 """What the lower part shows, chosen with the keys 1 to 4."""
 LEAST_TAB_ROWS = 5
-HITTERS = (3, 8)
+HITTERS = (3, 16)
 """Heavy hitters shown where there is a tab below them, at least and at most."""
 
 

@@ -9,11 +9,12 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widget import Widget
-from textual.widgets import Footer, Input, Select, Static
+from textual.widgets import Input, Select, Static
 
 from h2o_chat.config import KV_DTYPES, POLICIES, PREFILLS
 from h2o_chat.errors import H2OChatError
 from h2o_chat.tui import changing
+from h2o_chat.tui.keys import Keys
 
 HELP = {
     "temperature": "0: always the likeliest token",
@@ -128,7 +129,7 @@ class Settings(ModalScreen[Changed | None]):
                         yield Static(name, classes="name", markup=False)
                         yield self._field(name)
                         yield Static(HELP[name], id=f"remark-{name}", classes="remark", markup=False)
-        yield Footer()
+        yield Keys()
 
     def _field(self, name: str) -> Widget:
         value = self._before[name]

@@ -38,7 +38,7 @@ def menu(screen: Screen) -> list[str]:
 def test_every_command_has_one_name_and_stands_in_the_help() -> None:
     names = [one.name for one in slash.COMMANDS]
     assert len(set(names)) == len(names)
-    shown = help_text([]).plain
+    shown = help_text([], 200).plain
     assert all(
         f"/{one.name} {one.arguments}".strip() in shown and one.help in shown for one in slash.COMMANDS
     )

@@ -83,6 +83,8 @@ def _paths(begin: int, typed: str) -> list[Choice]:
         for number, path in enumerate(where.iterdir()):
             if number == PATHS:
                 break
+            if safe_text(path.name) != path.name or "\n" in path.name:
+                continue  # a name that cannot be shown cannot be typed either
             if path.name.startswith(start) and (start or not path.name.startswith(".")):
                 found.append((not path.is_dir(), path.name))
     except (OSError, RuntimeError, ValueError):

@@ -1,0 +1,154 @@
+"""Names of files, models and conversations, and tokens in exports: shown as text wherever they are listed."""
+
+import html
+import re
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Screen  # tests/tui/conftest.py
+from rich.cells import cell_len
+from test_hostile import HOSTILE  # tests/tui/test_hostile.py
+from textual.widgets import OptionList
+
+from h2o_chat.config import Sampling, Settings, config_file
+from h2o_chat.errors import ModelError
+from h2o_chat.export import file_name, to_html
+from h2o_chat.store import Conversation, Store, StoredMessage
+from h2o_chat.tui.app import ChatApp
+from h2o_chat.tui.conversations import Conversations
+from h2o_chat.tui.menu import choices
+from h2o_chat.tui.models import Models, Row
+from h2o_chat.tui.work import Progress
+
+NAMES = [
+    "\x1b[31mred\x1b[0m.txt",
+    "\x9b2Jcsi.txt",
+    "new\nline.txt",
+    "[red]markup[@click=app.quit]x.txt",
+    "[bold.txt",
+    "\u202eevil.txt",
+    "漢字👩‍👩‍👧‍👦.txt",
+    "e\u0301" * 40 + ".txt",
+    "bell\x07.txt",
+]
+ACTIVE = {"Cc", "Cs", "Zl", "Zp"}
+TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+
+
+def obeyed(text: str) -> list[str]:
+    """Characters that a terminal or a browser would obey."""
+    return [
+        one
+        for one in text
+        if (unicodedata.category(one) in ACTIVE and one != "\n") or unicodedata.bidirectional(one) in TURNING
+    ]
+
+
+def nothing(progress: Progress) -> Any:
+    raise ModelError("No model is opened here.")
+
+
+def page(screen: Screen) -> str:
+    """The screen row by row, each no wider than it is."""
+    strips = screen.app.screen._compositor.render_strips()
+    rows = ["".join(segment.text for segment in strip) for strip in strips]
+    assert all(cell_len(row) <= screen.app.size.width for row in rows)
+    return "\n".join(rows)
+
+
+def links(screen: Screen) -> list[Any]:
+    """What on the screen can be clicked, by the text that is shown."""
+    strips = screen.app.screen._compositor.render_strips()
+    looks = [segment.style for strip in strips for segment in strip if segment.style]
+    return [look for look in looks if look.link or "@click" in look.meta]
+
+
+async def test_files_are_proposed_by_names_that_can_be_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in NAMES:
+        Path(name).write_text("x")
+    found = choices("look at @", [])
+    assert {one.label for one in found} == {name for name in NAMES if not obeyed(name) and "\n" not in name}
+    app = ChatApp(nothing, Settings(), Sampling())
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = Screen(app, pilot)
+        app.prompt.put("look at @")
+        await pilot.pause()
+        shown = page(screen)
+        assert "[red]markup[@click=app.quit]" in shown
+        assert obeyed(shown) == []
+        assert links(screen) == []
+        app.prompt.put("look at @[red")
+        await pilot.pause()
+        await pilot.press("tab")
+        assert app.prompt.text == "look at @[red]markup[@click=app.quit]x.txt "
+
+
+async def test_models_of_any_name_are_listed_as_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    config_file().parent.mkdir(parents=True)
+    config_file().write_text('[aliases]\n"za[red]l \\u001b[31m\\u202e" = "x"\n')
+    app = ChatApp(nothing, Settings(), Sampling())
+    async with app.run_test(size=(100, 30)) as pilot:
+        screen = Screen(app, pilot)
+        await pilot.press(*"/model za")
+        assert "za[red]l" in page(screen)
+        assert obeyed(page(screen)) == []
+        await app.push_screen(Models([Row(text, text) for text in (*HOSTILE.values(), *NAMES)]))
+        await screen.until(lambda: app.screen.query(OptionList), "they are listed")
+        for _ in range(3):
+            await pilot.press("pageup", *["down"] * 9)
+            assert obeyed(page(screen)) == []
+            assert links(screen) == []
+
+
+async def test_conversations_of_any_title_are_listed_as_text(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    said = [StoredMessage(0, None, "user", "hi", None, -1, -1, (), 1.0)]
+    store.put(
+        [
+            Conversation("", title, "m[b]\x1b[1m", {}, 1.0, 1.0, 0, said)
+            for title in (*HOSTILE.values(), *NAMES)
+        ]
+    )
+    app = ChatApp(nothing, Settings(), Sampling())
+    async with app.run_test(size=(100, 30)) as pilot:
+        screen = Screen(app, pilot)
+        await app.push_screen(Conversations(store, None, "other"))
+        await screen.until(lambda: "held with" in page(screen), "they are listed")
+        for _ in range(4):
+            await pilot.press("pagedown")
+            await pilot.pause()
+            assert obeyed(page(screen)) == []
+            assert links(screen) == []
+        await pilot.press("ctrl+r")
+        assert obeyed(page(screen)) == []
+        await pilot.press("escape", "escape")
+    store.close()
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_heat_in_an_export_is_text(name: str) -> None:
+    text = HOSTILE[name]
+    message = StoredMessage(1, None, "user", text, None, 0, len(text), (), 1.0)
+    tokens = [(text[at : at + 3], at % 11 / 10) for at in range(0, len(text), 3)]
+    written = to_html(Conversation("ab", text, text, {}, 1.0, 1.0, 1, [message]), {1: tokens})
+    assert set(obeyed(written)) <= {"\t"}
+    inside = written[written.index('dir="auto">', written.index("<article")) : written.index("</article>")]
+    tags = set(re.findall(r"<[^>]*>", inside[len('dir="auto">') :]))
+    assert tags <= {
+        "<s>",
+        "</s>",
+        "</mark>",
+        "</div>",
+        *(f'<mark class="h{level}">' for level in range(1, 9)),
+    }
+    words = html.unescape(re.sub(r"<[^>]*>", "", inside[len('dir="auto">') :])).strip("\n")
+    assert len(words) >= len(text.replace("\r\n", "\n").strip("\n")), "no character is lost"
+    assert not re.search(
+        r"[^a-z0-9.\w-]", file_name(Conversation("ab", text, "", {}, 1.0, 1.0, 1, []), "html")
+    )

@@ -1,10 +1,12 @@
 """`h2o-chat bench`: what it prints is what it measured; times are not judged here."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import AutoConfig, AutoModelForCausalLM
 from typer.testing import CliRunner
 
 from h2o_chat.cli import app
@@ -58,3 +60,32 @@ def test_the_screen_is_measured() -> None:
     assert 0 < by_name["key press to screen"]["median"] <= by_name["key press to screen"]["worst"]
     alone, beside = (by_name[f"engine under {what}"]["median"] for what in ("run", "the screen"))
     assert by_name["screen / run"]["median"] == pytest.approx(100 * beside / alone)
+
+
+_SPEECHLESS = {
+    "vocab_size": 4104,
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 1,
+    "tie_word_embeddings": False,
+}
+
+
+def test_the_screen_is_measured_though_a_model_says_no_text(tmp_path: Path) -> None:
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model("llama", **_SPEECHLESS))
+    for parameter in model.parameters():
+        parameter.data.zero_()
+    model.model.embed_tokens.weight.data.fill_(1)
+    model.model.norm.weight.data.fill_(1)
+    model.lm_head.weight.data[-1].fill_(9)  # a token that the tokenizer does not have
+    model.save_pretrained(tmp_path)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(Path(__file__).parents[1] / "assets/pocket" / name, tmp_path)
+    found = printed(
+        "bench", "ui", "-m", str(tmp_path), "--turns", "2", "--tokens", "32", "--rounds", "0", "--json"
+    )
+    by_name = {row["what"]: row for row in found}
+    assert len(by_name) == 6
+    assert by_name["append a token: work"]["times"] == 32
+    assert by_name["frames at 200 tokens/s"]["times"] >= 2  # seconds, though the answer takes no half of one

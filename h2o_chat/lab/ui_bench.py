@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,6 +21,7 @@ from textual import events
 from textual.drivers.headless_driver import HeadlessDriver
 
 from h2o_chat.config import Sampling, Settings
+from h2o_chat.errors import H2OChatError
 from h2o_chat.events import CacheState, Event, Prompt, Said, Session, Token, Turn, to_json
 from h2o_chat.lab.store_bench import conversation_of
 from h2o_chat.lab.ui_share import SPOKEN, record, share
@@ -37,6 +39,8 @@ SIZE = (120, 36)
 KEYS = "what does it still know of the things that it was told at the beginning"
 STREAMED_MS = 5.0
 """Between two tokens: 200 a second."""
+STREAMED_TOKENS = 600
+"""At least; of fewer the answer is streamed again and again: pictures are counted in whole seconds."""
 DRAWN_S = 120.0
 """What is not on the screen after this time never will be."""
 QUIET_S = 0.3
@@ -92,12 +96,23 @@ def run_ui(settings: Settings, turns: int, tokens: int, rounds: int, seed: int) 
         progress("write the conversation", None)
         conversation = write(folder, turns, random.Random(seed))
         progress("record an answer", None)
-        recorded = record(settings, folder / "run.jsonl", tokens)
+        recorded = spoken(record(settings, folder / "run.jsonl", tokens))
         progress("open, type, append", None)
         found = asyncio.run(_quiet_times(folder, conversation, recorded))
         progress("stream", None)
         found += asyncio.run(_streaming(folder, conversation, recorded))
         return [*found, *_shares(settings, folder, tokens, rounds, progress)]
+
+
+def spoken(recorded: Sequence[Event]) -> list[Event]:
+    """The same, with words in place of tokens if none of them has text: there would be nothing to draw.
+
+    So it is with random weights, which say the same token again and again.
+    """
+    if any(isinstance(event, Token) and event.text.strip() for event in recorded):
+        return list(recorded)
+    words = cycle(f"{word} " for word in KEYS.split())
+    return [replace(event, text=next(words)) if isinstance(event, Token) else event for event in recorded]
 
 
 def write(folder: Path, turns: int, chance: random.Random) -> str:
@@ -155,14 +170,18 @@ async def _streaming(folder: Path, conversation: str, recorded: Sequence[Event])
     said = [Said(n, m.role, m.text, None, m.hold) for n, m in enumerate(before)]  # type: ignore[arg-type]
     state = next(event for event in recorded if isinstance(event, CacheState))
     path = folder / "stream.jsonl"
-    path.write_text(
-        "".join(to_json(event) + "\n" for event in [session, *said, state, *_fast(recorded, len(said))])
-    )
     tokens = sum(isinstance(event, Token) for event in recorded)
+    times = -(-STREAMED_TOKENS // tokens)
+    turns = [event for n in range(times) for event in _fast(recorded, len(said) + 2 * n)]
+    tokens *= times
+    path.write_text("".join(to_json(event) + "\n" for event in [session, *said, state, *turns]))
     player = Player(read(path), Pace(1.0))
+    player.pace.pause()  # until all that was said before is on the screen
     async with _shown(player.open, ReplayPane(Jobs(), player, path.name)) as app:
         await _until(lambda: app.transcript.messages.answering is not None)
+        await _settled(0)
         began = time.perf_counter()
+        player.pace.pause()
         await _until(lambda: not app.pane.busy, 31 + 10 * STREAMED_MS / 1000 * tokens)
         ended = time.perf_counter()
     seconds = max(int(ended - began), 1)
@@ -257,7 +276,10 @@ async def _written(before: int) -> float:
     """When something more was written."""
     while len(Terminal.drawn) <= before:  # not by looking again and again, which would be work too
         Terminal.wrote.clear()
-        await asyncio.wait_for(Terminal.wrote.wait(), DRAWN_S)
+        try:
+            await asyncio.wait_for(Terminal.wrote.wait(), DRAWN_S)
+        except TimeoutError:  # which is an OSError, and would be told as one
+            raise _silent(DRAWN_S) from None
     return Terminal.drawn[before]
 
 
@@ -273,8 +295,12 @@ async def _until(met: Callable[[], object], seconds: float = DRAWN_S) -> None:
     end = time.perf_counter() + max(seconds, DRAWN_S)
     while not met():
         if time.perf_counter() > end:
-            raise TimeoutError("the screen did not answer")
+            raise _silent(max(seconds, DRAWN_S))
         await asyncio.sleep(0.0005)
+
+
+def _silent(seconds: float) -> H2OChatError:
+    return H2OChatError(f"The screen did not answer within {seconds:.0f} s.", "Is the machine very busy?")
 
 
 def _times(what: str, values: Sequence[float], target: str, unit: str = "ms") -> Times:

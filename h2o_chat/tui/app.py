@@ -27,6 +27,7 @@ from h2o_chat.errors import ExitCode, H2OChatError
 from h2o_chat.events import CacheState, Error, Note, Prompt, Said, Token, Turn
 from h2o_chat.recorder import Recorder
 from h2o_chat.tui import slash, work
+from h2o_chat.tui.compositor import PartialCompositor
 from h2o_chat.tui.crash import save_trace
 from h2o_chat.tui.cursor import Pointed
 from h2o_chat.tui.divider import Divider
@@ -56,6 +57,10 @@ STRIP_COLUMNS, STRIP_ROWS, FRAME_ROWS = 60, 16, 30
 
 class ChatScreen(Screen[None]):
     """The keyboard goes from the prompt to the transcript, and from there on through the rest."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id=id)
+        self._compositor = PartialCompositor()
 
     @property
     def focus_chain(self) -> list[Widget]:

@@ -14,7 +14,9 @@ from h2o_chat.tui.safe import raw_text, safe_text
 
 LIVE_CHARS = 2_000
 """The most that is drawn again as a text grows; what it costs does not depend on how long it is."""
-SETTLED_CHARS = 10_000
+FEW_CHARS = 300
+"""And what is drawn again where blocks, or rows of words without markup, can be told to stay as they are."""
+SETTLED_CHARS = 3_000
 """A piece of running text that is settled goes on to about this size."""
 CARET = "▌"
 FOLD_ABOVE, FOLD_SHOWS = 24, 8
@@ -118,9 +120,15 @@ class Growing:
         self._frozen = 0
         """Characters of the text that earlier pieces show."""
 
-    def write(self, text: str) -> None:
-        """Append; the last piece ends in a caret."""
+    def write(self, text: str, width: int = 0) -> None:
+        """Append; the last piece ends in a caret.
+
+        Args:
+            width: in which it is drawn, where that is known.
+        """
         self._grow(text)
+        while len(self._source) > FEW_CHARS and (cut := markdown.early_cut(self._source, width)):
+            self._cut(cut)
         self._show(Content.styled(CARET, "$accent"))
 
     def close(self, text: str | None, below: Content) -> None:
@@ -147,16 +155,17 @@ class Growing:
     def _grow(self, text: str) -> None:
         """Append to the source of the last piece, settling what is too long for one."""
         self.begun = self.begun or bool(text)
-        source = self._source + text
-        while len(source) > LIVE_CHARS:
-            cut = markdown.cut(source[:LIVE_CHARS])
-            done = source[: cut.at]
-            shown = markdown.render(done.removesuffix(" ") if cut.joint == " " else done)
-            self._settle(Piece(shown, cut.joint))
-            self._frozen += cut.at - self._reopened
-            self._reopened = len(cut.reopen)
-            source = cut.reopen + source[cut.at :]
-        self._source = source
+        self._source += text
+        while len(self._source) > LIVE_CHARS:
+            self._cut(markdown.cut(self._source[:LIVE_CHARS]))
+
+    def _cut(self, cut: markdown.Cut) -> None:
+        done = self._source[: cut.at]
+        shown = markdown.render(done.removesuffix(" ") if cut.joint == " " else done)
+        self._settle(Piece(shown, cut.joint))
+        self._frozen += cut.at - self._reopened
+        self._reopened = len(cut.reopen)
+        self._source = cut.reopen + self._source[cut.at :]
 
     def _settle(self, piece: Piece) -> None:
         """Add a piece before the last one; words that run on stay in one."""

@@ -36,10 +36,12 @@ class Divider(Widget):
 
     def point(self, text: str) -> None:
         """What is known of the token under the cursor, in front of what goes on; empty for none."""
+        before = self.remark
         if text:
             self._said = ""  # whoever moves the cursor wants to read this
         self._pointed = safe_text(text)
-        self.refresh()
+        if self.remark != before:
+            self.refresh()
 
     def say(self, text: str, seconds: float = SAID_SECONDS) -> None:
         """An answer to a key, shown for a while in front of what goes on."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from rich._wrap import divide_line
 from textual.content import Content
 from textual.highlight import highlight
 
@@ -22,6 +23,9 @@ LONGEST_FENCE = 16
 SLOW = frozenset(("autoit", "autohotkey", "ahk", "gherkin", "cucumber"))
 """Languages shown without colour: their rules in Pygments take seconds for a page of blank lines."""
 _INLINE = {"em": "italic", "strong": "bold", "s": "strike"}
+_MARKS = frozenset("*_~`\n")
+_BEGINS = frozenset("#>-+=0123456789 \t")
+"""What a heading, a quotation, a list or code may begin with."""
 _OFF = ("link", "image", "autolink", "entity", "escape", "html_inline", "html_block", "reference")
 
 
@@ -57,15 +61,8 @@ def code_blocks(source: str) -> list[str]:
 def cut(source: str) -> Cut:
     """Divide a text before its last block, else its last item, else line, else word, else at its end."""
     tokens = _PARSER.parse(safe_text(source))
-    lines = source.split("\n")
-    for level in (0, 1):
-        starts = [
-            token.map[0] for token in tokens if token.map and token.level == level and token.nesting >= 0
-        ]
-        if len(starts) > 1 and starts[-1] > 0:
-            blank = level == 0 or not lines[starts[-1] - 1].strip("> ")
-            at = sum(len(line) + 1 for line in lines[: starts[-1]])
-            return Cut(at, "\n\n" if blank else "\n")
+    if found := _before_last(tokens, source, 0) or _before_last(tokens, source, 1):
+        return found
     for blank_character in ("\n", " "):
         at = source.rfind(blank_character, len(source) // 2) + 1
         if at:
@@ -73,6 +70,32 @@ def cut(source: str) -> Cut:
             closed = source[:at].endswith("\n\n") or (tokens[:1] and tokens[0].type == "fence" and not reopen)
             return Cut(at, "\n\n" if closed else blank_character, reopen)
     return Cut(len(source), "", _open_fence(tokens, source))
+
+
+def early_cut(source: str, width: int) -> Cut | None:
+    """Divide a text where nobody can see it: before its last block, else before the last two rows of one
+    paragraph of words without markup, as it is drawn in this width. None where neither is to be had.
+    """
+    if "\n" in source.strip("\n"):
+        return _before_last(_PARSER.parse(safe_text(source)), source, 0)
+    if width < 1 or source[0] in _BEGINS or not _MARKS.isdisjoint(source) or safe_text(source) != source:
+        return None
+    breaks = divide_line(source, width)
+    at = breaks[-2] if len(breaks) > 1 else 0
+    # Of two blanks one would be lost.
+    seamless = at > 0 and source[at] not in _BEGINS and source[at - 1] == " " and source[at - 2] != " "
+    return Cut(at, " ") if seamless else None
+
+
+def _before_last(tokens: Sequence[Token], source: str, level: int) -> Cut | None:
+    """Divide it before the last block of a level, if there are several."""
+    starts = [token.map[0] for token in tokens if token.map and token.level == level and token.nesting >= 0]
+    if len(starts) < 2 or starts[-1] == 0:
+        return None
+    lines = source.split("\n")
+    blank = level == 0 or not lines[starts[-1] - 1].strip("> ")
+    at = sum(len(line) + 1 for line in lines[: starts[-1]])
+    return Cut(at, "\n\n" if blank else "\n")
 
 
 def _open_fence(tokens: Sequence[Token], source: str) -> str:

@@ -198,7 +198,7 @@ class Messages:
         for index, hold in self._transcript.heat.gauges().items():
             if index in self.by_index:
                 self.by_index[index].hold = hold
-        self._transcript.refresh()
+        self._transcript.refresh_changed()
 
     def show_pins(self, pinned: Collection[int]) -> None:
         """Write which messages are pinned."""

@@ -228,7 +228,7 @@ class Pane(Vertical):
         if memory.cursor is not None and (view := self.transcript.inspector.view_of(memory.cursor)):
             line = told(memory, view, memory.cursor)
         self.divider.point(line)
-        self.transcript.refresh()
+        self.transcript.refresh_changed()
 
     def ended(self, turn: Turn) -> None:
         """The answer is whole."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
+from rich.style import Style as RichStyle
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.events import Click, Resize
@@ -230,10 +231,11 @@ class Transcript(ScrollView, can_focus=True):
         super().watch_scroll_y(old_value, new_value)
         self.window.scrolled(new_value)
 
-    def refresh_changed(self, rows: int) -> None:
+    def refresh_changed(self) -> None:
         """Draw the rows of the window that show something else: mostly one, where an answer goes on."""
-        for y in range(rows):
-            if self._strip(y) != self._shown.get(y):
+        for y in range(self.scrollable_content_region.height):
+            strip, shown = self._strip(y), self._shown.get(y)
+            if strip is not shown and strip != shown:
                 self.refresh_line(y + self.scroll_offset.y)
 
     # Drawing
@@ -247,9 +249,14 @@ class Transcript(ScrollView, can_focus=True):
         row = y + self.scroll_offset.y
         place = self.page.at(row)
         if place is None:
-            return Strip.blank(self.page.width, self.rich_style)
+            return Strip.blank(self.page.width, self.ground)
         local = row - self.page.starts[place]
         return self.page.views[place].row(local, self.page.width, place * MOST_LINES, self)
+
+    @property
+    def ground(self) -> RichStyle:
+        """See `turn.Canvas`: `rich_style`, which is worked out anew each time."""
+        return self.visual_style.rich_style
 
     def draw(self, content: Content, width: int) -> Sequence[Strip]:
         """See `turn.Canvas`."""

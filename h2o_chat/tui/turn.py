@@ -36,7 +36,7 @@ class Canvas(Protocol):
     """What messages are drawn on."""
 
     @property
-    def rich_style(self) -> Style:
+    def ground(self) -> Style:
         """Of what is empty."""
 
     def draw(self, content: Content, width: int) -> Sequence[Strip]:
@@ -192,7 +192,7 @@ class TurnView:
         before = len(divide(self.source, begun=self.thinks)[1])
         self.source += text
         if more := divide(self.source, begun=self.thinks)[1][before:]:
-            self.growing.write(more)
+            self.growing.write(more, self._layout[0] - INDENT - 1)
         self.changed()
 
     def close(self, finish: str, text: str | None) -> None:
@@ -267,21 +267,23 @@ class TurnView:
             return (
                 self._titles(width, line, canvas)
                 if row < self.titled
-                else _row([], 0, line, width, canvas.rich_style)
+                else _row([], 0, line, width, canvas.ground)
             )
         key = (width, line, canvas.key(self, piece))
         if piece.key != key:
             strips = canvas.draw(canvas.dress(self, piece, line), max(width - INDENT - 1, 1))
-            piece.strips, piece.key = _rows(piece, strips, line + 1, width, canvas.rich_style), key
+            piece.strips, piece.key = _rows(piece, strips, line + 1, width, canvas.ground), key
         return piece.strips[local]
 
     def _titles(self, width: int, line: int, canvas: Canvas) -> Strip:
         """The title: who speaks, and how much of it is held."""
         key = (width, line, self.hold, self.marked, self.pinned, canvas.key(self, Piece(Content())))
         if self._title is None or self._title[0] != key:
-            [strip] = canvas.draw(self.title(width - 1), width - 1)
-            segments = [Segment(segment.text, _bare(segment)) for segment in strip]
-            self._title = (key, _row(segments, 0, line, width, canvas.rich_style, indent=1))
+            strips = canvas.draw(
+                self.title(width - 1), width - 1
+            )  # none where it is painted before it has room
+            segments = [Segment(segment.text, _bare(segment)) for strip in strips for segment in strip]
+            self._title = (key, _row(segments, 0, line, width, canvas.ground, indent=1))
         return self._title[1]
 
     def title(self, width: int) -> Content:

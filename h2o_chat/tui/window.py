@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from textual.geometry import Size
+from textual.scroll_view import ScrollView
 
 from h2o_chat.tui.turn import TurnView
 
@@ -91,13 +92,19 @@ class Window:
         if not rows:  # it has no place on the screen yet
             return
         top = page.look(top, rows, self._follows)
-        size = Size(page.width, page.height)
-        if size == transcript.virtual_size and top == transcript.scroll_offset.y:
-            transcript.refresh_changed(rows)
-            return
         self._moving = True
-        transcript.virtual_size = size
+        self._resize(Size(page.width, page.height), rows)
         if top != transcript.scroll_offset.y:
-            transcript.scroll_to(y=top, animate=False, force=True)
+            transcript.scroll_to(y=top, animate=False, force=True)  # which draws all of them
+        else:
+            transcript.refresh_changed()
         self._moving = False
-        transcript.refresh()
+
+    def _resize(self, size: Size, rows: int) -> None:
+        """Say how much there is; where a scrollbar neither comes nor goes, no layout is needed for that."""
+        transcript, was = self._transcript, self._transcript.virtual_size
+        if size.width != was.width or (size.height > rows) != (was.height > rows):
+            transcript.virtual_size = size
+        elif size != was:
+            transcript.set_reactive(ScrollView.virtual_size, size)
+            transcript.vertical_scrollbar.window_virtual_size = size.height

@@ -41,8 +41,8 @@ class Observer:
         """Hold by position, as the last event told it; None while none did."""
         self.score: dict[int, float] = {}
         """Score by position, as the last event found it."""
-        self._told: dict[int, float] = {}
-        """The same, as it was last told."""
+        self._told = (np.empty(0, np.int64), np.empty(0))
+        """Positions [P] in order, and their scores, as they were last told."""
         self.holders = Holders()
         self.lost = (0, 0.0)
         """`lost_mark` at the last event."""
@@ -164,23 +164,25 @@ class Observer:
         self, positions: NDArray[Any], hold: NDArray[Any], score: NDArray[Any]
     ) -> list[tuple[int, float, float]]:
         now = dict(zip(positions.tolist(), hold.tolist(), strict=True))
-        told = self.hold or {}
+        told, marks = self.hold or {}, self._marks(positions)
         self.score = dict(zip(now, score.tolist(), strict=True))
-        changed = [
-            (position, share, self.score[position])
-            for position, share in now.items()
-            if told.get(position) != share or _moved(self._told.get(position, 0.0), self.score[position])
-        ]
+        held_so = np.fromiter((told.get(position, -1.0) for position in now), float, len(now))
+        # Of a score smaller steps would be told all the time.
+        tell = (held_so != hold) | (np.abs(score - marks) > np.maximum(np.abs(score), np.abs(marks)) / 2)
+        changed = [(at, now[at], self.score[at]) for at in positions[tell].tolist()]
         gone = [(position, 0.0, 0.0) for position in told if position not in now]
         self.hold = now
-        self._told = {at: self._told.get(at, 0.0) for at in now} | {at: mark for at, _, mark in changed}
+        self._told = positions, np.where(tell, score, marks)
         self.ids = {position: self.ids[position] for position in now if position in self.ids}
         return sorted(changed + gone)
 
-
-def _moved(told: float, now: float) -> bool:
-    """Whether a score is another one by half or more: smaller steps would be told all the time."""
-    return abs(now - told) > max(abs(now), abs(told)) / 2
+    def _marks(self, positions: NDArray[Any]) -> NDArray[Any]:
+        """The scores of these tokens as they were last told; 0 where none was."""
+        told, marks = self._told
+        if not len(told):
+            return np.zeros(len(positions))
+        at = np.minimum(np.searchsorted(told, positions), len(told) - 1)
+        return np.where(told[at] == positions, marks[at], 0.0)
 
 
 def _host(tensors: list[torch.Tensor], empty: Any) -> NDArray[Any]:

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from time import monotonic
+from time import monotonic, thread_time
 from typing import Any, ClassVar
 
 from textual.app import App, ComposeResult, SystemCommand
@@ -44,9 +44,13 @@ from h2o_chat.tui.talk import TalkPane
 from h2o_chat.tui.theme import H2O_DARK, OWN, variables
 from h2o_chat.tui.transcript import Transcript
 
-DRAINS_A_SECOND = 20
-NUMBERS_A_SECOND = 4
-"""While an answer is made: nobody reads faster, and what is drawn takes its time from the engine's thread."""
+FASTEST_S, SLOWEST_S = 1 / 20, 1 / 12
+"""Between two looks at what the threads report."""
+SHARE = 0.05
+"""Of the time the screen takes while an engine answers beside it, as far as `SLOWEST_S` allows: what one
+thread does in Python the other one cannot."""
+NUMBERS_A_SECOND = 3
+"""While an answer is made: nobody reads faster."""
 LEAVE_SECONDS = 2.0
 """A second ctrl+c within this time leaves."""
 FOLD_BELOW = 100
@@ -129,6 +133,8 @@ class ChatApp(App[None], inherit_bindings=False):
         """The state of the cache that panel and strip show."""
         self._interrupted = float("-inf")
         self._numbers_drawn = float("-inf")
+        self._worked = thread_time()
+        """What this thread had worked when it last looked, in seconds."""
 
     @property
     def chat(self) -> work.ChatLike | None:
@@ -168,7 +174,7 @@ class ChatApp(App[None], inherit_bindings=False):
         if self.theme != self._kept_theme:
             self.notify(f"There is no theme {self._kept_theme!r}.", severity="warning", markup=False)
         self.pane.opening(self._first)
-        self.set_interval(1 / DRAINS_A_SECOND, self._drain)
+        self.set_timer(FASTEST_S, self._drain)
         for number in (signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, self._told_to_end, number)
         self.run_worker(lambda: self.pane.jobs.load(self._open_chat), thread=True)
@@ -210,6 +216,14 @@ class ChatApp(App[None], inherit_bindings=False):
             self._take(report)
         if reports or (self._drawn != self._memory.states and not self.busy):
             self._refresh_numbers()
+        self.set_timer(self._rest(), self._drain)
+
+    def _rest(self) -> float:
+        """Seconds until the next look: the longer, the more this thread has worked since the last one."""
+        worked = thread_time() - self._worked
+        self._worked += worked
+        beside_engine = self.busy and isinstance(self.chat, Chat)
+        return min(max(worked / SHARE, FASTEST_S), SLOWEST_S) if beside_engine else FASTEST_S
 
     def _take(self, report: work.Report | work.Text) -> None:
         match report:
@@ -385,7 +399,8 @@ class ChatApp(App[None], inherit_bindings=False):
     def _watch(self) -> None:
         """What only the panel shows is not even collected while it is hidden, unless it is recorded."""
         if isinstance(self.chat, Chat):
-            self.chat.watch(self._panel_wanted or self.pane.jobs.recording)
+            recording = self.pane.jobs.recording
+            self.chat.watch(self._panel_wanted or recording, 0.0 if recording else 1 / NUMBERS_A_SECOND)
 
     def _refresh_numbers(self, moved: bool = False) -> None:
         """Draw what has changed; panel and strip only when the cache has reported, or the cursor moved."""
@@ -393,7 +408,7 @@ class ChatApp(App[None], inherit_bindings=False):
         if self.busy and not moved and now - self._numbers_drawn < 1 / NUMBERS_A_SECOND:
             return
         self._numbers_drawn = now
-        self.query_one(StatusLine).refresh()
+        self.query(StatusLine).refresh()  # not there yet, or no longer, where the screen comes or goes
         if moved or self._drawn != self._memory.states:
             self._drawn = self._memory.states
             for widget in self.query("MemoryPanel, MemoryLine, RememberStrip"):

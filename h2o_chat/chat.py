@@ -404,13 +404,9 @@ class Chat:
         """Text of a token that is still held."""
         return self._engine.text_of(position)
 
-    def watch(self, on: bool, apart_s: float = 0.0) -> None:
-        """Whether somebody looks at what only a memory panel shows; else it is not collected.
-
-        Args:
-            apart_s: seconds between two `cache` events of an answer, at least.
-        """
-        self._engine.watch(on, apart_s)
+    def watch(self, on: bool) -> None:
+        """Whether somebody looks at what only a memory panel shows; else it is not collected."""
+        self._engine.watch(on)
 
     def _tokens(self, text: str) -> tuple[list[int], int]:
         """The tokens of a turn, and how many of them are the system prompt."""

@@ -5,7 +5,6 @@ import inspect
 import os
 import platform
 import secrets
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -70,8 +69,7 @@ class Engine:
         self.seed = secrets.randbits(32) if settings.seed is None else settings.seed
         self.sampler = Sampler(self.seed, self.device)
         self.observer = Observer(self.cache, self.tokenizer)
-        self._watched, self._apart_s = True, 0.0
-        self._looked = float("-inf")
+        self._watched = True
         self.pending: tuple[int, ...] = ()
         """Sampled, not fed yet."""
         self._only_last = "logits_to_keep" in inspect.signature(self.model.forward).parameters
@@ -247,22 +245,11 @@ class Engine:
 
     def look(self) -> CacheState:
         """What the cache holds now."""
-        self._looked = time.perf_counter()
         return self.observer.state(self._watched)
 
-    def looks(self, tokens: int) -> bool:
-        """Whether a `cache` event is due after so many tokens of an answer."""
-        every = self.settings.events_every
-        return bool(every) and tokens % every == 0 and time.perf_counter() - self._looked >= self._apart_s
-
-    def watch(self, on: bool, apart_s: float = 0.0) -> None:
-        """Whether somebody looks at what only a memory panel shows; else it is not collected.
-
-        Args:
-            apart_s: seconds between two `cache` events of an answer, at least: they are not made faster than
-                they are drawn.
-        """
-        self._watched, self._apart_s = on, apart_s
+    def watch(self, on: bool) -> None:
+        """Whether somebody looks at what only a memory panel shows; else it is not collected."""
+        self._watched = on
 
     def save(self, path: Path) -> None:
         """Writes the state to a file, in one move.

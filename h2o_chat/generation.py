@@ -94,7 +94,8 @@ class Generation:
             yield Token(token, text, engine.seen, step_ms + choose_ms)
             if finish is not None:
                 return finish
-            if engine.looks(self.new_tokens):
+            every = engine.settings.events_every
+            if every and self.new_tokens % every == 0:
                 yield engine.look()
             if self.cancel():  # before the token is fed: it waits for the next turn
                 return "stopped"

@@ -298,7 +298,7 @@ class ScriptedEngine:
     def reset(self) -> None:
         self.seen, self.pending = 0, ()
 
-    def watch(self, on: bool, apart_s: float = 0.0) -> None:
+    def watch(self, on: bool) -> None:
         pass
 
 

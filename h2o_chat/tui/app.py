@@ -399,8 +399,7 @@ class ChatApp(App[None], inherit_bindings=False):
     def _watch(self) -> None:
         """What only the panel shows is not even collected while it is hidden, unless it is recorded."""
         if isinstance(self.chat, Chat):
-            recording = self.pane.jobs.recording
-            self.chat.watch(self._panel_wanted or recording, 0.0 if recording else 1 / NUMBERS_A_SECOND)
+            self.chat.watch(self._panel_wanted or self.pane.jobs.recording)
 
     def _refresh_numbers(self, moved: bool = False) -> None:
         """Draw what has changed; panel and strip only when the cache has reported, or the cursor moved."""

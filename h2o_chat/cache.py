@@ -31,7 +31,7 @@ class Snapshot:
     fed: int
     """Columns, padding included."""
     near_from: int
-    """Keys before this position are at the window's edge."""
+    """Keys before this position are met at the edge of the reach."""
     rebase_due: int
     """Columns at which the rotation index would reach the window."""
     ragged: bool
@@ -44,7 +44,7 @@ class Snapshot:
     pins: frozenset[int] = frozenset()
     """Positions that will be protected when they are fed."""
     any_far: list[bool] = field(default_factory=list)
-    """Of each layer: whether some key is at the window's edge."""
+    """Of each layer: whether some key is met at the edge of the reach."""
 
 
 class H2OCache(Cache):
@@ -56,7 +56,7 @@ class H2OCache(Cache):
 
     In plain `generate()` transformers supplies the positions, which grow without bound, and keeps all
     `input_ids`: this bounds keys and values, not those. The program's engine passes `positions` (from
-    `rope.probe`) and feeds `position_ids()`; then distances are clamped to the trained window for ever.
+    `rope.probe`) and feeds `position_ids()`; then distances are clamped to `reach` for ever.
 
     Args:
         budget: slots per layer, row and KV head, everything kept included.
@@ -118,7 +118,7 @@ class H2OCache(Cache):
 
     def _start(self) -> None:
         self._near_from = 0
-        """Keys before this position are at the window's edge (in rows without padding)."""
+        """Keys before this position are met at the edge of the reach (in rows without padding)."""
         self._rebase_due = self.trained.window if self.trained else 0
         """Columns at which the rotation index would reach the window (in rows without padding)."""
         self._ragged = False
@@ -128,13 +128,27 @@ class H2OCache(Cache):
         layer = H2OLayer(self.plan)
         if self.trained is not None:
             layer.rope = self.trained.ropes[len(self.layers)]
-            layer.window = self.trained.window
+            layer.reach = self.reach
         return layer
 
     @property
     def fed(self) -> int:
         """Columns fed, padding included."""
         return int(self.get_seq_length())
+
+    @property
+    def reach(self) -> int:
+        """Tokens: no key is met farther away than `reach - 1`, however far it is.
+
+        The policy's share of the trained window; at least the budget, so that distances are true as long as
+        nothing was evicted. 0: positions are left to the caller.
+        """
+        if self.trained is None:
+            return 0
+        window = self.trained.window
+        if self.plan.shares is None:
+            return window
+        return max(int(window * POLICIES[self.plan.policy].reach), min(self.plan.shares.budget, window))
 
     @property
     def pass_tokens(self) -> int:
@@ -274,8 +288,8 @@ class H2OCache(Cache):
         True positions grow without bound, rotations may not (fp32 angles, `dynamic` and `longrope` scaling,
         and the model has never seen them). RoPE sees only distances, so: `index = position - base`; when it
         would reach the window, base moves up to the next token and the kept keys are turned back with it;
-        and a key whose distance would pass window - 1 stays there. That is looked after in blocks of
-        window // 32 tokens, so a distance is exact up to window - window // 32 at least.
+        and a key whose distance would pass `reach` - 1 stays there. That is looked after in blocks of
+        window // 32 tokens, so a distance is exact up to reach - window // 32 at least.
 
         Learned positions (OPT, GPT-2) cannot be moved once they are in a key: the index runs to the end of
         the window and then again and again through its second half. At each return the older tokens seem to
@@ -309,10 +323,13 @@ class H2OCache(Cache):
             return _sawtooth(_count(first[:, None], tokens, real), window)
         more = tokens if real is None else real.sum(-1)
         block = max(1, window // 32)
-        near_from = _round_up(end - window, block)
-        if end > window and (self._ragged or near_from > self._near_from):
-            self._near_from = near_from
-            self._each(lambda layer: layer.clamp(_round_up(layer.seen + more - window, block)))
+        # To the edge goes what is far from the first new token, or out of the last one's window.
+        nearest = 1 - self.reach
+        leaving = self.fed + max(nearest, tokens - window)
+        if leaving > 0 and (self._ragged or _round_up(leaving, block) > self._near_from):
+            self._near_from = _round_up(leaving, block)
+            by = torch.as_tensor(more - window).clamp_min(nearest)
+            self._each(lambda layer: layer.clamp(_round_up(layer.seen + by, block)))
         if end > self._rebase_due or (end > window and self._ragged):
             self._rebase_due = self.fed + window
             self._each(lambda layer: layer.rebase(layer.seen + more - layer.base > window))

@@ -151,6 +151,9 @@ class Policy:
     window: int = 0
     """Of a pass of at least so many queries (a prompt chunk, or a whole prompt) only the last so many count,
     in full, and what was before is forgotten; 0: all count."""
+    reach: float = 1.0
+    """Of the trained window: what is held and farther away is met there. In a training text of W tokens W - d
+    pairs lie d apart, so the last distances are hardly trained."""
     offline: bool = False
     """Sees the future, so it cannot generate: a reference of the lab (`lab/belady.py`)."""
 
@@ -165,6 +168,7 @@ POLICIES: dict[str, Policy] = {
         recent=0.375,
         keys=True,
         by_head=True,
+        reach=0.5,
     ),
     "h2o-paper": Policy(accumulated_attention, forget=1.0, sinks=0, heavy=True),
     # Output change with a score that forgets: CAOTE (arXiv 2504.14051) on it.

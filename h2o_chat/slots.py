@@ -53,7 +53,7 @@ class H2OLayer(CacheLayerMixin):
         "mean_key",  # [R, H, D] of the kept keys, each of length 1, before RoPE
         "given",  # [R, H, S] bool: read in a prompt, not generated
         "protected",  # [R, H, S] bool
-        "far",  # [R, H, S] bool: at the window's edge, whatever the true distance
+        "far",  # [R, H, S] bool: met at the edge of the reach, whatever the true distance
         "free",  # [R, H] the empty slot that the next token is written to
         "seen",  # [R] real tokens fed to this row
         "base",  # [R] the position whose rotation index is 0
@@ -68,10 +68,10 @@ class H2OLayer(CacheLayerMixin):
         """Columns fed, padding included: what transformers calls the sequence length."""
         self.rope: Rope | None = None
         """How this layer turns its keys; None: it does not, or nobody said (`H2OCache` without positions)."""
-        self.window = 0
-        """Tokens; 0 leaves positions to the caller."""
+        self.reach = 0
+        """Tokens, see `H2OCache.reach`; 0 leaves positions to the caller."""
         self.any_far = False
-        """Some key is at the window's edge."""
+        """Some key is met at the edge of the reach."""
 
     # -- what transformers asks of a cache layer -------------------------------------------------------
 
@@ -436,9 +436,9 @@ class H2OLayer(CacheLayerMixin):
     # -- positions -------------------------------------------------------------------------------------
 
     def clamp(self, near_from: Tensor) -> None:
-        """Moves the keys of positions before `near_from` [R] to the window's edge, once and for good.
+        """Moves the keys of positions before `near_from` [R] to the edge of the reach, once and for good.
 
-        Such a key is turned back to angle 0 and flagged; queries meet it at distance window - 1.
+        Such a key is turned back to angle 0 and flagged; queries meet it at distance reach - 1.
         """
         leaving = (self.positions >= 0) & ~self.far & (self.positions < near_from[:, None, None])
         if self.rope is None or not bool(leaving.any()):
@@ -449,14 +449,14 @@ class H2OLayer(CacheLayerMixin):
         self.any_far = True
 
     def to_the_edge(self, queries: Tensor, at: Tensor) -> Tensor:
-        """Queries [R, H, G, N, D] at positions `at` [R, N], turned to index window - 1.
+        """Queries [R, H, G, N, D] at positions `at` [R, N], turned to index reach - 1.
 
-        There they stand at distance window - 1 from the keys that `clamp` left at angle 0.
+        There they stand at distance reach - 1 from the keys that `clamp` left at angle 0.
         """
         assert self.rope is not None
         key = (id(self.rope), self.fed)
         if key not in self.plan.edges:
-            edge = self.window - 1 - (at - self.base[:, None])
+            edge = self.reach - 1 - (at - self.base[:, None])
             self.plan.edges[key] = self.rope.angles(edge[:, None, None], queries.dtype)
         return self.rope.turn(queries, *self.plan.edges[key])
 

@@ -118,8 +118,8 @@ def test_every_key_stands_where_its_distance_says(policy: str, chunk: int) -> No
             where = at[head][held]
             far = layer.far[0, head][held]
             distance = cache.fed - 1 - where
-            assert bool((distance[~far] < window).all())
-            assert bool((distance[far] >= window - window // 32 - chunk).all())
+            assert bool((distance[~far] < min(window, cache.reach + chunk)).all())
+            assert bool((distance[far] >= cache.reach - window // 32 - chunk).all())
             index = torch.where(far, 0, where - layer.base)
             expected = rope.rotate(raw[head, where], index)
             close(layer.keys[0, head][held], expected)
@@ -127,7 +127,33 @@ def test_every_key_stands_where_its_distance_says(policy: str, chunk: int) -> No
     assert seen_far  # the sinks at least
 
 
-def test_clamped_attention_equals_the_plain_formula() -> None:
+@pytest.mark.parametrize(
+    ("policy", "budget", "reach"), [("h2o", 16, 32), ("h2o", 48, 48), ("window", 16, 64)]
+)
+def test_the_reach_is_a_share_of_the_window_and_holds_the_budget(
+    policy: str, budget: int, reach: int
+) -> None:
+    model = tiny("llama", "h2o", max_position_embeddings=64)
+    cache = H2OCache(budget, policy=policy, positions=probe(model))
+    assert cache.reach == reach
+    assert H2OCache(budget, policy=policy).reach == 0
+    feed(model, cache, tokens(budget))
+    assert not any(layer.far.any() for layer in cache.layers), (
+        "nothing was evicted, so all distances are true"
+    )
+
+
+def test_a_chunk_longer_than_the_reach_leaves_its_neighbours_near() -> None:
+    model = tiny("llama", "h2o", max_position_embeddings=64)
+    cache = H2OCache(16, chunk=60, positions=probe(model))
+    feed(model, cache, tokens(20))
+    feed(model, cache, tokens(44))
+    far = {int(p) for layer in cache.layers for p in cache.kept(0)[layer.far] if p >= 0}
+    assert far == set(), "all 64 tokens are in the window of the last one"
+
+
+@pytest.mark.parametrize("policy", ["streaming", "h2o"])
+def test_clamped_attention_equals_the_plain_formula(policy: str) -> None:
     """One layer, one token at a time: softmax over q . R(distance) k, written out pair by pair."""
     model = tiny("llama", "h2o", num_hidden_layers=1, max_position_embeddings=64)
     positions = probe(model)
@@ -143,17 +169,19 @@ def test_clamped_attention_equals_the_plain_formula() -> None:
         )
     heard: list[Tensor] = []
     attention.o_proj.register_forward_pre_hook(lambda _, inputs: heard.append(inputs[0]))
-    cache = H2OCache(budget=16, policy="streaming", sinks=2, chunk=1, positions=positions)
+    cache = H2OCache(budget=16, policy=policy, sinks=2, chunk=1, positions=positions)
+    assert cache.reach == (32 if policy == "h2o" else window)
     feed(model, cache, ids[:, :1])
     for now in range(1, 300):
         before = cache.kept(0)[0]
         feed(model, cache, ids[:, now : now + 1])
-        far = {int(p) for p, f in zip(cache.kept(0)[0, 0], cache.layers[0].far[0, 0], strict=True) if f}
+        block = window // 32
+        near_from = -(-(now + 1 - cache.reach) // block) * block
         for head in range(4):
             kept = before[head // 2]
             at = torch.cat((kept[kept >= 0].long(), torch.tensor([now])))
-            distance = torch.tensor([window - 1 if int(p) in far else now - int(p) for p in at])
-            assert bool((distance <= window - 1).all())
+            distance = torch.where(at < near_from, cache.reach - 1, now - at)
+            assert bool((distance < cache.reach).all())
             turned = rope.rotate(keys[at, head // 2], -distance)
             weights = (turned @ queries[now, head] * 8**-0.5).softmax(-1)
             expected = weights @ values[at, head // 2]

@@ -17,9 +17,11 @@ settings.load_profile("no deadline")
 # Tiny models gain nothing from threads, and lose much where others use the cores; before torch loads.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# Where the suite runs in the background of a script, interrupts are ignored; what it starts must hear them.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# Where the suite runs in the background of a script, interrupts are ignored, and under nohup hang-ups; what
+# it starts must hear them.
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, usual)
 
 # No test asks the hub; those in test_hub ask a stand-in on the loopback.
 os.environ["HF_HUB_OFFLINE"] = "1"

@@ -6,6 +6,7 @@ change that is not the answer to a key starts in `_take`.
 
 import asyncio
 import signal
+import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -57,6 +58,9 @@ FOLD_BELOW = 100
 """Columns under which the panel becomes one line."""
 STRIP_COLUMNS, STRIP_ROWS, FRAME_ROWS = 60, 16, 30
 """What a screen must have for the strip; the rows it must have for a frame around that."""
+
+SWITCH_S = 0.0002
+"""Of the interpreter, between the threads of the screen and the engine."""
 
 
 class ChatScreen(Screen[None]):
@@ -171,6 +175,9 @@ class ChatApp(App[None], inherit_bindings=False):
         return ChatScreen(id="_default")
 
     def on_mount(self) -> None:
+        # The engine's thread lets go of the interpreter at every operation; while the screen draws it would
+        # wait Python's usual 5 ms for each to get it back.
+        sys.setswitchinterval(SWITCH_S)
         if self.theme != self._kept_theme:
             self.notify(f"There is no theme {self._kept_theme!r}.", severity="warning", markup=False)
         self.pane.opening(self._first)

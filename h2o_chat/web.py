@@ -5,6 +5,7 @@ unless it is said otherwise, only to who knows the key in the address, and never
 a browser lets any site open a websocket to this machine.
 """
 
+import asyncio
 import hmac
 import ipaddress
 import secrets
@@ -88,8 +89,7 @@ def serve(shell_command: str, address: str, others: bool) -> None:
                 """It says nothing of its own; stdout is data."""
 
             async def on_startup(self, app: web.Application) -> None:
-                sys.stderr.write(f"h2o-chat: open {origin}/?key={key}\n  ctrl+c ends it\n")
-                sys.stderr.flush()
+                self.said = asyncio.create_task(_say(f"h2o-chat: open {origin}/?key={key}", host, port))
 
             async def _make_app(self) -> web.Application:
                 app = await super()._make_app()
@@ -102,6 +102,20 @@ def serve(shell_command: str, address: str, others: bool) -> None:
             f"{address} cannot be had: {error.strerror or error}.",
             "Choose another: --web-address 127.0.0.1:0.",
         ) from error
+
+
+async def _say(address: str, host: str, port: int) -> None:
+    """Says the address as soon as it is listened to: aiohttp starts its application before that."""
+    while True:
+        try:
+            _, writer = await asyncio.open_connection(host, port)
+        except OSError:
+            await asyncio.sleep(0.02)
+        else:
+            break
+    writer.close()
+    sys.stderr.write(f"{address}\n  ctrl+c ends it\n")
+    sys.stderr.flush()
 
 
 def _split(address: str) -> tuple[str, int]:

@@ -97,16 +97,20 @@ class ChatApp(App[None], inherit_bindings=False):
     CSS_PATH = "app.tcss"
     TITLE = "h2o-chat"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "stop", "stop"),
-        Binding("ctrl+c", "interrupt", "stop, twice: quit", system=True),
-        Binding("ctrl+b", "toggle_panel", "memory"),
+        Binding("escape", "stop", "stop", tooltip="stop; what there is of an answer is kept"),
+        Binding("ctrl+c", "interrupt", "copy what is selected, or stop; twice: quit", system=True),
+        Binding("ctrl+b", "toggle_panel", "memory", tooltip="hide the memory panel, or show it"),
         Binding("w", "widen_panel", "a wide memory panel, or a narrow one", show=False),
         *(Binding(str(at), f"tab({at})", f"memory: {name}", show=False) for at, name in enumerate(TABS, 1)),
         Binding("x", "next_axis", "another axis for the strip", show=False),
-        Binding("f1", "help", "help"),
-        Binding("ctrl+p", "command_palette", "palette", show=False),
+        Binding("f1", "help", "help", tooltip="these keys and commands"),
+        Binding("ctrl+p", "command_palette", "palette", show=False, tooltip="the palette of commands"),
         Binding("ctrl+q", "quit", "quit", priority=True),
     ]
+    OWN_KEYS: ClassVar[dict[str, str]] = {
+        "tab, shift+tab": "on to the transcript, the memory panel, the strip, the prompt; or back"
+    }
+    """For the help: those of Textual that nobody would find."""
 
     def __init__(
         self,
@@ -355,11 +359,14 @@ class ChatApp(App[None], inherit_bindings=False):
         places: list[tuple[str, object]] = [
             ("everywhere", self),
             ("the conversation", pane),
-            ("a message chosen", self.transcript),
+            ("the transcript", self.transcript),
+            ("the memory panel", self.query_one(MemoryPanel)),
+            ("the strip", self.query_one(RememberStrip)),
         ]
-        if isinstance(pane, TalkPane):
-            places.append(("the prompt", pane.prompt))
-        self.push_screen(Help(places))
+        talks = isinstance(pane, TalkPane)
+        if talks:
+            places.insert(0, ("the prompt", self.prompt))
+        self.push_screen(Help(places, commands=talks))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The palette: the same commands as behind a slash."""
@@ -376,6 +383,8 @@ class ChatApp(App[None], inherit_bindings=False):
 
     def on_pointed(self, message: Pointed) -> None:
         """The token under the cursor is another one."""
+        if (self._memory.cursor is None) != (message.position is None):
+            self.call_next(self.refresh_bindings)
         self._memory.cursor = message.position
         self.pane.pointed()
         self._refresh_numbers(moved=True)

@@ -8,6 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
+from textual.events import Key
 from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
@@ -16,7 +17,7 @@ from textual.widgets.option_list import Option
 from h2o_chat.errors import H2OChatError
 from h2o_chat.export import one_line, when
 from h2o_chat.store import Store, Summary
-from h2o_chat.tui.keys import Keys
+from h2o_chat.tui.keys import Keys, typed_ahead
 from h2o_chat.tui.theme import MUTED
 
 SHOWN = 200
@@ -24,6 +25,7 @@ SHOWN = 200
 HITS = 200
 """Messages looked at for the words; many may be of one conversation."""
 TITLE_CHARACTERS = 100
+FIND = "words of a title or a message"
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class Conversations(ModalScreen[str | None]):
         height: 1fr; border: none; padding: 0; background: transparent;
         scrollbar-size-vertical: 1; scrollbar-background: $background; scrollbar-color: $border;
     }
+    Conversations OptionList > .option-list--option { padding: 0 1; }
     Conversations #remark { height: auto; padding: 0 2; color: $muted; }
     Conversations #asking { height: 1; }
     Conversations #label { width: auto; padding: 0 1 0 2; color: $accent; text-style: bold; }
@@ -114,7 +117,7 @@ class Conversations(ModalScreen[str | None]):
             yield Static(id="remark", markup=False)
             with Horizontal(id="asking"):
                 yield Static("find", id="label", markup=False)
-                yield Input(placeholder="words of a title or a message", select_on_focus=False)
+                yield Input(placeholder=FIND, select_on_focus=False)
         yield Keys()
 
     def on_mount(self) -> None:
@@ -122,8 +125,12 @@ class Conversations(ModalScreen[str | None]):
         self._list = self.query_one(OptionList)
         self._list.can_focus = False  # keys are for the line below, the arrows move here
         self._input = self.query_one(Input)
-        self._input.focus()
+        self.set_focus(self._input)
         self._look()
+
+    def on_key(self, event: Key) -> None:
+        """What is typed before the line has the keyboard is for it."""
+        typed_ahead(self._input, event)
 
     # What is there
 
@@ -160,7 +167,10 @@ class Conversations(ModalScreen[str | None]):
         self._list.highlighted = ids.index(before) if before in ids else 0 if ids else None
         if not listed.trouble:
             more = len(listed.found) - SHOWN
-            self._remark(f"{more} more: type to find them" if more > 0 else "" if ids else "nothing found")
+            opens = "enter opens it"
+            if more > 0:
+                opens += f" · {more} more: type to find them"
+            self._remark(opens if ids else "nothing found")
 
     def _option(self, found: Found) -> Option:
         about = found.about
@@ -171,11 +181,11 @@ class Conversations(ModalScreen[str | None]):
         if about.id == self._current:
             facts.append("on the screen now")
         lines = [
-            Content.assemble(" ", title.stylize("bold")),
-            Content.styled(f"   {' · '.join(facts)}", MUTED),
+            title.stylize("bold"),
+            Content.styled(" · ".join(facts), MUTED),
         ]
         if found.snippet:
-            lines.append(Content(f"   {one_line(found.snippet)}"))
+            lines.append(Content(one_line(found.snippet)))
         return Option(Content("\n").join(lines), about.id)
 
     @property
@@ -217,7 +227,7 @@ class Conversations(ModalScreen[str | None]):
             if about.id == self._current:
                 self._remark("this one is on the screen: begin or open another first")
                 return
-            self._ask("remove", "remove?", "")
+            self._ask("remove", "remove? y/n", "")
             title = about.title or "no title"
             self._remark(f"y removes “{title}” with its {about.messages:,} messages, for ever · esc keeps it")
 
@@ -232,6 +242,7 @@ class Conversations(ModalScreen[str | None]):
     def _ask(self, what: Literal["rename", "remove"], label: str, value: str) -> None:
         self._words, self._asking = self._input.value, what
         self.query_one("#label", Static).update(label)
+        self._input.placeholder = ""
         self._input.value = one_line(value)
         self._input.cursor_position = len(self._input.value)
 
@@ -239,6 +250,7 @@ class Conversations(ModalScreen[str | None]):
         self._asking = "find"
         self.query_one("#label", Static).update("find")
         self._remark("")
+        self._input.placeholder = FIND
         with self.prevent(Input.Changed):  # it would be looked for twice
             self._input.value = self._words
         self._look(first)

@@ -1,6 +1,11 @@
 """The line between conversation and prompt; it says in passing what goes on."""
 
+from itertools import pairwise
+
+from rich._wrap import divide_line
+from rich.cells import cell_len
 from textual.content import Content
+from textual.events import Resize
 from textual.timer import Timer
 from textual.widget import Widget
 
@@ -8,10 +13,11 @@ from h2o_chat.tui.safe import safe_text
 from h2o_chat.tui.theme import MUTED
 
 SAID_SECONDS = 4.0
+MOST_ROWS = 4
 
 
 class Divider(Widget):
-    """Joins the two boxes, and carries one short remark that goes away by itself."""
+    """Joins the two boxes, and carries one short remark that goes away by itself; on two rows if it must."""
 
     DEFAULT_CSS = """
     Divider { height: 1; color: $border; }
@@ -23,6 +29,7 @@ class Divider(Widget):
         self._pointed = ""
         self._said = ""
         self._timer: Timer | None = None
+        self._rows = 1
 
     @property
     def remark(self) -> str:
@@ -32,7 +39,7 @@ class Divider(Widget):
     def doing(self, text: str) -> None:
         """What goes on, until the next call; empty for nothing."""
         self._doing = safe_text(text)
-        self.refresh()
+        self._show()
 
     def point(self, text: str) -> None:
         """What is known of the token under the cursor, in front of what goes on; empty for none."""
@@ -41,7 +48,7 @@ class Divider(Widget):
             self._said = ""  # whoever moves the cursor wants to read this
         self._pointed = safe_text(text)
         if self.remark != before:
-            self.refresh()
+            self._show()
 
     def say(self, text: str, seconds: float = SAID_SECONDS) -> None:
         """An answer to a key, shown for a while in front of what goes on."""
@@ -49,14 +56,42 @@ class Divider(Widget):
             self._timer.stop()
         self._said = safe_text(text)
         self._timer = self.set_timer(seconds, self._fall_silent)
-        self.refresh()
+        self._show()
 
     def _fall_silent(self) -> None:
         self._said = ""
+        self._show()
+
+    def on_resize(self, event: Resize) -> None:
+        self._show()
+
+    def _show(self) -> None:
+        """Draw the remark, on as many rows as it takes; while tokens are looked at it grows no smaller."""
+        rows = min(len(self._lines(self.size.width)), MOST_ROWS)
+        self._rows = max(rows, self._rows) if self._pointed else rows
+        self.styles.height = self._rows
         self.refresh()
+
+    def _lines(self, width: int) -> list[str]:
+        """The remark, wrapped: between its parts where that will do, else between words."""
+        room = max(width - 5, 1)
+        lines = [""]
+        for part in self.remark.split(" · "):
+            longer = f"{lines[-1]} · {part}" if lines[-1] else part
+            if cell_len(longer) <= room:
+                lines[-1] = longer
+                continue
+            breaks = [0, *divide_line(part, room), len(part)]
+            lines += [part[start:end].rstrip() for start, end in pairwise(breaks)]
+        return lines[not lines[0] and len(lines) > 1 :]
 
     def render(self) -> Content:
         width = self.size.width
-        text = f" {self.remark} " if self.remark else ""
-        left = Content.assemble("├─", (text, MUTED)).truncate(width - 1)
-        return left.pad_right(max(width - 1 - left.cell_length, 0), "─") + "┤"
+        lines = []
+        for number, text in enumerate(self._lines(width)):
+            left = Content.assemble("│ " if number else "├─", (f" {text} " if text else "", MUTED))
+            left = left.truncate(width - 1)
+            end = " │" if number else "─┤"
+            lines.append(left.pad_right(max(width - 1 - left.cell_length, 0), end[0]) + end[1])
+        lines += [Content("│".ljust(width - 1) + "│")] * (self._rows - len(lines))
+        return Content("\n").join(lines[: self._rows])

@@ -49,7 +49,7 @@ class FindBar(Horizontal):
         if not self.has_class("-open"):
             self._before = self.screen.focused
         self.add_class("-open")
-        self._input.focus()
+        self.screen.set_focus(self._input)  # at once: what is typed next is for it
         if words is not None:
             self._input.value = words
 
@@ -69,7 +69,9 @@ class FindBar(Horizontal):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
-        self._found.update(self._transcript.find(self._input.value))
+        # Keys that came at once have come in one piece before: asked again, it would go on to the next place.
+        if self._input.value != self._transcript.finder.words:
+            self._found.update(self._transcript.find(self._input.value))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()

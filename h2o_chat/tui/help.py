@@ -8,6 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
+from textual.keys import key_to_character
 from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Static
@@ -27,12 +28,14 @@ class Help(ModalScreen[None]):
 
     Args:
         places: what has bindings, each with a title.
+        commands: there is a prompt to type them into.
     """
 
     DEFAULT_CSS = """
     Help { align: center middle; }
     Help #box {
         width: 90%; max-width: 100; height: 90%; padding: 0 1;
+        scrollbar-gutter: stable; scrollbar-size-vertical: 1;
         border: round $border; border-title-color: $text; border-title-style: bold; background: $background;
     }
     """
@@ -41,9 +44,9 @@ class Help(ModalScreen[None]):
         Binding("ctrl+c", "app.interrupt", show=False, priority=True),
     ]
 
-    def __init__(self, places: Iterable[tuple[str, Widget | object]]) -> None:
+    def __init__(self, places: Iterable[tuple[str, Widget | object]], commands: bool) -> None:
         super().__init__()
-        self._places = list(places)
+        self._places, self._commands = list(places), commands
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="box"):
@@ -57,16 +60,19 @@ class Help(ModalScreen[None]):
     def on_resize(self) -> None:
         """Wrapped anew."""
         box = self.query_one("#box")
-        self.query_one(Static).update(help_text(self._places, box.scrollable_content_region.width))
+        width = box.scrollable_content_region.width
+        self.query_one(Static).update(help_text(self._places, width, commands=self._commands))
 
 
-def help_text(places: Iterable[tuple[str, Widget | object]], width: int) -> Content:
+def help_text(places: Iterable[tuple[str, Widget | object]], width: int, *, commands: bool = True) -> Content:
     """Keys by place, then the commands, on lines of so many columns."""
     lines: list[Content] = []
     for title, place in places:
         rows = _keys(place, width)
         if rows:
             lines += [Content(""), Content.styled(title, "bold $primary"), *rows]
+    if not commands:
+        return Content("\n").join(lines[1:])
     lines += [Content(""), Content.styled("commands, typed into the prompt", "bold $primary")]
     for command in slash.COMMANDS:
         lines.append(_row(f"/{command.name} {command.arguments}", command.help, COMMAND_CELLS, width))
@@ -80,14 +86,22 @@ def help_text(places: Iterable[tuple[str, Widget | object]], width: int) -> Cont
 
 
 def _keys(place: object, width: int) -> list[Content]:
-    """What a widget binds itself, keys for the same thing on one line."""
+    """What a widget binds, keys for the same thing on one line; not what Textual binds for it."""
     bound: dict[str, list[str]] = {}
-    for binding in vars(type(place)).get("BINDINGS", ()):
-        if isinstance(binding, Binding) and (binding.description or binding.tooltip):
-            bound.setdefault(binding.tooltip or binding.description, []).extend(binding.key.split(","))
-    for key, what in vars(type(place)).get("OWN_KEYS", {}).items():
-        bound.setdefault(what, []).append(key)
+    for kind in (one for one in type(place).__mro__ if one.__module__.startswith("h2o_chat.")):
+        for binding in vars(kind).get("BINDINGS", ()):
+            if isinstance(binding, Binding) and (binding.description or binding.tooltip):
+                keys = map(_as_typed, binding.key.split(","))
+                bound.setdefault(binding.tooltip or binding.description, []).extend(keys)
+        for key, what in vars(kind).get("OWN_KEYS", {}).items():
+            bound.setdefault(what, []).append(key)
     return [_row(", ".join(keys), what, KEY_CELLS, width) for what, keys in bound.items()]
+
+
+def _as_typed(key: str) -> str:
+    """What stands on the key: `[` for `left_square_bracket`."""
+    character = key_to_character(key)
+    return character if character and character.isprintable() and not character.isspace() else key
 
 
 def _row(left: str, what: str, cells: int, width: int) -> Content:

@@ -59,6 +59,11 @@ class Inspector:
                 self._point(position)
                 return
 
+    def keep_in_sight(self) -> None:
+        """The window has another size: what is looked at stays in it."""
+        if self.on and self.memory.cursor is not None:
+            self._go_to(self.memory.cursor)
+
     def pick(self, position: int | None) -> None:
         """The token that was clicked."""
         if position is not None:
@@ -106,6 +111,9 @@ class Inspector:
         if position is None:
             return
         self._transcript.post_message(Pointed(position))
+        self._go_to(position)
+
+    def _go_to(self, position: int) -> None:
         place, view = self.place(position), self.view_of(position)
         if place is not None and view is not None:
             page = self._transcript.page

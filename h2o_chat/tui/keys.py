@@ -2,8 +2,8 @@
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
-from textual.events import Resize
-from textual.widgets import Footer
+from textual.events import Key, Resize
+from textual.widgets import Footer, Input
 from textual.widgets._footer import FooterKey
 
 PADDING_CELLS = 3
@@ -18,10 +18,12 @@ class Keys(Footer):
     def compose(self) -> ComposeResult:
         shown = [key for key in super().compose() if isinstance(key, FooterKey)]
         docked = [key for key in shown if key.has_class("-command-palette")]
-        left = self.app.size.width - sum(_cells(key) + 2 for key in docked)
+        # The way to all other keys has room before any of them.
+        helps = [key for key in shown if key.key == "f1"]
+        left = self.app.size.width - sum(_cells(key) + 2 for key in docked) - sum(map(_cells, helps))
         for key in shown:
-            left -= 0 if key in docked else _cells(key)
-            if key in docked or left >= 0:
+            left -= 0 if key in docked or key in helps else _cells(key)
+            if key in docked or key in helps or left >= 0:
                 yield key
 
     def on_resize(self, event: Resize) -> None:
@@ -29,6 +31,13 @@ class Keys(Footer):
         if event.size.width != self._room:
             self._room = event.size.width
             self.call_after_refresh(self.recompose)
+
+
+def typed_ahead(line: Input, event: Key) -> None:
+    """Put a letter into a line that is about to get the keyboard; those that it gets itself go no further."""
+    if event.character is not None and event.is_printable and not line.has_focus:
+        event.stop()
+        line.insert_text_at_cursor(event.character)
 
 
 def _cells(key: FooterKey) -> int:

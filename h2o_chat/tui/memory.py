@@ -119,6 +119,11 @@ class Memory:
         return self.cache.seen - self.cache.kept if self.cache else 0
 
     @property
+    def knows_lost(self) -> bool:
+        """Whether anything was told of what eviction cost: not of a conversation that was just resumed."""
+        return bool(self.lost or not self.evicted or (self.cache and self.cache.lost))
+
+    @property
     def caches(self) -> int:
         """(layer, KV head) pairs, each of which decides alone."""
         return self.session.layers * self.session.kv_heads if self.session else 0

@@ -8,6 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
+from textual.events import Key
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
@@ -18,7 +19,7 @@ from h2o_chat.config import user_aliases
 from h2o_chat.export import one_line
 from h2o_chat.resolve import BUNDLED, POCKET
 from h2o_chat.tui.glyphs import size
-from h2o_chat.tui.keys import Keys
+from h2o_chat.tui.keys import Keys, typed_ahead
 from h2o_chat.tui.theme import MUTED
 
 
@@ -68,6 +69,8 @@ class Models(ModalScreen[str | None]):
         height: 1fr; border: none; padding: 0; background: transparent;
         scrollbar-size-vertical: 1; scrollbar-background: $background; scrollbar-color: $border;
     }
+    Models OptionList > .option-list--option { padding: 0 1; }
+    Models #remark { height: auto; padding: 0 2; color: $muted; }
     Models #asking { height: 1; }
     Models #label { width: auto; padding: 0 1 0 2; color: $accent; text-style: bold; }
     Models Input, Models Input:focus {
@@ -89,17 +92,22 @@ class Models(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical(id="box"):
             yield OptionList(markup=False)
+            yield Static("enter opens it, fetched first if it is not here", id="remark", markup=False)
             with Horizontal(id="asking"):
                 yield Static("model", id="label", markup=False)
-                yield Input(placeholder="part of a name; or a folder, or org/name of the hub")
+                yield Input(placeholder="a name, a folder or org/name")
         yield Keys()
 
     def on_mount(self) -> None:
         self.query_one("#box").border_title = "models"
         self._list = self.query_one(OptionList)
         self._list.can_focus = False  # keys are for the line below, the arrows move here
-        self.query_one(Input).focus()
+        self.set_focus(self.query_one(Input))
         self._look("")
+
+    def on_key(self, event: Key) -> None:
+        """What is typed before the line has the keyboard is for it."""
+        typed_ahead(self.query_one(Input), event)
 
     def _look(self, text: str) -> None:
         words = text.lower().split()
@@ -107,9 +115,7 @@ class Models(ModalScreen[str | None]):
             row for row in self._rows if all(word in f"{row.name} {row.facts}".lower() for word in words)
         ] or [Row(text.strip(), "a folder, or org/name of the hub: fetched if it is there")]
         self._list.set_options(
-            Option(
-                Content.assemble((f" {one_line(row.name)}\n", "bold"), (f"   {one_line(row.facts)}", MUTED))
-            )
+            Option(Content.assemble((f"{one_line(row.name)}\n", "bold"), (one_line(row.facts), MUTED)))
             for row in self._found
         )
         self._list.highlighted = 0

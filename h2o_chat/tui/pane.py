@@ -48,10 +48,12 @@ class Pane(Vertical):
     """Whether a job can be stopped."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+t", "heat", "heat", priority=True),
-        Binding("ctrl+f", "find", "find", priority=True),
-        Binding("c", "copy", "copy"),
-        Binding("k", "copy_code", "copy code", show=False),
+        Binding(
+            *("ctrl+t", "heat", "heat"), priority=True, tooltip="heat on the words: hold, score, just evicted"
+        ),
+        Binding("ctrl+f", "find", "find", priority=True, tooltip="find words in this conversation"),
+        Binding("c", "copy", "copy", tooltip="copy the chosen message, or the last"),
+        Binding("k", "copy_code", "copy code", show=False, tooltip="copy its code, block by block"),
     ]
 
     busy: reactive[bool] = reactive(False, bindings=True)
@@ -95,6 +97,8 @@ class Pane(Vertical):
 
     def start(self, work: Callable[[], None], doing: str) -> None:
         """Give `jobs` a thread; its last report is `Done`."""
+        if self.transcript.heat.memory.cursor is not None:
+            self.transcript.inspector.end()  # what is known of a token would stand before what goes on
         self.divider.doing(doing)
         self.busy = True
         self.jobs.begin()
@@ -161,6 +165,7 @@ class Pane(Vertical):
         with self.transcript.messages.filling():
             self._tell(chat)
         self.transcript.messages.unfold_last()
+        self.app.refresh_bindings()
 
     def _tell(self, chat: ChatLike) -> None:
         """What was said in it."""

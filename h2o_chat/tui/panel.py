@@ -41,11 +41,12 @@ class MemoryPanel(Widget, can_focus=True):
     MemoryPanel:focus { color: $accent; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "point(-1)", "heavy tokens"),
-        Binding("down", "point(1)", "the next token", show=False),
+        Binding("up", "point(-1)", "heavy tokens", tooltip="the heavy token above; in the log that token"),
+        Binding("down", "point(1)", "the token below", show=False),
         Binding("left", "turn(-1)", "the tab before", show=False),
         Binding("right", "turn(1)", "the next tab", show=False),
-        Binding("m", "app.toggle_panel", "hide the memory panel", show=False),
+        Binding("escape", "leave", "leave the token"),
+        Binding("m", "app.toggle_panel", "hide the memory panel, or show it", show=False),
     ]
     tab: reactive[int] = reactive(0)
 
@@ -64,7 +65,8 @@ class MemoryPanel(Widget, can_focus=True):
         policy = token_label(self._memory.session.policy) if self._memory.session else ""
         lines = [edge("╭", "▸ memory" if self.has_focus else "memory", policy, "╮", width)]
         lines += [row(line, inner) for line in self._summary(inner)]
-        lines.append(edge("├", "heavy hitters", f"held by n/{self._memory.caches} caches", "┤", width))
+        held = f"held by n/{self._memory.caches} caches" if self._memory.caches else ""
+        lines.append(edge("├", "heavy hitters", held, "┤", width))
         rows = height - len(lines) - 1
         tab_rows = self._tab_rows(rows)
         self._hitters_at = len(lines)
@@ -126,6 +128,14 @@ class MemoryPanel(Widget, can_focus=True):
 
     # What the person does
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that would do nothing now are neither bound nor shown."""
+        return self._memory.cursor is not None if action == "leave" else True
+
+    def action_leave(self) -> None:
+        """No token is under the cursor any more."""
+        self.post_message(Pointed(None))
+
     def action_turn(self, step: int) -> None:
         """Show the tab beside this one."""
         self.tab = (self.tab + step) % len(TABS)
@@ -162,13 +172,19 @@ class MemoryPanel(Widget, can_focus=True):
         if cache is None:
             return [Content.styled("nothing seen yet", MUTED)]
         room = inner - LABEL_CELLS
-        history = spark(list(self._memory.lost)[-max(room - 13, 1) :])
         return [
             self._occupancy(cache, room),
             _labelled("", self._kinds(cache)),
             _labelled("bytes", _bytes(cache, room)),
-            _labelled("lost", Content.assemble(fit(f"{percent(cache.lost)}/tok", 13), (history, "$accent"))),
+            _labelled("lost", self._lost(cache, room)),
         ]
+
+    def _lost(self, cache: CacheState, room: int) -> Content:
+        """Lately, and its history; a memory that was saved does not know what it had lost lately."""
+        if not self._memory.knows_lost:
+            return Content("not told before the next answer")
+        history = spark(list(self._memory.lost)[-max(room - 13, 1) :])
+        return Content.assemble(fit(f"{percent(cache.lost)}/tok", 13), (history, "$accent"))
 
     def _occupancy(self, cache: CacheState, room: int) -> Content:
         budget = self._memory.session.budget if self._memory.session else None
@@ -229,7 +245,9 @@ class MemoryLine(Widget):
         if cache is None or session is None:
             return Content("nothing remembered yet")
         of = "" if session.budget is None else f"/{session.budget}"
-        line = f"{cache.kept}{of} · {percent(cache.lost)} lost"
+        line = f"{cache.kept}{of}"
+        if self._memory.knows_lost:
+            line += f" · {percent(cache.lost)} lost"
         if words := _words(cache):
             line += f" · heavy: {' '.join(words)}"
         return Content(line).truncate(self.size.width, ellipsis=True)

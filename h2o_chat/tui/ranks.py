@@ -26,7 +26,7 @@ def draw(memory: Memory, width: int, rows: int) -> list[Content]:
     last = max(points[-1][0], budget or 0, 2)
     top, bottom = points[0][1], points[-1][1]
     plot = _Plot(width - LABEL_CELLS, rows - 2, last, scale(top), scale(bottom))
-    fitted = " score by rank, linear"
+    fitted = " linear, no slope"
     if powers:
         slope, start = power_law(points)
         fitted = f" score ~ rank^{slope:.2f}"
@@ -45,11 +45,11 @@ def draw(memory: Memory, width: int, rows: int) -> list[Content]:
         Content.assemble((f"{label:>{LABEL_CELLS - 1}}┤", MUTED), ("".join(row), "$accent"))
         for label, row in zip(labels, plot.cells, strict=True)
     ]
-    cut = f" · {CUT} budget {budget}" if budget is not None else ""
+    cut = f"  {CUT} budget {budget}" if budget is not None else ""
     return [
         *lines,
         Content.styled(" " * LABEL_CELLS + _axis(plot), MUTED),
-        Content(fitted + cut + (f" · {HERE} here" if heavy else "")),
+        Content(fitted + cut + (f"  {HERE} here" if heavy else "")),
     ]
 
 

@@ -114,12 +114,13 @@ class RememberStrip(Widget, can_focus=True):
     RememberStrip:focus { color: $accent; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left", "go(-1)", "earlier"),
-        Binding("right", "go(1)", "later"),
+        Binding("left", "go(-1)", "earlier", tooltip="earlier in the conversation"),
+        Binding("right", "go(1)", "later", tooltip="later in it"),
         Binding("up", "turn(-1)", "the message before", show=False),
         Binding("down", "turn(1)", "the next message", show=False),
         Binding("home", "end(0)", "the beginning", show=False),
         Binding("end", "end(-1)", "the end", show=False),
+        Binding("escape", "leave", "leave the token"),
     ]
     axis: reactive[Axis | None] = reactive(None)
 
@@ -231,6 +232,14 @@ class RememberStrip(Widget, can_focus=True):
         return {"user": "you", "system": "sys"}.get(role, role)
 
     # What the person does
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that would do nothing now are neither bound nor shown."""
+        return self._memory.cursor is not None if action == "leave" else True
+
+    def action_leave(self) -> None:
+        """No token is under the cursor any more."""
+        self.post_message(Pointed(None))
 
     def action_go(self, step: int) -> None:
         """Move by a cell."""

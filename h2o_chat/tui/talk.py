@@ -43,14 +43,23 @@ class TalkPane(Pane):
     READING = "reading · esc stops"
     ANSWERING = "answering · esc stops"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "give_up", "give up"),
-        Binding("ctrl+r", "regenerate", "again"),
-        Binding("e", "edit", "edit"),
+        Binding("escape", "give_up", "give up", tooltip="leave the message that is edited as it was"),
+        Binding("ctrl+r", "regenerate", "again", priority=True, tooltip="answer the last message once more"),
+        Binding("e", "edit", "edit", tooltip="say something else instead of the chosen message"),
         # The box would go to the end of the line, which the end key does.
-        Binding("ctrl+e", "edit_last", "edit last", priority=True, show=False),
-        Binding("ctrl+n", "new", "new"),
-        Binding("ctrl+o", "conversations", "open"),
-        Binding("f2", "settings", "settings", show=False),
+        Binding(
+            *("ctrl+e", "edit_last", "edit last"),
+            priority=True,
+            show=False,
+            tooltip="say something else instead of your last message",
+        ),
+        Binding("ctrl+n", "new", "new", priority=True, tooltip="begin another conversation"),
+        Binding(
+            *("ctrl+o", "conversations", "open"),
+            priority=True,
+            tooltip="stored conversations: find, open, rename, remove",
+        ),
+        Binding("f2", "settings", "settings", priority=True, show=False),
     ]
 
     def __init__(
@@ -173,6 +182,7 @@ class TalkPane(Pane):
 
     def _send(self, text: str) -> bool:
         """Send the text, or do what it says; else say why not, and it stays in the box."""
+        shown = len(self.transcript.messages.views)
         try:
             said = slash.parse(text)
             if not isinstance(said, str):
@@ -183,6 +193,9 @@ class TalkPane(Pane):
         except H2OChatError as error:
             self.transcript.messages.error(error.code, error.message, error.hint)
             return False
+        finally:
+            if len(self.transcript.messages.views) > shown:  # an answer stands at the end: to be seen
+                self.transcript.window.follow()
         talk = self._talk
         if talk is None and self.chat is None and not self.failed and not self._waiting:
             self._waiting = text
@@ -280,6 +293,7 @@ class TalkPane(Pane):
         self._edit(index, talk.messages[index].text)
 
     def _edit(self, index: int, text: str) -> None:
+        self.transcript.inspector.end()
         self._editing.begin(index, text)
         self.divider.doing("editing · enter sends this instead, esc gives up")
         self.refresh_bindings()

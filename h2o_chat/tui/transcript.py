@@ -46,14 +46,16 @@ class Transcript(ScrollView, can_focus=True):
     BORDER_TITLE = "chat"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "app.interrupt", show=False),  # the screen's own would copy without a word
-        Binding("m", "app.toggle_panel", "memory", show=False),
-        Binding("up", "select(-1)", "your messages"),
-        Binding("down", "select(1)", "your next message", show=False),
-        Binding("left_square_bracket", "choose(-1)", "the message above", show=False),
-        Binding("right_square_bracket", "choose(1)", "the message below", show=False),
-        Binding("z", "fold", "fold"),
-        Binding("t", "thought", "thought", show=False),
-        Binding("i", "inspect", "tokens"),
+        Binding(
+            *("m", "app.toggle_panel", "memory"), show=False, tooltip="hide the memory panel, or show it"
+        ),
+        Binding("up", "select(-1)", "your messages", tooltip="choose your message above"),
+        Binding("down", "select(1)", "your next message", show=False, tooltip="choose your message below"),
+        Binding("left_square_bracket", "choose(-1)", "choose the message above", show=False),
+        Binding("right_square_bracket", "choose(1)", "choose the message below", show=False),
+        Binding("z", "fold", "fold", tooltip="fold a long message, or unfold it"),
+        Binding("t", "thought", "thought", show=False, tooltip="show what was thought before an answer"),
+        Binding("i", "inspect", "tokens", tooltip="look at tokens: arrows or a click choose one"),
         Binding("left", "token(-1)", "the token before", show=False),
         Binding("right", "token(1)", "the next token", show=False),
         Binding("escape", "leave", "leave the tokens"),
@@ -226,6 +228,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def on_resize(self, event: Resize) -> None:
         self.window.resized()
+        self.inspector.keep_in_sight()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)

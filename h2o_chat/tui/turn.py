@@ -93,6 +93,8 @@ class TurnView:
         self.thought_shown = False
         self._written: list[Piece] | None = None
         """An answer, as it was drawn while it was written."""
+        self._cut_for = 0
+        """The width for which that was cut into pieces."""
         self._given = body if isinstance(body, Content) else None
         self._pieces: list[Piece] | None = None
         self._layout: tuple[int, list[int]] = (0, [])
@@ -155,8 +157,10 @@ class TurnView:
         start, stop = self.tokens.own(self.source)
         below = Content(CARET) if self.growing else _mark(self.finish)
         pieces = plain(self.tokens.text[start : min(start + end, stop)], start)
-        if below and end == len(self.source):
-            pieces[-1].joint = "" if self.growing else "\n"
+        if self.growing:  # behind the last word: a piece of its own would have a row of its own
+            pieces[-1].content += below
+        elif below and end == len(self.source):
+            pieces[-1].joint = "\n"
             pieces.append(Piece(below))
         return pieces
 
@@ -193,6 +197,7 @@ class TurnView:
         self.source += text
         if more := divide(self.source, begun=self.thinks)[1][before:]:
             self.growing.write(more, self._layout[0] - INDENT - 1)
+            self._cut_for = self._layout[0] or self._cut_for
         self.changed()
 
     def close(self, finish: str, text: str | None) -> None:
@@ -225,12 +230,23 @@ class TurnView:
     def rows(self, width: int) -> int:
         """Its height in this width; wraps what was not wrapped yet."""
         if self._layout[0] != width:
+            self._cut_anew(width)
             room = max(width - INDENT - 1, 1)
             starts = [self.titled]
             for piece in self.pieces:
                 starts.append(starts[-1] + piece.height(room))
             self._layout = (width, starts)
         return self._layout[1][-1] + 1
+
+    def _cut_anew(self, width: int) -> None:
+        """What grew was cut where its rows ended, which nobody could see: in another width it would show."""
+        if self._cut_for in (0, width):
+            return
+        if self.growing is not None:
+            self.growing = Growing()
+            self.growing.write(divide(self.source, begun=self.thinks)[1], width - INDENT - 1)
+        self._cut_for = 0 if self.growing is None else width
+        self._written = self._pieces = None
 
     def guess(self, width: int) -> int:
         """About its height; exact where that is known already."""

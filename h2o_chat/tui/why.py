@@ -14,7 +14,7 @@ def positions_of(memory: Memory, text_of: Callable[[int], str], wanted: str) -> 
 
     Known are those held, and those in the log of what went.
     """
-    if wanted.startswith("@") and wanted[1:].isdigit():
+    if wanted.startswith("@") and wanted[1:].isdecimal():
         return [int(wanted[1:12])]
     texts = {went.token.position: went.token.text for went in memory.went}
     texts |= {position: text_of(position) for position in memory.hold}

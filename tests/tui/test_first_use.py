@@ -1,0 +1,295 @@
+"""What stood in the way of somebody who uses the screen for the first time, each as it was met."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import SMALL, WIDE, Screen, stored  # tests/tui/conftest.py
+from rich.cells import cell_len
+from test_replay import ended, replaying
+from test_transcript import TranscriptApp, _page
+from textual.events import Key
+from textual.widgets import Input, OptionList, Static
+from textual.widgets._footer import FooterKey
+
+from h2o_chat.config import Sampling
+from h2o_chat.events import CacheState, Session
+from h2o_chat.recording import read
+from h2o_chat.tui import ranks
+from h2o_chat.tui.conversations import Conversations
+from h2o_chat.tui.memory import Memory
+from h2o_chat.tui.panel import MemoryPanel
+from h2o_chat.tui.tokens import Tokens
+from h2o_chat.tui.transcript import Transcript
+from h2o_chat.tui.turn import TurnView
+
+Drive = Callable[..., Any]
+SHORT = Sampling(max_tokens=24)
+TOLD = "My name is Flora, my locker code is K7Q2, and I like films about gardens and the people in them."
+
+
+@pytest.fixture
+def talk(drive: Drive, shared_models: Path, tmp_path: Path) -> Callable[..., Any]:
+    folder = tmp_path / "data"
+    return lambda size=WIDE: drive(
+        "pilot-chat", size, sampling=SHORT, open_chat=stored(shared_models, folder)
+    )
+
+
+def at_once(screen: Screen, *keys: str) -> None:
+    """Keys that come in one piece, as a terminal sends them when the machine is busy."""
+    for key in keys:
+        screen.app.post_message(Key(key, key if len(key) == 1 else None))
+
+
+def footer(screen: Screen) -> set[str]:
+    return {key.description for key in screen.app.screen.query(FooterKey)}
+
+
+async def test_the_line_of_keys_knows_that_the_model_is_open(talk: Any) -> None:
+    async with talk() as screen:
+        await screen.opened()
+        await screen.until(lambda: footer(screen) >= {"new", "open", "again", "help"}, "they are shown")
+
+
+@pytest.mark.parametrize("size", [SMALL, (60, 20), (80, 24), WIDE])
+async def test_the_help_is_named_wherever_the_keyboard_is(talk: Any, size: tuple[int, int]) -> None:
+    async with talk(size) as screen:
+        await screen.opened()
+        for _ in range(4):
+            await screen.until(lambda: "f1 help" in screen.lines()[-1], "the way to all keys is shown")
+            await screen.pilot.press("tab")
+
+
+async def test_letters_typed_at_once_behind_a_key_are_for_what_it_opens(talk: Any) -> None:
+    async with talk() as screen:
+        await screen.opened()
+        await screen.ask(TOLD)
+        await screen.answered()
+        at_once(screen, "ctrl+o", *"flora")
+        await screen.until(lambda: isinstance(screen.app.screen, Conversations), "the list is open")
+        await screen.until(lambda: screen.app.screen.query_one(Input).value == "flora", "the words are there")
+        await screen.pilot.press("escape")
+        await screen.until(lambda: not isinstance(screen.app.screen, Conversations), "it is closed")
+        assert screen.app.prompt.text == ""
+        at_once(screen, "ctrl+f", *"code")
+        bar = screen.app.pane.find_bar
+        await screen.until(lambda: bar.query_one(Input).value == "code", "the words are there")
+        assert screen.app.prompt.text == ""
+
+
+async def test_words_typed_at_once_are_found_at_the_last_place(told: Path) -> None:
+    app = replaying(told)
+    async with app.run_test(size=WIDE) as pilot:
+        screen = Screen(app, pilot)
+        await ended(screen)
+        await pilot.press("ctrl+f")
+        line, found = app.pane.find_bar.query_one(Input), app.pane.find_bar.query_one("#found", Static)
+        line.value = "lock"
+        line.value = "locker"  # both changes are told when both are made
+        await screen.until(lambda: " of " in str(found.content), "it is found")
+        at, _, count = str(found.content).split()
+        assert at == count != "1"
+
+
+async def test_what_a_command_answers_is_seen_by_whoever_reads_far_above(
+    drive: Drive, tmp_path: Path
+) -> None:
+    async with drive("pilot-chat", (80, 24), sampling=SHORT) as screen:
+        await screen.opened()
+        for _ in range(6):
+            await screen.ask(TOLD)
+            await screen.answered()
+        for text, says in [
+            ("/stats", "KV heads"),
+            (f"/export md {tmp_path / 'x.md'}", "Wrote"),
+            ("/set nonsense 1", "✗ error"),
+        ]:
+            screen.app.transcript.scroll_to(y=0, animate=False)
+            await screen.pilot.pause()
+            assert screen.app.transcript.scroll_offset.y == 0
+            await screen.ask(text)
+            await screen.until(lambda says=says: says in "\n".join(screen.lines()), f"{says} is seen")
+            screen.app.prompt.clear()
+
+
+@pytest.mark.parametrize("position", ["@²", "@٣", "@99999999999999999999"])
+async def test_a_strange_number_is_no_end_of_the_program(drive: Drive, position: str) -> None:
+    async with drive("pilot-chat", sampling=SHORT) as screen:
+        await screen.opened()
+        await screen.ask(TOLD)
+        await screen.answered()
+        before = len(screen.bodies())
+        await screen.ask(f"/why {position}")
+        await screen.until(lambda: len(screen.bodies()) > before, "something is said")
+
+
+async def test_the_help_names_every_key_as_it_is_typed(talk: Any, told: Path) -> None:
+    async with talk((100, 120)) as screen:
+        await screen.opened()
+        await screen.pilot.press("f1")
+        page = "\n".join(screen.lines())
+        for key in ("ctrl+t", "ctrl+f", " c ", " k ", " [ ", " ] ", " w ", "home", "ctrl+o", "shift+tab"):
+            assert f"│ {key.strip()} " in page or f" {key.strip()}, " in page or key in page, key
+        assert "square_bracket" not in page
+        for place in ("the memory panel", "the strip", "the prompt", "the transcript", "/export"):
+            assert place in page
+    app = replaying(told)
+    async with app.run_test(size=(100, 120)) as pilot:
+        screen = Screen(app, pilot)
+        await ended(screen)
+        await pilot.press("f1")
+        page = "\n".join(screen.lines())
+        assert "pause" in page
+        assert "/export" not in page, "there is no prompt to type it into"
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), WIDE])
+async def test_all_that_is_known_of_a_token_is_on_the_screen(told: Path, size: tuple[int, int]) -> None:
+    app = replaying(told)
+    async with app.run_test(size=size) as pilot:
+        screen = Screen(app, pilot)
+        await ended(screen)
+        app.transcript.focus()
+        await pilot.press("i", "left", "left")  # the last tokens were not read
+        await screen.until(lambda: "attended" in app.divider.remark, "a token is looked at")
+        await pilot.pause(0.1)
+        page = " ".join("\n".join(screen.lines()).split())
+        for part in app.divider.remark.split(" · "):
+            assert part in page
+        place = app.transcript.inspector.place(app._memory.cursor)
+        top, rows = app.transcript.scroll_offset.y, app.transcript.scrollable_content_region.height
+        assert top <= place[0] < top + rows, "the token too"
+        await pilot.press("escape")
+        await screen.until(lambda: app.divider.size.height == 1, "the line is one again")
+
+
+@pytest.mark.parametrize("widget", ["MemoryPanel", "RememberStrip"])
+async def test_a_token_pointed_at_from_elsewhere_is_let_go_again(told: Path, widget: str) -> None:
+    app = replaying(told)
+    async with app.run_test(size=WIDE) as pilot:
+        screen = Screen(app, pilot)
+        await ended(screen)
+        app.query_one(widget).focus()
+        await pilot.press("down" if widget == "MemoryPanel" else "left")
+        await screen.until(lambda: app._memory.cursor is not None, "there is a cursor")
+        await pilot.press("escape")
+        await screen.until(lambda: app._memory.cursor is None, "there is none")
+        assert app.divider.remark == ""
+
+
+async def test_what_goes_on_is_said_though_a_token_was_pointed_at(talk: Any) -> None:
+    async with talk() as screen:
+        await screen.opened()
+        await screen.ask(TOLD)
+        await screen.answered()
+        screen.app.query_one("RememberStrip").focus()
+        await screen.pilot.press("home")
+        await screen.until(lambda: screen.app._memory.cursor is not None, "there is a cursor")
+        await screen.pilot.press("tab", "ctrl+e")
+        await screen.until(lambda: "esc gives up" in screen.app.divider.remark, "it says what enter does")
+
+
+WORDS = "I will go to the castle, and I will go to the garden and to the sea. " * 12
+
+
+async def test_a_paragraph_that_grew_is_wrapped_anew_in_another_width() -> None:
+    app = TranscriptApp()
+    async with app.run_test(size=(60, 40)) as pilot:
+        transcript = app.query_one(Transcript)
+        transcript.messages.open_answer("model", 0)
+        for at in range(0, len(WORDS), 7):
+            transcript.messages.stream(WORDS[at : at + 7])
+            if at % 70 == 0:
+                await pilot.pause()
+            if at == 350:
+                await pilot.resize_terminal(80, 40)
+                await pilot.pause()
+        await pilot.pause()
+        while_growing = _page(app)
+        transcript.messages.close_answer("eos", WORDS)
+        await pilot.pause()
+        grown = [_page(app)]
+        for width in (95, 60):
+            await pilot.resize_terminal(width, 40)
+            await pilot.pause()
+            grown.append(_page(app))
+    whole = []
+    for width in (80, 95, 60):
+        app = TranscriptApp()
+        async with app.run_test(size=(width, 40)) as pilot:
+            app.query_one(Transcript).messages.message("assistant", "model", WORDS, 0)
+            app.query_one(Transcript).messages.unfold_last()
+            await pilot.pause()
+            whole.append(_page(app))
+    assert grown == whole
+    assert [row.rstrip("▌") for row in while_growing] == whole[0]
+
+
+def test_the_caret_is_behind_the_last_word_of_a_raw_text() -> None:
+    view = TurnView("assistant", "model", index=1)
+    view.raw, view.tokens = True, Tokens(5, ["To", " the", " castle"])
+    view.open()
+    view.write("To the castle")
+    assert view.plain == "To the castle▌"
+    assert len(view.pieces) == 1
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24)])
+async def test_the_list_of_conversations_says_all_of_it_in_a_small_terminal(
+    talk: Any, size: tuple[int, int]
+) -> None:
+    async with talk(size) as screen:
+        await screen.opened()
+        await screen.ask(TOLD)
+        await screen.answered()
+        await screen.pilot.press("ctrl+n")
+        await screen.until(lambda: not screen.chat.messages, "another has begun")
+        await screen.answered()
+        await screen.pilot.press("ctrl+o")
+        await screen.until(lambda: isinstance(screen.app.screen, Conversations), "the list is open")
+        options = screen.app.screen.query_one(OptionList)
+        await screen.until(lambda: options.option_count == 1, "it is listed")
+        await screen.pilot.pause(0.1)
+        inside = [row.split("│")[-3 if row.endswith("│") else -2] for row in screen.lines()[2:-4]]
+        listed = [row for row in inside if row.strip()]
+        assert all(row.startswith(" ") for row in listed), "what is wrapped stands below what it belongs to"
+        assert " ".join(" ".join(listed).split()).startswith(TOLD[:50])
+        assert "enter opens it" in "\n".join(screen.lines())
+        await screen.pilot.press("ctrl+d")
+        page = "\n".join(screen.lines())
+        assert "remove? y/n" in page
+        assert "words of a title" not in page
+        await screen.pilot.press("escape")
+        assert "words of a title" in "\n".join(screen.lines())
+
+
+def test_the_line_below_the_ranks_fits_the_panel(told: Path) -> None:
+    memory = Memory()
+    for event in read(told):
+        if isinstance(event, Session):
+            memory.begin(event, None)
+        memory.add(event)
+    assert memory.session is not None
+    object.__setattr__(memory.session, "budget", 4096)
+    for linear in (False, True):
+        if linear and memory.cache is not None:
+            memory.cache.ranks[-1] = (memory.cache.ranks[-1][0], -1.0)
+        last = ranks.draw(memory, 42, 14)[-1].plain
+        assert last.endswith("◆ here")
+        assert cell_len(last) <= 42
+
+
+async def test_what_was_lost_is_not_known_of_a_conversation_just_opened(told: Path) -> None:
+    memory = Memory()
+    events = list(read(told))
+    session = next(event for event in events if isinstance(event, Session))
+    state = [event for event in events if isinstance(event, CacheState)][-1]
+    memory.begin(session, replace(state, lost=0.0))
+    shown = MemoryPanel(memory, "panel")._summary(42)[-1].plain
+    assert "%" not in shown
+    assert cell_len(shown) <= 42
+    memory.add(state)
+    assert "%/tok" in MemoryPanel(memory, "panel")._summary(42)[-1].plain

@@ -1,6 +1,7 @@
 """The command line. Everything heavy is imported inside the commands: help and usage errors come at once."""
 
 import atexit
+import difflib
 import gc
 import inspect
 import os
@@ -9,10 +10,12 @@ from collections import ChainMap
 from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
+from typer.core import TyperGroup
 
 import h2o_chat
 from h2o_chat import config_command, models_command, precedence, sessions_command
@@ -31,8 +34,26 @@ from h2o_chat.web import ADDRESS as WEB_ADDRESS
 if TYPE_CHECKING:
     from h2o_chat.opening import Kept
 
+
+class _Commands(TyperGroup):
+    """Says how a question is asked to whoever types one instead of a command."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0]
+        if self.get_command(ctx, name) is None and not difflib.get_close_matches(name, self.commands):
+            said = " ".join(takewhile(lambda word: not word.startswith("-"), args))
+            if not said or any(character in '"$`\\!' or not character.isprintable() for character in said):
+                said = "your question"  # what a shell would read otherwise
+            ctx.fail(
+                f'No such command {name!r}. To ask that: h2o-chat run "{said}". The chat screen is'
+                " h2o-chat alone."
+            )
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
     name="h2o-chat",
+    cls=_Commands,
     help="Chat with a local model whose memory never grows, and see what it still remembers.",
     epilog="Without a command: the chat screen. The same flags follow `run`.",
     invoke_without_command=True,

@@ -240,11 +240,28 @@ def nearest(name: str, aliases: Iterable[str]) -> str:
     folders = {path.parent.name: str(path.parent) for path in beside.glob("*/config.json")}
     here = {one.split("/")[-1].lower(): one for one in _fetched()}
     known = {alias: alias for alias in aliases} | {POCKET: POCKET} | here | folders
-    near = difflib.get_close_matches(folder.name.lower(), known, n=3, cutoff=0.6)
+    near = difflib.get_close_matches(folder.name.lower(), known, n=3, cutoff=0.6) or _family(
+        folder.name.lower(), known
+    )
     if not near:
         return ""
     fetch = next((f" (fetch it: h2o-chat models pull {one})" for one in near[:1] if one in aliases), "")
     return f"Did you mean {' or '.join(known[one] for one in near)}?{fetch} "
+
+
+def _family(name: str, known: Iterable[str]) -> list[str]:
+    """Up to three whose family's name is most like this one: those of qwen for `gwen`."""
+    families: dict[str, list[str]] = {}
+    for one in known:
+        families.setdefault(_first_word(one), []).append(one)
+    near = difflib.get_close_matches(_first_word(name), filter(None, families), n=1, cutoff=0.7)
+    return families[near[0]][:3] if near else []
+
+
+def _first_word(name: str) -> str:
+    """The letters that a name begins with."""
+    found = re.match("[a-z]*", name)
+    return found[0] if found else ""
 
 
 def _what_is_there(folder: Path) -> str:

@@ -144,6 +144,7 @@ def test_unknown_name_says_where_and_what_is_near(tmp_path: Path, cache: Path) -
         (str(tmp_path / "fairytale"), str(tmp_path / "fairytales")),
         ("wonderlant", "someone/Wonderland"),
         ("tinylama", "tinyllama? (fetch it: h2o-chat models pull tinyllama)"),
+        ("gwen", "qwen2.5-0.5b-instruct or qwen2.5-1.5b-instruct or qwen2.5-3b-instruct?"),
     ):
         with pytest.raises(ModelError, match="No model") as caught:
             resolve.look_up(wrong)

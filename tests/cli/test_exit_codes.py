@@ -45,6 +45,25 @@ def test_usage(h2o: Program, arguments: list[str], said: list[str]) -> None:
     assert all(words in done.err for words in said), done.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["hello"], 'h2o-chat run "hello"'),
+        (["what's", "up?", "-m", "pocket"], 'h2o-chat run "what\'s up?"'),
+        (["say $HOME"], 'h2o-chat run "your question"'),
+        (["sesions", "list"], "Did you mean 'sessions'?"),
+    ],
+)
+def test_a_question_instead_of_a_command_is_told_where_it_goes(
+    h2o: Program, arguments: list[str], says: str
+) -> None:
+    done = h2o(*arguments)
+    assert done.code == ExitCode.USAGE
+    assert done.out == ""
+    assert says in " ".join(done.err.replace("│", " ").split())
+    assert ("alone" in done.err) is ("run" in says)
+
+
 def test_usage_errors_are_events_too(h2o: Program) -> None:
     error, end = h2o("run", "hi", "--json", "--events", -1).events
     assert isinstance(error, Error)

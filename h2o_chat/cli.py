@@ -289,6 +289,7 @@ def screen(
         elif is_offline():
             obtain(settings.model)
         from h2o_chat.chat import Chat
+        from h2o_chat.engine_apart import engine_apart
         from h2o_chat.opening import opener, opener_of
         from h2o_chat.recorder import Recorder
         from h2o_chat.tui.app import ChatApp
@@ -298,7 +299,7 @@ def screen(
         if recorder:
             recorder.open()
         folder = kept.folder if kept else None
-        first, others = opener(settings, kept), opener_of(settings, kept)
+        first, others = opener(settings, kept, engine_apart), opener_of(settings, kept, engine_apart)
         screen = ChatApp(
             first,
             settings,

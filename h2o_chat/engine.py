@@ -342,7 +342,9 @@ class Engine:
             window=self.trained.window,
             versions={
                 "h2o-chat": h2o_chat.__version__,
-                "torch": torch.__version__,
+                "torch": str(
+                    torch.__version__
+                ),  # a class of its own, which would import torch wherever it is read
                 "transformers": transformers.__version__,
                 "python": platform.python_version(),
             },

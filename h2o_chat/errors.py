@@ -105,6 +105,12 @@ class GenerationError(H2OChatError):
     code = "generation"
 
 
+class EngineError(H2OChatError):
+    """The process in which the engine ran has ended: it was killed, or has crashed."""
+
+    code = "engine"
+
+
 class WindowFullError(H2OChatError):
     """The `full` cache reached the window the model was trained for."""
 

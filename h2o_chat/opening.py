@@ -7,6 +7,7 @@ from typing import Any
 
 from h2o_chat.chat import Chat
 from h2o_chat.config import Settings
+from h2o_chat.engine_like import EngineLike
 from h2o_chat.errors import BusyError, H2OChatError, StoreError
 from h2o_chat.events import Note
 from h2o_chat.hub import stay_offline
@@ -51,22 +52,38 @@ def stored(folder: Path, wanted: str) -> tuple[Kept, dict[str, Any]]:
         store.close()
 
 
-def opener(settings: Settings, kept: Kept | None) -> Callable[[Progress], Chat]:
+OpenEngine = Callable[[Settings, Progress], EngineLike]
+"""`engine_here`, or `engine_apart.engine_apart`."""
+
+
+def engine_here(settings: Settings, progress: Progress) -> EngineLike:
+    """Loads the model; imports torch.
+
+    Raises:
+        BudgetError: the budget cannot work.
+        H2OChatError: what `models.load` raises.
+    """
+    from h2o_chat.engine import Engine
+    from h2o_chat.models import load
+    from h2o_chat.policies import divide
+
+    if settings.policy != "full":  # a budget that cannot work is refused before weights are read
+        divide(settings.policy, settings.budget, settings.sinks, settings.recent)
+    loaded = load(settings, progress)
+    progress("warm up", None)
+    return Engine(loaded, settings)
+
+
+def opener(
+    settings: Settings, kept: Kept | None, open_engine: OpenEngine = engine_here
+) -> Callable[[Progress], Chat]:
     """What opens the conversation, when and in whatever thread it is called; None keeps nothing on disk."""
 
     def open_chat(progress: Progress) -> Chat:
         progress("resolve", None)
         fetch_missing(settings.model, progress)
         stay_offline()
-        from h2o_chat.engine import Engine
-        from h2o_chat.models import load
-        from h2o_chat.policies import divide
-
-        if settings.policy != "full":  # a budget that cannot work is refused before weights are read
-            divide(settings.policy, settings.budget, settings.sinks, settings.recent)
-        loaded = load(settings, progress)
-        progress("warm up", None)
-        engine = Engine(loaded, settings)
+        engine = open_engine(settings, progress)
         if kept is None:
             return Chat(engine, settings)
         try:
@@ -90,10 +107,12 @@ def opener(settings: Settings, kept: Kept | None) -> Callable[[Progress], Chat]:
     return open_chat
 
 
-def opener_of(settings: Settings, kept: Kept | None) -> Callable[[str], Callable[[Progress], Chat]]:
+def opener_of(
+    settings: Settings, kept: Kept | None, open_engine: OpenEngine = engine_here
+) -> Callable[[str], Callable[[Progress], Chat]]:
     """By a model's name: what opens it, in a new conversation that is kept in the same place."""
     folder = None if kept is None else Kept(kept.folder)
-    return lambda name: opener(replace(settings, model=name), folder)
+    return lambda name: opener(replace(settings, model=name), folder, open_engine)
 
 
 _OTHER_SYSTEM = Note(

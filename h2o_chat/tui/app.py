@@ -6,11 +6,10 @@ change that is not the answer to a key starts in `_take`.
 
 import asyncio
 import signal
-import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from time import monotonic, thread_time
+from time import monotonic
 from typing import Any, ClassVar
 
 from textual.app import App, ComposeResult, SystemCommand
@@ -45,11 +44,8 @@ from h2o_chat.tui.talk import TalkPane
 from h2o_chat.tui.theme import H2O_DARK, OWN, variables
 from h2o_chat.tui.transcript import Transcript
 
-FASTEST_S, SLOWEST_S = 1 / 20, 1 / 12
+LOOK_S = 1 / 20
 """Between two looks at what the threads report."""
-SHARE = 0.05
-"""Of the time the screen takes while an engine answers beside it, as far as `SLOWEST_S` allows: what one
-thread does in Python the other one cannot."""
 NUMBERS_A_SECOND = 3
 """While an answer is made: nobody reads faster."""
 LEAVE_SECONDS = 2.0
@@ -58,9 +54,6 @@ FOLD_BELOW = 100
 """Columns under which the panel becomes one line."""
 STRIP_COLUMNS, STRIP_ROWS, FRAME_ROWS = 60, 16, 30
 """What a screen must have for the strip; the rows it must have for a frame around that."""
-
-SWITCH_S = 0.0002
-"""Of the interpreter, between the threads of the screen and the engine."""
 
 
 class ChatScreen(Screen[None]):
@@ -141,7 +134,6 @@ class ChatApp(App[None], inherit_bindings=False):
         """The state of the cache that panel and strip show."""
         self._interrupted = float("-inf")
         self._numbers_drawn = float("-inf")
-        self._worked = thread_time()
         """What this thread had worked when it last looked, in seconds."""
 
     @property
@@ -179,13 +171,10 @@ class ChatApp(App[None], inherit_bindings=False):
         return ChatScreen(id="_default")
 
     def on_mount(self) -> None:
-        # The engine's thread lets go of the interpreter at every operation; while the screen draws it would
-        # wait Python's usual 5 ms for each to get it back.
-        sys.setswitchinterval(SWITCH_S)
         if self.theme != self._kept_theme:
             self.notify(f"There is no theme {self._kept_theme!r}.", severity="warning", markup=False)
         self.pane.opening(self._first)
-        self.set_timer(FASTEST_S, self._drain)
+        self.set_timer(LOOK_S, self._drain)
         for number in (signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, self._told_to_end, number)
         self.run_worker(lambda: self.pane.jobs.load(self._open_chat), thread=True)
@@ -227,14 +216,7 @@ class ChatApp(App[None], inherit_bindings=False):
             self._take(report)
         if reports or (self._drawn != self._memory.states and not self.busy):
             self._refresh_numbers()
-        self.set_timer(self._rest(), self._drain)
-
-    def _rest(self) -> float:
-        """Seconds until the next look: the longer, the more this thread has worked since the last one."""
-        worked = thread_time() - self._worked
-        self._worked += worked
-        beside_engine = self.busy and isinstance(self.chat, Chat)
-        return min(max(worked / SHARE, FASTEST_S), SLOWEST_S) if beside_engine else FASTEST_S
+        self.set_timer(LOOK_S, self._drain)
 
     def _take(self, report: work.Report | work.Text) -> None:
         match report:

@@ -149,13 +149,14 @@ def drive(shared_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         sampling: Sampling | None = None,
         open_chat: OpenChat | None = None,
         recorder: Recorder | None = None,
+        opener_of: Callable[[str], OpenChat] | None = None,
         **options: Any,
     ) -> AsyncIterator[Screen]:
         settings = Settings(
             **({"budget": 64, "threads": 1, "seed": 7} | options), model=str(shared_models / model)
         )
         sampling = sampling or Sampling(max_tokens=60)
-        app = ChatApp(open_chat or opener(settings), settings, sampling, recorder)
+        app = ChatApp(open_chat or opener(settings), settings, sampling, recorder, opener_of=opener_of)
         async with app.run_test(size=size) as pilot:
             yield Screen(app, pilot)
 

@@ -1,0 +1,80 @@
+"""The screen with its engine in a process of its own, as the command line opens it."""
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from conftest import POCKET
+
+from h2o_chat.config import Sampling, Settings
+from h2o_chat.engine_apart import engine_apart
+from h2o_chat.opening import Kept, opener, opener_of
+from h2o_chat.tui.app import ChatApp
+
+Drive = Callable[..., Any]
+SETTINGS = Settings(model=str(POCKET), budget=48, threads=1, seed=3)
+LONG = Sampling(max_tokens=2000, ignore_eos=True)
+
+
+async def test_asks_stops_goes_back_and_builds_anew(drive: Drive, tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "data")
+    async with drive("stories3m", open_chat=opener(SETTINGS, kept, engine_apart), sampling=LONG) as screen:
+        await screen.opened()
+        await screen.ask("My name is Ada. Tell me about trains.")
+        await screen.streaming()
+        await screen.pilot.press("escape")
+        await screen.answered()
+        first = screen.bodies()[-1]
+        assert "trains" in screen.bodies()[-2]
+        await screen.pilot.press("ctrl+r")
+        await screen.until(lambda: screen.app.busy, "it answers again")
+        await screen.streaming()
+        await screen.pilot.press("escape")
+        await screen.answered()
+        assert screen.bodies()[-1] != first
+        await screen.ask("/set budget 32")
+        await screen.until(
+            lambda: screen.chat.session.budget == 32 and not screen.app.busy, "it is built anew"
+        )
+        engine = screen.chat._engine
+        state = screen.chat.state
+        assert state.kept <= 32
+        held = {at for at in range(engine.seen) if any(map(any, engine.inspect(at)))}
+        assert {at for at, hold in screen.app._memory.hold.items() if hold} == held
+
+
+async def test_an_engine_that_is_killed_is_told_and_the_screen_stays(drive: Drive, tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "data")
+    opened, others = opener(SETTINGS, kept, engine_apart), opener_of(SETTINGS, kept, engine_apart)
+
+    async with drive("stories3m", open_chat=opened, sampling=LONG, opener_of=others) as screen:
+        await screen.opened()
+        await screen.ask("Tell me about trains.")
+        await screen.streaming()
+        os.kill(screen.chat._engine._process._process.pid, signal.SIGKILL)
+        await screen.answered()
+        assert "SIGKILL" in screen.bodies()[-1]
+        assert "less" in screen.bodies()[-1]
+        said = screen.bodies()[-2]
+        assert len(said) > 20, "what it said stays"
+        await screen.ask("And now?")
+        await screen.answered()
+        assert "SIGKILL" in screen.bodies()[-1]
+        await screen.pilot.press("ctrl+b")  # what would be told to the engine is not, and nothing falls
+        await screen.ask(f"/model {POCKET}")
+        await screen.until(lambda: screen.app.exit_code == 0 and not screen.app.busy, "another one is open")
+        screen.app.pane.sampling = replace(LONG, max_tokens=8)
+        await screen.ask("And now?")
+        await screen.until(lambda: screen.chat.messages and not screen.app.busy, "it answers")
+        assert screen.chat.messages[-1].text
+
+
+async def test_leaving_while_the_engine_starts_does_not_wait_for_it(tmp_path: Path) -> None:
+    app = ChatApp(opener(SETTINGS, Kept(tmp_path), engine_apart), SETTINGS, LONG)
+    async with app.run_test() as pilot:
+        await pilot.pause(0.1)
+        app.exit()
+    assert app.chat is None

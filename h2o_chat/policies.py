@@ -74,6 +74,7 @@ def unlike_others(slots: Slots) -> Tensor:
     return slots.unlike
 
 
+AGE = 0.2
 DISTINCT = 3.0
 TOLD = 16.0
 FLOOR = 0.01
@@ -82,12 +83,14 @@ FLOOR = 0.01
 def heavy_or_told(slots: Slots) -> Tensor:
     """The default: what is in use stays, what is unlike the rest, and of what was told most of all. [R, H, S]
 
-    log(output change) + 3 x distinctness + 16 x told, each where the one before cannot tell tokens apart
-    (docs/POLICY.md has the evidence):
+    log(output change) - 0.2 log(age) + 3 x distinctness + 16 x told, each where the one before cannot tell
+    tokens apart (docs/POLICY.md has the evidence):
 
     - In use: a token that one query head of a group needs must stay, whatever the others do; so the output
       change is taken by query head, and their fourth powers are summed: nearly the largest counts. Below a
       hundredth of the mean nothing is in use, and how little does not matter.
+    - Age: of those no longer in use the older ones go, or the most unlike words of all that was ever said
+      would gather, and a conversation get worse and worse. Too little to outweigh a use.
     - Distinct: of tokens equally in use, one unlike the others has no double.
     - Told: what a person said once is asked for much later, and nobody attends to it until then. The model
       repeats what it still needs of its own words (Random Attention, arXiv 2609.03430, finds the same of
@@ -97,7 +100,9 @@ def heavy_or_told(slots: Slots) -> Tensor:
     held = slots.positions >= 0
     change = output_change_by_head(slots).pow(4).sum(-1).pow(1 / 4)
     in_use = (FLOOR + change / _mean(change, held).clamp_min(torch.finfo(change.dtype).tiny)).log()
-    return in_use + DISTINCT * slots.unlike + TOLD * slots.given * _standing_out(slots.unlike, held)
+    age = slots.positions.amax(-1, keepdim=True) - slots.positions + 1  # 1 for the newest
+    worth = in_use - AGE * age.to(in_use.dtype).log() + DISTINCT * slots.unlike
+    return worth + TOLD * slots.given * _standing_out(slots.unlike, held)
 
 
 def output_change_by_head(slots: Slots) -> Tensor:

@@ -136,6 +136,7 @@ class HeavyOrToldHead(OracleHead):
 
         def rank(token: Held) -> tuple[float, int]:
             worth = math.log(0.01 + changes[self.held.index(token)] / typical) + 3 * token.unlike
+            worth -= 0.2 * math.log(self.held[-1].position - token.position + 1)
             if token.position % 3 == 0:
                 worth += 16 * max(0.0, math.tanh(0.85 * (token.unlike - middle) / spread))
             return worth, token.position

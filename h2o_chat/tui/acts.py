@@ -169,6 +169,11 @@ def edit(pane: "TalkPane", words: str) -> None:
     pane.edit_message(_message(pane, words) if words else pane.transcript.selected)
 
 
+def branch(pane: "TalkPane", words: str) -> None:
+    pane.idle()
+    pane.go_to_branch(_message(pane, words) if words else pane.transcript.selected)
+
+
 def theme(pane: "TalkPane", words: str) -> None:
     themes = pane.app.available_themes
     if not words:

@@ -46,6 +46,7 @@ COMMANDS = (
     Command("export", "md|json|html [FILE]", "this conversation as a file", acts.export),
     Command("regenerate", "", "answer the last message once more", lambda pane, _: pane.action_regenerate()),
     Command("edit", "[NUMBER]", "say something else instead of a message", acts.edit),
+    Command("branch", "[NUMBER]", "go to what was said there before, and back", acts.branch),
     Command("theme", "[NAME]", "other colours", acts.theme),
     Command("editor", "", "write in $EDITOR", lambda pane, _: pane.prompt.action_editor()),
     Command("quit", "", "leave", lambda pane, _: pane.app.exit()),

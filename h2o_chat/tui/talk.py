@@ -12,7 +12,7 @@ from h2o_chat.chat import Chat
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.errors import H2OChatError, UsageError
 from h2o_chat.events import Said
-from h2o_chat.tui import changing, slash
+from h2o_chat.tui import branches, changing, slash
 from h2o_chat.tui.attach import with_files
 from h2o_chat.tui.conversations import Conversations
 from h2o_chat.tui.going_back import Editing, Sent
@@ -53,6 +53,7 @@ class TalkPane(Pane):
             show=False,
             tooltip="say something else instead of your last message",
         ),
+        Binding("b", "branch", "branch", show=False, tooltip="go to what was said there before, and back"),
         Binding("ctrl+n", "new", "new", priority=True, tooltip="begin another conversation"),
         Binding(
             *("ctrl+o", "conversations", "open"),
@@ -85,6 +86,8 @@ class TalkPane(Pane):
         self._drawn: int | None = None
         """The message that was shown when enter was pressed, and is yet to be reported."""
         self._new_asked = float("-inf")
+        self._fork: int | None = None
+        """The message from which on another branch is opened."""
 
     def entry(self) -> list[Widget]:
         return [Static("❯", id="sign", markup=False), self.prompt]
@@ -161,8 +164,12 @@ class TalkPane(Pane):
         super().done()
         self._show_pins()
         self._drawn = None
-        sent = self._sent
+        sent, fork, self._fork = self._sent, self._fork, None
         if sent.taken:
+            if fork is not None:
+                self.transcript.select(fork)
+            if sent.edits is not None:
+                self.divider.say("what was said before is kept · /branch goes there")
             if self._editing.index is None:
                 self._editing.bring_back()
             return
@@ -244,7 +251,7 @@ class TalkPane(Pane):
         match action:
             case "give_up":
                 return self._editing.index is not None and not self.busy
-            case "edit":
+            case "edit" | "branch":
                 return self.transcript.has_focus and self._talk is not None
             case "regenerate" | "edit_last" | "new" | "conversations" | "settings":
                 return self._talk is not None
@@ -297,6 +304,28 @@ class TalkPane(Pane):
         self._editing.begin(index, text)
         self.divider.doing("editing · enter sends this instead, esc gives up")
         self.refresh_bindings()
+
+    def action_branch(self) -> None:
+        """Go to the next branch at the marked message, or at the last one that has any."""
+        try:
+            self.go_to_branch(self.transcript.selected)
+        except H2OChatError as error:
+            self.transcript.messages.error(error.code, error.message, error.hint)
+
+    def go_to_branch(self, index: int | None) -> None:
+        """What was said in the place of a message before, or after it, with all that followed."""
+        if (talk := self._talk) is None or not self._can_go_back(talk):
+            return
+        fork = branches.next_fork(talk, index)
+        if fork is None:
+            self.divider.say("nothing else was said here · e and ctrl+r begin a branch")
+            return
+        self._editing.give_up()
+        self._sent = Sent()
+        self._fork = fork.index
+        self.begin(
+            lambda cancel, progress: branches.go(talk, fork, cancel, progress), "going there · esc stops"
+        )
 
     def _can_go_back(self, talk: Chat) -> bool:
         """Whether there is anything to go back to; else it is said."""

@@ -52,6 +52,7 @@ def why(memory: Memory, position: int, text_of: Callable[[int], str]) -> str:
 def _kept(memory: Memory, position: int, kind: str) -> str:
     session = memory.session
     assert session is not None
+    assert memory.cache is not None
     if session.budget is None:
         return "The full policy keeps everything."
     if kind == "S":
@@ -60,11 +61,15 @@ def _kept(memory: Memory, position: int, kind: str) -> str:
     if kind == "R":
         safe = f"the newest {session.recent:,} are safe, it until {position + session.recent + 1:,} are seen"
         return f"Recent: {safe}. Its {score}."
+    if not memory.evicted:
+        taken = f"{memory.cache.kept:,} of {session.budget:,} slots are taken"
+        return f"Nothing had to go yet: {taken}. Its {score}."
     ranked = memory.heavy(position)
     rank = f"rank {ranked[0]} of the heavy hitters, mean {ranked[1].mean:.3g} a query, " if ranked else ""
+    others = "" if memory.hold[position] == 1 else "; caches that do not hold it ranked others above it"
     return (
         f"Heavy: {rank}{score} under {session.policy}. There it is among the highest of those that are not"
-        " recent; caches that do not hold it ranked others above it."
+        f" recent{others}."
     )
 
 

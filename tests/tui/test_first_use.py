@@ -293,3 +293,13 @@ async def test_what_was_lost_is_not_known_of_a_conversation_just_opened(told: Pa
     assert cell_len(shown) <= 42
     memory.add(state)
     assert "%/tok" in MemoryPanel(memory, "panel")._summary(42)[-1].plain
+
+
+async def test_why_tells_no_fight_for_slots_where_there_was_none(drive: Drive) -> None:
+    async with drive("pilot-chat", sampling=SHORT, budget=400, recent=8) as screen:
+        await screen.opened()
+        await screen.ask(TOLD)
+        await screen.answered()
+        await screen.ask("/why locker")
+        assert "Nothing had to go yet" in screen.bodies()[-1]
+        assert "ranked others above" not in screen.bodies()[-1]

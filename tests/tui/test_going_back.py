@@ -283,3 +283,57 @@ async def test_what_cannot_be_opened_is_said_and_nothing_changes(talk: Any, tmp_
                 assert shown(screen) == before
         await say(screen, SAID[2])
         await agrees(screen)
+
+
+async def test_what_was_said_before_is_gone_back_to(talk: Any) -> None:
+    async with talk() as screen:
+        await screen.opened()
+        await screen.ask("/branch")
+        assert "nothing was said yet" in screen.app.divider.remark
+        await say(screen, *SAID)
+        await screen.ask("/branch")
+        assert "nothing else was said" in screen.app.divider.remark
+        first, kept = shown(screen), screen.app._memory.hold.copy()
+        screen.app.pane.edit_message(2)  # type: ignore[attr-defined]
+        await say(screen, INSTEAD)
+        assert "/branch" in screen.app.divider.remark
+        other, after = shown(screen), screen.app._memory.hold.copy()
+        assert other != first
+
+        await screen.ask("/branch")
+        await screen.until(lambda: shown(screen) == first, "the first branch is back")
+        await screen.answered()
+        assert "Branch 1 of 2 from message 2 on." in screen.bodies()
+        assert screen.app._memory.hold == kept
+        assert screen.app.transcript.selected == 2
+        await agrees(screen)
+        screen.app.transcript.focus()
+        await screen.pilot.press("b")
+        await screen.until(lambda: shown(screen) == other, "and the second")
+        await screen.answered()
+        assert screen.app._memory.hold == after
+        await screen.pilot.press("b")
+        await screen.until(lambda: shown(screen) == first, "and the first again")
+        await screen.answered()
+        await say(screen, SAID[2])
+        assert "Flora" in screen.chat.messages[-1].text
+        await agrees(screen)
+        keeper = screen.chat.keeper
+        texts = {message.text for message in keeper.store.messages(keeper.conversation)}
+        assert texts >= {INSTEAD, *SAID}, "nothing is lost"
+
+
+async def test_a_branch_that_is_stopped_half_way_changes_nothing(
+    talk: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with talk() as screen:
+        await screen.opened()
+        await say(screen, *SAID[:2])
+        await screen.pilot.press("ctrl+r")
+        await screen.answered()
+        before, leaf = shown(screen), screen.chat.keeper.leaf
+        monkeypatch.setattr(type(screen.chat), "resume", lambda *_: False)
+        await screen.ask("/branch")
+        await screen.until(lambda: "nothing has changed" in screen.app.divider.remark, "it is said")
+        assert (shown(screen), screen.chat.keeper.leaf) == (before, leaf)
+        await agrees(screen)

@@ -220,6 +220,7 @@ def generate(
     dtype: Dtype = "auto",
     threads: Threads = None,
     seed: Seed = 0,
+    results: Results = None,
     plot: Plot = None,
     as_json: Json = False,
 ) -> None:
@@ -231,7 +232,7 @@ def generate(
 
         stops = tuple(stop or ())
         wanted, slots = policies or COMPARED, budgets or [64, 128]
-        return run_generate(settings, file, wanted, slots, tokens, stops, as_json, plot)
+        return run_generate(settings, file, wanted, slots, tokens, stops, as_json, plot, results)
 
     end(work)
 

@@ -12,7 +12,7 @@ import h2o_chat
 from h2o_chat.cache import H2OCache
 from h2o_chat.config import Settings
 from h2o_chat.errors import UsageError
-from h2o_chat.lab import agreement, perplexity, sampled
+from h2o_chat.lab import agreement, generate, perplexity, sampled
 from h2o_chat.lab.contest import runs_of
 from h2o_chat.lab.contestant import Contestant
 from h2o_chat.lab.results import CODE, Results
@@ -47,7 +47,13 @@ def by_itself(loaded: Loaded, results: Results) -> Any:
     return sampled.measure(loaded, 10 * 512, 1, runs, 0, results=results)
 
 
-@pytest.mark.parametrize("task", [by_perplexity, by_agreement, by_itself])
+def by_answers(loaded: Loaded, results: Results) -> Any:
+    pytest.importorskip("rouge_score", reason="ROUGE needs the extra 'scores'")
+    items = [generate.Item(f"Once upon a time there was {what}", "a cat") for what in ("a cat", "a dog")]
+    return generate.measure(loaded, items, runs_of(NAMES, [16]), 12, results=results)
+
+
+@pytest.mark.parametrize("task", [by_perplexity, by_agreement, by_itself, by_answers])
 def test_an_interrupted_sweep_goes_on(
     small: Loaded, tmp_path: Path, task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:

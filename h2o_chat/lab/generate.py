@@ -23,6 +23,7 @@ from h2o_chat.lab.contest import Run, runs_of
 from h2o_chat.lab.figures import mean_interval
 from h2o_chat.lab.output import print_tables, slots, tell
 from h2o_chat.lab.pictures import check
+from h2o_chat.lab.results import Results, key
 from h2o_chat.lab.texts import read_lines
 from h2o_chat.models import Loaded, load
 from h2o_chat.progress import Tick, part, progress_bar, unheard
@@ -152,19 +153,26 @@ def measure(
     chunk: int | None = None,
     seed: int = 0,
     tick: Tick = unheard,
+    results: Results | None = None,
 ) -> Report:
     """The full cache, which is the first run, then all others against it.
+
+    Args:
+        results: what was answered already is not answered again.
 
     Raises:
         WindowFullError: a prompt is longer than the model's window: then there is no full cache to compare.
     """
-    scorer, scores = rouge_scorer(), []
+    scorer, scores, results = rouge_scorer(), [], results or Results(None)
     full: dict[str, list[float]] = {}
     said: dict[str, list[str]] = {}
     longest = 0
     for number, run in enumerate(runs):
-        told = part(tick, number, len(runs))
-        found, longest = answers(loaded, items, run.settings(chunk), tokens, stop, told)
+        told, data = part(tick, number, len(runs)), [[item.prompt for item in items], tokens, stop, chunk]
+        where = key(loaded, "generate", data, contestant=run.name, budget=run.budget)
+        found, longest = results.once(
+            where, partial(answers, loaded, items, run.settings(chunk), tokens, stop, told)
+        )
         said[f"{run.name} {run.budget or ''}".strip()] = found
         each: dict[str, list[float]] = {metric: [] for metric in METRICS}
         for item, answer in zip(items, found, strict=True):
@@ -198,15 +206,16 @@ def run_generate(
     stop: tuple[str, ...],
     as_json: bool,
     plots: Path | None,
+    results: Path | None = None,
 ) -> ExitCode:
     """The command: a table, or one JSON object, on stdout; a picture into `plots`; progress on stderr."""
-    runs, items = runs_of(policies, budgets), read_items(file)
+    runs, items, known = runs_of(policies, budgets), read_items(file), Results(results)
     check(plots)
     rouge_scorer()  # says what is missing before the model is loaded
     with progress_bar() as show:
         loaded = load(settings, show)
         seed, tick = settings.seed or 0, partial(show, "answer")
-        report = measure(loaded, items, runs, tokens, stop, settings.chunk, seed, tick)
+        report = measure(loaded, items, runs, tokens, stop, settings.chunk, seed, tick, known)
     if plots is not None:
         from h2o_chat.lab.paper_plots import plot_generate
 

@@ -63,7 +63,7 @@ class H2OCache(Cache):
         policy: a name of `policies.POLICIES`; `full` keeps everything and ignores the budget.
         sinks: first tokens protected; None for the policy's own number.
         recent: newest tokens protected; None for the policy's own share.
-        chunk: prompt tokens that attend before the next eviction; None for budget // 4, at least 16.
+        chunk: prompt tokens that attend before the next eviction; None for budget // 4, at least 8.
         prefill: "full" is the prompt pass of the paper: all tokens of one call attend to each other, then it
             is chosen once who stays. A layer at work holds keys and values of the whole call, so memory grows
             with the prompt (never by its square).
@@ -102,7 +102,7 @@ class H2OCache(Cache):
             raise UsageError(f"K/V precision {kv!r} is not known.", f"One of: auto, {', '.join(BITS)}.")
         shares = None if policy == "full" else divide(policy, budget, sinks, recent)
         if chunk is None:
-            chunk = 256 if shares is None else max(16, budget // 4)
+            chunk = 256 if shares is None else max(8, budget // 4)
         if chunk < 1:
             raise UsageError(f"A chunk of {chunk} tokens cannot be read.", "It must be at least 1.")
         if positions is not None:

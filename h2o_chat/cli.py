@@ -142,7 +142,7 @@ _FLAGS: dict[str, Any] = {
         help="First tokens always kept.", show_default="by policy", rich_help_panel=_MEMORY
     ),
     "chunk": typer.Option(
-        help="Prompt tokens read at once.", show_default="budget / 4, at least 16", rich_help_panel=_MEMORY
+        help="Prompt tokens read at once.", show_default="budget / 4, at least 8", rich_help_panel=_MEMORY
     ),
     "prefill": typer.Option(
         help="full: a whole prompt attends to itself first, as in the paper; memory grows with it.",

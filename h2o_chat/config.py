@@ -107,7 +107,7 @@ class Settings:
     recent: int | None = None
     """Newest tokens never evicted; None takes the policy's own share of the budget."""
     chunk: int | None = None
-    """Prompt tokens read at once; None takes budget // 4, at least 16."""
+    """Prompt tokens read at once; None takes budget // 4, at least 8."""
     prefill: Prefill = "chunked"
     """full: a whole prompt attends to itself before anything is forgotten; memory grows with the prompt."""
     kv_dtype: KvDtype = "auto"

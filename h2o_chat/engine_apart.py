@@ -37,6 +37,7 @@ LOOK_S = 0.02
 HEARD_S = 0.25
 """How often is told again how far the opening is, so that somebody who has left is noticed."""
 ENDING_S = 5.0
+"""A process whose end of the pipe is closed is gone after this time."""
 
 
 class _Process:
@@ -280,7 +281,8 @@ class EngineApart:
                         raise reply.value
         except GeneratorExit:
             if cancels:
-                self._process.cancel(call)
+                with suppress(EngineError):  # then there is nothing to stop
+                    self._process.cancel(call)
             raise
         finally:
             self._process.over(call)

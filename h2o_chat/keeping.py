@@ -167,7 +167,7 @@ class Keeper:
         with self._guarded():
             if self._writer is not None and not self._broken:
                 self._writer.run(asdict(session))
-                self._writer.settings(settings)
+                self._writer.settings(_with_seed(settings, session))
 
     def save_again(self, engine: Saves) -> None:
         """Saves the memory as it is now instead of what was saved last, where anything was."""
@@ -176,7 +176,9 @@ class Keeper:
 
     def _open(self) -> Writer:
         if self._writer is None:
-            self.conversation = self.store.create(self._session.model, self._settings)
+            self.conversation = self.store.create(
+                self._session.model, _with_seed(self._settings, self._session)
+            )
             self._writer = self.store.claim(self.conversation)
             self._writer.run(asdict(self._session))
         return self._writer
@@ -197,6 +199,11 @@ class Keeper:
         if note not in self._told:
             self._told.add(note)
             self.notes.append(note)
+
+
+def _with_seed(settings: dict[str, Any], session: Session) -> dict[str, Any]:
+    """What a conversation is held with: where no seed was asked for, the one that was drawn."""
+    return {**settings, "seed": session.seed}
 
 
 def _check_model(store: Store, conversation: str, model: str) -> None:

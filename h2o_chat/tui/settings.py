@@ -91,7 +91,7 @@ class Settings(ModalScreen[Changed | None]):
     Settings Input, Settings Input:focus {
         width: 24; height: 1; border: none; padding: 0 1; background: $panel;
     }
-    Settings OneOf { width: 24; padding: 0; background: $panel; }
+    Settings OneOf { width: 24; padding: 0 0 0 1; background: $panel; }
     Settings OneOf > SelectCurrent { background: $panel; padding: 0 1; }
     Settings .setting:focus-within .name { color: $accent; text-style: bold; }
     Settings.-narrow .setting { layout: grid; grid-size: 2; grid-columns: 20 1fr; grid-rows: auto; }

@@ -304,3 +304,17 @@ def test_no_torch(data: Path, ids: list[str]) -> None:
             [PROGRAM[0], "-c", code, "sessions", *arguments], capture_output=True, text=True, check=True
         )
         assert done.stdout.splitlines()[-1] == "False"
+
+
+def test_a_resumed_conversation_says_the_seed_that_it_was_begun_with(
+    h2o: Program, chatty: Path, tmp_path: Path
+) -> None:
+    def seed(*arguments: object) -> str:
+        done = h2o("run", "hi", *arguments, "--data", tmp_path, "--max-tokens", "3")
+        assert done.code == 0, done.err
+        return done.err.split("seed ")[1].split()[0]
+
+    begun = seed("--save", "-m", chatty)
+    assert seed("--resume", "last") == begun
+    assert seed("--resume", "last") == begun
+    assert seed("--resume", "last", "--seed", "5") == "5"

@@ -161,7 +161,8 @@ async def test_the_keys_move_along_it_and_the_transcript_follows(told: Path) -> 
         await pilot.press("end")
         assert memory.cursor == memory.seen - 1
         await pilot.pause()
-        assert app.transcript.scroll_offset.y == before
+        # What is told of the token may have taken a row of the transcript.
+        assert before <= app.transcript.scroll_offset.y == app.transcript.max_scroll_y
         await pilot.click(RememberStrip, offset=(2 + 5, 1))
         assert memory.cursor == strip.cells()[5].held_most
         titles = []

@@ -75,7 +75,7 @@ class MemoryPanel(Widget, can_focus=True):
         lines += [row(Content(), inner)] * (self._hitters_at + hitters - len(lines))
         self._tabs_at = len(lines)
         if tab_rows:
-            lines.append(edge("├", self._tab_names(), self._pointed(max(width - 38, 4)), "┤", width))
+            lines.append(edge("├", self._tab_names(), self._pointed(max(width - 36, 4)), "┤", width))
             lines += [row(line, inner) for line in self._tab(inner, tab_rows)[:tab_rows]]
         lines += [row(Content(), inner)] * (height - len(lines) - 1)
         lines.append(edge("╰", "", "", "╯", width))
@@ -106,7 +106,8 @@ class MemoryPanel(Widget, can_focus=True):
         where = f"@{position}"
         if text is None:
             return where
-        return fit(token_label(text), min(cells - len(where), cell_len(token_label(text)))) + where
+        label, room = token_label(text), cells - len(where)
+        return (label if cell_len(label) <= room else f"{fit(label, max(room - 1, 0))}…") + where
 
     def _tab(self, inner: int, rows: int) -> list[Content]:
         match TABS[self.tab]:

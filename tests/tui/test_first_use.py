@@ -303,3 +303,18 @@ async def test_why_tells_no_fight_for_slots_where_there_was_none(drive: Drive) -
         await screen.ask("/why locker")
         assert "Nothing had to go yet" in screen.bodies()[-1]
         assert "ranked others above" not in screen.bodies()[-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"), [(" sister", "sister@28"), (" unforgettable", "unforg…@28"), ("語" * 9, "語語語…@28")]
+)
+def test_the_token_above_its_tab_is_whole_or_says_that_it_is_not(told: Path, text: str, shown: str) -> None:
+    memory = Memory()
+    for event in read(told):
+        if isinstance(event, Session):
+            memory.begin(event, None)
+        memory.add(event)
+    assert memory.cache is not None
+    memory.cache.heaviest[0] = replace(memory.cache.heaviest[0], text=text, position=28)
+    memory.cursor = 28
+    assert MemoryPanel(memory, "panel")._pointed(10) == shown

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.events import Click, MouseMove
@@ -222,7 +223,11 @@ class RememberStrip(Widget, can_focus=True):
             name = group.name or f"{group.messages:,} messages"
             if not group.name and len(name) >= until - group.first:
                 name = str(group.messages)
-            line = line.ljust(group.first) + fit(f"│{name}{'' if after else ' · now'}", until - group.first)
+            room = until - group.first
+            if after is None:  # the end of the conversation: whole words, as many as there is room for
+                ends = (f"{name} · now", name, "now")
+                name = next((one for one in ends if cell_len(one) < room), "")
+            line = line.ljust(group.first) + fit(f"│{name}", room)
         return line
 
     def _who(self, role: str) -> str:

@@ -21,6 +21,7 @@ from h2o_chat.tui import ranks
 from h2o_chat.tui.conversations import Conversations
 from h2o_chat.tui.memory import Memory
 from h2o_chat.tui.panel import MemoryPanel
+from h2o_chat.tui.strip import RememberStrip
 from h2o_chat.tui.tokens import Tokens
 from h2o_chat.tui.transcript import Transcript
 from h2o_chat.tui.turn import TurnView
@@ -318,3 +319,17 @@ def test_the_token_above_its_tab_is_whole_or_says_that_it_is_not(told: Path, tex
     memory.cache.heaviest[0] = replace(memory.cache.heaviest[0], text=text, position=28)
     memory.cursor = 28
     assert MemoryPanel(memory, "panel")._pointed(10) == shown
+
+
+async def test_the_end_of_the_strip_is_named_in_whole_words() -> None:
+    app = replaying(Path(__file__).parent / "recordings" / "chat.jsonl")
+    async with app.run_test(size=(60, 36)) as pilot:
+        screen = Screen(app, pilot)
+        await ended(screen)
+        strip, ends = app.query_one(RememberStrip), set()
+        for width in range(60, 190, 4):
+            await pilot.resize_terminal(width, 36)
+            await pilot.pause()
+            ends.add(strip._labels(strip._room).rstrip().rpartition("│")[2])
+        assert ends <= {"pocket · now", "pocket", "now", ""}
+        assert len(ends) > 1

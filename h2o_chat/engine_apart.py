@@ -305,7 +305,8 @@ def engine_apart(settings: Settings, progress: Progress) -> EngineApart:
 
 def _opened(process: _Process, settings: Settings, progress: Progress) -> EngineApart:
     call = process.begin(None, "open", settings)
-    stage: tuple[str, float | None] = ("resolve", None)
+    stage: tuple[str, float | None] = ("start", None)  # Python and torch, which takes seconds
+    progress(*stage)
     while True:
         if not process.waits(call, HEARD_S):
             progress(*stage)

@@ -257,6 +257,12 @@ class Chat:
             self._holds.share_out(self.messages, engine.seen)
         return True
 
+    def close(self) -> None:
+        """The conversation is left: nothing more is said in it here."""
+        if self.keeper:
+            self.keeper.close()
+        self._engine.close()
+
     def whole(self) -> Conversation:
         """All of it, for a file; of one that is not stored, what is on the screen.
 
@@ -315,10 +321,15 @@ class Chat:
         self.notes = self.keeper.notes
         return opened
 
-    def resume(self, progress: Callable[[float], None], cancel: Callable[[], bool] = never) -> bool:
-        """Goes on with the stored conversation of the keeper, where it ended; see `go_to`."""
+    def resume(
+        self,
+        progress: Callable[[float], None],
+        cancel: Callable[[], bool] = never,
+        leaf: int | None = None,
+    ) -> bool:
+        """Goes on with the stored conversation of the keeper, where it ended or at `leaf`; see `go_to`."""
         assert self.keeper is not None
-        if not self.go_to(self.keeper.leaf, progress, cancel):
+        if not self.go_to(self.keeper.leaf if leaf is None else leaf, progress, cancel):
             return False
         self._spell()
         return True
@@ -399,10 +410,6 @@ class Chat:
     def inspect(self, position: int) -> list[list[bool]]:
         """Which caches hold the token at a position: [layers][KV heads]."""
         return self._engine.inspect(position)
-
-    def text_of(self, position: int) -> str:
-        """Text of a token that is still held."""
-        return self._engine.text_of(position)
 
     def watch(self, on: bool) -> None:
         """Whether somebody looks at what only a memory panel shows; else it is not collected."""

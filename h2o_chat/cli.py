@@ -40,7 +40,8 @@ class _Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]
-        if self.get_command(ctx, name) is None and not difflib.get_close_matches(name, self.commands):
+        unknown = self.get_command(ctx, name) is None and not ctx.resilient_parsing
+        if unknown and not difflib.get_close_matches(name, self.commands):
             said = " ".join(takewhile(lambda word: not word.startswith("-"), args))
             if not said or any(character in '"$`\\!' or not character.isprintable() for character in said):
                 said = "your question"  # what a shell would read otherwise
@@ -315,7 +316,7 @@ def screen(
         if recorder:
             recorder.end()
         if isinstance(screen.chat, Chat) and screen.chat.keeper and screen.chat.keeper.conversation:
-            screen.chat.keeper.close()
+            screen.chat.close()
             if not in_browser:
                 sys.stderr.write(f"h2o-chat: go on with --resume {screen.chat.keeper.conversation}\n")
         return ExitCode.BUG if screen.return_code else ExitCode(screen.exit_code)

@@ -302,6 +302,10 @@ class Engine:
         self.sampler.history.clear()
         self.observer = Observer(self.cache, self.tokenizer)
 
+    def close(self) -> None:
+        """Nothing more will be asked of it: its memory can be used for another."""
+        self.reset()
+
     def _smaller(self) -> str:
         """What to ask for where memory was too small."""
         config, itemsize = self.model.config.get_text_config(), self.model.dtype.itemsize
@@ -342,9 +346,8 @@ class Engine:
             window=self.trained.window,
             versions={
                 "h2o-chat": h2o_chat.__version__,
-                "torch": str(
-                    torch.__version__
-                ),  # a class of its own, which would import torch wherever it is read
+                # A class of torch's own, which would import torch wherever the event is read.
+                "torch": str(torch.__version__),
                 "transformers": transformers.__version__,
                 "python": platform.python_version(),
             },

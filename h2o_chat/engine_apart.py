@@ -1,14 +1,16 @@
 """An engine in a process of its own, to be used like one that is here (`EngineLike`).
 
-Python runs one thread of a process at a time. Drawing took a quarter of a small engine's time, and the engine
-made the screen wait (docs/MEASURED.md, "The screen"). Apart, each has a core; torch is not even imported on
-the screen's side; and if the system kills the engine, the screen is still there to say so.
+Python runs one thread of a process at a time. Drawing took a quarter of a small engine's time, and the
+engine made the screen wait (docs/MEASURED.md, "The screen"). Apart, each has a core; torch is imported on the
+screen's side only to check what was just downloaded; and if the system kills the engine, the screen is there
+to say so.
 
 Every call costs two messages through a pipe, every event one (tens of microseconds). Tensors stay there:
 snapshots and other engines are held by number.
 """
 
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -23,12 +25,13 @@ from dataclasses import replace
 from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+import h2o_chat
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.engine_process import Call, Cancel, Held, Known, Reply
 from h2o_chat.errors import EngineError
-from h2o_chat.events import CacheState, Event, Token, Turn
+from h2o_chat.events import CacheState, Event, Prompt, Token, Turn
 from h2o_chat.progress import Progress, never
 
 _PROGRAM = "from h2o_chat.engine_process import main; main()"
@@ -44,14 +47,16 @@ class _Process:
     """The other process, and the pipe to it; it ends with the last engine that uses this object."""
 
     def __init__(self) -> None:
+        # -P: a module that lies where somebody happens to stand is not ours. Modules are looked for where
+        # this process looks.
+        ours_is_in = Path(h2o_chat.__file__).parents[1]
+        places = [str(ours_is_in), *(place for place in sys.path if isinstance(place, str) and place)]
         ours, theirs = socket.socketpair()
         # What it writes must not stand across the screen; the last line is told if it dies.
         self._words = tempfile.TemporaryFile()  # noqa: SIM115  (until the process ends)
         self._process = subprocess.Popen(
-            # -P: a module that lies where somebody happens to stand is not ours. The rest is looked for where
-            # this process does.
             [sys.executable, "-P", "-c", _PROGRAM, str(theirs.fileno())],
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, places))},
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=self._words,
@@ -60,10 +65,11 @@ class _Process:
         )
         theirs.close()
         self._pipe: Connection[Any, Any] = Connection(ours.detach())
-        self.end = weakref.finalize(self, _end, self._process, self._pipe)
+        self.end = weakref.finalize(self, _end, self._process, self._pipe, self._words)
         """Ends it at once."""
         self._numbers = count(1)
         self._sending = threading.Lock()  # `watch` comes from the screen's thread, in the middle of an answer
+        self._reading = threading.Lock()
         self._unread: dict[int, deque[Reply]] = {}
         """What came of calls that are not over, while another's reply was waited for."""
         self.dropped: list[int] = []
@@ -79,12 +85,15 @@ class _Process:
         """
         number = next(self._numbers)
         self._unread[number] = deque()
-        dropped = [self.dropped.pop() for _ in range(len(self.dropped))]
-        self._send(Call(number, engine, name, args, keywords, cancels, dropped))
+        with self._sending:
+            dropped = self.dropped[:]
+            self._send(Call(number, engine, name, args, keywords, cancels, dropped))
+            del self.dropped[: len(dropped)]
         return number
 
     def cancel(self, call: int) -> None:
-        self._send(Cancel(call))
+        with self._sending:
+            self._send(Cancel(call))
 
     def over(self, call: int) -> None:
         """Nobody reads any more of it."""
@@ -95,16 +104,25 @@ class _Process:
 
         Raises:
             EngineError: the process has ended.
+            RuntimeError: two threads ask at once, which would take parts of each other's replies.
         """
-        unread = self._unread[call]
-        while not unread and self._pipe.poll(longest_s):
-            try:
-                reply: Reply = self._pipe.recv()
-            except (EOFError, ConnectionResetError):
-                raise self._gone() from None
-            if reply.call in self._unread:
-                self._unread[reply.call].append(reply)
-        return bool(unread)
+        if not self._reading.acquire(blocking=False):
+            raise RuntimeError("Two threads wait for the same engine.")
+        try:
+            while not self._unread[call] and (sent := self._received(longest_s)):
+                reply: Reply = pickle.loads(sent)
+                if (unread := self._unread.get(reply.call)) is not None:
+                    unread.append(reply)
+        finally:
+            self._reading.release()
+        return bool(self._unread[call])
+
+    def _received(self, longest_s: float) -> bytes | None:
+        """A whole message, if one comes in time."""
+        try:
+            return self._pipe.recv_bytes() if self._pipe.poll(longest_s) else None
+        except (EOFError, OSError):  # it may have ended in the middle of one
+            raise self._gone() from None
 
     def next(self, call: int) -> Reply:
         """What came of it; something is there."""
@@ -112,28 +130,42 @@ class _Process:
 
     def _send(self, message: Call | Cancel) -> None:
         try:
-            with self._sending:
-                self._pipe.send(message)
+            self._pipe.send(message)
         except OSError:
             raise self._gone() from None
 
     def _gone(self) -> EngineError:
-        code = self._process.wait(ENDING_S)
+        try:
+            code = self._process.wait(ENDING_S)
+        except subprocess.TimeoutExpired:  # it cannot be talked to, and lives
+            self._process.kill()
+            code = -signal.SIGKILL
         self._words.seek(0)
         last = self._words.read().decode(errors="replace").strip().splitlines()[-1:]
-        how = f"by {signal.Signals(-code).name}" if code < 0 else f"with {code}"
         said = f" It said: {last[0]}" if last else ""
-        hint = "The system kills what takes too much memory: a smaller --budget or model needs less. "
+        short = (
+            "If memory was short, a smaller --budget or model needs less. " if code == -signal.SIGKILL else ""
+        )
         return EngineError(
-            f"The engine's process has ended {how}.{said}",
-            (hint if -code == signal.SIGKILL else "") + "What was stored is there: h2o-chat --resume last.",
+            f"The engine's process has ended {_how(code)}.{said}",
+            f"{short}/model NAME opens one again; h2o-chat --resume goes on with what was stored.",
         )
 
 
-def _end(process: "subprocess.Popen[bytes]", pipe: "Connection[Any, Any]") -> None:
+def _how(code: int) -> str:
+    """How a process ended: its exit code, or minus the signal."""
+    if code >= 0:
+        return f"with {code}"
+    known = {number.value: number.name for number in signal.Signals}
+    return f"by {known.get(-code, f'signal {-code}')}"
+
+
+def _end(process: "subprocess.Popen[bytes]", pipe: "Connection[Any, Any]", words: IO[bytes]) -> None:
     pipe.close()
+    words.close()
     process.kill()  # it has nothing to put away: what lasts is written on this side, or was in one move
-    process.wait()
+    with suppress(subprocess.TimeoutExpired):  # the system takes it away when it can
+        process.wait(ENDING_S)
 
 
 class EngineApart:
@@ -153,16 +185,24 @@ class EngineApart:
         """See `Engine.generate`. It may be some tokens ahead of who reads; a reader who leaves cancels it.
 
         Raises:
-            EngineError: the process has ended, after a `Turn` with what came of it.
+            EngineError: the process has ended. What came of the answer is as good as if it had been stopped
+                there: a `Turn` says so, unless it was over.
         """
-        turn = Turn("", "error", 0, 0, 0.0, 0.0, self.seen, 0, 0, 0.0)
+        text, read, over = [], 0, False
         try:
             for event in self._told("generate", list(ids), sampling, cancel=cancel):
-                if isinstance(event, Token):
-                    turn = replace(turn, text=turn.text + event.text, new_tokens=turn.new_tokens + 1)
+                match event:
+                    case Prompt():
+                        read = event.tokens
+                    case Token():
+                        text.append(event.text)
+                    case Turn():
+                        over = True
                 yield event
         except EngineError:
-            yield turn
+            if not over:
+                seen = self.seen
+                yield Turn("".join(text), "stopped", read, len(text), 0.0, 0.0, seen, 0, seen, 0.0)
             raise
 
     def relive(self, ids: Sequence[int], *, answer: bool, exact: bool, cancel: Callable[[], bool]) -> bool:
@@ -227,10 +267,6 @@ class EngineApart:
         holders: list[list[bool]] = self._ask("inspect", position)
         return holders
 
-    def text_of(self, position: int) -> str:
-        """See `Engine.text_of`."""
-        return str(self._ask("text_of", position))
-
     def save(self, path: Path) -> None:
         """See `Engine.save`."""
         self._ask("save", path)
@@ -242,6 +278,10 @@ class EngineApart:
     def reset(self) -> None:
         """See `Engine.reset`."""
         self._ask("reset")
+
+    def close(self) -> None:
+        """See `Engine.close`; its process ends, and that of all that were `remade` from it."""
+        self._process.end()
 
     def _kept(self, held: Held) -> Held:
         """It stays there for as long as somebody here has this."""
@@ -262,7 +302,7 @@ class EngineApart:
     ) -> Generator[Any, None, Any]:
         """What a method tells, one thing after another, then returns or raises."""
         cancels = cancel is not None
-        call = self._process.begin(self._held, name, *args, cancels=cancels, **keywords)
+        call, over = self._process.begin(self._held, name, *args, cancels=cancels, **keywords), False
         try:
             while True:
                 if cancel is not None and cancel():
@@ -271,7 +311,7 @@ class EngineApart:
                 if not self._process.waits(call, LOOK_S):
                     continue
                 reply = self._process.next(call)
-                self.seen, self.pending = reply.seen, reply.pending
+                self.seen, self.pending, over = reply.seen, reply.pending, reply.kind != "told"
                 match reply.kind:
                     case "told":
                         yield reply.value
@@ -279,13 +319,24 @@ class EngineApart:
                         return reply.value
                     case "raised":
                         raise reply.value
-        except GeneratorExit:
-            if cancels:
-                with suppress(EngineError):  # then there is nothing to stop
-                    self._process.cancel(call)
-            raise
         finally:
-            self._process.over(call)
+            try:
+                if not over:
+                    self._leave(call, cancels)
+            except EngineError:
+                pass  # then there is nothing to stop
+            finally:
+                self._process.over(call)
+
+    def _leave(self, call: int, cancels: bool) -> None:
+        """Whoever read a call has left: it is over before anything else is asked, and `seen` is true."""
+        if cancels:
+            self._process.cancel(call)
+        over = False
+        while not over:
+            if self._process.waits(call, LOOK_S):
+                reply = self._process.next(call)
+                self.seen, self.pending, over = reply.seen, reply.pending, reply.kind != "told"
 
 
 def engine_apart(settings: Settings, progress: Progress) -> EngineApart:
@@ -295,7 +346,10 @@ def engine_apart(settings: Settings, progress: Progress) -> EngineApart:
         EngineError: that process has ended.
         H2OChatError: whatever opening an engine raises.
     """
-    process = _Process()
+    try:
+        process = _Process()
+    except OSError as error:
+        raise EngineError(f"A process for the engine cannot be started: {error}.") from error
     try:
         return _opened(process, settings, progress)
     except BaseException:
@@ -317,6 +371,7 @@ def _opened(process: _Process, settings: Settings, progress: Progress) -> Engine
                 stage = reply.value
                 progress(*stage)
             case "returned":
+                process.over(call)
                 return EngineApart(process, *reply.value)
             case "raised":
                 raise reply.value

@@ -6,12 +6,14 @@ answer is replied to there, where the state is whole.
 """
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from multiprocessing.connection import Connection
+from pickle import PicklingError
 from typing import Any, Literal
 
 from h2o_chat.config import Settings
@@ -76,11 +78,12 @@ class _Serving:
         self._pipe = pipe
         self._held: dict[int, Any] = {}
         self._numbers = count()
-        self._cancelled: set[int] = set()
+        self._cancelled = 0
+        """The call that was cancelled last; only one at a time can be."""
 
     def take(self, message: Call | Cancel) -> None:
         if isinstance(message, Cancel):
-            self._cancelled.add(message.call)
+            self._cancelled = message.call
             return
         for number in message.dropped:
             del self._held[number]
@@ -89,8 +92,10 @@ class _Serving:
             kind, value = "returned", self._value(message, engine)
         except Exception as error:
             kind, value = "raised", _for_others(error)
-        self._cancelled.discard(message.number)
-        self._tell(message.number, kind, value, engine)
+        try:
+            self._tell(message.number, kind, value, engine)
+        except (TypeError, AttributeError, PicklingError) as error:  # what cannot be sent was not sent
+            self._tell(message.number, "raised", _for_others(error), engine)
 
     def _value(self, call: Call, engine: Any) -> Any:
         """Does it, telling what it tells on the way."""
@@ -100,9 +105,10 @@ class _Serving:
         keywords = dict(call.keywords)
 
         def cancelled() -> bool:
-            while self._pipe.poll():
+            # What comes behind a `Cancel` waits until this is over.
+            while self._cancelled != call.number and self._pipe.poll():
                 self.take(self._pipe.recv())
-            return call.number in self._cancelled
+            return self._cancelled == call.number
 
         if call.cancels:
             keywords["cancel"] = cancelled
@@ -142,10 +148,15 @@ class _Serving:
 
 def _for_others(error: Exception) -> Exception:
     """What is raised on the screen's side: errors that somebody there expects as they are, others by name."""
-    if not isinstance(error, H2OChatError | OSError):
+    known = isinstance(error, H2OChatError) or (isinstance(error, OSError) and _is_pythons(error))
+    if not known:
         error = RuntimeError(f"{type(error).__name__}: {error}").with_traceback(error.__traceback__)
     error.add_note("In the engine's process:\n" + "".join(traceback.format_tb(error.__traceback__)))
     return error
+
+
+def _is_pythons(error: OSError) -> bool:
+    return type(error).__module__ == "builtins"
 
 
 def serve(pipe: "Connection[Any, Any]") -> None:
@@ -161,4 +172,8 @@ def serve(pipe: "Connection[Any, Any]") -> None:
 
 def main() -> None:
     """The program: its argument is the number of the socket."""
+    # Whoever ends all of a session means the screen, which stops the answer and saves the memory, with this.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    os.set_inheritable(int(sys.argv[1]), False)  # or a child of a library would keep it open
     serve(Connection(int(sys.argv[1])))

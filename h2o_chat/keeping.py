@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
-from h2o_chat.errors import StoreError, UsageError
+from h2o_chat.errors import EngineError, StoreError, UsageError
 from h2o_chat.events import Note, Session
 from h2o_chat.store import Store, StoredMessage, Writer
 
@@ -156,7 +156,7 @@ class Keeper:
             files = sorted(path.parent.glob("*.safetensors"), key=lambda file: file.stat().st_mtime_ns)
             for file in files[:-SAVED_TURNS]:
                 file.unlink()
-        except OSError as error:
+        except (OSError, EngineError) as error:
             self._say(
                 StoreError(f"The memory could not be saved: {error}.", "It will be rebuilt on resuming.")
             )

@@ -102,7 +102,6 @@ def test_does_what_an_engine_here_does(apart: EngineApart, here: Any, tmp_path: 
     apart.load(tmp_path / "1.safetensors")
     here.load(tmp_path / "0.safetensors")
     assert apart.inspect(8) == here.inspect(8)
-    assert apart.text_of(8) == here.text_of(8) != ""
     assert timeless(apart.generate(IDS, SAMPLING)) == timeless(here.generate(IDS, SAMPLING))
 
 
@@ -171,6 +170,55 @@ def test_a_reader_who_leaves_stops_it(apart: EngineApart) -> None:
     assert list(apart.generate(IDS, SAMPLING))[-1].new_tokens == SAMPLING.max_tokens
 
 
+def test_a_reader_who_fails_stops_it(apart: EngineApart) -> None:
+    """Between two chunks of a prompt, of which nothing is left."""
+    asked: list[int] = []
+
+    def cancel() -> bool:
+        asked.append(1)
+        if len(asked) == 3:
+            raise ZeroDivisionError
+        return False
+
+    with pytest.raises(ZeroDivisionError):
+        list(apart.generate(IDS * 50, SAMPLING, cancel))
+    assert apart.seen == 0
+    apart.reset()
+    time.sleep(0.5)
+    assert apart.protection() is not None
+    assert apart.seen == 0
+
+
+def test_two_threads_do_not_take_each_others_replies(apart: EngineApart) -> None:
+    answer = apart.generate(IDS, ENDLESS)
+    next(answer)
+    waiting = Thread(target=lambda: list(answer))
+    waiting.start()
+    until(apart._process._reading.locked)
+
+    def ask_too() -> None:
+        while True:
+            apart.look()
+
+    with pytest.raises(RuntimeError, match="Two threads"):
+        ask_too()
+    os.kill(pid_of(apart), 0)
+    apart._process.cancel(next(iter(apart._process._unread)))
+    waiting.join(WAIT_S)
+    assert not waiting.is_alive()
+
+
+def test_whoever_ends_a_session_does_not_end_it(apart: EngineApart) -> None:
+    """SIGTERM to all of a session is the screen's to understand: it stops the answer and saves the memory."""
+    told: list[Event] = []
+    for event in apart.generate(IDS, SAMPLING):
+        told.append(event)
+        if len(told) == 5:
+            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+                os.kill(pid_of(apart), number)
+    assert told[-1].finish == "length"
+
+
 def test_errors_are_those_of_an_engine_here(apart: EngineApart, here: Any, tmp_path: Path) -> None:
     list(apart.generate(IDS, SAMPLING))
     list(here.generate(IDS, SAMPLING))
@@ -228,8 +276,9 @@ def test_an_engine_that_is_killed_says_so_and_what_it_said_stays() -> None:
     with pytest.raises(EngineError, match="SIGKILL") as caught:
         killed_on_the_way()
     assert "memory" in caught.value.hint
-    text = "".join(event.text for event in told if isinstance(event, Token))
-    assert (told[-1].finish, told[-1].text) == ("error", text)
+    said = tokens(iter(told))
+    assert (told[-1].finish, told[-1].text) == ("stopped", "".join(text for _, text in said))
+    assert (told[-1].prompt_tokens, told[-1].new_tokens) == (len(IDS), len(said))
     with pytest.raises(EngineError):
         engine.look()
     engine.watch(False)
@@ -240,6 +289,35 @@ def test_what_it_wrote_last_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("h2o_chat.engine_apart._PROGRAM", program)
     with pytest.raises(EngineError, match=r"ended with 9\. It said: no room for \\x1b\[31mthis"):
         engine_apart(SETTINGS, unheard)
+
+
+@pytest.mark.parametrize(
+    ("program", "how"),
+    [
+        ("os.close(fd); time.sleep(60)", "by SIGKILL"),
+        ("os.write(fd, (1000).to_bytes(4, 'big') + b'half of it'); sys.exit(3)", "with 3"),
+        ("os.kill(os.getpid(), 37)", "by signal 37"),
+    ],
+)
+def test_however_it_ends_is_told(program: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    stub = f"import os, sys, time; fd = int(sys.argv[1]); {program}"
+    monkeypatch.setattr("h2o_chat.engine_apart._PROGRAM", stub)
+    monkeypatch.setattr("h2o_chat.engine_apart.ENDING_S", 0.5)
+    with pytest.raises(EngineError, match=how):
+        engine_apart(SETTINGS, unheard)
+
+
+def test_a_process_that_cannot_be_started_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "nowhere"))
+    with pytest.raises(EngineError, match="nowhere"):
+        engine_apart(SETTINGS, unheard)
+
+
+def test_odd_entries_of_the_path_do_not_matter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "h2o_chat.py").write_text("raise SystemExit('a stranger')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", None, *sys.path])
+    assert engine_apart(SETTINGS, unheard).seen == 0
 
 
 def test_it_ends_with_the_last_engine_that_uses_it() -> None:
@@ -314,6 +392,24 @@ def test_what_nobody_holds_any_more_is_let_go(loaded: Any, monkeypatch: pytest.M
     ask(engine, "restore", snapshot)
     ask(engine, "look", dropped=(snapshot.number,))
     assert list(serving._held) == [engine.number]
+
+
+def test_what_cannot_be_sent_is_told() -> None:
+    from h2o_chat import engine_process
+
+    class Strange:
+        seen, pending = 5, ()
+
+        def odd(self) -> Any:
+            return lambda: None
+
+    ours, theirs = Pipe()
+    serving = engine_process._Serving(theirs)
+    held = serving._keep(Strange())
+    serving.take(Call(1, held, "odd", (), {}, False, ()))
+    reply = ours.recv()
+    assert (reply.kind, reply.seen) == ("raised", 5)
+    assert isinstance(reply.value, RuntimeError)
 
 
 def test_a_snapshot_that_nobody_holds_is_told_with_the_next_call(apart: EngineApart) -> None:

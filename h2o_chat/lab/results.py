@@ -13,16 +13,19 @@ from h2o_chat.models import Loaded
 Value = TypeVar("Value")
 
 CODE = (
-    "attention",
-    "baselines",
-    "cache",
-    "handoff",
-    "plan",
-    "policies",
-    "quantized",
-    "rope",
-    "scores",
-    "slots",
+    *(
+        "attention",
+        "baselines",
+        "cache",
+        "handoff",
+        "plan",
+        "policies",
+        "quantized",
+        "rope",
+        "scores",
+        "slots",
+    ),
+    *("engine", "generation", "sampling", "detokenize", "templates", "base_templates"),
 )
 """Modules whose change makes a result out of date."""
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from h2o_chat.chat import Chat
 from h2o_chat.errors import UsageError
 from h2o_chat.export import FORMATS, file_name, to_html, write_file
 from h2o_chat.tui import changing
@@ -102,16 +101,16 @@ def _message(pane: "TalkPane", words: str) -> int:
 
 
 def why(pane: "TalkPane", words: str) -> None:
-    talk = pane.chat
-    if not isinstance(talk, Chat) or not words:
+    if pane.chat is None or not words:
         raise UsageError("Which token?", "/why WORD or /why @POSITION")
-    found = positions_of(pane.memory, talk.text_of, words)
+    text_of = pane.transcript.messages.token_text
+    found = positions_of(pane.memory, text_of, words)
     if not found:
         raise UsageError(
             f"{words!r} is in no cache, nor among the last tokens that went.",
             "Either it was never said, or it went long ago; /why @POSITION tells of any token.",
         )
-    lines = [why_of(pane.memory, position, talk.text_of) for position in found[:MOST]]
+    lines = [why_of(pane.memory, position, text_of) for position in found[:MOST]]
     pane.transcript.messages.note("\n".join(lines))
 
 

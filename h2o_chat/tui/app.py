@@ -134,7 +134,6 @@ class ChatApp(App[None], inherit_bindings=False):
         """The state of the cache that panel and strip show."""
         self._interrupted = float("-inf")
         self._numbers_drawn = float("-inf")
-        """What this thread had worked when it last looked, in seconds."""
 
     @property
     def chat(self) -> work.ChatLike | None:

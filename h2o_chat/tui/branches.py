@@ -50,15 +50,7 @@ def go(
     talk: Chat, fork: Fork, cancel: Callable[[], bool], progress: Callable[[float], None]
 ) -> Iterator[Report]:
     """Goes on with the other branch, with the memory as it was there."""
-    assert talk.keeper is not None
-    before, went = talk.keeper.leaf, False
-    talk.keeper.move(fork.leaf)
-    try:
-        went = talk.resume(progress, cancel)
-    finally:
-        if not went:
-            talk.keeper.move(before)
-    if went:
+    if talk.resume(progress, cancel, fork.leaf):
         talk.notes.append(
             Note("branch", f"Branch {fork.number} of {fork.count} from message {fork.index} on.")
         )

@@ -193,6 +193,12 @@ class Messages:
                 self.answer.tokens = Tokens(token.position)
             self.answer.tokens.add(token.text)
 
+    def token_text(self, position: int) -> str:
+        """Of a token, as far as its message is shown here and told of its tokens; else nothing."""
+        span = self._transcript.heat.memory.span(position)
+        view = self.by_index.get(span.index) if span else None
+        return view.tokens.own_text(position) if view and view.tokens else ""
+
     def remembered(self) -> None:
         """The cache has reported, and the memory knows."""
         for index, hold in self._transcript.heat.gauges().items():

@@ -316,6 +316,8 @@ class TalkPane(Pane):
         """What was said in the place of a message before, or after it, with all that followed."""
         if (talk := self._talk) is None or not self._can_go_back(talk):
             return
+        if index is not None and index >= len(talk.messages):
+            raise UsageError(f"There is no message {index}.", f"They are 0 to {len(talk.messages) - 1}.")
         fork = branches.next_fork(talk, index)
         if fork is None:
             self.divider.say("nothing else was said here · e and ctrl+r begin a branch")
@@ -379,8 +381,8 @@ class TalkPane(Pane):
 
         def instead(progress: Progress) -> ChatLike:
             other = open_chat(progress)
-            if talk is not None and talk.keeper:
-                talk.keeper.close()
+            if talk is not None:
+                talk.close()
             return other
 
         self._editing.give_up()
@@ -418,7 +420,10 @@ class TalkPane(Pane):
         if changed.theme:
             self.app.theme = changed.theme
         if changed.values:
-            changing.change(self, changed.values)
+            try:
+                changing.change(self, changed.values)
+            except H2OChatError as error:
+                self.transcript.messages.error(error.code, error.message, error.hint)
 
     def rebuild(self, settings: Settings) -> None:
         """Build the memory again, as it is with these settings."""

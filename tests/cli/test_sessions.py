@@ -293,6 +293,11 @@ def test_the_shell_completes_ids(h2o: Program, ids: list[str], data: Path, tmp_p
     assert not (tmp_path / "other").exists()
 
 
+def test_the_shell_completes_behind_what_is_no_command(h2o: Program) -> None:
+    asked = {"_H2O_CHAT_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "h2o-chat foo "}
+    assert "Traceback" not in h2o(env=os.environ | asked).err
+
+
 def test_no_torch(data: Path, ids: list[str]) -> None:
     code = (
         "import sys; from h2o_chat.cli import app\n"

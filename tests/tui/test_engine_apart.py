@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from conftest import POCKET
+from psutil import pid_exists
 
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.engine_apart import engine_apart
 from h2o_chat.opening import Kept, opener, opener_of
 from h2o_chat.tui.app import ChatApp
+from h2o_chat.tui.settings import Changed
 
 Drive = Callable[..., Any]
 SETTINGS = Settings(model=str(POCKET), budget=48, threads=1, seed=3)
@@ -23,18 +25,25 @@ async def test_asks_stops_goes_back_and_builds_anew(drive: Drive, tmp_path: Path
     kept = Kept(tmp_path / "data")
     async with drive("stories3m", open_chat=opener(SETTINGS, kept, engine_apart), sampling=LONG) as screen:
         await screen.opened()
+
+        def answer() -> str:
+            return str(screen.app.transcript.messages.by_index[1].whole.plain)
+
         await screen.ask("My name is Ada. Tell me about trains.")
         await screen.streaming()
+        await screen.ask("/why Ada")  # in the middle of the answer, and the answer goes on
+        await screen.until(lambda: any("held by" in body for body in screen.bodies()), "told")
+        assert screen.app.busy
         await screen.pilot.press("escape")
         await screen.answered()
-        first = screen.bodies()[-1]
-        assert "trains" in screen.bodies()[-2]
+        first = answer()
+        assert len(first) > 20
         await screen.pilot.press("ctrl+r")
         await screen.until(lambda: screen.app.busy, "it answers again")
         await screen.streaming()
         await screen.pilot.press("escape")
         await screen.answered()
-        assert screen.bodies()[-1] != first
+        assert answer() != first
         await screen.ask("/set budget 32")
         await screen.until(
             lambda: screen.chat.session.budget == 32 and not screen.app.busy, "it is built anew"
@@ -63,6 +72,8 @@ async def test_an_engine_that_is_killed_is_told_and_the_screen_stays(drive: Driv
         await screen.ask("And now?")
         await screen.answered()
         assert "SIGKILL" in screen.bodies()[-1]
+        screen.app.pane._set(Changed({"seed": 5}, None))
+        await screen.until(lambda: "SIGKILL" in screen.bodies()[-1], "settings are refused")
         await screen.pilot.press("ctrl+b")  # what would be told to the engine is not, and nothing falls
         await screen.ask(f"/model {POCKET}")
         await screen.until(lambda: screen.app.exit_code == 0 and not screen.app.busy, "another one is open")
@@ -70,6 +81,10 @@ async def test_an_engine_that_is_killed_is_told_and_the_screen_stays(drive: Driv
         await screen.ask("And now?")
         await screen.until(lambda: screen.chat.messages and not screen.app.busy, "it answers")
         assert screen.chat.messages[-1].text
+        first = screen.chat._engine._process._process.pid
+        await screen.ask(f"/model {POCKET}")
+        await screen.until(lambda: screen.chat.messages == [] and not screen.app.busy, "a third one is open")
+        assert not pid_exists(first), "nothing of the model that was left is there"
 
 
 async def test_leaving_while_the_engine_starts_does_not_wait_for_it(tmp_path: Path) -> None:

@@ -314,7 +314,7 @@ class EngineApart:
                 self.seen, self.pending, over = reply.seen, reply.pending, reply.kind != "told"
                 match reply.kind:
                     case "told":
-                        yield reply.value
+                        yield from reply.value
                     case "returned":
                         return reply.value
                     case "raised":
@@ -368,8 +368,8 @@ def _opened(process: _Process, settings: Settings, progress: Progress) -> Engine
         reply = process.next(call)
         match reply.kind:
             case "told":
-                stage = reply.value
-                progress(*stage)
+                for stage in reply.value:
+                    progress(*stage)
             case "returned":
                 process.over(call)
                 return EngineApart(process, *reply.value)

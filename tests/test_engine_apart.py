@@ -394,6 +394,29 @@ def test_what_nobody_holds_any_more_is_let_go(loaded: Any, monkeypatch: pytest.M
     assert list(serving._held) == [engine.number]
 
 
+def test_quick_tokens_are_told_together_and_all_else_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    from h2o_chat import engine_process
+
+    clock = [100.0]
+    monkeypatch.setattr(engine_process, "perf_counter", lambda: clock[0])
+    prompt = Prompt(1, 0, 0, 1, 1.0)
+
+    def told(gaps_ms: list[int | None]) -> list[int]:
+        """How many events each message has; None is an event that is no token."""
+
+        def events() -> Iterator[Event]:
+            for gap in gaps_ms:
+                clock[0] += (gap or 1) / 1000
+                yield prompt if gap is None else Token(1, "a", 1, 1.0)
+
+        return [len(one) for one in engine_process.together(events())]
+
+    assert told([None, 1, 200, 200, 200]) == [1, 1, 1, 1, 1], "a slow model: each as it comes"
+    assert told([None, 1, *[7] * 8, None]) == [1, 1, 3, 3, 3], "a quick one"
+    assert told([None, 1, 5, 200, 5]) == [1, 1, 2, 1]
+    assert told([]) == []
+
+
 def test_what_cannot_be_sent_is_told() -> None:
     from h2o_chat import engine_process
 

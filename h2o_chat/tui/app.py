@@ -44,8 +44,9 @@ from h2o_chat.tui.talk import TalkPane
 from h2o_chat.tui.theme import H2O_DARK, OWN, variables
 from h2o_chat.tui.transcript import Transcript
 
-LOOK_S = 1 / 20
-"""Between two looks at what the threads report."""
+LOOK_S, BESIDE_ENGINE_S = 1 / 20, 1 / 12
+"""Between two looks at what the threads report; the second while an engine answers: two processes share a
+memory, and often the halves of one core."""
 NUMBERS_A_SECOND = 3
 """While an answer is made: nobody reads faster."""
 LEAVE_SECONDS = 2.0
@@ -215,7 +216,8 @@ class ChatApp(App[None], inherit_bindings=False):
             self._take(report)
         if reports or (self._drawn != self._memory.states and not self.busy):
             self._refresh_numbers()
-        self.set_timer(LOOK_S, self._drain)
+        beside_engine = self.busy and isinstance(self.chat, Chat)
+        self.set_timer(BESIDE_ENGINE_S if beside_engine else LOOK_S, self._drain)
 
     def _take(self, report: work.Report | work.Text) -> None:
         match report:

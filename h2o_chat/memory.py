@@ -13,7 +13,7 @@ HEADROOM_BYTES = 256 * 2**20
 QUANTISING_SHARE = 0.1
 """Of the 16-bit weights: what quantising them needs for a moment, and is not given back."""
 
-STATE_BYTES = 19
+STATE_BYTES = 23
 """Position, scores and flags of a slot, beside its key and value ..."""
 
 HEAD_BYTES = 4

@@ -25,7 +25,7 @@ from h2o_chat.policies import POLICIES, Shares
 from h2o_chat.quantized import BITS, dequantise, row_bytes
 from h2o_chat.slots import MOST_TOKENS, H2OLayer
 
-FORMAT = 3
+FORMAT = 4
 """Of the file; another one is not read."""
 
 IDENTITY = (
@@ -50,6 +50,7 @@ _PER_SLOT = {
     "score": None,  # fp32, fp64 in an fp64 model
     "receiving": None,
     "unlike": None,
+    "alone": None,
     "given": torch.bool,
     "protected": torch.bool,
     "far": torch.bool,

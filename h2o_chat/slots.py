@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import CacheLayerMixin
 
+from h2o_chat.distinct import cosines, mean_key, nearest
 from h2o_chat.errors import UsageError
 from h2o_chat.handoff import Handoff
 from h2o_chat.plan import Plan
-from h2o_chat.policies import POLICIES, Slots, highest, lowest, priorities
+from h2o_chat.policies import POLICIES, Slots, highest, lowest, mean_held, priorities
 from h2o_chat.quantized import dequantise, quantise, row_bytes
 from h2o_chat.rope import Rope
 from h2o_chat.scores import gained, with_gain
@@ -31,7 +32,11 @@ MOST_TOKENS = 2**31 - 2**16
 """Positions are int32."""
 
 LOOK_EVERY = 16
-"""Tokens between two comparisons of the kept keys with each other, for policies that ask (`unlike`)."""
+"""Tokens at least between two comparisons of the kept keys with each other, for policies that ask ..."""
+
+LOOKS = 16
+"""... and at least a `LOOKS`-th of the slots: a token's share of comparing all with all is then linear in
+the budget, and a new one is compared before it leaves the recent part."""
 
 
 class H2OLayer(CacheLayerMixin):
@@ -50,6 +55,7 @@ class H2OLayer(CacheLayerMixin):
         "by_head",  # [R, H, S, G] the same of every query head apart; G is 0 if the policy does not ask
         "receiving",  # [R, H, S] share of its head's attention, a mean over about the last 32 queries
         "unlike",  # [R, H, S] minus the cosine of its key, before RoPE, to `mean_key`
+        "alone",  # [R, H, S] minus the cosine of its key, before RoPE, to the nearest other one held
         "mean_key",  # [R, H, D] of the kept keys, each of length 1, before RoPE
         "given",  # [R, H, S] bool: read in a prompt, not generated
         "protected",  # [R, H, S] bool
@@ -94,6 +100,7 @@ class H2OLayer(CacheLayerMixin):
         self.by_head = torch.zeros(*per_slot, 0, dtype=exact, device=device)
         self.receiving = torch.zeros(per_slot, dtype=exact, device=device)
         self.unlike = torch.zeros(per_slot, dtype=exact, device=device)
+        self.alone = torch.zeros(per_slot, dtype=exact, device=device)
         self.mean_key = torch.zeros(rows, heads, size, dtype=exact, device=device)
         self.given = torch.zeros(per_slot, dtype=torch.bool, device=device)
         self.protected = torch.zeros(per_slot, dtype=torch.bool, device=device)
@@ -183,6 +190,7 @@ class H2OLayer(CacheLayerMixin):
             "by_head",
             "receiving",
             "unlike",
+            "alone",
             "given",
             "protected",
             "far",
@@ -210,14 +218,15 @@ class H2OLayer(CacheLayerMixin):
         if real is not None:
             position = position.masked_fill(~real.unsqueeze(-1), -1)
         keys, values = self._to_store(keys, values, position)
+        if self.policy.keys:
+            self.unlike.scatter_(2, slot, -cosines(self._unturned(keys, position), self.mean_key))
+            self.alone.scatter_(2, slot, self._usual())
         where = slot.unsqueeze(-1)
         self.keys.scatter_(2, where.expand_as(keys), keys)
         self.values.scatter_(2, where.expand_as(values), values)
         self.positions.scatter_(2, slot, position)
         self.protected.scatter_(2, slot, self.safe_from_the_start(position))
         self.given.scatter_(2, slot, self.plan.given is True)
-        if self.policy.keys:
-            self.unlike.scatter_(2, slot, -cosines(self._unturned(keys, position), self.mean_key))
         self.seen += 1 if real is None else real[:, 0].to(torch.int32)
         self.fed += 1
 
@@ -244,7 +253,7 @@ class H2OLayer(CacheLayerMixin):
             due = self._due(1 if real is None else real[:, 0].to(torch.int32))
             if bool(due.any()):
                 unit = self._unturned(self.keys, self.positions, self.far)
-                self.unlike = self._look(unit, self.positions, self.unlike, due)
+                self.unlike, self.alone = self._look(unit, self.positions, self.unlike, self.alone, due)
         priority = self._priorities(self._slots(), self.protected, sliding_window)
         free = lowest(priority, self.positions).unsqueeze(-1)  # [R, H, 1]
         if self.plan.observe:
@@ -299,13 +308,15 @@ class H2OLayer(CacheLayerMixin):
         keys, values = self._to_store(keys, values, new)
         all_values = both(self.values, values)
         protected = both(self.protected, self.safe_from_the_start(new))
-        unlike = both(self.unlike, nothing)
+        unlike, alone = both(self.unlike, nothing), both(self.alone, nothing)
         if self.policy.keys:
-            unit = both(self._unturned(self.keys, self.positions, self.far), self._unturned(keys, new))
-            unlike = both(self.unlike, -cosines(unit[:, :, -keys.shape[2] :], self.mean_key))
-            unlike = self._look(unit, place, unlike, self._due(queries))
+            fresh = self._unturned(keys, new)
+            unit = both(self._unturned(self.keys, self.positions, self.far), fresh)
+            unlike = both(self.unlike, -cosines(fresh, self.mean_key))
+            alone = both(self.alone, self._usual().expand(new.shape))
+            unlike, alone = self._look(unit, place, unlike, alone, self._due(queries))
         given = both(self.given, torch.full_like(new, self.plan.given is not False, dtype=torch.bool))
-        slots = Slots(place, score, self._unpacked(all_values), unlike, given, by_head, self.capacity)
+        slots = Slots(place, score, self._unpacked(all_values), unlike, alone, given, by_head, self.capacity)
         priority = self._priorities(slots, protected, sliding_window)
         keep = highest(priority, place, self.capacity)  # [R, H, capacity]
         wide = keep.unsqueeze(-1)
@@ -324,6 +335,7 @@ class H2OLayer(CacheLayerMixin):
         store(self.score, score.gather(2, keep), 0)
         store(self.by_head, by_head.take_along_dim(wide, 2), 0)
         store(self.unlike, unlike.gather(2, keep), 0)
+        store(self.alone, alone.gather(2, keep), 0)
         store(self.given, given.gather(2, keep), 0)
         store(self.protected, protected.gather(2, keep), 0)
         store(self.far, both(self.far, torch.zeros_like(new, dtype=torch.bool)).gather(2, keep), 0)
@@ -346,6 +358,7 @@ class H2OLayer(CacheLayerMixin):
             self.score,
             self.held_values(),
             self.unlike,
+            self.alone,
             self.given,
             self.by_head,
             self.capacity,
@@ -416,22 +429,33 @@ class H2OLayer(CacheLayerMixin):
         return torch.nn.functional.normalize(keys.to(self.score.dtype), dim=-1)
 
     def _due(self, queries: Tensor | int) -> Tensor:
-        """Rows [R] whose last `queries` tokens completed another `LOOK_EVERY`."""
-        return self.seen // LOOK_EVERY != (self.seen - queries) // LOOK_EVERY
+        """Rows [R] whose last `queries` tokens completed another stretch between two looks."""
+        every = max(LOOK_EVERY, self.capacity // LOOKS)
+        return self.seen // every != (self.seen - queries) // every
 
-    def _look(self, unit: Tensor, positions: Tensor, unlike: Tensor, due: Tensor) -> Tensor:
-        """How unlike the others each key is, compared anew in the rows that are due. [R, H, S]
+    def _usual(self) -> Tensor:
+        """How alone a key counts until it is compared: as those held do, to stand out nowhere. [R, H, 1]"""
+        return mean_held(self.alone, self.positions >= 0)
+
+    def _look(
+        self, unit: Tensor, positions: Tensor, unlike: Tensor, alone: Tensor, due: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """How unlike the others and how alone each key is, compared anew in the rows due. Two [R, H, S]
 
         Args:
             unit: [R, H, S, D] the keys, of length 1, before RoPE.
-            unlike: [R, H, S] as it is so far, which stays in the other rows.
+            unlike, alone: [R, H, S] as they are so far, which stay in the other rows.
             due: [R] bool.
         """
-        held = (positions >= 0).unsqueeze(-1)
-        mean = (unit * held).sum(2) / held.sum(2).clamp_min(1)  # [R, H, D]
-        due = due[:, None, None]
-        self.mean_key = torch.where(due, mean, self.mean_key)
-        return torch.where(due, -cosines(unit, mean), unlike)
+        rows = due.nonzero().squeeze(-1)
+        if rows.numel() == 0:
+            return unlike, alone
+        unit, positions = unit[rows], positions[rows]
+        mean = mean_key(unit, positions)
+        self.mean_key = self.mean_key.index_copy(0, rows, mean)
+        if self.policy.pairs:
+            alone = alone.index_copy(0, rows, -nearest(unit, positions, unit, positions))
+        return unlike.index_copy(0, rows, -cosines(unit, mean)), alone
 
     # -- positions -------------------------------------------------------------------------------------
 
@@ -475,11 +499,6 @@ class H2OLayer(CacheLayerMixin):
         assert self.rope is not None
         turned = self.rope.rotate(self.keys, by)
         self.keys = torch.where(which.unsqueeze(-1), turned, self.keys)
-
-
-def cosines(unit: Tensor, mean: Tensor) -> Tensor:
-    """Of keys of length 1 [R, H, S, D] to the direction of a mean [R, H, D]. [R, H, S]"""
-    return (unit @ torch.nn.functional.normalize(mean, dim=-1).unsqueeze(-1)).squeeze(-1)
 
 
 def among(positions: Tensor, wanted: Iterable[int]) -> Tensor:

@@ -106,7 +106,9 @@ class HeavyOrToldHead(OracleHead):
 
     def attend(self, queries: Tensor, scaling: float) -> Tensor:
         newest = self.held[-1]
+        others = [token.alone for token in self.held[:-1]]
         vars(newest).update(by_head=[0.0] * len(queries), unlike=0.0)
+        vars(newest)["alone"] = sum(others) / max(1, len(others))
         if self.mean_key is not None:
             vars(newest)["unlike"] = -self.likeness(newest)
         keys = torch.stack([token.key for token in self.held])
@@ -119,26 +121,34 @@ class HeavyOrToldHead(OracleHead):
             self.mean_key = sum(units) / len(units)
             for token in self.held:
                 vars(token)["unlike"] = -self.likeness(token)
+                vars(token)["alone"] = -self.nearest(token)
         return super().attend(queries, scaling)
 
     def likeness(self, token: Held) -> float:
         """The cosine of its key to the mean of those held when they were last looked at."""
         return float(token.key @ self.mean_key / token.key.norm() / self.mean_key.norm())
 
+    def nearest(self, token: Held) -> float:
+        """The largest cosine of its key to that of another token held, if it is above 0."""
+        others = [other for other in self.held if other is not token]
+        cosines = [float(token.key @ o.key / token.key.norm() / o.key.norm()) for o in others]
+        return max([0.0, *cosines])
+
     def evict(self) -> None:
         if len(self.held) <= self.budget:
             return
-        changes = [self.change(token) for token in self.held]
+        alone = {token.position: self.change(token) for token in self.held}
+        changes = [max(alone[t.position], 0.3 * alone.get(t.position - 1, 0)) for t in self.held]
         typical = sum(changes) / len(changes)
-        unlikes = [token.unlike for token in self.held]
-        middle = sum(unlikes) / len(unlikes)
-        spread = (sum((unlike - middle) ** 2 for unlike in unlikes) / len(unlikes)) ** 0.5
+        aparts = [token.unlike + 4 * token.alone for token in self.held]
+        middle = sum(aparts) / len(aparts)
+        spread = (sum((apart - middle) ** 2 for apart in aparts) / len(aparts)) ** 0.5
 
         def rank(token: Held) -> tuple[float, int]:
             worth = math.log(0.01 + changes[self.held.index(token)] / typical) + 3 * token.unlike
             worth -= 0.2 * math.log(self.held[-1].position - token.position + 1)
             if token.position % 3 == 0:
-                worth += 16 * max(0.0, math.tanh(0.85 * (token.unlike - middle) / spread))
+                worth += 16 * max(0.0, math.tanh(0.85 * (token.unlike + 4 * token.alone - middle) / spread))
             return worth, token.position
 
         self.held.remove(min(self.held[: len(self.held) - int(self.budget * 0.375)], key=rank))

@@ -53,7 +53,7 @@ def test_output_change_follows_its_formula() -> None:
     score, values = torch.rand(2, 3, 5, dtype=torch.float64), torch.randn(2, 3, 5, 4, dtype=torch.float64)
     nothing = torch.zeros(2, 3, 5)
     apart = torch.stack((score, score.flip(-1)), -1)  # two query heads
-    slots = Slots(nothing.int(), score, values, nothing, nothing.bool(), apart)
+    slots = Slots(nothing.int(), score, values, nothing, nothing, nothing.bool(), apart)
     change = output_change(slots)
     torch.testing.assert_close(output_change_by_head(slots)[..., 0], change)
     for row in range(2):
@@ -72,6 +72,7 @@ def test_output_change_of_a_lonely_token_is_finite() -> None:
         torch.tensor([[[1.0, 0.0]]]),
         torch.ones(1, 1, 2, 3),
         torch.zeros(1, 1, 2),
+        torch.zeros(1, 1, 2),
         torch.zeros(1, 1, 2, dtype=torch.bool),
         torch.tensor([[[[1.0], [0.0]]]]),
     )
@@ -84,7 +85,9 @@ def test_the_frame_orders_empty_unseen_heavy_and_safe() -> None:
     positions = torch.tensor([[[-1, 3, 10, 11, 20]]], dtype=torch.int32)
     protected = torch.tensor([[[False, True, False, True, False]]])
     nothing = torch.zeros(1, 1, 5)
-    slots = Slots(positions, nothing + 0.5, nothing[..., None], nothing, protected, nothing[..., None])
+    slots = Slots(
+        positions, nothing + 0.5, nothing[..., None], nothing, nothing, protected, nothing[..., None]
+    )
     found = priorities(POLICIES["h2o-paper"], slots, protected, torch.tensor([15]), torch.tensor([5]))
     infinite = float("inf")
     assert found.flatten().tolist() == [-infinite, -infinite, 0.5, infinite, infinite]

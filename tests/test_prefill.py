@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from twins import TWINS, WholePrompt
 
-from h2o_chat import H2OCache, attention
+from h2o_chat import H2OCache, attention, distinct
 from h2o_chat.errors import UsageError
 from h2o_chat.policies import POLICIES, Slots
 
@@ -101,7 +101,7 @@ def test_a_prompt_is_judged_by_its_last_32_queries() -> None:
 def test_pooling_goes_by_age_and_leaves_empty_slots_out() -> None:
     positions = torch.tensor([[[9, -1, 5, 40, 7, 21, 12, 30]]], dtype=torch.int32)
     score = torch.tensor([[[3.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]]])
-    slots = Slots(positions, score, score[..., None], score, score.bool(), score[..., None])
+    slots = Slots(positions, score, score[..., None], score, score, score.bool(), score[..., None])
     # By age: - 5 7 9 12 21 30 40, and three neighbours to either side.
     assert POLICIES["snapkv"].priority(slots).tolist() == [[[3, 3, 3, 1, 3, 3, 3, 3]]]
 
@@ -135,6 +135,7 @@ class Largest(TorchDispatchMode):
 
 def test_no_matrix_of_the_whole_prompt_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "BLOCK", 16)
+    monkeypatch.setattr(distinct, "BLOCK", 16)
     model, length = tiny("llama", "h2o"), 900
     with Largest() as largest:
         ask(model, H2OCache(BUDGET, prefill="full"), tokens(length))

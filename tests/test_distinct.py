@@ -1,0 +1,121 @@
+"""How a key stands among the others held: against loops in plain sight, and against a model's own keys."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny_models import VOCAB, tiny
+from torch import Tensor
+
+from h2o_chat import H2OCache, distinct
+from h2o_chat.distinct import nearest
+from h2o_chat.policies import POLICIES, Slots, of_the_token_before
+from h2o_chat.rope import probe
+
+POSITIONS = st.lists(st.integers(0, 30), min_size=1, max_size=20, unique=True)
+
+
+def slots_at(positions: list[int], **known: list[float]) -> Slots:
+    """One row and head of slots; all told, none ever attended to, unless `known` says otherwise."""
+    one = torch.zeros(1, 1, len(positions))
+
+    def numbers(name: str) -> Tensor:
+        return torch.tensor([[known[name]]]) if name in known else one
+
+    return Slots(
+        positions=torch.tensor([[positions]], dtype=torch.int32),
+        score=one,
+        values=torch.eye(len(positions))[None, None],
+        unlike=numbers("unlike"),
+        alone=numbers("alone"),
+        given=numbers("given") > 0,
+        by_head=numbers("attended").unsqueeze(-1),
+    )
+
+
+@given(POSITIONS, st.integers(0, 5), st.randoms(use_true_random=False))
+def test_what_the_token_before_has(positions: list[int], empty: int, rng: object) -> None:
+    numbers = {position: 1.0 + position * 7 % 5 for position in positions}
+    held = positions + [-1] * empty
+    rng.shuffle(held)  # type: ignore[attr-defined]
+    given_up = 9.0  # an empty slot may hold anything
+    found = of_the_token_before(
+        torch.tensor([[[numbers.get(position, given_up) for position in held]]]),
+        torch.tensor([[held]], dtype=torch.int32),
+    )
+    expected = [numbers.get(position - 1, 0.0) if position > 0 else 0.0 for position in held]
+    assert found.flatten().tolist() == expected
+
+
+@pytest.mark.parametrize("block", [1, 4, 256])
+def test_nearest_is_the_largest_cosine_to_another_key(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distinct, "BLOCK", block)
+    torch.manual_seed(0)
+    unit = torch.nn.functional.normalize(torch.randn(2, 3, 9, 4, dtype=torch.float64), dim=-1)
+    positions = torch.arange(9).repeat(2, 3, 1).to(torch.int32)
+    positions[0, :, 5:] = -1
+    positions[1, :, 1:] = -1  # one key alone has no other
+    found = nearest(unit, positions, unit, positions)
+    for row, held in ((0, 5), (1, 1)):
+        for head in range(3):
+            for i in range(held):
+                others = [float(unit[row, head, i] @ unit[row, head, j]) for j in range(held) if j != i]
+                assert float(found[row, head, i]) == pytest.approx(max([0.0, *others]))
+
+
+@pytest.mark.parametrize("one_by_one", [False, True], ids=["prompt", "steps"])
+def test_keys_are_compared_as_they_were_before_rope(one_by_one: bool) -> None:
+    """In layer 0 a key before RoPE depends on its token alone. 32 tokens: all were compared just now."""
+    model = tiny("llama", "h2o")
+    ids = torch.randint(3, VOCAB, (1, 32), generator=torch.Generator().manual_seed(1))
+    cache = H2OCache(40, positions=probe(model))
+    with torch.no_grad():
+        for piece in ids.split(1, dim=1) if one_by_one else [ids]:
+            model(piece, past_key_values=cache)
+        layer = model.model.layers[0]
+        keys = layer.self_attn.k_proj(layer.input_layernorm(model.model.embed_tokens(ids[0])))
+    unit = torch.nn.functional.normalize(keys.view(32, 2, -1), dim=-1)
+    held = cache.layers[0]
+    for head in range(2):
+        mean = unit[:, head].mean(0)
+        for slot, position in enumerate(held.positions[0, head].tolist()):
+            if position < 0:
+                continue
+            cosines = unit[:, head] @ unit[position, head]
+            cosines[position] = 0
+            # Angles are taken in fp32.
+            assert float(held.alone[0, head, slot]) == pytest.approx(-max(0.0, cosines.amax()), abs=1e-6)
+            to_mean = float(unit[position, head] @ mean / mean.norm())
+            assert float(held.unlike[0, head, slot]) == pytest.approx(-to_mean, abs=1e-6)
+
+
+def test_between_two_looks_at_pairs_lies_a_sixteenth_of_the_budget() -> None:
+    model = tiny("llama", "h2o")
+    ids = torch.randint(3, VOCAB, (1, 700), generator=torch.Generator().manual_seed(1))
+    cache, looked = H2OCache(512, positions=probe(model)), []
+    with torch.no_grad():
+        model(ids[:, :600], past_key_values=cache)
+        before = cache.layers[0].mean_key.clone()
+        for position in range(600, 700):
+            model(ids[:, position : position + 1], past_key_values=cache)
+            if not torch.equal(cache.layers[0].mean_key, before):
+                looked.append(position + 1)
+            before = cache.layers[0].mean_key.clone()
+    assert looked == [608, 640, 672]
+
+
+def test_of_two_told_tokens_alike_neither_pushes_out_one_without_a_double() -> None:
+    slots = slots_at(
+        [4, 5, 6, 7], unlike=[-0.2, -0.2, -0.4, -0.9], alone=[-1.0, -1.0, -0.1, -0.9], given=[1.0] * 4
+    )
+    priority = POLICIES["h2o"].priority(slots).flatten().tolist()
+    assert max(priority) == priority[2]
+    own = slots_at([4, 5, 6, 7], unlike=[-0.2, -0.2, -0.4, -0.9], alone=[-1.0, -1.0, -0.1, -0.9])
+    priority = POLICIES["h2o"].priority(own).flatten().tolist()
+    assert max(priority) != priority[2], "the model's own words are not compared in pairs"
+
+
+def test_the_second_half_of_a_word_stays_with_the_first() -> None:
+    slots = slots_at([4, 5, 8, 9], attended=[1.0, 0.0, 0.0, 1.0])
+    _, second, other, _ = POLICIES["h2o"].priority(slots).flatten().tolist()
+    assert second > other + 1, "far more than three tokens of age make up"

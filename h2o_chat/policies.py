@@ -80,6 +80,7 @@ WORD = 0.3
 AGE = 0.2
 DISTINCT = 3.0
 ALONE = 4.0
+ENOUGH = 512
 TOLD = 16.0
 FLOOR = 0.01
 
@@ -102,8 +103,9 @@ def heavy_or_told(slots: Slots) -> Tensor:
       repeats what it still needs of its own words (Random Attention, arXiv 2609.03430, finds the same of
       prompts). How far a told token stands out among those held, 0 to 1, decides before everything else:
       unlike the rest, and above all alone, as redundancy in R-KV (arXiv 2505.24133) seen from the other side;
-      or in a long conversation the many numbers and days of the week would push out the one name. What does
-      not stand out has to be in use like any other, or a long prompt would leave no room for that.
+      or in a long conversation the many numbers and days of the week would push out the one name. With few
+      slots that counts for less: no kind of word can fill them, and what a fact is asked by has doubles too.
+      What does not stand out has to be in use like any other, or a long prompt would leave no room for that.
     """
     held = slots.positions >= 0
     change = output_change_by_head(slots).pow(4).sum(-1).pow(1 / 4)
@@ -111,7 +113,8 @@ def heavy_or_told(slots: Slots) -> Tensor:
     in_use = (FLOOR + change / mean_held(change, held).clamp_min(torch.finfo(change.dtype).tiny)).log()
     age = slots.positions.amax(-1, keepdim=True) - slots.positions + 1  # 1 for the newest
     worth = in_use - AGE * age.to(in_use.dtype).log() + DISTINCT * slots.unlike
-    return worth + TOLD * slots.given * _standing_out(slots.unlike + ALONE * slots.alone, held)
+    alone = ALONE * min(1.0, slots.budget / ENOUGH) * slots.alone
+    return worth + TOLD * slots.given * _standing_out(slots.unlike + alone, held)
 
 
 def output_change_by_head(slots: Slots) -> Tensor:

@@ -30,6 +30,7 @@ def slots_at(positions: list[int], **known: list[float]) -> Slots:
         alone=numbers("alone"),
         given=numbers("given") > 0,
         by_head=numbers("attended").unsqueeze(-1),
+        budget=512,
     )
 
 

@@ -128,6 +128,10 @@ class HeavyOrToldHead(OracleHead):
         """The cosine of its key to the mean of those held when they were last looked at."""
         return float(token.key @ self.mean_key / token.key.norm() / self.mean_key.norm())
 
+    def apart(self, token: Held) -> float:
+        """What has to stand out if it was told; doubles count in full from 512 slots on."""
+        return float(token.unlike + 4 * min(1, self.budget / 512) * token.alone)
+
     def nearest(self, token: Held) -> float:
         """The largest cosine of its key to that of another token held, if it is above 0."""
         others = [other for other in self.held if other is not token]
@@ -140,7 +144,7 @@ class HeavyOrToldHead(OracleHead):
         alone = {token.position: self.change(token) for token in self.held}
         changes = [max(alone[t.position], 0.3 * alone.get(t.position - 1, 0)) for t in self.held]
         typical = sum(changes) / len(changes)
-        aparts = [token.unlike + 4 * token.alone for token in self.held]
+        aparts = [self.apart(token) for token in self.held]
         middle = sum(aparts) / len(aparts)
         spread = (sum((apart - middle) ** 2 for apart in aparts) / len(aparts)) ** 0.5
 
@@ -148,7 +152,7 @@ class HeavyOrToldHead(OracleHead):
             worth = math.log(0.01 + changes[self.held.index(token)] / typical) + 3 * token.unlike
             worth -= 0.2 * math.log(self.held[-1].position - token.position + 1)
             if token.position % 3 == 0:
-                worth += 16 * max(0.0, math.tanh(0.85 * (token.unlike + 4 * token.alone - middle) / spread))
+                worth += 16 * max(0.0, math.tanh(0.85 * (self.apart(token) - middle) / spread))
             return worth, token.position
 
         self.held.remove(min(self.held[: len(self.held) - int(self.budget * 0.375)], key=rank))

@@ -80,10 +80,13 @@ def early_cut(source: str, width: int) -> Cut | None:
         return _before_last(_PARSER.parse(safe_text(source)), source, 0)
     if width < 1 or source[0] in _BEGINS or not _MARKS.isdisjoint(source) or safe_text(source) != source:
         return None
-    breaks = divide_line(source, width)
-    at = breaks[-2] if len(breaks) > 1 else 0
-    # Of two blanks one would be lost.
-    seamless = at > 0 and source[at] not in _BEGINS and source[at - 1] == " " and source[at - 2] != " "
+    breaks = [0, *divide_line(source, width)]
+    if len(breaks) < 3:
+        return None
+    row, at = breaks[-3:-1]
+    # Of two blanks one would be lost; and that after a folded word may have a row of its own.
+    folded = row > 0 and source[row - 1] != " "
+    seamless = source[at] not in _BEGINS and source[at - 1] == " " and source[at - 2] != " " and not folded
     return Cut(at, " ") if seamless else None
 
 

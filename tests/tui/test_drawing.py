@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -72,6 +72,7 @@ _words = st.lists(st.text("abc0123 -+#>.)*_`<&[é界", min_size=1, max_size=9), 
 
 
 @given(_markup | _words, st.integers(4, 90))
+@example("word[r]: http://z", 4)
 def test_nobody_sees_where_a_growing_text_is_divided_early(source: str, width: int) -> None:
     cut = markdown.early_cut(source, width) if source else None
     if cut is not None:

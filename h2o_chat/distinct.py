@@ -1,6 +1,6 @@
 """How a key stands among the others held, by content alone: pure functions on keys of length 1, before RoPE.
 
-Shapes: R rows, H KV heads, S slots, N of them asked for, D head size.
+Shapes: R rows, H KV heads, S slots, D head size.
 """
 
 import torch
@@ -21,18 +21,20 @@ def mean_key(unit: Tensor, positions: Tensor) -> Tensor:
     return (unit * held).sum(2) / held.sum(2).clamp_min(1)
 
 
-def nearest(unit: Tensor, at: Tensor, others: Tensor, others_at: Tensor) -> Tensor:
-    """The largest cosine to a key held at another position; 0 where all point away. [R, H, N]
+def nearest(unit: Tensor, positions: Tensor) -> Tensor:
+    """Of keys of length 1 [R, H, S, D], the largest cosine to another one; 0 where all others point away.
 
     Redundancy as in R-KV (arXiv 2505.24133), which compares the newest keys after RoPE.
 
     Args:
-        unit, others: [R, H, N, D] and [R, H, S, D], of length 1.
-        at, others_at: [R, H, N] and [R, H, S] their positions, -1 = empty.
+        positions: [R, H, S], -1 = empty.
+
+    Returns:
+        [R, H, S]
     """
     found = []
-    there = others_at.unsqueeze(-2)  # [R, H, 1, S]
-    for some, here in zip(torch.split(unit, BLOCK, 2), torch.split(at, BLOCK, 2), strict=True):
-        near = some @ others.transpose(-1, -2)  # [R, H, B, S]
+    there = positions.unsqueeze(-2)  # [R, H, 1, S]
+    for some, here in zip(torch.split(unit, BLOCK, 2), torch.split(positions, BLOCK, 2), strict=True):
+        near = some @ unit.transpose(-1, -2)  # [R, H, B, S]
         found.append(near.masked_fill_((there < 0) | (there == here.unsqueeze(-1)), 0).amax(-1))
     return torch.cat(found, -1)

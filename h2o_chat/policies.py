@@ -81,6 +81,7 @@ AGE = 0.2
 DISTINCT = 3.0
 ALONE = 4.0
 ENOUGH = 512
+"""Slots from which on doubles count in full."""
 TOLD = 16.0
 FLOOR = 0.01
 

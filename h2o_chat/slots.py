@@ -46,8 +46,7 @@ class H2OLayer(CacheLayerMixin):
         plan: shared by all layers of a cache.
     """
 
-    # Everything that a snapshot has to hold, and that follows a row when rows are reordered.
-    STATE = (
+    PER_SLOT = (
         "keys",  # [R, H, S, D], turned by `position - base`, or by nothing where `far`; `held_keys`
         "values",  # [R, H, S, D]; with `plan.bits` both [R, H, S, B] uint8, and no key is turned
         "positions",  # [R, H, S] int32, true positions, -1 = empty
@@ -56,10 +55,14 @@ class H2OLayer(CacheLayerMixin):
         "receiving",  # [R, H, S] share of its head's attention, a mean over about the last 32 queries
         "unlike",  # [R, H, S] minus the cosine of its key, before RoPE, to `mean_key`
         "alone",  # [R, H, S] minus the cosine of its key, before RoPE, to the nearest other one held
-        "mean_key",  # [R, H, D] of the kept keys, each of length 1, before RoPE
         "given",  # [R, H, S] bool: read in a prompt, not generated
         "protected",  # [R, H, S] bool
         "far",  # [R, H, S] bool: met at the edge of the reach, whatever the true distance
+    )
+    # Everything that a snapshot has to hold, and that follows a row when rows are reordered.
+    STATE = (
+        *PER_SLOT,
+        "mean_key",  # [R, H, D] of the kept keys, each of length 1, before RoPE
         "free",  # [R, H] the empty slot that the next token is written to
         "seen",  # [R] real tokens fed to this row
         "base",  # [R] the position whose rotation index is 0
@@ -182,22 +185,9 @@ class H2OLayer(CacheLayerMixin):
         if self.plan.shares is not None or missing <= 0:
             return
         grow = -(-missing // GROW) * GROW
-        for name in (
-            "keys",
-            "values",
-            "positions",
-            "score",
-            "by_head",
-            "receiving",
-            "unlike",
-            "alone",
-            "given",
-            "protected",
-            "far",
-        ):
+        for name in self.PER_SLOT:
             state = getattr(self, name)
-            empty = -1 if name == "positions" else 0
-            more = state.new_full((*state.shape[:2], grow, *state.shape[3:]), empty)
+            more = state.new_full((*state.shape[:2], grow, *state.shape[3:]), _empty(name))
             setattr(self, name, torch.cat((state, more), 2))
 
     def tell_apart(self, groups: int) -> None:
@@ -220,6 +210,7 @@ class H2OLayer(CacheLayerMixin):
         keys, values = self._to_store(keys, values, position)
         if self.policy.keys:
             self.unlike.scatter_(2, slot, -cosines(self._unturned(keys, position), self.mean_key))
+        if self.policy.pairs:
             self.alone.scatter_(2, slot, self._usual())
         where = slot.unsqueeze(-1)
         self.keys.scatter_(2, where.expand_as(keys), keys)
@@ -299,47 +290,44 @@ class H2OLayer(CacheLayerMixin):
         def both(old: Tensor, chunk: Tensor) -> Tensor:
             return torch.cat((old, chunk), 2)
 
-        place = both(self.positions, new)
         passed = queries.to(self.score.dtype)[:, None, None]
-        score = with_gain(self.policy, both(self.score, nothing), gain, passed)
         by_head = both(self.by_head, self.by_head.new_zeros(*new.shape, self.by_head.shape[-1]))
         if gain_by_head is not None:
             by_head = by_head * self.policy.forget ** passed.unsqueeze(-1) + gain_by_head
         keys, values = self._to_store(keys, values, new)
-        all_values = both(self.values, values)
-        protected = both(self.protected, self.safe_from_the_start(new))
         unlike, alone = both(self.unlike, nothing), both(self.alone, nothing)
+        place = both(self.positions, new)
         if self.policy.keys:
             fresh = self._unturned(keys, new)
-            unit = both(self._unturned(self.keys, self.positions, self.far), fresh)
             unlike = both(self.unlike, -cosines(fresh, self.mean_key))
-            alone = both(self.alone, self._usual().expand(new.shape))
+            if self.policy.pairs:
+                alone = both(self.alone, self._usual().expand(new.shape))
+            unit = both(self._unturned(self.keys, self.positions, self.far), fresh)
             unlike, alone = self._look(unit, place, unlike, alone, self._due(queries))
-        given = both(self.given, torch.full_like(new, self.plan.given is not False, dtype=torch.bool))
-        slots = Slots(place, score, self._unpacked(all_values), unlike, alone, given, by_head, self.capacity)
-        priority = self._priorities(slots, protected, sliding_window)
+        every = {
+            "keys": both(self.keys, keys),
+            "values": both(self.values, values),
+            "positions": place,
+            "score": with_gain(self.policy, both(self.score, nothing), gain, passed),
+            "by_head": by_head,
+            "unlike": unlike,
+            "alone": alone,
+            "given": both(self.given, torch.full_like(new, self.plan.given is not False, dtype=torch.bool)),
+            "protected": both(self.protected, self.safe_from_the_start(new)),
+            "far": both(self.far, torch.zeros_like(new, dtype=torch.bool)),
+        }
+        priority = self._priorities(self._slots(**every), every["protected"], sliding_window)
         keep = highest(priority, place, self.capacity)  # [R, H, capacity]
-        wide = keep.unsqueeze(-1)
-        stays = slice(0, self.capacity)
-
-        def store(slots: Tensor, chosen: Tensor, empty: int) -> None:
-            slots[:, :, stays] = chosen
-            slots[:, :, self.capacity] = empty
-
         if share is not None:
             receiving = both(self.receiving * REMEMBER**passed, nothing) + share * (1 - REMEMBER)
             self.lost += receiving.scatter(2, keep, 0).sum((1, 2))
-            store(self.receiving, receiving.gather(2, keep), 0)
-        store(self.keys, both(self.keys, keys).take_along_dim(wide, 2), 0)
-        store(self.values, all_values.take_along_dim(wide, 2), 0)
-        store(self.score, score.gather(2, keep), 0)
-        store(self.by_head, by_head.take_along_dim(wide, 2), 0)
-        store(self.unlike, unlike.gather(2, keep), 0)
-        store(self.alone, alone.gather(2, keep), 0)
-        store(self.given, given.gather(2, keep), 0)
-        store(self.protected, protected.gather(2, keep), 0)
-        store(self.far, both(self.far, torch.zeros_like(new, dtype=torch.bool)).gather(2, keep), 0)
-        store(self.positions, place.gather(2, keep), -1)
+            every["receiving"] = receiving
+        for name, state in every.items():
+            slots = getattr(self, name)
+            slots[:, :, : self.capacity] = state.take_along_dim(
+                keep if state.ndim == 3 else keep.unsqueeze(-1), 2
+            )
+            slots[:, :, self.capacity] = _empty(name)
         self.free = self.positions.argmin(-1)
 
     def safe_from_the_start(self, positions: Tensor) -> Tensor:
@@ -351,18 +339,16 @@ class H2OLayer(CacheLayerMixin):
         """What the policy ranks the slots by just now. [R, H, S]"""
         return self.policy.priority(self._slots())
 
-    def _slots(self) -> Slots:
-        """What the policy may look at, as it is just now."""
-        return Slots(
-            self.positions,
-            self.score,
-            self.held_values(),
-            self.unlike,
-            self.alone,
-            self.given,
-            self.by_head,
-            self.capacity,
-        )
+    def _slots(self, **states: Tensor) -> Slots:
+        """What the policy may look at, of these states by name, else as they are just now."""
+
+        def state(name: str) -> Tensor:
+            held: Tensor = getattr(self, name)
+            return states.get(name, held)
+
+        names = ("positions", "score", "unlike", "alone", "given", "by_head")
+        values = self._unpacked(state("values"))
+        return Slots(values=values, budget=self.capacity, **{name: state(name) for name in names})
 
     def _used(self, received: Tensor, groups: int, sliding_window: int | None) -> Tensor:
         """The score [R, H, S] of a policy that counts uses, after the query at position `seen - 1`."""
@@ -454,7 +440,7 @@ class H2OLayer(CacheLayerMixin):
         mean = mean_key(unit, positions)
         self.mean_key = self.mean_key.index_copy(0, rows, mean)
         if self.policy.pairs:
-            alone = alone.index_copy(0, rows, -nearest(unit, positions, unit, positions))
+            alone = alone.index_copy(0, rows, -nearest(unit, positions))
         return unlike.index_copy(0, rows, -cosines(unit, mean)), alone
 
     # -- positions -------------------------------------------------------------------------------------
@@ -504,3 +490,8 @@ class H2OLayer(CacheLayerMixin):
 def among(positions: Tensor, wanted: Iterable[int]) -> Tensor:
     """Which positions are among the wanted ones; same shape, bool."""
     return torch.isin(positions, torch.tensor(sorted(wanted), dtype=positions.dtype, device=positions.device))
+
+
+def _empty(name: str) -> int:
+    """What an empty slot holds of a state."""
+    return -1 if name == "positions" else 0

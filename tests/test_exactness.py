@@ -141,8 +141,8 @@ class HeavyOrToldHead(OracleHead):
     def evict(self) -> None:
         if len(self.held) <= self.budget:
             return
-        alone = {token.position: self.change(token) for token in self.held}
-        changes = [max(alone[t.position], 0.3 * alone.get(t.position - 1, 0)) for t in self.held]
+        own = {token.position: self.change(token) for token in self.held}
+        changes = [max(own[t.position], 0.3 * own.get(t.position - 1, 0)) for t in self.held]
         typical = sum(changes) / len(changes)
         aparts = [self.apart(token) for token in self.held]
         middle = sum(aparts) / len(aparts)

@@ -129,6 +129,8 @@ class H2OCache(Cache):
         if self.trained is not None:
             layer.rope = self.trained.ropes[len(self.layers)]
             layer.reach = self.reach
+            at = int(self.trained.window * POLICIES[self.plan.policy].protected_at)
+            layer.nearer = self.reach - min(self.reach, max(1, at))
         return layer
 
     @property
@@ -209,7 +211,7 @@ class H2OCache(Cache):
         held = [layer.protected | mask for layer, mask in zip(layers, chosen, strict=True)]
         self._refuse(self._fullest(held) + self._ahead(pins))
         for layer, protected in zip(layers, held, strict=True):
-            layer.protected = protected
+            layer.protect(protected)
         self.plan.pins = pins
         found = {p for layer, m in zip(layers, chosen, strict=True) for p in layer.positions[m].tolist()}
         return len(found | (pins & wanted))
@@ -219,9 +221,8 @@ class H2OCache(Cache):
         wanted = None if positions is None else set(positions)
         for layer in self._filled():
             first = layer.positions < self.plan.protect_below
-            layer.protected = layer.protected & (
-                first if wanted is None else first | ~among(layer.positions, wanted)
-            )
+            stays = first if wanted is None else first | ~among(layer.positions, wanted)
+            layer.protect(layer.protected & stays)
         self.plan.pins = frozenset() if wanted is None else self._pins_ahead() - wanted
 
     @property

@@ -76,14 +76,16 @@ def unlike_others(slots: Slots) -> Tensor:
     return slots.unlike
 
 
-WORD = 0.3
+WORD = 0.4
+PIECES = 3
+"""Tokens after its first one that a word goes on for, at most."""
 AGE = 0.2
 DISTINCT = 3.0
 ALONE = 4.0
 ENOUGH = 512
 """Slots from which on doubles count in full."""
 TOLD = 16.0
-FLOOR = 0.01
+FLOOR = 0.02
 
 
 def heavy_or_told(slots: Slots) -> Tensor:
@@ -93,10 +95,10 @@ def heavy_or_told(slots: Slots) -> Tensor:
     tokens apart (docs/POLICY.md has the evidence):
 
     - In use: a token that one query head of a group needs must stay, whatever the others do; so the output
-      change is taken by query head, and their fourth powers are summed: nearly the largest counts. Below a
-      hundredth of the mean nothing is in use, and how little does not matter.
-    - Words: a token counts at least three tenths of the one before it. Heads that copy find the first half of
-      a word and go on with the next token; where the second half is gone they go on with that of another.
+      change is taken by query head, and their fourth powers are summed: nearly the largest counts. Below two
+      hundredths of the mean nothing is in use, and how little does not matter.
+    - Words: a token counts at least two fifths of the one before it. Heads that copy find the first part of
+      a word and go on with the next token; where that is gone they go on with the rest of another word.
     - Age: of those no longer in use the older ones go, or the most unlike words of all that was ever said
       would gather, and a conversation get worse and worse. Too little to outweigh a use.
     - Distinct: of tokens equally in use, one unlike the others has no double.
@@ -110,7 +112,7 @@ def heavy_or_told(slots: Slots) -> Tensor:
     """
     held = slots.positions >= 0
     change = output_change_by_head(slots).pow(4).sum(-1).pow(1 / 4)
-    change = torch.maximum(change, WORD * of_the_token_before(change, slots.positions))
+    change = whole_words(change, slots.positions)
     in_use = (FLOOR + change / mean_held(change, held).clamp_min(torch.finfo(change.dtype).tiny)).log()
     age = slots.positions.amax(-1, keepdim=True) - slots.positions + 1  # 1 for the newest
     worth = in_use - AGE * age.to(in_use.dtype).log() + DISTINCT * slots.unlike
@@ -132,12 +134,14 @@ def output_change_by_head(slots: Slots) -> Tensor:
     return change
 
 
-def of_the_token_before(numbers: Tensor, positions: Tensor) -> Tensor:
-    """What the token right before each one has, where that one is held too; else 0. [R, H, S]"""
+def whole_words(change: Tensor, positions: Tensor) -> Tensor:
+    """A token has at least `WORD` of what the one right before it has, if that is held: both [R, H, S]."""
     ordered, order = positions.sort(-1)
     follows = (ordered.diff(dim=-1) == 1) & (ordered[..., 1:] > 0)
-    before = numbers.gather(-1, order)[..., :-1] * follows
-    return torch.zeros_like(numbers).scatter(-1, order[..., 1:], before)
+    by_age = change.gather(-1, order)
+    for _ in range(PIECES):
+        by_age[..., 1:] = torch.maximum(by_age[..., 1:], WORD * by_age[..., :-1] * follows)
+    return torch.zeros_like(change).scatter(-1, order, by_age)
 
 
 def mean_held(numbers: Tensor, held: Tensor) -> Tensor:
@@ -182,6 +186,8 @@ class Policy:
     reach: float = 1.0
     """Of the trained window: what is held and farther away is met there. In a training text of W tokens W - d
     pairs lie d apart, so the last distances are hardly trained."""
+    protected_at: float = 1.0
+    """Of the trained window: where what is protected is met once it is out of reach; at most `reach`."""
     offline: bool = False
     """Sees the future, so it cannot generate: a reference of the lab (`lab/belady.py`)."""
 
@@ -193,11 +199,12 @@ POLICIES: dict[str, Policy] = {
         sinks=4,
         heavy=True,
         slots_per_sink=128,
-        recent=0.375,
+        recent=7 / 16,
         keys=True,
         pairs=True,
         by_head=True,
         reach=0.5,
+        protected_at=1 / 16,
     ),
     "h2o-paper": Policy(accumulated_attention, forget=1.0, sinks=0, heavy=True),
     # Output change with a score that forgets: CAOTE (arXiv 2504.14051) on it.

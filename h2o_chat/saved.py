@@ -25,7 +25,7 @@ from h2o_chat.policies import POLICIES, Shares
 from h2o_chat.quantized import BITS, dequantise, row_bytes
 from h2o_chat.slots import MOST_TOKENS, H2OLayer
 
-FORMAT = 4
+FORMAT = 5
 """Of the file; another one is not read."""
 
 IDENTITY = (

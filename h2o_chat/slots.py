@@ -47,7 +47,7 @@ class H2OLayer(CacheLayerMixin):
     """
 
     PER_SLOT = (
-        "keys",  # [R, H, S, D], turned by `position - base`, or by nothing where `far`; `held_keys`
+        "keys",  # [R, H, S, D], turned to their rotation index (`index`); `held_keys`
         "values",  # [R, H, S, D]; with `plan.bits` both [R, H, S, B] uint8, and no key is turned
         "positions",  # [R, H, S] int32, true positions, -1 = empty
         "score",  # [R, H, S] what the policy accumulates
@@ -79,6 +79,8 @@ class H2OLayer(CacheLayerMixin):
         """How this layer turns its keys; None: it does not, or nobody said (`H2OCache` without positions)."""
         self.reach = 0
         """Tokens, see `H2OCache.reach`; 0 leaves positions to the caller."""
+        self.nearer = 0
+        """By so many tokens what is protected is met nearer than the edge of the reach once it is there."""
         self.any_far = False
         """Some key is met at the edge of the reach."""
 
@@ -209,7 +211,8 @@ class H2OLayer(CacheLayerMixin):
             position = position.masked_fill(~real.unsqueeze(-1), -1)
         keys, values = self._to_store(keys, values, position)
         if self.policy.keys:
-            self.unlike.scatter_(2, slot, -cosines(self._unturned(keys, position), self.mean_key))
+            unit = self._unturned(keys, self._new_index(position))
+            self.unlike.scatter_(2, slot, -cosines(unit, self.mean_key))
         if self.policy.pairs:
             self.alone.scatter_(2, slot, self._usual())
         where = slot.unsqueeze(-1)
@@ -243,7 +246,7 @@ class H2OLayer(CacheLayerMixin):
         if self.policy.keys:
             due = self._due(1 if real is None else real[:, 0].to(torch.int32))
             if bool(due.any()):
-                unit = self._unturned(self.keys, self.positions, self.far)
+                unit = self._unturned(self.keys, self.index())
                 self.unlike, self.alone = self._look(unit, self.positions, self.unlike, self.alone, due)
         priority = self._priorities(self._slots(), self.protected, sliding_window)
         free = lowest(priority, self.positions).unsqueeze(-1)  # [R, H, 1]
@@ -298,11 +301,11 @@ class H2OLayer(CacheLayerMixin):
         unlike, alone = both(self.unlike, nothing), both(self.alone, nothing)
         place = both(self.positions, new)
         if self.policy.keys:
-            fresh = self._unturned(keys, new)
+            fresh = self._unturned(keys, self._new_index(new))
             unlike = both(self.unlike, -cosines(fresh, self.mean_key))
             if self.policy.pairs:
                 alone = both(self.alone, self._usual().expand(new.shape))
-            unit = both(self._unturned(self.keys, self.positions, self.far), fresh)
+            unit = both(self._unturned(self.keys, self.index()), fresh)
             unlike, alone = self._look(unit, place, unlike, alone, self._due(queries))
         every = {
             "keys": both(self.keys, keys),
@@ -374,11 +377,11 @@ class H2OLayer(CacheLayerMixin):
     # -- keys and values -------------------------------------------------------------------------------
 
     def held_keys(self) -> Tensor:
-        """Keys as queries meet them, turned by `position - base`, or by nothing where `far`. [R, H, S, D]"""
+        """Keys as queries meet them, turned to their rotation index. [R, H, S, D]"""
         keys = self._unpacked(self.keys)
         if self.plan.bits is None or self.rope is None:
             return keys
-        return self.rope.rotate(keys, -self._back(self.positions, self.far))
+        return self.rope.rotate(keys, self.index())
 
     def held_values(self) -> Tensor:
         """Values as the model computes with them. [R, H, S, D]"""
@@ -389,7 +392,7 @@ class H2OLayer(CacheLayerMixin):
         if self.plan.bits is None:
             return keys, values
         if self.rope is not None:
-            keys = self.rope.rotate(keys, self._back(positions))
+            keys = self.rope.rotate(keys, -self._new_index(positions))
         return quantise(keys, self.plan.bits), quantise(values, self.plan.bits)
 
     def _unpacked(self, stored: Tensor) -> Tensor:
@@ -398,20 +401,16 @@ class H2OLayer(CacheLayerMixin):
             return stored
         return dequantise(stored, self.plan.bits, self.plan.dtype)
 
-    def _back(self, positions: Tensor, far: Tensor | None = None) -> Tensor:
-        """By how many positions keys are turned back to angle 0. Same shape"""
-        still = positions < 0 if far is None else far | (positions < 0)
-        return (self.base[:, None, None] - positions).masked_fill(still, 0)
-
-    def _unturned(self, stored: Tensor, positions: Tensor, far: Tensor | None = None) -> Tensor:
-        """Stored keys as they are before RoPE, of length 1: only their content tells them apart. [R, H, N, D]
+    def _unturned(self, stored: Tensor, index: Tensor) -> Tensor:
+        """Stored keys at rotation index [R, H, N] as they are before RoPE, of length 1: only their content
+        tells them apart. [R, H, N, D]
 
         Where nobody said how a layer turns its keys (`H2OCache` without `positions`) they are taken as they
         are, and distance counts too.
         """
         keys = self._unpacked(stored)
         if self.plan.bits is None and self.rope is not None:
-            keys = self.rope.rotate(keys, self._back(positions, far))
+            keys = self.rope.rotate(keys, -index)
         return torch.nn.functional.normalize(keys.to(self.score.dtype), dim=-1)
 
     def _due(self, queries: Tensor | int) -> Tensor:
@@ -445,23 +444,45 @@ class H2OLayer(CacheLayerMixin):
 
     # -- positions -------------------------------------------------------------------------------------
 
+    def _new_index(self, positions: Tensor) -> Tensor:
+        """Rotation index of tokens as they come, by position, both [R, H, N]; 0 for padding."""
+        return (positions - self.base[:, None, None]).masked_fill(positions < 0, 0)
+
+    def index(self) -> Tensor:
+        """Rotation index at which each slot's key is met. [R, H, S]"""
+        return torch.where(self.far, self._far_index(self.protected), self._new_index(self.positions))
+
+    def _far_index(self, protected: Tensor) -> Tensor:
+        """The same out of reach: 0, but `nearer` for what somebody wants found, which is no mere sink."""
+        sinks = self.plan.shares.sinks if self.plan.shares else 0
+        return self.nearer * (protected & (self.positions >= sinks))
+
+    def protect(self, protected: Tensor) -> None:
+        """Says anew which slots are protected, [R, H, S] bool."""
+        if self.plan.bits is None and self.any_far and self.nearer:
+            by = self._far_index(protected) - self._far_index(self.protected)
+            self._turn(self.far & (by != 0), by)
+        self.protected = protected
+
     def clamp(self, near_from: Tensor) -> None:
         """Moves the keys of positions before `near_from` [R] to the edge of the reach, once and for good.
 
-        Such a key is turned back to angle 0 and flagged; queries meet it at distance reach - 1.
+        Such a key is turned back to angle 0 and flagged; queries meet it at distance reach - 1. What is of a
+        system prompt or pinned is met `nearer`.
         """
         leaving = (self.positions >= 0) & ~self.far & (self.positions < near_from[:, None, None])
         if self.rope is None or not bool(leaving.any()):
             return
         if self.plan.bits is None:
-            self._turn(leaving, self.base[:, None, None] - self.positions)
+            self._turn(leaving, self._far_index(self.protected) - self._new_index(self.positions))
         self.far = self.far | leaving
         self.any_far = True
 
     def to_the_edge(self, queries: Tensor, at: Tensor) -> Tensor:
         """Queries [R, H, G, N, D] at positions `at` [R, N], turned to index reach - 1.
 
-        There they stand at distance reach - 1 from the keys that `clamp` left at angle 0.
+        There they stand at distance reach - 1 from the keys that `clamp` left at angle 0, and nearer to those
+        that are protected.
         """
         assert self.rope is not None
         key = (id(self.rope), self.fed)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from h2o_chat import H2OCache, distinct
 from h2o_chat.distinct import nearest
-from h2o_chat.policies import POLICIES, Slots, of_the_token_before
+from h2o_chat.policies import POLICIES, Slots, whole_words
 from h2o_chat.rope import probe
 
 POSITIONS = st.lists(st.integers(0, 30), min_size=1, max_size=20, unique=True)
@@ -35,17 +35,26 @@ def slots_at(positions: list[int], **known: list[float]) -> Slots:
 
 
 @given(POSITIONS, st.integers(0, 5), st.randoms(use_true_random=False))
-def test_what_the_token_before_has(positions: list[int], empty: int, rng: object) -> None:
-    numbers = {position: 1.0 + position * 7 % 5 for position in positions}
+def test_a_word_is_worth_what_its_first_token_is(positions: list[int], empty: int, rng: object) -> None:
+    numbers = {position: 1.0 + position**3 * 7 % 50 for position in positions}
     held = positions + [-1] * empty
     rng.shuffle(held)  # type: ignore[attr-defined]
-    given_up = 9.0  # an empty slot may hold anything
-    found = of_the_token_before(
-        torch.tensor([[[numbers.get(position, given_up) for position in held]]]),
+    given_up = 99.0  # an empty slot may hold anything
+    found = whole_words(
+        torch.tensor([[[numbers.get(position, given_up) for position in held]]], dtype=torch.float64),
         torch.tensor([[held]], dtype=torch.int32),
     )
-    expected = [numbers.get(position - 1, 0.0) if position > 0 else 0.0 for position in held]
-    assert found.flatten().tolist() == expected
+
+    def worth(position: int) -> float:
+        behind = [0.4**back * numbers[position - back] for back in range(4) if unbroken(position, back)]
+        return max(behind)
+
+    def unbroken(position: int, back: int) -> bool:
+        return all(position - step in numbers for step in range(back + 1))
+
+    for position, number in zip(held, found.flatten().tolist(), strict=True):
+        if position >= 0:
+            assert number == pytest.approx(worth(position))
 
 
 @pytest.mark.parametrize("block", [1, 4, 256])

@@ -142,20 +142,26 @@ class HeavyOrToldHead(OracleHead):
         if len(self.held) <= self.budget:
             return
         own = {token.position: self.change(token) for token in self.held}
-        changes = [max(own[t.position], 0.3 * own.get(t.position - 1, 0)) for t in self.held]
+
+        def whole(position: int, back: int = 0) -> float:
+            if position not in own or back > 3:
+                return 0.0
+            return max(own[position], 0.4 * whole(position - 1, back + 1))
+
+        changes = [whole(token.position) for token in self.held]
         typical = sum(changes) / len(changes)
         aparts = [self.apart(token) for token in self.held]
         middle = sum(aparts) / len(aparts)
         spread = (sum((apart - middle) ** 2 for apart in aparts) / len(aparts)) ** 0.5
 
         def rank(token: Held) -> tuple[float, int]:
-            worth = math.log(0.01 + changes[self.held.index(token)] / typical) + 3 * token.unlike
+            worth = math.log(0.02 + changes[self.held.index(token)] / typical) + 3 * token.unlike
             worth -= 0.2 * math.log(self.held[-1].position - token.position + 1)
             if token.position % 3 == 0:
                 worth += 16 * max(0.0, math.tanh(0.85 * (self.apart(token) - middle) / spread))
             return worth, token.position
 
-        self.held.remove(min(self.held[: len(self.held) - int(self.budget * 0.375)], key=rank))
+        self.held.remove(min(self.held[: len(self.held) - int(self.budget * 7 / 16)], key=rank))
 
     def change(self, token: Held) -> float:
         """How far the output of any query head would move without it: the fourth root of fourth powers."""

@@ -93,10 +93,16 @@ def test_rotations_add_up_and_keep_the_rest(interleaved: bool) -> None:
     torch.testing.assert_close(one, x[..., pair[0]] * cos.double() - x[..., pair[1]] * sin.double())
 
 
+PINS = {7, 8, 30}
+
+
 @pytest.mark.parametrize("policy", ["h2o", "h2o-paper", "streaming"])
 @pytest.mark.parametrize("chunk", [1, 7])
 def test_every_key_stands_where_its_distance_says(policy: str, chunk: int) -> None:
-    """In layer 0 a key depends on its token alone, so the stored ones can be checked against fresh ones."""
+    """In layer 0 a key depends on its token alone, so the stored ones can be checked against fresh ones.
+
+    What is pinned is protected at first, then not, then what is left of it again.
+    """
     model = tiny("llama", "h2o", num_hidden_layers=1, max_position_embeddings=64)
     positions = probe(model)
     rope, window = positions.ropes[0], positions.window
@@ -108,8 +114,14 @@ def test_every_key_stands_where_its_distance_says(policy: str, chunk: int) -> No
     raw = fresh.layers[0].keys[0]  # [H, 400 + 1, D] at angle 0
 
     cache = H2OCache(budget=16, policy=policy, sinks=2, chunk=chunk, positions=positions)
-    seen_far = False
+    pinned = PINS if policy == "h2o" else set()
+    seen_far = seen_nearer = False
     for start in range(0, 400, chunk):
+        match start // chunk * chunk:
+            case 0 | 210:
+                cache.pin(pinned)
+            case 203:
+                cache.unpin()
         feed(model, cache, ids[:, start : start + chunk])
         layer = cache.layers[0]
         at = cache.kept(0)[0].long()  # [H, S]
@@ -120,11 +132,15 @@ def test_every_key_stands_where_its_distance_says(policy: str, chunk: int) -> No
             distance = cache.fed - 1 - where
             assert bool((distance[~far] < min(window, cache.reach + chunk)).all())
             assert bool((distance[far] >= cache.reach - window // 32 - chunk).all())
-            index = torch.where(far, 0, where - layer.base)
+            safe = layer.protected[0, head][held] & torch.isin(where, torch.tensor(sorted(PINS)))
+            # A sixteenth of the window, 4 tokens, is distance 3.
+            index = torch.where(far, safe * (cache.reach - 4), where - layer.base)
             expected = rope.rotate(raw[head, where], index)
             close(layer.keys[0, head][held], expected)
             seen_far |= bool(far.any())
+            seen_nearer |= start > 210 and bool((far & safe).any())
     assert seen_far  # the sinks at least
+    assert seen_nearer == bool(pinned)
 
 
 @pytest.mark.parametrize(
@@ -171,6 +187,8 @@ def test_clamped_attention_equals_the_plain_formula(policy: str) -> None:
     attention.o_proj.register_forward_pre_hook(lambda _, inputs: heard.append(inputs[0]))
     cache = H2OCache(budget=16, policy=policy, sinks=2, chunk=1, positions=positions)
     assert cache.reach == (32 if policy == "h2o" else window)
+    pinned = PINS if policy == "h2o" else set()
+    cache.pin(pinned)
     feed(model, cache, ids[:, :1])
     for now in range(1, 300):
         before = cache.kept(0)[0]
@@ -180,7 +198,8 @@ def test_clamped_attention_equals_the_plain_formula(policy: str) -> None:
         for head in range(4):
             kept = before[head // 2]
             at = torch.cat((kept[kept >= 0].long(), torch.tensor([now])))
-            distance = torch.where(at < near_from, cache.reach - 1, now - at)
+            edge = torch.tensor([3 if position in pinned else cache.reach - 1 for position in at.tolist()])
+            distance = torch.where(at < near_from, edge, now - at)
             assert bool((distance < cache.reach).all())
             turned = rope.rotate(keys[at, head // 2], -distance)
             weights = (turned @ queries[now, head] * 8**-0.5).softmax(-1)

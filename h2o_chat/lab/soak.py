@@ -15,7 +15,6 @@ from itertools import count
 from pathlib import Path
 
 import psutil
-import torch
 
 from h2o_chat.chat import Chat
 from h2o_chat.config import Sampling, Settings
@@ -135,8 +134,7 @@ def _rounding(old: Engine, fresh: Engine) -> float:
             continue
         at = (was.positions[0] == 0).nonzero()  # (KV head, slot)
         kept = was.keys[0][at[:, 0], at[:, 1]]
-        turned = torch.where(was.far[0][at[:, 0], at[:, 1]], 0, was.base[0].expand(len(at)))
-        kept = was.rope.rotate(kept, turned)
+        kept = was.rope.rotate(kept, -was.index()[0][at[:, 0], at[:, 1]])
         exact = now.keys[0][at[:, 0], 0]
         worst = max(worst, float((kept - exact).abs().max() / exact.abs().max()))
     return worst

@@ -138,9 +138,10 @@ def whole_words(change: Tensor, positions: Tensor) -> Tensor:
     """A token has at least `WORD` of what the one right before it has, if that is held: both [R, H, S]."""
     ordered, order = positions.sort(-1)
     follows = (ordered.diff(dim=-1) == 1) & (ordered[..., 1:] > 0)
+    goes_on = WORD * follows.to(change.dtype)
     by_age = change.gather(-1, order)
     for _ in range(PIECES):
-        by_age[..., 1:] = torch.maximum(by_age[..., 1:], WORD * by_age[..., :-1] * follows)
+        by_age[..., 1:] = torch.maximum(by_age[..., 1:], goes_on * by_age[..., :-1])
     return torch.zeros_like(change).scatter(-1, order, by_age)
 
 

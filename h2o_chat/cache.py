@@ -31,7 +31,7 @@ class Snapshot:
     fed: int
     """Columns, padding included."""
     near_from: int
-    """Keys before this position are met at the edge of the reach."""
+    """Keys before this position are out of reach."""
     rebase_due: int
     """Columns at which the rotation index would reach the window."""
     ragged: bool
@@ -44,7 +44,7 @@ class Snapshot:
     pins: frozenset[int] = frozenset()
     """Positions that will be protected when they are fed."""
     any_far: list[bool] = field(default_factory=list)
-    """Of each layer: whether some key is met at the edge of the reach."""
+    """Of each layer: whether some key is out of reach."""
 
 
 class H2OCache(Cache):
@@ -118,7 +118,7 @@ class H2OCache(Cache):
 
     def _start(self) -> None:
         self._near_from = 0
-        """Keys before this position are met at the edge of the reach (in rows without padding)."""
+        """Keys before this position are out of reach (in rows without padding)."""
         self._rebase_due = self.trained.window if self.trained else 0
         """Columns at which the rotation index would reach the window (in rows without padding)."""
         self._ragged = False
@@ -129,8 +129,7 @@ class H2OCache(Cache):
         if self.trained is not None:
             layer.rope = self.trained.ropes[len(self.layers)]
             layer.reach = self.reach
-            at = int(self.trained.window * POLICIES[self.plan.policy].protected_at)
-            layer.nearer = self.reach - min(self.reach, max(1, at))
+            layer.nearer = self.nearer
         return layer
 
     @property
@@ -151,6 +150,19 @@ class H2OCache(Cache):
         if self.plan.shares is None:
             return window
         return max(int(window * POLICIES[self.plan.policy].reach), min(self.plan.shares.budget, window))
+
+    @property
+    def nearer(self) -> int:
+        """By so many tokens what is pinned, and a system prompt, is met nearer than the edge of the reach.
+
+        Only models that chat find again what stands there (docs/POLICY.md); others take it for the text
+        that they are to continue, as if it had just been read.
+        """
+        if self.trained is None or not self.trained.chats:
+            return 0
+        return self.reach - min(
+            self.reach, max(1, int(self.trained.window * POLICIES[self.plan.policy].protected_at))
+        )
 
     @property
     def pass_tokens(self) -> int:
@@ -216,14 +228,14 @@ class H2OCache(Cache):
         found = {p for layer, m in zip(layers, chosen, strict=True) for p in layer.positions[m].tolist()}
         return len(found | (pins & wanted))
 
-    def unpin(self, positions: Iterable[int] | None = None) -> None:
-        """Lets pinned tokens be evicted again, None: all of them; sinks and system prompt stay protected."""
-        wanted = None if positions is None else set(positions)
+    def unpin(self, positions: Iterable[int] | None = None, keep: Iterable[int] = ()) -> None:
+        """Lets pinned tokens be evicted again, None: all but `keep`; sinks, system prompt stay protected."""
+        wanted, kept = None if positions is None else set(positions), set(keep)
         for layer in self._filled():
             first = layer.positions < self.plan.protect_below
-            stays = first if wanted is None else first | ~among(layer.positions, wanted)
-            layer.protect(layer.protected & stays)
-        self.plan.pins = frozenset() if wanted is None else self._pins_ahead() - wanted
+            other = among(layer.positions, kept) if wanted is None else ~among(layer.positions, wanted)
+            layer.protect(layer.protected & (first | other))
+        self.plan.pins = self._pins_ahead() & kept if wanted is None else self._pins_ahead() - wanted
 
     @property
     def protected(self) -> int:
@@ -289,8 +301,8 @@ class H2OCache(Cache):
         True positions grow without bound, rotations may not (fp32 angles, `dynamic` and `longrope` scaling,
         and the model has never seen them). RoPE sees only distances, so: `index = position - base`; when it
         would reach the window, base moves up to the next token and the kept keys are turned back with it;
-        and a key whose distance would pass `reach` - 1 stays there. That is looked after in blocks of
-        window // 32 tokens, so a distance is exact up to reach - window // 32 at least.
+        and a key whose distance would pass `reach` - 1 stays there, or `nearer`. That is looked after in
+        blocks of window // 32 tokens, so a distance is exact up to reach - window // 32 at least.
 
         Learned positions (OPT, GPT-2) cannot be moved once they are in a key: the index runs to the end of
         the window and then again and again through its second half. At each return the older tokens seem to

@@ -53,7 +53,7 @@ class Engine:
         self.settings = settings
         self._loaded = loaded
         self.eos = end_tokens(loaded)
-        self.trained = probe(self.model)
+        self.trained = probe(self.model, loaded.chats)
         self.cache = H2OCache(
             settings.budget,
             policy=settings.policy,
@@ -162,9 +162,9 @@ class Engine:
         """
         return self.cache.pin(positions)
 
-    def unpin(self, positions: range | None = None) -> None:
-        """Lets them be evicted again; None: all that was pinned."""
-        self.cache.unpin(positions)
+    def unpin(self, positions: range | None = None, keep: Sequence[int] = ()) -> None:
+        """Lets them be evicted again; None: all that was pinned, but `keep`."""
+        self.cache.unpin(positions, keep)
 
     def budget_for(self, protected: int) -> int | None:
         """The smallest budget of which so many slots may be protected; None where no budget does."""

@@ -243,9 +243,9 @@ class EngineApart:
         """See `Engine.pin`."""
         return int(self._ask("pin", positions))
 
-    def unpin(self, positions: range | None = None) -> None:
+    def unpin(self, positions: range | None = None, keep: Sequence[int] = ()) -> None:
         """See `Engine.unpin`."""
-        self._ask("unpin", positions)
+        self._ask("unpin", positions, keep)
 
     def protection(self) -> tuple[int, int | None]:
         """See `Engine.protection`."""

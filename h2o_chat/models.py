@@ -49,6 +49,11 @@ class Loaded:
     dtype: str
     device: str
 
+    @property
+    def chats(self) -> bool:
+        """Whether it was trained on conversations."""
+        return bool(self.tokenizer.chat_template)
+
 
 def load(settings: Settings, progress: Progress) -> Loaded:
     """Finds and loads the model of the settings.

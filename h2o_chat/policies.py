@@ -135,7 +135,7 @@ def output_change_by_head(slots: Slots) -> Tensor:
 
 
 def whole_words(change: Tensor, positions: Tensor) -> Tensor:
-    """A token has at least `WORD` of what the one right before it has, if that is held: both [R, H, S]."""
+    """At least `WORD` of what the token right before has, and so on for `PIECES` tokens. [R, H, S]"""
     ordered, order = positions.sort(-1)
     follows = (ordered.diff(dim=-1) == 1) & (ordered[..., 1:] > 0)
     goes_on = WORD * follows.to(change.dtype)
@@ -185,10 +185,11 @@ class Policy:
     """Of a pass of at least so many queries (a prompt chunk, or a whole prompt) only the last so many count,
     in full, and what was before is forgotten; 0: all count."""
     reach: float = 1.0
-    """Of the trained window: what is held and farther away is met there. In a training text of W tokens W - d
-    pairs lie d apart, so the last distances are hardly trained."""
+    """Of the trained window: what is held and farther away is met there (but see `protected_at`). In a
+    training text of W tokens W - d pairs lie d apart, so the last distances are hardly trained."""
     protected_at: float = 1.0
-    """Of the trained window: where what is protected is met once it is out of reach; at most `reach`."""
+    """Of the trained window: where a system prompt and pins are met once they are out of reach; at most
+    `reach`. Sinks are not, nor is anything by a model that does not chat (`H2OCache.nearer`)."""
     offline: bool = False
     """Sees the future, so it cannot generate: a reference of the lab (`lab/belady.py`)."""
 

@@ -76,6 +76,8 @@ class Positions:
     """Per layer; None where a layer uses no rotary positions."""
     learned: bool
     """Positions are added to the embedding (OPT, GPT-2): a kept key cannot be moved."""
+    chats: bool = False
+    """It was trained on conversations."""
 
 
 class _KeyCatcher(Cache):
@@ -114,11 +116,14 @@ def trained_window(config: Any) -> int:
 
 
 @torch.no_grad()
-def probe(model: Any) -> Positions:
+def probe(model: Any, chats: bool = False) -> Positions:
     """Finds out how each layer of a loaded model turns its keys.
 
     A single token attends only to itself, so whatever its position, every layer gets the same input; its
     keys at two positions then differ by the layer's own rotation and nothing else.
+
+    Args:
+        chats: the model was trained on conversations (its tokenizer has a chat template).
 
     Raises:
         ModelError: a layer's keys move with the position in a way that no known rotation explains, or the
@@ -129,7 +134,7 @@ def probe(model: Any) -> Positions:
     far = max(1, min(window, 512) // 2 - 1)
     at_zero = _keys_at(model, 0)
     if not candidates:
-        return Positions(window, (None,) * len(at_zero), learned=True)
+        return Positions(window, (None,) * len(at_zero), learned=True, chats=chats)
     steps = [1, far]
     moved = {step: _keys_at(model, step) for step in steps}
     found: list[Rope | None] = []
@@ -137,7 +142,7 @@ def probe(model: Any) -> Positions:
         rope = _which(layer, key, {step: moved[step][layer] for step in steps}, candidates, model.config)
         # Layers that turn alike share one object, and with it the angles of a step.
         found.append(next((other for other in found if _alike(rope, other)), rope))
-    return Positions(window, tuple(found), learned=False)
+    return Positions(window, tuple(found), learned=False, chats=chats)
 
 
 def _alike(one: Rope | None, other: Rope | None) -> bool:

@@ -222,7 +222,7 @@ def _snapshot(
             protect_below=_count(about["protect_below"]),
             bits=BITS.get(session.kv_dtype),
             dtype=getattr(torch, session.dtype),
-            pins=_pins(about.get("pins", [])),
+            pins=_pins(about["pins"]),
             any_far=[bool(far) for far in any_far],
         ),
         pending=tuple(ids["pending"].tolist()),
@@ -240,7 +240,7 @@ def _count(value: Any) -> int:
 
 
 def _pins(value: Any) -> frozenset[int]:
-    """Positions; none were written before there were pins."""
+    """Positions."""
     if not isinstance(value, list):
         raise _Wrong(f"{_seen(value)} are no pins")
     return frozenset(_count(position) for position in value)

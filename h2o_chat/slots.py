@@ -57,7 +57,7 @@ class H2OLayer(CacheLayerMixin):
         "alone",  # [R, H, S] minus the cosine of its key, before RoPE, to the nearest other one held
         "given",  # [R, H, S] bool: read in a prompt, not generated
         "protected",  # [R, H, S] bool
-        "far",  # [R, H, S] bool: met at the edge of the reach, whatever the true distance
+        "far",  # [R, H, S] bool: out of reach, so met at its edge (or `nearer`), whatever the true distance
     )
     # Everything that a snapshot has to hold, and that follows a row when rows are reordered.
     STATE = (
@@ -80,9 +80,9 @@ class H2OLayer(CacheLayerMixin):
         self.reach = 0
         """Tokens, see `H2OCache.reach`; 0 leaves positions to the caller."""
         self.nearer = 0
-        """By so many tokens what is protected is met nearer than the edge of the reach once it is there."""
+        """Tokens, see `H2OCache.nearer`."""
         self.any_far = False
-        """Some key is met at the edge of the reach."""
+        """Some key is out of reach."""
 
     # -- what transformers asks of a cache layer -------------------------------------------------------
 
@@ -449,23 +449,28 @@ class H2OLayer(CacheLayerMixin):
         return (positions - self.base[:, None, None]).masked_fill(positions < 0, 0)
 
     def index(self) -> Tensor:
-        """Rotation index at which each slot's key is met. [R, H, S]"""
+        """Rotation index at which each slot's key is met, [R, H, S]: of the near ones counted from `base`, of
+        those out of reach from where `to_the_edge` turns a query to.
+        """
         return torch.where(self.far, self._far_index(self.protected), self._new_index(self.positions))
 
     def _far_index(self, protected: Tensor) -> Tensor:
-        """The same out of reach: 0, but `nearer` for what somebody wants found, which is no mere sink."""
-        sinks = self.plan.shares.sinks if self.plan.shares else 0
+        """The same out of reach: 0, but `nearer` for what somebody wants found, which no sink is: that has to
+        be far, and so has the first token where a budget has no sinks.
+        """
+        sinks = max(1, self.plan.shares.sinks) if self.plan.shares else 1
         return self.nearer * (protected & (self.positions >= sinks))
 
     def protect(self, protected: Tensor) -> None:
         """Says anew which slots are protected, [R, H, S] bool."""
-        if self.plan.bits is None and self.any_far and self.nearer:
-            by = self._far_index(protected) - self._far_index(self.protected)
-            self._turn(self.far & (by != 0), by)
+        by = self._far_index(protected) - self._far_index(self.protected)
+        turns = self.far & (by != 0)
+        if self.plan.bits is None and bool(turns.any()):
+            self._turn(turns, by)
         self.protected = protected
 
     def clamp(self, near_from: Tensor) -> None:
-        """Moves the keys of positions before `near_from` [R] to the edge of the reach, once and for good.
+        """Moves the keys of positions before `near_from` [R] to the edge of the reach.
 
         Such a key is turned back to angle 0 and flagged; queries meet it at distance reach - 1. What is of a
         system prompt or pinned is met `nearer`.

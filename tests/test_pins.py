@@ -15,6 +15,7 @@ from h2o_chat.config import Sampling, Settings
 from h2o_chat.engine import Engine
 from h2o_chat.errors import BudgetError
 from h2o_chat.models import load
+from h2o_chat.rope import probe
 
 
 class PinningHead(OracleHead):
@@ -132,6 +133,26 @@ def test_sinks_and_a_system_prompt_stay_protected_when_pins_are_let_go() -> None
     assert cache.protected == 12
     fed("llama", cache, [200])
     assert [holders(cache, p) for p in range(12)] == [CACHES] * 12
+
+
+def test_what_is_kept_is_not_touched_when_other_pins_are_let_go() -> None:
+    """Out of reach a pinned key stands elsewhere, so to let it go and pin it again would round it twice."""
+    model = tiny("llama", "h2o", max_position_embeddings=64)
+    cache = H2OCache(40, positions=probe(model, chats=True))
+    cache.pin([10, 11, 20, 90])
+    ids = torch.randint(3, VOCAB, (1, 80), generator=torch.Generator().manual_seed(3))
+    with torch.inference_mode():
+        for part in ids.split(10, dim=1):
+            model(part, position_ids=cache.position_ids(10), past_key_values=cache)
+    layer = cache.layers[0]
+    keys, pinned = layer.keys.clone(), torch.isin(layer.positions, torch.tensor([10, 11]))
+    assert bool((layer.far & pinned).any())
+    cache.unpin(keep=[10, 11, 90])
+    assert cache.pin([10, 11]) == 2
+    kept = ~torch.isin(layer.positions, torch.tensor([20]))
+    assert torch.equal(layer.keys[kept], keys[kept])
+    assert not torch.equal(layer.keys, keys), "what was let go is met at the edge"
+    assert cache.protected == 3, "one is yet to be fed"
 
 
 def test_rows_with_padding_have_the_pins_at_their_own_positions() -> None:

@@ -97,14 +97,14 @@ PINS = {7, 30}
 
 
 @pytest.mark.parametrize("policy", ["h2o", "h2o-paper", "streaming"])
-@pytest.mark.parametrize("chunk", [1, 7])
-def test_every_key_stands_where_its_distance_says(policy: str, chunk: int) -> None:
+@pytest.mark.parametrize(("chunk", "chats"), [(1, True), (7, True), (7, False)])
+def test_every_key_stands_where_its_distance_says(policy: str, chunk: int, chats: bool) -> None:
     """In layer 0 a key depends on its token alone, so the stored ones can be checked against fresh ones.
 
-    What is pinned is protected at first, then not, then what is left of it again.
+    What is pinned is protected at first, then not, then what is left of it again; it comes nearer in a chat.
     """
     model = tiny("llama", "h2o", num_hidden_layers=1, max_position_embeddings=64)
-    positions = probe(model)
+    positions = probe(model, chats)
     rope, window = positions.ropes[0], positions.window
     assert rope is not None
     ids = tokens(400)
@@ -117,7 +117,7 @@ def test_every_key_stands_where_its_distance_says(policy: str, chunk: int) -> No
     pinned = PINS if policy == "h2o" else set()
     seen_far = seen_nearer = False
     for start in range(0, 400, chunk):
-        match start // chunk * chunk:
+        match start:
             case 0 | 210:
                 cache.pin(pinned)
             case 203:
@@ -134,7 +134,7 @@ def test_every_key_stands_where_its_distance_says(policy: str, chunk: int) -> No
             assert bool((distance[far] >= cache.reach - window // 32 - chunk).all())
             safe = layer.protected[0, head][held] & torch.isin(where, torch.tensor(sorted(PINS)))
             # A sixteenth of the window, 4 tokens, is distance 3.
-            index = torch.where(far, safe * (cache.reach - 4), where - layer.base)
+            index = torch.where(far, safe * (cache.reach - 4) * chats, where - layer.base)
             expected = rope.rotate(raw[head, where], index)
             close(layer.keys[0, head][held], expected)
             seen_far |= bool(far.any())
@@ -172,7 +172,7 @@ def test_a_chunk_longer_than_the_reach_leaves_its_neighbours_near() -> None:
 def test_clamped_attention_equals_the_plain_formula(policy: str) -> None:
     """One layer, one token at a time: softmax over q . R(distance) k, written out pair by pair."""
     model = tiny("llama", "h2o", num_hidden_layers=1, max_position_embeddings=64)
-    positions = probe(model)
+    positions = probe(model, chats=True)
     rope, window = positions.ropes[0], positions.window
     assert rope is not None
     attention = model.model.layers[0].self_attn
@@ -250,13 +250,14 @@ def test_chunks_may_cross_the_window_and_rows_may_be_padded() -> None:
 @pytest.mark.parametrize("policy", ["h2o", "streaming"])
 def test_rows_of_different_age_pass_the_window_each_in_its_own_time(policy: str) -> None:
     model = tiny("llama", "h2o", max_position_embeddings=64)
-    positions = probe(model)
+    positions = probe(model, chats=True)
     ids, padding = tokens(230, rows=3), [0, 5, 31]
     real = torch.arange(230)[None] >= torch.tensor(padding)[:, None]
 
     def run(rows: slice, first: int) -> tuple[H2OCache, Tensor]:
         """The prompt at once, up to column 40, then one column at a time."""
         cache = H2OCache(budget=16, policy=policy, sinks=2, positions=positions)
+        cache.protect(4)
         cuts = [slice(first, 40), *(slice(column, column + 1) for column in range(40, 230))]
         with torch.no_grad():
             for cut in cuts:
@@ -277,6 +278,10 @@ def test_rows_of_different_age_pass_the_window_each_in_its_own_time(policy: str)
             assert torch.equal(kept[0][row], kept[1][0])
             far = [cache.layers[layer].far.sum(-1) for cache in (together, alone)]
             assert torch.equal(far[0][row], far[1][0])
+            if policy == "h2o":
+                indices = [cache.layers[layer].index() for cache in (together, alone)]
+                assert torch.equal(*(found.sort(-1).values for found in (indices[0][row], indices[1][0])))
+                assert int((indices[1] == 28).sum()) >= 4, "tokens 2 and 3 of the system prompt in two heads"
 
 
 def test_full_stops_at_the_window_and_says_so() -> None:

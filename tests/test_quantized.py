@@ -148,7 +148,8 @@ def test_far_past_the_window_keys_stand_where_a_plain_caches_do(family: str, pol
     ties, of a token said twice, broken by rounding are the guess; it has not been shown.
     """
     model = tiny(family, "h2o", max_position_embeddings=64)
-    caches = [H2OCache(24, policy=policy, positions=probe(model), kv=kv) for kv in ("auto", kind)]
+    positions = probe(model, chats=True)
+    caches = [H2OCache(24, policy=policy, positions=positions, kv=kv) for kv in ("auto", kind)]
     for cache in caches if policy == "h2o" else ():
         cache.pin({9, 10})
     for part in noise(2, 190).split([40, *[1] * 60, 50, *[1] * 40], 1):

@@ -120,7 +120,7 @@ def measure_obeyed(
         BudgetError: a contestant's parts do not fit a budget.
     """
     results = results or Results(None)
-    positions = probe(loaded.model)
+    positions = probe(loaded.model, loaded.chats)
     caches: list[tuple[str, int | None, H2OCache]] = [("full", None, full_cache(positions))]
     caches += [(str(c), budget, c.cache(budget, positions)) for c in contestants for budget in budgets]
     asked = [(rule, WORDS[number % len(WORDS)], number) for rule in rules for number in range(conversations)]

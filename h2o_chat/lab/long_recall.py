@@ -71,7 +71,7 @@ def measure_long(
     results = results or Results(None)
     sized = [(c, b, slots_of(loaded, c, b, equal_bytes)) for c in contestants for b in budgets]
     runs = [(c, b, slots) for c, b, slots in sized if c.shares(slots)]
-    positions = probe(loaded.model)
+    positions = probe(loaded.model, loaded.chats)
     bare, _ = _drawn(loaded, 0, conversations, seed)
     scripts, questions = _drawn(loaded, tokens, conversations, seed)
     ticks = (part(tick, number, len(runs) + 2) for number in range(len(runs) + 2))

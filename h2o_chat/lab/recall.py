@@ -202,7 +202,7 @@ def measure(
     results = results or Results(None)
     sized = [(c, b, slots_of(loaded, c, b, equal_bytes)) for c in contestants for b in budgets]
     runs = [(c, b, slots) for c, b, slots in sized if c.shares(slots)]
-    positions, data = probe(loaded.model), [asdict(question) for question in questions]
+    positions, data = probe(loaded.model, loaded.chats), [asdict(question) for question in questions]
     scripts = scripts_of(loaded, questions)
     ticks = (part(tick, number, len(runs) + 1) for number in range(len(runs) + 1))
 

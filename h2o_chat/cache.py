@@ -160,9 +160,8 @@ class H2OCache(Cache):
         """
         if self.trained is None or not self.trained.chats:
             return 0
-        return self.reach - min(
-            self.reach, max(1, int(self.trained.window * POLICIES[self.plan.policy].protected_at))
-        )
+        at = int(self.trained.window * POLICIES[self.plan.policy].protected_at)
+        return self.reach - min(self.reach, max(1, at))
 
     @property
     def pass_tokens(self) -> int:

@@ -326,10 +326,8 @@ class H2OLayer(CacheLayerMixin):
             self.lost += receiving.scatter(2, keep, 0).sum((1, 2))
             every["receiving"] = receiving
         for name, state in every.items():
-            slots = getattr(self, name)
-            slots[:, :, : self.capacity] = state.take_along_dim(
-                keep if state.ndim == 3 else keep.unsqueeze(-1), 2
-            )
+            slots, which = getattr(self, name), keep if state.ndim == 3 else keep.unsqueeze(-1)
+            slots[:, :, : self.capacity] = state.take_along_dim(which, 2)
             slots[:, :, self.capacity] = _empty(name)
         self.free = self.positions.argmin(-1)
 
@@ -344,14 +342,10 @@ class H2OLayer(CacheLayerMixin):
 
     def _slots(self, **states: Tensor) -> Slots:
         """What the policy may look at, of these states by name, else as they are just now."""
-
-        def state(name: str) -> Tensor:
-            held: Tensor = getattr(self, name)
-            return states.get(name, held)
-
+        known = vars(self) | states
         names = ("positions", "score", "unlike", "alone", "given", "by_head")
-        values = self._unpacked(state("values"))
-        return Slots(values=values, budget=self.capacity, **{name: state(name) for name in names})
+        values = self._unpacked(known["values"])
+        return Slots(values=values, budget=self.capacity, **{name: known[name] for name in names})
 
     def _used(self, received: Tensor, groups: int, sliding_window: int | None) -> Tensor:
         """The score [R, H, S] of a policy that counts uses, after the query at position `seen - 1`."""

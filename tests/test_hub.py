@@ -20,6 +20,8 @@ from hub_server import COMMIT, Hub, Repository, serve
 from h2o_chat import hub as hub_module
 from h2o_chat.errors import ExitCode, ModelError
 
+pytestmark = pytest.mark.loopback
+
 PROGRAM = [sys.executable, "-m", "h2o_chat"]
 MIB = 1 << 20
 Call = Callable[..., subprocess.CompletedProcess[str]]

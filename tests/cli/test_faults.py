@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from here import h2o_here
 from program import Ended, Program
 
 from h2o_chat.errors import ExitCode
@@ -64,7 +65,7 @@ def test_a_disk_that_fills_up(h2o: Program, small: Path, tmp_path: Path, room_ki
     assert len(notes(done)) == 1
     assert done.err.count("h2o-chat: ") <= 2, "the warning, and the conversation's name"
     whole(tmp_path)
-    again = h2o("run", "And then", *flags)
+    again = h2o_here("run", "And then", *flags)
     assert again.code == ExitCode.OK, again.err
     assert notes(again) == []
 
@@ -78,7 +79,7 @@ def test_no_room_for_the_saved_memory_alone(h2o: Program, small: Path, tmp_path:
     assert "The memory could not be saved" in note.message
     assert not list(tmp_path.rglob("*.part"))
     whole(tmp_path)
-    again = h2o("run", "And then", "--resume", "last", *flags)
+    again = h2o_here("run", "And then", "--resume", "last", *flags)
     assert again.code == ExitCode.OK, again.err
     assert [one.code for one in notes(again)] == ["rebuilt"]
 
@@ -132,7 +133,7 @@ def test_out_of_memory_ends_the_turn_and_not_the_conversation(
     assert "--dtype bfloat16" in error.hint
     whole(tmp_path / "data")
     more = ("--data", tmp_path / "data", "--max-tokens", 2, "--json")
-    again = h2o("run", "and then", "--resume", "last", "-m", small, *more)
+    again = h2o_here("run", "and then", "--resume", "last", "-m", small, *more)
     assert again.code == ExitCode.OK, again.err
     store = Store(tmp_path / "data")
     finishes = [one.finish for one in store.path(store.find("last")) if one.role == "assistant"]

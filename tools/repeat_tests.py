@@ -3,13 +3,12 @@
     tools/repeat_tests.py [--times 20] [--busy 0] [--only PART] [--list]
 
 Twenty times alone and five times beside two busy processes (--times 5 --busy 2) is what a change to such a
-test, or to what it tests, has to pass. Every time is a fresh pytest, in another order. Ends with
-exit code 1 if anything failed, and says which test, how often, and where its output is.
+test, or to what it tests, has to pass. Every time is a fresh pytest. Ends with exit code 1 if
+anything failed, and says which test, how often, and where its output is.
 """
 
 import argparse
 import os
-import random
 import re
 import subprocess
 import sys
@@ -88,7 +87,6 @@ def main() -> None:
     failed: Counter[str] = Counter()
     with busy(arguments.busy):
         for number in range(1, arguments.times + 1):
-            random.Random(number).shuffle(tests)
             log, began = logs / f"{number}.log", time.monotonic()
             found = run(tests, log)
             failed.update(found)

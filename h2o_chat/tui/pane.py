@@ -96,13 +96,13 @@ class Pane(Vertical):
         self.start(lambda: self.jobs.work(job), doing)
 
     def start(self, work: Callable[[], None], doing: str) -> None:
-        """Give `jobs` a thread; its last report is `Done`."""
+        """Let `jobs` do it in a thread; its last report is `Done`."""
         if self.transcript.heat.memory.cursor is not None:
             self.transcript.inspector.end()  # what is known of a token would stand before what goes on
         self.divider.doing(doing)
         self.busy = True
         self.jobs.begin()
-        self.run_worker(work, thread=True)
+        self.jobs.start(work)
 
     # What the person does
 

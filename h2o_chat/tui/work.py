@@ -1,4 +1,4 @@
-"""What runs in threads, one job at a time, and the queue through which it reports.
+"""What runs in a thread, one job at a time, and the queue through which it reports.
 
 Whatever happens is put in the queue, exceptions too; the screen empties it about twenty times a second.
 One message per token would drown its loop (2,000 of 2,000 are delivered one by one).
@@ -95,7 +95,7 @@ Job = Callable[[Callable[[], bool], Callable[[float], None]], Iterator[Report]]
 
 
 class Jobs:
-    """At most one job at a time, each in the thread that calls `load` or `work`.
+    """At most one job at a time, each in a thread of its own: `start(lambda: jobs.work(...))`.
 
     Args:
         recorder: gets every event, as it happens.
@@ -105,6 +105,17 @@ class Jobs:
         self._recorder = recorder
         self._reports: SimpleQueue[Report] = SimpleQueue()
         self._cancel = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Do it in a thread, which no end of the process waits for by itself: it may be stuck."""
+        self._thread = threading.Thread(target=work, name="job", daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Return when the job is over."""
+        if self._thread is not None:
+            self._thread.join()
 
     @property
     def recording(self) -> bool:

@@ -11,9 +11,9 @@ from contextlib import suppress
 
 STEP_S = 2.0
 """What goes on has so long to come to its next step, and to end in order."""
-KILLED_S = 1.0
+KILLED_S = 0.75
 """And so long once the processes of ours that it may wait for are killed."""
-LAST_S = 0.5
+LAST_S = 0.2
 """And so long has what must be done at the very last."""
 
 
@@ -61,10 +61,11 @@ class Deadline:
 
         if self._called_off(self._step_s):
             return
-        for child in psutil.Process().children(recursive=True):
+        children = psutil.Process().children(recursive=True)
+        for child in children:
             with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
                 child.kill()  # a stopped one too
-        if self._called_off(KILLED_S):
+        if self._called_off(KILLED_S if children else 0.0):
             return
         last = threading.Thread(target=self._last, daemon=True)
         last.start()

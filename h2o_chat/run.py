@@ -18,6 +18,7 @@ from typing import Any, Protocol, TextIO
 
 from h2o_chat.chat import Chat
 from h2o_chat.config import Sampling
+from h2o_chat.deadline import Deadline
 from h2o_chat.errors import ExitCode, H2OChatError, OutOfMemoryError, UsageError
 from h2o_chat.events import End, Error, Event, Note, Session, Token, Turn, to_json
 from h2o_chat.keeping import Keeper
@@ -186,7 +187,12 @@ def _converse(job: Job, out: Output, tally: _Tally, plain: bool) -> ExitCode:
         _tell(note, out)
     with _interruptible() as interrupted:
         for text in job.turns:
-            code = _turn(chat.send(text, job.sampling, lambda: bool(interrupted())), out, tally)
+            try:
+                code = _turn(chat.send(text, job.sampling, lambda: bool(interrupted())), out, tally)
+            except H2OChatError as error:
+                if not interrupted():
+                    raise
+                _complain(error.message, error.hint)  # why it has stopped is the signal
             if interrupted():
                 return interrupted()
             if code is not ExitCode.OK:
@@ -281,15 +287,17 @@ def _note(session: Session) -> None:
 def _interruptible() -> Iterator[Callable[[], ExitCode]]:
     """A signal stops at the next step, so that what was said so far is kept; a second one does not wait.
 
-    What is yielded says the exit code: `OK` until there was one.
+    If that step does not come, the process ends within a deadline as it is: every token that was printed is
+    stored already. What is yielded says the exit code: `OK` until there was one.
     """
     code = ExitCode.OK
-
+    deadline = Deadline(_say_how_it_ended)
     before = {int(number): signal.getsignal(number) for number in ENDING}
 
     def handle(number: int, _: Any) -> None:
         nonlocal code
         code = ExitCode(128 + number)
+        deadline.begin(code)
         signal.signal(number, before[number])
 
     for number, handler in before.items():
@@ -298,8 +306,14 @@ def _interruptible() -> Iterator[Callable[[], ExitCode]]:
     try:
         yield lambda: code
     finally:
+        deadline.call_off()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _say_how_it_ended() -> None:
+    said = "h2o-chat: ended in the middle of a step that took too long; what was answered so far is kept\n"
+    os.write(2, said.encode())  # sys.stderr may be held by what is stuck
 
 
 def _discard_stdout() -> None:

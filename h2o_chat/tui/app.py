@@ -26,6 +26,7 @@ from h2o_chat.errors import ExitCode, H2OChatError
 from h2o_chat.events import CacheState, Error, Note, Prompt, Said, Token, Turn
 from h2o_chat.recorder import Recorder
 from h2o_chat.tui import leaving, slash, work
+from h2o_chat.tui.attach import Reading
 from h2o_chat.tui.compositor import PartialCompositor
 from h2o_chat.tui.crash import save_trace
 from h2o_chat.tui.cursor import Pointed
@@ -258,6 +259,8 @@ class ChatApp(App[None], inherit_bindings=False):
                 self._crashed(report)
             case work.Done():
                 self.pane.done()
+            case Reading():
+                self.pane.files_read(report)
 
     def _stage(self, stage: work.Stage) -> None:
         """Loading goes on in the transcript; whatever else takes long, below it."""
@@ -291,14 +294,12 @@ class ChatApp(App[None], inherit_bindings=False):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that would do nothing now are neither bound nor shown."""
         if action == "stop":
-            fetching = self.pane.stages is not None and self.pane.stages.stops
-            return (self.busy or fetching) and self.pane.STOPS
+            return self.pane.stoppable
         return super().check_action(action, parameters)
 
     def action_stop(self) -> None:
         """Stop the answer and keep what there is of it."""
-        self.pane.jobs.cancel()
-        self.divider.doing("stopping")
+        self.pane.stop()
 
     def action_interrupt(self) -> None:
         """Ctrl+c: copy a selection; else stop, and leave when pressed again at once."""
@@ -312,7 +313,7 @@ class ChatApp(App[None], inherit_bindings=False):
             self.divider.say("copied")
             return
         self._interrupted = now
-        if self.busy and self.pane.STOPS:
+        if self.pane.stoppable:
             self.action_stop()
         self.divider.say("ctrl+c again leaves", LEAVE_SECONDS)
 

@@ -18,6 +18,7 @@ from h2o_chat.errors import H2OChatError
 from h2o_chat.events import CacheState, Error, Event, Note, Session, Token
 from h2o_chat.message import Message
 from h2o_chat.recorder import Recorder
+from h2o_chat.tui.attach import Reading
 
 MOST_WAITING = 500
 """Reports in the queue after which a job waits: a recording may be read faster than it can be shown."""
@@ -88,7 +89,7 @@ class Text:
     text: str
 
 
-Report = Stage | Opened | Stopped | Failed | Crashed | Done | Event
+Report = Stage | Opened | Stopped | Failed | Crashed | Done | Reading | Event
 
 Job = Callable[[Callable[[], bool], Callable[[float], None]], Iterator[Report]]
 """(whether it was cancelled, how far it is) -> what it reports; it asks between any two steps."""
@@ -159,6 +160,10 @@ class Jobs:
         """Ask the job to end at its next step."""
         self._cancel.set()
 
+    def read(self, files: Reading) -> None:
+        """Read the files of a message beside any job; it is reported when that is done, if ever."""
+        files.begin(self._reports.put)
+
     def drain(self) -> Iterator[Report | Text]:
         """Everything reported since the last time; tokens are followed by their text in one piece."""
         pieces: list[str] = []
@@ -202,7 +207,7 @@ def _events(report: Report) -> Iterator[Event]:
             yield Error(error.code, error.message, error.hint)
         case Crashed(error):
             yield Error("bug", f"{type(error).__name__}: {error}", "")
-        case Stage() | Opened() | Stopped() | Done():
+        case Stage() | Opened() | Stopped() | Done() | Reading():
             return
         case _:
             yield report

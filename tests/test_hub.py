@@ -386,6 +386,26 @@ def test_a_folder_of_ones_own_is_not_removed(h2o: Call, tmp_path: Path) -> None:
     assert (tmp_path / "config.json").is_file()
 
 
+@pytest.mark.parametrize("by", ["path", "alias"])
+def test_a_folder_is_not_taken_for_a_fetched_model_of_its_name(
+    h2o: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """`models rm ./models/gpt2` removed the `gpt2` of the cache."""
+    mine, fetched = tmp_path / "models" / "gpt2", tmp_path / "hf" / "hub" / "models--gpt2"
+    mine.mkdir(parents=True)
+    (mine / "config.json").write_text("{}")
+    (fetched / "blobs").mkdir(parents=True)
+    (tmp_path / "config" / "h2o-chat").mkdir(parents=True)
+    (tmp_path / "config" / "h2o-chat" / "config.toml").write_text(
+        f"[aliases]\nmine = {json.dumps(str(mine))}"
+    )
+    monkeypatch.chdir(tmp_path)
+    name = {"path": "./models/gpt2", "alias": "mine"}[by]
+    refused(h2o("models", "rm", name, "--yes"), f"{name} is the folder {mine}", "yours to delete")
+    assert fetched.is_dir()
+    assert mine.is_dir()
+
+
 def test_the_list_says_what_fits(h2o: Call) -> None:
     done = h2o("models")
     assert done.returncode == ExitCode.OK

@@ -288,7 +288,7 @@ def _weight_files(folder: Path) -> list[Path]:
     shards = _read_json(index).get("weight_map")
     if not isinstance(shards, dict) or not shards:
         raise ModelError(f"{index} has no weight_map.", "Fetch it again.")
-    strange = [name for name in shards.values() if not _is_inside(name)]
+    strange = [name for name in shards.values() if not is_inside(name)]
     if strange:
         raise ModelError(
             f"{index} names {str(strange[0])[:60]!r}, which is no file beside it.", "Fetch it again."
@@ -303,7 +303,7 @@ def _weight_files(folder: Path) -> list[Path]:
     return paths
 
 
-def _is_inside(name: Any) -> bool:
+def is_inside(name: Any) -> bool:
     """Whether this is the name of a file in a folder, or in one of its own."""
     if not isinstance(name, str) or not 0 < len(name) < 200 or "\0" in name:
         return False

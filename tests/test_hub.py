@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hub_server import COMMIT, Hub, Repository, serve
+from hub_server import COMMIT, Hub, Repository, hash_of, serve
 
 from h2o_chat import hub as hub_module
 from h2o_chat.errors import ExitCode, ModelError
@@ -58,6 +58,7 @@ def hub(server: Hub) -> Hub:
     """The hub, empty."""
     server.repositories.clear()
     server.requests.clear()
+    server.sent.clear()
     server.tokens.clear()
     return server
 
@@ -300,6 +301,55 @@ def test_damaged_on_the_way(hub: Hub, h2o: Call, tmp_path: Path) -> None:
     hub.repositories["some/model"] = model
     refused(h2o("models", "pull", "some/model"), "arrived damaged")
     assert not list((tmp_path / "hf" / "hub").rglob("*.incomplete"))
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("resumed", [False, True])
+@pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json", "config.json"])
+def test_more_than_was_listed(
+    hub: Hub, h2o: Call, tmp_path: Path, file: str, resumed: bool, chunked: bool
+) -> None:
+    """No more is written than was listed, from the beginning or from where a download broke off."""
+    model = repository(weights(), more={file: 128 * MIB}, chunked=chunked)
+    hub.repositories["some/model"] = model
+    blobs = tmp_path / "hf" / "hub" / "models--some--model" / "blobs"
+    blobs.mkdir(parents=True)
+    part = blobs / f"{hash_of(model, file)}.incomplete"
+    part.write_bytes(model.files[file][: len(model.files[file]) // 2 if resumed else 0])
+    done = h2o("models", "pull", "some/model")
+    listed = f"{len(model.files[file]):,}"
+    refused(done, f"{file} of some/model is larger than the {listed} bytes that the hub lists", "thrown away")
+    assert not list(blobs.glob(f"{hash_of(model, file)}*")), "what is too large is removed"
+    assert hub.sent.get(file, 0) < 64 * MIB, "it was not read to its end"
+
+    model.more.clear()
+    assert h2o("models", "pull", "some/model").returncode == ExitCode.OK
+    assert (snapshot(tmp_path, "some/model") / file).read_bytes() == model.files[file]
+
+
+def test_a_part_that_is_too_large_already(hub: Hub, h2o: Call, tmp_path: Path) -> None:
+    model = hub.repositories["some/model"] = repository(weights())
+    blobs = tmp_path / "hf" / "hub" / "models--some--model" / "blobs"
+    blobs.mkdir(parents=True)
+    (blobs / f"{hash_of(model, 'model.safetensors')}.incomplete").write_bytes(bytes(3 * MIB))
+    assert h2o("models", "pull", "some/model").returncode == ExitCode.OK
+    assert hub.downloads("model.safetensors") == [""]
+
+
+def test_a_small_file_that_is_damaged_on_the_way(hub: Hub, h2o: Call, tmp_path: Path) -> None:
+    hub.repositories["some/model"] = repository(weights(), hashes={"tokenizer.json": "0" * 40})
+    refused(h2o("models", "pull", "some/model"), "tokenizer.json of some/model arrived damaged")
+    assert not list((tmp_path / "hf" / "hub").rglob("*.incomplete"))
+
+
+def test_weights_that_would_lie_elsewhere(hub: Hub, h2o: Call, tmp_path: Path) -> None:
+    model = hub.repositories["some/model"] = repository(b"")
+    del model.files["model.safetensors"]
+    name = "../../../../x.safetensors"
+    model.files[name] = weights()
+    model.files["model.safetensors.index.json"] = json.dumps({"weight_map": {"a": name}}).encode()
+    refused(h2o("models", "pull", "some/model"), "lacks weights that its index names")
+    assert not list(tmp_path.rglob("x.safetensors"))
 
 
 def test_a_hash_that_would_be_a_path(hub: Hub, h2o: Call) -> None:

@@ -122,7 +122,7 @@ def _listing(repository: str) -> tuple[str, dict[str, _File]]:
     info = HfApi().model_info(repository, files_metadata=True, timeout=ANSWER_WITHIN_S)
     if info.gated and not get_token():
         _gated(repository)
-    if not is_commit(info.sha):  # it comes from a server and becomes a path
+    if info.sha is None or not is_commit(info.sha):  # it comes from a server and becomes a path
         raise ModelError(f"The hub names an impossible commit of {repository}: {info.sha!r}.")
     files = {
         file.rfilename: _File(

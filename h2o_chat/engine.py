@@ -19,7 +19,7 @@ import h2o_chat
 from h2o_chat import advice
 from h2o_chat.cache import H2OCache
 from h2o_chat.config import Sampling, Settings
-from h2o_chat.errors import BudgetError, OutOfMemoryError, UsageError
+from h2o_chat.errors import BudgetError, ModelError, OutOfMemoryError, UsageError
 from h2o_chat.events import CacheState, Event, Session
 from h2o_chat.generation import Generation
 from h2o_chat.memory import slot_bytes
@@ -355,7 +355,17 @@ class Engine:
 
 
 def end_tokens(loaded: Loaded) -> frozenset[int]:
-    """Ids that end an answer, wherever the model says so."""
+    """Ids that end an answer, wherever the model says so.
+
+    Raises:
+        ModelError: what its generation_config.json or config.json names is no id.
+    """
     config = loaded.model.generation_config.eos_token_id
     ids = config if isinstance(config, list) else [config]
+    wrong = [one for one in ids if one is not None and type(one) is not int]
+    if wrong:
+        raise ModelError(
+            f"The model's generation_config.json or config.json names {str(wrong[0])[:60]!r} as its end.",
+            "It must be a token's number, or a list of them: mend it, or fetch the file again.",
+        )
     return frozenset(token for token in (*ids, loaded.tokenizer.eos_token_id) if token is not None)

@@ -23,6 +23,7 @@ from h2o_chat.events import End, Error, Event, Note, Session, Token, Turn, to_js
 from h2o_chat.keeping import Keeper
 from h2o_chat.progress import Progress, progress_bar
 from h2o_chat.recorder import Recorder
+from h2o_chat.tokenizing import is_panic
 
 OpenChat = Callable[[Progress], Chat]
 
@@ -234,7 +235,9 @@ def ending(work: Callable[[], ExitCode], out: Output | None = None) -> ExitCode:
         raise
     except OSError as error:  # a full disk, a closed stream: the machine's fault, and nothing can be written
         return _failed(H2OChatError(f"{error}.", "Nothing more could be written or read there."), None)
-    except Exception as error:
+    except BaseException as error:
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
         if _out_of_memory(error):
             hint = "Try a smaller --budget or --chunk, a smaller model, or --quantize nf4."
             return _failed(OutOfMemoryError(f"Out of memory: {error}", hint), out)
@@ -254,7 +257,7 @@ def _failed(error: H2OChatError, out: Output | None) -> ExitCode:
     return error.exit_code
 
 
-def _out_of_memory(error: Exception) -> bool:
+def _out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError):
         return True
     if "torch" not in sys.modules:

@@ -30,6 +30,7 @@ from h2o_chat.progress import never
 from h2o_chat.rope import probe
 from h2o_chat.sampling import Sampler
 from h2o_chat.saved import Snapshot, read, write
+from h2o_chat.tokenizing import blamed_on_the_model
 
 
 class Engine:
@@ -53,7 +54,8 @@ class Engine:
         self.settings = settings
         self._loaded = loaded
         self.eos = end_tokens(loaded)
-        self.trained = probe(self.model, loaded.chats)
+        with blamed_on_the_model("The model cannot compute with the configuration in its folder"):
+            self.trained = probe(self.model, loaded.chats)
         self.cache = H2OCache(
             settings.budget,
             policy=settings.policy,

@@ -5,9 +5,9 @@
     tools/fuzz.py --atheris NAME [FLAGS OF LIBFUZZER]            guided by coverage
 
 An input may be taken or refused with an error that says something; whatever else happens is a violation: any
-other exception, more than `LONGEST_S` seconds of work, more than `MORE_BYTES` of memory. The first one of a reader is
-told, its input kept in `fuzz-NAME.input`, and the exit code is 1; one that kills the process leaves its input
-too. Input N of a reader depends on the seed alone.
+other exception, more than `LONGEST_S` seconds of work, more than `MORE_BYTES` of memory. The first one of a
+reader is told, its input kept in `fuzz-NAME.input`, and the exit code is 1; one that kills the process leaves
+its input too. Input N of a reader depends on the seed alone.
 
 Atheris is not among what the project needs: `pip install atheris` (3.0 has wheels for Python 3.11 to 3.13).
 """

@@ -79,3 +79,20 @@ def test_an_end_that_is_no_token(h2o: Program, folder: Path, wrong: Any) -> None
     assert "Traceback" not in done.err
     assert isinstance(done.events[-2], Error)
     assert isinstance(done.events[-1], End)
+
+
+@pytest.mark.parametrize("window", [10**30, -5, 0.5, "many"], ids=str)
+def test_a_window_that_is_none(h2o: Program, folder: Path, window: Any) -> None:
+    change(folder / "config.json", max_position_embeddings=window)
+    done = h2o("run", "Hi", "-m", folder, *SHORT)
+    assert done.code == ExitCode.MODEL, done.err
+    assert "Traceback" not in done.err
+
+
+def test_twelve_megabytes(h2o: Program) -> None:
+    """Blanks are nothing to say, and a text of that length would be read for hours."""
+    blanks, text = b" " * 12_000_000, b"one two " * 1_500_000
+    for piped, said in ((blanks, "nothing to say"), (text, "12,000,000 characters is too long")):
+        done = h2o("run", piped=piped)
+        assert done.code == ExitCode.USAGE
+        assert said in done.err

@@ -73,7 +73,9 @@ def readers(folder: Path) -> Iterator[Reader]:
     templates = [one.encode() for one in _TEMPLATES]
     yield Reader("templates", templates, _Template(folder / "template", here), share=0.5)
     ends = [json.dumps(one).encode() for one in _GENERATION]
-    yield Reader("generation", ends, _Opened(folder / "generation", here, "generation_config.json"), share=0.3)
+    yield Reader(
+        "generation", ends, _Opened(folder / "generation", here, "generation_config.json"), share=0.3
+    )
     yield Reader("models", configs[:1], _Opened(folder / "models", here, "config.json"), share=0.3)
     commit = b"0123456789abcdef0123456789abcdef01234567"
     yield Reader("cached models", [commit, b"main\n", b"../../x"], _Cached(folder / "hub"))

@@ -238,7 +238,17 @@ class Engine:
 
         Returns:
             Whether it was fed to its end; False if it was cancelled.
+
+        Raises:
+            UsageError: a token that this model does not have: it was said with another model.
         """
+        known = self.model.get_input_embeddings().num_embeddings
+        if ids and not 0 <= min(ids) <= max(ids) < known:
+            raise UsageError(
+                f"The conversation holds the token {max(ids):,}, and {self.session.model} knows {known:,}:"
+                " it was held with another model of that name.",
+                "Resume it with the folder it was held with, or export it and import it as a new one.",
+            )
         whole, last = (list(ids[:-1]), tuple(ids[-1:])) if answer else (list(ids), ())
         if whole and self.feed(whole, cancel, 1 if answer and exact else 0, given=not answer) is None:
             return False

@@ -84,3 +84,17 @@ def test_cached_models_and_aliases_named_so(h2o: Program, tmp_path: Path) -> Non
 def test_what_a_name_becomes() -> None:
     assert name_of(Path("/a\tb/\u202ec")) == r"/a\tb/\u202ec"
     assert name_of("漢字 é") == "漢字 é"
+
+
+def test_two_folders_of_one_name_are_two_models(h2o: Program, small: Path, tmp_path: Path) -> None:
+    """A conversation knows its model by the folder's last name; another's tokens are refused in words."""
+    source = next(folder for folder in BUNDLED if folder.is_dir())
+    first, second = tmp_path / "first" / "mine", tmp_path / "second" / "mine"
+    shutil.copytree(source, first)
+    shutil.copytree(small, second)
+    data, flags = tmp_path / "data", ("--max-tokens", "3", "--budget", "64")
+    said = "My name is Flora and I live in Paris."
+    assert h2o("run", said, "-m", first, *flags, "--save", "--data", data).code == ExitCode.OK
+    done = h2o("run", "Hi", "-m", second, *flags, "--resume", "last", "--data", data)
+    assert done.code == ExitCode.USAGE, done.err
+    assert "it was held with another model of that name" in done.err

@@ -168,6 +168,8 @@ def load_tokenizer(folder: Path, config: Any) -> Any:
     """
     if not any((folder / name).is_file() for name in _TOKENIZER_FILES):
         raise ModelError(f"{folder} has no tokenizer.", f"Expected one of: {', '.join(_TOKENIZER_FILES)}.")
+    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+        _check_keys(folder / name)
     # What a damaged tokenizer.json raises is up to three libraries, one of which raises bare Exception.
     with blamed_on_the_model(f"The tokenizer in {folder} cannot be loaded", "Fetch its files again."):
         tokenizer = transformers.AutoTokenizer.from_pretrained(
@@ -182,6 +184,23 @@ def load_tokenizer(folder: Path, config: Any) -> Any:
             "Fetch the tokenizer files of the same model.",
         )
     return tokenizer
+
+
+def _check_keys(path: Path) -> None:
+    """Tokenizers print keys that they do not know, raw, on stdout: what a terminal would obey is refused.
+
+    Raises:
+        ModelError: there is such a key.
+    """
+    odd: list[str] = []
+
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        odd.extend(key for key, _ in pairs if not key.isprintable())
+
+    with contextlib.suppress(OSError, ValueError, RecursionError):  # whoever loads it says so
+        json.loads(path.read_bytes(), object_pairs_hook=look)
+    if odd:
+        raise ModelError(f"{path} is damaged: {odd[0][:60]!a} can be no key.", "Fetch the file again.")
 
 
 def _tokens_outside(tokenizer: Any, rows: int) -> list[str]:

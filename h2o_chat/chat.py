@@ -11,7 +11,7 @@ from h2o_chat.events import CacheState, Event, Note, Prompt, Said, Token, Turn
 from h2o_chat.exchange import Exchange
 from h2o_chat.holds import Holds
 from h2o_chat.keeping import Keeper
-from h2o_chat.message import Message, as_conversation, as_event, of_stored, spell
+from h2o_chat.message import Message, as_conversation, as_event, not_too_long, of_stored, spell
 from h2o_chat.progress import never, unheard
 from h2o_chat.resume import build_anew, ended_in_marker, remember
 from h2o_chat.store import Conversation
@@ -57,11 +57,11 @@ class Chat:
             pin: protect all its tokens, as they are fed.
 
         Raises:
-            UsageError: nothing to say, or the model's template does not take the system prompt.
+            UsageError: nothing to say, too much, or the model's template does not take the system prompt.
             BudgetError: so many tokens cannot be protected; nothing was said.
             H2OChatError: whatever the engine raises; then the model has not seen this turn.
         """
-        ids, system_tokens = self._tokens(text)
+        ids, system_tokens = self._tokens(not_too_long(text))
         end = self._engine.seen + len(self._engine.pending) + len(ids)
         place = range(end - len(ids) + system_tokens, end)
         if pin:

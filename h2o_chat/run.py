@@ -19,11 +19,12 @@ from typing import Any, Protocol, TextIO
 from h2o_chat.chat import Chat
 from h2o_chat.config import Sampling
 from h2o_chat.deadline import Deadline
-from h2o_chat.errors import ExitCode, H2OChatError, OutOfMemoryError, UsageError
+from h2o_chat.errors import ExitCode, H2OChatError, OutOfMemoryError, UsageError, name_of, written_out
 from h2o_chat.events import End, Error, Event, Note, Session, Token, Turn, to_json
 from h2o_chat.keeping import Keeper
 from h2o_chat.progress import Progress, progress_bar
 from h2o_chat.recorder import Recorder
+from h2o_chat.tokenizing import is_panic
 
 OpenChat = Callable[[Progress], Chat]
 
@@ -65,7 +66,8 @@ class JsonLines:
         self._stream = stream
 
     def write(self, event: Event) -> None:
-        self._stream.write(to_json(event) + "\n")
+        line = to_json(event)
+        self._stream.write((_shown(line) if self._stream.isatty() else line) + "\n")
         self._stream.flush()
 
 
@@ -239,11 +241,13 @@ def ending(work: Callable[[], ExitCode], out: Output | None = None) -> ExitCode:
         raise
     except OSError as error:  # a full disk, a closed stream: the machine's fault, and nothing can be written
         return _failed(H2OChatError(f"{error}.", "Nothing more could be written or read there."), None)
-    except Exception as error:
+    except BaseException as error:
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
         if _out_of_memory(error):
             hint = "Try a smaller --budget or --chunk, a smaller model, or --quantize nf4."
             return _failed(OutOfMemoryError(f"Out of memory: {error}", hint), out)
-        traceback.print_exc()
+        sys.stderr.write(written_out(traceback.format_exc()))
         hint = "This is a bug of h2o-chat: please report it together with the lines above."
         message = f"{type(error).__name__}: {error}"
         _complain(message, hint)
@@ -259,7 +263,7 @@ def _failed(error: H2OChatError, out: Output | None) -> ExitCode:
     return error.exit_code
 
 
-def _out_of_memory(error: Exception) -> bool:
+def _out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError):
         return True
     if "torch" not in sys.modules:
@@ -270,7 +274,8 @@ def _out_of_memory(error: Exception) -> bool:
 
 
 def _complain(message: str, hint: str) -> None:
-    sys.stderr.write(f"h2o-chat: {message}\n" + (f"  {hint}\n" if hint else ""))
+    hint = f"  {name_of(hint)}\n" if hint else ""
+    sys.stderr.write(f"h2o-chat: {name_of(message)}\n{hint}")  # notes quote names too
 
 
 def _note(session: Session) -> None:

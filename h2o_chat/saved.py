@@ -23,7 +23,8 @@ from h2o_chat.errors import SavedCacheError
 from h2o_chat.events import Session
 from h2o_chat.policies import POLICIES, Shares
 from h2o_chat.quantized import BITS, dequantise, row_bytes
-from h2o_chat.slots import MOST_TOKENS, H2OLayer
+from h2o_chat.rope import MOST_TOKENS
+from h2o_chat.slots import H2OLayer
 
 FORMAT = 5
 """Of the file; another one is not read."""

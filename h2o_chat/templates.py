@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from h2o_chat.base_templates import BASE_TEMPLATES
 from h2o_chat.errors import ModelError, UsageError
 from h2o_chat.rendering import TemplateFailed, render
+from h2o_chat.tokenizing import tokens_of
 
 
 @dataclass(frozen=True)
@@ -193,16 +194,12 @@ class NamedTemplate(ModelTemplate):
 
 def _ids(tokenizer: Any, text: str) -> list[int]:
     """Ids of text in which special tokens are tokens."""
-    ids: list[int] = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-    return ids
+    return tokens_of(tokenizer, text)
 
 
 def literal(tokenizer: Any, text: str) -> list[int]:
     """Ids of text in which special tokens are mere characters."""
-    ids: list[int] = tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False)[
-        "input_ids"
-    ]
-    return ids
+    return tokens_of(tokenizer, text, split_special_tokens=True)
 
 
 def _is_safe(texts: Iterable[str], marks: dict[str, int], ids: list[int], blank_ids: list[int]) -> bool:

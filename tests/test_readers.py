@@ -28,7 +28,7 @@ TENSOR = {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}
 
 def test_no_error_is_obeyed_by_a_terminal() -> None:
     error = H2OChatError("No \x1b]0;x\x07\x9b\r\u202e\ttab\n", "é \u2066")
-    assert error.message == "No \\x1b]0;x\\x07\\x9b\\x0d\\u202e\ttab\n"
+    assert error.message == r"No \x1b]0;x\x07\x9b\x0d\u202e\ttab\n"
     assert error.hint == "é \\u2066"
     assert str(error) == f"{error.message} {error.hint}"
 

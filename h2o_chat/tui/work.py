@@ -68,7 +68,7 @@ class Failed:
 class Crashed:
     """A job ended with an error of our own making."""
 
-    error: Exception
+    error: BaseException
     trace: str
 
 
@@ -194,7 +194,7 @@ class Jobs:
             self._reports.put(Stopped())
         except H2OChatError as error:
             self._report(Failed(error))
-        except Exception as error:
+        except BaseException as error:  # a panic of Rust is no `Exception`
             self._report(Crashed(error, traceback.format_exc()))
 
 
@@ -213,5 +213,5 @@ def _events(report: Report) -> Iterator[Event]:
             yield report
 
 
-class _Left(Exception):
-    """The person left, or stopped it, while the model was loading."""
+class _Left(BaseException):
+    """The person left, or stopped it, while the model was loading. What opens it may not catch this."""

@@ -3,15 +3,22 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: chat test lint clean
+.PHONY: chat test test-all lint clean
 
 # make chat [MODEL=folder] [ARGS="--budget 64"]
 chat: $(READY)
 	@$(BIN)/h2o-chat $(if $(MODEL),--model "$(MODEL)") $(ARGS)
 
-# make test [ARGS=tests/cli]
+# A process for each core, up to four. Whoever runs out of tests takes some of another's.
+PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
+
+# Every behaviour once: make test [ARGS=tests/cli]
 test: $(READY)
-	$(BIN)/pytest $(ARGS)
+	$(PYTEST) -m "not sweep" $(ARGS)
+
+# The same, and sweeps over more policies, budgets and examples.
+test-all: $(READY)
+	$(PYTEST) $(ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -8,6 +8,7 @@ because a cache that is not asked would grow silently.
 import contextlib
 import json
 import logging
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -74,6 +75,8 @@ def load(settings: Settings, progress: Progress) -> Loaded:
         choice = choose(found.name, settings, config, weights)
         stage = "quantise" if choice.quantises else "load"
         progress(stage, 0.0)
+        if choice.quantises or getattr(config, "quantization_config", None):
+            _import_bitsandbytes()
         with (
             _reporting(lambda share: progress(stage, share)),
             blamed_on_the_model(
@@ -252,6 +255,22 @@ def _load_model(folder: Path, choice: Choice) -> Any:
         )
     _check_packing(model, choice)
     return model.eval()
+
+
+def _import_bitsandbytes() -> None:
+    """Before transformers does: while it is imported, the package `kernels` is hidden from it.
+
+    On a CPU with AVX512-BF16 it would ask the hub for a kernel through that package. It has one of its own.
+    """
+    hidden = sys.modules.get("kernels")
+    sys.modules["kernels"] = None  # type: ignore[assignment]  # how Python is told that there is none
+    try:
+        with contextlib.suppress(ImportError):  # it is not installed: transformers says what to do
+            import bitsandbytes  # noqa: F401
+    finally:
+        del sys.modules["kernels"]
+        if hidden is not None:
+            sys.modules["kernels"] = hidden
 
 
 def _check_packing(model: Any, choice: Choice) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,8 +33,40 @@ for name in [name for name in os.environ if name.startswith("H2O_CHAT_")]:
     if name not in ("H2O_CHAT_SHARED", "H2O_CHAT_DATA"):
         del os.environ[name]
 
+# Nobody else is asked either, by no test and no process that a test starts.
+NO_NETWORK = str(Path(__file__).parent / "no_network")
+sys.path.insert(0, NO_NETWORK)
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [NO_NETWORK, os.environ.get("PYTHONPATH")]))
+import network_guard  # noqa: E402
+
+network_guard.watch()
+
 SHARED = Path(os.environ.get("H2O_CHAT_SHARED", Path(__file__).parents[2] / "shared"))
 """Real models and text, beside the repository and not part of it."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before any fixture: a server of a module is as free as the tests that use it."""
+    os.environ[network_guard.LOOPBACK] = "yes" if item.get_closest_marker("loopback") else ""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def asked_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where attempts to use the network are written down, by this process and those that it starts."""
+    file = tmp_path_factory.mktemp("network") / "asked"
+    os.environ[network_guard.ASKED] = str(file)
+    return file
+
+
+@pytest.fixture(autouse=True)
+def asked(asked_file: Path) -> Iterator[Path]:
+    """The same for this test, which fails if something is there when it ends."""
+    yield asked_file
+    if asked_file.exists():
+        said = asked_file.read_text()
+        asked_file.unlink()
+        pytest.fail(f"The network was asked by this test or by what it started:\n{said}")
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from sweep import sweep
+
 from h2o_chat.store import Store
 
 ROOT = Path(__file__).parents[1]
@@ -21,9 +24,10 @@ with Store(Path(sys.argv[1])).claim(sys.argv[2]) as writer:
 """
 
 
-def test_what_was_delivered_is_stored(shared_models: Path) -> None:
+@pytest.mark.parametrize("kills", [2, *sweep(6)])
+def test_what_was_delivered_is_stored(shared_models: Path, kills: int) -> None:
     command = [sys.executable, "tools/crash_test.py", "--model", str(shared_models / "pilot-chat")]
-    done = subprocess.run([*command, "--kills", "6"], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([*command, "--kills", str(kills)], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "none lost" in done.stdout
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from oracle import ATTENTION, Held, OracleCache, OracleHead, feed, greedy_turn
+from sweep import sweep
 from tiny_models import VOCAB, WINDOW, tiny
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -22,7 +23,7 @@ from twins import TWINS
 
 from h2o_chat import H2OCache
 
-BUDGETS = (16, 64, 128)
+BUDGETS = [16, *sweep(64, 128)]
 STEPS = 400
 Pair = tuple[Any, Any]
 """The same weights twice: with the oracle's attention and with ours."""
@@ -214,12 +215,12 @@ def test_same_positions_and_logits_on_a_trained_model(
     assert_same_conversation(stories_pair, budget, story, story[100:130])
 
 
-@pytest.mark.parametrize("budget", [16, 64])
+@pytest.mark.parametrize("budget", [16, *sweep(64)])
 def test_output_change_is_what_it_says(tiny_pair: Pair, budget: int) -> None:
     assert_same_conversation(tiny_pair, budget, noise(200, seed=1), noise(30, seed=2), policy="caote")
 
 
-@pytest.mark.parametrize("budget", [16, 40])
+@pytest.mark.parametrize("budget", [16, *sweep(40)])
 def test_the_default_policy_is_what_it_says(tiny_pair: Pair, budget: int) -> None:
     caches = OracleCache(budget, HeavyOrToldHead), H2OCache(budget=budget)
     for position, token in enumerate(noise(120, seed=1)):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from sweep import sweep
 from torch import Tensor
 
 from h2o_chat import H2OCache
@@ -25,8 +26,9 @@ from h2o_chat.lab.texts import documents, read_texts
 from h2o_chat.models import Loaded, load
 from h2o_chat.rope import probe
 
+BUDGETS = [32, 64, 128]
 PUBLISHED = {
-    # 34 stories, 15 documents of 512 tokens, ratio to full at 32, 64 and 128 slots.
+    # 34 stories, 15 documents of 512 tokens, ratio to full at these budgets.
     "h2o-paper": [1.4502, 1.1642, 1.0419],
     "window": [1.2966, 1.1149, 1.0249],
     "streaming": [1.3449, 1.1221, 1.0288],
@@ -45,14 +47,21 @@ def texts(shared_text: Path) -> list[str]:
     return read_texts(shared_text / "tinystories_valid.json")
 
 
-@pytest.mark.parametrize("contestant", PUBLISHED)
-def test_the_table_of_34_stories(stories: Loaded, texts: list[str], contestant: str) -> None:
+@pytest.mark.parametrize(
+    ("contestant", "budgets"), [("h2o", [64]), *sweep(*((name, BUDGETS) for name in PUBLISHED))]
+)
+def test_the_table_of_34_stories(
+    stories: Loaded, texts: list[str], contestant: str, budgets: list[int]
+) -> None:
     ids = documents(texts, stories.tokenizer, 512)
     assert ids.shape == (15, 512)
-    report = measure(stories, ids, [Contestant.parse(contestant)], [32, 64, 128], seed=0)
-    assert [score.ratio for score in report.scores] == pytest.approx(PUBLISHED[contestant], abs=0.005)
+    report = measure(stories, ids, [Contestant.parse(contestant)], budgets, seed=0)
+    expected = dict(zip(BUDGETS, PUBLISHED[contestant], strict=True))
+    assert {score.budget: score.ratio for score in report.scores} == pytest.approx(
+        {budget: expected[budget] for budget in budgets}, abs=0.005
+    )
     assert all(low < score.ratio < high for score in report.scores for low, high in [score.interval])
-    assert [(score.first, score.end) for score in report.scores] == [(32, 511), (64, 511), (128, 511)]
+    assert [(score.first, score.end) for score in report.scores] == [(budget, 511) for budget in budgets]
 
 
 # -- far past the trained window ---------------------------------------------------------------------------
@@ -91,6 +100,7 @@ def far(loaded: Loaded, ids: Tensor, cache: H2OCache) -> float:
     return float(found[:, 1024:2047].mean().exp())
 
 
+@pytest.mark.sweep
 def test_clamped_positions_beat_renumbered_ones_far_past_the_window(
     stories: Loaded, texts: list[str]
 ) -> None:

@@ -67,6 +67,6 @@ def test_turns() -> None:
 
 def test_a_long_turn_costs_its_length() -> None:
     """It was put together line by line once, and every line cost all before it."""
-    began = time.monotonic()
+    began = time.process_time()
     assert len(turns_of("a\n" * 4_000_000)) == 1
-    assert time.monotonic() - began < 30
+    assert time.process_time() - began < 30

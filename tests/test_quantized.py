@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from oracle import ATTENTION, OracleCache, RoundedHead, feed, rounded
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
+from sweep import sweep
 from tiny_models import VOCAB, tiny
 from torch import Tensor
 from transformers import AutoConfig
@@ -136,9 +137,7 @@ def logits(model: Any, cache: H2OCache, ids: Tensor, real: Tensor | None = None)
     ("family", "policy"),
     [
         ("llama", "h2o"),
-        ("gpt_neox", "streaming"),
-        ("smollm3", "h2o"),
-        ("gemma3_text", "h2o"),
+        *sweep(("gpt_neox", "streaming"), ("smollm3", "h2o"), ("gemma3_text", "h2o")),
     ],
 )
 def test_far_past_the_window_keys_stand_where_a_plain_caches_do(family: str, policy: str, kind: str) -> None:

@@ -232,6 +232,6 @@ def test_damaged_fields_of_a_database(tmp_path: Path, damage: Any) -> None:
 
 @pytest.mark.parametrize("language", sorted(SLOW))
 def test_code_that_would_stop_the_screen(language: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     assert "x" in render(f"```{language.upper()}\n" + "\n " * 4000 + "x\n```").plain
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < 2

@@ -220,8 +220,8 @@ def test_a_look_takes_a_moment(cache: Path) -> None:
     for number in range(100):
         fetched(cache, f"someone/model-{number}")
     code = (
-        "import time, sys; start = time.perf_counter(); import h2o_chat.resolve as r; r.find('model-42');"
+        "import time, sys; import h2o_chat.resolve as r; r.find('model-42');"
         "heavy = {'torch', 'huggingface_hub', 'transformers'} & set(sys.modules);"
-        "sys.exit(str(heavy) if heavy else time.perf_counter() - start > 0.5)"
+        "sys.exit(str(heavy) if heavy else time.process_time() > 0.5)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

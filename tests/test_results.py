@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from sweep import sweep
 from torch import Tensor
 
 import h2o_chat
@@ -53,7 +54,7 @@ def by_answers(loaded: Loaded, results: Results) -> Any:
     return generate.measure(loaded, items, runs_of(NAMES, [16]), 12, results=results)
 
 
-@pytest.mark.parametrize("task", [by_perplexity, by_agreement, by_itself, by_answers])
+@pytest.mark.parametrize("task", [by_perplexity, by_agreement, by_answers, *sweep(by_itself)])
 def test_an_interrupted_sweep_goes_on(
     small: Loaded, tmp_path: Path, task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from sweep import sweep
 
 from h2o_chat.chat import Chat
 from h2o_chat.config import Sampling, Settings
@@ -89,13 +90,14 @@ def close(chat: Chat) -> str:
     return chat.keeper.conversation
 
 
-def test_fifty_conversations_cut_anywhere_go_on_in_a_new_process(
-    loaded: Loaded, store: Store, shared_models: Path
+@pytest.mark.parametrize("conversations", [8, *sweep(50)])
+def test_conversations_cut_anywhere_go_on_in_a_new_process(
+    loaded: Loaded, store: Store, shared_models: Path, conversations: int
 ) -> None:
     rng = random.Random(4)
     plans: list[dict[str, Any]] = []
     expected = []
-    while len(plans) < 50:
+    while len(plans) < conversations:
         settings = replace(
             SETTINGS,
             budget=rng.choice([24, 48, 96]),

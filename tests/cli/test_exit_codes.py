@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from here import h2o_here
 from program import PROGRAM, Program
 
 from h2o_chat.errors import ExitCode
@@ -167,12 +168,12 @@ def test_out_of_memory(h2o: Program, small: Path) -> None:
     assert "--budget" in done.err
 
 
-def test_a_failed_turn_stops_the_script(h2o: Program, small: Path, tmp_path: Path) -> None:
+def test_a_failed_turn_stops_the_script(small: Path, tmp_path: Path) -> None:
     """The `full` policy ends at the model's window, and says so."""
     script = tmp_path / "turns.txt"
     script.write_text("Once upon a time\n---\nand then\n")
     flags = ("--policy", "full", "--ignore-eos", "--max-tokens", 600, "--json", "--events", 0)
-    done = h2o("run", "--script", script, "-m", small, *flags)
+    done = h2o_here("run", "--script", script, "-m", small, *flags)
     assert done.code == ExitCode.FAILED
     turns = [event for event in done.events if isinstance(event, Turn)]
     assert [turn.finish for turn in turns] == ["length"]

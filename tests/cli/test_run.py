@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from here import h2o_here
 from program import PROGRAM, Ended, Program
 
 from h2o_chat.errors import ExitCode
@@ -19,11 +20,13 @@ def story(h2o: Program, small: Path) -> Ended:
 
 
 @pytest.fixture(scope="module")
-def script(h2o: Program, chatty: Path, tmp_path_factory: pytest.TempPathFactory) -> Ended:
+def script(chatty: Path, tmp_path_factory: pytest.TempPathFactory) -> Ended:
     """Two turns with a system prompt."""
     turns = tmp_path_factory.mktemp("script") / "turns.txt"
     turns.write_text("Hello, my name is Ada.\n---\nWhat is my name?\n")
-    return h2o("run", "--script", turns, "-m", chatty, "--json", "--system", "You are kind.", "--events", 4)
+    return h2o_here(
+        "run", "--script", turns, "-m", chatty, "--json", "--system", "You are kind.", "--events", 4
+    )
 
 
 def test_events_stand_alone_on_stdout(story: Ended) -> None:
@@ -89,9 +92,9 @@ def test_script_is_one_conversation(script: Ended) -> None:
     assert end.turns == 2
 
 
-def test_sampling_repeats_with_its_seed(h2o: Program, small: Path) -> None:
+def test_sampling_repeats_with_its_seed(small: Path) -> None:
     flags = ("run", "A dog", "-m", small, "--temperature", 1.2, "--max-tokens", 25, "--stop", "zebra")
-    one, again = (h2o(*flags, "--seed", 7) for _ in range(2))
+    one, again = (h2o_here(*flags, "--seed", 7) for _ in range(2))
     assert one.code == again.code == ExitCode.OK
     assert one.out == again.out
     assert "seed 7" in one.err
@@ -167,17 +170,17 @@ def test_a_pipe_that_says_nothing_is_told_of(small: Path) -> None:
     assert from_json(out.splitlines()[1]) == Said(0, "user", "Once\n\nupon a time")
 
 
-def test_another_system_prompt_begins_another_conversation(h2o: Program, small: Path, tmp_path: Path) -> None:
+def test_another_system_prompt_begins_another_conversation(small: Path, tmp_path: Path) -> None:
     flags = ("-m", small, "--data", tmp_path, "--max-tokens", 3, "--json")
-    begun = h2o("run", "Once", "--save", "--system", "Be kind.", *flags)
+    begun = h2o_here("run", "Once", "--save", "--system", "Be kind.", *flags)
     assert begun.code == ExitCode.OK, begun.err
     for asked, notes in (("Be kind.", []), ("Be rude.", ["system"]), (None, [])):
         system = [] if asked is None else ["--system", asked]
-        done = h2o("run", "and", "--resume", "last", *system, *flags)
+        done = h2o_here("run", "and", "--resume", "last", *system, *flags)
         assert [event.code for event in done.events if isinstance(event, Note)] == notes
         said = [event for event in done.events if isinstance(event, Said)]
         assert said[0] == replace(said[0], role="system", text="Be kind.")
     assert (
         "goes on with the system prompt that it began with"
-        in h2o("run", "and", "--resume", "last", "--system", "Be rude.", *flags).err
+        in h2o_here("run", "and", "--resume", "last", "--system", "Be rude.", *flags).err
     )

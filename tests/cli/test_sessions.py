@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from here import h2o_here
 from program import PROGRAM, Ended, Program
 
 from h2o_chat.errors import ExitCode
@@ -311,11 +312,9 @@ def test_no_torch(data: Path, ids: list[str]) -> None:
         assert done.stdout.splitlines()[-1] == "False"
 
 
-def test_a_resumed_conversation_says_the_seed_that_it_was_begun_with(
-    h2o: Program, chatty: Path, tmp_path: Path
-) -> None:
+def test_a_resumed_conversation_says_the_seed_that_it_was_begun_with(chatty: Path, tmp_path: Path) -> None:
     def seed(*arguments: object) -> str:
-        done = h2o("run", "hi", *arguments, "--data", tmp_path, "--max-tokens", "3")
+        done = h2o_here("run", "hi", *arguments, "--data", tmp_path, "--max-tokens", "3")
         assert done.code == 0, done.err
         return done.err.split("seed ")[1].split()[0]
 

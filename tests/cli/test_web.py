@@ -13,6 +13,8 @@ from program import PROGRAM, Program
 aiohttp = pytest.importorskip("aiohttp", reason="the extra web is not installed")
 pytest.importorskip("textual_serve", reason="the extra web is not installed")
 
+pytestmark = pytest.mark.loopback
+
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:

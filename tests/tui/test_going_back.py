@@ -136,12 +136,17 @@ async def test_going_back_is_cancelled(talk: Any, monkeypatch: pytest.MonkeyPatc
 
 
 def slowly(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading again takes long enough for a key."""
+    """After its first message, reading again lasts until it is stopped."""
     engine, real = screen.chat._engine, screen.chat._engine.relive
+    read: list[object] = []
 
-    def relive(*args: Any, **kwargs: Any) -> bool:
-        time.sleep(0.4)
-        return bool(real(*args, **kwargs))
+    def relive(*args: Any, cancel: Callable[[], bool], **kwargs: Any) -> bool:
+        give_up = time.monotonic() + 60
+        while read and not cancel():
+            assert time.monotonic() < give_up, "nobody stopped it"
+            time.sleep(0.01)
+        read.append(args)
+        return bool(real(*args, cancel=cancel, **kwargs))
 
     monkeypatch.setattr(engine, "relive", relive)
 

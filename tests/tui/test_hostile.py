@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from conftest import SMALL, WIDE, Screen  # tests/tui/conftest.py
 from rich.cells import cell_len
+from sweep import sweep
 
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.events import Token, Turn
@@ -69,7 +70,10 @@ KEYS = (
 )
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+FEW = ["colours", "markup", "overrides", "half characters", "nothing"]
+
+
+@pytest.mark.parametrize("name", [*FEW, *sweep(*(name for name in HOSTILE if name not in FEW))])
 async def test_it_is_shown_as_text(name: str, tmp_path: Path) -> None:
     await _looked_at(HOSTILE[name], WIDE, tmp_path)
 

@@ -343,7 +343,7 @@ async def test_leaving_stops_the_answer(drive: Drive) -> None:
         await screen.ask("Once upon a time")
         await screen.streaming()
         await screen.pilot.press("ctrl+q")
-    for _ in range(500):
+    for _ in range(6000):
         if screen.chat.messages[-1].finish:
             break
         await asyncio.sleep(0.01)

@@ -1,0 +1,14 @@
+"""A run of the program without a process of its own: no seconds spent on importing torch once more."""
+
+from program import Ended
+from typer.testing import CliRunner
+
+from h2o_chat.cli import app
+
+
+def h2o_here(*arguments: object, piped: str = "") -> Ended:
+    """What `h2o-chat ARGUMENTS` does, for tests without a signal, a limit or a terminal."""
+    done = CliRunner().invoke(app, list(map(str, arguments)), input=piped.encode())
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return Ended(done.exit_code, done.stdout, done.stderr)

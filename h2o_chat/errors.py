@@ -123,6 +123,14 @@ class StoreError(H2OChatError):
     code = "store"
 
 
+class StoreBusyError(StoreError):
+    """Another process is writing to the store: that passes."""
+
+
+class DiskError(StoreError):
+    """The disk is full, cannot be written, or failed: that may pass."""
+
+
 class BusyError(StoreError):
     """The conversation is open in another process."""
 

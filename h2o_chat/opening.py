@@ -94,6 +94,7 @@ def opener(
             if kept.conversation is not None:
                 raise
             chat = Chat(engine, settings)
+            chat.unkept = error.message
             chat.notes.append(_not_kept(error))
             return chat
         chat = Chat(engine, settings, keeper)

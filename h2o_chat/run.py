@@ -18,11 +18,12 @@ from typing import Any, Protocol, TextIO
 
 from h2o_chat.chat import Chat
 from h2o_chat.config import Sampling
-from h2o_chat.errors import ExitCode, H2OChatError, OutOfMemoryError, UsageError
+from h2o_chat.errors import ExitCode, H2OChatError, OutOfMemoryError, StoreError, UsageError
 from h2o_chat.events import End, Error, Event, Note, Session, Token, Turn, to_json
 from h2o_chat.keeping import Keeper
 from h2o_chat.progress import Progress, progress_bar
 from h2o_chat.recorder import Recorder
+from h2o_chat.stored import say_on_stderr, until_signalled, wait_for_store
 
 OpenChat = Callable[[Progress], Chat]
 
@@ -30,6 +31,7 @@ SEPARATOR = "---"
 """A line of this stands between the turns of a script, and between its answers."""
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a conversation in order, with the exit code 128 + their number."""
+_SIGNALLED = (ExitCode.HUNG_UP, ExitCode.INTERRUPTED, ExitCode.TERMINATED)
 _BETWEEN = re.compile(rf"^{SEPARATOR}[^\S\n]*$", re.MULTILINE)
 
 
@@ -125,9 +127,11 @@ class _Tally:
     tokens: int = 0
     began: float = field(default_factory=time.monotonic)
     keeper: Keeper | None = None
+    unkept: str = ""
+    """Why the conversation is not stored, where it should have been."""
 
     def end(self) -> End:
-        conversation = self.keeper.conversation if self.keeper else None
+        conversation = self.keeper.stored_as if self.keeper else None
         return End(self.turns, self.tokens, time.monotonic() - self.began, conversation)
 
 
@@ -161,23 +165,49 @@ def run(prepare: Callable[[], Job], json: bool, recorder: Recorder | None = None
 
     try:
         code = ending(work, out)
-        out.write(tally.end())
-        if tally.keeper:
-            tally.keeper.close()
-            sys.stderr.write(f"h2o-chat: conversation {tally.keeper.conversation}\n")
+    except BrokenPipeError:
+        code, out = ExitCode.OK, _nobody()
+    try:
+        code = _store(tally, code, out)
+        end = tally.end()
+        out.write(end)
+        if end.conversation:
+            sys.stderr.write(f"h2o-chat: conversation {end.conversation}\n")
     except BrokenPipeError:
         _discard_stdout()
-        return ExitCode.OK
     except OSError:  # said by `ending` already, when it happened first
         _discard_stdout()
         return ExitCode.FAILED
     return code
 
 
+def _nobody() -> Output:
+    """Where events go when nobody reads them any more."""
+    _discard_stdout()
+    return PlainText(sys.stdout)
+
+
+def _store(tally: _Tally, code: ExitCode, out: Output) -> ExitCode:
+    """Waits until all that was said is on disk; says what is not, and fails then."""
+    unstored = f"Nothing of this conversation is stored. {tally.unkept}" if tally.unkept else ""
+    if keeper := tally.keeper:
+        with until_signalled(ENDING) as left:
+            wait_for_store(keeper, left, say_on_stderr)
+        while keeper.notes:
+            _tell(keeper.notes.pop(0), out)
+        unstored = keeper.unstored
+        keeper.close()
+    if not unstored:
+        return code
+    error = StoreError(unstored, "What is named was shown, and is nowhere else.")
+    _failed(error, out)
+    return ExitCode.FAILED if code in (ExitCode.OK, *_SIGNALLED) else code
+
+
 def _converse(job: Job, out: Output, tally: _Tally, plain: bool) -> ExitCode:
     with progress_bar() as progress:
         chat = job.open_chat(progress)
-    tally.began, tally.keeper = time.monotonic(), chat.keeper
+    tally.began, tally.keeper, tally.unkept = time.monotonic(), chat.keeper, chat.unkept
     if plain:
         _note(chat.session)
     for event in chat.opening():

@@ -18,7 +18,8 @@ from h2o_chat.config import Sampling, Settings
 from h2o_chat.engine import Engine
 from h2o_chat.errors import SavedCacheError, StoreError, UsageError
 from h2o_chat.events import Event, Note, Token
-from h2o_chat.keeping import SAVED_TURNS, Keeper
+from h2o_chat.keeping import Keeper
+from h2o_chat.memories import SAVED_TURNS
 from h2o_chat.models import Loaded, load
 from h2o_chat.store import Store
 

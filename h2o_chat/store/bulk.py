@@ -16,7 +16,7 @@ from typing import Any
 from h2o_chat.store.database import LONG_WAIT_S, Database, Step
 from h2o_chat.store.rows import Conversation, Ids, StoredMessage, clean, insert_message
 
-DELETED_AT_ONCE = 50
+DELETED_AT_ONCE = 20
 """Messages: some milliseconds."""
 
 

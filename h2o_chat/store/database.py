@@ -29,7 +29,7 @@ WAIT_S = 5.0
 """How long a transaction waits for that of another process; ours take milliseconds."""
 LONG_WAIT_S = 180.0
 """How long something waits that cannot simply be done again: words that were said, an import."""
-SHORT_S = 0.05
+SHORT_S = 0.03
 """A transaction takes no further step after this time: others write too."""
 PAUSE_S = 0.02
 """Between two transactions of one job, so that others find the moment."""

@@ -99,7 +99,8 @@ class Store:
             KeyError: a parent or a leaf is none of the messages, or comes later.
         """
         whole = list(conversations)
-        self._sweep()
+        if self._sweep():
+            self._database.forget_removed()
         ids = [bulk.new_id(self._database) for _ in whole]
         locks = [self._take(one) for one in ids]
         try:
@@ -313,8 +314,9 @@ class Store:
             own_folder(path.parent)
             return Lock(path)
 
-    def _sweep(self, ours: str = "") -> None:
-        """Erases what is hidden and in nobody's hands, and what is in ours."""
+    def _sweep(self, ours: str = "") -> bool:
+        """Erases what is hidden and in nobody's hands, and what is in ours; whether there was any."""
+        swept = False
         for conversation in bulk.hidden(self._database):
             try:
                 lock = None if conversation == ours else self._take(conversation)
@@ -328,6 +330,8 @@ class Store:
             finally:
                 if lock:
                     lock.release()
+            swept = True
+        return swept
 
     def _lock_file(self, conversation: str) -> Path:
         return self.folder / "locks" / conversation

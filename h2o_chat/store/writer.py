@@ -78,10 +78,10 @@ class Writer:
         """Goes to another branch: the next message follows `leaf`, and there the conversation is resumed.
 
         Raises:
-            ValueError: it is no message of this conversation.
+            ValueError: it is no message of this conversation; while anything waits that is not looked up.
             StoreError: that cannot be read.
         """
-        if leaf is not None and leaf not in self._parents:
+        if leaf is not None and not self.waiting:
             found = "SELECT 1 FROM messages WHERE conversation = ? AND number = ?"
             if not self._database.rows(found, self.conversation, leaf):
                 raise ValueError(f"message {leaf} is not in conversation {self.conversation}")

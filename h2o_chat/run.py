@@ -18,12 +18,13 @@ from typing import Any, Protocol, TextIO
 
 from h2o_chat.chat import Chat
 from h2o_chat.config import Sampling
+from h2o_chat.deadline import Deadline
 from h2o_chat.errors import ExitCode, H2OChatError, OutOfMemoryError, StoreError, UsageError
 from h2o_chat.events import End, Error, Event, Note, Session, Token, Turn, to_json
 from h2o_chat.keeping import Keeper
 from h2o_chat.progress import Progress, progress_bar
 from h2o_chat.recorder import Recorder
-from h2o_chat.stored import say_on_stderr, until_signalled, wait_for_store
+from h2o_chat.stored import NOWHERE_ELSE, let_go
 
 OpenChat = Callable[[Progress], Chat]
 
@@ -191,15 +192,12 @@ def _store(tally: _Tally, code: ExitCode, out: Output) -> ExitCode:
     """Waits until all that was said is on disk; says what is not, and fails then."""
     unstored = f"Nothing of this conversation is stored. {tally.unkept}" if tally.unkept else ""
     if keeper := tally.keeper:
-        with until_signalled(ENDING) as left:
-            wait_for_store(keeper, left, say_on_stderr)
+        unstored = let_go(keeper)
         while keeper.notes:
             _tell(keeper.notes.pop(0), out)
-        unstored = keeper.unstored
-        keeper.close()
     if not unstored:
         return code
-    error = StoreError(unstored, "What is named was shown, and is nowhere else.")
+    error = StoreError(unstored, NOWHERE_ELSE)
     _failed(error, out)
     return ExitCode.FAILED if code in (ExitCode.OK, *_SIGNALLED) else code
 
@@ -214,9 +212,14 @@ def _converse(job: Job, out: Output, tally: _Tally, plain: bool) -> ExitCode:
         out.write(event)
     for note in chat.take_notes():
         _tell(note, out)
-    with _interruptible() as interrupted:
+    with _interruptible(chat.keeper) as interrupted:
         for text in job.turns:
-            code = _turn(chat.send(text, job.sampling, lambda: bool(interrupted())), out, tally)
+            try:
+                code = _turn(chat.send(text, job.sampling, lambda: bool(interrupted())), out, tally)
+            except H2OChatError as error:
+                if not interrupted():
+                    raise
+                _complain(error.message, error.hint)  # why it has stopped is the signal
             if interrupted():
                 return interrupted()
             if code is not ExitCode.OK:
@@ -308,18 +311,20 @@ def _note(session: Session) -> None:
 
 
 @contextmanager
-def _interruptible() -> Iterator[Callable[[], ExitCode]]:
+def _interruptible(keeper: Keeper | None) -> Iterator[Callable[[], ExitCode]]:
     """A signal stops at the next step, so that what was said so far is kept; a second one does not wait.
 
-    What is yielded says the exit code: `OK` until there was one.
+    If that step does not come, the process ends within a deadline as it is: every token that was printed is
+    stored already, or it is said that it is not. What is yielded says the exit code: `OK` until there was one.
     """
     code = ExitCode.OK
-
+    deadline = Deadline(lambda: _say_how_it_ended(keeper))
     before = {int(number): signal.getsignal(number) for number in ENDING}
 
     def handle(number: int, _: Any) -> None:
         nonlocal code
         code = ExitCode(128 + number)
+        deadline.begin(code)
         signal.signal(number, before[number])
 
     for number, handler in before.items():
@@ -328,8 +333,17 @@ def _interruptible() -> Iterator[Callable[[], ExitCode]]:
     try:
         yield lambda: code
     finally:
+        deadline.call_off()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _say_how_it_ended(keeper: Keeper | None) -> None:
+    kept = "what was answered so far is kept"
+    if keeper and keeper.unstored:
+        kept = keeper.unstored
+    said = f"h2o-chat: ended in the middle of a step that took too long; {kept}\n"
+    os.write(2, said.encode())  # sys.stderr may be held by what is stuck
 
 
 def _discard_stdout() -> None:

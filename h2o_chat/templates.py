@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from h2o_chat.base_templates import BASE_TEMPLATES
 from h2o_chat.errors import ModelError, UsageError
+from h2o_chat.rendering import TemplateFailed, render
 
 
 @dataclass(frozen=True)
@@ -119,13 +120,14 @@ class ModelTemplate:
         if anchor:
             earlier = {"role": "user", "content": "Hello"}
             messages = [earlier, {"role": "assistant", "content": anchor}, *messages]
-        try:  # a template is a stranger's program: it may divide by zero
-            text = str(
-                self._tokenizer.apply_chat_template(
-                    messages, chat_template=self._jinja, tokenize=False, add_generation_prompt=True
-                )
-            )
-        except Exception as error:
+        values = {"messages": messages, "tools": None, "documents": None, "add_generation_prompt": True}
+        try:
+            template = self._tokenizer.get_chat_template(self._jinja)
+            text = render(template, {**self._tokenizer.special_tokens_map, **values})
+        except (
+            TemplateFailed,
+            ValueError,
+        ) as error:  # ValueError: several templates, and none is the default
             if "system" in said:
                 raise UsageError(
                     f"The model's chat template does not take this system prompt: {error}",

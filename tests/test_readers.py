@@ -193,7 +193,10 @@ def test_questions(tmp_path: Path, more: dict[str, Any]) -> None:
 
 def test_a_template_that_fails_is_refused() -> None:
     """In whatever way: it is a program of the model's."""
-    tokenizer = SimpleNamespace(chat_template="x", apply_chat_template=lambda *_, **__: 1 // 0)
+    template = "{{ 1 // 0 }}"
+    tokenizer = SimpleNamespace(
+        chat_template=template, get_chat_template=lambda _: template, special_tokens_map={}
+    )
     with pytest.raises(ModelError, match=r"template fails: .*by zero"):
         choose(tokenizer, "auto").first(None, "Hi")
     with pytest.raises(UsageError, match="does not take this system prompt"):

@@ -6,6 +6,7 @@ import select
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -45,8 +46,13 @@ class Terminal:
         while not met():
             assert time.monotonic() < give_up, what
             assert self.process.poll() is None, self.drawn[-2000:].decode(errors="replace")
-            if select.select([self.ours], [], [], 0.05)[0]:
-                self.drawn += os.read(self.ours, 65536)
+            self.read()
+
+    def read(self) -> None:
+        """Reads what is drawn now, or in a moment."""
+        with suppress(OSError):  # nobody is at the other end any more
+            while select.select([self.ours], [], [], 0.05)[0] and (more := os.read(self.ours, 65536)):
+                self.drawn += more
 
 
 @pytest.mark.parametrize("moment", ["answering", "idle", "loading"])

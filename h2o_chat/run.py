@@ -315,7 +315,7 @@ def _interruptible(keeper: Keeper | None) -> Iterator[Callable[[], ExitCode]]:
     """A signal stops at the next step, so that what was said so far is kept; a second one does not wait.
 
     If that step does not come, the process ends within a deadline as it is: every token that was printed is
-    stored already, or it is said that it is not. What is yielded says the exit code: `OK` until there was one.
+    stored already, or it is said that it is not. What is yielded is the exit code: `OK` until there was one.
     """
     code = ExitCode.OK
     deadline = Deadline(lambda: _say_how_it_ended(keeper))

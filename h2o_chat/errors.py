@@ -14,7 +14,8 @@ class ExitCode(IntEnum):
 
     OK = 0
     FAILED = 1
-    """Generation failed, a file could not be written, or the doctor found what prevents chatting."""
+    """Generation failed, a file could not be written, not all was stored, or the doctor found what prevents
+    chatting."""
     USAGE = 2
     """Wrong usage or configuration."""
     MODEL = 3

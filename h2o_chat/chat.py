@@ -314,6 +314,7 @@ class Chat:
         if self.keeper is None:
             raise StoreError("Conversations are not stored here: there is none to open.")
         left, opened = self.keeper, False
+        left.leave()
         self.keeper = left.other(conversation)
         try:
             opened = self.resume(progress, cancel)
@@ -398,12 +399,15 @@ class Chat:
 
         Args:
             system: another system prompt from here on; None keeps that of the settings.
+
+        Raises:
+            StoreError: not all that was said is on disk yet; nothing has changed.
         """
+        if self.keeper:
+            self.keeper.begin_anew()
         if system is not None:
             self._settings = replace(self._settings, system=system or None)
         self._engine.reset()
-        if self.keeper:
-            self.keeper.begin_anew()
         self._holds.forget()
         self.state = None
         self._marked = False

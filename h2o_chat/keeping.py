@@ -67,7 +67,12 @@ class Keeper:
             self._writer.close()
 
     def begin_anew(self) -> None:
-        """Lets the conversation go; the next thing said begins another."""
+        """Lets the conversation go; the next thing said begins another.
+
+        Raises:
+            StoreError: not all of it is on disk yet.
+        """
+        self.leave()
         self.close()
         self._writer = self.conversation = self._trouble = self._never = None
 
@@ -186,6 +191,15 @@ class Keeper:
         self.catch_up()
         return self.store.path(self.conversation, leaf)
 
+    def leave(self) -> None:
+        """Lets nobody leave a conversation of which a part still waits, while the program goes on.
+
+        Raises:
+            StoreError: it does.
+        """
+        if self._writer:
+            self.catch_up()
+
     def catch_up(self) -> None:
         """Lets nobody read a conversation of which a part still waits.
 
@@ -226,7 +240,9 @@ class Keeper:
 
     def save_again(self, engine: memories.Saves) -> None:
         """Saves the memory as it is now instead of what was saved last, where anything was."""
-        if self.leaf is not None and (path := self.saved(self.leaf)) is not None and path.exists():
+        if self.leaf is None or not self.flush():
+            return
+        if (path := self.saved(self.leaf)) is not None and path.exists():
             self.save(engine, self.leaf)
 
     def _begun(self) -> Writer | None:

@@ -59,6 +59,8 @@ class Storm:
         self.seed = seed
         self.wrong: list[str] = []
         self.counts: Counter[str] = Counter()
+        self.said: set[str] = set()
+        """By runs that failed."""
         self._end = time.monotonic() + seconds
         self._locked = threading.Lock()
         self.script.write_text(TURNS)
@@ -110,6 +112,7 @@ class Storm:
                 mine.append(conversation)
         else:
             self.count("runs that failed")
+            self.said.add(err.strip().rsplit("h2o-chat: ", 1)[-1])
             if not any(
                 said in err for said in ("Not stored: ", "Nothing of this conversation is stored", "busy")
             ):
@@ -247,6 +250,8 @@ def main() -> None:
         storm.settle()
     for what, many in sorted(storm.counts.items()):
         print(f"{many:8,} {what}")
+    for said in sorted(storm.said):
+        print(f"a run failed: {said}")
     for one in storm.wrong:
         print(f"WRONG: {one}")
     if storm.wrong or not storm.counts["runs that ended with 0"]:

@@ -437,6 +437,8 @@ class TalkPane(Pane):
         if self._opener_of is None:
             raise UsageError("Other models cannot be opened here.")
         open_chat = self._opener_of(name)
+        if talk is not None and talk.keeper:
+            talk.keeper.leave()
 
         def instead(progress: Progress) -> ChatLike:
             other = open_chat(progress)

@@ -5,6 +5,7 @@ shown.
 """
 
 import os
+import signal
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,11 +23,10 @@ class Deadline:
 
     Args:
         last: done just before the process ends; may be stuck itself.
-        step_s: how long it may take to end in order.
     """
 
-    def __init__(self, last: Callable[[], None] = lambda: None, step_s: float = STEP_S) -> None:
-        self._last, self._step_s = last, step_s
+    def __init__(self, last: Callable[[], None] = lambda: None) -> None:
+        self._last = last
         self._code = 0
         self._begun = self._now = self._over = False
         self._changed = threading.Condition()
@@ -59,12 +59,12 @@ class Deadline:
     def _wait(self) -> None:
         import psutil  # not for every command that is never left
 
-        if self._called_off(self._step_s):
+        if self._called_off(STEP_S):
             return
         children = psutil.Process().children(recursive=True)
         for child in children:
-            with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
-                child.kill()  # a stopped one too
+            with suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(child.pid, signal.SIGKILL)  # a stopped one too
         if self._called_off(KILLED_S if children else 0.0):
             return
         last = threading.Thread(target=self._last, daemon=True)

@@ -8,19 +8,21 @@ a browser lets any site open a websocket to this machine.
 import asyncio
 import hmac
 import ipaddress
+import os
 import secrets
 import shlex
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from h2o_chat.deadline import KILLED_S, STEP_S, Deadline
+from h2o_chat.deadline import KILLED_S, STEP_S
 from h2o_chat.errors import ExitCode, UsageError
 
 ADDRESS = "127.0.0.1:8000"
 COOKIE = "h2o-chat-{port}"
 LEAVE_S = STEP_S + KILLED_S + 1.0
-"""Every screen has this time to end in order, once the server ends: longer than any needs."""
+"""So long the server waits for its screens once it ends, which is longer than they need. One that still waits
+for the store ends by itself: nobody is at its other side any more."""
 
 
 def command(flags: Mapping[str, Any]) -> str:
@@ -71,7 +73,6 @@ def serve(shell_command: str, address: str, others: bool) -> None:
         origin = f"http://{shown}:{port}"
         requests = set[asyncio.Task[Any]]()
         """Those that are being answered: a websocket is for as long as its tab is open."""
-        deadline = Deadline(step_s=LEAVE_S)
 
         @web.middleware
         async def guard(request: web.Request, handler: Callable[..., Awaitable[Any]]) -> Any:
@@ -100,19 +101,20 @@ def serve(shell_command: str, address: str, others: bool) -> None:
             async def on_startup(self, app: web.Application) -> None:
                 self.said = asyncio.create_task(_say(f"h2o-chat: open {origin}/?key={key}", host, port))
 
+            leaving = False
+
             def request_exit(self) -> None:
-                if deadline.begun:  # asked once more: no tab is waited for
-                    deadline.hurry(ExitCode.OK)
-                else:
-                    deadline.begin(ExitCode.OK)
-                    super().request_exit()
+                if self.leaving:  # asked once more
+                    os._exit(ExitCode.OK)
+                self.leaving = True
+                super().request_exit()
 
             async def on_shutdown(self, app: web.Application) -> None:
                 """Every tab is told to end, as if it was closed; aiohttp would wait a minute for that."""
                 for task in requests:
                     task.cancel()
-                if requests:
-                    await asyncio.wait(requests)
+                if requests and (await asyncio.wait(requests, timeout=LEAVE_S))[1]:
+                    os._exit(ExitCode.OK)
 
             async def _make_app(self) -> web.Application:
                 app = await super()._make_app()
@@ -120,7 +122,6 @@ def serve(shell_command: str, address: str, others: bool) -> None:
                 return app
 
         OurServer(shell_command, host=host, port=port, title="h2o-chat", public_url=origin).serve()
-        deadline.call_off()
     except OSError as error:
         raise UsageError(
             f"{address} cannot be had: {error.strerror or error}.",

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from program import PROGRAM
 
@@ -17,6 +18,14 @@ from h2o_chat.store import Store
 
 RECORDING = Path(__file__).parents[1] / "tui" / "recordings" / "chat.jsonl"
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
+
+
+def alive(process: int) -> bool:
+    """Whether it still runs; what nobody has waited for after its end does not."""
+    try:
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 class Terminal:

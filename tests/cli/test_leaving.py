@@ -7,12 +7,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 from program import PROGRAM, Program
-from test_hangup import POCKET, Terminal
+from test_hangup import POCKET, Terminal, alive
 
 from h2o_chat.errors import ExitCode, UsageError
 from h2o_chat.events import Token, from_json
@@ -62,16 +63,18 @@ def test_an_engine_that_is_stopped_is_left(tmp_path: Path, how: str, code: ExitC
         answering(terminal, tmp_path)
         children = psutil.Process(terminal.process.pid).children(recursive=True)
         engine = max(children, key=lambda child: child.memory_info().rss)
-        engine.suspend()
+        os.kill(engine.pid, signal.SIGSTOP)
         try:
             before = said(tmp_path)[-1]
             leave(terminal, how)
             assert ended(terminal) == code
-            psutil.wait_procs(children, timeout=GONE_S)
-            assert not any(child.is_running() for child in children)
+            end = time.monotonic() + GONE_S
+            while any(alive(child.pid) for child in children):
+                assert time.monotonic() < end
+                time.sleep(0.05)
         finally:
-            if engine.is_running():
-                engine.kill()
+            with suppress(ProcessLookupError):
+                os.kill(engine.pid, signal.SIGKILL)
     store = Store(tmp_path)
     conversation = store.find("last")
     store.claim(conversation).close()

@@ -7,12 +7,14 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 from program import PROGRAM
+from test_hangup import POCKET, alive
 
 from h2o_chat.errors import UsageError
 from h2o_chat.store import Store
@@ -20,7 +22,6 @@ from h2o_chat.store import Store
 aiohttp = pytest.importorskip("aiohttp", reason="the extra web is not installed")
 pytest.importorskip("textual_serve", reason="the extra web is not installed")
 
-POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 GONE_S = 20.0
 """The deadline is 3 s; the machine may be loaded."""
 
@@ -51,7 +52,7 @@ async def test_nothing_is_left_of_a_browser_that_is_gone(what: str, tmp_path: Pa
         [*PROGRAM, *map(str, flags), "--threads", "1", "--seed", "1"], stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
-    started: list[psutil.Process] = []
+    started: list[int] = []
     try:
         assert server.stderr is not None
         found = re.search(r"http://127\.0\.0\.1:\d+/\?key=\S+", server.stderr.readline())
@@ -67,7 +68,7 @@ async def test_nothing_is_left_of_a_browser_that_is_gone(what: str, tmp_path: Pa
             await socket.send_json(["stdin", "Once upon a time"])
             await socket.send_json(["stdin", "\r"])
             await tab.until(lambda: delivered(tmp_path) > 40, "it answers")
-            started = psutil.Process(server.pid).children(recursive=True)
+            started = [one.pid for one in psutil.Process(server.pid).children(recursive=True)]
             assert len(started) >= 2, "a screen and its engine"
             before = delivered(tmp_path)
             match what:
@@ -94,8 +95,8 @@ async def test_nothing_is_left_of_a_browser_that_is_gone(what: str, tmp_path: Pa
         server.kill()
         server.wait()
         for process in started:
-            if process.is_running():
-                process.kill()
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
 
 
 def delivered(folder: Path) -> int:
@@ -109,8 +110,8 @@ def delivered(folder: Path) -> int:
         store.close()
 
 
-async def gone(processes: list[psutil.Process]) -> None:
+async def gone(processes: list[int]) -> None:
     end = time.monotonic() + GONE_S
-    while left := [one for one in processes if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]:
+    while left := [one for one in processes if alive(one)]:
         assert time.monotonic() < end, left
         await asyncio.sleep(0.05)

@@ -14,7 +14,8 @@ class ExitCode(IntEnum):
 
     OK = 0
     FAILED = 1
-    """Generation failed, a file could not be written, or the doctor found what prevents chatting."""
+    """Generation failed, a file could not be written, not all was stored, or the doctor found what prevents
+    chatting."""
     USAGE = 2
     """Wrong usage or configuration."""
     MODEL = 3
@@ -132,6 +133,14 @@ class StoreError(H2OChatError):
     """A conversation could not be read from disk or written to it."""
 
     code = "store"
+
+
+class StoreBusyError(StoreError):
+    """Another process is writing to the store: that passes."""
+
+
+class DiskError(StoreError):
+    """The disk is full, cannot be written, or failed: that may pass."""
 
 
 class BusyError(StoreError):

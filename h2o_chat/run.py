@@ -19,11 +19,20 @@ from typing import Any, Protocol, TextIO
 from h2o_chat.chat import Chat
 from h2o_chat.config import Sampling
 from h2o_chat.deadline import Deadline
-from h2o_chat.errors import ExitCode, H2OChatError, OutOfMemoryError, UsageError, name_of, written_out
+from h2o_chat.errors import (
+    ExitCode,
+    H2OChatError,
+    OutOfMemoryError,
+    StoreError,
+    UsageError,
+    name_of,
+    written_out,
+)
 from h2o_chat.events import End, Error, Event, Note, Session, Token, Turn, to_json
 from h2o_chat.keeping import Keeper
 from h2o_chat.progress import Progress, progress_bar
 from h2o_chat.recorder import Recorder
+from h2o_chat.stored import NOWHERE_ELSE, let_go
 from h2o_chat.tokenizing import is_panic
 
 OpenChat = Callable[[Progress], Chat]
@@ -32,6 +41,7 @@ SEPARATOR = "---"
 """A line of this stands between the turns of a script, and between its answers."""
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a conversation in order, with the exit code 128 + their number."""
+_SIGNALLED = (ExitCode.HUNG_UP, ExitCode.INTERRUPTED, ExitCode.TERMINATED)
 _BETWEEN = re.compile(rf"^{SEPARATOR}[^\S\n]*$", re.MULTILINE)
 
 
@@ -128,9 +138,11 @@ class _Tally:
     tokens: int = 0
     began: float = field(default_factory=time.monotonic)
     keeper: Keeper | None = None
+    unkept: str = ""
+    """Why the conversation is not stored, where it should have been."""
 
     def end(self) -> End:
-        conversation = self.keeper.conversation if self.keeper else None
+        conversation = self.keeper.stored_as if self.keeper else None
         return End(self.turns, self.tokens, time.monotonic() - self.began, conversation)
 
 
@@ -164,30 +176,53 @@ def run(prepare: Callable[[], Job], json: bool, recorder: Recorder | None = None
 
     try:
         code = ending(work, out)
-        out.write(tally.end())
-        if tally.keeper:
-            tally.keeper.close()
-            sys.stderr.write(f"h2o-chat: conversation {tally.keeper.conversation}\n")
+    except BrokenPipeError:
+        code, out = ExitCode.OK, _nobody()
+    try:
+        code = _store(tally, code, out)
+        end = tally.end()
+        out.write(end)
+        if end.conversation:
+            sys.stderr.write(f"h2o-chat: conversation {end.conversation}\n")
     except BrokenPipeError:
         _discard_stdout()
-        return ExitCode.OK
     except OSError:  # said by `ending` already, when it happened first
         _discard_stdout()
         return ExitCode.FAILED
     return code
 
 
+def _nobody() -> Output:
+    """Where events go when nobody reads them any more."""
+    _discard_stdout()
+    return PlainText(sys.stdout)
+
+
+def _store(tally: _Tally, code: ExitCode, out: Output) -> ExitCode:
+    """Waits until all that was said is on disk; says what is not, and fails then."""
+    unstored = f"Nothing of this conversation is stored. {tally.unkept}" if tally.unkept else ""
+    if keeper := tally.keeper:
+        unstored = let_go(keeper)
+        while keeper.notes:
+            _tell(keeper.notes.pop(0), out)
+    if not unstored:
+        return code
+    error = StoreError(unstored, NOWHERE_ELSE)
+    _failed(error, out)
+    return ExitCode.FAILED if code in (ExitCode.OK, *_SIGNALLED) else code
+
+
 def _converse(job: Job, out: Output, tally: _Tally, plain: bool) -> ExitCode:
     with progress_bar() as progress:
         chat = job.open_chat(progress)
-    tally.began, tally.keeper = time.monotonic(), chat.keeper
+    tally.began, tally.keeper, tally.unkept = time.monotonic(), chat.keeper, chat.unkept
     if plain:
         _note(chat.session)
     for event in chat.opening():
         out.write(event)
     for note in chat.take_notes():
         _tell(note, out)
-    with _interruptible() as interrupted:
+    with _interruptible(chat.keeper) as interrupted:
         for text in job.turns:
             try:
                 code = _turn(chat.send(text, job.sampling, lambda: bool(interrupted())), out, tally)
@@ -289,14 +324,14 @@ def _note(session: Session) -> None:
 
 
 @contextmanager
-def _interruptible() -> Iterator[Callable[[], ExitCode]]:
+def _interruptible(keeper: Keeper | None) -> Iterator[Callable[[], ExitCode]]:
     """A signal stops at the next step, so that what was said so far is kept; a second one does not wait.
 
     If that step does not come, the process ends within a deadline as it is: every token that was printed is
-    stored already. What is yielded says the exit code: `OK` until there was one.
+    stored already, or it is said that it is not. What is yielded is the exit code: `OK` until there was one.
     """
     code = ExitCode.OK
-    deadline = Deadline(_say_how_it_ended)
+    deadline = Deadline(lambda: _say_how_it_ended(keeper))
     before = {int(number): signal.getsignal(number) for number in ENDING}
 
     def handle(number: int, _: Any) -> None:
@@ -316,8 +351,11 @@ def _interruptible() -> Iterator[Callable[[], ExitCode]]:
             signal.signal(number, handler)
 
 
-def _say_how_it_ended() -> None:
-    said = "h2o-chat: ended in the middle of a step that took too long; what was answered so far is kept\n"
+def _say_how_it_ended(keeper: Keeper | None) -> None:
+    kept = "what was answered so far is kept"
+    if keeper and keeper.unstored:
+        kept = keeper.unstored
+    said = f"h2o-chat: ended in the middle of a step that took too long; {kept}\n"
     os.write(2, said.encode())  # sys.stderr may be held by what is stuck
 
 

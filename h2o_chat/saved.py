@@ -107,7 +107,8 @@ def write(path: Path, snapshot: Snapshot, session: Session) -> None:
     }
     part = path.with_name(path.name + ".part")
     try:
-        part.touch(mode=0o600)
+        part.unlink(missing_ok=True)  # of a process that was killed; or a link, which is not followed
+        part.touch(mode=0o600, exist_ok=False)
         save_file(tensors, part, metadata={"h2o-chat": json.dumps(about)})
         part.chmod(0o600)
         with part.open("rb+") as file:

@@ -195,6 +195,8 @@ def rm(
 def _opened(data: Path | None) -> Iterator[Store]:
     store = Store(data_folder(data))
     try:
+        for note in store.notes:
+            typer.echo(f"h2o-chat: {note.message}", err=True)
         yield store
     finally:
         store.close()

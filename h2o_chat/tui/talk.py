@@ -26,6 +26,8 @@ from h2o_chat.tui.settings import Changed
 from h2o_chat.tui.settings import Settings as SettingsScreen
 from h2o_chat.tui.work import ChatLike, Jobs, OpenChat, Opened, Progress, Report
 
+STORE_S = 0.5
+"""Between two tries to write what waits."""
 AGAIN_SECONDS = 4.0
 """A second press within this time means it."""
 
@@ -100,6 +102,7 @@ class TalkPane(Pane):
     def on_mount(self) -> None:
         self._write_hint()
         self.prompt.focus()
+        self.set_interval(STORE_S, self._look_at_the_store)
 
     @property
     def selected_text(self) -> str:
@@ -123,6 +126,14 @@ class TalkPane(Pane):
     def _talk(self) -> Chat | None:
         """The conversation, while nothing is happening to it."""
         return self.chat if isinstance(self.chat, Chat) and not self.busy else None
+
+    def _look_at_the_store(self) -> None:
+        """While nothing goes on: what waits for another process that writes is tried again."""
+        talk = self._talk
+        if talk is not None and talk.keeper and talk.keeper.waiting:
+            talk.keeper.flush()
+            for note in talk.take_notes():
+                self.noted(note)
 
     # What a job reports
 
@@ -426,6 +437,8 @@ class TalkPane(Pane):
         if self._opener_of is None:
             raise UsageError("Other models cannot be opened here.")
         open_chat = self._opener_of(name)
+        if talk is not None and talk.keeper:
+            talk.keeper.leave()
 
         def instead(progress: Progress) -> ChatLike:
             other = open_chat(progress)

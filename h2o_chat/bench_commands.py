@@ -105,6 +105,21 @@ def store(
 
 
 @bench.command()
+def turns(
+    turns: Annotated[int, typer.Option(help="Of one token each.", min=10)] = 100_000,
+    as_json: Json = False,
+) -> None:
+    """Whether a turn costs the same late in a conversation as early: all of it but the model."""
+
+    def work() -> ExitCode:
+        from h2o_chat.lab.turns_bench import run_turns
+
+        return tell(run_turns(turns), as_json, _show)
+
+    end(work)
+
+
+@bench.command()
 def ui(
     model: Model = None,
     budget: OneBudget = 512,

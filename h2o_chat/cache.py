@@ -94,6 +94,9 @@ class H2OCache(Cache):
         observe: bool = False,
         kv: str = "auto",
     ) -> None:
+        for what, value in (("budget", budget), ("sinks", sinks), ("recent", recent), ("chunk", chunk)):
+            if type(value) is not int and not (value is None and what != "budget"):
+                raise UsageError(f"{what}={value!r} is no number of tokens.", "Give an int.")
         if policy not in POLICIES:
             raise UsageError(f"Policy {policy!r} is not known.", f"One of: {', '.join(POLICIES)}.")
         if POLICIES[policy].offline and not self.foresees:
@@ -127,6 +130,11 @@ class H2OCache(Cache):
     def _new_layer(self) -> H2OLayer:
         layer = H2OLayer(self.plan)
         if self.trained is not None:
+            if len(self.layers) == len(self.trained.ropes):
+                raise UsageError(
+                    f"This H2OCache was made for a model of {len(self.layers)} layers, and is fed more.",
+                    "Use one cache per model.",
+                )
             layer.rope = self.trained.ropes[len(self.layers)]
             layer.reach = self.reach
             layer.nearer = self.nearer

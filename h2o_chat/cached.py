@@ -66,7 +66,12 @@ def _commit(file: Path) -> str | None:
             text = reference.read(100).decode(errors="replace").strip()
     except OSError:
         return None
-    return text if re.fullmatch(r"[0-9a-f]{40}", text) else None
+    return text if is_commit(text) else None
+
+
+def is_commit(text: object) -> bool:
+    """Whether it names a commit, so that a folder may be called so."""
+    return isinstance(text, str) and re.fullmatch(r"[0-9a-f]{40}", text) is not None
 
 
 def _has_weights(folder: Path) -> bool:

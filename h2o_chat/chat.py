@@ -11,7 +11,7 @@ from h2o_chat.events import CacheState, Event, Note, Prompt, Said, Token, Turn
 from h2o_chat.exchange import Exchange
 from h2o_chat.holds import Holds
 from h2o_chat.keeping import Keeper
-from h2o_chat.message import Message, as_conversation, as_event, of_stored, spell
+from h2o_chat.message import Message, as_conversation, as_event, not_too_long, of_stored, spell
 from h2o_chat.progress import never, unheard
 from h2o_chat.resume import build_anew, ended_in_marker, remember
 from h2o_chat.store import Conversation
@@ -30,6 +30,8 @@ class Chat:
     def __init__(self, engine: EngineLike, settings: Settings, keeper: Keeper | None = None) -> None:
         self._engine = engine
         self.keeper = keeper
+        self.unkept = ""
+        """Why it is not stored, where it should have been."""
         self.notes: list[Note] = keeper.notes if keeper else []
         """What a person should know; whoever shows it takes it away."""
         self.state: CacheState | None = None
@@ -57,11 +59,11 @@ class Chat:
             pin: protect all its tokens, as they are fed.
 
         Raises:
-            UsageError: nothing to say, or the model's template does not take the system prompt.
+            UsageError: nothing to say, too much, or the model's template does not take the system prompt.
             BudgetError: so many tokens cannot be protected; nothing was said.
             H2OChatError: whatever the engine raises; then the model has not seen this turn.
         """
-        ids, system_tokens = self._tokens(text)
+        ids, system_tokens = self._tokens(not_too_long(text))
         end = self._engine.seen + len(self._engine.pending) + len(ids)
         place = range(end - len(ids) + system_tokens, end)
         if pin:
@@ -97,7 +99,7 @@ class Chat:
                                 del self.messages[-2:]
                         event = replace(event, hold=self._holds.share_out(self.messages, event.seen))
                         exchange.close(event, self._engine)
-                        yield from self.take_notes()
+                yield from self.take_notes()
                 yield event
         finally:
             exchange.answer.text = exchange.text
@@ -270,6 +272,7 @@ class Chat:
             StoreError: it cannot be read.
         """
         if self.keeper and self.keeper.conversation:
+            self.keeper.catch_up()
             return self.keeper.store.whole(self.keeper.conversation)
         return as_conversation(self.messages, self.session.model)
 
@@ -311,6 +314,7 @@ class Chat:
         if self.keeper is None:
             raise StoreError("Conversations are not stored here: there is none to open.")
         left, opened = self.keeper, False
+        left.leave()
         self.keeper = left.other(conversation)
         try:
             opened = self.resume(progress, cancel)
@@ -395,12 +399,15 @@ class Chat:
 
         Args:
             system: another system prompt from here on; None keeps that of the settings.
+
+        Raises:
+            StoreError: not all that was said is on disk yet; nothing has changed.
         """
+        if self.keeper:
+            self.keeper.begin_anew()
         if system is not None:
             self._settings = replace(self._settings, system=system or None)
         self._engine.reset()
-        if self.keeper:
-            self.keeper.begin_anew()
         self._holds.forget()
         self.state = None
         self._marked = False

@@ -293,6 +293,8 @@ def screen(
         from h2o_chat.engine_apart import engine_apart
         from h2o_chat.opening import opener, opener_of
         from h2o_chat.recorder import Recorder
+        from h2o_chat.stored import leave
+        from h2o_chat.tui import leaving
         from h2o_chat.tui.app import ChatApp
         from h2o_chat.tui.hangup import leave_with_the_terminal
 
@@ -311,14 +313,12 @@ def screen(
             theme=precedence.theme(),
             keep_theme=partial(config_command.change, "theme"),
         )
-        leave_with_the_terminal()
-        screen.run()
+        leave_with_the_terminal(in_browser)
+        leaving.run(screen)
         if recorder:
             recorder.end()
-        if isinstance(screen.chat, Chat) and screen.chat.keeper and screen.chat.keeper.conversation:
-            screen.chat.close()
-            if not in_browser:
-                sys.stderr.write(f"h2o-chat: go on with --resume {screen.chat.keeper.conversation}\n")
+        if isinstance(screen.chat, Chat):
+            leave(screen.chat, say=not in_browser)
         return ExitCode.BUG if screen.return_code else ExitCode(screen.exit_code)
 
     code = ending(work)

@@ -13,7 +13,7 @@ import typer
 from h2o_chat import precedence
 from h2o_chat.commands import ends
 from h2o_chat.config import Settings, config_file, read_tables
-from h2o_chat.errors import BudgetError, ExitCode, H2OChatError, UsageError
+from h2o_chat.errors import BudgetError, ExitCode, H2OChatError, UsageError, name_of
 from h2o_chat.run import ending
 
 app = typer.Typer(no_args_is_help=True, help="What is set, and where; set it for good.")
@@ -31,7 +31,7 @@ Name = Annotated[
 @app.command()
 def path() -> None:
     """Print where the configuration stands, or would."""
-    ends(lambda: typer.echo(os.fsencode(config_file())))
+    ends(lambda: typer.echo(name_of(config_file()) if sys.stdout.isatty() else os.fsencode(config_file())))
 
 
 @app.command()
@@ -70,7 +70,7 @@ def unset(name: Name) -> None:
         if key in stands:
             change(key, None)
         else:
-            sys.stderr.write(f"h2o-chat: {key} is not set in {config_file()}\n")
+            sys.stderr.write(f"h2o-chat: {key} is not set in {name_of(config_file())}\n")
 
     ends(work)
 
@@ -86,7 +86,7 @@ def validate(
         if not where.exists():
             if file is not None:
                 raise UsageError(f"There is no {where}.", "Name a configuration file.")
-            typer.echo(f"{where}: not there, which is fine")
+            typer.echo(f"{name_of(where)}: not there, which is fine")
             return ExitCode.OK
         values, wrong = precedence.check_file(where)
         if values.keys() & set(_SHARES) and (trouble := _cannot_work(values)):
@@ -94,7 +94,7 @@ def validate(
         for error in wrong:
             sys.stderr.write(f"h2o-chat: {error.message}\n" + (f"  {error.hint}\n" if error.hint else ""))
         if not wrong:
-            typer.echo(f"{where}: fine")
+            typer.echo(f"{name_of(where)}: fine")
         return ExitCode.USAGE if wrong else ExitCode.OK
 
     raise typer.Exit(ending(work))

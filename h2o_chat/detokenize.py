@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from h2o_chat.tokenizing import text_of
+
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"
 MOST_TEXTS = 1 << 16
 """Tokens of which each has its text told: more are a book, and a line of a recording has a limit."""
@@ -46,10 +48,12 @@ class Detokenizer:
         return text
 
     def _decode(self, ids: list[int]) -> str:
-        text = self._tokenizer.decode(
-            ids, skip_special_tokens=not self._special, clean_up_tokenization_spaces=False
+        return text_of(
+            self._tokenizer,
+            ids,
+            skip_special_tokens=not self._special,
+            clean_up_tokenization_spaces=False,
         )
-        return str(text)
 
 
 def texts(tokenizer: Any, ids: Sequence[int], *, special: bool = True) -> list[str]:

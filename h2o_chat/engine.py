@@ -19,7 +19,7 @@ import h2o_chat
 from h2o_chat import advice
 from h2o_chat.cache import H2OCache
 from h2o_chat.config import Sampling, Settings
-from h2o_chat.errors import BudgetError, OutOfMemoryError, UsageError
+from h2o_chat.errors import BudgetError, ModelError, OutOfMemoryError, UsageError
 from h2o_chat.events import CacheState, Event, Session
 from h2o_chat.generation import Generation
 from h2o_chat.memory import slot_bytes
@@ -30,6 +30,7 @@ from h2o_chat.progress import never
 from h2o_chat.rope import probe
 from h2o_chat.sampling import Sampler
 from h2o_chat.saved import Snapshot, read, write
+from h2o_chat.tokenizing import blamed_on_the_model
 
 
 class Engine:
@@ -53,7 +54,8 @@ class Engine:
         self.settings = settings
         self._loaded = loaded
         self.eos = end_tokens(loaded)
-        self.trained = probe(self.model, loaded.chats)
+        with blamed_on_the_model("The model cannot compute with the configuration in its folder"):
+            self.trained = probe(self.model, loaded.chats)
         self.cache = H2OCache(
             settings.budget,
             policy=settings.policy,
@@ -236,7 +238,17 @@ class Engine:
 
         Returns:
             Whether it was fed to its end; False if it was cancelled.
+
+        Raises:
+            UsageError: a token that this model does not have: it was said with another model.
         """
+        known = self.model.get_input_embeddings().num_embeddings
+        if ids and not 0 <= min(ids) <= max(ids) < known:
+            raise UsageError(
+                f"The conversation holds the token {max(ids):,}, and {self.session.model} knows {known:,}:"
+                " it was held with another model of that name.",
+                "Resume it with the folder it was held with, or export it and import it as a new one.",
+            )
         whole, last = (list(ids[:-1]), tuple(ids[-1:])) if answer else (list(ids), ())
         if whole and self.feed(whole, cancel, 1 if answer and exact else 0, given=not answer) is None:
             return False
@@ -355,7 +367,17 @@ class Engine:
 
 
 def end_tokens(loaded: Loaded) -> frozenset[int]:
-    """Ids that end an answer, wherever the model says so."""
+    """Ids that end an answer, wherever the model says so.
+
+    Raises:
+        ModelError: what its generation_config.json or config.json names is no id.
+    """
     config = loaded.model.generation_config.eos_token_id
     ids = config if isinstance(config, list) else [config]
+    wrong = [one for one in ids if one is not None and type(one) is not int]
+    if wrong:
+        raise ModelError(
+            f"The model's generation_config.json or config.json names {str(wrong[0])[:60]!r} as its end.",
+            "It must be a token's number, or a list of them: mend it, or fetch the file again.",
+        )
     return frozenset(token for token in (*ids, loaded.tokenizer.eos_token_id) if token is not None)

@@ -9,12 +9,10 @@ Every call costs two messages through a pipe, every event one (tens of microseco
 snapshots and other engines are held by number.
 """
 
-import os
 import pickle
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import weakref
@@ -27,11 +25,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Any
 
-import h2o_chat
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.engine_process import Call, Cancel, Held, Known, Reply
 from h2o_chat.errors import EngineError
 from h2o_chat.events import CacheState, Event, Prompt, Token, Turn
+from h2o_chat.own_process import python
 from h2o_chat.progress import Progress, never
 
 _PROGRAM = "from h2o_chat.engine_process import main; main()"
@@ -47,16 +45,13 @@ class _Process:
     """The other process, and the pipe to it; it ends with the last engine that uses this object."""
 
     def __init__(self) -> None:
-        # -P: a module that lies where somebody happens to stand is not ours. Modules are looked for where
-        # this process looks.
-        ours_is_in = Path(h2o_chat.__file__).parents[1]
-        places = [str(ours_is_in), *(place for place in sys.path if isinstance(place, str) and place)]
         ours, theirs = socket.socketpair()
+        command, environment = python(_PROGRAM, str(theirs.fileno()))
         # What it writes must not stand across the screen; the last line is told if it dies.
         self._words = tempfile.TemporaryFile()  # noqa: SIM115  (until the process ends)
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _PROGRAM, str(theirs.fileno())],
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, places))},
+            command,
+            env=environment,
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=self._words,

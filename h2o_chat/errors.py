@@ -14,7 +14,8 @@ class ExitCode(IntEnum):
 
     OK = 0
     FAILED = 1
-    """Generation failed, a file could not be written, or the doctor found what prevents chatting."""
+    """Generation failed, a file could not be written, not all was stored, or the doctor found what prevents
+    chatting."""
     USAGE = 2
     """Wrong usage or configuration."""
     MODEL = 3
@@ -42,6 +43,7 @@ _OBEYED = (
     0x200F,
     *range(0x2028, 0x202F),
     *range(0x2066, 0x206A),
+    *range(0xD800, 0xE000),  # half a character: a name that is not UTF-8, which no stream takes
 )
 _WRITTEN_OUT = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in _OBEYED}
 
@@ -64,11 +66,21 @@ class H2OChatError(Exception):
         super().__init__(f"{self.message} {self.hint}".strip())
 
 
+def written_out(text: str) -> str:
+    r"""Text of a stranger as a terminal may be given it: what would be obeyed stands there as `\x1b`."""
+    return text.translate(_WRITTEN_OUT)
+
+
+def name_of(text: object) -> str:
+    """The name of a file, a model or a conversation, or a path, on one line; nothing of it is obeyed."""
+    return written_out(str(text)).replace("\n", "\\n").replace("\t", "\\t")
+
+
 def _shown(text: str) -> str:
-    """What may be quoted: nothing that is obeyed, and the middle left out of what nobody would read."""
+    """What may be quoted: one line, nothing that is obeyed, the middle left out of what nobody would read."""
     if len(text) > LONGEST_CHARACTERS:
         text = f"{text[: LONGEST_CHARACTERS // 2]} … {text[-LONGEST_CHARACTERS // 2 :]}"
-    return text.translate(_WRITTEN_OUT)
+    return name_of(text)
 
 
 class UsageError(H2OChatError):
@@ -121,6 +133,14 @@ class StoreError(H2OChatError):
     """A conversation could not be read from disk or written to it."""
 
     code = "store"
+
+
+class StoreBusyError(StoreError):
+    """Another process is writing to the store: that passes."""
+
+
+class DiskError(StoreError):
+    """The disk is full, cannot be written, or failed: that may pass."""
 
 
 class BusyError(StoreError):

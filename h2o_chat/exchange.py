@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from h2o_chat.events import Prompt, Token, Turn
-from h2o_chat.keeping import Keeper, Saves
+from h2o_chat.keeping import Keeper
+from h2o_chat.memories import Saves
 from h2o_chat.message import Message
 
 

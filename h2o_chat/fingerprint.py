@@ -13,7 +13,7 @@ def fingerprint(folder: Path) -> str:
     digest = hashlib.sha256((folder / "config.json").read_bytes())
     for file in sorted(folder.glob("*.safetensors")):
         size = file.stat().st_size
-        digest.update(f"{file.name} {size} ".encode())
+        digest.update(f"{file.name} {size} ".encode("utf-8", "surrogateescape"))
         with file.open("rb") as weights:
             for start in range(0, size, max(SAMPLE_BYTES, size // SAMPLES)):
                 weights.seek(start)

@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from h2o_chat.config import Sampling
 from h2o_chat.detokenize import Detokenizer, StopText, texts
-from h2o_chat.errors import WindowFullError
+from h2o_chat.errors import ModelError, WindowFullError
 from h2o_chat.events import Error, Event, Finish, Prompt, Token, Turn
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ class Generation:
     def ended(self, finish: Finish) -> Turn:
         """The event that closes the turn."""
         steps, kept = self.new_tokens - 1, self.engine.cache.most_kept
-        self.text.append(self._rest())
+        with suppress(ModelError):  # it has failed before, in the answer
+            self.text.append(self._rest())
         return Turn(
             text="".join(self.text),
             finish=finish,

@@ -1,6 +1,6 @@
 """What messages and words hold: the share of caches that keep each token, as the events told it."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,19 +9,32 @@ from h2o_chat.events import CacheState
 from h2o_chat.message import Message
 from h2o_chat.store import StoredMessage
 
+TURN = 3
+"""Messages that may be read, or be nowhere again, in one turn: a system prompt, what is said, an answer."""
+
 
 class Holds:
     """Hold by position, of the tokens of which something is left: as many as the cache has slots."""
 
     def __init__(self) -> None:
         self._held: dict[int, float] = {}
+        self._placed: list[int] = []
+        """Indices of the messages that were read."""
+        self._firsts: list[int] = []
+        """Of each of these, the position of its first token."""
+        self._known = 0
+        """Messages when last looked at."""
+        self._holding: list[int] = []
+        """Indices of those that held anything then."""
 
     def __len__(self) -> int:
         return len(self._held)
 
     def forget(self) -> None:
-        """Nothing is known, until the next state."""
-        self._held.clear()
+        """Nothing is known, until the next state; the messages may be others."""
+        for known in (self._held, self._placed, self._firsts, self._holding):
+            known.clear()
+        self._known = 0
 
     def take(self, state: CacheState) -> None:
         """What has changed since the last state."""
@@ -39,18 +52,37 @@ class Holds:
         Args:
             seen: tokens fed so far.
         """
-        placed = [index for index, message in enumerate(messages) if message.first >= 0]
-        firsts = [messages[index].first for index in placed]
+        new = self._place(messages)
         total: dict[int, float] = {}
         for position, hold in self._held.items():
-            at = bisect_right(firsts, position) - 1
+            at = bisect_right(self._firsts, position) - 1
             if at >= 0:
-                total[placed[at]] = total.get(placed[at], 0.0) + hold
-        for index in placed:
+                total[self._placed[at]] = total.get(self._placed[at], 0.0) + hold
+        for index in {*self._holding, *total, *self._placed[new:]}:
             message = messages[index]
             fed = min(message.last + 1, seen) - message.first  # the last token of an answer waits
             message.hold = total.get(index, 0.0) / fed if fed > 0 else 1.0
-        return [(index, messages[index].hold) for index in sorted(total)]
+        self._holding = sorted(total)
+        return [(index, messages[index].hold) for index in self._holding]
+
+    def _place(self, messages: Sequence[Message]) -> int:
+        """Looks where the messages lie that may have changed: a long conversation costs no more than a short.
+
+        Returns:
+            From where on `_placed` is new.
+        """
+        start = max(0, min(self._known, len(messages)) - TURN)
+        if messages and messages[0].first >= 0 and self._placed[:1] != [0]:
+            start = 0  # a system prompt that was read at last
+        kept = bisect_left(self._placed, start)
+        del self._placed[kept:], self._firsts[kept:]
+        for index in range(start, len(messages)):
+            if messages[index].first >= 0:
+                self._placed.append(index)
+                self._firsts.append(messages[index].first)
+        self._known = len(messages)
+        self._holding = [index for index in self._holding if index < len(messages)]
+        return kept
 
     def by_token(self, message: StoredMessage, tokenizer: Any) -> list[tuple[str, float]]:
         """The tokens of a message as they read, each with its hold; none where it was not read.

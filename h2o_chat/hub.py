@@ -1,8 +1,9 @@
 """Fetching a model from the Hugging Face hub, through huggingface_hub and into its cache.
 
 Only safetensors weights, the tokenizer and the configuration are fetched. huggingface_hub 2.4 throws away
-what it has of a file when a download ends early, so weights go through files of our own
-(`blobs/HASH.incomplete`), where a later call goes on; with the right hash they become blobs like any other.
+what it has of a file when a download ends early, and writes whatever a server sends. So every file goes
+through one of our own (`blobs/HASH.incomplete`), by plain HTTP (never Xet): a later call goes on there, no
+more is written than was listed, and with the right hash it becomes a blob like any other.
 """
 
 import errno
@@ -17,11 +18,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
-from h2o_chat.cached import cache_folder, cached
+from h2o_chat.cached import cache_folder, cached, is_commit
 from h2o_chat.errors import ModelError
-from h2o_chat.resolve import all_aliases, check_weights, nearest
+from h2o_chat.resolve import all_aliases, check_weights, is_inside, nearest
 
 Report = Callable[[int, int], None]
 """(bytes that are here, bytes in all)"""
@@ -42,7 +43,7 @@ _SMALL = (
     "model.safetensors.index.json",
 )
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
-_HASH = re.compile(r"[0-9a-f]{40,64}")
+_HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,9 @@ class _File:
 
     name: str
     size: int
-    sha256: str | None
-    """Of large files; small ones are known by a hash of git."""
+    """Bytes, as it was listed: no more is written."""
+    hash: str
+    """What the cache calls it: SHA-256 of a large file, of a small one what git calls it."""
 
 
 def pull(repository: str, report: Report, check: Callable[[Path], object]) -> Path:
@@ -68,21 +70,17 @@ def pull(repository: str, report: Report, check: Callable[[Path], object]) -> Pa
         _offline(repository, "HF_HUB_OFFLINE is set")
     # It would first ask the hub for a list of the programs that may be using it, for up to 3 s.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    import huggingface_hub  # 0.4 s, and only needed where something has to be fetched
-    from huggingface_hub.utils import disable_progress_bars
-
-    disable_progress_bars()
     logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)
     with _explained(repository), _asking():
-        files = _listing(repository)
-        small = [name for name in _SMALL if name in files]
-        folder = Path(huggingface_hub.snapshot_download(repository, allow_patterns=small))
+        revision, files = _listing(repository)
+        root = cache_folder() / f"models--{repository.replace('/', '--')}"
+        small = [files[name] for name in _SMALL if name in files]
+        _fetch_all(repository, revision, small, root, lambda *_: None)
+        folder = root / "snapshots" / revision
         check(folder)
         weights = [files[name] for name in _weight_names(repository, folder, files)]
-        _fetch_all(repository, folder.name, weights, report)
-        huggingface_hub.snapshot_download(
-            repository, revision=folder.name, allow_patterns=[file.name for file in weights]
-        )
+        _fetch_all(repository, revision, weights, root, report)
+        _write_reference(root / "refs" / "main", revision)
     check_weights(folder)
     return folder
 
@@ -113,24 +111,28 @@ def is_offline() -> bool:
     return said.upper() in ("1", "ON", "YES", "TRUE")
 
 
-def _listing(repository: str) -> dict[str, _File]:
-    """The files of the main revision by name: one request, one attempt.
+def _listing(repository: str) -> tuple[str, dict[str, _File]]:
+    """The commit of the main revision, and its files by name: one request, one attempt.
 
     Raises:
-        ModelError: gated and no token, or there is nothing to load.
+        ModelError: gated and no token, there is nothing to load, or what is listed can be no commit.
     """
     from huggingface_hub import HfApi, get_token
 
     info = HfApi().model_info(repository, files_metadata=True, timeout=ANSWER_WITHIN_S)
     if info.gated and not get_token():
         _gated(repository)
+    if info.sha is None or not is_commit(info.sha):  # it comes from a server and becomes a path
+        raise ModelError(f"The hub names an impossible commit of {repository}: {info.sha!r}.")
     files = {
-        file.rfilename: _File(file.rfilename, file.size or 0, file.lfs.sha256 if file.lfs else None)
+        file.rfilename: _File(
+            file.rfilename, max(file.size or 0, 0), str(file.lfs.sha256 if file.lfs else file.blob_id)
+        )
         for file in info.siblings or []
     }
     if "config.json" not in files:
         raise ModelError(f"{repository} has no config.json, so it is not a model for transformers.")
-    return files
+    return info.sha, files
 
 
 def _weight_names(repository: str, folder: Path, files: dict[str, _File]) -> list[str]:
@@ -151,21 +153,21 @@ def _weight_names(repository: str, folder: Path, files: dict[str, _File]) -> lis
     try:
         index = json.loads((folder / "model.safetensors.index.json").read_text(encoding="utf-8"))
         names = sorted(set(index["weight_map"].values()))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(f"The index of weights of {repository} is damaged: {error}.") from error
-    missing = [name for name in names if name not in files]
+    missing = [name for name in names if name not in files or not is_inside(name)]
     if missing or not names:
         raise ModelError(f"{repository} lacks weights that its index names: {', '.join(missing[:3])}.")
     return names
 
 
-def _fetch_all(repository: str, revision: str, files: list[_File], report: Report) -> None:
-    """Makes every file a blob of the cache.
+def _fetch_all(repository: str, revision: str, files: list[_File], root: Path, report: Report) -> None:
+    """Makes every file a blob of the cache, and a link to it in the folder of the revision.
 
     Raises:
         ModelError: the disk has no room for them, or what came is not what was listed.
     """
-    blobs = cache_folder() / f"models--{repository.replace('/', '--')}" / "blobs"
+    blobs = root / "blobs"
     blobs.mkdir(parents=True, exist_ok=True)
     here = {file.name: _have(blobs, file) for file in files}
     total, free = sum(file.size for file in files), shutil.disk_usage(blobs).free
@@ -184,6 +186,7 @@ def _fetch_all(repository: str, revision: str, files: list[_File], report: Repor
             report(sum(here.values()), total)
 
         _fetch(repository, revision, file, blobs, count)
+        _link(blobs / _hash(file), root / "snapshots" / revision / file.name)
 
 
 def _have(blobs: Path, file: _File) -> int:
@@ -196,9 +199,9 @@ def _have(blobs: Path, file: _File) -> int:
 
 def _hash(file: _File) -> str:
     """What the cache calls the file. It comes from a server and becomes a path: it has to be a hash."""
-    if file.sha256 is None or not _HASH.fullmatch(file.sha256):
-        raise ModelError(f"The hub names an impossible hash for {file.name}: {file.sha256!r}.")
-    return file.sha256
+    if not _HASH.fullmatch(file.hash):
+        raise ModelError(f"The hub names an impossible hash for {file.name}: {file.hash!r}.")
+    return file.hash
 
 
 def _incomplete(blobs: Path, file: _File) -> Path:
@@ -219,35 +222,82 @@ def _fetch(repository: str, revision: str, file: _File, blobs: Path, here: Calla
             return
         with part.open("ab") as out:
             if out.tell() > file.size:
-                out.truncate(0)
-            http_get(
-                hf_hub_url(repository, file.name, revision=revision),
-                out,
-                resume_size=out.tell(),
-                headers=build_hf_headers(),
-                expected_size=file.size,
-                tqdm_class=_counting(out.tell(), here),
-            )
-        with part.open("rb") as whole:
-            if hashlib.file_digest(whole, "sha256").hexdigest() != file.sha256:
+                out.seek(0)
+                out.truncate()
+            try:
+                http_get(
+                    hf_hub_url(repository, file.name, revision=revision),
+                    out,
+                    resume_size=out.tell(),
+                    headers=build_hf_headers(),
+                    expected_size=file.size,
+                    tqdm_class=_counting(out, file.size, here),
+                )
+            except _TooLarge as error:
                 part.unlink()
                 raise ModelError(
-                    f"{file.name} of {repository} arrived damaged: its hash is not the one the hub lists.",
-                    "It was thrown away: fetch it again.",
-                )
+                    f"{file.name} of {repository} is larger than the {file.size:,} bytes that the hub lists.",
+                    "What came of it was thrown away. Fetch it again; if it stays so, do not trust it.",
+                ) from error
+        if _digest(part, file) != file.hash:
+            part.unlink()
+            raise ModelError(
+                f"{file.name} of {repository} arrived damaged: its hash is not the one the hub lists.",
+                "It was thrown away: fetch it again.",
+            )
         part.rename(blobs / _hash(file))
 
 
-def _counting(start: int, here: Callable[[int], None]) -> Any:
-    """As much of a tqdm class as huggingface_hub uses; it knows how many bytes of the file are here."""
+def _digest(path: Path, file: _File) -> str:
+    """The hash of what came: SHA-256, or, of small files, what git calls the contents."""
+    with path.open("rb") as whole:
+        if len(file.hash) == 64:
+            return hashlib.file_digest(whole, "sha256").hexdigest()
+        return hashlib.sha1(
+            b"blob %d\0" % path.stat().st_size + whole.read(), usedforsecurity=False
+        ).hexdigest()
+
+
+def _link(blob: Path, place: Path) -> None:
+    """A file of a revision, as huggingface_hub makes it: a link; where there are none, the blob itself."""
+    from huggingface_hub.file_download import _create_symlink
+
+    if not place.exists():  # a link to a blob that was removed counts as none
+        place.parent.mkdir(parents=True, exist_ok=True)
+        _create_symlink(str(blob), str(place), new_blob=True)
+
+
+def _write_reference(path: Path, revision: str) -> None:
+    """From now on this is the main revision: all of it is here."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.{os.getpid()}")
+    new.write_text(revision)
+    new.replace(path)
+
+
+class _TooLarge(Exception):
+    """A server sends more than it has listed."""
+
+
+def _counting(out: BinaryIO, most: int, here: Callable[[int], None]) -> Any:
+    """As much of a tqdm class as huggingface_hub uses; it tells how many bytes of the file are here.
+
+    It is told of every piece before that is written: what would be too much is not written.
+
+    Args:
+        most: bytes of the file; beyond them `_TooLarge` is raised.
+    """
 
     class Bar:
         def __init__(self, *_: Any, **__: Any) -> None:
-            self.done = start
+            return None
 
         def update(self, n: int) -> None:
-            self.done += n
-            here(self.done)
+            if n < 0:  # it begins again, and has cut the file
+                return
+            if out.tell() + n > most:
+                raise _TooLarge
+            here(out.tell() + n)
 
         def __enter__(self) -> "Bar":
             return self

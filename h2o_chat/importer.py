@@ -16,12 +16,13 @@ from h2o_chat import precedence
 from h2o_chat.errors import UsageError
 from h2o_chat.events import Finish
 from h2o_chat.export import FORMAT, SCHEMA
+from h2o_chat.message import LONGEST_CHARACTERS
 from h2o_chat.store import Conversation, StoredMessage, clean, title_of
 
 MAX_BYTES = 64 << 20
 MAX_MESSAGES = 100_000
 """In one file."""
-MAX_CHARACTERS = 1_000_000
+MAX_CHARACTERS = LONGEST_CHARACTERS
 """In one message."""
 MAX_NAME_CHARACTERS = 1_000
 """In a title or the name of a model."""

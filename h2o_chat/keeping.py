@@ -1,26 +1,22 @@
 """A conversation on disk while it goes on: what is said is written at once, the memory after each turn.
 
-A disk may fail while somebody talks. Then it is said, once, and the conversation goes on without it.
+Another process may be writing, or the disk may fail, while somebody talks. Then it is said, once, the
+conversation goes on, and what is said waits in memory until it can be written, in order.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from h2o_chat.errors import EngineError, StoreError, UsageError
+from h2o_chat import memories
+from h2o_chat.errors import DiskError, EngineError, StoreBusyError, StoreError, UsageError
 from h2o_chat.events import Note, Session
 from h2o_chat.store import Store, StoredMessage, Writer
 
-SAVED_TURNS = 4
-"""Saved caches kept of a conversation: going back this many turns needs no replay."""
-
-
-class Saves(Protocol):
-    """What is saved: an engine."""
-
-    def save(self, path: Path) -> None: ...
+GIVE_UP_S = 180.0
+"""After so long it is said that nothing more is being stored, though it is tried again and again."""
 
 
 class Keeper:
@@ -41,17 +37,21 @@ class Keeper:
     ) -> None:
         self.store = store
         self.conversation = conversation
-        self.notes: list[Note] = []
+        self.notes: list[Note] = [*store.notes]
         """What a person should know; whoever shows it takes it away."""
         self._session, self._settings = session, settings
         self._writer: Writer | None = None
-        self._broken = False
-        self._told: set[Note] = set()
+        self._trouble: Note | None = None
+        """What was said last, until all is written again."""
+        self._gave_way = False
+        """All saved memories have, on a full disk."""
+        self._never: StoreError | None = None
+        """Why a conversation could not even be begun."""
         if conversation is not None:
             _check_model(store, conversation, session.model)
             self._writer = store.claim(conversation)
-            with self._guarded():
-                self._writer.run(asdict(session))
+            self._writer.run(asdict(session))
+            self._look()
 
     def other(self, conversation: str) -> "Keeper":
         """A keeper of another conversation in the same store; this one goes on holding its own.
@@ -67,64 +67,113 @@ class Keeper:
             self._writer.close()
 
     def begin_anew(self) -> None:
-        """Lets the conversation go; the next thing said begins another."""
+        """Lets the conversation go; the next thing said begins another.
+
+        Raises:
+            StoreError: not all of it is on disk yet.
+        """
+        self.leave()
         self.close()
-        self._writer = self.conversation = None
-        self._broken = False
+        self._writer = self.conversation = self._trouble = self._never = None
 
     def said(self, role: str, text: str, ids: Sequence[int] = ()) -> int | None:
-        """A message of a person, on disk when this returns; its number, None where it cannot be written."""
-        message = None
-        with self._guarded():
-            message = None if self._broken else self._open().said(role, text, ids)
+        """A message of a person; its number, None where this conversation is not stored.
+
+        It is on disk when this returns, unless `waiting` says otherwise.
+        """
+        message = writer.said(role, text, ids) if (writer := self._begun()) else None
+        self._look()
         return message
 
     def answering(self) -> int | None:
         """An answer begins."""
-        message = None
-        with self._guarded():
-            message = None if self._broken else self._open().answering()
+        message = writer.answering() if (writer := self._begun()) else None
+        self._look()
         return message
 
     def placed(self, message: int | None, first: int, last: int) -> None:
         """Where the tokens of a message lie."""
-        with self._guarded():
-            if self._writer is not None and message is not None and not self._broken:
-                self._writer.place(message, first, last)
+        if self._writer and message is not None:
+            self._writer.place(message, first, last)
+            self._look()
 
     def pinned(self, message: int | None, on: bool) -> None:
         """A message was pinned, or let go."""
-        with self._guarded():
-            if self._writer is not None and message is not None and not self._broken:
-                self._writer.pinned(message, on)
+        if self._writer and message is not None:
+            self._writer.pinned(message, on)
+            self._look()
 
     def token(self, token: int, text: str) -> None:
-        """One more token of the answer; on disk when this returns, so it may be shown."""
-        if self._writer is None or self._broken:
-            return
-        try:
+        """One more token of the answer; on disk when this returns, or it is said that it waits."""
+        if self._writer:
             self._writer.token(token, text)
-        except StoreError as error:  # it waits in memory for the next one that can be written
-            self._say(error)
+            self._look()
 
     def finished(self, text: str, finish: str, first: int, last: int) -> None:
         """The answer has ended."""
-        with self._guarded():
-            if self._writer is not None and not self._broken:
-                self._writer.finished(text, finish, first, last)
+        if self._writer:
+            self._writer.finished(text, finish, first, last)
+            self._look()
 
     def withdraw(self, messages: Sequence[int | None]) -> None:
         """Messages that were never read by the model are taken away again."""
-        written = [message for message in messages if message is not None]
-        with self._guarded():
-            if self._writer is not None and not self._broken:
-                self._writer.withdraw(written)
+        if self._writer:
+            self._writer.withdraw([one for one in messages if one is not None])
+            self._look()
 
     def move(self, leaf: int | None) -> None:
         """The conversation goes on from another message."""
-        with self._guarded():
-            if self._writer is not None:
-                self._writer.move(leaf)
+        if self._writer:
+            self._writer.move(leaf)
+            self._look()
+
+    @property
+    def waiting(self) -> int:
+        """Things said that are not on disk yet."""
+        return len(self._writer.waiting) if self._writer else 0
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether it is another process that is waited for, and not for too long yet."""
+        waiting = self._writer.waiting if self._writer else None
+        return (
+            waiting is not None
+            and isinstance(waiting.trouble, StoreBusyError)
+            and time.monotonic() - waiting.trouble_since_s < GIVE_UP_S
+        )
+
+    @property
+    def unstored(self) -> str:
+        """What was said and is not on disk, in words; empty: all is."""
+        if self._never:
+            return f"Nothing of this conversation is stored. {self._never.message}"
+        if self._writer is None or (waiting := self._writer.waiting).trouble is None:
+            return ""
+        return f"Not stored: {waiting.words}. {waiting.trouble.message}"
+
+    @property
+    def stored_as(self) -> str | None:
+        """The conversation, if anything of it is on disk."""
+        try:
+            if self.conversation:
+                self.store.leaf(self.conversation)
+        except (StoreError, UsageError):
+            return None
+        return self.conversation
+
+    def flush(self) -> bool:
+        """Tries again to write what waits; whether all is on disk."""
+        if self._writer is None:
+            return self._never is None
+        done = self._writer.waiting.flush()
+        self._look()
+        return done
+
+    def end(self) -> None:
+        """Nothing more is said: an answer that is open is finished as far as it got."""
+        if self._writer:
+            self._writer.settle()
+            self._look()
 
     @property
     def leaf(self) -> int | None:
@@ -135,11 +184,31 @@ class Keeper:
         """The messages up to `leaf`, from the first on.
 
         Raises:
-            StoreError: they cannot be read.
+            StoreError: they cannot be read, or are not on disk yet.
         """
         if self.conversation is None or leaf is None:
             return []
+        self.catch_up()
         return self.store.path(self.conversation, leaf)
+
+    def leave(self) -> None:
+        """Lets nobody leave a conversation of which a part still waits, while the program goes on.
+
+        Raises:
+            StoreError: it does.
+        """
+        if self._writer:
+            self.catch_up()
+
+    def catch_up(self) -> None:
+        """Lets nobody read a conversation of which a part still waits.
+
+        Raises:
+            StoreError: it does.
+        """
+        if not self.flush():
+            why = self._writer.waiting.trouble if self._writer else self._never
+            raise StoreError(f"Not all that was said is on disk yet. {why}", "Try again when it is.")
 
     def saved(self, message: int) -> Path | None:
         """The file with the memory after an answer, if it may be there."""
@@ -147,58 +216,81 @@ class Keeper:
             return None
         return self.store.caches(self.conversation) / f"{message}.safetensors"
 
-    def save(self, engine: Saves, message: int | None) -> None:
-        """Saves the memory after an answer, and removes what was saved longest ago."""
-        if message is None or self._broken or (path := self.saved(message)) is None:
+    def save(self, engine: memories.Saves, message: int | None) -> None:
+        """Saves the memory after an answer, and removes those of the oldest messages.
+
+        Words come first: while any wait to be written, no memory is.
+        """
+        if message is None or not self.flush() or (path := self.saved(message)) is None:
             return
         try:
-            engine.save(path)
-            files = sorted(path.parent.glob("*.safetensors"), key=lambda file: file.stat().st_mtime_ns)
-            for file in files[:-SAVED_TURNS]:
-                file.unlink()
+            memories.save(self.store, engine, path)
         except (OSError, EngineError) as error:
-            self._say(
-                StoreError(f"The memory could not be saved: {error}.", "It will be rebuilt on resuming.")
+            self.notes.append(
+                Note("store", f"The memory could not be saved: {error}.", "It will be rebuilt on resuming.")
             )
 
     def changed(self, session: Session, settings: dict[str, Any]) -> None:
         """The memory is another one from here on, and so it is when the conversation is resumed."""
         self._session, self._settings = session, settings
-        with self._guarded():
-            if self._writer is not None and not self._broken:
-                self._writer.run(asdict(session))
-                self._writer.settings(_with_seed(settings, session))
+        if self._writer:
+            self._writer.run(asdict(session))
+            self._writer.settings(_with_seed(settings, session))
+            self._look()
 
-    def save_again(self, engine: Saves) -> None:
+    def save_again(self, engine: memories.Saves) -> None:
         """Saves the memory as it is now instead of what was saved last, where anything was."""
-        if self.leaf is not None and (path := self.saved(self.leaf)) is not None and path.exists():
+        if self.leaf is None or not self.flush():
+            return
+        if (path := self.saved(self.leaf)) is not None and path.exists():
             self.save(engine, self.leaf)
 
-    def _open(self) -> Writer:
-        if self._writer is None:
-            self.conversation = self.store.create(
-                self._session.model, _with_seed(self._settings, self._session)
-            )
-            self._writer = self.store.claim(self.conversation)
-            self._writer.run(asdict(self._session))
+    def _begun(self) -> Writer | None:
+        """Who writes the conversation, which begins with the first thing said; None if it cannot."""
+        if self._writer is None and self._never is None:
+            try:
+                self._writer = self.store.begin(
+                    self._session.model, _with_seed(self._settings, self._session)
+                )
+            except StoreError as error:
+                self._never = error
+                hint = f"{error.hint} The conversation goes on.".strip()
+                self.notes.append(Note(error.code, f"This conversation is not stored: {error.message}", hint))
+            else:
+                self.conversation = self._writer.conversation
+                self._writer.run(asdict(self._session))
         return self._writer
 
-    @contextmanager
-    def _guarded(self) -> Iterator[None]:
-        """What cannot be written is said; from then on nothing is, since a conversation may have no holes."""
-        try:
-            yield
-        except StoreError as error:
-            self._broken = True
-            self._say(error)
-
-    def _say(self, error: StoreError) -> None:
-        """Once for each kind of trouble."""
-        hint = error.hint or "The conversation goes on, but what is said from here on may not be stored."
-        note = Note(error.code, error.message, hint)
-        if note not in self._told:
-            self._told.add(note)
+    def _look(self) -> None:
+        """Says what has changed: that something cannot be written, or that all is written again."""
+        if self._writer is None:
+            return
+        waiting = self._writer.waiting
+        if isinstance(waiting.trouble, DiskError):
+            self._gave_way = self._gave_way or memories.give_way(
+                self.store, self._writer.conversation, waiting.flush
+            )
+        if (trouble := waiting.trouble) is None:
+            if self._trouble is not None:
+                self.notes.append(Note("stored", "All that was said is stored again."))
+            self._trouble, self._gave_way = None, False
+            return
+        note = _note(trouble, busy=self.may_pass)
+        if note != self._trouble:
+            self._trouble = note
             self.notes.append(note)
+
+
+def _note(trouble: StoreError, busy: bool) -> Note:
+    if busy:
+        return Note(
+            "store-busy",
+            "Another process is writing to the store: what is said stands only in memory.",
+            "It is written as soon as the store is free; that is said then.",
+        )
+    again = isinstance(trouble, StoreBusyError | DiskError)
+    hint = "It is tried again with every step; what was stored before is safe." if again else trouble.hint
+    return Note("store", f"Nothing more is being stored. {trouble.message}", hint)
 
 
 def _with_seed(settings: dict[str, Any], session: Session) -> dict[str, Any]:

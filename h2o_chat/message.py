@@ -6,8 +6,26 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from h2o_chat.detokenize import MOST_TEXTS, texts
+from h2o_chat.errors import UsageError
 from h2o_chat.events import Finish, Role, Said
 from h2o_chat.store import Conversation, StoredMessage, title_of
+
+LONGEST_CHARACTERS = 4 << 20
+"""Of what is said at once: about a million tokens. Reading them takes a small model minutes."""
+
+
+def not_too_long(text: str) -> str:
+    """The same text.
+
+    Raises:
+        UsageError: it is longer than may be said at once.
+    """
+    if len(text) > LONGEST_CHARACTERS:
+        raise UsageError(
+            f"A message of {len(text):,} characters is too long: {LONGEST_CHARACTERS:,} is the most.",
+            "Say it in parts: --script FILE, with lines of --- between them.",
+        )
+    return text
 
 
 @dataclass

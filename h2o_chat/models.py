@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 import transformers
-from safetensors import SafetensorError
 from transformers.utils import logging as hf_logging
 
 import h2o_chat.attention
@@ -26,6 +25,7 @@ from h2o_chat.config import Settings
 from h2o_chat.errors import ModelError, OutOfMemoryError, UsageError
 from h2o_chat.fingerprint import fingerprint
 from h2o_chat.resolve import check_weights, find, read_config
+from h2o_chat.tokenizing import blamed_on_the_model, one_line
 
 Progress = Callable[[str, float | None], None]
 """(stage: "resolve" | "load" | "quantise" | "warm up", share done 0..1 or None)"""
@@ -77,7 +77,13 @@ def load(settings: Settings, progress: Progress) -> Loaded:
         progress(stage, 0.0)
         if choice.quantises or getattr(config, "quantization_config", None):
             _import_bitsandbytes()
-        with _reporting(lambda share: progress(stage, share)):
+        with (
+            _reporting(lambda share: progress(stage, share)),
+            blamed_on_the_model(
+                f"The model in {folder} cannot be loaded",
+                "Its files may be damaged or not belong together: fetch them again.",
+            ),
+        ):
             model = _load_model(folder, choice)
     return Loaded(
         model=model,
@@ -111,17 +117,14 @@ def check_family(folder: Path) -> Any:
             "A newer transformers may know it.",
         )
     # What a damaged config.json raises is up to the class that it names.
-    try:
+    with blamed_on_the_model(
+        f"{folder / 'config.json'} is not a valid {kind} configuration", "Fetch it again."
+    ):
         config = transformers.AutoConfig.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
-    except Exception as error:
-        raise ModelError(
-            f"{folder / 'config.json'} is not a valid {kind} configuration: {_one_line(error)}",
-            "Fetch it again.",
-        ) from error
-    cls = transformers.MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
-    reason = _why_not(config, cls, named)
+        cls = transformers.MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
+        reason = _why_not(config, cls, named)
     if reason:
         raise ModelError(
             f"{cls.__name__ if cls else named or kind} is not supported: {reason}.",
@@ -168,17 +171,15 @@ def load_tokenizer(folder: Path, config: Any) -> Any:
     """
     if not any((folder / name).is_file() for name in _TOKENIZER_FILES):
         raise ModelError(f"{folder} has no tokenizer.", f"Expected one of: {', '.join(_TOKENIZER_FILES)}.")
+    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+        _check_keys(folder / name)
     # What a damaged tokenizer.json raises is up to three libraries, one of which raises bare Exception.
-    try:
+    with blamed_on_the_model(f"The tokenizer in {folder} cannot be loaded", "Fetch its files again."):
         tokenizer = transformers.AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
         tokenizer.decode(tokenizer("Hello", add_special_tokens=False)["input_ids"])  # some fail only now
-    except Exception as error:
-        raise ModelError(
-            f"The tokenizer in {folder} cannot be loaded: {_one_line(error)}", "Fetch its files again."
-        ) from error
-    unknown = _tokens_outside(tokenizer, config.vocab_size)
+        unknown = _tokens_outside(tokenizer, config.vocab_size)
     if unknown:
         raise ModelError(
             f"The tokenizer does not belong to the model: {unknown[0]!r} is one of {len(unknown):,} tokens"
@@ -186,6 +187,23 @@ def load_tokenizer(folder: Path, config: Any) -> Any:
             "Fetch the tokenizer files of the same model.",
         )
     return tokenizer
+
+
+def _check_keys(path: Path) -> None:
+    """Tokenizers print keys that they do not know, raw, on stdout: what a terminal would obey is refused.
+
+    Raises:
+        ModelError: there is such a key.
+    """
+    odd: list[str] = []
+
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        odd.extend(key for key, _ in pairs if not key.isprintable())
+
+    with contextlib.suppress(OSError, ValueError, RecursionError):  # whoever loads it says so
+        json.loads(path.read_bytes(), object_pairs_hook=look)
+    if odd:
+        raise ModelError(f"{path} is damaged: {odd[0][:60]!a} can be no key.", "Fetch the file again.")
 
 
 def _tokens_outside(tokenizer: Any, rows: int) -> list[str]:
@@ -222,16 +240,13 @@ def _load_model(folder: Path, choice: Choice) -> Any:
             output_loading_info=True,
             **_quantising(choice),
         )
-    except (OSError, ValueError, RuntimeError, KeyError, MemoryError, SafetensorError) as error:
+    except (MemoryError, RuntimeError) as error:
         if out_of_memory(error):
             raise OutOfMemoryError(
-                f"The model does not fit into the memory of {choice.where}: {_one_line(error)}",
+                f"The model does not fit into the memory of {choice.where}: {one_line(error)}",
                 "Try --quantize nf4 or a smaller model.",
             ) from error
-        raise ModelError(
-            f"The model in {folder} cannot be loaded: {_one_line(error)}",
-            "Its files may be damaged or not belong together: fetch them again.",
-        ) from error
+        raise
     missing = sorted(report["missing_keys"])
     if missing:
         raise ModelError(
@@ -297,14 +312,6 @@ def out_of_memory(error: BaseException) -> bool:
         return True
     words = ("can't allocate memory", "not enough memory", "out of memory")
     return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
-
-
-def _one_line(error: BaseException) -> str:
-    """What went wrong in one line: transformers explains at length."""
-    said = " ".join(str(error).split())
-    if not said:
-        return type(error).__name__
-    return said if len(said) <= 300 else f"{said[:300]} ..."
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from h2o_chat.aliases import ALIASES, Alias, fits
 from h2o_chat.cached import cache_folder, cached, repositories
 from h2o_chat.commands import confirmed, ends
 from h2o_chat.config import config_file, user_aliases
-from h2o_chat.errors import ModelError
+from h2o_chat.errors import ModelError, name_of
 from h2o_chat.obtain import fetch, size
 from h2o_chat.resolve import (
     BUNDLED,
@@ -49,7 +49,7 @@ def pull(name: Name) -> None:
     def work() -> None:
         model = look_up(name)
         if isinstance(model, Found):
-            typer.echo(f"{model.name} is here: {model.folder}")
+            typer.echo(f"{model.name} is here: {name_of(model.folder)}")
             return
         fetch(model)
         typer.echo(f"{model.repository} is here.")
@@ -69,14 +69,17 @@ def rm(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask."
 
     def work() -> None:
         model = look_up(name)
+        if isinstance(model, Found) and model.revision is None:  # its name may be that of a fetched one too
+            raise ModelError(
+                f"{name} is the folder {model.folder.absolute()}, which was not fetched: it is not removed.",
+                "Folders of your own are yours to delete.",
+            )
         repository = model.repository if isinstance(model, Known) else model.name
         there = cached(repository)
         if there is None:
-            raise ModelError(
-                f"{name} is not in {cache_folder()}, so there is nothing to remove.",
-                "Folders of your own are yours to delete." if isinstance(model, Found) else "",
-            )
-        if not yes and not confirmed(f"Remove {repository} ({size(there.bytes)}) from {cache_folder()}?"):
+            raise ModelError(f"{name} is not in {cache_folder()}, so there is nothing to remove.")
+        here = name_of(cache_folder())
+        if not yes and not confirmed(f"Remove {repository} ({size(there.bytes)}) from {here}?"):
             typer.echo("Nothing was removed.", err=True)
             return
         shutil.rmtree(there.root)
@@ -95,7 +98,7 @@ def _list() -> None:
         typer.echo("here, with the program")
         _table([(POCKET, size(stored))])
         typer.echo()
-    typer.echo(f"here, in {cache_folder()}")
+    typer.echo(f"here, in {name_of(cache_folder())}")
     rows: list[tuple[str, ...]] = [
         (one.repository, size(one.bytes), "" if one.folder else "in part: h2o-chat models pull goes on")
         for one in repositories()
@@ -106,7 +109,7 @@ def _list() -> None:
     _table([header, *(_row(alias, memory) for alias in ALIASES.values())])
     own = user_aliases()
     if own:
-        typer.echo(f"\nyour own, from {config_file()}")
+        typer.echo(f"\nyour own, from {name_of(config_file())}")
         _table([(name, target) for name, target in own.items()])
 
 
@@ -125,6 +128,7 @@ def _row(alias: Alias, memory: int) -> tuple[str, ...]:
 
 def _table(rows: list[tuple[str, ...]]) -> None:
     """A line a row; on a terminal cut where it ends."""
+    rows = [tuple(map(name_of, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     most = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for row in rows:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from h2o_chat.cache import H2OCache
 from h2o_chat.events import CacheState, Gone, Heavy
 from h2o_chat.holders import Holders
+from h2o_chat.tokenizing import text_of
 
 HEAVIEST = 20
 """Tokens listed in `heaviest`."""
@@ -54,7 +55,7 @@ class Observer:
     def text_of(self, position: int) -> str:
         """Text of one held token; empty if it is gone."""
         token = self.ids.get(position)
-        return "" if token is None else str(self._tokenizer.decode([token]))
+        return "" if token is None else text_of(self._tokenizer, [token])
 
     def lost_since(self, mark: tuple[int, float]) -> float:
         """`lost` per token since an earlier `lost_mark`, 0 to 1."""

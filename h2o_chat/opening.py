@@ -25,6 +25,8 @@ class Kept:
     """The data folder."""
     conversation: str | None = None
     """The one to go on with; None begins one."""
+    notes: tuple[Note, ...] = ()
+    """What a person should know about the folder."""
 
 
 def stored(folder: Path, wanted: str) -> tuple[Kept, dict[str, Any]]:
@@ -47,7 +49,7 @@ def stored(folder: Path, wanted: str) -> tuple[Kept, dict[str, Any]]:
         held_with = {k: v for k, v in settings.items() if k in known}
         if begun := store.children(conversation, None):  # /system begins with another than was set
             held_with["system"] = begun[0].text if begun[0].role == "system" else None
-        return Kept(folder, conversation), held_with
+        return Kept(folder, conversation, tuple(store.notes)), held_with
     finally:
         store.close()
 
@@ -94,9 +96,11 @@ def opener(
             if kept.conversation is not None:
                 raise
             chat = Chat(engine, settings)
+            chat.unkept = error.message
             chat.notes.append(_not_kept(error))
             return chat
         chat = Chat(engine, settings, keeper)
+        chat.notes += kept.notes
         if kept.conversation is not None:
             progress("remember", 0.0)
             chat.resume(lambda share: progress("remember", share))

@@ -8,9 +8,9 @@ A policy here is that frame with two things left open: how the score forgets, an
 it. Shapes: R rows, H KV heads, G query heads per KV head, S slots, D head size.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import count
 from typing import Literal
 
 import torch
@@ -251,6 +251,10 @@ class Shares:
         return max(self.sinks, (self.budget - self.recent) // 2)
 
 
+MANY = 10_000
+"""Slots; which larger budget is the smallest that works is found to a slot or two, and not by trying all."""
+
+
 def divide(name: str, budget: int, sinks: int | None = None, recent: int | None = None) -> Shares:
     """The shares of a budget under a policy; None takes the policy's own number.
 
@@ -275,7 +279,8 @@ def divide(name: str, budget: int, sinks: int | None = None, recent: int | None 
 
     asked = shares(budget)
     if not works(asked):
-        smallest = next(size for size in count(1) if works(shares(size)))
+        few = next((size for size in range(1, MANY) if works(shares(size))), None)
+        smallest = few or bisect_left(range(1 << 62), True, key=lambda size: works(shares(size)))
         raise BudgetError(
             f"A budget of {budget} slots cannot hold {asked.sinks} sinks, {asked.recent} recent"
             f" and at least {int(policy.heavy)} heavy tokens under the policy {name!r}.",

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from h2o_chat.errors import UsageError
+from h2o_chat.message import not_too_long
 from h2o_chat.run import turns_of
 
 MAX_BYTES = 16 << 20
-"""Of a prompt or a script: about four million tokens."""
+"""Of what is read for a prompt or a script; of a message, see `message.LONGEST_CHARACTERS`."""
 SILENT_S = 3.0
 """After so long it is said that a pipe is waited for."""
 
@@ -25,16 +26,16 @@ def prompt_of(words: str | None, pipe: BinaryIO | None) -> str:
         _say_what_is_waited_for(pipe)
     piped = "" if pipe is None else decode(_limited(pipe, "stdin"), "stdin").strip("\n")
     said = [text for text in (words, piped) if text]
-    if not said:
+    if not any(text.strip() for text in said):  # blanks are tokens too, but nothing is said with them
         raise UsageError("There is nothing to say.", "Give a prompt, pipe one in, or use --script FILE.")
-    return decode(os.fsencode("\n\n".join(said)), "The prompt")
+    return not_too_long(decode(os.fsencode("\n\n".join(said)), "The prompt"))
 
 
 def read_script(path: Path) -> list[str]:
     """The turns of a file.
 
     Raises:
-        UsageError: it cannot be read, is too large, is no text, or has no turns.
+        UsageError: it cannot be read, is too large, is no text, has no turns, or one that is too long.
     """
     try:
         with path.open("rb") as file:
@@ -42,7 +43,7 @@ def read_script(path: Path) -> list[str]:
     except (OSError, ValueError) as error:  # ValueError: there is a NUL in the name
         what = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"{path} cannot be read: {what}.", "Give a text file of turns.") from error
-    return turns_of(decode(raw, str(path)))
+    return [not_too_long(turn) for turn in turns_of(decode(raw, str(path)))]
 
 
 def decode(raw: bytes, what: str) -> str:

@@ -39,6 +39,7 @@ def _replay(file: Path, speed: float) -> ExitCode:
             f"Without one, read {file} itself: one event a line, as JSON.",
         )
     from h2o_chat.config import Sampling, Settings
+    from h2o_chat.tui import leaving
     from h2o_chat.tui.app import ChatApp
     from h2o_chat.tui.hangup import leave_with_the_terminal
     from h2o_chat.tui.player import Pace, Player
@@ -52,7 +53,7 @@ def _replay(file: Path, speed: float) -> ExitCode:
         player.open, Settings(model=file.name), Sampling(), pane=pane, theme=theme, keep_theme=keep_theme
     )
     leave_with_the_terminal()
-    screen.run()
+    leaving.run(screen)
     return ExitCode.BUG if screen.return_code else ExitCode(screen.exit_code)
 
 

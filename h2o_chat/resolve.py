@@ -15,7 +15,7 @@ from typing import Any
 from h2o_chat.aliases import ALIASES
 from h2o_chat.cached import cache_folder, cached, repositories
 from h2o_chat.config import config_file, user_aliases
-from h2o_chat.errors import ModelError
+from h2o_chat.errors import ModelError, name_of
 
 PACKAGE = Path(__file__).resolve().parent
 BUNDLED = (PACKAGE / "assets" / "pocket", PACKAGE.parent / "assets" / "pocket")
@@ -32,7 +32,7 @@ class Found:
     """A model on this machine."""
 
     name: str
-    """What to show: a folder's name, or org/name."""
+    """What to show: a folder's name, or org/name. No character of it is obeyed."""
     folder: Path
     revision: str | None = None
     """The commit that was fetched; None for a folder of the user's own."""
@@ -59,7 +59,7 @@ def look_up(name: str | None) -> Found | Known:
         return _bundled()
     folder, is_model = _folder(name)
     if is_model:
-        return Found(folder.resolve().name, folder)
+        return Found(name_of(folder.resolve().name), folder)
     aliases = all_aliases()
     target = aliases.get(name.lower())
     if target is not None:
@@ -104,7 +104,7 @@ def all_aliases() -> dict[str, str]:
 def names_starting_with(text: str) -> list[str]:
     """What the shell offers when somebody presses Tab."""
     known = [POCKET, *all_aliases(), *_fetched()]
-    return [name for name in known if name.lower().startswith(text.lower())]
+    return [name for name in known if name.lower().startswith(text.lower()) and name.isprintable()]
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def _place(target: str) -> Found | Known:
     """Where an alias or a repository's name leads."""
     folder, is_model = _folder(target)
     if is_model:
-        return Found(folder.resolve().name, folder)
+        return Found(name_of(folder.resolve().name), folder)
     if not _REPOSITORY.fullmatch(target):
         raise ModelError(
             f"An alias leads to {target!r}, which is neither a model folder nor org/name.",
@@ -288,7 +288,7 @@ def _weight_files(folder: Path) -> list[Path]:
     shards = _read_json(index).get("weight_map")
     if not isinstance(shards, dict) or not shards:
         raise ModelError(f"{index} has no weight_map.", "Fetch it again.")
-    strange = [name for name in shards.values() if not _is_inside(name)]
+    strange = [name for name in shards.values() if not is_inside(name)]
     if strange:
         raise ModelError(
             f"{index} names {str(strange[0])[:60]!r}, which is no file beside it.", "Fetch it again."
@@ -303,7 +303,7 @@ def _weight_files(folder: Path) -> list[Path]:
     return paths
 
 
-def _is_inside(name: Any) -> bool:
+def is_inside(name: Any) -> bool:
     """Whether this is the name of a file in a folder, or in one of its own."""
     if not isinstance(name, str) or not 0 < len(name) < 200 or "\0" in name:
         return False

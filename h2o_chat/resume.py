@@ -9,6 +9,7 @@ from h2o_chat.events import Note
 from h2o_chat.progress import never, unheard
 from h2o_chat.store import StoredMessage
 from h2o_chat.templates import Template, literal
+from h2o_chat.tokenizing import text_of
 
 
 class Memory(Protocol):
@@ -117,7 +118,7 @@ def ended_in_marker(tokenizer: Any, template: Template, answer: StoredMessage) -
     """Whether an answer ended in the marker that the next turn begins with (base models, see `templates`)."""
     if template.marker is None or answer.finish != "stop":
         return False
-    return template.marker in tokenizer.decode(answer.ids[-16:])
+    return template.marker in text_of(tokenizer, answer.ids[-16:])
 
 
 def _load_nearest(

@@ -20,6 +20,9 @@ from transformers.cache_utils import Cache, DynamicLayer
 
 from h2o_chat.errors import ModelError
 
+MOST_TOKENS = 2**31 - 2**16
+"""Positions are int32."""
+
 
 @dataclass(frozen=True)
 class Rope:
@@ -105,14 +108,28 @@ def trained_window(config: Any) -> int:
         original = rope.get("original_max_position_embeddings")
         original = original or getattr(config, "original_max_position_embeddings", None)
         if original:
-            return int(original)
+            return _window(original)
     window = getattr(config, "max_position_embeddings", None)
     if not window:
         raise ModelError(
             f"{type(config).__name__} does not say how many positions the model was trained for.",
             "Expected max_position_embeddings in config.json.",
         )
-    return int(window)
+    return _window(window)
+
+
+def _window(tokens: Any) -> int:
+    """A window that a configuration names.
+
+    Raises:
+        ModelError: it can be none.
+    """
+    if type(tokens) is not int or not 0 < tokens < MOST_TOKENS:
+        raise ModelError(
+            f"The model's config.json names a window of {str(tokens)[:60]} positions.",
+            f"It must be a number of tokens below {MOST_TOKENS:,}: mend it, or fetch the file again.",
+        )
+    return tokens
 
 
 @torch.no_grad()

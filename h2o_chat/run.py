@@ -18,11 +18,22 @@ from typing import Any, Protocol, TextIO
 
 from h2o_chat.chat import Chat
 from h2o_chat.config import Sampling
-from h2o_chat.errors import ExitCode, H2OChatError, OutOfMemoryError, UsageError
+from h2o_chat.deadline import Deadline
+from h2o_chat.errors import (
+    ExitCode,
+    H2OChatError,
+    OutOfMemoryError,
+    StoreError,
+    UsageError,
+    name_of,
+    written_out,
+)
 from h2o_chat.events import End, Error, Event, Note, Session, Token, Turn, to_json
 from h2o_chat.keeping import Keeper
 from h2o_chat.progress import Progress, progress_bar
 from h2o_chat.recorder import Recorder
+from h2o_chat.stored import NOWHERE_ELSE, let_go
+from h2o_chat.tokenizing import is_panic
 
 OpenChat = Callable[[Progress], Chat]
 
@@ -30,6 +41,7 @@ SEPARATOR = "---"
 """A line of this stands between the turns of a script, and between its answers."""
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a conversation in order, with the exit code 128 + their number."""
+_SIGNALLED = (ExitCode.HUNG_UP, ExitCode.INTERRUPTED, ExitCode.TERMINATED)
 _BETWEEN = re.compile(rf"^{SEPARATOR}[^\S\n]*$", re.MULTILINE)
 
 
@@ -64,7 +76,8 @@ class JsonLines:
         self._stream = stream
 
     def write(self, event: Event) -> None:
-        self._stream.write(to_json(event) + "\n")
+        line = to_json(event)
+        self._stream.write((_shown(line) if self._stream.isatty() else line) + "\n")
         self._stream.flush()
 
 
@@ -125,9 +138,11 @@ class _Tally:
     tokens: int = 0
     began: float = field(default_factory=time.monotonic)
     keeper: Keeper | None = None
+    unkept: str = ""
+    """Why the conversation is not stored, where it should have been."""
 
     def end(self) -> End:
-        conversation = self.keeper.conversation if self.keeper else None
+        conversation = self.keeper.stored_as if self.keeper else None
         return End(self.turns, self.tokens, time.monotonic() - self.began, conversation)
 
 
@@ -161,32 +176,60 @@ def run(prepare: Callable[[], Job], json: bool, recorder: Recorder | None = None
 
     try:
         code = ending(work, out)
-        out.write(tally.end())
-        if tally.keeper:
-            tally.keeper.close()
-            sys.stderr.write(f"h2o-chat: conversation {tally.keeper.conversation}\n")
+    except BrokenPipeError:
+        code, out = ExitCode.OK, _nobody()
+    try:
+        code = _store(tally, code, out)
+        end = tally.end()
+        out.write(end)
+        if end.conversation:
+            sys.stderr.write(f"h2o-chat: conversation {end.conversation}\n")
     except BrokenPipeError:
         _discard_stdout()
-        return ExitCode.OK
     except OSError:  # said by `ending` already, when it happened first
         _discard_stdout()
         return ExitCode.FAILED
     return code
 
 
+def _nobody() -> Output:
+    """Where events go when nobody reads them any more."""
+    _discard_stdout()
+    return PlainText(sys.stdout)
+
+
+def _store(tally: _Tally, code: ExitCode, out: Output) -> ExitCode:
+    """Waits until all that was said is on disk; says what is not, and fails then."""
+    unstored = f"Nothing of this conversation is stored. {tally.unkept}" if tally.unkept else ""
+    if keeper := tally.keeper:
+        unstored = let_go(keeper)
+        while keeper.notes:
+            _tell(keeper.notes.pop(0), out)
+    if not unstored:
+        return code
+    error = StoreError(unstored, NOWHERE_ELSE)
+    _failed(error, out)
+    return ExitCode.FAILED if code in (ExitCode.OK, *_SIGNALLED) else code
+
+
 def _converse(job: Job, out: Output, tally: _Tally, plain: bool) -> ExitCode:
     with progress_bar() as progress:
         chat = job.open_chat(progress)
-    tally.began, tally.keeper = time.monotonic(), chat.keeper
+    tally.began, tally.keeper, tally.unkept = time.monotonic(), chat.keeper, chat.unkept
     if plain:
         _note(chat.session)
     for event in chat.opening():
         out.write(event)
     for note in chat.take_notes():
         _tell(note, out)
-    with _interruptible() as interrupted:
+    with _interruptible(chat.keeper) as interrupted:
         for text in job.turns:
-            code = _turn(chat.send(text, job.sampling, lambda: bool(interrupted())), out, tally)
+            try:
+                code = _turn(chat.send(text, job.sampling, lambda: bool(interrupted())), out, tally)
+            except H2OChatError as error:
+                if not interrupted():
+                    raise
+                _complain(error.message, error.hint)  # why it has stopped is the signal
             if interrupted():
                 return interrupted()
             if code is not ExitCode.OK:
@@ -233,11 +276,13 @@ def ending(work: Callable[[], ExitCode], out: Output | None = None) -> ExitCode:
         raise
     except OSError as error:  # a full disk, a closed stream: the machine's fault, and nothing can be written
         return _failed(H2OChatError(f"{error}.", "Nothing more could be written or read there."), None)
-    except Exception as error:
+    except BaseException as error:
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
         if _out_of_memory(error):
             hint = "Try a smaller --budget or --chunk, a smaller model, or --quantize nf4."
             return _failed(OutOfMemoryError(f"Out of memory: {error}", hint), out)
-        traceback.print_exc()
+        sys.stderr.write(written_out(traceback.format_exc()))
         hint = "This is a bug of h2o-chat: please report it together with the lines above."
         message = f"{type(error).__name__}: {error}"
         _complain(message, hint)
@@ -253,7 +298,7 @@ def _failed(error: H2OChatError, out: Output | None) -> ExitCode:
     return error.exit_code
 
 
-def _out_of_memory(error: Exception) -> bool:
+def _out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError):
         return True
     if "torch" not in sys.modules:
@@ -264,7 +309,8 @@ def _out_of_memory(error: Exception) -> bool:
 
 
 def _complain(message: str, hint: str) -> None:
-    sys.stderr.write(f"h2o-chat: {message}\n" + (f"  {hint}\n" if hint else ""))
+    hint = f"  {name_of(hint)}\n" if hint else ""
+    sys.stderr.write(f"h2o-chat: {name_of(message)}\n{hint}")  # notes quote names too
 
 
 def _note(session: Session) -> None:
@@ -278,18 +324,20 @@ def _note(session: Session) -> None:
 
 
 @contextmanager
-def _interruptible() -> Iterator[Callable[[], ExitCode]]:
+def _interruptible(keeper: Keeper | None) -> Iterator[Callable[[], ExitCode]]:
     """A signal stops at the next step, so that what was said so far is kept; a second one does not wait.
 
-    What is yielded says the exit code: `OK` until there was one.
+    If that step does not come, the process ends within a deadline as it is: every token that was printed is
+    stored already, or it is said that it is not. What is yielded is the exit code: `OK` until there was one.
     """
     code = ExitCode.OK
-
+    deadline = Deadline(lambda: _say_how_it_ended(keeper))
     before = {int(number): signal.getsignal(number) for number in ENDING}
 
     def handle(number: int, _: Any) -> None:
         nonlocal code
         code = ExitCode(128 + number)
+        deadline.begin(code)
         signal.signal(number, before[number])
 
     for number, handler in before.items():
@@ -298,8 +346,17 @@ def _interruptible() -> Iterator[Callable[[], ExitCode]]:
     try:
         yield lambda: code
     finally:
+        deadline.call_off()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _say_how_it_ended(keeper: Keeper | None) -> None:
+    kept = "what was answered so far is kept"
+    if keeper and keeper.unstored:
+        kept = keeper.unstored
+    said = f"h2o-chat: ended in the middle of a step that took too long; {kept}\n"
+    os.write(2, said.encode())  # sys.stderr may be held by what is stuck
 
 
 def _discard_stdout() -> None:

@@ -23,7 +23,8 @@ from h2o_chat.errors import SavedCacheError
 from h2o_chat.events import Session
 from h2o_chat.policies import POLICIES, Shares
 from h2o_chat.quantized import BITS, dequantise, row_bytes
-from h2o_chat.slots import MOST_TOKENS, H2OLayer
+from h2o_chat.rope import MOST_TOKENS
+from h2o_chat.slots import H2OLayer
 
 FORMAT = 5
 """Of the file; another one is not read."""
@@ -106,7 +107,8 @@ def write(path: Path, snapshot: Snapshot, session: Session) -> None:
     }
     part = path.with_name(path.name + ".part")
     try:
-        part.touch(mode=0o600)
+        part.unlink(missing_ok=True)  # of a process that was killed; or a link, which is not followed
+        part.touch(mode=0o600, exist_ok=False)
         save_file(tensors, part, metadata={"h2o-chat": json.dumps(about)})
         part.chmod(0o600)
         with part.open("rb+") as file:

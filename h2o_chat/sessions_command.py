@@ -15,7 +15,7 @@ import typer
 
 from h2o_chat.commands import confirmed, ends
 from h2o_chat.config import data_folder
-from h2o_chat.errors import UsageError
+from h2o_chat.errors import UsageError, name_of
 from h2o_chat.export import FORMATS, file_name, mark_of, one_line, when, write_file
 from h2o_chat.store import Conversation, Store, conversation_ids
 from h2o_chat.tui.safe import safe_text
@@ -60,7 +60,7 @@ def list_(
         if as_json:
             _write(json.dumps([asdict(one) for one in found]) + "\n")
         elif not found:
-            typer.echo(f"No conversation in {data_folder(data)} yet.", err=True)
+            typer.echo(f"No conversation in {name_of(data_folder(data))} yet.", err=True)
         else:
             columns = [("id", "left"), ("updated", "left"), ("messages", "right"), ("tokens", "right")]
             rows = [
@@ -107,7 +107,7 @@ def export(
             return
         path = output / file_name(conversation, suffix) if output.is_dir() else output
         write_file(path, text, force)
-        typer.echo(f"Wrote {path}.", err=True)
+        typer.echo(f"Wrote {name_of(path)}.", err=True)
 
     ends(work)
 
@@ -195,6 +195,8 @@ def rm(
 def _opened(data: Path | None) -> Iterator[Store]:
     store = Store(data_folder(data))
     try:
+        for note in store.notes:
+            typer.echo(f"h2o-chat: {note.message}", err=True)
         yield store
     finally:
         store.close()

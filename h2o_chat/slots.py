@@ -19,7 +19,8 @@ from h2o_chat.handoff import Handoff
 from h2o_chat.plan import Plan
 from h2o_chat.policies import POLICIES, Slots, highest, lowest, mean_held, priorities
 from h2o_chat.quantized import dequantise, quantise, row_bytes
-from h2o_chat.rope import Rope
+from h2o_chat.room import require_room
+from h2o_chat.rope import MOST_TOKENS, Rope
 from h2o_chat.scores import gained, with_gain
 
 GROW = 256
@@ -27,9 +28,6 @@ GROW = 256
 
 REMEMBER = 31 / 32
 """`lost` is what dropped tokens had been receiving, averaged over about the last 32 queries."""
-
-MOST_TOKENS = 2**31 - 2**16
-"""Positions are int32."""
 
 LOOK_EVERY = 16
 """Tokens at least between two comparisons of the kept keys with each other, for policies that ask ..."""
@@ -87,10 +85,15 @@ class H2OLayer(CacheLayerMixin):
     # -- what transformers asks of a cache layer -------------------------------------------------------
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Makes empty slots for keys and values [R, H, N, D] such as these."""
+        """Makes empty slots for keys and values [R, H, N, D] such as these.
+
+        Raises:
+            BudgetError: the memory has no room for so many.
+        """
         rows, heads, _, size = key_states.shape
         slots = (self.plan.shares.budget if self.plan.shares else GROW) + 1
         device = key_states.device
+        require_room(rows, heads, slots, size, key_states)
         exact = torch.float64 if key_states.dtype == torch.float64 else torch.float32
         per_slot = (rows, heads, slots)
         self.plan.dtype = key_states.dtype
@@ -120,13 +123,22 @@ class H2OLayer(CacheLayerMixin):
         """Hands the new keys and values [R, H, N, D] on to `h2o_attention`, which fills the slots.
 
         Raises:
-            UsageError: the batch has other rows than the cache.
+            UsageError: the batch has other rows than the cache, or comes from another model.
+            BudgetError: the memory has no room for the slots.
         """
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        if key_states.shape[0] != self.positions.shape[0]:
+        rows, heads, size = self.mean_key.shape
+        now = (key_states.shape[1], key_states.shape[3], key_states.dtype, key_states.device)
+        if now != (heads, size, self.plan.dtype, self.mean_key.device):
+            held = f"{heads} KV heads of {size} {self.plan.dtype} on {self.mean_key.device}"
             raise UsageError(
-                f"This H2OCache holds {self.positions.shape[0]} rows, the batch has {key_states.shape[0]}.",
+                f"This H2OCache holds {held}, and is fed {now[0]} of {now[1]} {now[2]} on {now[3]}.",
+                "Use one cache per model, precision and device, or cache.reset().",
+            )
+        if key_states.shape[0] != rows:
+            raise UsageError(
+                f"This H2OCache holds {rows} rows, the batch has {key_states.shape[0]}.",
                 "Use one cache per batch, or cache.reset().",
             )
         handoff = Handoff(self, key_states, value_states)

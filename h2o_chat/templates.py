@@ -15,6 +15,8 @@ from typing import Any, Protocol
 
 from h2o_chat.base_templates import BASE_TEMPLATES
 from h2o_chat.errors import ModelError, UsageError
+from h2o_chat.rendering import TemplateFailed, render
+from h2o_chat.tokenizing import tokens_of
 
 
 @dataclass(frozen=True)
@@ -119,13 +121,14 @@ class ModelTemplate:
         if anchor:
             earlier = {"role": "user", "content": "Hello"}
             messages = [earlier, {"role": "assistant", "content": anchor}, *messages]
-        try:  # a template is a stranger's program: it may divide by zero
-            text = str(
-                self._tokenizer.apply_chat_template(
-                    messages, chat_template=self._jinja, tokenize=False, add_generation_prompt=True
-                )
-            )
-        except Exception as error:
+        values = {"messages": messages, "tools": None, "documents": None, "add_generation_prompt": True}
+        try:
+            template = self._tokenizer.get_chat_template(self._jinja)
+            text = render(template, {**self._tokenizer.special_tokens_map, **values})
+        except (
+            TemplateFailed,
+            ValueError,
+        ) as error:  # ValueError: several templates, and none is the default
             if "system" in said:
                 raise UsageError(
                     f"The model's chat template does not take this system prompt: {error}",
@@ -191,16 +194,12 @@ class NamedTemplate(ModelTemplate):
 
 def _ids(tokenizer: Any, text: str) -> list[int]:
     """Ids of text in which special tokens are tokens."""
-    ids: list[int] = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-    return ids
+    return tokens_of(tokenizer, text)
 
 
 def literal(tokenizer: Any, text: str) -> list[int]:
     """Ids of text in which special tokens are mere characters."""
-    ids: list[int] = tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False)[
-        "input_ids"
-    ]
-    return ids
+    return tokens_of(tokenizer, text, split_special_tokens=True)
 
 
 def _is_safe(texts: Iterable[str], marks: dict[str, int], ids: list[int], blank_ids: list[int]) -> bool:

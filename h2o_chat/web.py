@@ -8,16 +8,21 @@ a browser lets any site open a websocket to this machine.
 import asyncio
 import hmac
 import ipaddress
+import os
 import secrets
 import shlex
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from h2o_chat.errors import UsageError
+from h2o_chat.deadline import KILLED_S, STEP_S
+from h2o_chat.errors import ExitCode, UsageError
 
 ADDRESS = "127.0.0.1:8000"
 COOKIE = "h2o-chat-{port}"
+LEAVE_S = STEP_S + KILLED_S + 1.0
+"""So long the server waits for its screens once it ends, which is longer than they need. One that still waits
+for the store ends by itself: nobody is at its other side any more."""
 
 
 def command(flags: Mapping[str, Any]) -> str:
@@ -34,7 +39,7 @@ def command(flags: Mapping[str, Any]) -> str:
                 words += [f"{flag}={one}" for one in value]
             case _:
                 words.append(f"{flag}={value}")
-    return shlex.join(words)
+    return f"exec {shlex.join(words)}"  # no shell stays between it and the server
 
 
 def serve(shell_command: str, address: str, others: bool) -> None:
@@ -66,6 +71,8 @@ def serve(shell_command: str, address: str, others: bool) -> None:
         key, cookie = secrets.token_urlsafe(16), COOKIE.format(port=port)
         shown = f"[{host}]" if ":" in host else host
         origin = f"http://{shown}:{port}"
+        requests = set[asyncio.Task[Any]]()
+        """Those that are being answered: a websocket is for as long as its tab is open."""
 
         @web.middleware
         async def guard(request: web.Request, handler: Callable[..., Awaitable[Any]]) -> Any:
@@ -73,6 +80,9 @@ def serve(shell_command: str, address: str, others: bool) -> None:
             known = request.query.get("key") or request.cookies.get(cookie, "")
             if request.host != f"{shown}:{port}" or came_from != origin or not _same(known, key):
                 raise web.HTTPForbidden(text="Open the address that h2o-chat has printed.")
+            if (task := asyncio.current_task()) is not None:
+                requests.add(task)
+                task.add_done_callback(requests.discard)
             response = await handler(request)
             if response.prepared:  # it was a websocket
                 return response
@@ -90,6 +100,21 @@ def serve(shell_command: str, address: str, others: bool) -> None:
 
             async def on_startup(self, app: web.Application) -> None:
                 self.said = asyncio.create_task(_say(f"h2o-chat: open {origin}/?key={key}", host, port))
+
+            leaving = False
+
+            def request_exit(self) -> None:
+                if self.leaving:  # asked once more
+                    os._exit(ExitCode.OK)
+                self.leaving = True
+                super().request_exit()
+
+            async def on_shutdown(self, app: web.Application) -> None:
+                """Every tab is told to end, as if it was closed; aiohttp would wait a minute for that."""
+                for task in requests:
+                    task.cancel()
+                if requests and (await asyncio.wait(requests, timeout=LEAVE_S))[1]:
+                    os._exit(ExitCode.OK)
 
             async def _make_app(self) -> web.Application:
                 app = await super()._make_app()

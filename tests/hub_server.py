@@ -35,6 +35,10 @@ class Repository:
     """Sizes to claim, of files whose own is another."""
     hashes: dict[str, str] = field(default_factory=dict)
     """The same for hashes."""
+    more: dict[str, int] = field(default_factory=dict)
+    """Bytes that are sent behind the contents of these files, which no listing names."""
+    chunked: bool = False
+    """The length of a file is not said before it is sent."""
 
 
 @dataclass
@@ -45,6 +49,8 @@ class Hub:
     repositories: dict[str, Repository] = field(default_factory=dict)
     requests: list[tuple[str, str, str]] = field(default_factory=list)
     """(method, path, range) of every request."""
+    sent: dict[str, int] = field(default_factory=dict)
+    """Bytes of each file that somebody took."""
     tokens: set[str] = field(default_factory=set)
     """Authorization headers that came."""
 
@@ -102,7 +108,7 @@ def _answer(to: BaseHTTPRequestHandler, hub: Hub) -> None:
         return _refuse(to, 404, "EntryNotFound", "Entry not found")
     if repository.refuse_files != 200 and file.endswith(".safetensors"):
         return _refuse(to, repository.refuse_files)
-    return _send_file(to, repository, file)
+    return _send_file(to, repository, file, hub.sent)
 
 
 def _refuse(to: BaseHTTPRequestHandler, status: int, code: str = "", message: str = "") -> None:
@@ -129,9 +135,9 @@ def _info(name: str, repository: Repository) -> dict[str, Any]:
     siblings = []
     for file, content in repository.files.items():
         size = repository.sizes.get(file, len(content))
-        entry: dict[str, Any] = {"rfilename": file, "size": size, "blobId": _hash(repository, file)}
+        entry: dict[str, Any] = {"rfilename": file, "size": size, "blobId": hash_of(repository, file)}
         if _is_large(file):
-            entry["lfs"] = {"sha256": _hash(repository, file), "size": size, "pointerSize": 134}
+            entry["lfs"] = {"sha256": hash_of(repository, file), "size": size, "pointerSize": 134}
         siblings.append(entry)
     gated = "manual" if repository.gated else False
     return {"id": name, "modelId": name, "sha": COMMIT, "gated": gated, "siblings": siblings}
@@ -141,9 +147,9 @@ def _tree(repository: Repository) -> list[dict[str, Any]]:
     entries = []
     for file, content in repository.files.items():
         size = repository.sizes.get(file, len(content))
-        entry: dict[str, Any] = {"type": "file", "path": file, "size": size, "oid": _hash(repository, file)}
+        entry: dict[str, Any] = {"type": "file", "path": file, "size": size, "oid": hash_of(repository, file)}
         if _is_large(file):
-            entry["lfs"] = {"oid": _hash(repository, file), "size": size, "pointerSize": 134}
+            entry["lfs"] = {"oid": hash_of(repository, file), "size": size, "pointerSize": 134}
         entries.append(entry)
     return entries
 
@@ -152,23 +158,26 @@ def _is_large(file: str) -> bool:
     return file.endswith((".safetensors", ".bin"))
 
 
-def _hash(repository: Repository, file: str) -> str:
+def hash_of(repository: Repository, file: str) -> str:
     content = repository.files[file]
     if _is_large(file):
         return repository.hashes.get(file, hashlib.sha256(content).hexdigest())
-    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+    return repository.hashes.get(file, hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest())
 
 
-def _send_file(to: BaseHTTPRequestHandler, repository: Repository, file: str) -> None:
-    content = repository.files[file]
+def _send_file(to: BaseHTTPRequestHandler, repository: Repository, file: str, sent: dict[str, int]) -> None:
+    content = repository.files[file] + bytes(repository.more.get(file, 0))
     wanted = to.headers.get("Range", "")
     start = int(wanted.removeprefix("bytes=").split("-")[0]) if wanted else 0
     body = content[start:]
     to.send_response(206 if wanted else 200)
     to.send_header("X-Repo-Commit", COMMIT)
-    to.send_header("ETag", f'"{_hash(repository, file)}"')
+    to.send_header("ETag", f'"{hash_of(repository, file)}"')
     to.send_header("Accept-Ranges", "bytes")
-    to.send_header("Content-Length", str(len(body)))
+    if repository.chunked:
+        to.send_header("Transfer-Encoding", "chunked")
+    else:
+        to.send_header("Content-Length", str(len(body)))
     if wanted:
         to.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
     to.end_headers()
@@ -180,8 +189,12 @@ def _send_file(to: BaseHTTPRequestHandler, repository: Repository, file: str) ->
         body = body[: len(body) * 2 // 3]
     try:
         for at in range(0, len(body), CHUNK):
-            to.wfile.write(body[at : at + CHUNK])
+            piece = body[at : at + CHUNK]
+            to.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece) if repository.chunked else piece)
+            sent[file] = sent.get(file, 0) + len(piece)
             time.sleep(repository.seconds_per_mib)
+        if repository.chunked and not cut:
+            to.wfile.write(b"0\r\n\r\n")
     except (BrokenPipeError, ConnectionResetError):
         cut = True
     to.close_connection = cut

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hub_server import COMMIT, Hub, Repository, serve
+from hub_server import COMMIT, Hub, Repository, hash_of, serve
 
 from h2o_chat import hub as hub_module
 from h2o_chat.errors import ExitCode, ModelError
@@ -60,6 +60,7 @@ def hub(server: Hub) -> Hub:
     """The hub, empty."""
     server.repositories.clear()
     server.requests.clear()
+    server.sent.clear()
     server.tokens.clear()
     return server
 
@@ -304,6 +305,63 @@ def test_damaged_on_the_way(hub: Hub, h2o: Call, tmp_path: Path) -> None:
     assert not list((tmp_path / "hf" / "hub").rglob("*.incomplete"))
 
 
+@pytest.mark.parametrize(
+    ("file", "resumed", "chunked"),
+    [
+        ("model.safetensors", False, False),
+        ("model.safetensors", True, False),
+        ("model.safetensors", True, True),
+        ("tokenizer.json", False, True),
+        ("tokenizer.json", True, False),
+        ("config.json", False, False),
+    ],
+)
+def test_more_than_was_listed(
+    hub: Hub, h2o: Call, tmp_path: Path, file: str, resumed: bool, chunked: bool
+) -> None:
+    """No more is written than was listed, from the beginning or from where a download broke off."""
+    model = repository(weights(), more={file: 128 * MIB}, chunked=chunked)
+    hub.repositories["some/model"] = model
+    blobs = tmp_path / "hf" / "hub" / "models--some--model" / "blobs"
+    blobs.mkdir(parents=True)
+    part = blobs / f"{hash_of(model, file)}.incomplete"
+    part.write_bytes(model.files[file][: len(model.files[file]) // 2 if resumed else 0])
+    done = h2o("models", "pull", "some/model")
+    listed = f"{len(model.files[file]):,}"
+    refused(done, f"{file} of some/model is larger than the {listed} bytes that the hub lists", "thrown away")
+    assert not list(blobs.glob(f"{hash_of(model, file)}*")), "what is too large is removed"
+    assert hub.sent.get(file, 0) < 64 * MIB, "it was not read to its end"
+
+    model.more.clear()
+    assert h2o("models", "pull", "some/model").returncode == ExitCode.OK
+    assert (snapshot(tmp_path, "some/model") / file).read_bytes() == model.files[file]
+
+
+def test_a_part_that_is_too_large_already(hub: Hub, h2o: Call, tmp_path: Path) -> None:
+    model = hub.repositories["some/model"] = repository(weights())
+    blobs = tmp_path / "hf" / "hub" / "models--some--model" / "blobs"
+    blobs.mkdir(parents=True)
+    (blobs / f"{hash_of(model, 'model.safetensors')}.incomplete").write_bytes(bytes(3 * MIB))
+    assert h2o("models", "pull", "some/model").returncode == ExitCode.OK
+    assert hub.downloads("model.safetensors") == [""]
+
+
+def test_a_small_file_that_is_damaged_on_the_way(hub: Hub, h2o: Call, tmp_path: Path) -> None:
+    hub.repositories["some/model"] = repository(weights(), hashes={"tokenizer.json": "0" * 40})
+    refused(h2o("models", "pull", "some/model"), "tokenizer.json of some/model arrived damaged")
+    assert not list((tmp_path / "hf" / "hub").rglob("*.incomplete"))
+
+
+def test_weights_that_would_lie_elsewhere(hub: Hub, h2o: Call, tmp_path: Path) -> None:
+    model = hub.repositories["some/model"] = repository(b"")
+    del model.files["model.safetensors"]
+    name = "../../../../x.safetensors"
+    model.files[name] = weights()
+    model.files["model.safetensors.index.json"] = json.dumps({"weight_map": {"a": name}}).encode()
+    refused(h2o("models", "pull", "some/model"), "lacks weights that its index names")
+    assert not list(tmp_path.rglob("x.safetensors"))
+
+
 def test_a_hash_that_would_be_a_path(hub: Hub, h2o: Call) -> None:
     hub.repositories["some/model"] = repository(weights(), hashes={"model.safetensors": "../" * 21 + "x"})
     refused(h2o("models", "pull", "some/model"), "impossible hash")
@@ -393,6 +451,26 @@ def test_a_folder_of_ones_own_is_not_removed(h2o: Call, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     refused(h2o("models", "rm", str(tmp_path), "--yes"), "Folders of your own are yours to delete")
     assert (tmp_path / "config.json").is_file()
+
+
+@pytest.mark.parametrize("by", ["path", "alias"])
+def test_a_folder_is_not_taken_for_a_fetched_model_of_its_name(
+    h2o: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """`models rm ./models/gpt2` removed the `gpt2` of the cache."""
+    mine, fetched = tmp_path / "models" / "gpt2", tmp_path / "hf" / "hub" / "models--gpt2"
+    mine.mkdir(parents=True)
+    (mine / "config.json").write_text("{}")
+    (fetched / "blobs").mkdir(parents=True)
+    (tmp_path / "config" / "h2o-chat").mkdir(parents=True)
+    (tmp_path / "config" / "h2o-chat" / "config.toml").write_text(
+        f"[aliases]\nmine = {json.dumps(str(mine))}"
+    )
+    monkeypatch.chdir(tmp_path)
+    name = {"path": "./models/gpt2", "alias": "mine"}[by]
+    refused(h2o("models", "rm", name, "--yes"), f"{name} is the folder {mine}", "yours to delete")
+    assert fetched.is_dir()
+    assert mine.is_dir()
 
 
 def test_the_list_says_what_fits(h2o: Call) -> None:

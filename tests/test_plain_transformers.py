@@ -265,3 +265,53 @@ def test_half_precision_does_not_overflow_where_the_scaled_logits_fit() -> None:
     with torch.no_grad():
         logits = model(ids, position_ids=torch.zeros_like(ids), past_key_values=H2OCache(24)).logits
     assert bool(logits.isfinite().all())
+
+
+# -- what it does not take ---------------------------------------------------------------------------------
+
+
+def test_a_budget_that_no_memory_holds(model: Any) -> None:
+    """It is refused before the system is asked: that may say yes, and kill the process later."""
+    ids = prompt(4)
+    with pytest.raises(
+        BudgetError, match=r"A budget of 1,000,000,000 slots needs .* GB for one layer"
+    ) as caught:
+        generate(model, ids, H2OCache(budget=10**9, chunk=4))
+    assert "bytes in every layer" in caught.value.hint
+
+
+@pytest.mark.parametrize("kv", ["auto", "int8"])
+@pytest.mark.parametrize("other", ["heads", "precision", "device"])
+def test_a_cache_that_is_moved_to_another_model(model: Any, kv: str, other: str) -> None:
+    cache = H2OCache(budget=BUDGET, kv=kv)
+    generate(model, prompt(), cache, 4)
+    with torch.device("meta" if other == "device" else "cpu"):
+        dtype = torch.bfloat16 if other == "precision" else torch.float64
+        keys = torch.zeros(
+            1,
+            8 if other == "heads" else cache.layers[0].mean_key.shape[1],
+            1,
+            cache.layers[0].mean_key.shape[2],
+            dtype=dtype,
+        )
+    with pytest.raises(UsageError, match=r"This H2OCache holds .* and is fed ") as caught:
+        cache.update(keys, keys, 0)
+    assert "cache.reset()" in caught.value.hint
+    cache.reset()
+    if other != "device":
+        cache.update(keys, keys, 0)
+
+
+def test_a_cache_that_is_moved_to_a_model_of_another_precision(model: Any) -> None:
+    cache = H2OCache(budget=BUDGET)
+    generate(model, prompt(), cache, 4)
+    other = tiny("llama", "h2o").to(torch.bfloat16)
+    with pytest.raises(UsageError, match=r"torch\.float64 on cpu, and is fed .* torch\.bfloat16 on cpu"):
+        generate(other, prompt(), cache, 4)
+
+
+@pytest.mark.parametrize("what", ["budget", "sinks", "recent", "chunk"])
+@pytest.mark.parametrize("value", [1.5, "8", True])
+def test_a_number_that_is_none(what: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=f"{what}=.* is no number of tokens"):
+        H2OCache(**({"budget": BUDGET} | {what: value}))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from h2o_chat.errors import UsageError
+from h2o_chat.message import LONGEST_CHARACTERS
 from h2o_chat.prompts import MAX_BYTES, decode, prompt_of, read_script
 from h2o_chat.run import turns_of
 
@@ -15,19 +16,30 @@ def test_words_and_what_is_piped_in() -> None:
     assert prompt_of("one", None) == "one"
     assert prompt_of("one", io.BytesIO(b"\xef\xbb\xbftwo\n")) == "one\n\ntwo"
     assert prompt_of(None, io.BytesIO(b"two")) == "two"
-    with pytest.raises(UsageError, match="nothing to say"):
-        prompt_of(None, io.BytesIO(b"\n"))
+    for nothing in (b"\n", b" " * 12_000_000):
+        with pytest.raises(UsageError, match="nothing to say"):
+            prompt_of(" ", io.BytesIO(nothing))
 
 
-@pytest.mark.parametrize("size", [MAX_BYTES, MAX_BYTES + 1])
-def test_an_enormous_prompt(size: int, tmp_path: Path) -> None:
+def test_a_long_message(tmp_path: Path) -> None:
+    """What would take hours to read is refused before a model is loaded."""
+    script = tmp_path / "script.txt"
+    script.write_bytes(b"x" * LONGEST_CHARACTERS)
+    assert [len(turn) for turn in read_script(script)] == [LONGEST_CHARACTERS]
+    assert len(prompt_of(None, script.open("rb"))) == LONGEST_CHARACTERS
+    script.write_bytes(b"x" * (LONGEST_CHARACTERS + 1))
+    for read in (read_script, lambda path: prompt_of(None, path.open("rb"))):
+        with pytest.raises(UsageError, match=r"4,194,305 characters is too long: 4,194,304") as caught:
+            read(script)
+        assert "in parts" in caught.value.hint
+    script.write_bytes(b"x" * LONGEST_CHARACTERS + b"\n---\n" + b"y" * LONGEST_CHARACTERS)
+    assert [len(turn) for turn in read_script(script)] == [LONGEST_CHARACTERS] * 2
+
+
+def test_an_enormous_prompt(tmp_path: Path) -> None:
     """However much is piped in, no more is read than may be said."""
     script = tmp_path / "script.txt"
-    script.write_bytes(b"x" * size)
-    if size == MAX_BYTES:
-        assert [len(turn) for turn in read_script(script)] == [size]
-        assert len(prompt_of(None, script.open("rb"))) == size
-        return
+    script.write_bytes(b"x" * (MAX_BYTES + 1))
     with pytest.raises(UsageError, match=r"script\.txt is larger than 16 MiB"):
         read_script(script)
     with Path("/dev/zero").open("rb") as endless, pytest.raises(UsageError, match="stdin is larger"):

@@ -28,7 +28,7 @@ TENSOR = {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}
 
 def test_no_error_is_obeyed_by_a_terminal() -> None:
     error = H2OChatError("No \x1b]0;x\x07\x9b\r\u202e\ttab\n", "é \u2066")
-    assert error.message == "No \\x1b]0;x\\x07\\x9b\\x0d\\u202e\ttab\n"
+    assert error.message == r"No \x1b]0;x\x07\x9b\x0d\u202e\ttab\n"
     assert error.hint == "é \\u2066"
     assert str(error) == f"{error.message} {error.hint}"
 
@@ -193,7 +193,10 @@ def test_questions(tmp_path: Path, more: dict[str, Any]) -> None:
 
 def test_a_template_that_fails_is_refused() -> None:
     """In whatever way: it is a program of the model's."""
-    tokenizer = SimpleNamespace(chat_template="x", apply_chat_template=lambda *_, **__: 1 // 0)
+    template = "{{ 1 // 0 }}"
+    tokenizer = SimpleNamespace(
+        chat_template=template, get_chat_template=lambda _: template, special_tokens_map={}
+    )
     with pytest.raises(ModelError, match=r"template fails: .*by zero"):
         choose(tokenizer, "auto").first(None, "Hi")
     with pytest.raises(UsageError, match="does not take this system prompt"):

@@ -1,6 +1,7 @@
 """Resuming and going back on a real chat model: token for token what it would have been."""
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -17,9 +18,10 @@ from sweep import sweep
 from h2o_chat.chat import Chat
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.engine import Engine
-from h2o_chat.errors import SavedCacheError, StoreError, UsageError
+from h2o_chat.errors import SavedCacheError, UsageError
 from h2o_chat.events import Event, Note, Token
-from h2o_chat.keeping import SAVED_TURNS, Keeper
+from h2o_chat.keeping import Keeper
+from h2o_chat.memories import SAVED_TURNS
 from h2o_chat.models import Loaded, load
 from h2o_chat.store import Store
 
@@ -353,21 +355,40 @@ def test_another_model_is_refused(loaded: Loaded, store: Store) -> None:
         open_chat(replace(loaded, name="other"), store, conversation)
 
 
-def test_a_disk_that_fails_is_said_once_and_the_conversation_goes_on(
-    loaded: Loaded, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_said_once_and_the_conversation_goes_on(loaded: Loaded, store: Store) -> None:
+    """When there is room again all of it is stored, in order."""
     chat = open_chat(loaded, store)
     say(chat, SAID[0])
+    [[pages]] = store._database.rows("PRAGMA page_count")
+    store._database.rows(f"PRAGMA max_page_count = {pages}")
+    notes = [event for _ in range(3) for event in chat.send(SAID[1] * 200, SHORT) if isinstance(event, Note)]
+    [note] = [note for note in notes if note.code == "store"]
+    assert note.message.startswith("Nothing more is being stored.")
+    assert "the disk is full" in note.message
+    assert chat.keeper is not None
+    assert "messages (the first: " in chat.keeper.unstored
+    store._database.rows("PRAGMA max_page_count = 1000000")
+    assert chat.keeper.flush()
+    assert [note.code for note in chat.take_notes()][-1] == "stored"
+    stored = store.path(chat.keeper.conversation or "")
+    assert [(m.role, m.text) for m in stored] == [(m.role, m.text) for m in chat.messages]
 
-    def full(*_: Any, **__: Any) -> None:
-        raise StoreError("The disk is full.")
 
-    monkeypatch.setattr(chat.keeper._writer, "token", full)
-    monkeypatch.setattr(chat.keeper._writer, "finished", full)
-    events = list(chat.send(SAID[1], SHORT))
-    notes = [event for event in events if isinstance(event, Note)]
-    assert [note.message for note in notes] == ["The disk is full."]
-    assert say(chat, SAID[2])
+def test_a_clock_that_went_backwards_costs_no_memory(loaded: Loaded, store: Store) -> None:
+    """Memories are in the order of their messages, and the one just written stays."""
+    chat = open_chat(loaded, store)
+    for said in range(SAVED_TURNS + 1):
+        say(chat, SAID[0])
+        assert chat.keeper is not None
+        folder = store.caches(chat.keeper.conversation or "")
+        for file in folder.iterdir():
+            os.utime(file, (4e9, 4e9))  # written in the year 2096
+        assert newest(store, folder.name).stem == str(chat.messages[-1].id), said
+    kept = sorted(int(file.stem) for file in folder.iterdir())
+    assert kept == sorted(m.id or 0 for m in chat.messages if m.role == "assistant")[-SAVED_TURNS:]
+    chat.keeper.save(chat._engine, chat.messages[1].id)  # going back to an older branch saves there
+    assert (folder / f"{chat.messages[1].id}.safetensors").exists()
+    assert len(list(folder.iterdir())) == SAVED_TURNS
 
 
 def newest(store: Store, conversation: str) -> Path:

@@ -36,7 +36,6 @@ for write, arguments in (
 FILL_THE_DISK = """
 import resource, sys
 from pathlib import Path
-from h2o_chat.errors import StoreError
 from h2o_chat.store import Store
 store = Store(Path(sys.argv[1]))
 with store.claim(sys.argv[2]) as writer:
@@ -46,11 +45,8 @@ with store.claim(sys.argv[2]) as writer:
     full = (Path(sys.argv[1]) / "conversations.db-wal").stat().st_size
     resource.setrlimit(resource.RLIMIT_FSIZE, (full, free[1]))
     for number in range(1, 4):
-        try:
-            writer.token(number, f" {number}")
-            print("written")
-        except StoreError as error:
-            print(error)
+        writer.token(number, f" {number}")
+        print(writer.waiting.trouble or "written")
     resource.setrlimit(resource.RLIMIT_FSIZE, free)
     writer.token(4, " 4")
     writer.finished(" 0 1 2 3 4", "eos", 0, 4)
@@ -66,9 +62,10 @@ def test_a_newer_version_is_refused(folder: Path) -> None:
         Store(folder)
 
 
-def test_a_file_of_version_1_is_brought_up_to_date(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
+def test_an_older_file_is_brought_up_to_date(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:])
     monkeypatch.setattr("h2o_chat.store.database.MIGRATIONS", schema.MIGRATIONS)
+    now = len(schema.MIGRATIONS)
     store = Store(folder)
     conversation = store.create("m", {}, "old")
     store.close()
@@ -80,16 +77,47 @@ def test_a_file_of_version_1_is_brought_up_to_date(folder: Path, monkeypatch: py
     with pytest.raises(StoreError, match="syntax error"):
         Store(folder)
     connection = sqlite3.connect(folder / DATABASE)
-    assert connection.execute("PRAGMA user_version").fetchone() == (1,), "all or nothing"
+    assert connection.execute("PRAGMA user_version").fetchone() == (now,), "all or nothing"
     assert "star" not in [row[1] for row in connection.execute("PRAGMA table_info (conversations)")]
     connection.close()
-    schema.MIGRATIONS[2] = "CREATE TABLE extra (id);"
+    schema.MIGRATIONS[now + 1] = "CREATE TABLE extra (id);"
     for _ in range(2):
         store = Store(folder)
         assert store.summary(conversation).title == "old"
         assert store._database.rows("SELECT star FROM conversations") == [(None,)]
-        assert store._database.rows("PRAGMA user_version") == [(3,)]
+        assert store._database.rows("PRAGMA user_version") == [(now + 2,)]
         store.close()
+
+
+def test_messages_of_version_2_keep_their_numbers(folder: Path) -> None:
+    """Saved memories are named after them; what is said from then on follows."""
+    folder.mkdir(0o700)
+    connection = sqlite3.connect(folder / DATABASE)
+    for script in schema.MIGRATIONS[:2]:
+        connection.executescript(script)
+    connection.execute("PRAGMA user_version = 2")
+    for conversation in ("aaaaaaaa", "bbbbbbbb"):
+        connection.execute(
+            "INSERT INTO conversations VALUES (?, 't', 'm', '{}', 1, 1, NULL)", (conversation,)
+        )
+    insert = "INSERT INTO messages (id, conversation, parent, role, created, text) VALUES (?, ?, ?, ?, 1, ?)"
+    connection.execute(insert, (3, "aaaaaaaa", None, "user", "one"))
+    connection.execute(insert, (4, "bbbbbbbb", None, "user", "another"))
+    connection.execute(insert, (7, "aaaaaaaa", 3, "assistant", "two"))
+    connection.execute("UPDATE conversations SET leaf = 7 WHERE id = 'aaaaaaaa'")
+    connection.commit()
+    connection.close()
+    store = Store(folder)
+    with store.claim("aaaaaaaa") as writer:
+        assert writer.said("user", "three") == 8
+    assert [(m.id, m.parent, m.text) for m in store.path("aaaaaaaa")] == [
+        (3, None, "one"),
+        (7, 3, "two"),
+        (8, 7, "three"),
+    ]
+    assert [(hit.conversation, hit.message) for hit in store.search("another")] == [("bbbbbbbb", 4)]
+    assert intact(folder)
+    store.close()
 
 
 def test_garbage_is_not_touched(folder: Path) -> None:
@@ -207,7 +235,7 @@ def test_a_folder_that_cannot_be_written(outside: Path, was_closed: bool) -> Non
         folder.chmod(0o755)
         store.close()
     assert out[0] == "old 1 1"
-    assert all(line.startswith("StoreError") and "--data" in line for line in out[1:]), out
+    assert all(line.startswith("DiskError") and "--data" in line for line in out[1:]), out
     assert len(out) == 4
 
 
@@ -229,13 +257,22 @@ def test_a_full_disk_leaves_no_hole(store: Store, folder: Path) -> None:
 
 
 def test_a_database_that_may_not_grow(store: Store) -> None:
+    """What does not fit waits, and so does what was said behind it: in order, until there is room."""
     conversation = store.create("m", {})
     with store.claim(conversation) as writer:
         writer.said("user", "before")
-        store._database.rows("PRAGMA max_page_count = 40")
-        with pytest.raises(StoreError, match="the disk is full"):
-            writer.said("user", "x" * 1_000_000)
+        store._database.rows("PRAGMA max_page_count = 50")
+        writer.said("user", "Much. " * 200_000)
+        assert "the disk is full" in str(writer.waiting.trouble)
+        assert (
+            writer.waiting.words
+            == "1 message (the first: 'Much. Much. Much. Much. Much. Much. Much. Much. Much. Much.…')"
+        )
         assert [m.text for m in store.path(conversation)] == ["before"]
-        assert writer.leaf == store.path(conversation)[-1].id
-        writer.said("user", "after")
-    assert [m.text for m in store.path(conversation)] == ["before", "after"]
+        last = writer.said("user", "after")
+        assert [m.text for m in store.path(conversation)] == ["before"]
+        store._database.rows("PRAGMA max_page_count = 5000")
+        assert writer.waiting.flush()
+        assert writer.waiting.trouble is None
+        assert writer.leaf == last
+    assert [m.text[:6] for m in store.path(conversation)] == ["before", "Much. ", "after"]

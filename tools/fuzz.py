@@ -5,9 +5,9 @@
     tools/fuzz.py --atheris NAME [FLAGS OF LIBFUZZER]            guided by coverage
 
 An input may be taken or refused with an error that says something; whatever else happens is a violation: any
-other exception, more than `LONGEST_S` seconds, more than `MORE_BYTES` of memory. The first one of a reader is
-told, its input kept in `fuzz-NAME.input`, and the exit code is 1; one that kills the process leaves its input
-too. Input N of a reader depends on the seed alone.
+other exception, more than `LONGEST_S` seconds of work, more than `MORE_BYTES` of memory. The first one of a
+reader is told, its input kept in `fuzz-NAME.input`, and the exit code is 1; one that kills the process leaves
+its input too. Input N of a reader depends on the seed alone.
 
 Atheris is not among what the project needs: `pip install atheris` (3.0 has wheels for Python 3.11 to 3.13).
 """
@@ -28,8 +28,10 @@ from pathlib import Path
 from random import Random
 from typing import Any, NoReturn
 
-LONGEST_S = 20
-"""One input; a busy machine is not a hang."""
+LONGEST_S = 2
+"""One input, in seconds of this process: a busy machine is not a hang."""
+WAITING_S = 60
+"""One input, by the clock: whoever waits does not work."""
 STUCK_S = 300
 """Where nothing comes back to Python, the process ends."""
 MORE_BYTES = 3 << 30
@@ -147,8 +149,10 @@ def attempt(reader: Any, raw: bytes, tally: Tally, kept: Path) -> bool:
 def _watched(place: Path, raw: bytes) -> Iterator[None]:
     """An alarm that becomes `Hang`, and the input where it can be found if the process dies."""
     _Last.write(place, raw)
-    signal.signal(signal.SIGALRM, _ring)
-    signal.setitimer(signal.ITIMER_REAL, LONGEST_S)
+    for number in (signal.SIGALRM, signal.SIGPROF):
+        signal.signal(number, _ring)
+    signal.setitimer(signal.ITIMER_REAL, WAITING_S)
+    signal.setitimer(signal.ITIMER_PROF, LONGEST_S)
     try:
         yield
     finally:
@@ -157,10 +161,12 @@ def _watched(place: Path, raw: bytes) -> Iterator[None]:
 
 def _disarm() -> None:
     signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def _ring(*_: Any) -> NoReturn:
-    raise Hang(f"it took more than {LONGEST_S} seconds")
+def _ring(number: int, _: Any) -> NoReturn:
+    worked = number == signal.SIGPROF
+    raise Hang(f"it worked for {LONGEST_S} seconds" if worked else f"it did not end in {WAITING_S} seconds")
 
 
 class _Last:

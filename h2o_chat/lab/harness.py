@@ -29,6 +29,7 @@ from h2o_chat.lab.output import print_tables, slots, tell
 from h2o_chat.models import Loaded, load
 from h2o_chat.progress import Tick, part, progress_bar, unheard
 from h2o_chat.rope import probe
+from h2o_chat.tokenizing import tokens_of
 
 try:
     from lm_eval.api.model import TemplateLM
@@ -80,7 +81,7 @@ class BoundedLM(TemplateLM):
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[int]:
         """A start token, where the model has one and nobody said otherwise, then the words."""
         start = self.tokenizer.bos_token_id
-        words: list[int] = self.tokenizer(string, add_special_tokens=False, verbose=False)["input_ids"]
+        words = tokens_of(self.tokenizer, string)
         return words if add_special_tokens is False or start is None else [start, *words]
 
     def loglikelihood(self, requests: list[Any], disable_tqdm: bool = True) -> list[tuple[float, bool]]:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from h2o_chat.errors import UsageError
 from h2o_chat.store import clean
+from h2o_chat.tokenizing import tokens_of
 
 MAX_BYTES = 256 << 20
 """Of a file."""
@@ -78,5 +79,5 @@ def documents(texts: Sequence[str], tokenizer: Any, length: int) -> Tensor:
 
 def _encode(tokenizer: Any, text: str) -> list[int]:
     # Not verbose: it would warn of texts longer than the model's window, which is what this is about.
-    tokens: list[int] = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+    tokens = tokens_of(tokenizer, text)
     return tokens

@@ -1,7 +1,7 @@
 """Conversations on disk. `store.py` is what to read first."""
 
 from h2o_chat.store.rows import Conversation, Hit, StoredMessage, Summary, clean, title_of
-from h2o_chat.store.store import DATABASE, Store, conversation_ids
+from h2o_chat.store.store import DATABASE, Store, conversation_ids, saved_caches
 from h2o_chat.store.writer import Writer
 
 __all__ = [
@@ -14,5 +14,6 @@ __all__ = [
     "Writer",
     "clean",
     "conversation_ids",
+    "saved_caches",
     "title_of",
 ]

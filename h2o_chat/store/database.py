@@ -10,18 +10,33 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from h2o_chat.errors import StoreError
+from h2o_chat.errors import DiskError, StoreBusyError, StoreError
+from h2o_chat.own import no_link
 from h2o_chat.store.schema import MIGRATIONS
 
 Rows = list[tuple[Any, ...]]
 
+Step = Callable[[sqlite3.Connection], object]
+"""A part of what is written, which is never divided between two transactions."""
+
 WAIT_S = 5.0
 """How long a transaction waits for that of another process; ours take milliseconds."""
+LONG_WAIT_S = 180.0
+"""How long something waits that cannot simply be done again: words that were said, an import."""
+SHORT_S = 0.03
+"""A transaction takes no further step after this time: others write too."""
+PAUSE_S = 0.02
+"""Between two transactions of one job, so that others find the moment."""
+MERGED_PAGES = 64
+"""Of the index of words at a time: some milliseconds."""
+POLL_S = 0.002
+"""Between two looks whether another process is still writing."""
 
 
 class Database:
@@ -60,36 +75,83 @@ class Database:
             yield connection
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
+    def writing(self, wait_s: float = WAIT_S) -> Iterator[sqlite3.Connection]:
         """One transaction: all of it is on disk when the block ends, or nothing when it raises.
 
+        Args:
+            wait_s: how long another process that writes is waited for.
+
         Raises:
-            StoreError: the file cannot be written.
+            StoreError: the file cannot be written; `StoreBusyError`, `DiskError`: that may pass.
         """
-        with self._transaction("BEGIN IMMEDIATE") as connection:
+        with self._transaction("BEGIN IMMEDIATE", wait_s) as connection:
             yield connection
+
+    def write(self, steps: deque[Any], wait_s: float) -> None:
+        """Does steps (each a `Step`) in order, in short transactions; those on disk are taken from the left.
+
+        Args:
+            wait_s: how long each transaction waits for another process.
+
+        Raises:
+            StoreError: as from `writing`; what was not done is left.
+        """
+        while steps:
+            done = 0
+            with self.writing(wait_s) as connection:
+                end = time.monotonic() + SHORT_S
+                for step in steps:
+                    step(connection)
+                    done += 1
+                    if time.monotonic() > end:
+                        break
+            for _ in range(done):
+                steps.popleft()
+            if steps:
+                time.sleep(PAUSE_S)
 
     def forget_removed(self) -> None:
         """Leaves nothing in the files of what was deleted: not in the index of words, not in the log.
 
-        A reader in another process is waited for; where that takes too long the log is emptied later.
+        The index is merged in short transactions. A reader in another process is waited for, but nobody has
+        to wait with us; where that takes too long the log is emptied later.
 
         Raises:
             StoreError: the file cannot be written.
         """
+        # FTS5 only notes that words are gone, until all of its index is merged: -n begins that, n goes on.
+        pages, merging = -MERGED_PAGES, True
+        while merging:
+            with self.writing(LONG_WAIT_S) as connection:
+                end = time.monotonic() + SHORT_S
+                while merging and time.monotonic() < end:
+                    before = connection.total_changes
+                    connection.execute("INSERT INTO words (words, rank) VALUES ('merge', ?)", (pages,))
+                    merging = connection.total_changes - before >= 2  # as the manual of FTS5 says
+                    pages = MERGED_PAGES
+            time.sleep(PAUSE_S)
+        give_up = time.monotonic() + WAIT_S
+        while self._empty_log() and time.monotonic() < give_up:
+            time.sleep(PAUSE_S)
+
+    def _empty_log(self) -> bool:
+        """Whether somebody prevented it. Most of it is done while others write; for the rest they wait."""
         with self._lock, explained(self.path):
-            # FTS5 only notes that words are gone, until all of its index is merged.
-            self._connection.execute("INSERT INTO words (words) VALUES ('optimize')")
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            self._connection.execute("PRAGMA busy_timeout = 0")
+            try:
+                [[busy, *_]] = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                return bool(busy)
+            finally:
+                self._connection.execute(f"PRAGMA busy_timeout = {1000 * WAIT_S:.0f}")
 
     def close(self) -> None:
         with self._lock:
             self._connection.close()
 
     @contextlib.contextmanager
-    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        with self._lock, explained(self.path):
-            self._connection.execute(begin)
+    def _transaction(self, begin: str, wait_s: float = WAIT_S) -> Iterator[sqlite3.Connection]:
+        with explained(self.path), self._begun(begin, wait_s):
             try:
                 yield self._connection
                 self._connection.execute("COMMIT")
@@ -97,6 +159,39 @@ class Database:
                 if self._connection.in_transaction:  # a full disk has rolled back already
                     self._connection.execute("ROLLBACK")
                 raise
+
+    @contextlib.contextmanager
+    def _begun(self, begin: str, wait_s: float) -> Iterator[None]:
+        """Begins a transaction and keeps other threads out of it; while it waits they may go on.
+
+        Raises:
+            sqlite3.OperationalError: another process went on writing.
+        """
+        give_up = time.monotonic() + wait_s
+        while True:
+            with self._lock:
+                if self._begin(begin, last=time.monotonic() >= give_up):
+                    yield
+                    return
+            time.sleep(POLL_S)
+
+    def _begin(self, begin: str, last: bool) -> bool:
+        """Begins a transaction, if no other process is writing.
+
+        Raises:
+            sqlite3.OperationalError: one is, and it was the `last` try.
+        """
+        # SQLite itself looks every 0.1 s, and would miss the moments that a long job leaves.
+        self._connection.execute("PRAGMA busy_timeout = 0")
+        try:
+            self._connection.execute(begin)
+        except sqlite3.OperationalError as error:
+            if last or error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+            return False
+        finally:
+            self._connection.execute(f"PRAGMA busy_timeout = {1000 * WAIT_S:.0f}")
+        return True
 
 
 @contextlib.contextmanager
@@ -111,13 +206,15 @@ def explained(path: Path) -> Iterator[None]:
     except sqlite3.ProgrammingError:
         raise  # wrong use of a connection is our own bug
     except sqlite3.Error as error:
-        what, hint = _WORDS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, ("{error}", ""))
-        raise StoreError(f"{path}: {what.format(error=error)}.", hint.format(path=path)) from error
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        what, hint = _WORDS.get(code, ("{error}", ""))
+        kind = StoreBusyError if code in _BUSY else DiskError if code in _DISK else StoreError
+        raise kind(f"{path}: {what.format(error=error)}.", hint.format(path=path)) from error
     except UnicodeDecodeError as error:  # what SQLite quotes of a damaged file may be no text
         what, hint = _WORDS[sqlite3.SQLITE_CORRUPT]
         raise StoreError(f"{path}: {what.format(error=error)}.", hint.format(path=path)) from error
     except OSError as error:
-        raise StoreError(f"{error.filename or path}: {error.strerror}.", _PERMISSIONS) from error
+        raise DiskError(f"{error.filename or path}: {error.strerror}.", _PERMISSIONS) from error
 
 
 _PERMISSIONS = "Check the permissions of the folder, or choose another with --data or H2O_CHAT_DATA."
@@ -133,11 +230,17 @@ _WORDS = {
     sqlite3.SQLITE_READONLY: ("it cannot be written ({error})", _PERMISSIONS),
     sqlite3.SQLITE_CANTOPEN: ("it cannot be opened ({error})", _PERMISSIONS),
     sqlite3.SQLITE_PERM: ("it cannot be opened ({error})", _PERMISSIONS),
-    sqlite3.SQLITE_BUSY: (f"another process kept it busy for {WAIT_S:.0f} seconds", "Try again."),
+    sqlite3.SQLITE_BUSY: ("another process keeps it busy", "Try again."),
     sqlite3.SQLITE_NOTADB: ("this is not a database of h2o-chat ({error})", _DAMAGED),
     sqlite3.SQLITE_CORRUPT: ("the database is damaged ({error})", _DAMAGED),
 }
 """By primary result code: what to say, and what to do."""
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
+_DISK = (
+    *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY),
+    *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM),
+)
+"""Primary result codes of what may pass: words wait for that. All others are for good."""
 
 
 def _open(path: Path) -> sqlite3.Connection:
@@ -160,6 +263,8 @@ def _create(path: Path) -> None:
     A file that is there is never opened here: to close it would drop all locks that this process has on it
     (POSIX), those of another connection too, and what others write then would be lost.
     """
+    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+        no_link(path.with_name(name))
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:

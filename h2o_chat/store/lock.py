@@ -6,6 +6,8 @@ import os
 import time
 from pathlib import Path
 
+from h2o_chat.own import open_own
+
 PATIENCE_S = 0.25
 """Somebody who only looks whether it is held holds it for microseconds: that must not refuse a writer."""
 
@@ -24,6 +26,7 @@ class Lock:
     Raises:
         Held: somebody else does, perhaps elsewhere in this process.
         OSError: the file cannot be made or locked.
+        StoreError: it is a symbolic link.
     """
 
     def __init__(self, path: Path) -> None:
@@ -45,7 +48,7 @@ class Lock:
 def held(path: Path) -> bool:
     """Whether a living process holds it."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return False
     try:
@@ -60,7 +63,7 @@ def held(path: Path) -> bool:
 def _take(path: Path) -> int:
     give_up = time.monotonic() + PATIENCE_S
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = open_own(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_at(descriptor, path):
@@ -79,6 +82,6 @@ def _take(path: Path) -> int:
 
 def _is_at(descriptor: int, path: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
     except FileNotFoundError:
         return False

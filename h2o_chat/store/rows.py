@@ -31,8 +31,9 @@ class StoredMessage:
     """What one side said."""
 
     id: int
+    """Its number in its conversation; a later one is larger."""
     parent: int | None
-    """The message it follows."""
+    """The number of the message it follows."""
     role: str
     """system | user | assistant"""
     text: str
@@ -83,6 +84,7 @@ class Hit:
     conversation: str
     title: str
     message: int
+    """Its number in its conversation."""
     role: str
     snippet: str
     """Some words around the first hits, which stand between « and »."""
@@ -95,6 +97,7 @@ Hits = list[Hit]
 Ids = list[str]
 Streamed = tuple[list[int], str]
 
+IDS = "SELECT id FROM conversations WHERE NOT hidden"
 NEWEST_FIRST = "ORDER BY updated DESC, rowid DESC"
 
 # Answers that stream, or were cut off by a kill, are counted once for all conversations: they are few.
@@ -106,22 +109,27 @@ SELECT id, title, model, created, updated,
     (SELECT count(*) FROM messages WHERE conversation = conversations.id),
     (SELECT coalesce(sum(tokens), 0) FROM messages WHERE conversation = conversations.id)
         + coalesce((SELECT tokens FROM streaming WHERE conversation = conversations.id), 0)
-FROM conversations"""
+FROM conversations WHERE NOT hidden"""
 
-MESSAGE = "SELECT id, parent, role, text, finish, first, last, ids, created, pinned, open FROM messages"
+MESSAGE = """
+SELECT number, (SELECT number FROM messages AS before WHERE before.id = messages.parent),
+    role, text, finish, first, last, ids, created, pinned, open, id
+FROM messages"""
+
+NUMBERED = "SELECT id FROM messages WHERE conversation = ? AND number = ?"
 
 BRANCH = """
 WITH RECURSIVE branch (id) AS (
-    SELECT id FROM messages WHERE id = ? AND conversation = ?
+    SELECT id FROM messages WHERE number = ? AND conversation = ?
     UNION SELECT parent FROM messages JOIN branch USING (id) WHERE parent IS NOT NULL
 ) SELECT id FROM branch"""
 
 # CROSS JOIN: the index of words first, from the newest message on, and no more of them than are wanted.
 SEARCH = """
-SELECT conversation, title, messages.id, role, snippet(words, 0, '«', '»', '…', 12)
+SELECT conversation, title, number, role, snippet(words, 0, '«', '»', '…', 12)
 FROM words CROSS JOIN messages ON messages.id = words.rowid
     CROSS JOIN conversations ON conversations.id = messages.conversation
-WHERE words MATCH ? ORDER BY words.rowid DESC LIMIT ?"""
+WHERE words MATCH ? AND NOT hidden ORDER BY words.rowid DESC LIMIT ?"""
 
 
 def clean(text: str) -> str:
@@ -138,6 +146,16 @@ def unpack(blob: bytes) -> tuple[int, ...]:
     """Token ids of a blob; what is left of a damaged one."""
     whole = len(blob) // 4
     return struct.unpack(f"<{whole}i", blob[: 4 * whole])
+
+
+def query_of(words: str) -> str:
+    """Every word as a quoted text, so that none is an operator of FTS5; a NUL would end the query.
+
+    One Latin letter is no beginning of a word: it would find, and walk through, nearly everything.
+    """
+    terms = clean(words).replace("\0", " ").replace('"', " ").split()[:50]
+    begun = terms and (len(terms[-1]) > 1 or not terms[-1].isascii())
+    return " ".join(f'"{term}"' for term in terms) + ("*" if begun else "")
 
 
 def title_of(text: str) -> str:
@@ -159,6 +177,7 @@ def streamed(connection: sqlite3.Connection, message: int) -> Streamed:
 def insert_message(
     connection: sqlite3.Connection,
     conversation: str,
+    number: int,
     parent: int | None,
     role: str,
     text: str,
@@ -170,25 +189,30 @@ def insert_message(
     ids: Sequence[int] = (),
     open: bool = False,
     pinned: bool = False,
-) -> int:
-    """Adds a message and returns its number."""
-    done = connection.execute(
-        "INSERT INTO messages (conversation, parent, role, open, finish, first, last, created,"
-        " tokens, text, ids, pinned) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+) -> None:
+    """Adds a message.
+
+    Args:
+        number: its own in the conversation; larger than all before.
+        parent: the number of the one it follows.
+    """
+    connection.execute(
+        "INSERT INTO messages (conversation, number, parent, role, open, finish, first, last, created,"
+        " tokens, text, ids, pinned)"
+        " VALUES (?, ?, (SELECT id FROM messages WHERE conversation = ? AND number = ?),"
+        " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            *(conversation, parent, role, open, finish, first, last, created),
+            *(conversation, number, conversation, parent, role, open, finish, first, last, created),
             *(len(ids), clean(text), pack(ids), pinned),
         ),
     )
-    assert done.lastrowid is not None
-    return done.lastrowid
 
 
 def message_of(
     row: Sequence[Any], ids: Sequence[int] | None = None, text: str = "", dead: str | None = None
 ) -> StoredMessage:
-    """A row of `MESSAGE`; of an open answer, what was streamed is given."""
-    number, parent, role, whole, finish, first, last, blob, created, pinned, _ = row
+    """A row of `MESSAGE`; of an answer not finished, what was streamed is given."""
+    number, parent, role, whole, finish, first, last, blob, created, pinned, *_ = row
     if ids is None:
         ids, text, dead = unpack(blob), whole, finish
     return StoredMessage(number, parent, role, text, dead, first, last, tuple(ids), created, bool(pinned))

@@ -66,4 +66,14 @@ END;
 
 PINS = "ALTER TABLE messages ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;"
 
-MIGRATIONS: list[str] = [CONVERSATIONS, PINS]
+NUMBERS = """
+-- A message is known by its number within its conversation: whoever holds that knows the next one, also while
+-- another process writes. `id`, `parent` and `stream.message` stay what they were, and are seen by SQL alone.
+ALTER TABLE messages ADD COLUMN number INTEGER NOT NULL DEFAULT 0;
+UPDATE messages SET number = id;
+CREATE UNIQUE INDEX messages_numbered ON messages (conversation, number);
+-- 1 while it is imported, or removed, in many short transactions: then nobody sees it.
+ALTER TABLE conversations ADD COLUMN hidden INTEGER NOT NULL DEFAULT 0;
+"""
+
+MIGRATIONS: list[str] = [CONVERSATIONS, PINS, NUMBERS]

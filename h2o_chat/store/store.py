@@ -6,22 +6,25 @@ writes holds the conversation (`claim`), until `Writer.close` or the death of th
 
 import difflib
 import json
-import secrets
 import shutil
 import sqlite3
 import time
-from base64 import b32encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from h2o_chat.errors import BusyError, StoreError, UsageError
-from h2o_chat.store.database import Database, Rows, explained
+from h2o_chat.events import Note
+from h2o_chat.own import no_link, own_folder
+from h2o_chat.store import bulk
+from h2o_chat.store.database import WAIT_S, Database, Rows, explained
 from h2o_chat.store.lock import Held, Lock, held
 from h2o_chat.store.rows import (
     BRANCH,
+    IDS,
     MESSAGE,
     NEWEST_FIRST,
+    NUMBERED,
     SEARCH,
     SUMMARY,
     Conversation,
@@ -33,8 +36,8 @@ from h2o_chat.store.rows import (
     Summaries,
     Summary,
     clean,
-    insert_message,
     message_of,
+    query_of,
     streamed,
 )
 from h2o_chat.store.writer import Writer
@@ -56,7 +59,8 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         with explained(folder):
-            _make_folder(folder)
+            self.notes = [_mended(folder)] if own_folder(folder) else []
+            """What a person should know about the folder."""
         self._database = Database(folder / DATABASE)
 
     def close(self) -> None:
@@ -65,19 +69,46 @@ class Store:
 
     def create(self, model: str, settings: dict[str, Any], title: str = "") -> str:
         """A conversation in which nobody has spoken yet; returns its new id."""
+        conversation = bulk.new_id(self._database)
         with self._database.writing() as connection:
-            return _create(connection, model, settings, title, time.time())
+            bulk.creating(conversation, model, settings, title, time.time())(connection)
+        return conversation
+
+    def begin(self, model: str, settings: dict[str, Any]) -> Writer:
+        """A conversation in which nobody has spoken yet, to write; it need not be on disk when this returns.
+
+        Raises:
+            StoreError: its lock cannot be made.
+        """
+        conversation = bulk.new_id(self._database)
+        lock = self._take(conversation)
+        created = bulk.creating(conversation, model, settings, "", time.time())
+        try:
+            return Writer(self._database, conversation, lock, created)
+        except BaseException:
+            lock.release()
+            raise
 
     def put(self, conversations: Iterable[Conversation]) -> Ids:
         """Whole conversations from elsewhere, all of them or none; their new ids.
 
-        They count as updated now. Their messages get new numbers.
+        They count as updated now. Their messages get new numbers. Others write meanwhile; nobody sees one
+        before all are there.
 
         Raises:
             KeyError: a parent or a leaf is none of the messages, or comes later.
         """
-        with self._database.writing() as connection:
-            return [_put(connection, conversation) for conversation in conversations]
+        whole = list(conversations)
+        if self._sweep():
+            self._database.forget_removed()
+        ids = [bulk.new_id(self._database) for _ in whole]
+        locks = [self._take(one) for one in ids]
+        try:
+            bulk.put(self._database, whole, ids)
+        finally:
+            for lock in locks:
+                lock.release()
+        return ids
 
     def find(self, wanted: str) -> str:
         """The id of a conversation by its id, the beginning of its id, or `last`.
@@ -85,7 +116,7 @@ class Store:
         Raises:
             UsageError: none, or several; names those that are near.
         """
-        ids = [str(row[0]) for row in self._database.rows(f"SELECT id FROM conversations {NEWEST_FIRST}")]
+        ids = [str(row[0]) for row in self._database.rows(f"{IDS} {NEWEST_FIRST}")]
         low = wanted.strip().lower()
         if low in ids:
             return low
@@ -111,7 +142,7 @@ class Store:
         return self._summaries(f"{NEWEST_FIRST} LIMIT ?", -1 if limit is None else limit)
 
     def summary(self, conversation: str) -> Summary:
-        found = self._summaries("WHERE id = ?", conversation)
+        found = self._summaries("AND id = ?", conversation)
         if not found:
             raise _unknown(conversation)
         return found[0]
@@ -160,7 +191,7 @@ class Store:
 
         What streams just now is not among them, and words past the fiftieth are not looked for.
         """
-        query = _query(words)
+        query = query_of(words)
         if not query:
             return []
         return [Hit(*row) for row in self._database.rows(SEARCH, query, limit)]
@@ -170,7 +201,7 @@ class Store:
             raise UsageError("The title is empty.", "Give some words: it is what lists show.")
         with self._database.writing() as connection:
             done = connection.execute(
-                "UPDATE conversations SET title = ? WHERE id = ?", (clean(title), conversation)
+                "UPDATE conversations SET title = ? WHERE id = ? AND NOT hidden", (clean(title), conversation)
             )
             if not done.rowcount:
                 raise _unknown(conversation)
@@ -178,16 +209,15 @@ class Store:
     def remove(self, conversation: str) -> None:
         """Removes it, with all its branches and saved caches; no word of it is left in the files.
 
+        Others write meanwhile. Nobody sees it from the beginning on, also if we die before the end.
+
         Raises:
             BusyError: it is open.
         """
         lock = self._lock(conversation)
         try:
-            with self._database.writing() as connection:
-                connection.execute("DELETE FROM conversations WHERE id = ?", (conversation,))
-            with explained(self.folder):
-                if self._cache_folder(conversation).exists():
-                    shutil.rmtree(self._cache_folder(conversation))
+            bulk.hide(self._database, conversation)
+            self._sweep(conversation)
             self._database.forget_removed()
         finally:
             lock.release()
@@ -206,7 +236,11 @@ class Store:
         """What was said after a message (None: at the beginning), in order: more than one are branches."""
         self._one("id", conversation)
         return self._messages(
-            conversation, "conversation = ? AND parent IS ? ORDER BY id", conversation, parent
+            conversation,
+            f"conversation = ? AND parent IS ({NUMBERED}) ORDER BY id",
+            conversation,
+            conversation,
+            parent,
         )
 
     def messages(self, conversation: str) -> Messages:
@@ -219,9 +253,20 @@ class Store:
         self._one("id", conversation)
         folder = self._cache_folder(conversation)
         with explained(folder):
-            _make_folder(folder.parent)
-            _make_folder(folder)
+            for one in (folder.parent, folder):
+                no_link(one)
+                own_folder(one)
         return folder
+
+    def memories(self, ours: str) -> Iterator[Path]:
+        """Files of saved caches, those first that are missed least: a memory can be built again from words.
+
+        The conversation that was held longest ago comes first, `ours` last, and what others hold is left out.
+        """
+        rows = self._database.rows(f"{IDS} AND id != ? ORDER BY updated", ours)
+        for conversation in [*(str(one) for (one,) in rows), ours]:
+            if conversation == ours or not held(self._lock_file(conversation)):
+                yield from saved_caches(self._cache_folder(conversation))
 
     def claim(self, conversation: str) -> Writer:
         """Takes the conversation, to write. An answer that a dead process left is finished: `interrupted`.
@@ -231,18 +276,19 @@ class Store:
         """
         lock = self._lock(conversation)
         try:
-            return Writer(self._database, conversation, lock)
+            writer = Writer(self._database, conversation, lock)
+            if not writer.waiting.flush(WAIT_S):
+                assert writer.waiting.trouble is not None
+                raise writer.waiting.trouble
+            return writer
         except BaseException:
             lock.release()
             raise
 
     def _lock(self, conversation: str) -> Lock:
         self._one("id", conversation)
-        path = self._lock_file(conversation)
         try:
-            with explained(path):
-                _make_folder(path.parent)
-                lock = Lock(path)
+            lock = self._take(conversation)
         except Held as holder:
             who = "another process" if holder.pid is None else f"process {holder.pid}"
             raise BusyError(
@@ -256,6 +302,37 @@ class Store:
             raise
         return lock
 
+    def _take(self, conversation: str) -> Lock:
+        """
+        Raises:
+            Held: somebody has it.
+            StoreError: the file cannot be made.
+        """
+        path = self._lock_file(conversation)
+        with explained(path):
+            no_link(path.parent)
+            own_folder(path.parent)
+            return Lock(path)
+
+    def _sweep(self, ours: str = "") -> bool:
+        """Erases what is hidden and in nobody's hands, and what is in ours; whether there was any."""
+        swept = False
+        for conversation in bulk.hidden(self._database):
+            try:
+                lock = None if conversation == ours else self._take(conversation)
+            except Held:
+                continue
+            try:
+                bulk.erase(self._database, conversation)
+                with explained(self.folder):
+                    if self._cache_folder(conversation).exists():
+                        shutil.rmtree(self._cache_folder(conversation))
+            finally:
+                if lock:
+                    lock.release()
+            swept = True
+        return swept
+
     def _lock_file(self, conversation: str) -> Path:
         return self.folder / "locks" / conversation
 
@@ -263,7 +340,9 @@ class Store:
         return self.folder / "caches" / conversation
 
     def _one(self, column: str, conversation: str) -> Any:
-        found = self._database.rows(f"SELECT {column} FROM conversations WHERE id = ?", conversation)
+        found = self._database.rows(
+            f"SELECT {column} FROM conversations WHERE id = ? AND NOT hidden", conversation
+        )
         if not found:
             raise _unknown(conversation)
         return found[0][0]
@@ -278,13 +357,19 @@ class Store:
         if partial and not held(self._lock_file(conversation)):
             dead = "interrupted"
             rows, partial = self._read(where, values)  # its writer may have finished and left meanwhile
-        return [message_of(row, *partial[row[0]], dead) if row[-1] else message_of(row) for row in rows]
+        return [message_of(row, *partial[row[0]], dead) if row[-2] else message_of(row) for row in rows]
 
     def _read(self, where: str, values: Sequence[Any]) -> tuple[Rows, dict[int, Streamed]]:
         """Rows of `MESSAGE`, and by number the tokens and the text of those that are open."""
         with self._database.reading() as connection:
             rows = connection.execute(f"{MESSAGE} WHERE {where}", values).fetchall()
-            return rows, {row[0]: streamed(connection, row[0]) for row in rows if row[-1]}
+            return rows, {row[0]: streamed(connection, row[-1]) for row in rows if row[-2]}
+
+
+def saved_caches(folder: Path) -> list[Path]:
+    """Those of one conversation, by the number of their message: clocks go backwards, numbers do not."""
+    files = [file for file in folder.glob("*.safetensors") if file.stem.isdecimal()]
+    return sorted(files, key=lambda file: int(file.stem))
 
 
 def conversation_ids(folder: Path, start: str = "") -> list[str]:
@@ -295,7 +380,7 @@ def conversation_ids(folder: Path, start: str = "") -> list[str]:
         where = (folder / DATABASE).absolute().as_uri() + "?mode=ro"
         connection = sqlite3.connect(where, uri=True, timeout=0.2)
         try:
-            rows = connection.execute(f"SELECT id FROM conversations {NEWEST_FIRST}").fetchall()
+            rows = connection.execute(f"{IDS} {NEWEST_FIRST}").fetchall()
         finally:
             connection.close()
     except (sqlite3.Error, OSError, ValueError):
@@ -303,53 +388,8 @@ def conversation_ids(folder: Path, start: str = "") -> list[str]:
     return [one for (one,) in rows if one.startswith(start.lower())]
 
 
-def _create(
-    connection: sqlite3.Connection, model: str, settings: dict[str, Any], title: str, created: float
-) -> str:
-    while True:
-        conversation = b32encode(secrets.token_bytes(5)).decode().lower()
-        done = connection.execute(
-            "INSERT OR IGNORE INTO conversations VALUES (?, ?, ?, ?, ?, ?, NULL)",
-            (conversation, clean(title), clean(model), json.dumps(settings), created, time.time()),
-        )
-        if done.rowcount:
-            return conversation
-
-
-def _put(connection: sqlite3.Connection, whole: Conversation) -> str:
-    conversation = _create(connection, whole.model, whole.settings, whole.title, whole.created)
-    ours: dict[int | None, int | None] = {None: None}
-    for message in whole.messages:
-        ours[message.id] = insert_message(
-            connection,
-            conversation,
-            ours[message.parent],
-            message.role,
-            message.text,
-            message.created,
-            finish=message.finish,
-            first=message.first,
-            last=message.last,
-            ids=message.ids,
-            pinned=message.pinned,
-        )
-    connection.execute("UPDATE conversations SET leaf = ? WHERE id = ?", (ours[whole.leaf], conversation))
-    return conversation
-
-
-def _query(words: str) -> str:
-    """Every word as a quoted text, so that none is an operator of FTS5; a NUL would end the query.
-
-    One Latin letter is no beginning of a word: it would find, and walk through, nearly everything.
-    """
-    terms = clean(words).replace("\0", " ").replace('"', " ").split()[:50]
-    begun = terms and (len(terms[-1]) > 1 or not terms[-1].isascii())
-    return " ".join(f'"{term}"' for term in terms) + ("*" if begun else "")
-
-
-def _make_folder(folder: Path) -> None:
-    if not folder.is_dir():
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+def _mended(folder: Path) -> Note:
+    return Note("store", f"Others could write in {folder}: that right was taken away.")
 
 
 def _unknown(conversation: str) -> UsageError:

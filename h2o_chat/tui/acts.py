@@ -140,8 +140,9 @@ def copy(pane: "TalkPane", words: str) -> None:
 
 
 def export(pane: "TalkPane", words: str) -> None:
-    force = words.endswith("--force")
-    kind, _, name = words.removesuffix("--force").strip().partition(" ")
+    rest, _, last = words.rpartition(" ")
+    force = last == "--force"  # a word of its own: `notes--force` is the name of a file
+    kind, _, name = (rest if force else words).strip().partition(" ")
     if kind not in FORMATS:
         raise UsageError(f"{kind!r} is no format." if kind else "As what?", "/export md, json or html [FILE]")
     talk = pane.idle()

@@ -4,8 +4,6 @@ It paints first and loads in a thread. Threads report through one queue, which a
 change that is not the answer to a key starts in `_take`.
 """
 
-import asyncio
-import signal
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -23,10 +21,12 @@ from textual.widget import Widget
 
 from h2o_chat.chat import Chat
 from h2o_chat.config import Sampling, Settings
+from h2o_chat.deadline import Deadline
 from h2o_chat.errors import ExitCode, H2OChatError
 from h2o_chat.events import CacheState, Error, Note, Prompt, Said, Token, Turn
 from h2o_chat.recorder import Recorder
-from h2o_chat.tui import slash, work
+from h2o_chat.tui import leaving, slash, work
+from h2o_chat.tui.attach import Reading
 from h2o_chat.tui.compositor import PartialCompositor
 from h2o_chat.tui.crash import save_trace
 from h2o_chat.tui.cursor import Pointed
@@ -86,6 +86,7 @@ class ChatApp(App[None], inherit_bindings=False):
     Attributes:
         exit_code: What the process should end with: why no model could be opened, which signal ended it, or
             0.
+        deadline: Of leaving; None where the process is not the screen's own (see `leaving.run`).
     """
 
     CSS_PATH = "app.tcss"
@@ -124,6 +125,7 @@ class ChatApp(App[None], inherit_bindings=False):
         self._kept_theme, self._keep_theme = theme, keep_theme
         self.theme = theme if theme in self.available_themes else H2O_DARK.name
         self.exit_code = ExitCode.OK
+        self.deadline: Deadline | None = None
         self._memory = Memory()
         self.pane = pane or TalkPane(work.Jobs(recorder), sampling, self._memory, History(folder), opener_of)
         self._open_chat = open_chat
@@ -175,9 +177,9 @@ class ChatApp(App[None], inherit_bindings=False):
             self.notify(f"There is no theme {self._kept_theme!r}.", severity="warning", markup=False)
         self.pane.opening(self._first)
         self.set_timer(LOOK_S, self._drain)
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, self._told_to_end, number)
-        self.run_worker(lambda: self.pane.jobs.load(self._open_chat), thread=True)
+        if self.deadline:
+            leaving.take_signals(self, self.deadline)
+        self.pane.jobs.start(lambda: self.pane.jobs.load(self._open_chat))
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return variables(self.current_theme)
@@ -197,14 +199,10 @@ class ChatApp(App[None], inherit_bindings=False):
             self.notify(f"{error.message} {error.hint}", severity="warning", markup=False)
 
     def exit(self, *args: Any, **kwargs: Any) -> None:
-        # The thread must not outlive the screen by more than the step it is in.
-        self.pane.jobs.cancel()
+        self.pane.jobs.cancel()  # what there is of an answer is kept
+        if self.deadline:
+            self.deadline.begin(self.exit_code)
         super().exit(*args, **kwargs)
-
-    def _told_to_end(self, number: int) -> None:
-        """SIGTERM, or the terminal went away: what there is of an answer is kept."""
-        self.exit_code = ExitCode(128 + number)
-        self.exit()
 
     # What the threads report
 
@@ -261,6 +259,8 @@ class ChatApp(App[None], inherit_bindings=False):
                 self._crashed(report)
             case work.Done():
                 self.pane.done()
+            case Reading():
+                self.pane.files_read(report)
 
     def _stage(self, stage: work.Stage) -> None:
         """Loading goes on in the transcript; whatever else takes long, below it."""
@@ -294,14 +294,12 @@ class ChatApp(App[None], inherit_bindings=False):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that would do nothing now are neither bound nor shown."""
         if action == "stop":
-            fetching = self.pane.stages is not None and self.pane.stages.stops
-            return (self.busy or fetching) and self.pane.STOPS
+            return self.pane.stoppable
         return super().check_action(action, parameters)
 
     def action_stop(self) -> None:
         """Stop the answer and keep what there is of it."""
-        self.pane.jobs.cancel()
-        self.divider.doing("stopping")
+        self.pane.stop()
 
     def action_interrupt(self) -> None:
         """Ctrl+c: copy a selection; else stop, and leave when pressed again at once."""
@@ -315,7 +313,7 @@ class ChatApp(App[None], inherit_bindings=False):
             self.divider.say("copied")
             return
         self._interrupted = now
-        if self.busy and self.pane.STOPS:
+        if self.pane.stoppable:
             self.action_stop()
         self.divider.say("ctrl+c again leaves", LEAVE_SECONDS)
 

@@ -1,15 +1,47 @@
 """`@file` in a prompt: the text of the file is sent along, with its path."""
 
 import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from h2o_chat.errors import UsageError
+from h2o_chat.errors import H2OChatError, UsageError
 
 LIMIT_BYTES = 256 * 1024
 """Of all files of one message."""
 
 _NAMED = re.compile(r'(?:(?<=\s)|^)@(@|"[^"\n]+"|[^\s@"][^\s]*)')
 _TYPED = re.compile(r"(?:^|\s)@([^\s@\"]*)$")
+
+
+@dataclass(eq=False)
+class Reading:
+    """The files of a message, while they are read."""
+
+    typed: str
+    """What the person has sent, to be given back."""
+    text: str
+    """What is to be said; when it is read, with the files."""
+    error: H2OChatError | None = None
+    """Why they cannot be read."""
+
+    def begin(self, tell: Callable[["Reading"], None]) -> None:
+        """Read them in a thread and tell: a network that is gone may never answer, nor may /proc/kmsg."""
+
+        def read() -> None:
+            try:
+                self.text = with_files(self.text)
+            except H2OChatError as error:
+                self.error = error
+            tell(self)
+
+        threading.Thread(target=read, name="files", daemon=True).start()
+
+
+def names_files(text: str) -> bool:
+    """Whether a text may name files, so that `with_files` is needed."""
+    return _NAMED.search(text) is not None
 
 
 def path_being_typed(before: str) -> str | None:
@@ -57,7 +89,7 @@ def _read(name: str, left: int) -> str | None:
             return None
         raise UsageError(f"There is no file {name!r}.", "@@ sends an @ that names no file.")
     if not path.is_file():
-        raise UsageError(f"{name!r} is no file.", "Name one file with each @.")
+        raise UsageError(f"{name!r} is no file.", "Name one file with each @: no folder, pipe or device.")
     try:
         with path.open("rb") as file:
             raw = file.read(left + 1)

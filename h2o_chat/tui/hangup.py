@@ -1,6 +1,7 @@
-"""A terminal that goes away is left, also where no signal tells of it: it may not be the controlling one.
+"""A terminal, or a browser, that goes away is left, also where no signal tells of it.
 
-Textual would read nothing from it for ever, and wait for ever to write to it.
+A terminal may not be the controlling one; a browser is behind two pipes to the server of the page. Textual
+would read nothing from it for ever, and wait for ever to write to it.
 """
 
 import os
@@ -9,9 +10,13 @@ import signal
 import threading
 
 
-def leave_with_the_terminal() -> None:
-    """From here on the process gets SIGHUP when the terminal goes away; what it still says goes nowhere."""
-    ends = [descriptor for descriptor in (0, 1, 2) if os.isatty(descriptor)]
+def leave_with_the_terminal(in_browser: bool = False) -> None:
+    """From here on the process gets SIGHUP when the terminal goes away; what it still says goes nowhere.
+
+    Args:
+        in_browser: The terminal is a pair of pipes, whose other ends the server has.
+    """
+    ends = [descriptor for descriptor in (0, 1, 2) if in_browser or os.isatty(descriptor)]
     if ends:
         threading.Thread(target=_wait, args=(ends,), name="terminal", daemon=True).start()
 
@@ -19,7 +24,7 @@ def leave_with_the_terminal() -> None:
 def _wait(ends: list[int]) -> None:
     poll = select.poll()
     poll.register(ends[0], 0)  # a hang-up is always told
-    while not any(event & select.POLLHUP for _, event in poll.poll()):
+    while not any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll()):
         pass
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in ends:

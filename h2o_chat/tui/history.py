@@ -4,6 +4,9 @@ import json
 import os
 from pathlib import Path
 
+from h2o_chat.errors import StoreError
+from h2o_chat.own import open_own
+
 KEPT = 1000
 """Prompts; the oldest go first."""
 FILE = "prompts.jsonl"
@@ -51,7 +54,7 @@ class History:
         if self._path is None:
             return []
         try:
-            if self._path.stat().st_size > LIMIT_BYTES:
+            if self._path.is_symlink() or self._path.stat().st_size > LIMIT_BYTES:
                 return []
             lines = self._path.read_text("utf-8", "replace").splitlines()
         except OSError:
@@ -74,17 +77,18 @@ class History:
             return
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            descriptor = open_own(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             with open(descriptor, "a", encoding="ascii") as file:
                 file.write(json.dumps(text) + "\n")
-        except OSError:
+        except (OSError, StoreError):
             self._path = None
 
     def _rewrite(self, texts: list[str]) -> None:
         assert self._path is not None
         part = self._path.with_name(FILE + ".part")
         try:
-            part.touch(mode=0o600)
+            part.unlink(missing_ok=True)  # a link, say: it is not followed
+            part.touch(mode=0o600, exist_ok=False)
             part.write_text("".join(json.dumps(text) + "\n" for text in texts), "ascii")
             part.replace(self._path)
         except OSError:

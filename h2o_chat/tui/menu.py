@@ -1,7 +1,10 @@
 """What may be typed next, in a list above the prompt: commands, their arguments, paths behind an `@`."""
 
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from threading import Thread
 
 from rich.cells import cell_len
 from textual.content import Content
@@ -18,6 +21,8 @@ from h2o_chat.tui.theme import MUTED
 ROWS = 8
 PATHS = 200
 """The most names looked at in a folder."""
+ANSWER_S = 0.1
+"""How long a folder is waited for: a key must not be felt."""
 LABEL_CELLS = 28
 """At most."""
 
@@ -76,24 +81,42 @@ def models(typed: str) -> list[str]:
 
 def _paths(begin: int, typed: str) -> list[Choice]:
     folder, _, start = typed.rpartition("/")
-    where = Path(folder + "/" if folder or typed.startswith("/") else ".").expanduser()
+    where = folder + "/" if folder or typed.startswith("/") else "."
     prefix = typed[: len(typed) - len(start)]
-    found = []
-    try:
-        for number, path in enumerate(where.iterdir()):
-            if number == PATHS:
-                break
-            if safe_text(path.name) != path.name or "\n" in path.name:
-                continue  # a name that cannot be shown cannot be typed either
-            if path.name.startswith(start) and (start or not path.name.startswith(".")):
-                found.append((not path.is_dir(), path.name))
-    except (OSError, RuntimeError, ValueError):
-        return []
     return [
         Choice(begin, f"{prefix}{name}" + (" " if is_file else "/"), name if is_file else f"{name}/")
-        for is_file, name in sorted(found)
-        if " " not in name
+        for is_file, name in sorted(_listed(where))
+        if name.startswith(start) and (start or not name.startswith(".")) and " " not in name
     ]
+
+
+_unanswered: dict[str, Thread] = {}
+"""By folder: who still waits for it."""
+
+
+def _listed(where: str) -> list[tuple[bool, str]]:
+    """The first names in a folder, and whether each is a file; none where it does not answer in time.
+
+    A disk of a network that is gone may never answer; then it is not asked again until it has.
+    """
+    if where in _unanswered and _unanswered[where].is_alive():
+        return []
+    found = list[tuple[bool, str]]()
+
+    def look() -> None:
+        with suppress(OSError, RuntimeError, ValueError):
+            for path in islice(Path(where).expanduser().iterdir(), PATHS):
+                # A name that cannot be shown cannot be typed either.
+                if safe_text(path.name) == path.name and "\n" not in path.name:
+                    found.append((not path.is_dir(), path.name))
+
+    looking = Thread(target=look, name="folder", daemon=True)
+    looking.start()
+    looking.join(ANSWER_S)
+    if looking.is_alive():
+        _unanswered[where] = looking
+        return []
+    return found
 
 
 class Menu(Static):

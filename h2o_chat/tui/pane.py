@@ -11,6 +11,7 @@ from textual.widget import Widget
 
 from h2o_chat.events import Note, Prompt, Said, Turn
 from h2o_chat.tui import markdown
+from h2o_chat.tui.attach import Reading
 from h2o_chat.tui.divider import Divider
 from h2o_chat.tui.finding import FindBar
 from h2o_chat.tui.greeting import greeting
@@ -96,15 +97,26 @@ class Pane(Vertical):
         self.start(lambda: self.jobs.work(job), doing)
 
     def start(self, work: Callable[[], None], doing: str) -> None:
-        """Give `jobs` a thread; its last report is `Done`."""
+        """Let `jobs` do it in a thread; its last report is `Done`."""
         if self.transcript.heat.memory.cursor is not None:
             self.transcript.inspector.end()  # what is known of a token would stand before what goes on
         self.divider.doing(doing)
         self.busy = True
         self.jobs.begin()
-        self.run_worker(work, thread=True)
+        self.jobs.start(work)
 
     # What the person does
+
+    @property
+    def stoppable(self) -> bool:
+        """Whether something goes on that `stop` ends."""
+        fetching = self.stages is not None and self.stages.stops
+        return (self.busy or fetching) and self.STOPS
+
+    def stop(self) -> None:
+        """Stop what goes on; what there is of an answer is kept."""
+        self.jobs.cancel()
+        self.divider.doing("stopping")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that would do nothing now are neither bound nor shown."""
@@ -216,6 +228,9 @@ class Pane(Vertical):
         self.transcript.messages.notice(note.message, note.hint)
         if note.about is not None:
             self.transcript.messages.show_pin(note.about, note.code == "pinned")
+
+    def files_read(self, files: Reading) -> None:
+        """The files of a message were read."""
 
     def read(self, prompt: Prompt) -> None:
         """The prompt was read."""

@@ -13,7 +13,7 @@ from h2o_chat.config import Sampling, Settings
 from h2o_chat.errors import H2OChatError, UsageError
 from h2o_chat.events import Said
 from h2o_chat.tui import branches, changing, slash
-from h2o_chat.tui.attach import with_files
+from h2o_chat.tui.attach import Reading, names_files
 from h2o_chat.tui.conversations import Conversations
 from h2o_chat.tui.going_back import Editing, Sent
 from h2o_chat.tui.history import History
@@ -26,6 +26,8 @@ from h2o_chat.tui.settings import Changed
 from h2o_chat.tui.settings import Settings as SettingsScreen
 from h2o_chat.tui.work import ChatLike, Jobs, OpenChat, Opened, Progress, Report
 
+STORE_S = 0.5
+"""Between two tries to write what waits."""
 AGAIN_SECONDS = 4.0
 """A second press within this time means it."""
 
@@ -81,6 +83,8 @@ class TalkPane(Pane):
         """The next message is protected as it is sent."""
         self._waiting = ""
         """What was sent while the model was loading."""
+        self._files: Reading | None = None
+        """Of a message that is sent as soon as they are read."""
         self._editing = Editing(self.prompt, self.transcript)
         self._sent = Sent()
         self._drawn: int | None = None
@@ -98,6 +102,7 @@ class TalkPane(Pane):
     def on_mount(self) -> None:
         self._write_hint()
         self.prompt.focus()
+        self.set_interval(STORE_S, self._look_at_the_store)
 
     @property
     def selected_text(self) -> str:
@@ -122,10 +127,19 @@ class TalkPane(Pane):
         """The conversation, while nothing is happening to it."""
         return self.chat if isinstance(self.chat, Chat) and not self.busy else None
 
+    def _look_at_the_store(self) -> None:
+        """While nothing goes on: what waits for another process that writes is tried again."""
+        talk = self._talk
+        if talk is not None and talk.keeper and talk.keeper.waiting:
+            talk.keeper.flush()
+            for note in talk.take_notes():
+                self.noted(note)
+
     # What a job reports
 
     def opened(self, chat: ChatLike) -> None:
         super().opened(chat)
+        self._give_back_files("")  # it was meant for what was open before
         self._sent.taken = True
         if self._waiting:
             text, self._waiting = self._waiting, ""
@@ -196,7 +210,6 @@ class TalkPane(Pane):
                 command, words = said
                 command.act(self, words)
                 return True
-            text = with_files(said)
         except H2OChatError as error:
             self.transcript.messages.error(error.code, error.message, error.hint)
             return False
@@ -208,17 +221,63 @@ class TalkPane(Pane):
             self._waiting = text
             self.divider.doing("sent as soon as the model is open")
             return True
-        if talk is None:
+        if talk is None or self._files:
             waiting = "no model is open" if self.failed else "still loading"
-            answering = "still answering · esc stops it, then enter sends"
-            self.divider.say(f"{waiting} · your text stays here" if self.chat is None else answering)
+            going_on = "reading files" if self._files else "answering"
+            still = f"still {going_on} · esc stops it, then enter sends"
+            self.divider.say(f"{waiting} · your text stays here" if self.chat is None else still)
             return False
+        if names_files(said):
+            self._files = Reading(text, said)
+            self.jobs.read(self._files)
+            self.divider.doing("reading files · esc gives up")
+            self.app.refresh_bindings()
+        else:
+            self._speak(talk, said)
+        return True
+
+    def _speak(self, talk: Chat, text: str) -> None:
+        """Say it, or say it in the place of the message that is edited."""
         index = self._editing.end()
         if index is None:
             self._say(talk, text)
         else:
             self._say_anew(talk, index, text)
-        return True
+
+    def files_read(self, files: Reading) -> None:
+        if files is not self._files:
+            return  # nobody waits for it any more
+        if files.error:
+            self.transcript.messages.error(files.error.code, files.error.message, files.error.hint)
+            self.transcript.window.follow()
+            self._give_back_files("")
+        elif (talk := self._talk) is None:
+            self._give_back_files("something else goes on now · your text is back")
+        else:
+            self._files = None
+            self._speak(talk, files.text)
+
+    def _give_back_files(self, why: str) -> None:
+        """A message whose files are not to be had stands in the box again, unless there is another by now."""
+        files, self._files = self._files, None
+        if files is None:
+            return
+        if not self.prompt.text:
+            self.prompt.put(files.typed)
+        if not self.busy:
+            self.divider.doing("")
+        self.divider.say(why)
+        self.app.refresh_bindings()
+
+    @property
+    def stoppable(self) -> bool:
+        return self._files is not None or super().stoppable
+
+    def stop(self) -> None:
+        if self._files is not None:
+            self._give_back_files("stopped reading files · your text is back")
+        else:
+            super().stop()
 
     def _say(self, talk: Chat, text: str) -> None:
         index = len(talk.messages)
@@ -250,7 +309,7 @@ class TalkPane(Pane):
         """Keys that would do nothing now are neither bound nor shown."""
         match action:
             case "give_up":
-                return self._editing.index is not None and not self.busy
+                return self._editing.index is not None and not self.stoppable
             case "edit" | "branch":
                 return self.transcript.has_focus and self._talk is not None
             case "regenerate" | "edit_last" | "new" | "conversations" | "settings":
@@ -378,6 +437,8 @@ class TalkPane(Pane):
         if self._opener_of is None:
             raise UsageError("Other models cannot be opened here.")
         open_chat = self._opener_of(name)
+        if talk is not None and talk.keeper:
+            talk.keeper.leave()
 
         def instead(progress: Progress) -> ChatLike:
             other = open_chat(progress)

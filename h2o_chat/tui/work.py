@@ -1,4 +1,4 @@
-"""What runs in threads, one job at a time, and the queue through which it reports.
+"""What runs in a thread, one job at a time, and the queue through which it reports.
 
 Whatever happens is put in the queue, exceptions too; the screen empties it about twenty times a second.
 One message per token would drown its loop (2,000 of 2,000 are delivered one by one).
@@ -18,6 +18,7 @@ from h2o_chat.errors import H2OChatError
 from h2o_chat.events import CacheState, Error, Event, Note, Session, Token
 from h2o_chat.message import Message
 from h2o_chat.recorder import Recorder
+from h2o_chat.tui.attach import Reading
 
 MOST_WAITING = 500
 """Reports in the queue after which a job waits: a recording may be read faster than it can be shown."""
@@ -67,7 +68,7 @@ class Failed:
 class Crashed:
     """A job ended with an error of our own making."""
 
-    error: Exception
+    error: BaseException
     trace: str
 
 
@@ -88,14 +89,14 @@ class Text:
     text: str
 
 
-Report = Stage | Opened | Stopped | Failed | Crashed | Done | Event
+Report = Stage | Opened | Stopped | Failed | Crashed | Done | Reading | Event
 
 Job = Callable[[Callable[[], bool], Callable[[float], None]], Iterator[Report]]
 """(whether it was cancelled, how far it is) -> what it reports; it asks between any two steps."""
 
 
 class Jobs:
-    """At most one job at a time, each in the thread that calls `load` or `work`.
+    """At most one job at a time, each in a thread of its own: `start(lambda: jobs.work(...))`.
 
     Args:
         recorder: gets every event, as it happens.
@@ -105,6 +106,17 @@ class Jobs:
         self._recorder = recorder
         self._reports: SimpleQueue[Report] = SimpleQueue()
         self._cancel = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Do it in a thread, which no end of the process waits for by itself: it may be stuck."""
+        self._thread = threading.Thread(target=work, name="job", daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Return when the job is over."""
+        if self._thread is not None:
+            self._thread.join()
 
     @property
     def recording(self) -> bool:
@@ -148,6 +160,10 @@ class Jobs:
         """Ask the job to end at its next step."""
         self._cancel.set()
 
+    def read(self, files: Reading) -> None:
+        """Read the files of a message beside any job; it is reported when that is done, if ever."""
+        files.begin(self._reports.put)
+
     def drain(self) -> Iterator[Report | Text]:
         """Everything reported since the last time; tokens are followed by their text in one piece."""
         pieces: list[str] = []
@@ -178,7 +194,7 @@ class Jobs:
             self._reports.put(Stopped())
         except H2OChatError as error:
             self._report(Failed(error))
-        except Exception as error:
+        except BaseException as error:  # a panic of Rust is no `Exception`
             self._report(Crashed(error, traceback.format_exc()))
 
 
@@ -191,11 +207,11 @@ def _events(report: Report) -> Iterator[Event]:
             yield Error(error.code, error.message, error.hint)
         case Crashed(error):
             yield Error("bug", f"{type(error).__name__}: {error}", "")
-        case Stage() | Opened() | Stopped() | Done():
+        case Stage() | Opened() | Stopped() | Done() | Reading():
             return
         case _:
             yield report
 
 
-class _Left(Exception):
-    """The person left, or stopped it, while the model was loading."""
+class _Left(BaseException):
+    """The person left, or stopped it, while the model was loading. What opens it may not catch this."""

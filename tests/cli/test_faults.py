@@ -46,11 +46,13 @@ def test_no_folder_to_write_to(h2o: Program, small: Path, tmp_path: Path, place:
     nowhere = "/proc/h2o-chat" if place == "where nobody may write" else str(tmp_path / "file")
     environment = os.environ | {"HOME": nowhere, "XDG_DATA_HOME": nowhere, "XDG_CACHE_HOME": nowhere}
     done = h2o("run", "Once", "-m", small, "--save", "--json", "--max-tokens", 5, env=environment)
-    assert done.code == ExitCode.OK, done.err
+    assert done.code == ExitCode.FAILED, done.err
     (note,) = notes(done)
     assert note.code == "store"
     assert note.message.startswith("This conversation is not stored: " + nowhere)
-    assert done.err.count("is not stored") == 1
+    assert done.err.count("This conversation is not stored") == 1
+    assert done.err.count("Nothing of this conversation is stored") == 1, "again at the end"
+    assert "conversation None" not in done.err
     assert [turn.new_tokens for turn in turns(done)] == [5]
 
 
@@ -60,10 +62,10 @@ def test_a_disk_that_fills_up(h2o: Program, small: Path, tmp_path: Path, room_ki
     flags = ("-m", small, "--save", "--data", tmp_path, "--json", "--ignore-eos", "--max-tokens", 200)
     full = limited(resource.RLIMIT_FSIZE, room_kib << 10)
     done = h2o("run", "Once upon a time", *flags, preexec_fn=full)
-    assert done.code == ExitCode.OK, done.err
+    assert done.code == ExitCode.FAILED, done.err
     assert [turn.new_tokens for turn in turns(done)] == [200]
     assert len(notes(done)) == 1
-    assert done.err.count("h2o-chat: ") <= 2, "the warning, and the conversation's name"
+    assert done.err.count("h2o-chat: ") <= 3, "the warning, what is not stored, and the conversation's name"
     whole(tmp_path)
     again = h2o_here("run", "And then", *flags)
     assert again.code == ExitCode.OK, again.err

@@ -6,8 +6,10 @@ import select
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from program import PROGRAM
 
@@ -16,6 +18,14 @@ from h2o_chat.store import Store
 
 RECORDING = Path(__file__).parents[1] / "tui" / "recordings" / "chat.jsonl"
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
+
+
+def alive(process: int) -> bool:
+    """Whether it still runs; what nobody has waited for after its end does not."""
+    try:
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 class Terminal:
@@ -45,8 +55,13 @@ class Terminal:
         while not met():
             assert time.monotonic() < give_up, what
             assert self.process.poll() is None, self.drawn[-2000:].decode(errors="replace")
-            if select.select([self.ours], [], [], 0.05)[0]:
-                self.drawn += os.read(self.ours, 65536)
+            self.read()
+
+    def read(self) -> None:
+        """Reads what is drawn now, or in a moment."""
+        with suppress(OSError):  # nobody is at the other end any more
+            while select.select([self.ours], [], [], 0.05)[0] and (more := os.read(self.ours, 65536)):
+                self.drawn += more
 
 
 @pytest.mark.parametrize("moment", ["answering", "idle", "loading"])

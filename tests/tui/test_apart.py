@@ -1,6 +1,8 @@
 """The screen with its engine in a process of its own, as the command line opens it."""
 
+import json
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from dataclasses import replace
@@ -97,3 +99,25 @@ async def test_leaving_while_the_engine_starts_does_not_wait_for_it(tmp_path: Pa
         await pilot.pause(0.1)
         app.exit()
     assert app.chat is None
+
+
+async def test_a_tokenizer_that_panics_is_told_and_the_screen_stays(drive: Drive, tmp_path: Path) -> None:
+    """A panic of Rust is no `Exception`: it ended the thread, and the screen waited for it for ever."""
+    folder = tmp_path / "copy"
+    shutil.copytree(POCKET, folder)
+    path = folder / "tokenizer.json"
+    about = json.loads(path.read_text())
+    pattern = {"Regex": "(a+)+$|(a|aa)+b"}
+    split = {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
+    about["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [split, about["pre_tokenizer"]]}
+    path.write_text(json.dumps(about))
+    settings = replace(SETTINGS, model=str(folder))
+    opened = opener(settings, Kept(tmp_path / "data"), engine_apart)
+    async with drive("stories3m", open_chat=opened, sampling=Sampling(max_tokens=5)) as screen:
+        await screen.opened()
+        await screen.ask("a" * 44 + "c")
+        await screen.answered()
+        assert "tokenizer fails" in screen.bodies()[-1]
+        await screen.ask("Hi")
+        await screen.answered()
+        assert screen.chat.messages[-1].text

@@ -195,6 +195,13 @@ async def test_exports_copies_and_finds(
         assert "I live in &lt;Tarsenburg&gt;." in words, "no word is lost between its tokens"
         assert "is there already" in await command(screen, "/export html picture.html")
         assert "Wrote" in await command(screen, "/export html picture.html --force")
+        # Only a word of its own is the flag: the end of a name would write over another file.
+        Path("notes").write_text("mine")
+        assert "Wrote" in await command(screen, "/export md notes--force")
+        assert Path("notes").read_text() == "mine"
+        assert Path("notes--force").exists()
+        assert "is there already" in await command(screen, "/export md notes--force")
+        assert "Wrote" in await command(screen, "/export md --force")
         await command(screen, "/export json")
         assert json.loads(next(Path().glob("*.json")).read_text())["messages"][0]["text"].endswith("burg>.")
         await command(screen, "/copy")

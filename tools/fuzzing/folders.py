@@ -1,6 +1,7 @@
 """Folders of models: what a stranger published, or what is left of a download."""
 
 import json
+import shutil
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from fuzzing.mutate import mutated
 from fuzzing.reader import Reader, refuse_controls
+from h2o_chat.events import to_json
 
 CONFIG = {
     **{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 258, "hidden_size": 16},
@@ -68,6 +70,13 @@ def readers(folder: Path) -> Iterator[Reader]:
     files = [(here / name).read_bytes() for name in ("tokenizer_config.json", "tokenizer.json")]
     files += [b'{"chat_template": %s}' % json.dumps(one).encode() for one in _TEMPLATES]
     yield Reader("tokenizers", files, _Tokenizer(folder / "tokenizer", here), share=0.5)
+    templates = [one.encode() for one in _TEMPLATES]
+    yield Reader("templates", templates, _Template(folder / "template", here), share=0.5)
+    ends = [json.dumps(one).encode() for one in _GENERATION]
+    yield Reader(
+        "generation", ends, _Opened(folder / "generation", here, "generation_config.json"), share=0.3
+    )
+    yield Reader("models", configs[:1], _Opened(folder / "models", here, "config.json"), share=0.3)
     commit = b"0123456789abcdef0123456789abcdef01234567"
     yield Reader("cached models", [commit, b"main\n", b"../../x"], _Cached(folder / "hub"))
 
@@ -78,6 +87,13 @@ _TEMPLATES = (
     "{{ bos_token }}{{ messages[0].content }}{{ raise_exception('no') }}",
     "{% if messages[0].role == 'system' %}{{ 1 / 0 }}{% endif %}{{ messages | tojson }}",
     "{% for i in range(99999) %}{{ messages[0]['content'][i] }}{% endfor %}",
+)
+
+
+_GENERATION = (
+    {"eos_token_id": [257, 256], "bos_token_id": 256, "do_sample": True, "temperature": 0.6, "top_p": 0.9},
+    {"eos_token_id": 257, "pad_token_id": 0, "max_new_tokens": 20, "suppress_tokens": [1], "top_k": None},
+    {"_from_model_config": True, "transformers_version": "5.0.0", "cache_implementation": "static"},
 )
 
 
@@ -176,6 +192,49 @@ class _Tokenizer:
         template.first(None, "Hi")
         template.first("Be kind.", "Hi")
         template.later("Go on.")
+
+
+class _Template:
+    """A chat template in a file of its own."""
+
+    def __init__(self, folder: Path, here: Path) -> None:
+        self.folder, self.path = folder, folder / "chat_template.jinja"
+        shutil.copytree(here, folder)
+        about = json.loads((folder / "tokenizer_config.json").read_text())
+        del about["chat_template"]
+        (folder / "tokenizer_config.json").write_text(json.dumps(about))
+
+    def __call__(self, raw: bytes) -> None:
+        from h2o_chat.models import load_tokenizer
+        from h2o_chat.templates import choose
+
+        self.path.write_bytes(raw)
+        tokenizer = load_tokenizer(self.folder, SimpleNamespace(vocab_size=CONFIG["vocab_size"]))
+        template = choose(tokenizer, "auto")
+        template.first(None, "Hi")
+        template.first("Be kind.", "Hi")
+        template.later("Go on.")
+
+
+class _Opened:
+    """A whole model with one file changed, as it is opened and asked for an answer."""
+
+    def __init__(self, folder: Path, here: Path, changed: str) -> None:
+        shutil.copytree(here, folder)
+        self.folder, self.path = folder, folder / changed
+
+    def __call__(self, raw: bytes) -> None:
+        from h2o_chat.chat import Chat
+        from h2o_chat.config import Sampling, Settings
+        from h2o_chat.opening import engine_here
+        from h2o_chat.resolve import read_config
+
+        self.path.write_bytes(raw)
+        read_config(self.folder)
+        settings = Settings(model=str(self.folder), budget=12, chunk=4, seed=1, threads=1)
+        chat = Chat(engine_here(settings, lambda *_: None), settings)
+        for event in chat.send("Hi", Sampling(max_tokens=2)):
+            to_json(event)
 
 
 class _Cached:

@@ -1,0 +1,129 @@
+"""Whole conversations in and out of the tables, in short transactions: others write meanwhile.
+
+A conversation is hidden while that goes on, and its lock is held. Where the process dies before the end, it
+stays hidden, and the next import or removal sweeps it out.
+"""
+
+import json
+import secrets
+import sqlite3
+import time
+from base64 import b32encode
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from h2o_chat.store.database import LONG_WAIT_S, Database, Step
+from h2o_chat.store.rows import Conversation, Ids, StoredMessage, clean, insert_message
+
+DELETED_AT_ONCE = 20
+"""Messages: some milliseconds."""
+
+
+def new_id(database: Database) -> str:
+    """An id that no conversation has."""
+    while True:
+        conversation = b32encode(secrets.token_bytes(5)).decode().lower()
+        if not database.rows("SELECT 1 FROM conversations WHERE id = ?", conversation):
+            return conversation
+
+
+def creating(
+    conversation: str, model: str, settings: dict[str, Any], title: str, created: float, hidden: bool = False
+) -> Step:
+    """Writes a conversation in which nobody has spoken yet."""
+    row = (conversation, clean(title), clean(model), json.dumps(settings), created, time.time(), hidden)
+    insert = (
+        "INSERT INTO conversations (id, title, model, settings, created, updated, hidden)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)"
+    )
+    return lambda connection: connection.execute(insert, row)
+
+
+def put(database: Database, conversations: Sequence[Conversation], ids: Ids) -> None:
+    """Writes whole conversations under new ids, whose locks are held; nobody sees one before all are there.
+
+    Raises:
+        KeyError: a parent or a leaf is none of the messages, or comes later.
+        StoreError: the file cannot be written; what was is swept out later.
+    """
+    steps: deque[Step] = deque()
+    for conversation, whole in zip(ids, conversations, strict=True):
+        steps.append(
+            creating(conversation, whole.model, whole.settings, whole.title, whole.created, hidden=True)
+        )
+        steps.extend(_messages(conversation, whole))
+    steps.append(lambda connection: _show(connection, ids))
+    database.write(steps, LONG_WAIT_S)
+
+
+def hide(database: Database, conversation: str) -> None:
+    """Nobody sees it from here on.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    with database.writing(LONG_WAIT_S) as connection:
+        connection.execute("UPDATE conversations SET hidden = 1 WHERE id = ?", (conversation,))
+
+
+def erase(database: Database, conversation: str) -> None:
+    """Deletes a hidden conversation, newest messages first: the others follow none.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    [[messages]] = database.rows("SELECT count(*) FROM messages WHERE conversation = ?", conversation)
+    some = (
+        "DELETE FROM messages WHERE id IN"
+        " (SELECT id FROM messages WHERE conversation = ? ORDER BY number DESC LIMIT ?)"
+    )
+    steps: deque[Step] = deque()
+    for _ in range(0, messages, DELETED_AT_ONCE):
+        steps.append(lambda connection: connection.execute(some, (conversation, DELETED_AT_ONCE)))
+    steps.append(
+        lambda connection: connection.execute("DELETE FROM conversations WHERE id = ?", (conversation,))
+    )
+    database.write(steps, LONG_WAIT_S)
+
+
+def hidden(database: Database) -> Ids:
+    """Ids of what is imported or removed just now, or was by a process that died."""
+    return [one for (one,) in database.rows("SELECT id FROM conversations WHERE hidden")]
+
+
+def _messages(conversation: str, whole: Conversation) -> list[Step]:
+    """Writes its messages, and where it ends."""
+    numbers: dict[int | None, int | None] = {None: None}
+    steps: list[Step] = []
+    for number, message in enumerate(whole.messages, 1):
+        steps.append(_message(conversation, number, numbers[message.parent], message))
+        numbers[message.id] = number
+    leaf = numbers[whole.leaf]
+    update = "UPDATE conversations SET leaf = ? WHERE id = ?"
+    steps.append(lambda connection: connection.execute(update, (leaf, conversation)))
+    return steps
+
+
+def _message(conversation: str, number: int, parent: int | None, message: StoredMessage) -> Step:
+    return lambda connection: insert_message(
+        connection,
+        conversation,
+        number,
+        parent,
+        message.role,
+        message.text,
+        message.created,
+        finish=message.finish,
+        first=message.first,
+        last=message.last,
+        ids=message.ids,
+        pinned=message.pinned,
+    )
+
+
+def _show(connection: sqlite3.Connection, ids: Sequence[str]) -> None:
+    for conversation in ids:
+        connection.execute(
+            "UPDATE conversations SET hidden = 0, updated = ? WHERE id = ?", (time.time(), conversation)
+        )

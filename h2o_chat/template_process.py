@@ -1,0 +1,134 @@
+"""The process in which chat templates are rendered: each is a stranger's program.
+
+Every line on stdin is a question, every line on stdout its answer, both JSON. A template that computes for
+too long ends the process, wherever in Python or below it that is (a loop, a power of a power); one that wants
+too much memory does not get it. Only jinja2 and the standard library are imported: that takes 0.1 s.
+"""
+
+import json
+import signal
+import sys
+from contextlib import suppress
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+import jinja2
+import jinja2.ext
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+LONGEST_S = 1.5
+"""Of computing, so a busy machine does not count; real templates take a few milliseconds."""
+MOST_BYTES = 1 << 30
+"""Of memory, for all of the process."""
+MOST_CHARACTERS = 1 << 20
+"""That a template may add to what is said; real ones add some thousands."""
+
+
+class _Generation(jinja2.ext.Extension):
+    """`{% generation %}` marks, for training, what an assistant says: here it is only what stands inside."""
+
+    tags = {"generation"}  # noqa: RUF012  (as jinja2 declares it)
+
+    def parse(self, parser: Any) -> Any:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return jinja2.nodes.CallBlock(self.call_method("_inside"), [], [], body).set_lineno(line)
+
+    def _inside(self, caller: Any) -> str:
+        return str(caller())
+
+
+class _Namespace(jinja2.utils.Namespace):
+    """Takes no name that begins with an underscore: those lead into Python."""
+
+    def __init__(*arguments: Any, **named: Any) -> None:
+        self, *given = arguments  # so that a template may set `self`
+        values = dict(*given, **named)
+        for name in values:
+            _checked(name)
+        jinja2.utils.Namespace.__init__(self, values)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        super().__setitem__(_checked(name), value)
+
+
+def _checked(name: str) -> str:
+    if isinstance(name, str) and name.startswith("_"):
+        raise jinja2.exceptions.SecurityError(f"{name!r} cannot be set: it begins with an underscore.")
+    return name
+
+
+class _Dict:
+    """`dict`, without what hangs on the type."""
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return dict(*arguments, **named)
+
+    def fromkeys(self, *arguments: Any) -> Any:
+        return dict.fromkeys(*arguments)
+
+
+def _raise(message: str) -> None:
+    raise jinja2.exceptions.TemplateError(message)
+
+
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: Any = None,
+    separators: Any = None,
+    sort_keys: bool = False,
+) -> str:
+    """Jinja's own would write HTML."""
+    return json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
+
+
+def environment() -> ImmutableSandboxedEnvironment:
+    """What a chat template finds; the same as in transformers, which takes a second to import."""
+    made = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, jinja2.ext.loopcontrols]
+    )
+    made.filters["tojson"] = _to_json
+    made.globals["raise_exception"] = _raise
+    made.globals["strftime_now"] = lambda format: datetime.now().strftime(format)
+    made.globals["dict"] = _Dict()
+    made.globals["namespace"] = _Namespace
+    return made
+
+
+@lru_cache
+def _compiled(template: str) -> jinja2.Template:
+    return environment().from_string(template)
+
+
+def answer(question: dict[str, Any]) -> dict[str, str]:
+    """`text` that a template makes of its values; else `error`: why not, or `limit`: which was passed."""
+    said = sum(len(message["content"]) for message in question["values"]["messages"])
+    try:
+        text = _compiled(question["template"]).render(**question["values"])
+    except MemoryError:
+        return {"limit": f"{MOST_BYTES >> 20} MiB of memory"}
+    except Exception as error:  # it may divide by zero
+        return {"error": str(error)[:10_000] or type(error).__name__}
+    if len(text) > 2 * said + MOST_CHARACTERS:
+        return {"limit": f"{MOST_CHARACTERS:,} characters beside what is said"}
+    return {"text": text}
+
+
+def main() -> None:
+    """The program: it answers until nobody asks any more."""
+    with suppress(ImportError, ValueError, OSError):  # a system that knows no such limit
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # it ends the process
+    for line in sys.stdin.buffer:
+        signal.setitimer(signal.ITIMER_PROF, LONGEST_S)
+        given = json.dumps(answer(json.loads(line)))
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        sys.stdout.write(given + "\n")
+        sys.stdout.flush()

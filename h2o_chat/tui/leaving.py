@@ -1,0 +1,87 @@
+"""The way out of the screen: in order where everything goes on, within a deadline where something is stuck.
+
+Whoever leaves (ctrl+c twice, `/quit`, a signal, a terminal or a browser that is gone) asks the job in the
+thread to stop. It ends at its next step, closes the answer and saves the memory; then the store is let go. If
+that step does not come, the engine's process is killed, which ends the job too; if even that does not help,
+this process ends as it is.
+"""
+
+import asyncio
+import os
+import signal
+import termios
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from h2o_chat.deadline import Deadline
+from h2o_chat.errors import ExitCode
+
+if TYPE_CHECKING:
+    from h2o_chat.tui.app import ChatApp
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SHOWN_AGAIN = (
+    "\x1b[?2004l\x1b[?7h\x1b[?2048l"  # no marks around what is pasted, long lines go on, no reports of sizes
+    "\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l"  # no mouse
+    "\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"  # keys as they were, what stood there before, the cursor
+)
+"""What Textual says to a terminal at the end, for an end that it does not come to."""
+
+
+def run(screen: "ChatApp") -> None:
+    """Runs the screen, and returns when somebody has left it and nothing goes on in its thread.
+
+    What is still to be done then is to let the conversation go (`Chat.close`): it may wait for the store, so
+    no deadline counts any more.
+    """
+    terminal = _Terminal()
+    screen.deadline = Deadline(terminal.restore)
+    before = {number: signal.getsignal(number) for number in ENDING}
+    try:
+        screen.run()
+    except BrokenPipeError:  # whoever showed it in a browser is gone
+        screen.exit_code = ExitCode.HUNG_UP
+    finally:
+        terminal.in_use = False
+        screen.deadline.begin(screen.exit_code)
+        screen.pane.jobs.cancel()  # a browser ends the screen without asking the app
+        screen.pane.jobs.wait()
+        screen.deadline.call_off()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def take_signals(screen: "ChatApp", deadline: Deadline) -> None:
+    """SIGINT, SIGTERM and SIGHUP leave the screen from here on; a second SIGINT or SIGTERM waits for nothing.
+
+    Python calls the handler also where the loop of the screen is stuck, in which asyncio would call its own.
+    """
+    loop = asyncio.get_running_loop()
+
+    def handle(number: int, _: Any) -> None:
+        code = ExitCode(128 + number)
+        if deadline.begun and number != signal.SIGHUP:  # a terminal that goes away may tell so twice
+            deadline.hurry(code)
+            return
+        screen.exit_code = code
+        deadline.begin(code)
+        with suppress(RuntimeError):  # the loop has ended already
+            loop.call_soon_threadsafe(screen.exit)
+
+    for number in ENDING:
+        signal.signal(number, handle)
+
+
+class _Terminal:
+    """The terminal as it was before, to be brought back where Textual does not come to it."""
+
+    def __init__(self) -> None:
+        self.in_use = True
+        self._attributes = None
+        with suppress(termios.error):  # a browser is none
+            self._attributes = termios.tcgetattr(0)
+
+    def restore(self) -> None:
+        if self.in_use and self._attributes is not None:
+            termios.tcsetattr(0, termios.TCSANOW, self._attributes)
+            os.write(1, _SHOWN_AGAIN.encode())

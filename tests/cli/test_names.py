@@ -1,0 +1,100 @@
+"""Names of strangers (folders, cached models, aliases) on a terminal and in notes: shown, never obeyed."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from program import Ended, Program
+
+from h2o_chat.errors import ExitCode, name_of
+from h2o_chat.resolve import BUNDLED
+
+NAME = b"\x1b[31mred\xc2\x9b2J\nh2o-chat: forged"
+SPELT = r"\x1b[31mred\x9b2J\nh2o-chat: forged"
+
+
+def obeyed(text: str) -> list[str]:
+    return [one for one in text if (one < " " and one != "\n") or "\x7f" <= one < "\xa0"]
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """The bundled model in a folder whose name a terminal would obey."""
+    source = next(folder for folder in BUNDLED if folder.is_dir())
+    folder = Path(os.fsdecode(bytes(tmp_path) + b"/" + NAME))
+    shutil.copytree(source, folder)
+    return folder
+
+
+def harmless(done: Ended) -> str:
+    """What was said, in which nothing is obeyed and no line is forged."""
+    said = done.out + done.err
+    assert "Traceback" not in said
+    assert not obeyed(said), ascii(said)
+    assert "\nh2o-chat: forged" not in said
+    return said
+
+
+def test_a_folder_of_a_model_named_with_an_escape_sequence(
+    h2o: Program, hostile: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    flags = ("--max-tokens", "2", "--seed", "1", "--budget", "64")
+    done = h2o("run", "Hi", "-m", hostile, *flags, "--save", "--data", data)
+    assert done.code == ExitCode.OK, ascii(done.err)
+    assert SPELT in harmless(done)
+    again = h2o("run", "Hi", "-m", hostile, *flags, "--resume", "last", "--data", data, "--json")
+    assert again.code == ExitCode.OK, ascii(again.err)
+    assert json.loads(again.out.splitlines()[0])["model"] == SPELT
+    assert SPELT in harmless(h2o("sessions", "list", "--data", data))
+    for command in ("info", "pull"):
+        done = h2o("models", command, hostile)
+        assert done.code == ExitCode.OK, ascii(done.err)
+        assert SPELT in harmless(done)
+    refused = h2o("models", "rm", hostile, "--yes")
+    assert refused.code == ExitCode.MODEL
+    assert SPELT in harmless(refused)
+
+
+def test_a_name_that_is_not_utf_8(h2o: Program, hostile: Path) -> None:
+    """No tokenizer is loaded from there; it is said."""
+    folder = hostile.rename(Path(os.fsdecode(bytes(hostile) + b"\xff")))
+    for command in (("run", "Hi", "-m", folder), ("run", "Hi", "-m", folder, "--json")):
+        done = h2o(*command)
+        assert done.code == ExitCode.MODEL
+        assert SPELT + r"\udcff" in harmless(done).replace("\\\\", "\\")
+    assert h2o("models", "info", folder).out.startswith(SPELT + r"\udcff")
+
+
+def test_cached_models_and_aliases_named_so(h2o: Program, tmp_path: Path) -> None:
+    (tmp_path / "hub" / os.fsdecode(b"models--org--" + NAME)).mkdir(parents=True)
+    (tmp_path / "config" / "h2o-chat").mkdir(parents=True)
+    text = '[aliases]\n"\\u001b[31mred" = "org/\\u009bname"\n'
+    (tmp_path / "config" / "h2o-chat" / "config.toml").write_text(text)
+    where = {"HF_HUB_CACHE": str(tmp_path / "hub"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    done = h2o("models", env=os.environ | where)
+    assert done.code == ExitCode.OK, ascii(done.err)
+    said = harmless(done)
+    assert f"org/{SPELT}" in said
+    assert r"\x1b[31mred  org/\x9bname" in said
+
+
+def test_what_a_name_becomes() -> None:
+    assert name_of(Path("/a\tb/\u202ec")) == r"/a\tb/\u202ec"
+    assert name_of("漢字 é") == "漢字 é"
+
+
+def test_two_folders_of_one_name_are_two_models(h2o: Program, small: Path, tmp_path: Path) -> None:
+    """A conversation knows its model by the folder's last name; another's tokens are refused in words."""
+    source = next(folder for folder in BUNDLED if folder.is_dir())
+    first, second = tmp_path / "first" / "mine", tmp_path / "second" / "mine"
+    shutil.copytree(source, first)
+    shutil.copytree(small, second)
+    data, flags = tmp_path / "data", ("--max-tokens", "3", "--budget", "64")
+    said = "My name is Flora and I live in Paris."
+    assert h2o("run", said, "-m", first, *flags, "--save", "--data", data).code == ExitCode.OK
+    done = h2o("run", "Hi", "-m", second, *flags, "--resume", "last", "--data", data)
+    assert done.code == ExitCode.USAGE, done.err
+    assert "it was held with another model of that name" in done.err

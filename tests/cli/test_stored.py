@@ -1,0 +1,195 @@
+"""`run --save`: what is on disk when it has ended, and what it says of what is not."""
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from program import PROGRAM, Program
+
+from h2o_chat.errors import ExitCode
+from h2o_chat.store import DATABASE, Store
+
+TURNS = "\n---\n".join(f"Go on with part {number}." for number in range(8))
+ON_A_SMALL_DISK = """
+import os, subprocess, sys
+folder, command = sys.argv[1], sys.argv[2:]
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "none", folder], check=True)
+first = subprocess.run(command, capture_output=True, text=True)
+assert first.returncode == 0, first.stderr
+caches = [os.path.join(at, name) for at, _, names in os.walk(folder + "/data/caches") for name in names]
+assert caches, "nothing was saved"
+[conversation] = os.listdir(folder + "/data/caches")
+for number in range(1, 40):  # the program's own memories fill the disk, all but a little
+    old = f"{folder}/data/caches/{conversation}/{number}.safetensors"
+    try:
+        if not os.path.exists(old):
+            open(old, "wb").write(bytes(500_000))
+    except OSError:
+        break
+try:
+    open(f"{folder}/data/caches/{conversation}/0.safetensors", "wb").write(bytes(10_000_000))
+except OSError:
+    pass
+assert os.statvfs(folder).f_bavail == 0
+second = subprocess.run(command, capture_output=True, text=True)
+sys.stderr.write(second.stderr)
+print(len([line for line in second.stdout.splitlines() if '"event": "token"' in line]))
+sys.path.insert(0, os.getcwd())
+from pathlib import Path
+from h2o_chat.store import Store
+store = Store(Path(folder + "/data"))
+print(sum(len(m.ids) for m in store.path(store.find("last")) if m.role == "assistant"))
+print([one.name for one in Path(folder + "/data/caches").rglob("0.safetensors")])
+sys.exit(second.returncode)
+"""
+
+
+class Talk:
+    """A run whose events are read one by one."""
+
+    def __init__(self, data: Path, model: Path, script: Path) -> None:
+        flags = ("--json", "--events", "0", "--ignore-eos", "--max-tokens", "40", "--save")
+        self.process = subprocess.Popen(
+            [*PROGRAM, "run", "--script", str(script), "-m", str(model), "--data", str(data), *flags],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.events: list[dict[str, Any]] = []
+
+    def until(self, kind: str, times: int = 1) -> None:
+        assert self.process.stdout is not None
+        while times:
+            line = self.process.stdout.readline()
+            assert line, self.process.communicate()[1]
+            self.events.append(json.loads(line))
+            times -= self.events[-1]["event"] == kind
+
+    def ended(self) -> tuple[int, str]:
+        out, err = self.process.communicate(timeout=100)
+        self.events += [json.loads(line) for line in out.splitlines()]
+        return self.process.returncode, err
+
+    @property
+    def tokens(self) -> list[int]:
+        return [event["id"] for event in self.events if event["event"] == "token"]
+
+
+@pytest.fixture
+def talk(folder: Path, small: Path, tmp_path: Path) -> Iterator[Talk]:
+    script = tmp_path / "script.txt"
+    script.write_text(TURNS)
+    talk = Talk(folder, small, script)
+    yield talk
+    talk.process.kill()
+    talk.process.communicate()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+def held(folder: Path) -> sqlite3.Connection:
+    """A foreign transaction that holds the database."""
+    connection = sqlite3.connect(folder / DATABASE, timeout=60, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    return connection
+
+
+def stored(folder: Path) -> list[int]:
+    store = Store(folder)
+    try:
+        path = store.path(store.find("last"))
+        return [token for message in path if message.role == "assistant" for token in message.ids]
+    finally:
+        store.close()
+
+
+def test_a_busy_store_loses_nothing(talk: Talk, folder: Path) -> None:
+    """Turns go on while another process writes, and all is stored when it has done."""
+    talk.until("token")
+    foreign = held(folder)
+    talk.until("turn", 3)
+    assert len(stored(folder)) < len(talk.tokens), "they stand only in memory"
+    foreign.execute("ROLLBACK")
+    code, err = talk.ended()
+    assert code == ExitCode.OK, err
+    assert len(talk.tokens) == 8 * 40
+    assert stored(folder) == talk.tokens
+    assert err.count("what is said stands only in memory") == 1
+    assert "All that was said is stored again." in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl+c", "SIGTERM"])
+def test_leaving_a_busy_store_waits_until_told_again(talk: Talk, folder: Path, number: int) -> None:
+    talk.until("token")
+    foreign = held(folder)
+    talk.until("turn", 8)
+    assert talk.process.stderr is not None
+    seen = ""
+    while "waiting for the store" not in seen:
+        line = talk.process.stderr.readline()
+        assert line, seen
+        seen += line
+    talk.process.send_signal(number)
+    code, err = talk.ended()
+    foreign.execute("ROLLBACK")
+    assert code == ExitCode.FAILED, err
+    assert "Not stored: " in err
+    assert "tokens" in err
+    [error] = [event for event in talk.events if event["event"] == "error"]
+    assert error["code"] == "store"
+    kept = stored(folder)
+    assert kept == talk.tokens[: len(kept)]
+    assert f"{len(talk.tokens) - len(kept)} tokens" in error["message"]
+
+
+def test_nothing_stored_is_no_conversation(h2o: Program, small: Path, tmp_path: Path) -> None:
+    """A folder that cannot be used, in all the ways it can be meant: it fails, and names no conversation."""
+    (tmp_path / "file").touch()
+    flags = ("-m", small, "--save", "--max-tokens", 5)
+    done = h2o("run", "Once", *flags, "--data", tmp_path / "file" / "data")
+    assert done.code == ExitCode.FAILED, done.err
+    assert "Nothing of this conversation is stored" in done.err
+    assert "conversation None" not in done.err
+    assert done.out.strip(), "the answer is given all the same"
+
+
+@pytest.mark.skipif(
+    shutil.which("unshare") is None
+    or subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False).returncode != 0,
+    reason="a small disk needs a mount",
+)
+def test_saved_memories_give_way_to_words(small: Path, tmp_path: Path) -> None:
+    """On a disk that the program's own memories have filled."""
+    run = (
+        "run",
+        "Once upon a time",
+        "--save",
+        "--json",
+        "--ignore-eos",
+        "--max-tokens",
+        "300",
+        "--budget",
+        "64",
+    )
+    command = [*PROGRAM, *run, "-m", str(small), "--data", str(tmp_path / "data")]
+    done = subprocess.run(
+        ["unshare", "-rm", sys.executable, "-c", ON_A_SMALL_DISK, str(tmp_path), *command],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=os.environ | {"TMPDIR": str(tmp_path.parent)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["300", "300", "[]"], done.stderr

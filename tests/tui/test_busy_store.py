@@ -1,0 +1,44 @@
+"""The screen while another process writes to the store."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from conftest import WIDE, stored  # tests/tui/conftest.py
+
+from h2o_chat.config import Sampling
+from h2o_chat.store import DATABASE, Store
+
+
+async def test_what_stands_only_in_memory_is_said(
+    drive: Callable[..., Any], shared_models: Path, tmp_path: Path
+) -> None:
+    """Once; and once that it is written, which needs nobody to press a key."""
+    data = tmp_path / "data"
+    async with drive(
+        "pilot-chat", WIDE, sampling=Sampling(max_tokens=12), open_chat=stored(shared_models, data)
+    ) as screen:
+        await screen.opened()
+        await screen.ask("Hi, my name is Flora.")
+        await screen.answered()
+        foreign = sqlite3.connect(data / DATABASE, timeout=60, isolation_level=None)
+        foreign.execute("BEGIN IMMEDIATE")
+        for text in ("Do you like films?", "What is my name?"):
+            await screen.ask(text)
+            await screen.answered()
+        await screen.until(
+            lambda: any("stands only in memory" in body for body in screen.bodies()), "it is said"
+        )
+        assert sum("stands only in memory" in body for body in screen.bodies()) == 1
+        await screen.pilot.press("ctrl+r")  # there is no going back to what is not on disk
+        await screen.until(
+            lambda: any("Not all that was said is on disk yet" in body for body in screen.bodies()), "refused"
+        )
+        await screen.answered()
+        foreign.execute("ROLLBACK")
+        await screen.until(lambda: any("is stored again" in body for body in screen.bodies()), "it is said")
+        messages, conversation = screen.chat.messages, screen.chat.keeper.conversation
+    store = Store(data)
+    assert [(m.role, m.text) for m in store.path(conversation)] == [(m.role, m.text) for m in messages]
+    store.close()

@@ -10,20 +10,24 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from h2o_chat.errors import UsageError
 from h2o_chat.events import Error, Event, Token, from_json
+from h2o_chat.store import Store
 
 POCKET = Path(__file__).parents[1] / "assets" / "pocket"
 PATIENCE_S = 90.0
 """For whatever is no leaving: a machine may be busy."""
 MARK = "H2O_LEAVING"
 """In the environment of all processes of a program."""
+EVERY_TENSOR = {"MALLOC_MMAP_THRESHOLD_": "4096", "MALLOC_ARENA_MAX": "1"}
+"""malloc asks the system for each, and finds no room in what it has from before."""
 QUESTION = "Once upon a time"
 
 
@@ -39,19 +43,25 @@ class Program:
         data: where its conversations are kept.
         folder: for files of this row.
         model: that answers.
-        environment: beside our own.
+        flags: of this row.
     """
 
     process: "subprocess.Popen[bytes]"
 
-    def __init__(self, data: Path, folder: Path, model: str, environment: dict[str, str]) -> None:
+    def __init__(
+        self, data: Path, folder: Path, model: str, flags: Sequence[str]
+    ) -> None:
         self.data, self.events = data, folder / "events"
         self._mark = uuid.uuid4().hex
-        self._environment = {**os.environ, **environment, MARK: self._mark}
-        flags = ["-m", model, "--data", str(data), "--ignore-eos", "--threads", "1", "--seed", "1"]
+        self._environment = {**os.environ, **EVERY_TENSOR, MARK: self._mark}
         self._command = [sys.executable, "-m", "h2o_chat"]
-        self._flags = [*flags, "--max-tokens", "100000"]
-        self.start(folder)
+        self._flags = ["-m", model, "--data", str(data), *flags]
+        self._flags += ["--ignore-eos", "--max-tokens", "100000", "--threads", "1", "--seed", "1"]
+        try:
+            self.start(folder)
+        except BaseException:
+            self.kill()
+            raise
 
     def start(self, folder: Path) -> None:
         """Comes to where it answers."""
@@ -103,9 +113,13 @@ class Program:
         lines = self.events.read_text().splitlines(keepends=True)
         return [from_json(line) for line in lines if line.endswith("\n")]
 
-    def delivered(self) -> list[int]:
-        """Token ids of the answer."""
+    def ids(self) -> list[int]:
+        """Tokens of the answer, as far as it tells them."""
         return [one.id for one in self.told() if isinstance(one, Token)]
+
+    def delivered(self) -> int:
+        """So many tokens of the answer have come out of it."""
+        return len(self.ids())
 
     def failed(self) -> bool:
         return any(isinstance(one, Error) for one in self.told())
@@ -182,8 +196,12 @@ class Run(Program):
 class Browser(Program):
     """A tab of the screen in a browser. Its server goes on when it is gone, and is no process of it."""
 
+    _session: Any
+
     def start(self, folder: Path) -> None:
-        how = ["--web", "--web-address", "127.0.0.1:0", "--record", str(self.events)]
+        self._drawn, self._session = bytearray(), None
+        self._loop = asyncio.new_event_loop()
+        how = ["--web", "--web-address", "127.0.0.1:0"]
         self.process = subprocess.Popen(
             [*self._command, *how, *self._flags], env=self._environment, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
@@ -192,12 +210,22 @@ class Browser(Program):
         found = re.search(r"http://127\.0\.0\.1:\d+/\?key=\S+", self.process.stderr.readline().decode())
         assert found is not None
         self._address = found[0]
-        self._drawn = bytearray()
-        self._loop = asyncio.new_event_loop()
         self._loop.run_until_complete(self._open())
         self.until(lambda: "is ready" in self.said(), "the model is open")
         self.type(QUESTION)
         self.type("\r")
+        self.until(lambda: self._first() > 0, "an answer begins")
+        self._prompt_tokens = self._first()
+
+    def _first(self) -> int:
+        """The place of the first token of the answer: so many were read before it."""
+        store = Store(self.data)
+        try:
+            return store.path(store.find("last"))[-1].first
+        except (UsageError, IndexError):  # nothing was said yet
+            return 0
+        finally:
+            store.close()
 
     async def _open(self) -> None:
         import aiohttp
@@ -232,6 +260,11 @@ class Browser(Program):
     def said(self) -> str:
         return _without_escapes(bytes(self._drawn))
 
+    def delivered(self) -> int:
+        """By the number that the page shows: tokens that were read and answered."""
+        seen = re.findall(r"seen (\d+) ", self.said())
+        return max(0, int(seen[-1]) - self._prompt_tokens) if seen else 0
+
     def processes(self) -> list[psutil.Process]:
         return [one for one in super().processes() if one.pid != self.process.pid]
 
@@ -242,8 +275,9 @@ class Browser(Program):
 
     def kill(self) -> None:
         super().kill()
-        self._loop.run_until_complete(self._session.close())
-        self._loop.close()
+        if self._session is not None:
+            self._loop.run_until_complete(self._session.close())
+            self._session = None
 
 
 def _without_escapes(drawn: bytes) -> str:

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,10 +39,6 @@ NOTICED_S = 1.0
 DISK_BYTES = 24 << 20
 
 
-GROWS = ("--policy", "full")
-"""Every other policy has all its memory before the first token."""
-
-
 @dataclass(frozen=True)
 class Situation:
     """A program, what happens to it in the middle of an answer, how it is left and how it should end."""
@@ -54,7 +50,6 @@ class Situation:
     code: ExitCode
     disk: str = ""
     """A file system of its own for the conversation."""
-    flags: Sequence[str] = ()
 
 
 def nothing(program: Program) -> None:
@@ -67,6 +62,11 @@ def ctrl_c_twice(program: Program) -> None:
 
 def interrupt(program: Program) -> None:
     program.process.send_signal(signal.SIGINT)
+
+
+def hang_up(program: Program) -> None:
+    """What the system tells a program whose terminal is gone."""
+    program.process.send_signal(signal.SIGHUP)
 
 
 def vanish(program: Program) -> None:
@@ -106,6 +106,12 @@ def no_memory_for_engine(program: Program) -> None:
     program.until(lambda: program.failed(), "the engine says that memory is short")
 
 
+def kill_engine(program: Program) -> None:
+    """As the system does it where memory is short."""
+    engine(program).kill()
+    program.until(lambda: program.failed(), "the screen says that the engine has ended")
+
+
 def no_memory_for_all(program: Program) -> None:
     for one in program.processes():
         no_memory(one.pid)
@@ -129,11 +135,13 @@ SITUATIONS = [
     Situation("run --save, full disk", Run, fill_disk, interrupt, ExitCode.FAILED, "tmpfs"),
     Situation("screen, read-only disk", Screen, make_read_only, ctrl_c_twice, ExitCode.FAILED, "ext4"),
     Situation("run --save, read-only disk", Run, make_read_only, interrupt, ExitCode.FAILED, "ext4"),
-    Situation("screen, no memory for the engine", Screen, no_memory_for_engine, ctrl_c_twice, ExitCode.OK, "", GROWS),
-    Situation("screen, no memory at all", Screen, no_memory_for_all, ctrl_c_twice, ExitCode.OK, "", GROWS),
-    Situation("run --save, no memory", Run, no_memory_for_all, nothing, ExitCode.MEMORY, "", GROWS),
+    Situation("screen, no memory for the engine", Screen, no_memory_for_engine, ctrl_c_twice, ExitCode.OK),
+    Situation("screen, no memory at all", Screen, no_memory_for_all, ctrl_c_twice, ExitCode.OK),
+    Situation("screen, engine killed for its memory", Screen, kill_engine, ctrl_c_twice, ExitCode.OK),
+    Situation("run --save, no memory", Run, no_memory_for_all, nothing, ExitCode.MEMORY),
     Situation("screen, stopped engine", Screen, stop_engine, ctrl_c_twice, ExitCode.OK),
     Situation("screen, vanished terminal", Screen, nothing, vanish, ExitCode.HUNG_UP),
+    Situation("run --save, vanished terminal", Run, nothing, hang_up, ExitCode.HUNG_UP),
     Situation("screen, stopped engine, vanished terminal", Screen, stop_engine, vanish, ExitCode.HUNG_UP),
     Situation("browser, vanished", Browser, nothing, vanish, ExitCode.OK),
     Situation("browser, stopped engine, vanished", Browser, stop_engine, vanish, ExitCode.OK),
@@ -159,7 +167,7 @@ def happen(situation: Situation, folder: Path, model: str) -> Row:
         AssertionError: it did not come to the middle of an answer.
     """
     data = folder / "disk" / "data"
-    program = situation.program(data, folder, model, situation.flags)
+    program = situation.program(data, folder, model)
     try:
         program.until(lambda: program.delivered() > TOKENS, "an answer")
         situation.trouble(program)
@@ -213,9 +221,7 @@ def mount(kind: str, folder: Path) -> None:
     place = folder / "disk"
     place.mkdir()
     if kind == "tmpfs":
-        subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "none", str(place)], check=True
-        )
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "none", str(place)], check=True)
     elif kind:
         image = folder / "image"
         with image.open("wb") as file:
@@ -245,7 +251,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default=str(POCKET))
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--only", default="", help="situations with this in their name")
     arguments = parser.parse_args()
     load = psutil.getloadavg()[0] / (os.cpu_count() or 1)
     print(f"load {load:.1f} per core\n")
@@ -253,8 +258,6 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|", flush=True)
     failed = skipped = 0
     for situation in SITUATIONS * arguments.rounds:
-        if arguments.only not in situation.name:
-            continue
         if not may_mount(situation.disk):
             print(f"| {situation.name} | skipped: no {situation.disk} can be mounted here | | | | | |")
             skipped += 1

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -43,19 +43,16 @@ class Program:
         data: where its conversations are kept.
         folder: for files of this row.
         model: that answers.
-        flags: of this row.
     """
 
     process: "subprocess.Popen[bytes]"
 
-    def __init__(
-        self, data: Path, folder: Path, model: str, flags: Sequence[str]
-    ) -> None:
+    def __init__(self, data: Path, folder: Path, model: str) -> None:
         self.data, self.events = data, folder / "events"
         self._mark = uuid.uuid4().hex
         self._environment = {**os.environ, **EVERY_TENSOR, MARK: self._mark}
         self._command = [sys.executable, "-m", "h2o_chat"]
-        self._flags = ["-m", model, "--data", str(data), *flags]
+        self._flags = ["-m", model, "--data", str(data)]
         self._flags += ["--ignore-eos", "--max-tokens", "100000", "--threads", "1", "--seed", "1"]
         try:
             self.start(folder)

@@ -54,6 +54,14 @@ def leave(terminal: Terminal, how: str) -> None:
         terminal.process.send_signal(signal.Signals[how])
 
 
+def assert_gone(processes: list[psutil.Process]) -> None:
+    """All have ended, or do soon."""
+    end = time.monotonic() + GONE_S
+    while any(alive(process.pid) for process in processes):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 LEAVING = [("ctrl+c twice", ExitCode.OK), ("SIGTERM", ExitCode.TERMINATED), ("SIGHUP", ExitCode.HUNG_UP)]
 
 
@@ -68,10 +76,7 @@ def test_an_engine_that_is_stopped_is_left(tmp_path: Path, how: str, code: ExitC
             before = said(tmp_path)[-1]
             leave(terminal, how)
             assert ended(terminal) == code
-            end = time.monotonic() + GONE_S
-            while any(alive(child.pid) for child in children):
-                assert time.monotonic() < end
-                time.sleep(0.05)
+            assert_gone(children)
         finally:
             with suppress(ProcessLookupError):
                 os.kill(engine.pid, signal.SIGKILL)
@@ -83,6 +88,28 @@ def test_an_engine_that_is_stopped_is_left(tmp_path: Path, how: str, code: ExitC
     assert (question.text, answer.finish) == ("Once upon a time", "stopped")
     assert answer.text.startswith(before)
     assert f"go on with --resume {conversation}".encode() in terminal.drawn
+
+
+def test_a_screen_without_memory_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no thread can be started any more: Python would wait for ever for one that it has begun."""
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "1")  # a further arena would have room that was counted before
+    with screen(tmp_path) as terminal:
+        answering(terminal, tmp_path)
+        program = psutil.Process(terminal.process.pid)
+        children = program.children(recursive=True)
+        before = said(tmp_path)[-1]
+        for process in (program, *children):
+            _, most = process.rlimit(psutil.RLIMIT_AS)
+            process.rlimit(psutil.RLIMIT_AS, (1, most))
+        leave(terminal, "ctrl+c twice")
+        assert ended(terminal) == ExitCode.OK
+        assert_gone(children)
+    store = Store(tmp_path)
+    conversation = store.find("last")
+    store.claim(conversation).close()
+    _, answer = store.path(conversation)
+    store.close()
+    assert answer.text.startswith(before)
 
 
 def test_a_terminal_that_nobody_reads_is_left(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from h2o_chat.cache import H2OCache
+    from h2o_chat.cache.cache import H2OCache
 
 __version__ = "0.1.0"
 __all__ = ["H2OCache", "__version__"]
@@ -15,8 +15,8 @@ __all__ = ["H2OCache", "__version__"]
 
 def __getattr__(name: str) -> Any:
     if name == "H2OCache":
-        import h2o_chat.attention  # noqa: F401  (registers attn_implementation="h2o")
-        from h2o_chat.cache import H2OCache
+        import h2o_chat.cache.attention  # noqa: F401  (registers attn_implementation="h2o")
+        from h2o_chat.cache.cache import H2OCache
 
         return H2OCache
     raise AttributeError(f"module 'h2o_chat' has no attribute {name!r}")

@@ -3,16 +3,22 @@
 As in `eval_commands.py`, the lab imports torch, so it is imported inside the commands.
 """
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from h2o_chat.errors import ExitCode
+from h2o_chat.errors import ExitCode, UsageError
 from h2o_chat.lab.output import print_tables, tell
-from h2o_chat.lab_options import Dtype, Json, Model, OneBudget, OneKvDtype, Threads, checked, end
+from h2o_chat.lab_options import Dtype, Json, Model, OneBudget, OneKvDtype, Policies, Threads, checked, end
+
+if TYPE_CHECKING:
+    from h2o_chat.lab.speed import Speed
 
 bench = typer.Typer(no_args_is_help=True)
 
@@ -142,6 +148,78 @@ def ui(
         return tell(run_ui(settings, turns, tokens, rounds, seed), as_json, _show)
 
     end(work)
+
+
+@bench.command()
+def speed(
+    model: Model = None,
+    shape: Annotated[
+        str | None, typer.Option(help="Instead of a model: random weights of this shape, made for the run.")
+    ] = None,
+    policy: Policies = None,
+    budget: OneBudget = 512,
+    seen: Annotated[int, typer.Option(help="Tokens seen before the first that is timed.", min=1)] = 640,
+    prompt: Annotated[int, typer.Option(help="Tokens of the prompt that is timed.", min=2)] = 640,
+    turns: Annotated[int, typer.Option(help="Of 32 tokens, by each in turn.", min=1)] = 12,
+    quantize: Annotated[str, typer.Option(help="none, int8, nf4 or auto.")] = "auto",
+    dtype: Dtype = "auto",
+    threads: Threads = None,
+    seed: Annotated[int, typer.Option(help="Of the tokens.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """A token of this program against one of stock transformers with a full cache, on the same weights."""
+
+    def work() -> ExitCode:
+        with made(shape, seed) as folder:
+            name = str(folder) if folder else model
+            settings = checked(
+                model=name, budget=budget, dtype=dtype, threads=threads, seed=seed, quantize=quantize
+            )
+            from h2o_chat.lab.speed import run_speed
+
+            found = run_speed(settings, policy or ["h2o", "window"], seen, prompt, turns, seed)
+        return tell(found, as_json, _show_speed)
+
+    end(work)
+
+
+@contextmanager
+def made(shape: str | None, seed: int) -> Iterator[Path | None]:
+    """A folder with random weights, gone afterwards; None where no shape was asked for.
+
+    Raises:
+        UsageError: no such shape.
+    """
+    if shape is None:
+        yield None
+        return
+    from h2o_chat.lab.shapes import SHAPES, make
+
+    if shape not in SHAPES:
+        raise UsageError(f"Shape {shape!r} is not known.", f"One of: {', '.join(SHAPES)}.")
+    with TemporaryDirectory() as folder:
+        make(shape, Path(folder), seed)
+        yield Path(folder)
+
+
+def _show_speed(results: "Sequence[Speed]") -> None:
+    """The figures, and what they say."""
+    _show(results)
+    stock, *ours = results
+    for one in ours:
+        sys.stdout.write(
+            f"{one.contestant}: a token takes {one.token_ms:.1f} ms, {one.token_to_stock:.2f} times stock's"
+            f" at {stock.seen_tokens:,} tokens seen; the first after {one.prompt_tokens:,} tokens"
+            f" {one.first_ms / 1000:.2f} s, {one.first_to_stock:.2f} times stock's."
+            f" The floor is {one.floor_ms:.1f} ms ({one.read_gb_s:.1f} GB/s):"
+            f" {one.floor_ms / one.token_ms:.0%} of it is reached.\n"
+        )
+    disturbed = sum(one.disturbed_turns for one in results)
+    if disturbed:
+        total = sum(one.turns for one in results)
+        sys.stdout.write(
+            f"Something else ran in {disturbed} of {total} samples: measure again when it is idle.\n"
+        )
 
 
 def _show(results: Sequence[Any]) -> None:

@@ -295,7 +295,8 @@ def _fits(settings: Settings, model: Found, models: Any, rows: dict[str, Any]) -
     """
     import torch
 
-    from h2o_chat import choices, memory, policies
+    from h2o_chat import choices, memory
+    from h2o_chat.cache import policies
 
     config, weights = models.check_family(model.folder), check_weights(model.folder)
     rows["class"] = type(config).__name__.removesuffix("Config")

@@ -17,7 +17,10 @@ from torch import Tensor
 
 import h2o_chat
 from h2o_chat import advice
-from h2o_chat.cache import H2OCache
+from h2o_chat.cache.cache import H2OCache
+from h2o_chat.cache.policies import divide
+from h2o_chat.cache.rope import probe
+from h2o_chat.cache.step import Step
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.errors import BudgetError, ModelError, OutOfMemoryError, UsageError
 from h2o_chat.events import CacheState, Event, Session
@@ -25,12 +28,15 @@ from h2o_chat.generation import Generation
 from h2o_chat.memory import slot_bytes
 from h2o_chat.models import Loaded, out_of_memory
 from h2o_chat.observe import Observer
-from h2o_chat.policies import divide
 from h2o_chat.progress import never
-from h2o_chat.rope import probe
 from h2o_chat.sampling import Sampler
 from h2o_chat.saved import Snapshot, read, write
 from h2o_chat.tokenizing import blamed_on_the_model
+
+CALL_TOKENS = 512
+"""Of a prompt, fed in one call at most ..."""
+CALL_FLOP = 150e9
+"""... and at most about this many operations: less than a second on a CPU, until it may be stopped."""
 
 
 class Engine:
@@ -74,6 +80,7 @@ class Engine:
         self._watched = True
         self.pending: tuple[int, ...] = ()
         """Sampled, not fed yet."""
+        self._call_tokens = min(CALL_TOKENS, int(CALL_FLOP / 2 / max(1, self.model.num_parameters())))
         self._only_last = "logits_to_keep" in inspect.signature(self.model.forward).parameters
         self.session = self._session(loaded)
 
@@ -132,9 +139,9 @@ class Engine:
             UsageError: more tokens than the model's window holds.
             WindowFullError: the `full` policy reached the end of the window.
         """
-        self.cache.speaks(model=not given)
         tokens = len(ids)
-        position_ids = self.cache.position_ids(tokens).to(self.device)
+        self.cache.prepare(Step(tokens, prompt=given))
+        position_ids = self.cache.position_ids().to(self.device)
         if self.settings.events_every:  # else nobody would ask, and nothing would forget them
             self.observer.fed(self.seen, ids)
         self.sampler.history.extend(ids)
@@ -221,12 +228,13 @@ class Engine:
             None if it was cancelled, between two chunks: then part of it was fed.
         """
         ids = [*self.pending, *ids]
-        chunk = chunk or self.cache.pass_tokens
         logits = None
-        for start in range(0, len(ids), chunk):
+        while ids:
             if cancel():
                 return None
-            logits = self.forward(ids[start : start + chunk], given)
+            tokens = chunk or self.cache.call_tokens(self._call_tokens)
+            logits = self.forward(ids[:tokens], given)
+            ids = ids[tokens:]
         self.pending = ()
         return logits
 
@@ -340,7 +348,7 @@ class Engine:
             model=loaded.name,
             revision=loaded.revision,
             template="",
-            policy=plan.policy,
+            policy=plan.policy.name,
             budget=plan.shares.budget if plan.shares else None,
             sinks=plan.shares.sinks if plan.shares else 0,
             recent=plan.shares.recent if plan.shares else 0,

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from h2o_chat.aliases import ALIASES, NF4_BYTES
+from h2o_chat.cache.state import state_bytes
 from h2o_chat.errors import OutOfMemoryError
 from h2o_chat.resolve import Weights
 
@@ -12,12 +13,6 @@ HEADROOM_BYTES = 256 * 2**20
 
 QUANTISING_SHARE = 0.1
 """Of the 16-bit weights: what quantising them needs for a moment, and is not given back."""
-
-STATE_BYTES = 23
-"""Position, scores and flags of a slot, beside its key and value ..."""
-
-HEAD_BYTES = 4
-"""... and one score for every query head of its KV head."""
 
 _KV_BYTES = {"int8": (1.0, 4), "int4": (0.5, 4)}
 """Bytes of a component, and of the scale of its row; see `quantized.py`, which needs torch."""
@@ -79,7 +74,7 @@ def slot_bytes(config: Any, itemsize: int, kv: str = "auto") -> int:
     """One slot in every layer and KV head."""
     heads = config.num_attention_heads
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
-    state = STATE_BYTES + HEAD_BYTES * (heads // kv_heads)
+    state = state_bytes(heads // kv_heads)
     return int(config.num_hidden_layers * kv_heads * (2 * _row_bytes(config, itemsize, kv) + state))
 
 

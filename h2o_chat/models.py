@@ -19,7 +19,7 @@ import torch
 import transformers
 from transformers.utils import logging as hf_logging
 
-import h2o_chat.attention
+import h2o_chat.cache.attention
 from h2o_chat.choices import Choice, choose, default_threads
 from h2o_chat.config import Settings
 from h2o_chat.errors import ModelError, OutOfMemoryError, UsageError
@@ -232,7 +232,7 @@ def _load_model(folder: Path, choice: Choice) -> Any:
         model, report = transformers.AutoModelForCausalLM.from_pretrained(
             folder,
             dtype=getattr(torch, choice.dtype),
-            attn_implementation=h2o_chat.attention.NAME,  # registered by importing it
+            attn_implementation=h2o_chat.cache.attention.NAME,  # registered by importing it
             device_map={"": choice.devices[0]} if len(choice.devices) == 1 else "balanced",
             local_files_only=True,
             use_safetensors=True,

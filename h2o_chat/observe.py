@@ -1,12 +1,15 @@
 """What a cache holds, as a `cache` event: made between steps, from one copy of small tensors to the host."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from h2o_chat.cache import H2OCache
+from h2o_chat.cache.arena import Arena
+from h2o_chat.cache.cache import H2OCache
+from h2o_chat.cache.settle import ranking
 from h2o_chat.events import CacheState, Gone, Heavy
 from h2o_chat.holders import Holders
 from h2o_chat.tokenizing import text_of
@@ -64,9 +67,9 @@ class Observer:
 
     def lost_mark(self) -> tuple[int, float]:
         """(tokens seen, attention lost so far, averaged over layers and heads)."""
-        layers = [layer for layer in self._cache.layers if layer.is_initialized]
-        shares = [float(layer.lost[0]) / layer.keys.shape[1] for layer in layers]
-        return self._cache.fed, sum(shares) / max(1, len(shares))
+        arenas = self._cache.arenas
+        caches = sum(len(arena.layers) * arena.of.heads for arena in arenas)
+        return self._cache.fed, sum(float(arena.lost[0]) for arena in arenas) / max(1, caches)
 
     def state(self, watched: bool = True) -> CacheState:
         """What the cache holds now, and what changed since the last call.
@@ -74,10 +77,10 @@ class Observer:
         Args:
             watched: whether anybody looks at what only a memory panel shows.
         """
-        layers = [layer for layer in self._cache.layers if layer.is_initialized]
-        at = _host([layer.positions[0] for layer in layers], -1)  # [L, H, S]
-        scores = _host([layer.ranking()[0] for layer in layers], 0.0)
-        protected = _host([layer.protected[0] for layer in layers], False)
+        cache = self._cache
+        at = _host(cache, -1, lambda arena: arena.slots.positions)  # [L, H, S]
+        scores = _host(cache, 0.0, lambda arena: ranking(arena, cache.clocks))
+        protected = _host(cache, False, lambda arena: arena.slots.protected)
         seen, held = self._cache.fed, at >= 0
         positions, which, counts = np.unique(at[held], return_inverse=True, return_counts=True)
         hold = counts / (at.shape[0] * at.shape[1])
@@ -106,19 +109,18 @@ class Observer:
             gone=gone,
             gone_tokens=gone_tokens,
             ranks=_ranks(score) if watched else [],
-            attended=self._attended(layers, held, positions, which, counts) if watched else [],
+            attended=self._attended(held, positions, which, counts) if watched else [],
         )
 
     def _attended(
         self,
-        layers: list[Any],
         held: NDArray[Any],
         positions: NDArray[Any],
         which: NDArray[Any],
         counts: NDArray[Any],
     ) -> list[int]:
         """The positions that lately received more than if all that is held received the same."""
-        received = _host([layer.receiving[0] for layer in layers], 0.0)
+        received = _host(self._cache, 0.0, lambda arena: arena.slots.recent)
         mean = np.bincount(which, received[held], len(positions)) / counts
         return [int(at) for at in positions[mean * held.sum(-1).max() > 1]]
 
@@ -186,11 +188,13 @@ class Observer:
         return np.where(told[at] == positions, marks[at], 0.0)
 
 
-def _host(tensors: list[torch.Tensor], empty: Any) -> NDArray[Any]:
-    """[L, H, S]; one empty slot where nothing was fed yet."""
-    if not tensors:
+def _host(cache: H2OCache, empty: Any, state: Callable[[Arena], torch.Tensor]) -> NDArray[Any]:
+    """Row 0 of a state [L, R, H, S] of all layers, in order: [L, H, S]; one empty slot before any token."""
+    if not cache.arenas:
         return np.full((1, 1, 1), empty)
-    return np.stack([tensor.cpu().numpy() for tensor in tensors])
+    parts = [state(arena)[:, 0].cpu().numpy() for arena in cache.arenas]
+    order = np.argsort([layer for arena in cache.arenas for layer in arena.layers])
+    return np.concatenate(parts)[order]
 
 
 def _kinds(at: NDArray[Any], protected: NDArray[Any], recent_from: int) -> dict[str, int]:

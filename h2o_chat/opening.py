@@ -65,9 +65,9 @@ def engine_here(settings: Settings, progress: Progress) -> EngineLike:
         BudgetError: the budget cannot work.
         H2OChatError: what `models.load` raises.
     """
+    from h2o_chat.cache.policies import divide
     from h2o_chat.engine import Engine
     from h2o_chat.models import load
-    from h2o_chat.policies import divide
 
     if settings.policy != "full":  # a budget that cannot work is refused before weights are read
         divide(settings.policy, settings.budget, settings.sinks, settings.recent)

@@ -26,6 +26,8 @@ class Sampler:
     def __init__(self, seed: int, device: torch.device) -> None:
         self.random = torch.Generator(device).manual_seed(seed)
         self.history: deque[int] = deque(maxlen=REPETITION_TOKENS)
+        self._sampling: Sampling | None = None
+        self._processors = LogitsProcessorList()
 
     def choose(self, logits: Tensor, sampling: Sampling) -> int:
         """The next token from logits [V].
@@ -34,16 +36,24 @@ class Sampler:
             GenerationError: the logits hold NaN or +inf (overflow in half precision, damaged weights).
         """
         scores = logits.float()[None]
-        if bool(torch.isnan(scores).any() | torch.isposinf(scores).any()):
+        wrong = ~(scores < torch.inf).all()  # NaN is not below anything
+        scores = scores.masked_fill(wrong, 0)
+        if sampling is not self._sampling:
+            self._sampling, self._processors = sampling, _processors(sampling)
+        history = self.history if sampling.repetition_penalty != 1 else ()
+        seen = torch.tensor([list(history)], dtype=torch.long, device=scores.device)
+        scores = self._processors(seen, scores)
+        if sampling.temperature == 0:
+            token = scores.argmax(-1)
+        else:
+            token = torch.multinomial(scores.softmax(-1), 1, generator=self.random)
+        chosen = int(torch.where(wrong, -1, token))  # the one value that is read from the device per token
+        if chosen < 0:
             raise GenerationError(
                 "The model produced NaN or infinite logits.",
                 "In half precision this is overflow: try --dtype float32 (or bfloat16 on a GPU).",
             )
-        seen = torch.tensor([list(self.history)], dtype=torch.long, device=scores.device)
-        scores = _processors(sampling)(seen, scores)
-        if sampling.temperature == 0:
-            return int(scores.argmax(-1))
-        return int(torch.multinomial(scores.softmax(-1), 1, generator=self.random))
+        return chosen
 
 
 def _processors(sampling: Sampling) -> LogitsProcessorList:

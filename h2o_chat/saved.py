@@ -9,7 +9,8 @@ import json
 import math
 import os
 import zlib
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,20 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from h2o_chat.cache import Snapshot as CacheSnapshot
+from h2o_chat.cache.arena import Shape
+from h2o_chat.cache.clock import COMPARE_SHARE, COMPARE_TOKENS, Clock
+from h2o_chat.cache.policies import POLICIES, Shares
+from h2o_chat.cache.quantized import BITS, dequantise, row_bytes
+from h2o_chat.cache.rope import MOST_TOKENS
+from h2o_chat.cache.scores import columns
+from h2o_chat.cache.snapshot import Part
+from h2o_chat.cache.snapshot import Snapshot as CacheSnapshot
+from h2o_chat.cache.state import STATES
 from h2o_chat.errors import SavedCacheError
 from h2o_chat.events import Session
-from h2o_chat.policies import POLICIES, Shares
-from h2o_chat.quantized import BITS, dequantise, row_bytes
-from h2o_chat.rope import MOST_TOKENS
-from h2o_chat.slots import H2OLayer
 
-FORMAT = 5
-"""Of the file; another one is not read."""
+FORMAT = 6
+"""Of the file. Older ones are taken over by `MIGRATIONS`; where there is none the memory is rebuilt."""
 
 IDENTITY = (
     "model",
@@ -45,18 +50,6 @@ IDENTITY = (
     "window",
 )
 """Fields of `Session` that must be what they were."""
-
-_PER_SLOT = {
-    "positions": torch.int32,
-    "score": None,  # fp32, fp64 in an fp64 model
-    "receiving": None,
-    "unlike": None,
-    "alone": None,
-    "given": torch.bool,
-    "protected": torch.bool,
-    "far": torch.bool,
-}
-_PER_ROW = {"seen": torch.int32, "base": torch.int32, "lost": torch.float64}
 
 
 @dataclass(frozen=True)
@@ -84,9 +77,9 @@ def write(path: Path, snapshot: Snapshot, session: Session) -> None:
     """
     cache = snapshot.cache
     tensors = {
-        f"{index}.{name}": tensor.contiguous().cpu()
-        for index, state in enumerate(cache.layers)
-        for name, tensor in state.items()
+        f"{number}.{name}": tensor.contiguous().cpu()
+        for number, part in enumerate(cache.parts)
+        for name, tensor in (part.states | {"lost": part.lost}).items()
     }
     tensors["random"] = snapshot.random
     tensors["pending"] = torch.tensor(snapshot.pending, dtype=torch.long)
@@ -96,12 +89,10 @@ def write(path: Path, snapshot: Snapshot, session: Session) -> None:
         "format": FORMAT,
         "session": {name: getattr(session, name) for name in IDENTITY},
         "fed": cache.fed,
-        "near_from": cache.near_from,
-        "rebase_due": cache.rebase_due,
-        "ragged": cache.ragged,
         "protect_below": cache.protect_below,
         "pins": sorted(cache.pins),
-        "any_far": cache.any_far,
+        "parts": [list(part.layers) for part in cache.parts],
+        "clock": asdict(cache.clocks[0]) if cache.clocks else None,
         "lost": snapshot.lost,
         "checks": {name: _check(tensor) for name, tensor in tensors.items()},
     }
@@ -141,6 +132,8 @@ def read(
         damaged = [name for name, tensor in tensors.items() if _check(tensor) != about["checks"][name]]
         if damaged:
             raise _Wrong(f"{damaged[0]} is damaged")
+        while about["format"] != FORMAT:
+            about, tensors = MIGRATIONS[about["format"]](about, tensors, groups)
         return _snapshot(about, tensors, session, device, head_size, groups, vocabulary)
     except FileNotFoundError as error:
         raise SavedCacheError("There is no saved memory.") from error
@@ -165,8 +158,9 @@ def _about(metadata: dict[str, str] | None, session: Session) -> dict[str, Any]:
     about = json.loads((metadata or {}).get("h2o-chat", "null"))
     if not isinstance(about, dict):
         raise _Wrong("it is no saved memory of h2o-chat")
-    if about.get("format") != FORMAT:
-        raise _Wrong(f"its format is {_seen(about.get('format'))}, this version reads {FORMAT}")
+    if type(about.get("format")) is not int or about["format"] not in (FORMAT, *MIGRATIONS):
+        known = ", ".join(map(str, (*MIGRATIONS, FORMAT)))
+        raise _Wrong(f"its format is {_seen(about.get('format'))}, this version reads {known}")
     if not isinstance(about["session"], dict) or not isinstance(about["checks"], dict):
         raise _Wrong("its description is damaged")
     for name in IDENTITY:
@@ -191,14 +185,14 @@ def _snapshot(
         _Wrong, KeyError, TypeError, ValueError: that is nothing.
     """
     fed = _count(about["fed"])
-    layers = len(tensors) // len(H2OLayer.STATE)
-    if layers not in (0, session.layers):
-        raise _Wrong(f"it holds {layers} layers of {session.layers}")
-    states = [
-        {name: tensors[f"{index}.{name}"] for name in H2OLayer.STATE} for index in range(layers if fed else 0)
+    clocks = [_clock(about["clock"], fed)] if fed else []
+    parts = [
+        _part(number, layers, tensors, session, device, head_size, groups, fed)
+        for number, layers in enumerate(_layers(about["parts"], session) if fed else [])
     ]
-    for state in states:
-        _check_layer(state, session, head_size, groups, fed)
+    held = max((int((part.states["positions"] >= 0).sum(-1).max()) for part in parts), default=0)
+    if clocks and clocks[0].held != held:
+        raise _Wrong(f"it says that it holds {clocks[0].held} tokens, and holds {held}")
     ids = {name: tensors[name] for name in ("pending", "history", "texts")}
     for name, tensor in ids.items():
         if tensor.dtype != torch.long or tensor.ndim != (2 if name == "texts" else 1):
@@ -209,23 +203,16 @@ def _snapshot(
     lost_at, lost = about["lost"]
     if not isinstance(lost, float) or not math.isfinite(lost):
         raise _Wrong("what it lost is no number")
-    any_far = about["any_far"]
-    if not isinstance(any_far, list) or (states and len(any_far) != len(states)):
-        raise _Wrong("it does not say of every layer whether keys stand at the edge")
     return Snapshot(
         cache=CacheSnapshot(
             policy=session.policy,
             shares=None if session.budget is None else Shares(session.budget, session.sinks, session.recent),
-            layers=[{name: tensor.to(device) for name, tensor in state.items()} for state in states],
-            fed=fed,
-            near_from=_count(about["near_from"]),
-            rebase_due=_count(about["rebase_due"]),
-            ragged=bool(about["ragged"]),
-            protect_below=_count(about["protect_below"]),
             bits=BITS.get(session.kv_dtype),
-            dtype=getattr(torch, session.dtype),
+            parts=parts,
+            clocks=clocks,
+            fed=fed,
+            protect_below=_count(about["protect_below"]),
             pins=_pins(about["pins"]),
-            any_far=[bool(far) for far in any_far],
         ),
         pending=tuple(ids["pending"].tolist()),
         random=_random(tensors["random"], device),
@@ -262,40 +249,113 @@ def _seen(value: Any) -> str:
     return ascii(value)[:60]
 
 
-def _check_layer(state: dict[str, Tensor], session: Session, head_size: int, groups: int, fed: int) -> None:
-    """Shapes, types and ranges, so that nothing in a file can index outside a tensor."""
-    slots = state["positions"].shape[-1] if session.budget is None else session.budget + 1
-    exact = torch.float64 if session.dtype == "float64" else torch.float32
-    per_slot = (1, session.kv_heads, slots)
-    kinds: dict[str, tuple[tuple[int, ...], torch.dtype]] = {}
-    kinds |= {name: (per_slot, kind or exact) for name, kind in _PER_SLOT.items()}
-    kinds |= {name: ((1,), kind) for name, kind in _PER_ROW.items()}
-    kinds["mean_key"] = ((1, session.kv_heads, head_size), exact)
-    kinds["by_head"] = ((*per_slot, groups if POLICIES[session.policy].by_head else 0), exact)
-    kinds["free"] = ((1, session.kv_heads), torch.long)
-    bits, dtype = BITS.get(session.kv_dtype), getattr(torch, session.dtype)
-    kinds["keys"] = kinds["values"] = (
-        ((*per_slot, head_size), dtype)
-        if bits is None
-        else ((*per_slot, row_bytes(head_size, bits)), torch.uint8)
-    )
-    for name, (shape, kind) in kinds.items():
-        tensor = state[name]
-        if tuple(tensor.shape) != shape or tensor.dtype != kind:
-            raise _Wrong(f"{name} is {tuple(tensor.shape)} {tensor.dtype}, not {shape} {kind}")
-        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-            raise _Wrong(f"{name} holds what is no number")
-        if (
-            tensor.dtype == torch.uint8
-            and bits
-            and not bool(dequantise(tensor, bits, dtype).isfinite().all())
-        ):
-            raise _Wrong(f"{name} holds what is no number")
-    positions, free, seen, base = (state[name] for name in ("positions", "free", "seen", "base"))
-    inside = bool((positions >= -1).all() and (positions < fed).all() and (seen == fed).all())
-    if not (inside and bool((base >= 0).all()) and bool((base <= fed).all())):
+def _layers(value: Any, session: Session) -> list[list[int]]:
+    """The layers of each part; together they are those of the model."""
+    listed = sorted(layer for part in value for layer in part)
+    if listed != list(range(session.layers)):
+        raise _Wrong(f"it holds the layers {_seen(listed)} of {session.layers}")
+    return list(value)
+
+
+def _clock(value: Any, fed: int) -> Clock:
+    """The counts of its row."""
+    clock = Clock(**{field.name: _count(value[field.name]) for field in fields(Clock)})
+    if clock.seen != fed or max(clock.held, clock.base, clock.compared) > fed:
+        raise _Wrong(f"its counts {_seen(value)} are not those of {fed} tokens")
+    return clock
+
+
+def _part(
+    number: int,
+    layers: list[int],
+    tensors: dict[str, Tensor],
+    session: Session,
+    device: torch.device,
+    head_size: int,
+    groups: int,
+    fed: int,
+) -> Part:
+    """One arena's states, checked: shapes, types, ranges; nothing in a file may index outside a tensor."""
+    dtype, bits = getattr(torch, session.dtype), BITS.get(session.kv_dtype)
+    exact = torch.float64 if dtype == torch.float64 else torch.float32
+    states = {state.name: tensors[f"{number}.{state.name}"] for state in STATES if state.saved}
+    slots = states["positions"].shape[-1] if session.budget is None else session.budget + 1
+    trailing: dict[str, tuple[int, ...]] = {
+        "": (),
+        "key": (head_size,),
+        "value": (head_size,),
+        "group": (columns(POLICIES[session.policy], groups),),
+    }
+    kinds = {"kv": dtype, "exact": exact, "int32": torch.int32, "bool": torch.bool}
+    for state in STATES:
+        if not state.saved:
+            continue
+        tensor, more, kind = states[state.name], trailing[state.trailing], kinds[state.dtype]
+        if state.dtype == "kv" and bits is not None:
+            more, kind = (row_bytes(head_size, bits),), torch.uint8
+        _check_tensor(state.name, tensor, (len(layers), 1, session.kv_heads, slots, *more), kind)
+        if kind == torch.uint8 and bits and not bool(dequantise(tensor, bits, dtype).isfinite().all()):
+            raise _Wrong(f"{state.name} holds what is no number")
+    lost = tensors[f"{number}.lost"]
+    _check_tensor("lost", lost, (1,), torch.float64)
+    positions = states["positions"]
+    if not bool(((positions >= -1) & (positions < fed)).all()):
         raise _Wrong("its positions are not those of the tokens fed")
-    if slots <= fed and session.budget is None:
+    held = (positions >= 0).sum(-1)
+    if session.budget is not None and bool((held > session.budget).any()):
+        raise _Wrong(f"it holds {int(held.max())} tokens in {session.budget} slots")
+    if session.budget is None and slots <= fed:
         raise _Wrong(f"it has {slots} slots for {fed} tokens")
-    if bool(((free < 0) | (free >= slots)).any()) or bool((positions.gather(-1, free[..., None]) >= 0).any()):
-        raise _Wrong("the next slot to be written is not empty")
+    shape = Shape(1, session.kv_heads, groups, head_size, head_size, dtype, device)
+    moved = {name: tensor.to(device) for name, tensor in states.items()}
+    return Part(tuple(layers), shape, moved, lost.to(device))
+
+
+def _check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], kind: torch.dtype) -> None:
+    if tuple(tensor.shape) != shape or tensor.dtype != kind:
+        raise _Wrong(f"{name} is {tuple(tensor.shape)} {tensor.dtype}, not {shape} {kind}")
+    if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+        raise _Wrong(f"{name} holds what is no number")
+
+
+Contents = tuple[dict[str, Any], dict[str, Tensor]]
+
+
+def _from_5(about: dict[str, Any], tensors: dict[str, Tensor], groups: int) -> Contents:
+    """Format 5 had tensors [R, H, S, ...] per layer, and the sum of the scores apart from those by head."""
+    renamed = {
+        "keys": "keys",
+        "values": "values",
+        "positions": "positions",
+        "recent": "receiving",
+        "distinctness": "unlike",
+        "novelty": "alone",
+        "prompt": "given",
+        "protected": "protected",
+        "clamped": "far",
+    }
+    layers = sum(name.endswith(".positions") for name in tensors)
+    new = {name: tensor for name, tensor in tensors.items() if "." not in name}
+    for layer in range(layers):
+        for name, old in renamed.items():
+            new[f"{layer}.{name}"] = tensors[f"{layer}.{old}"][None]
+        score, by_head = tensors[f"{layer}.score"], tensors[f"{layer}.by_head"]
+        if not by_head.shape[-1]:  # only their sum counted
+            width = columns(POLICIES[about["session"]["policy"]], groups)
+            by_head = score.new_zeros(*score.shape, width)
+            by_head[..., 0] = score
+        new[f"{layer}.score"] = by_head[None]
+        new[f"{layer}.lost"] = tensors[f"{layer}.lost"]
+    fed = _count(about["fed"])
+    clock = None
+    if layers:
+        held = max(int((tensors[f"{layer}.positions"] >= 0).sum(-1).max()) for layer in range(layers))
+        every = max(COMPARE_TOKENS, (about["session"]["budget"] or 0) // COMPARE_SHARE)
+        base = int(tensors["0.base"][0])
+        clock = asdict(Clock(fed, held, base, _count(about["near_from"]), fed // every * every))
+    about = about | {"format": 6, "parts": [[layer] for layer in range(layers)], "clock": clock}
+    return about, new
+
+
+MIGRATIONS: dict[int, Callable[[dict[str, Any], dict[str, Tensor], int], Contents]] = {5: _from_5}
+"""By the format they read: each makes the next one of it."""

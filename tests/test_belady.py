@@ -8,11 +8,11 @@ from tiny_models import VOCAB, tiny
 from torch import Tensor
 
 from h2o_chat import H2OCache
+from h2o_chat.cache.policies import POLICIES
 from h2o_chat.config import POLICIES as SETTABLE
 from h2o_chat.config import Settings
 from h2o_chat.errors import UsageError
 from h2o_chat.lab.belady import Foresight, attended, foresee, future_attention, next_use
-from h2o_chat.policies import POLICIES
 
 LENGTH, BUDGET, HEADS = 90, 12, 2
 OFFLINE = [name for name, policy in POLICIES.items() if policy.offline]

@@ -15,7 +15,8 @@ from tiny_models import VOCAB, tiny
 from torch import Tensor
 
 from h2o_chat import H2OCache
-from h2o_chat.policies import POLICIES as TABLE
+from h2o_chat.cache.policies import POLICIES as TABLE
+from h2o_chat.cache.step import Step
 
 POLICIES = ["h2o", "h2o-paper", "window", "streaming", "caote", "distinct", "random", "last-query"]
 BUDGET, CHUNK = 20, 6
@@ -34,8 +35,14 @@ def tokens(count: int, seed: int = 0, rows: int = 1) -> Tensor:
 @torch.no_grad()
 def feed(cache: H2OCache, ids: Tensor, family: str = "llama", **inputs: Any) -> Tensor:
     """Logits of every column, [R, N, V]; all of it said to the model, however many columns at once."""
-    cache.speaks(model=False)
+    cache.prepare(Step(ids.shape[1], prompt=True, real=_real(inputs, ids)))
     return model(family)(ids, past_key_values=cache, **inputs).logits
+
+
+def _real(inputs: dict[str, Any], ids: Tensor) -> Tensor | None:
+    """Which of the new columns are no padding."""
+    mask = inputs.get("attention_mask")
+    return None if mask is None else mask[:, -ids.shape[1] :].bool()
 
 
 def feed_in_parts(cache: H2OCache, ids: Tensor, parts: list[int]) -> Tensor:
@@ -243,7 +250,7 @@ def test_every_query_hands_out_one_per_head(policy: str, forget: float, chunk: i
     feed(cache, tokens(60, rows=2))
     expected = 2 * sum(forget**age for age in range(60))  # two query heads per KV head
     for layer in cache.layers:
-        total = layer.score.sum(-1)
+        total = layer.slots.score.sum((-1, -2))
         torch.testing.assert_close(total, torch.full_like(total, expected), atol=1e-9, rtol=0)
 
 

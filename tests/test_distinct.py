@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from tiny_models import VOCAB, tiny
 from torch import Tensor
 
-from h2o_chat import H2OCache, distinct
-from h2o_chat.distinct import nearest
-from h2o_chat.policies import POLICIES, Slots, whole_words
-from h2o_chat.rope import probe
+from h2o_chat import H2OCache
+from h2o_chat.cache import novelty
+from h2o_chat.cache.policies import POLICIES, Slots, whole_words
+from h2o_chat.cache.rope import probe
 
 POSITIONS = st.sets(st.integers(0, 30), max_size=12).map(lambda gaps: [p for p in range(31) if p not in gaps])
 """With runs in them."""
@@ -24,14 +24,13 @@ def slots_at(positions: list[int], **known: list[float]) -> Slots:
         return torch.tensor([[known[name]]]) if name in known else one
 
     return Slots(
+        512,
         positions=torch.tensor([[positions]], dtype=torch.int32),
-        score=one,
         values=torch.eye(len(positions))[None, None],
-        unlike=numbers("unlike"),
-        alone=numbers("alone"),
-        given=numbers("given") > 0,
-        by_head=numbers("attended").unsqueeze(-1),
-        budget=512,
+        distinctness=numbers("unlike"),
+        novelty=numbers("alone"),
+        prompt=numbers("given") > 0,
+        score=numbers("attended").unsqueeze(-1),
     )
 
 
@@ -60,13 +59,13 @@ def test_a_word_is_worth_what_its_first_token_is(positions: list[int], empty: in
 
 @pytest.mark.parametrize("block", [1, 4, 256])
 def test_nearest_is_the_largest_cosine_to_another_key(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distinct, "BLOCK", block)
+    monkeypatch.setattr(novelty, "BLOCK", block)
     torch.manual_seed(0)
     unit = torch.nn.functional.normalize(torch.randn(2, 3, 9, 4, dtype=torch.float64), dim=-1)
     positions = torch.arange(9).repeat(2, 3, 1).to(torch.int32)
     positions[0, :, 5:] = -1
     positions[1, :, 1:] = -1  # one key alone has no other
-    found = nearest(unit, positions)
+    found = -novelty.novelty(unit, positions)
     for row, held in ((0, 5), (1, 1)):
         for head in range(3):
             for i in range(held):
@@ -76,17 +75,17 @@ def test_nearest_is_the_largest_cosine_to_another_key(block: int, monkeypatch: p
 
 @pytest.mark.parametrize("one_by_one", [False, True], ids=["prompt", "steps"])
 def test_keys_are_compared_as_they_were_before_rope(one_by_one: bool) -> None:
-    """In layer 0 a key before RoPE depends on its token alone. 32 tokens: all were compared just now."""
+    """In layer 0 a key before RoPE depends on its token alone. The 32nd token settles: all are compared."""
     model = tiny("llama", "h2o")
     ids = torch.randint(3, VOCAB, (1, 32), generator=torch.Generator().manual_seed(1))
-    cache = H2OCache(40, positions=probe(model))
+    cache = H2OCache(31, positions=probe(model))
     with torch.no_grad():
         for piece in ids.split(1, dim=1) if one_by_one else [ids]:
             model(piece, past_key_values=cache)
         layer = model.model.layers[0]
         keys = layer.self_attn.k_proj(layer.input_layernorm(model.model.embed_tokens(ids[0])))
     unit = torch.nn.functional.normalize(keys.view(32, 2, -1), dim=-1)
-    held = cache.layers[0]
+    held = cache.layers[0].slots
     for head in range(2):
         mean = unit[:, head].mean(0)
         for slot, position in enumerate(held.positions[0, head].tolist()):
@@ -95,9 +94,9 @@ def test_keys_are_compared_as_they_were_before_rope(one_by_one: bool) -> None:
             cosines = unit[:, head] @ unit[position, head]
             cosines[position] = 0
             # Angles are taken in fp32.
-            assert float(held.alone[0, head, slot]) == pytest.approx(-max(0.0, cosines.amax()), abs=1e-6)
+            assert float(held.novelty[0, head, slot]) == pytest.approx(-max(0.0, cosines.amax()), abs=1e-6)
             to_mean = float(unit[position, head] @ mean / mean.norm())
-            assert float(held.unlike[0, head, slot]) == pytest.approx(-to_mean, abs=1e-6)
+            assert float(held.distinctness[0, head, slot]) == pytest.approx(-to_mean, abs=1e-6)
 
 
 def test_between_two_looks_at_pairs_lies_a_sixteenth_of_the_budget() -> None:
@@ -106,13 +105,14 @@ def test_between_two_looks_at_pairs_lies_a_sixteenth_of_the_budget() -> None:
     cache, looked = H2OCache(512, positions=probe(model)), []
     with torch.no_grad():
         model(ids[:, :600], past_key_values=cache)
-        before = cache.layers[0].mean_key.clone()
+        before = cache.layers[0].slots.novelty.clone()
         for position in range(600, 700):
             model(ids[:, position : position + 1], past_key_values=cache)
-            if not torch.equal(cache.layers[0].mean_key, before):
+            now = cache.layers[0].slots.novelty
+            if bool(((now != before) & (now != 0)).any()):
                 looked.append(position + 1)
-            before = cache.layers[0].mean_key.clone()
-    assert looked == [608, 640, 672]
+            before = now.clone()
+    assert looked == [633, 665, 697], "at every second settle: one is due every 16 tokens"
 
 
 def test_of_two_told_tokens_alike_neither_pushes_out_one_without_a_double() -> None:

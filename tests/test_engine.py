@@ -69,7 +69,9 @@ def test_events_say_what_happened(engine: Engine) -> None:
     assert turn.finish == "length"
     assert turn.seen == engine.seen == len(prompt) + 149  # the last token waits
     assert engine.pending == (tokens[-1].id,)
-    assert (turn.kept, turn.evicted) == (64, turn.seen - 64)
+    stride = engine.cache.plan.stride  # given up at once, so up to one less may be held
+    assert (stride, turn.kept + turn.evicted) == (2, turn.seen)
+    assert 64 - stride < turn.kept <= 64
     assert len(of(CacheState, events)) == 150 // 16 + 1
     assert 0 < turn.lost < 1
     assert turn.tok_s > 0
@@ -94,7 +96,8 @@ def test_cache_events_equal_what_is_kept(engine: Engine) -> None:
             assert sum(map(sum, engine.inspect(heavy.position))) == round(heavy.hold * caches)
             assert engine.text_of(heavy.position) == heavy.text
         last = event
-    assert last.kinds == {"S": 0, "H": 36, "R": 28}
+    assert (last.kinds["S"], last.kinds["R"]) == (0, 28)
+    assert 34 < last.kinds["H"] <= 36
 
 
 def test_a_second_turn_feeds_only_its_own_tokens(engine: Engine) -> None:

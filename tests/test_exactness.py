@@ -8,9 +8,10 @@ import json
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -22,6 +23,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from twins import TWINS
 
 from h2o_chat import H2OCache
+from h2o_chat.cache.policies import POLICIES
+from h2o_chat.cache.step import Step
 
 BUDGETS = [16, *sweep(64, 128)]
 STEPS = 400
@@ -100,48 +103,43 @@ class OutputChangeHead(OracleHead):
         self.held.remove(min((t for t in older if t.position >= 4), key=lambda t: (change(t), t.position)))
 
 
-class HeavyOrToldHead(OracleHead):
-    """The default policy, as literal. Every third token is one that the model was told."""
+class HeavyOrNovelHead(OracleHead):
+    """The default policy, as literal. Every third token is one of a prompt; `stride` tokens go at once."""
 
-    mean_key: Tensor | None = None
+    stride: ClassVar[int] = 1
+    compared = 0
+    """Tokens from this position on were not compared yet."""
 
     def attend(self, queries: Tensor, scaling: float) -> Tensor:
-        newest = self.held[-1]
-        others = [token.alone for token in self.held[:-1]]
-        vars(newest).update(by_head=[0.0] * len(queries), unlike=0.0)
-        vars(newest)["alone"] = sum(others) / max(1, len(others))
-        if self.mean_key is not None:
-            vars(newest)["unlike"] = -self.likeness(newest)
+        vars(self.held[-1]).update(by_head=[0.0] * len(queries), distinctness=0.0, novelty=0.0)
         keys = torch.stack([token.key for token in self.held])
         given = torch.softmax(queries @ keys.T * scaling, dim=-1).T.tolist()
         for token, received in zip(self.held, given, strict=True):
             scores = zip(token.by_head, received, strict=True)
             vars(token)["by_head"] = [0.96 * score + more for score, more in scores]
-        if (newest.position + 1) % 16 == 0:
-            units = [token.key / token.key.norm() for token in self.held]
-            self.mean_key = sum(units) / len(units)
-            for token in self.held:
-                vars(token)["unlike"] = -self.likeness(token)
-                vars(token)["alone"] = -self.nearest(token)
         return super().attend(queries, scaling)
 
-    def likeness(self, token: Held) -> float:
-        """The cosine of its key to the mean of those held when they were last looked at."""
-        return float(token.key @ self.mean_key / token.key.norm() / self.mean_key.norm())
+    def compare(self) -> None:
+        """Every key with the mean of those held, and with the nearest other one."""
+        units = [token.key / token.key.norm() for token in self.held]
+        mean = sum(units) / len(units)
+        for token, unit in zip(self.held, units, strict=True):
+            others = [float(unit @ other) for other in units if other is not unit]
+            vars(token).update(distinctness=-float(unit @ mean / mean.norm()), novelty=-max([0.0, *others]))
 
-    def apart(self, token: Held) -> float:
-        """What has to stand out if it was told; doubles count in full from 512 slots on."""
-        return float(token.unlike + 4 * min(1, self.budget / 512) * token.alone)
-
-    def nearest(self, token: Held) -> float:
-        """The largest cosine of its key to that of another token held, if it is above 0."""
-        others = [other for other in self.held if other is not token]
-        cosines = [float(token.key @ o.key / token.key.norm() / o.key.norm()) for o in others]
-        return max([0.0, *cosines])
+    def known(self, name: str) -> list[float]:
+        """Of each token; of those not compared yet the mean of the others."""
+        old = [vars(token)[name] for token in self.held if token.position < self.compared]
+        usual = sum(old) / max(1, len(old))
+        return [vars(t)[name] if t.position < self.compared else usual for t in self.held]
 
     def evict(self) -> None:
         if len(self.held) <= self.budget:
             return
+        seen = self.held[-1].position + 1
+        if seen - self.compared >= max(16, self.budget // 16):
+            self.compare()
+            self.compared = seen
         own = {token.position: self.change(token) for token in self.held}
 
         def whole(position: int, back: int = 0) -> float:
@@ -151,18 +149,21 @@ class HeavyOrToldHead(OracleHead):
 
         changes = [whole(token.position) for token in self.held]
         typical = sum(changes) / len(changes)
-        aparts = [self.apart(token) for token in self.held]
-        middle = sum(aparts) / len(aparts)
-        spread = (sum((apart - middle) ** 2 for apart in aparts) / len(aparts)) ** 0.5
-
-        def rank(token: Held) -> tuple[float, int]:
-            worth = math.log(0.02 + changes[self.held.index(token)] / typical) + 3 * token.unlike
-            worth -= 0.2 * math.log(self.held[-1].position - token.position + 1)
+        distinct, novel = self.known("distinctness"), self.known("novelty")
+        # Novelty counts in full from 512 slots on.
+        apart = [d + 4 * min(1, self.budget / 512) * n for d, n in zip(distinct, novel, strict=True)]
+        middle = sum(apart) / len(apart)
+        spread = (sum((number - middle) ** 2 for number in apart) / len(apart)) ** 0.5
+        ranks = {}
+        for at, token in enumerate(self.held):
+            worth = math.log(0.02 + changes[at] / typical) + 3 * distinct[at]
+            worth -= 0.2 * math.log(seen - token.position)
             if token.position % 3 == 0:
-                worth += 16 * max(0.0, math.tanh(0.85 * (self.apart(token) - middle) / spread))
-            return worth, token.position
-
-        self.held.remove(min(self.held[: len(self.held) - int(self.budget * 7 / 16)], key=rank))
+                worth += 16 * max(0.0, math.tanh(0.85 * (apart[at] - middle) / spread))
+            ranks[token.position] = (worth, token.position)
+        older = [token for token in self.held if token.position < seen - int(self.budget * 7 / 16)]
+        for token in sorted(older, key=lambda token: ranks[token.position])[: self.stride]:
+            self.held.remove(token)
 
     def change(self, token: Held) -> float:
         """How far the output of any query head would move without it: the fourth root of fourth powers."""
@@ -188,7 +189,7 @@ class SlidingHead(OracleHead):
             super().evict()
 
 
-HEADS = {"h2o-paper": OracleHead, "caote": OutputChangeHead, "h2o": HeavyOrToldHead} | TWINS
+HEADS = {"h2o-paper": OracleHead, "caote": OutputChangeHead, "h2o": HeavyOrNovelHead} | TWINS
 
 
 def assert_same_conversation(
@@ -220,11 +221,17 @@ def test_output_change_is_what_it_says(tiny_pair: Pair, budget: int) -> None:
     assert_same_conversation(tiny_pair, budget, noise(200, seed=1), noise(30, seed=2), policy="caote")
 
 
-@pytest.mark.parametrize("budget", [16, *sweep(40)])
-def test_the_default_policy_is_what_it_says(tiny_pair: Pair, budget: int) -> None:
-    caches = OracleCache(budget, HeavyOrToldHead), H2OCache(budget=budget)
-    for position, token in enumerate(noise(120, seed=1)):
-        caches[1].speaks(model=position % 3 != 0)
+@pytest.mark.parametrize(("budget", "stride"), [(16, 1), *sweep((40, 1)), (40, 5), (64, 2)])
+def test_the_default_policy_is_what_it_says(
+    tiny_pair: Pair, budget: int, stride: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a stride of one, at the shipped one (a 32nd of the budget), and at a larger one."""
+    monkeypatch.setattr(HeavyOrNovelHead, "stride", stride)
+    policy = POLICIES["h2o"] if budget // 32 == stride else replace(POLICIES["h2o"], stride=stride / budget)
+    caches = OracleCache(budget, HeavyOrNovelHead), H2OCache(budget=budget, policy=policy)
+    assert caches[1].plan.stride == stride
+    for position, token in enumerate(noise(150, seed=1)):
+        caches[1].prepare(Step(1, prompt=position % 3 == 0))
         assert_same_steps(tiny_pair, caches, [token])
 
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from h2o_chat.cache.rope import probe
 from h2o_chat.config import Settings
 from h2o_chat.engine import Engine
 from h2o_chat.errors import BudgetError, UsageError
 from h2o_chat.lab.contest import runs_of
 from h2o_chat.lab.generate import Item, exact, f1, measure, normalised, read_items
 from h2o_chat.models import load
-from h2o_chat.rope import probe
 
 POCKET = Path(__file__).parents[1] / "assets" / "pocket"
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sweep import sweep
 from transformers import AutoConfig, AutoModelForCausalLM
 from typer.testing import CliRunner
 
@@ -19,11 +18,10 @@ def printed(*arguments: str) -> Any:
     return json.loads(result.stdout)
 
 
-@pytest.mark.parametrize("tokens", [1000, *sweep(3000)])
-def test_a_long_conversation_stays_bounded(shared_models: Path, tokens: int) -> None:
+def test_a_long_conversation_stays_bounded(shared_models: Path) -> None:
     model = str(shared_models / "stories260k")
-    (found,) = printed("bench", "bounded", "-m", model, "-b", "32", "--tokens", str(tokens), "--json")
-    assert found["tokens"] >= tokens
+    (found,) = printed("bench", "bounded", "-m", model, "-b", "32", "--tokens", "3000", "--json")
+    assert found["tokens"] >= 3000
     assert found["most_kept_slots"] == 32
     assert found["largest_index"] == 511
     assert found["window_tokens"] == 512

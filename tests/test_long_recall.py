@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from h2o_chat.cache import H2OCache
+from h2o_chat.cache.cache import H2OCache
+from h2o_chat.cache.rope import probe
 from h2o_chat.cli import app
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.engine import Engine
@@ -20,7 +21,6 @@ from h2o_chat.lab.recall import holds
 from h2o_chat.lab.script import Script
 from h2o_chat.memory import equal_slots
 from h2o_chat.models import Loaded, load
-from h2o_chat.rope import probe
 from h2o_chat.templates import PlainTemplate, choose
 
 POCKET = Path(__file__).parents[1] / "assets" / "pocket"

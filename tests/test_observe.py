@@ -11,7 +11,8 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 from typer.testing import CliRunner
 
-from h2o_chat.cache import H2OCache
+from h2o_chat.cache.cache import H2OCache
+from h2o_chat.cache.rope import probe
 from h2o_chat.cli import app
 from h2o_chat.config import Settings
 from h2o_chat.lab.blocks import blocks
@@ -31,7 +32,6 @@ from h2o_chat.lab.perplexity import nll
 from h2o_chat.lab.removal import drop, going, removal
 from h2o_chat.lab.topic import Stretch, joined, old_share, recovered, switches
 from h2o_chat.models import Loaded, load
-from h2o_chat.rope import probe
 
 POCKET = Path(__file__).parents[1] / "assets" / "pocket"
 TEXT = (
@@ -238,20 +238,21 @@ def test_removed_tokens_are_gone_and_the_others_are_read(pocket: Loaded, ids: Te
     cache = H2OCache(policy="full", positions=positions)
     for _ in nll(pocket.model, ids[:, :49], cache, 16):
         pass
-    layer = cache.layers[1]
-    score = layer.score.masked_fill(layer.positions < 0, -1)
-    chosen = going(layer, "heavy", 0.2, torch.Generator())
+    arena = cache.arenas[0]
+    slots = arena.slots
+    score = slots.score.sum(-1).masked_fill(slots.positions < 0, -1)
+    chosen = going(slots, "heavy", 0.2, torch.Generator())
     assert chosen.sum(-1).unique().tolist() == [10]  # a fifth of 48
     for row in range(3):
-        for head in range(chosen.shape[1]):
-            taken, left = score[row, head][chosen[row, head]], score[row, head][~chosen[row, head]]
+        for head in range(chosen.shape[2]):
+            taken, left = (score[1, row, head][which[1, row, head]] for which in (chosen, ~chosen))
             assert taken.min() >= left.max()
-    spared = going(layer, "heavy but sinks", 0.2, torch.Generator())
-    assert int(layer.positions[spared].min()) >= 4
-    drop(layer, chosen)
-    assert int((layer.positions >= 0).sum(-1).max()) == 38
+    spared = going(slots, "heavy but sinks", 0.2, torch.Generator())
+    assert int(slots.positions[spared].min()) >= 4
+    drop(arena, chosen)
+    assert int((slots.positions >= 0).sum(-1).max()) == 38
     assert len(list(nll(pocket.model, ids[:, 48:], cache, 16))) == 3
-    kept = layer.positions[0, 0]
+    kept = cache.kept(1)[0, 0]
     assert sorted(kept[kept >= 48].tolist()) == list(range(48, 95))
     assert int((kept >= 0).sum()) == 38 + 47
 

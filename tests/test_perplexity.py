@@ -11,6 +11,8 @@ from sweep import sweep
 from torch import Tensor
 
 from h2o_chat import H2OCache
+from h2o_chat.cache.rope import probe
+from h2o_chat.cache.step import Step
 from h2o_chat.config import Settings
 from h2o_chat.errors import UsageError
 from h2o_chat.lab.contestant import Contestant
@@ -24,7 +26,6 @@ from h2o_chat.lab.perplexity import (
 )
 from h2o_chat.lab.texts import documents, read_texts
 from h2o_chat.models import Loaded, load
-from h2o_chat.rope import probe
 
 BUDGETS = [32, 64, 128]
 PUBLISHED = {
@@ -74,23 +75,29 @@ class Renumbered(H2OCache):
     held, hence seen, is still decided by true positions.
     """
 
-    def position_ids(self, tokens: int, real: Tensor | None = None) -> Tensor:
-        assert tokens == 1
-        assert real is None
-        if not self.layers:
-            return torch.zeros(1, 1, dtype=torch.long)
-        held = max(self._renumber(layer) for layer in self.layers)
-        return torch.tensor([[held]])
+    def __init__(self, *args: Any, **plan: Any) -> None:
+        super().__init__(*args, **plan)
+        self.plan.distance = None  # nothing is clamped
+        self.stands: dict[Any, Tensor] = {}
 
-    def _renumber(self, layer: Any) -> int:
+    def prepare(self, step: Step) -> None:
+        assert step.tokens == 1
+        self._join()
+        self.at = max((self._renumber(arena) for arena in self.arenas), default=0)
+        super().prepare(step)
+
+    def position_ids(self) -> Tensor:
+        return torch.tensor([[self.at]])
+
+    def _renumber(self, arena: Any) -> int:
         """Turns every key from where it stands to its rank by age; how many are held."""
-        held = layer.positions >= 0
-        older = (layer.positions.unsqueeze(-2) < layer.positions.unsqueeze(-1)) & held.unsqueeze(-2)
-        rank = older.sum(-1) * held  # [R, H, S]
-        stands = getattr(layer, "stands", torch.zeros_like(rank))
-        layer.keys = layer.rope.rotate(layer.keys, rank - stands)
+        positions = arena.slots.positions
+        held = positions >= 0
+        older = (positions.unsqueeze(-2) < positions.unsqueeze(-1)) & held.unsqueeze(-2)
+        rank = older.sum(-1) * held  # [L, R, H, S]
+        arena.slots.keys.copy_(arena.rope.rotate(arena.slots.keys, rank - self.stands.get(arena, 0 * rank)))
         count = int(held.sum(-1).max())
-        layer.stands = rank.scatter(-1, layer.free.unsqueeze(-1), count)  # where the next one will stand
+        self.stands[arena] = rank.scatter(-1, arena.order[..., count : count + 1], count)  # of the next one
         return count
 
 

@@ -11,11 +11,12 @@ from test_exactness import assert_same_steps, kept, noise
 from tiny_models import VOCAB, tiny
 
 from h2o_chat import H2OCache
+from h2o_chat.cache.rope import probe
+from h2o_chat.cache.step import Step
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.engine import Engine
 from h2o_chat.errors import BudgetError
 from h2o_chat.models import load
-from h2o_chat.rope import probe
 
 
 class PinningHead(OracleHead):
@@ -143,10 +144,11 @@ def test_what_is_kept_is_not_touched_when_other_pins_are_let_go() -> None:
     ids = torch.randint(3, VOCAB, (1, 80), generator=torch.Generator().manual_seed(3))
     with torch.inference_mode():
         for part in ids.split(10, dim=1):
-            model(part, position_ids=cache.position_ids(10), past_key_values=cache)
-    layer = cache.layers[0]
+            cache.prepare(Step(10))
+            model(part, position_ids=cache.position_ids(), past_key_values=cache)
+    layer = cache.layers[0].slots
     keys, pinned = layer.keys.clone(), torch.isin(layer.positions, torch.tensor([10, 11]))
-    assert bool((layer.far & pinned).any())
+    assert bool((layer.clamped & pinned).any())
     cache.unpin(keep=[10, 11, 90])
     assert cache.pin([10, 11]) == 2
     kept = ~torch.isin(layer.positions, torch.tensor([20]))

@@ -18,8 +18,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, set_seed
 from transformers.cache_utils import DynamicCache
 
 from h2o_chat import H2OCache
+from h2o_chat.cache.policies import POLICIES, Policy, Slots
+from h2o_chat.cache.rope import probe
+from h2o_chat.cache.step import Step
 from h2o_chat.errors import BudgetError, H2OChatError, ModelError, UsageError
-from h2o_chat.policies import POLICIES
 
 BUDGET = 24
 
@@ -70,6 +72,53 @@ def test_sampling_repeats_with_a_seed(model: Any) -> None:
         answers.append(generate(model, prompt(), H2OCache(BUDGET), do_sample=True, top_k=50))
     assert torch.equal(answers[0], answers[1])
     assert not torch.equal(answers[0], answers[2])
+
+
+@pytest.mark.parametrize("policy", ["h2o", "caote", "streaming"])
+def test_with_the_model_it_is_the_programs_cache(policy: str) -> None:
+    """Given the model it compares keys before RoPE and clamps distances, as the engine's does; in fp64.
+
+    Inside the window: beyond it the engine moves its base, and plain transformers feeds growing positions.
+    """
+    model = tiny("llama", "h2o", max_position_embeddings=128)
+    ids = prompt(60)
+    plain = H2OCache(BUDGET, policy=policy, model=model)
+    ours = H2OCache(BUDGET, policy=policy, positions=probe(model))
+    answer: list[int] = []
+    with torch.no_grad():
+        part = ids
+        while len(answer) < 60:
+            ours.prepare(Step(part.shape[1]))
+            logits = model(part, position_ids=ours.position_ids(), past_key_values=ours).logits
+            answer.append(int(logits[0, -1].argmax()))
+            part = torch.tensor([answer[-1:]])
+    assert generate(model, ids, plain, 60)[0, 60:].tolist() == answer
+    assert held(plain) == held(ours)
+    assert plain.reach == ours.reach == (64 if policy == "h2o" else 128)
+    if policy == "h2o":
+        assert any(bool(arena.slots.clamped.any()) for arena in plain.arenas)
+
+
+def test_a_policy_of_ones_own(model: Any) -> None:
+    """The example of docs/ARCHITECTURE.md: tokens with small values go first."""
+
+    def large_values(slots: Slots) -> Tensor:
+        return slots.values.norm(dim=-1)
+
+    cache = H2OCache(BUDGET, policy=Policy(large_values, forget=1.0, sinks=4, heavy=True), model=model)
+    full = H2OCache(policy="full")
+    with torch.no_grad():
+        for token in prompt(80)[0]:
+            feed(model, cache, int(token))
+            feed(model, full, int(token))
+    for layer in range(3):
+        norms = full.layers[layer].slots.values[0].norm(dim=-1)  # [H, slots]: nothing was ever evicted
+        if layer:  # deeper values depend on what was kept before
+            continue
+        for head, kept in enumerate(held(cache)[layer]):
+            older = [at for at in kept if 4 <= at < 80 - BUDGET // 2]
+            gone = [at for at in range(4, 80 - BUDGET // 2) if at not in kept]
+            assert min(norms[head, older]) >= max(norms[head, gone])
 
 
 def test_several_samples_of_one_prompt(model: Any) -> None:
@@ -289,9 +338,9 @@ def test_a_cache_that_is_moved_to_another_model(model: Any, kv: str, other: str)
         dtype = torch.bfloat16 if other == "precision" else torch.float64
         keys = torch.zeros(
             1,
-            8 if other == "heads" else cache.layers[0].mean_key.shape[1],
+            8 if other == "heads" else cache.arenas[0].of.heads,
             1,
-            cache.layers[0].mean_key.shape[2],
+            cache.arenas[0].of.key,
             dtype=dtype,
         )
     with pytest.raises(UsageError, match=r"This H2OCache holds .* and is fed ") as caught:

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from h2o_chat.errors import BudgetError
-from h2o_chat.policies import (
+from h2o_chat.cache.policies import (
     POLICIES,
     Slots,
     divide,
@@ -17,6 +16,7 @@ from h2o_chat.policies import (
     output_change_by_head,
     priorities,
 )
+from h2o_chat.errors import BudgetError
 
 SLOTS = st.lists(st.tuples(st.integers(-1, 50), st.integers(0, 3)), min_size=1, max_size=12)
 
@@ -31,7 +31,7 @@ def tensors(slots: list[tuple[int, int]]) -> tuple[Tensor, Tensor]:
 @given(SLOTS)
 def test_lowest_drops_the_oldest_of_the_lowest(slots: list[tuple[int, int]]) -> None:
     priority, positions = tensors(slots)
-    chosen = int(lowest(priority, positions))
+    chosen = int(lowest(priority, positions, 1))
     pairs = list(zip(priority.flatten().tolist(), positions.flatten().tolist(), strict=True))
     assert pairs[chosen] == min(pairs)
 
@@ -44,18 +44,17 @@ def test_highest_keeps_what_lowest_would_leave(slots: list[tuple[int, int]], dat
     keep = data.draw(st.integers(1, len(distinct)))
     left = list(range(len(distinct)))
     while len(left) > keep:
-        del left[int(lowest(priority[..., left], positions[..., left]))]
+        del left[int(lowest(priority[..., left], positions[..., left], 1))]
     assert sorted(highest(priority, positions, keep).flatten().tolist()) == left
 
 
 def test_output_change_follows_its_formula() -> None:
     torch.manual_seed(0)
     score, values = torch.rand(2, 3, 5, dtype=torch.float64), torch.randn(2, 3, 5, 4, dtype=torch.float64)
-    nothing = torch.zeros(2, 3, 5)
     apart = torch.stack((score, score.flip(-1)), -1)  # two query heads
-    slots = Slots(nothing.int(), score, values, nothing, nothing, nothing.bool(), apart)
-    change = output_change(slots)
-    torch.testing.assert_close(output_change_by_head(slots)[..., 0], change)
+    change = output_change(Slots(score=score.unsqueeze(-1), values=values))
+    by_head = output_change_by_head(Slots(score=apart, values=values))
+    torch.testing.assert_close(by_head[..., 0], change)
     for row in range(2):
         for head in range(3):
             share = score[row, head] / score[row, head].sum()
@@ -68,13 +67,12 @@ def test_output_change_follows_its_formula() -> None:
 
 def test_output_change_of_a_lonely_token_is_finite() -> None:
     alone = Slots(
-        torch.zeros(1, 1, 2, dtype=torch.int32),
-        torch.tensor([[[1.0, 0.0]]]),
-        torch.ones(1, 1, 2, 3),
-        torch.zeros(1, 1, 2),
-        torch.zeros(1, 1, 2),
-        torch.zeros(1, 1, 2, dtype=torch.bool),
-        torch.tensor([[[[1.0], [0.0]]]]),
+        positions=torch.zeros(1, 1, 2, dtype=torch.int32),
+        score=torch.tensor([[[[1.0], [0.0]]]]),
+        values=torch.ones(1, 1, 2, 3),
+        distinctness=torch.zeros(1, 1, 2),
+        novelty=torch.zeros(1, 1, 2),
+        prompt=torch.zeros(1, 1, 2, dtype=torch.bool),
     )
     assert bool(output_change(alone).isfinite().all())
     assert bool(POLICIES["h2o"].priority(alone).isfinite().all())
@@ -84,11 +82,8 @@ def test_the_frame_orders_empty_unseen_heavy_and_safe() -> None:
     #                            empty  unseen  heavy  protected  recent
     positions = torch.tensor([[[-1, 3, 10, 11, 20]]], dtype=torch.int32)
     protected = torch.tensor([[[False, True, False, True, False]]])
-    nothing = torch.zeros(1, 1, 5)
-    slots = Slots(
-        positions, nothing + 0.5, nothing[..., None], nothing, nothing, protected, nothing[..., None]
-    )
-    found = priorities(POLICIES["h2o-paper"], slots, protected, torch.tensor([15]), torch.tensor([5]))
+    slots = Slots(positions=positions, score=torch.full((1, 1, 5, 1), 0.5))
+    found = priorities(POLICIES["h2o-paper"], slots, protected, torch.tensor(15), torch.tensor(5))
     infinite = float("inf")
     assert found.flatten().tolist() == [-infinite, -infinite, 0.5, infinite, infinite]
 

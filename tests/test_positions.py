@@ -7,11 +7,13 @@ import torch
 from tiny_models import FAMILIES, VOCAB, tiny
 from torch import Tensor
 
-import h2o_chat.attention  # noqa: F401  (registers "h2o")
-from h2o_chat.cache import H2OCache
+import h2o_chat.cache.attention  # noqa: F401  (registers "h2o")
+from h2o_chat.cache.cache import H2OCache
+from h2o_chat.cache.distance import held_indices
+from h2o_chat.cache.rope import Positions, Rope, probe
+from h2o_chat.cache.step import Step
 from h2o_chat.errors import UsageError, WindowFullError
 from h2o_chat.lab.bounded import rounding
-from h2o_chat.rope import Positions, Rope, probe
 
 LEARNED = {"opt", "gpt2"}
 SCALINGS: dict[str, dict[str, Any]] = {
@@ -33,7 +35,8 @@ def feed(model: Any, cache: H2OCache, ids: Tensor) -> Tensor:
     logits = []
     with torch.no_grad():
         for chunk in ids.split(cache.plan.chunk, dim=1):
-            indices = cache.position_ids(chunk.shape[1])
+            cache.prepare(Step(chunk.shape[1]))
+            indices = cache.position_ids()
             logits.append(model(chunk, position_ids=indices, past_key_values=cache).logits)
     return torch.cat(logits, 1)
 
@@ -111,7 +114,7 @@ def test_every_key_stands_where_its_distance_says(policy: str, chunk: int, chats
     fresh = H2OCache(budget=400, policy="window", chunk=400)  # keeps all, in order
     with torch.no_grad():
         model(ids, position_ids=torch.zeros_like(ids), past_key_values=fresh)
-    raw = fresh.layers[0].keys[0]  # [H, 400 + 1, D] at angle 0
+    raw = fresh.layers[0].slots.keys[0]  # [H, 400 + 1, D] at angle 0
 
     cache = H2OCache(budget=16, policy=policy, sinks=2, chunk=chunk, positions=positions)
     pinned = PINS if policy == "h2o" else set()
@@ -123,18 +126,18 @@ def test_every_key_stands_where_its_distance_says(policy: str, chunk: int, chats
             case 203:
                 cache.unpin()
         feed(model, cache, ids[:, start : start + chunk])
-        layer = cache.layers[0]
+        layer = cache.layers[0].slots
         at = cache.kept(0)[0].long()  # [H, S]
         for head in range(at.shape[0]):
             held = at[head] >= 0
             where = at[head][held]
-            far = layer.far[0, head][held]
+            far = layer.clamped[0, head][held]
             distance = cache.fed - 1 - where
             assert bool((distance[~far] < min(window, cache.reach + chunk)).all())
             assert bool((distance[far] >= cache.reach - window // 32 - chunk).all())
             safe = layer.protected[0, head][held] & torch.isin(where, torch.tensor(sorted(PINS)))
             # A sixteenth of the window, 4 tokens, is distance 3.
-            index = torch.where(far, safe * (cache.reach - 4) * chats, where - layer.base)
+            index = torch.where(far, safe * (cache.reach - 4) * chats, where - cache.clocks[0].base)
             expected = rope.rotate(raw[head, where], index)
             close(layer.keys[0, head][held], expected)
             seen_far |= bool(far.any())
@@ -154,7 +157,7 @@ def test_the_reach_is_a_share_of_the_window_and_holds_the_budget(
     assert cache.reach == reach
     assert H2OCache(budget, policy=policy).reach == 0
     feed(model, cache, tokens(budget))
-    assert not any(layer.far.any() for layer in cache.layers), (
+    assert not any(layer.slots.clamped.any() for layer in cache.layers), (
         "nothing was evicted, so all distances are true"
     )
 
@@ -164,7 +167,7 @@ def test_a_chunk_longer_than_the_reach_leaves_its_neighbours_near() -> None:
     cache = H2OCache(16, chunk=60, positions=probe(model))
     feed(model, cache, tokens(20))
     feed(model, cache, tokens(44))
-    far = {int(p) for layer in cache.layers for p in cache.kept(0)[layer.far] if p >= 0}
+    far = {int(p) for layer in cache.layers for p in cache.kept(0)[layer.slots.clamped] if p >= 0}
     assert far == set(), "all 64 tokens are in the window of the last one"
 
 
@@ -236,7 +239,8 @@ def test_chunks_may_cross_the_window_and_rows_may_be_padded() -> None:
     cache = H2OCache(budget=16, chunk=10, positions=positions)
     with torch.no_grad():
         for cut in torch.arange(200).split(10):
-            indices = cache.position_ids(10, real[:, cut])
+            cache.prepare(Step(10, real=real[:, cut]))
+            indices = cache.position_ids()
             assert int(indices.max()) < 64
             model(
                 ids[:, cut],
@@ -244,7 +248,7 @@ def test_chunks_may_cross_the_window_and_rows_may_be_padded() -> None:
                 attention_mask=real[:, : int(cut[-1]) + 1],
                 past_key_values=cache,
             )
-    assert cache.layers[0].seen.tolist() == [200, 195]
+    assert [clock.seen for clock in cache.clocks] == [200, 195]
 
 
 @pytest.mark.parametrize("policy", ["h2o", "streaming"])
@@ -261,9 +265,10 @@ def test_rows_of_different_age_pass_the_window_each_in_its_own_time(policy: str)
         cuts = [slice(first, 40), *(slice(column, column + 1) for column in range(40, 230))]
         with torch.no_grad():
             for cut in cuts:
+                cache.prepare(Step(cut.stop - cut.start, real=real[rows, cut]))
                 logits = model(
                     ids[rows, cut],
-                    position_ids=cache.position_ids(cut.stop - cut.start, real[rows, cut]),
+                    position_ids=cache.position_ids(),
                     attention_mask=real[rows, first : cut.stop],
                     past_key_values=cache,
                 ).logits
@@ -276,10 +281,13 @@ def test_rows_of_different_age_pass_the_window_each_in_its_own_time(policy: str)
         for layer in range(3):
             kept = [cache.kept(layer).sort(-1).values for cache in (together, alone)]
             assert torch.equal(kept[0][row], kept[1][0])
-            far = [cache.layers[layer].far.sum(-1) for cache in (together, alone)]
+            far = [cache.layers[layer].slots.clamped.sum(-1) for cache in (together, alone)]
             assert torch.equal(far[0][row], far[1][0])
             if policy == "h2o":
-                indices = [cache.layers[layer].index() for cache in (together, alone)]
+                indices = [
+                    held_indices(cache.layers[layer].arena)[cache.layers[layer].at]
+                    for cache in (together, alone)
+                ]
                 assert torch.equal(*(found.sort(-1).values for found in (indices[0][row], indices[1][0])))
                 assert int((indices[1] == 28).sum()) >= 4, "tokens 2 and 3 of the system prompt in two heads"
 
@@ -290,15 +298,15 @@ def test_full_stops_at_the_window_and_says_so() -> None:
     feed(model, cache, tokens(64))
     assert (cache.kept(0) >= 0).sum(-1).tolist() == [[64, 64]]
     with pytest.raises(WindowFullError, match="64 tokens"):
-        cache.position_ids(1)
+        cache.prepare(Step(1))
 
 
 def test_positions_are_refused_without_a_probe_and_beyond_the_window() -> None:
     with pytest.raises(UsageError, match="probe"):
-        H2OCache(16).position_ids(1)
+        H2OCache(16).position_ids()
     cache = H2OCache(16, positions=Positions(64, (None,), learned=True))
     with pytest.raises(UsageError, match="window of 64"):
-        cache.position_ids(65)
+        cache.prepare(Step(65))
 
 
 def test_a_key_is_rounded_at_most_three_times_in_a_million_tokens() -> None:

@@ -10,9 +10,11 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from twins import TWINS, WholePrompt
 
-from h2o_chat import H2OCache, attention, distinct
+from h2o_chat import H2OCache
+from h2o_chat.cache import attention, novelty
+from h2o_chat.cache.policies import POLICIES, Slots
+from h2o_chat.cache.step import Step
 from h2o_chat.errors import UsageError
-from h2o_chat.policies import POLICIES, Slots
 
 BUDGET = 16
 
@@ -24,7 +26,9 @@ def tokens(count: int, seed: int = 0) -> Tensor:
 @torch.no_grad()
 def ask(model: Any, cache: H2OCache, ids: Tensor, **inputs: Any) -> Tensor:
     """Logits of every column, [R, N, V]; all of it said to the model."""
-    cache.speaks(model=False)
+    mask = inputs.get("attention_mask")
+    real = None if mask is None else mask[:, -ids.shape[1] :].bool()
+    cache.prepare(Step(ids.shape[1], prompt=True, real=real))
     return model(ids, past_key_values=cache, **inputs).logits
 
 
@@ -63,7 +67,7 @@ def test_blocks_change_nothing(policy: str, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(attention, "BLOCK", block)
         cache = H2OCache(40, policy=policy, prefill="full", observe=True)
         logits = [ask(model, cache, part) for part in tokens(200).split([90, 1, 70, 39], 1)]
-        found.append((torch.cat(logits, 1), kept(cache), [layer.lost for layer in cache.layers]))
+        found.append((torch.cat(logits, 1), kept(cache), [arena.lost for arena in cache.arenas]))
     (one, held, lost), (other, other_held, other_lost) = found
     torch.testing.assert_close(one, other, atol=1e-9, rtol=0)
     assert held == other_held
@@ -101,7 +105,7 @@ def test_a_prompt_is_judged_by_its_last_32_queries() -> None:
 def test_pooling_goes_by_age_and_leaves_empty_slots_out() -> None:
     positions = torch.tensor([[[9, -1, 5, 40, 7, 21, 12, 30]]], dtype=torch.int32)
     score = torch.tensor([[[3.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]]])
-    slots = Slots(positions, score, score[..., None], score, score, score.bool(), score[..., None])
+    slots = Slots(positions=positions, score=score[..., None])
     # By age: - 5 7 9 12 21 30 40, and three neighbours to either side.
     assert POLICIES["snapkv"].priority(slots).tolist() == [[[3, 3, 3, 1, 3, 3, 3, 3]]]
 
@@ -135,7 +139,7 @@ class Largest(TorchDispatchMode):
 
 def test_no_matrix_of_the_whole_prompt_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "BLOCK", 16)
-    monkeypatch.setattr(distinct, "BLOCK", 16)
+    monkeypatch.setattr(novelty, "BLOCK", 16)
     model, length = tiny("llama", "h2o"), 900
     with Largest() as largest:
         ask(model, H2OCache(BUDGET, prefill="full"), tokens(length))

@@ -19,19 +19,22 @@ from transformers import AutoConfig
 from typer.testing import CliRunner
 
 from h2o_chat import H2OCache
+from h2o_chat.cache.arena import Arena
+from h2o_chat.cache.distance import indices
+from h2o_chat.cache.quantized import BITS, dequantise, quantise, row_bytes
+from h2o_chat.cache.rope import probe
+from h2o_chat.cache.state import state_bytes
+from h2o_chat.cache.step import Step
 from h2o_chat.cli import app
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.engine import Engine
 from h2o_chat.errors import SavedCacheError, UsageError
 from h2o_chat.events import Token
 from h2o_chat.lab.contestant import Contestant, crossed
-from h2o_chat.memory import HEAD_BYTES, STATE_BYTES, equal_slots, estimate, slot_bytes
+from h2o_chat.memory import equal_slots, estimate, slot_bytes
 from h2o_chat.models import Loaded, load
-from h2o_chat.quantized import BITS, dequantise, quantise, row_bytes
 from h2o_chat.resolve import Weights
-from h2o_chat.rope import probe
 from h2o_chat.saved import _check
-from h2o_chat.slots import H2OLayer
 
 KINDS = list(BITS)
 SHORT = Sampling(max_tokens=24, ignore_eos=True)
@@ -110,25 +113,25 @@ def test_same_positions_and_logits_as_the_literal_algorithm(
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """A precision; a plain cache rounds by it too, before RoPE, and from there on holds and turns numbers."""
-    bits, to_store = BITS[request.param], H2OLayer._to_store
+    bits, to_store = BITS[request.param], Arena.to_store
 
-    def rounds(layer: H2OLayer, keys: Tensor, values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        if layer.plan.bits is not None:
-            return to_store(layer, keys, values, positions)
-        keys, values = to_store(layer, keys, values, positions)
-        index = layer._new_index(positions)
-        keys = layer.rope.rotate(keys, -index) if layer.rope else keys
+    def rounds(arena: Arena, keys: Tensor, values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        if arena.plan.bits is not None:
+            return to_store(arena, keys, values, positions)
+        index = indices(positions, arena.base)
+        keys = arena.rope.rotate(keys, -index) if arena.rope else keys
         keys, values = (dequantise(quantise(x, bits), bits, x.dtype) for x in (keys, values))
-        return layer.rope.rotate(keys, index) if layer.rope else keys, values
+        return arena.rope.rotate(keys, index) if arena.rope else keys, values
 
-    monkeypatch.setattr(H2OLayer, "_to_store", rounds)
+    monkeypatch.setattr(Arena, "to_store", rounds)
     return request.param
 
 
 @torch.no_grad()
 def logits(model: Any, cache: H2OCache, ids: Tensor, real: Tensor | None = None) -> Tensor:
     """[R, N, V] of a call."""
-    where = cache.position_ids(ids.shape[1], real).expand_as(ids)
+    cache.prepare(Step(ids.shape[1], real=real))
+    where = cache.position_ids().expand_as(ids)
     seen = {} if real is None else {"attention_mask": real.long()}
     return model(ids, position_ids=where, past_key_values=cache, **seen).logits
 
@@ -154,7 +157,7 @@ def test_far_past_the_window_keys_stand_where_a_plain_caches_do(family: str, pol
     for part in noise(2, 190).split([40, *[1] * 60, 50, *[1] * 40], 1):
         twin, ours = (logits(model, cache, part) for cache in caches)
         torch.testing.assert_close(ours, twin, atol=1e-4, rtol=0)
-    assert caches[1].layers[0].any_far
+    assert caches[1].arenas[0].clamps
     for layer in range(3):
         assert torch.equal(*(cache.kept(layer) for cache in caches))
 
@@ -170,7 +173,7 @@ def test_full_grows_and_rows_follow_each_other(kind: str) -> None:
         cache.reorder_cache(order)
         second = logits(model, cache, ids[order, 300:])
         found.append(torch.cat((first[real], second.flatten(0, 1))))
-        assert cache.layers[0].capacity >= 400
+        assert cache.arenas[0].shape[3] > 400
     torch.testing.assert_close(*found, atol=1e-5, rtol=0)
 
 
@@ -188,7 +191,7 @@ def test_a_key_is_written_once(kind: str) -> None:
 
 def bytes_of(cache: H2OCache, layer: int) -> dict[tuple[int, int], tuple[list[int], list[int]]]:
     """Stored keys and values of the first four tokens, by head and position."""
-    one, found = cache.layers[layer], {}
+    one, found = cache.layers[layer].slots, {}
     for head, slot in (cache.kept(layer)[0] >= 0).nonzero().tolist():
         position = int(cache.kept(layer)[0, head, slot])
         if position < 4:
@@ -250,7 +253,7 @@ def test_the_estimate_knows_of_it() -> None:
     config = AutoConfig.for_model("llama", num_hidden_layers=32, head_dim=128, num_key_value_heads=8)
     plain, int8, int4 = (slot_bytes(config, 2, kv) for kv in ("auto", *KINDS))
     assert plain > int8 > int4
-    state = STATE_BYTES + 4 * HEAD_BYTES  # 32 query heads on 8 KV heads
+    state = state_bytes(4)  # 32 query heads on 8 KV heads
     assert int8 / plain == pytest.approx((2 * 132 + state) / (2 * 256 + state))
     need = {
         kv: estimate(config, Weights(10, "F16", 20), "none", 2, 4096, as_stored=False, kv=kv).slots
@@ -295,7 +298,7 @@ def test_a_crafted_scale_is_refused(loaded: Loaded, tmp_path: Path) -> None:
     with safe_open(file, framework="pt") as opened:
         about = json.loads(opened.metadata()["h2o-chat"])
     tensors = load_file(file)
-    tensors["0.keys"][0, 0, 3, -2:] = torch.tensor([torch.inf]).half().view(torch.uint8)
+    tensors["0.keys"][0, 0, 0, 3, -2:] = torch.tensor([torch.inf]).half().view(torch.uint8)
     about["checks"] = {name: _check(tensor) for name, tensor in tensors.items()}
     save_file(tensors, file, metadata={"h2o-chat": json.dumps(about)})
     with pytest.raises(SavedCacheError, match="no number"):

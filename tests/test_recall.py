@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from h2o_chat.cache import H2OCache
+from h2o_chat.cache.cache import H2OCache
+from h2o_chat.cache.rope import probe
+from h2o_chat.cache.step import Step
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.engine import Engine
 from h2o_chat.errors import UsageError
@@ -28,7 +30,6 @@ from h2o_chat.lab.recall import (
 from h2o_chat.lab.results import Results
 from h2o_chat.models import Loaded, load
 from h2o_chat.resume import prompt, read_again
-from h2o_chat.rope import probe
 from h2o_chat.store import StoredMessage
 from h2o_chat.templates import choose
 
@@ -143,9 +144,9 @@ def test_conversations_surprise_in_rows_as_each_does_alone(pocket: Loaded, polic
         cache = H2OCache(64, policy=policy, positions=positions)
         said, logits = list[int](), list[Tensor]()
         for feed in script.feeds[:-1]:
-            cache.speaks(model=not feed.given)
             for piece in torch.tensor([feed.ids]).split(cache.pass_tokens, 1):
-                where = cache.position_ids(piece.shape[1])
+                cache.prepare(Step(piece.shape[1], prompt=feed.given))
+                where = cache.position_ids()
                 with torch.no_grad():
                     logits += [pocket.model(piece, position_ids=where, past_key_values=cache).logits[0]]
             said += feed.ids

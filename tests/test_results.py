@@ -9,14 +9,13 @@ import torch
 from sweep import sweep
 from torch import Tensor
 
-import h2o_chat
-from h2o_chat.cache import H2OCache
+from h2o_chat.cache.cache import H2OCache
 from h2o_chat.config import Settings
 from h2o_chat.errors import UsageError
 from h2o_chat.lab import agreement, generate, perplexity, sampled
 from h2o_chat.lab.contest import runs_of
 from h2o_chat.lab.contestant import Contestant
-from h2o_chat.lab.results import CODE, Results
+from h2o_chat.lab.results import CODE, Results, sources
 from h2o_chat.models import Loaded, load
 
 Task = Callable[[Loaded, Results], Any]
@@ -90,5 +89,4 @@ def test_a_file_that_holds_no_results(tmp_path: Path) -> None:
 
 
 def test_the_code_that_a_result_depends_on_is_found() -> None:
-    folder = Path(h2o_chat.__file__).parent
-    assert [name for name in CODE if not (folder / f"{name}.py").exists()] == []
+    assert [name for name in CODE if not sources(name)] == []

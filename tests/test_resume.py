@@ -243,7 +243,7 @@ def craft(file: Path, harm: str) -> None:
     elif harm == "shape":
         tensors["0.keys"] = tensors["0.keys"][..., :4].contiguous()
     elif harm == "slot":
-        tensors["1.free"] = torch.full_like(tensors["1.free"], 10**6)
+        tensors["0.positions"] = torch.full_like(tensors["0.positions"], 10**6)
     elif harm == "nan":
         tensors["0.score"][0, 0, 0] = torch.nan
     about["checks"] = {name: _check(tensor) for name, tensor in tensors.items()}
@@ -257,7 +257,7 @@ def test_what_is_wrong_with_a_file_is_said(loaded: Loaded, store: Store) -> None
     with pytest.raises(SavedCacheError, match="budget was 48, now it is 64"):
         Engine(loaded, replace(SETTINGS, budget=64)).load(file)
     craft(file, "slot")
-    with pytest.raises(SavedCacheError, match="not empty"):
+    with pytest.raises(SavedCacheError, match="not those of the tokens fed"):
         Engine(loaded, SETTINGS).load(file)
 
 

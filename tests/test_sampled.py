@@ -11,12 +11,13 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 from h2o_chat import H2OCache
+from h2o_chat.cache.rope import probe
+from h2o_chat.cache.step import Step
 from h2o_chat.cli import app
 from h2o_chat.errors import UsageError
 from h2o_chat.lab.contest import runs_of
 from h2o_chat.lab.sampled import cost_of, draw, measure, show_table, stretch
 from h2o_chat.models import Loaded
-from h2o_chat.rope import probe
 
 WINDOW, BUDGET, START = 16, 8, 1
 
@@ -64,7 +65,8 @@ def test_a_stream_is_one_conversation(loaded: Loaded, drawn: tuple[Tensor, Tenso
         cache, expected = H2OCache(BUDGET, positions=probe(loaded.model)), [0.0] * 12
         for at in range(12 * WINDOW - 1):
             with torch.no_grad():
-                where = cache.position_ids(1)
+                cache.prepare(Step(1))
+                where = cache.position_ids()
                 logits = loaded.model(
                     stream[None, at : at + 1], position_ids=where, past_key_values=cache
                 ).logits

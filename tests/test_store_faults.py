@@ -3,6 +3,8 @@
 import os
 import sqlite3
 import stat
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -206,11 +208,18 @@ def test_private_files(tmp_path: Path, umask: int) -> None:
     }
 
 
+@pytest.fixture
+def outside() -> Iterator[Path]:
+    """A folder that another user comes to. Pytest's are closed again whenever another pytest starts."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
 @pytest.mark.parametrize("was_closed", [True, False], ids=["closed", "killed"])
-def test_a_folder_that_cannot_be_written(tmp_path_factory: pytest.TempPathFactory, was_closed: bool) -> None:
-    folder = tmp_path_factory.mktemp("read only")
-    for parent in (folder, *folder.parents[:2]):
-        parent.chmod(parent.stat().st_mode | 0o055)  # another user shall come so far
+def test_a_folder_that_cannot_be_written(outside: Path, was_closed: bool) -> None:
+    folder = outside / "read only"
+    folder.mkdir()
     store = Store(folder)
     conversation = store.create("m", {}, "old")
     with store.claim(conversation) as writer:

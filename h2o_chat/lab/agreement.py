@@ -16,6 +16,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from h2o_chat.cache.rope import Positions, probe
+from h2o_chat.cache.step import Step
 from h2o_chat.config import Settings
 from h2o_chat.errors import ExitCode, UsageError
 from h2o_chat.lab.contest import Run, runs_of
@@ -27,7 +29,6 @@ from h2o_chat.lab.results import Results, key
 from h2o_chat.lab.texts import documents, read_texts
 from h2o_chat.models import Loaded, load
 from h2o_chat.progress import Tick, progress_bar, unheard
-from h2o_chat.rope import Positions, probe
 
 LOGIT_BYTES = 1 << 28
 """Of the reference's log-probabilities; a large vocabulary gets fewer prompts at once."""
@@ -80,7 +81,6 @@ def continued(
         tokens [N, T].
     """
     cache, device = run.cache(positions), loaded.device
-    cache.speaks(model=False)
     given = 0 if said is None else len(said)
     likely: list[Tensor] = []
     chances: list[Tensor] = []
@@ -88,9 +88,9 @@ def continued(
     for step in range(tokens):
         logits = torch.empty(0)
         for part in feeding:
-            where = cache.position_ids(part.shape[1]).to(device).expand_as(part)
+            cache.prepare(Step(part.shape[1], prompt=step == 0))
+            where = cache.position_ids().to(device).expand_as(part)
             logits = loaded.model(part, position_ids=where, past_key_values=cache).logits[:, -1]
-        cache.speaks(model=True)
         log_chances = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
         chances.append(log_chances[: given or None].cpu())
         likely.append(log_chances.argmax(-1, keepdim=True))

@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicLayer
 
-from h2o_chat.cache import H2OCache
-from h2o_chat.policies import Policy, Slots
-from h2o_chat.slots import H2OLayer
+from h2o_chat.cache.cache import H2OCache
+from h2o_chat.cache.policies import Policy, Slots
 
 BLOCK = 64
 """Queries that attend at once."""
@@ -31,23 +30,21 @@ class Foresight(H2OCache):
     foresees = True
 
     def __init__(self, *args: Any, future: list[Tensor], **plan: Any) -> None:
-        self.future = future
         super().__init__(*args, **plan)
-
-    def _new_layer(self) -> H2OLayer:
-        layer = super()._new_layer()
-        layer.policy = knowing(layer.policy, self.future[len(self.layers)])
-        return layer
+        self.plan.policy = knowing(self.plan.policy, future)
 
 
-def knowing(policy: Policy, worth: Tensor) -> Policy:
-    """The policy with its priorities read from a table [R, H, L, L]: of each token, after each query."""
+def knowing(policy: Policy, worth: list[Tensor]) -> Policy:
+    """The policy with its priorities read from a table per layer, [R, H, L, L]: token by query."""
+
+    def of_layer(table: Tensor, positions: Tensor) -> Tensor:
+        now = positions.amax(-1).long()[..., None, None]  # the newest token is still held
+        row = table.gather(2, now.expand(-1, -1, 1, table.shape[-1])).squeeze(2)  # [R, H, L]
+        return row.gather(-1, positions.clamp_min(0).long())
 
     def priority(slots: Slots) -> Tensor:
-        now = slots.positions.amax(-1).long()[..., None, None]  # the newest token is still held
-        row = worth.gather(2, now.expand(-1, -1, 1, worth.shape[-1])).squeeze(2)  # [R, H, L]
-        found: Tensor = row.gather(-1, slots.positions.clamp_min(0).long())
-        return found.to(slots.score.dtype)
+        found = [of_layer(worth[layer], at) for layer, at in zip(slots.layers, slots.positions, strict=True)]
+        return torch.stack(found).to(slots.score.dtype)
 
     return replace(policy, priority=priority)
 

@@ -12,12 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from h2o_chat.cache.rope import Positions, probe
+from h2o_chat.cache.step import Step
 from h2o_chat.errors import UsageError
 from h2o_chat.lab.contest import Run
 from h2o_chat.lab.figures import mean_interval
 from h2o_chat.models import Loaded
 from h2o_chat.progress import Tick, unheard
-from h2o_chat.rope import Positions, probe
 
 SAMPLES = 4
 """Continuations of one prompt."""
@@ -72,7 +73,8 @@ def continuations(
     while len(said) < tokens:
         logits = torch.empty(0)
         for part in feeding:
-            where = cache.position_ids(part.shape[1]).to(part.device).expand_as(part)
+            cache.prepare(Step(part.shape[1]))
+            where = cache.position_ids().to(part.device).expand_as(part)
             logits = model(part, position_ids=where, past_key_values=cache, use_cache=True).logits
         chances = logits[:, -1].float().softmax(-1).cpu()
         feeding = [torch.multinomial(chances, 1, generator=generator).to(prompts.device)]

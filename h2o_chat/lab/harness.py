@@ -18,7 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from h2o_chat.cache import H2OCache
+from h2o_chat.cache.cache import H2OCache
+from h2o_chat.cache.rope import probe
+from h2o_chat.cache.step import Step
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.engine import Engine
 from h2o_chat.errors import ExitCode, UsageError
@@ -28,7 +30,6 @@ from h2o_chat.lab.figures import mean_interval
 from h2o_chat.lab.output import print_tables, slots, tell
 from h2o_chat.models import Loaded, load
 from h2o_chat.progress import Tick, part, progress_bar, unheard
-from h2o_chat.rope import probe
 from h2o_chat.tokenizing import tokens_of
 
 try:
@@ -135,7 +136,8 @@ class BoundedLM(TemplateLM):
             cut = slice(start, min(start + columns, ids.shape[1] - 1))
             width = cut.stop - start
             padded = not bool(real[:, : cut.stop].all())
-            where = cache.position_ids(width, real[:, cut] if padded else None).to(ids.device)
+            cache.prepare(Step(width, real=real[:, cut] if padded else None))
+            where = cache.position_ids().to(ids.device)
             more = {"attention_mask": real[:, : cut.stop].long()} if padded or self.positions.learned else {}
             output = model(
                 ids[:, cut],

@@ -12,7 +12,8 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from h2o_chat.cache import H2OCache
+from h2o_chat.cache.cache import H2OCache
+from h2o_chat.cache.rope import probe
 from h2o_chat.config import Settings
 from h2o_chat.errors import ExitCode
 from h2o_chat.lab import rows
@@ -25,7 +26,6 @@ from h2o_chat.lab.script import Script
 from h2o_chat.lab.talk import between
 from h2o_chat.models import Loaded, load
 from h2o_chat.progress import Tick, part, progress_bar, unheard
-from h2o_chat.rope import probe
 from h2o_chat.templates import choose
 
 TURNS = (0, 10, 25, 50)

@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from h2o_chat.cache.rope import trained_window
 from h2o_chat.config import Settings
 from h2o_chat.errors import ExitCode, UsageError
 from h2o_chat.lab.blocks import blocks
@@ -38,7 +39,6 @@ from h2o_chat.lab.texts import documents, read_texts
 from h2o_chat.lab.topic import Switch, joined, switches
 from h2o_chat.models import Loaded, load
 from h2o_chat.progress import Tick, part, progress_bar, unheard
-from h2o_chat.rope import trained_window
 
 PARTS = ("attention", "removal", "topic", "diversity")
 KEPT_SHARE = 0.2

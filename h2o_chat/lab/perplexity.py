@@ -20,7 +20,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from h2o_chat.cache import H2OCache
+from h2o_chat.cache.cache import H2OCache
+from h2o_chat.cache.policies import POLICIES
+from h2o_chat.cache.rope import probe
+from h2o_chat.cache.step import Step
 from h2o_chat.config import PREFILLS, Settings
 from h2o_chat.errors import ExitCode, UsageError
 from h2o_chat.lab.belady import Foresight, foresee, rows_at_once
@@ -31,9 +34,7 @@ from h2o_chat.lab.pictures import check
 from h2o_chat.lab.results import Results, key
 from h2o_chat.lab.texts import documents, read_texts
 from h2o_chat.models import Loaded, load
-from h2o_chat.policies import POLICIES
 from h2o_chat.progress import Tick, part, progress_bar, unheard
-from h2o_chat.rope import probe
 
 ROWS = 16
 """Documents at once."""
@@ -117,7 +118,8 @@ def nll(model: Any, ids: Tensor, cache: H2OCache, columns: int = 1, prompt: int 
     steps = torch.split(ids[:, :-1], widths, 1)
     targets = torch.split(ids[:, 1:], widths, 1)
     for step, target in zip(steps, targets, strict=True):
-        where = cache.position_ids(step.shape[1]).to(step.device).expand_as(step)
+        cache.prepare(Step(step.shape[1]))
+        where = cache.position_ids().to(step.device).expand_as(step)
         logits = model(step, position_ids=where, past_key_values=cache).logits
         log_probabilities = logits.float().log_softmax(-1)
         yield -log_probabilities.gather(-1, target.unsqueeze(-1)).squeeze(-1)

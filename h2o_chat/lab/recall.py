@@ -17,7 +17,8 @@ from typing import Any
 
 import torch
 
-from h2o_chat.cache import H2OCache
+from h2o_chat.cache.cache import H2OCache
+from h2o_chat.cache.rope import probe
 from h2o_chat.config import Settings
 from h2o_chat.errors import ExitCode, UsageError
 from h2o_chat.lab import rows
@@ -30,7 +31,6 @@ from h2o_chat.lab.script import Script
 from h2o_chat.lab.texts import read_lines
 from h2o_chat.models import Loaded, load
 from h2o_chat.progress import Tick, part, progress_bar, unheard
-from h2o_chat.rope import probe
 from h2o_chat.store import clean
 from h2o_chat.templates import choose
 

@@ -7,17 +7,18 @@ but the first four (which models use as sinks), or as many random ones.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from h2o_chat.cache import H2OCache
+from h2o_chat.cache.arena import Arena
+from h2o_chat.cache.cache import H2OCache
+from h2o_chat.cache.policies import Slots
+from h2o_chat.cache.rope import probe
 from h2o_chat.lab.figures import bootstrap
 from h2o_chat.lab.perplexity import ROWS, nll
 from h2o_chat.models import Loaded
 from h2o_chat.progress import Tick, unheard
-from h2o_chat.rope import probe
 
 SHARES = (0.01, 0.05, 0.2)
 SINKS = 4
@@ -38,22 +39,21 @@ class Removed:
     """95%, bootstrap over documents."""
 
 
-def drop(layer: Any, going: Tensor) -> None:
-    """Empties the slots [R, H, S] of a layer."""
-    layer.positions[going] = -1
-    layer.score[going] = 0
-    layer.by_head[going] = 0
-    layer.free = layer.positions.argmin(-1)
+def drop(arena: Arena, going: Tensor) -> None:
+    """Empties the slots [L, R, H, S] of an arena."""
+    arena.slots.positions[going] = -1
+    arena.slots.score[going] = 0
+    arena.refresh()
 
 
-def going(layer: Any, what: str, share: float, generator: torch.Generator) -> Tensor:
-    """Which slots are dropped, equally many in every row and head. [R, H, S] bool"""
-    score, held = layer.score, layer.positions >= 0
+def going(slots: Slots, what: str, share: float, generator: torch.Generator) -> Tensor:
+    """Which slots are dropped, equally many in every layer, row and head. [L, R, H, S] bool"""
+    score, held = slots.score.sum(-1), slots.positions >= 0
     if what == "random":
         score = torch.rand(score.shape, generator=generator).to(score)
     if what == "heavy but sinks":
-        held = held & (layer.positions >= SINKS)
-    count = max(1, round(share * int((layer.positions[0, 0] >= 0).sum())))
+        held = held & (slots.positions >= SINKS)
+    count = max(1, round(share * int((slots.positions[0, 0, 0] >= 0).sum())))
     found = score.masked_fill(~held, -torch.inf).topk(count).indices
     return torch.zeros_like(held).scatter_(-1, found, True)
 
@@ -80,8 +80,8 @@ def removal(
         whole.append(second_half())
         for done, kind in enumerate(kinds, 1):
             cache.restore(read)
-            for layer in cache.layers:
-                drop(layer, going(layer, *kind, generator))
+            for arena in cache.arenas:
+                drop(arena, going(arena.slots, *kind, generator))
             without[kind].append(second_half())
             tick((number + done / len(kinds)) / len(batches))
     full = torch.cat(whole)

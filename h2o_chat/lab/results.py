@@ -13,18 +13,7 @@ from h2o_chat.models import Loaded
 Value = TypeVar("Value")
 
 CODE = (
-    *(
-        "attention",
-        "baselines",
-        "cache",
-        "handoff",
-        "plan",
-        "policies",
-        "quantized",
-        "rope",
-        "scores",
-        "slots",
-    ),
+    "cache/*",
     *("engine", "generation", "sampling", "detokenize", "templates", "base_templates"),
 )
 """Modules whose change makes a result out of date."""
@@ -88,7 +77,7 @@ def key(loaded: Loaded, task: str, data: Any, **others: Any) -> dict[str, Any]:
         "dtype": loaded.dtype,
         "quantization": loaded.quantization,
         "data": _hash(json.dumps(data).encode()),
-        "code": _hash(b"".join(_source(name) for name in CODE)),
+        "code": _hash(b"".join(file.read_bytes() for name in CODE for file in sources(name))),
         **others,
     }
 
@@ -101,5 +90,6 @@ def _hash(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
 
-def _source(module: str) -> bytes:
-    return Path(h2o_chat.__file__).with_name(f"{module}.py").read_bytes()
+def sources(modules: str) -> list[Path]:
+    """The files of a pattern of `CODE`."""
+    return sorted(Path(h2o_chat.__file__).parent.glob(f"{modules}.py"))

@@ -16,7 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from h2o_chat.cache import H2OCache, Snapshot
+from h2o_chat.cache.cache import H2OCache
+from h2o_chat.cache.snapshot import Snapshot, together
+from h2o_chat.cache.step import Step
 from h2o_chat.engine import end_tokens
 from h2o_chat.errors import GenerationError
 from h2o_chat.lab.script import Feed, Script
@@ -63,9 +65,8 @@ class _Row:
     fed: int = 0
     slots: int = 0
     """Of a layer; only the full cache has more of them as it grows."""
-    layers: list[dict[str, Tensor]] = field(default_factory=list)
-    """The cache's state, one row of it; shared by branches, never written to."""
-    any_far: list[bool] = field(default_factory=list)
+    state: Snapshot | None = None
+    """One row of the cache; shared by branches, never written to."""
 
 
 @torch.inference_mode()
@@ -205,7 +206,7 @@ class _Reader:
         self.device = self.model.get_input_embeddings().weight.device
         self.only_last = "logits_to_keep" in inspect.signature(self.model.forward).parameters
         self.inside: list[_Row] = []
-        """Rows that the cache holds: their own `layers` are out of date."""
+        """Rows that the cache holds: their own `state` is out of date."""
         assert cache.trained is not None
         self.window, self.learned = cache.trained.window, cache.trained.learned
         slots = cache.plan.shares.budget if cache.plan.shares else self.window
@@ -254,23 +255,23 @@ class _Reader:
         ids = torch.tensor([[0] * (tokens - len(piece)) + piece for piece in pieces], device=self.device)
         missing = torch.tensor([tokens - len(piece) for piece in pieces], device=self.device)
         real = torch.arange(tokens, device=self.device) >= missing[:, None] if bool(missing.any()) else None
-        self.cache.speaks(model=not given)
         self.cache.protect(apart[1] if apart else 0)
         if apart and apart[2]:
             self.cache.pin(apart[2])
+        self.cache.prepare(Step(tokens, given, real))
         measured = any(row.nll is not None for row in group)
         inputs: dict[str, Any] = {"logits_to_keep": 1} if self.only_last and not measured else {}
         if real is not None or self.learned:  # see `Engine.forward`
             inputs["attention_mask"] = torch.ones_like(ids) if real is None else real.long()
         output = self.model(
             input_ids=ids,
-            position_ids=self.cache.position_ids(tokens, real).to(self.device).expand(len(group), -1),
+            position_ids=self.cache.position_ids().to(self.device).expand(len(group), -1),
             past_key_values=self.cache,
             use_cache=True,
             **inputs,
         )
         for number, (row, piece) in enumerate(zip(group, pieces, strict=True)):
-            row.fed, row.slots = row.fed + len(piece), self.cache.layers[0].positions.shape[-1]
+            row.fed, row.slots = row.fed + len(piece), self.cache.arenas[0].shape[3]
             if row.nll is not None:
                 _surprised(row, piece, output.logits[number, -len(piece) :])
         return torch.as_tensor(output.logits[:, -1])
@@ -280,10 +281,8 @@ class _Reader:
         if not self.inside:
             return
         state = self.cache.snapshot(copy=False)
-        parts = [{name: torch.split(tensor, 1) for name, tensor in layer.items()} for layer in state.layers]
         for number, row in enumerate(self.inside):
-            row.layers = [{name: rows[number] for name, rows in layer.items()} for layer in parts]
-            row.any_far = state.any_far
+            row.state = state.row(number)
         self.inside = []
 
     def _enter(self, group: list[_Row]) -> None:
@@ -293,15 +292,9 @@ class _Reader:
         self.inside = group
         if not group[0].fed:
             return
-        empty = self.cache.snapshot()
-        layers = [
-            {name: torch.cat([row.layers[number][name] for row in group]) for name in layer}
-            for number, layer in enumerate(group[0].layers)
-        ]
-        far = [any(flags) for flags in zip(*(row.any_far for row in group), strict=True)]
-        # Ragged: rows are of different age, and each has its own time to be turned.
-        fed = max(row.fed for row in group)
-        state: Snapshot = replace(empty, layers=layers, fed=fed, ragged=True, any_far=far)
+        state = together([row.state for row in group if row.state])
+        # What is ahead of one row is not ahead of another.
+        state = replace(state, protect_below=self.cache.plan.sinks, pins=frozenset())
         self.cache.restore(state, hand_over=True)
         for row in group:
-            row.layers = []
+            row.state = None

@@ -20,6 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from h2o_chat.cache.rope import probe
+from h2o_chat.cache.step import Step
 from h2o_chat.config import Settings
 from h2o_chat.errors import ExitCode, UsageError
 from h2o_chat.lab.contest import Run, runs_of
@@ -31,7 +33,6 @@ from h2o_chat.lab.pictures import check
 from h2o_chat.lab.results import Results, key
 from h2o_chat.models import Loaded, load
 from h2o_chat.progress import Tick, part, progress_bar, unheard
-from h2o_chat.rope import probe
 
 AT_ONCE = 64
 """Pieces drawn side by side."""
@@ -104,7 +105,8 @@ def draw(loaded: Loaded, pieces: int, window: int, seed: int, tick: Tick) -> tup
         cost = torch.zeros(rows)
         while len(said) < window:
             step = said[-1].to(loaded.device)
-            where = cache.position_ids(1).to(step.device).expand_as(step)
+            cache.prepare(Step(1))
+            where = cache.position_ids().to(step.device).expand_as(step)
             logits = loaded.model(step, position_ids=where, past_key_values=cache).logits
             log_chances = logits[:, -1].float().log_softmax(-1).cpu()
             said.append(torch.multinomial(log_chances.exp(), 1, generator=generator))

@@ -15,7 +15,9 @@ from itertools import count
 from pathlib import Path
 
 import psutil
+import torch
 
+from h2o_chat.cache.distance import held_indices
 from h2o_chat.chat import Chat
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.engine import Engine
@@ -129,12 +131,14 @@ def _rounding(old: Engine, fresh: Engine) -> float:
     fresh.reset()
     fresh.forward([first])
     worst = 0.0
-    for was, now in zip(old.cache.layers, fresh.cache.layers, strict=True):
-        if was.rope is None:
+    new_keys = {number: a.slots.keys[at] for a in fresh.cache.arenas for at, number in enumerate(a.layers)}
+    for arena in old.cache.arenas:
+        if arena.rope is None:
             continue
-        at = (was.positions[0] == 0).nonzero()  # (KV head, slot)
-        kept = was.keys[0][at[:, 0], at[:, 1]]
-        kept = was.rope.rotate(kept, -was.index()[0][at[:, 0], at[:, 1]])
-        exact = now.keys[0][at[:, 0], 0]
+        layer, row, head, slot = (arena.slots.positions == 0).nonzero().T
+        index = held_indices(arena)[layer, row, head, slot]
+        kept = arena.rope.rotate(arena.slots.keys[layer, row, head, slot], -index)
+        numbers = [arena.layers[at] for at in layer.tolist()]
+        exact = torch.stack([new_keys[n][0, h, 0] for n, h in zip(numbers, head.tolist(), strict=True)])
         worst = max(worst, float((kept - exact).abs().max() / exact.abs().max()))
     return worst

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from h2o_chat.cache.rope import probe
 from h2o_chat.lab.contest import Run
 from h2o_chat.lab.figures import bootstrap
 from h2o_chat.lab.perplexity import ROWS, nll
 from h2o_chat.models import Loaded
 from h2o_chat.progress import Tick, unheard
-from h2o_chat.rope import probe
 
 EDGES = (0, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 """Tokens after the switch."""
@@ -69,9 +69,10 @@ def joined(ids: Tensor, others: Tensor) -> Tensor:
 def old_share(cache: Any, switch: int) -> float:
     """Of the tokens kept, over all layers, rows and heads, those from before position `switch`."""
     old = held = 0
-    for layer in cache.layers:
-        old += int(((layer.positions >= 0) & (layer.positions < switch)).sum())
-        held += int((layer.positions >= 0).sum())
+    for arena in cache.arenas:
+        positions = arena.slots.positions
+        old += int(((positions >= 0) & (positions < switch)).sum())
+        held += int((positions >= 0).sum())
     return old / held
 
 

@@ -22,6 +22,8 @@ from h2o_chat.store import Store
 aiohttp = pytest.importorskip("aiohttp", reason="the extra web is not installed")
 pytest.importorskip("textual_serve", reason="the extra web is not installed")
 
+pytestmark = pytest.mark.loopback
+
 GONE_S = 20.0
 """The deadline is 3 s; the machine may be loaded."""
 

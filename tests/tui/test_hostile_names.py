@@ -91,12 +91,13 @@ async def test_files_are_proposed_by_names_that_can_be_typed(
 async def test_models_of_any_name_are_listed_as_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     config_file().parent.mkdir(parents=True)
-    config_file().write_text('[aliases]\n"za[red]l \\u001b[31m\\u202e" = "x"\n')
+    config_file().write_text('[aliases]\n"za[red]l" = "x"\n"zab \\u001b[31m\\u202e" = "x"\n')
     app = ChatApp(nothing, Settings(), Sampling())
     async with app.run_test(size=(100, 30)) as pilot:
         screen = Screen(app, pilot)
         await pilot.press(*"/model za")
         assert "za[red]l" in page(screen)
+        assert "zab" not in page(screen), "what a terminal would obey is not offered"
         assert obeyed(page(screen)) == []
         await app.push_screen(Models([Row(text, text) for text in (*HOSTILE.values(), *NAMES)]))
         await screen.until(lambda: app.screen.query(OptionList), "they are listed")

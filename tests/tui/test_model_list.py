@@ -11,6 +11,8 @@ from h2o_chat.config import Sampling, Settings
 from h2o_chat.opening import Kept, opener, opener_of
 from h2o_chat.tui.app import ChatApp
 
+pytestmark = pytest.mark.loopback
+
 
 async def test_a_download_is_shown_stopped_and_goes_on_from_the_list(
     shared_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

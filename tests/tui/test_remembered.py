@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from conftest import POCKET, TOLD  # tests/tui/conftest.py
 
+from h2o_chat.cache.settle import ranking
 from h2o_chat.chat import Chat
 from h2o_chat.config import Sampling, Settings
 from h2o_chat.events import CacheState, Event, Prompt, Said, Token, Turn, from_json, to_json
@@ -52,8 +53,8 @@ def assert_true(memory: Memory, chat: Chat) -> None:
     recent_from = 0 if chat.session.budget is None else seen - chat.session.recent
     protected = {
         position
-        for layer in cache.layers
-        for position, one in zip(layer.positions.flatten().tolist(), layer.protected.flatten(), strict=True)
+        for slots in (arena.slots for arena in cache.arenas)
+        for position, one in zip(slots.positions.flatten().tolist(), slots.protected.flatten(), strict=True)
         if one and position >= 0
     }
     for position in range(-1, seen + 2):
@@ -66,8 +67,9 @@ def assert_true(memory: Memory, chat: Chat) -> None:
     assert memory.cache is not None
     assert [rank for rank, _ in memory.cache.ranks][-1] == len(found)
     scores: dict[int, list[float]] = {}
-    for layer in cache.layers:
-        places, marks = layer.positions.flatten().tolist(), layer.ranking().flatten().tolist()
+    for arena in cache.arenas:
+        places = arena.slots.positions.flatten().tolist()
+        marks = ranking(arena, cache.clocks).flatten().tolist()
         for place, mark in zip(places, marks, strict=True):
             if place >= 0:
                 scores.setdefault(place, []).append(mark)

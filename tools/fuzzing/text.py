@@ -63,8 +63,8 @@ def _number(raw: bytes) -> None:
 
 
 def _contestant(raw: bytes) -> None:
+    from h2o_chat.cache.policies import divide
     from h2o_chat.lab.contestant import Contestant
-    from h2o_chat.policies import divide
 
     one = Contestant.parse(text_of(raw))
     divide(one.policy, 64, one.sinks, one.recent)

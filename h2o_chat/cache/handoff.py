@@ -7,7 +7,7 @@ from torch import Tensor
 from h2o_chat.errors import ModelError
 
 if TYPE_CHECKING:
-    from h2o_chat.slots import H2OLayer
+    from h2o_chat.cache.layer import H2OLayer
 
 
 class Handoff:

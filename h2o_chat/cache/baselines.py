@@ -1,7 +1,7 @@
 """What to compare with: priorities of caches and sparse patterns known from elsewhere, as pure functions.
 
 As in `policies.py`, whose table says how they are used: the lowest priority goes first, ties drop the oldest.
-Shapes: R rows, H KV heads, S slots.
+Shapes: L layers, R rows, H KV heads, S slots.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from torch import Tensor
 from h2o_chat.errors import UsageError
 
 if TYPE_CHECKING:
-    from h2o_chat.policies import Slots
+    from h2o_chat.cache.policies import Slots
 
 Priority = Callable[["Slots"], Tensor]
 
@@ -27,13 +27,13 @@ SEES_THE_FUTURE = "This policy decides by what will be attended to, which nobody
 
 
 def oldest_first(slots: "Slots") -> Tensor:
-    """No opinion: ties drop the oldest, which leaves a sliding window. [R, H, S]"""
-    return torch.zeros_like(slots.score)
+    """No opinion: ties drop the oldest, which leaves a sliding window. [L, R, H, S]"""
+    return torch.zeros_like(slots.score[..., 0])
 
 
 def by_lot(slots: "Slots") -> Tensor:
-    """A draw for each token and head that never changes (Random Attention, arXiv 2609.03430). [R, H, S]"""
-    head = torch.arange(slots.positions.shape[1], device=slots.positions.device)[:, None]
+    """A draw for each token and head that never changes (Random Attention, arXiv 2609.03430). [L, R, H, S]"""
+    head = torch.arange(slots.positions.shape[-2], device=slots.positions.device)[:, None]
     drawn = (slots.positions.long() * 2_654_435_761 + head * 40_503 + 12_345) & 0xFFFFFFFF
     for shift, factor in ((16, 0x45D9F3B), (16, 0x45D9F3B), (16, 1)):  # mixed, as hashes are
         drawn = ((drawn ^ (drawn >> shift)) * factor) & 0xFFFFFFFF
@@ -50,11 +50,11 @@ def from_the_future(slots: "Slots") -> Tensor:
 
 
 def last_used(slots: "Slots") -> Tensor:
-    """Least recently used goes (LRU); `score` is 1 + the position of its last use, arriving is one. [R, H, S]
+    """Least recently used goes (LRU); `score` is 1 + the position of its last use. [L, R, H, S]
 
     In fp32 positions are exact up to 16.7 million; past that, neighbours tie.
     """
-    return torch.maximum(slots.score, slots.positions.to(slots.score.dtype) + 1)
+    return torch.maximum(slots.score[..., 0], slots.positions.to(slots.score.dtype) + 1)
 
 
 def pooled(kernel: int) -> Priority:
@@ -65,9 +65,9 @@ def pooled(kernel: int) -> Priority:
 
     def priority(slots: "Slots") -> Tensor:
         by_age = slots.positions.argsort(dim=-1, stable=True)
-        ordered = slots.score.gather(-1, by_age)
-        best = torch.nn.functional.max_pool1d(ordered, kernel, stride=1, padding=kernel // 2)
-        return torch.empty_like(ordered).scatter_(-1, by_age, best)
+        ordered = slots.score.sum(-1).gather(-1, by_age)
+        best = torch.nn.functional.max_pool1d(ordered.flatten(0, -2), kernel, stride=1, padding=kernel // 2)
+        return torch.empty_like(ordered).scatter_(-1, by_age, best.view_as(ordered))
 
     return priority
 

@@ -6,40 +6,39 @@ A system lends more memory than it has: `zeros` of a terabyte may succeed, and t
 from typing import TYPE_CHECKING
 
 import psutil
+import torch
 
+from h2o_chat.cache.state import state_bytes
 from h2o_chat.errors import BudgetError
-from h2o_chat.memory import STATE_BYTES
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from h2o_chat.cache.arena import Shape
 
 
-def require_room(rows: int, heads: int, slots: int, size: int, like: "Tensor") -> None:
-    """Refuses slots [rows, heads, slots] for which there is no memory.
+def require_room(shape: "Shape", slots: int) -> None:
+    """Refuses slots for which there is no memory.
 
     Args:
+        shape: of the layer.
         slots: budget + 1.
-        size: components of a head.
-        like: keys, of whose precision and on whose device they would be.
 
     Raises:
         BudgetError: says what they need and what is free.
     """
     # Quantised slots hold as many keys as they come, for a moment.
-    needed = rows * heads * slots * (2 * size * like.element_size() + STATE_BYTES)
-    if like.device.type == "cpu":
+    each = (shape.key + shape.value) * shape.dtype.itemsize + state_bytes(shape.groups)
+    needed = shape.rows * shape.heads * slots * each
+    if shape.device.type == "cpu":
         free = int(psutil.virtual_memory().available)
-    elif like.device.type == "cuda":
-        import torch
-
-        free = torch.cuda.mem_get_info(like.device)[0]
+    elif shape.device.type == "cuda":
+        free = torch.cuda.mem_get_info(shape.device)[0]
     else:
         return
     if needed > free:
         one = needed // slots
         raise BudgetError(
             f"A budget of {slots - 1:,} slots needs {needed / 1e9:,.1f} GB for one layer alone, and"
-            f" {like.device} has {free / 1e9:,.1f} GB free.",
+            f" {shape.device} has {free / 1e9:,.1f} GB free.",
             f"A slot takes {one:,} bytes in every layer: a budget of {free // (2 * one):,} fills half of that"
             " with one layer.",
         )

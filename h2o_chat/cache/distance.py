@@ -1,0 +1,189 @@
+"""Where a kept key stands: the one place that turns keys (RoPE, arXiv 2104.09864) after they were written.
+
+Attention sees differences of rotation indices only. So that no index grows with the conversation, and no
+distance leaves the window that the model was trained for:
+
+- A key's index is its position - base. When the next index would reach the window, base moves up to the next
+  token and all keys are turned back with it (rebase).
+- A key whose distance would pass `reach` - 1 is clamped: it is turned once to index 0, and every query meets
+  it from index `reach` - 1. Pinned keys and a system prompt are turned to `nearer` instead.
+
+Keys are clamped in blocks of window / 32 tokens, so a distance is exact up to reach - window / 32 at least.
+Keys in bytes (`quantized.py`) are stored unturned and turned as they are read.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from h2o_chat.cache.clock import Clock
+from h2o_chat.cache.policies import Policy, Shares
+from h2o_chat.cache.rope import Positions
+
+if TYPE_CHECKING:
+    from h2o_chat.cache.arena import Arena
+
+
+@dataclass(frozen=True)
+class Distance:
+    """The numbers of one model under one policy."""
+
+    window: int
+    """Tokens that the model was trained to look back."""
+    reach: int
+    """Tokens: no key is met farther away than reach - 1."""
+    nearer: int
+    """Tokens subtracted from the clamped distance of pinned and system-prompt keys."""
+    learned: bool
+    """Positions are added to the embedding (OPT, GPT-2): nothing can be turned."""
+    rebases: bool
+    """Indices are ours to choose; False in plain transformers, which feeds true positions."""
+
+    @property
+    def block(self) -> int:
+        """Tokens between two clampings."""
+        return max(1, self.window // 32)
+
+
+def distance_of(trained: Positions, policy: Policy, shares: Shares | None, rebases: bool) -> Distance:
+    """`Policy.reach` of the window, and at least the budget: distances are true until something is evicted.
+
+    Only models that chat meet pinned keys nearer: a model that continues text takes what is near for what it
+    has just read (docs/POLICY.md).
+    """
+    window = trained.window
+    reach = window if shares is None else max(int(window * policy.reach), min(shares.budget, window))
+    at = max(1, int(window * policy.protected_at))
+    nearer = reach - min(reach, at) if trained.chats else 0
+    return Distance(window, reach, nearer, trained.learned, rebases)
+
+
+def due(distance: Distance, clocks: Sequence[Clock], count: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Rows to clamp and rows to rebase before so many tokens of each row. Advances `near_from` and `base`."""
+    clamp, rebase = [], []
+    for row, (clock, more) in enumerate(zip(clocks, count, strict=True)):
+        # Clamped is what is far from the first new token, or out of the last one's window.
+        leaving = clock.seen + max(1 - distance.reach, more - distance.window)
+        near_from = -(-leaving // distance.block) * distance.block
+        if leaving > 0 and near_from > clock.near_from:
+            clock.near_from = near_from
+            clamp.append(row)
+        if distance.rebases and clock.seen + more - clock.base > distance.window:
+            clock.base = clock.seen
+            rebase.append(row)
+    return clamp, rebase
+
+
+def indices(positions: Tensor, base: Tensor) -> Tensor:
+    """Rotation index of new or unclamped keys at `positions` [..., R, H, N]; 0 for padding and empty slots.
+
+    Args:
+        base: [R] the position whose index is 0.
+    """
+    return (positions - base[:, None, None]).masked_fill(positions < 0, 0)
+
+
+def clamped_indices(distance: Distance, sinks: int, protected: Tensor, positions: Tensor) -> Tensor:
+    """Index that a clamped key is turned to: 0, or `nearer` if it is pinned or of a system prompt. [..., S]
+
+    Sinks stay at 0, and so does the first token where a policy has no sinks: models need them far away.
+    """
+    return distance.nearer * (protected & (positions >= max(1, sinks)))
+
+
+def held_indices(arena: "Arena") -> Tensor:
+    """Rotation index of every slot's key. [L, R, H, S]"""
+    slots, plan = arena.slots, arena.plan
+    near = indices(slots.positions, arena.base)
+    if plan.distance is None:
+        return near
+    far = clamped_indices(plan.distance, plan.sinks, slots.protected, slots.positions)
+    return torch.where(slots.clamped, far, near)
+
+
+def clamp(arena: "Arena", near_from: Sequence[int]) -> None:
+    """Turns the keys at positions below `near_from` of each row to their clamped index and marks them."""
+    slots, plan = arena.slots, arena.plan
+    if arena.rope is None or plan.distance is None:
+        return
+    edge = torch.tensor(near_from, dtype=torch.int32, device=slots.positions.device)[:, None, None]
+    leaving = (slots.positions >= 0) & ~slots.clamped & (slots.positions < edge)
+    if plan.bits is None:
+        far = clamped_indices(plan.distance, plan.sinks, slots.protected, slots.positions)
+        _turn(arena, leaving, far - indices(slots.positions, arena.base))
+    slots.clamped.logical_or_(leaving)
+
+
+def rebase(arena: "Arena", base: Sequence[int]) -> None:
+    """Makes `base` [R] the positions whose rotation index is 0; keys that are not clamped are turned back."""
+    slots = arena.slots
+    new = torch.tensor(base, dtype=torch.int32, device=slots.positions.device)
+    if arena.plan.bits is None and arena.rope is not None:
+        shift = (arena.base - new)[:, None, None].expand_as(slots.positions)
+        _turn(arena, (slots.positions >= 0) & ~slots.clamped & (shift != 0), shift)
+    arena.base = new
+
+
+def protect(arena: "Arena", protected: Tensor) -> None:
+    """Says anew which slots are protected, [L, R, H, S] bool; clamped keys that come nearer are turned."""
+    slots, plan = arena.slots, arena.plan
+    if plan.distance is not None and plan.bits is None and arena.rope is not None:
+        by = clamped_indices(plan.distance, plan.sinks, protected, slots.positions)
+        by = by - clamped_indices(plan.distance, plan.sinks, slots.protected, slots.positions)
+        _turn(arena, slots.clamped & (by != 0), by)
+    slots.protected.copy_(protected)
+
+
+def _turn(arena: "Arena", which: Tensor, by: Tensor) -> None:
+    """Turns the keys of some slots, [L, R, H, S] bool, by so many positions, [L, R, H, S]."""
+    assert arena.rope is not None
+    turned = arena.rope.rotate(arena.slots.keys, by)
+    arena.slots.keys.copy_(torch.where(which.unsqueeze(-1), turned, arena.slots.keys))
+
+
+def before_rope(arena: "Arena", keys: Tensor, index: Tensor) -> Tensor:
+    """Keys [..., D] as numbers at rotation index [...] as they are before RoPE, of length 1. [..., D]
+
+    Where nobody said how a layer turns its keys (`H2OCache` without a model) they are taken as they are, and
+    distance counts too.
+    """
+    if arena.plan.bits is None and arena.rope is not None:
+        keys = arena.rope.rotate(keys, -index)
+    return torch.nn.functional.normalize(keys.to(arena.exact), dim=-1)
+
+
+def edge_angles(arena: "Arena", at: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """What turns queries at positions `at` [R, N] to index reach - 1, for `Rope.turn`: [R, 1, 1, N, D] each.
+
+    From there clamped keys at index 0 stand at distance reach - 1, and protected ones nearer.
+    """
+    assert arena.rope is not None
+    assert arena.plan.distance is not None
+    by = arena.plan.distance.reach - 1 - (at - arena.base[:, None])
+    return arena.rope.angles(by[:, None, None], dtype)
+
+
+def fed_indices(distance: Distance, first: Tensor | int, tokens: int, real: Tensor | None) -> Tensor:
+    """The rotation indices to feed with the next tokens, for ever below the window. [R or 1, N]
+
+    Learned positions run to the end of the window and then again and again through its second half. At each
+    return older tokens seem to come after newer ones until they are evicted.
+
+    Args:
+        first: index of the first new token, an int or [R, 1].
+        real: [R, N] bool, False for padding, which repeats its neighbour's index.
+    """
+    if real is None:
+        device = first.device if isinstance(first, Tensor) else None
+        index = first + torch.arange(tokens, device=device)[None]
+    else:
+        index = (first + real.long().cumsum(-1) - 1).clamp_min(0)
+    if not distance.learned:
+        return torch.as_tensor(index)
+    half = distance.window // 2
+    return torch.where(
+        index < distance.window, index, half + (index - distance.window) % (distance.window - half)
+    )

@@ -1,0 +1,96 @@
+"""One attention layer as transformers sees it: it hands keys and values on, and its slots lie in an arena."""
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from torch import Tensor
+from transformers.cache_utils import CacheLayerMixin
+
+from h2o_chat.cache.handoff import Handoff
+from h2o_chat.cache.policies import Slots
+from h2o_chat.errors import UsageError
+
+if TYPE_CHECKING:
+    from h2o_chat.cache.arena import Arena, Shape
+    from h2o_chat.cache.cache import H2OCache
+
+
+class H2OLayer(CacheLayerMixin):
+    """The place of one layer in its cache.
+
+    Args:
+        cache: it belongs to.
+        number: of the layer.
+    """
+
+    def __init__(self, cache: "H2OCache", number: int) -> None:
+        super().__init__()
+        self.cache, self.number = cache, number
+        self.arena: Arena | None = None
+        """Where its slots are; None before the first token."""
+        self.at = 0
+        """Which of the arena's layers it is."""
+        self.fed = 0
+        """Columns fed, padding included: what transformers calls the sequence length."""
+
+    @property
+    def slots(self) -> Slots:
+        """Views of its states, [R, H, S, ...]."""
+        assert self.arena is not None, "there are no slots before the first token"
+        states = {name: state[self.at] for name, state in self.arena.slots.states.items()}
+        return Slots(self.arena.slots.budget, (self.number,), **states)
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Slots are made by `H2OCache.begin`, once the queries have come too."""
+
+    def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> Any:
+        """Hands the new keys and values [R, H, N, D] on to `h2o_attention`, which fills the slots.
+
+        Raises:
+            UsageError: the batch has other rows than the cache, or comes from another model.
+        """
+        if self.arena is not None:
+            self._check(self.arena.of, key_states)
+        handoff = Handoff(self, key_states, value_states)
+        return handoff, handoff
+
+    def _check(self, of: "Shape", keys: Tensor) -> None:
+        """
+        Raises:
+            UsageError: these keys do not fit the slots.
+        """
+        now = (keys.shape[1], keys.shape[3], keys.dtype, keys.device)
+        if now != (of.heads, of.key, of.dtype, of.device):
+            held = f"{of.heads} KV heads of {of.key} {of.dtype} on {of.device}"
+            raise UsageError(
+                f"This H2OCache holds {held}, and is fed {now[0]} of {now[1]} {now[2]} on {now[3]}.",
+                "Use one cache per model, precision and device, or cache.reset().",
+            )
+        if keys.shape[0] != of.rows:
+            raise UsageError(
+                f"This H2OCache holds {of.rows} rows, the batch has {keys.shape[0]}.",
+                "Use one cache per batch, or cache.reset().",
+            )
+
+    def get_seq_length(self) -> int:
+        """Columns fed, not slots: transformers counts positions from it."""
+        return self.fed
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.fed + query_length, 0
+
+    def get_max_length(self) -> int:
+        return -1  # a conversation may go on for ever
+
+    def crop(self, tokens_to_remove: int) -> NoReturn:
+        """
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError(
+            "An H2OCache cannot take tokens back: what was evicted for them is gone.",
+            "Assisted generation does not work with it; otherwise use cache.snapshot() and restore().",
+        )
+
+    def reset(self) -> None:
+        """Forgets everything; slots are made anew with the next tokens."""
+        self.arena, self.is_initialized, self.fed = None, False, 0

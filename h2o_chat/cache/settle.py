@@ -1,0 +1,116 @@
+"""Slots are given up: keys are compared, the policy ranks all layers at once, the lowest go.
+
+Shapes: L layers, R rows of which r are due, H KV heads, S slots, D head size.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from h2o_chat.cache.arena import Arena, along, in_use_first
+from h2o_chat.cache.clock import Clock, Pass
+from h2o_chat.cache.distance import before_rope, held_indices
+from h2o_chat.cache.novelty import distinctness, novelty
+from h2o_chat.cache.policies import Slots, lowest, mean_held, priorities
+from h2o_chat.cache.rope import MOST_TOKENS
+from h2o_chat.cache.state import STATES
+
+
+@torch.no_grad()
+def settle(arena: Arena, now: Pass) -> None:
+    """Gives up slots in the rows whose last empty slot has been written."""
+    compared = [row for row in now.settles if row in now.compares]
+    others = [row for row in now.settles if row not in now.compares]
+    for rows, due in ((compared, True), (others, False)):
+        if rows:
+            _settle_rows(arena, rows, now, due)
+
+
+def _settle_rows(arena: Arena, rows: list[int], now: Pass, due: bool) -> None:
+    """The policy ranks, and `stride` slots of every layer and head of these rows are given up."""
+    which = None if len(rows) == arena.shape[1] else torch.tensor(rows, device=arena.device)
+    part = _rows(arena, which)
+    seen = [now.first[row] + now.count[row] for row in rows]
+    if due and arena.plan.policy.keys:
+        index = held_indices(arena)
+        compare(arena, part, index if which is None else index.index_select(1, which))
+    compared = [now.compared[row] for row in rows]
+    priority = rank(arena, part, seen, compared, visible_from(arena, seen))
+    going = lowest(priority, part.positions, arena.plan.stride)  # [L, r, H, stride]
+    if arena.plan.observe:
+        lost = part.recent.gather(3, going).sum((0, 2, 3)).double()
+        arena.lost.index_add_(0, torch.tensor(rows, device=arena.device), lost)
+    for state in STATES:
+        if state.dtype != "kv":  # what lies there is masked, and overwritten by the next token
+            mine = part.states[state.name]
+            mine.scatter_(3, along(going, mine), state.empty)
+    order = in_use_first(part.positions).to(arena.order.dtype)
+    if which is None:
+        arena.order.copy_(order)
+        return
+    arena.order.index_copy_(1, which, order)
+    for state in STATES:
+        if state.dtype != "kv":
+            arena.slots.states[state.name].index_copy_(1, which, part.states[state.name])
+
+
+def _rows(arena: Arena, which: Tensor | None) -> Slots:
+    """Some rows' states: copies; all (None): the states themselves."""
+    states = arena.slots.states
+    if which is not None:
+        states = {name: state.index_select(1, which) for name, state in states.items()}
+    return Slots(arena.slots.budget, arena.layers, **states)
+
+
+def compare(arena: Arena, part: Slots, index: Tensor, rows: Sequence[int] | None = None) -> None:
+    """Compares keys at rotation index [L, r, H, S] with each other, in all rows or some of them."""
+    unit = before_rope(arena, arena.numbers(part.keys), index)
+    found = {"distinctness": distinctness(unit, part.positions >= 0)}
+    if arena.plan.policy.pairs:
+        found["novelty"] = novelty(unit, part.positions)
+    for name, numbers in found.items():
+        if rows is not None and len(rows) < numbers.shape[1]:
+            due = torch.zeros(numbers.shape[1], dtype=torch.bool)
+            due[list(rows)] = True
+            numbers = torch.where(due.to(arena.device)[:, None, None], numbers, part.states[name])
+        part.states[name].copy_(numbers)
+
+
+def rank(
+    arena: Arena, part: Slots, seen: Sequence[int], compared: Sequence[int], visible_from: Tensor
+) -> Tensor:
+    """What is given up first has the lowest. [L, r, H, S]
+
+    Args:
+        seen: of each row, the tokens fed to it.
+        compared: of each row, the position from which on keys were not compared yet.
+    """
+    looked = _looked_at(arena, part, compared)
+    recent = arena.plan.shares.recent if arena.plan.shares else 0
+    recent_from = arena.per_row([tokens - recent for tokens in seen])
+    return priorities(arena.plan.policy, looked, part.protected, recent_from, visible_from)
+
+
+def _looked_at(arena: Arena, part: Slots, compared: Sequence[int]) -> Slots:
+    """What the policy may look at: values as numbers; keys not compared yet as the mean of the others."""
+    states = part.states | {"values": arena.numbers(part.values)}
+    if arena.plan.policy.keys:
+        held = part.positions >= 0
+        known = held & (part.positions < arena.per_row(compared))
+        for name in ("distinctness", "novelty"):
+            states[name] = torch.where(known, states[name], mean_held(states[name], known))
+    return Slots(arena.slots.budget, part.layers, **states)
+
+
+def ranking(arena: Arena, clocks: Sequence[Clock]) -> Tensor:
+    """What the policy ranks the slots by just now. [L, R, H, S]"""
+    return arena.plan.policy.priority(_looked_at(arena, arena.slots, [clock.compared for clock in clocks]))
+
+
+def visible_from(arena: Arena, seen: Sequence[int]) -> Tensor:
+    """Positions before this are seen by no later query, which stands at `seen`. [L or 1, r, 1, 1]"""
+    if not any(arena.windows):
+        return arena.per_row([0] * len(seen))[None]
+    windows = [MOST_TOKENS if window is None else window for window in arena.windows]
+    return torch.stack([arena.per_row([max(0, at - window + 1) for at in seen]) for window in windows])

@@ -1,0 +1,73 @@
+"""Copies of everything that a cache holds: of all its rows, of one of them, of several put together."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from h2o_chat.cache.arena import Shape
+from h2o_chat.cache.clock import Clock
+from h2o_chat.cache.policies import Shares
+
+
+@dataclass(frozen=True)
+class Part:
+    """One arena's share of a snapshot."""
+
+    layers: tuple[int, ...]
+    shape: Shape
+    states: dict[str, Tensor]
+    """The saved ones of `state.STATES`, [L, R, H, S, ...]."""
+    lost: Tensor
+    """[R]"""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything that a cache holds; `H2OCache.restore` puts it back."""
+
+    policy: str
+    shares: Shares | None
+    """None for the `full` policy."""
+    bits: int | None
+    """Of a number in the slots; None: as the model computes it."""
+    parts: list[Part]
+    """None before the first token."""
+    clocks: list[Clock]
+    """Of each row."""
+    fed: int
+    """Columns, padding included."""
+    protect_below: int
+    """Tokens at positions below this are protected: sinks, system prompt."""
+    pins: frozenset[int] = frozenset()
+    """Positions that will be protected when they are fed."""
+
+    def row(self, number: int) -> "Snapshot":
+        """One row of it, as views."""
+        cut = slice(number, number + 1)
+        parts = [
+            Part(
+                part.layers,
+                replace(part.shape, rows=1),
+                {name: state[:, cut] for name, state in part.states.items()},
+                part.lost[cut],
+            )
+            for part in self.parts
+        ]
+        return replace(self, parts=parts, clocks=[replace(self.clocks[number])])
+
+
+def together(rows: list[Snapshot]) -> Snapshot:
+    """Rows of one cache, or of caches alike, as one snapshot of all of them."""
+    first = rows[0]
+    parts = [
+        Part(
+            part.layers,
+            replace(part.shape, rows=len(rows)),
+            {name: torch.cat([row.parts[n].states[name] for row in rows], 1) for name in part.states},
+            torch.cat([row.parts[n].lost for row in rows]),
+        )
+        for n, part in enumerate(first.parts)
+    ]
+    clocks = [replace(row.clocks[0]) for row in rows]
+    return replace(first, parts=parts, clocks=clocks, fed=max(row.fed for row in rows))

@@ -1,0 +1,79 @@
+"""Nothing of a user is lost by upgrading: what older versions wrote opens.
+
+`tests/fixtures/before_the_arena` was written by version 0.1.0 as of 2026-11-22 (commit 11aaee1), with:
+`config set budget 96`, `config set top_p 0.9`, `config set temperature 0.7`, and then
+`run --script turns.txt --save --budget 32 --seed 3 --temperature 0 --record recording.jsonl` and
+`sessions export` to both files. Saved memories had format 5 then.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from program import Program
+from safetensors.torch import load_file
+
+from h2o_chat.config import Settings
+from h2o_chat.engine import Engine
+from h2o_chat.events import CacheState, Turn
+from h2o_chat.models import load
+from h2o_chat.recording import read
+
+BEFORE = Path(__file__).parents[1] / "fixtures" / "before_the_arena"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A copy of the old data folder, which is written to."""
+    shutil.copytree(BEFORE / "data", tmp_path / "data")
+    return tmp_path / "data"
+
+
+def test_a_conversation_goes_on_from_its_saved_memory(h2o: Program, data: Path) -> None:
+    ended = h2o("run", "--resume", "last", "What is my name?", "--data", data, "--temperature", "0")
+    assert ended.code == 0, ended.err
+    assert "Ada" in ended.out
+    assert "rebuilt" not in ended.err
+    assert "cannot be used" not in ended.err
+
+
+def test_a_saved_memory_holds_the_same_tokens() -> None:
+    [file] = BEFORE.glob("data/caches/*/*.safetensors")
+    settings = Settings(budget=32, seed=3, threads=1)
+    engine = Engine(load(settings, lambda *_: None), settings)
+    engine.load(file)
+    old = load_file(file)
+    for layer in range(engine.session.layers):
+        assert torch.equal(engine.cache.kept(layer), old[f"{layer}.positions"])
+        slots = engine.cache.layers[layer].slots
+        assert torch.equal(slots.keys, old[f"{layer}.keys"])
+        assert torch.equal(slots.score, old[f"{layer}.by_head"])
+        assert torch.equal(slots.novelty, old[f"{layer}.alone"])
+    assert engine.seen == int(old["0.seen"])
+    held = (old["0.positions"] >= 0).sum(-1).max()
+    assert engine.cache.most_kept == int(held)
+    assert engine.forward([5]).isfinite().all()
+
+
+def test_settings_recordings_and_exports_open(
+    h2o: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config" / "h2o-chat").mkdir(parents=True)
+    shutil.copy(BEFORE / "config.toml", tmp_path / "config" / "h2o-chat")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    shown = h2o("config", "show")
+    assert shown.code == 0, shown.err
+    assert "96" in shown.out
+
+    events = list(read(BEFORE / "recording.jsonl"))
+    assert len([event for event in events if isinstance(event, Turn)]) == 7
+    assert any(isinstance(event, CacheState) for event in events)
+
+    asked = json.loads((BEFORE / "conversation.json").read_text())
+    done = h2o("sessions", "import", BEFORE / "conversation.json", "--data", tmp_path / "data")
+    assert done.code == 0, done.err
+    exported = h2o("sessions", "export", "last", "--format", "json", "--data", tmp_path / "data")
+    texts = [message["text"] for message in json.loads(exported.out)["messages"]]
+    assert texts == [message["text"] for message in asked["messages"]]

@@ -106,17 +106,33 @@ class Jobs:
         self._recorder = recorder
         self._reports: SimpleQueue[Report] = SimpleQueue()
         self._cancel = threading.Event()
+        self._todo: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._over = threading.Event()
+        self._over.set()
         self._thread: threading.Thread | None = None
 
     def start(self, work: Callable[[], None]) -> None:
-        """Do it in a thread, which no end of the process waits for by itself: it may be stuck."""
-        self._thread = threading.Thread(target=work, name="job", daemon=True)
-        self._thread.start()
+        """Do it in a thread, which no end of the process waits for by itself: it may be stuck.
+
+        One thread does all jobs: where memory is short Python can start no other, and would wait for it for
+        ever.
+        """
+        self._over.clear()
+        self._todo.put(work)
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._do, name="job", daemon=True)
+            self._thread.start()
+
+    def _do(self) -> None:
+        while True:
+            try:
+                self._todo.get()()  # without a name, which would hold on to it
+            finally:
+                self._over.set()
 
     def wait(self) -> None:
         """Return when the job is over."""
-        if self._thread is not None:
-            self._thread.join()
+        self._over.wait()
 
     @property
     def recording(self) -> bool:

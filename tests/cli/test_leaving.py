@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -54,6 +55,14 @@ def leave(terminal: Terminal, how: str) -> None:
         terminal.process.send_signal(signal.Signals[how])
 
 
+def assert_gone(processes: list[psutil.Process]) -> None:
+    """All have ended, or do soon."""
+    end = time.monotonic() + GONE_S
+    while any(alive(process.pid) for process in processes):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 LEAVING = [("ctrl+c twice", ExitCode.OK), ("SIGTERM", ExitCode.TERMINATED), ("SIGHUP", ExitCode.HUNG_UP)]
 
 
@@ -68,10 +77,7 @@ def test_an_engine_that_is_stopped_is_left(tmp_path: Path, how: str, code: ExitC
             before = said(tmp_path)[-1]
             leave(terminal, how)
             assert ended(terminal) == code
-            end = time.monotonic() + GONE_S
-            while any(alive(child.pid) for child in children):
-                assert time.monotonic() < end
-                time.sleep(0.05)
+            assert_gone(children)
         finally:
             with suppress(ProcessLookupError):
                 os.kill(engine.pid, signal.SIGKILL)
@@ -83,6 +89,39 @@ def test_an_engine_that_is_stopped_is_left(tmp_path: Path, how: str, code: ExitC
     assert (question.text, answer.finish) == ("Once upon a time", "stopped")
     assert answer.text.startswith(before)
     assert f"go on with --resume {conversation}".encode() in terminal.drawn
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory as Linux has them")
+@pytest.mark.parametrize("moment", ["answering", "asked once more"])
+def test_a_screen_without_memory_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Where no thread can be started any more: Python would wait for ever for one that it has begun."""
+    # malloc has no room left from before: no arena that was counted already, nothing for a tensor.
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
+    monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", "4096")
+    with screen(tmp_path) as terminal:
+        answering(terminal, tmp_path)
+        program = psutil.Process(terminal.process.pid)
+        children = program.children(recursive=True)
+        if moment == "asked once more":
+            del terminal.drawn[:]
+            os.write(terminal.ours, b"\x1b")
+            terminal.until(lambda: b"ask something" in terminal.drawn, "it has stopped")
+        before = said(tmp_path)[1]
+        for process in (program, *children):
+            _, most = process.rlimit(psutil.RLIMIT_AS)
+            process.rlimit(psutil.RLIMIT_AS, (1, most))
+        if moment == "asked once more":
+            os.write(terminal.ours, b"And then\r")
+        leave(terminal, "ctrl+c twice")
+        assert ended(terminal) == ExitCode.OK
+        assert_gone(children)
+    store = Store(tmp_path)
+    conversation = store.find("last")
+    store.claim(conversation).close()
+    assert store.path(conversation)[1].text.startswith(before)
+    store.close()
 
 
 def test_a_terminal_that_nobody_reads_is_left(tmp_path: Path) -> None:

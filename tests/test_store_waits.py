@@ -15,7 +15,7 @@ from storing import intact
 from h2o_chat.errors import StoreBusyError
 from h2o_chat.store import DATABASE, Store
 
-MESSAGES = 15_000
+MESSAGES = 40_000
 WORD = "kweluzebra"
 PROGRAM = [sys.executable, "-m", "h2o_chat"]
 PATIENCE_S = 100.0
@@ -113,7 +113,7 @@ def test_others_write_during_a_long_command(store: Store, folder: Path, tmp_path
         assert writer.waiting.flush(PATIENCE_S)
     _, err = process.communicate()
     assert process.returncode == 0, err
-    assert on_disk, "written in between"  # how often depends on the machine
+    assert on_disk > 2, "written in between"  # how often depends on the machine
     assert intact(folder)
 
 

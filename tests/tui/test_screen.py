@@ -181,7 +181,7 @@ def _assert_panel_is_true(screen: Screen) -> None:
     kinds = [int(n) for n in re.findall(r"(\d+) (?:sink|pinned|heavy|recent)", panel)]
     assert sum(kinds) == most
     assert kinds[2] == sum(1 for position in kept[0][0] if position >= recent_from)
-    assert f"seen {seen} tok · evicted {seen - most}" in _text(screen, StatusLine)
+    assert f"seen {seen:,} tok · evicted {seen - most:,}" in _text(screen, StatusLine)
 
 
 @pytest.mark.parametrize("size", [SMALL, (80, 24), WIDE])

@@ -1,3 +1,3 @@
-from h2o_chat.cli import main
+from h2o_chat.cli.cli import main
 
 main()

@@ -7,12 +7,12 @@ import json
 import sys
 from pathlib import Path
 
-from h2o_chat.chat import Chat
-from h2o_chat.config import Sampling, Settings
-from h2o_chat.engine import Engine
-from h2o_chat.events import Token
-from h2o_chat.keeping import Keeper
-from h2o_chat.models import load
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.keeping import Keeper
+from h2o_chat.engine.engine import Engine
+from h2o_chat.events.events import Token
+from h2o_chat.models.load import load
 from h2o_chat.store import Store
 
 

@@ -21,14 +21,14 @@ sys.exit(f"imported {{sorted(heavy)}}" if heavy else 0)
     [
         "import h2o_chat",
         "import h2o_chat.tui.app",
-        "import h2o_chat.chat, h2o_chat.run, h2o_chat.resolve",
-        "from h2o_chat.cli import app; app(['--help'])",
-        "from h2o_chat.cli import app; app(['run', '--help'])",
-        "from h2o_chat.cli import app; app(['run', 'hi', '--budget', '0'])",
-        "from h2o_chat.cli import app; app(['run', 'hi', '--model', 'no/such-model'])",
-        "from h2o_chat.cli import app; app(['config', 'show'])",
-        "from h2o_chat.cli import app; app(['replay', 'no such file'])",
-        "import h2o_chat.recorder, h2o_chat.tui.replay",
+        "import h2o_chat.chat.chat, h2o_chat.cli.run, h2o_chat.models.resolve",
+        "from h2o_chat.cli.cli import app; app(['--help'])",
+        "from h2o_chat.cli.cli import app; app(['run', '--help'])",
+        "from h2o_chat.cli.cli import app; app(['run', 'hi', '--budget', '0'])",
+        "from h2o_chat.cli.cli import app; app(['run', 'hi', '--model', 'no/such-model'])",
+        "from h2o_chat.cli.cli import app; app(['config', 'show'])",
+        "from h2o_chat.cli.cli import app; app(['replay', 'no such file'])",
+        "import h2o_chat.events.recorder, h2o_chat.tui.replay",
     ],
 )
 def test_no_torch(code: str) -> None:
@@ -44,5 +44,6 @@ def test_no_torch(code: str) -> None:
 
 
 def test_no_textual_without_a_screen() -> None:
-    code = "import sys, h2o_chat.run, h2o_chat.cli, h2o_chat.chat; sys.exit('textual' in sys.modules)"
+    code = "import sys, h2o_chat.cli.cli, h2o_chat.cli.run, h2o_chat.chat.chat"
+    code += "; sys.exit('textual' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -74,7 +74,7 @@ def test_the_package_kernels_asks_nobody(quantization: str, tmp_path: Path, aske
     """Also where the user's own settings let the hub be asked."""
     (tmp_path / "kernels.py").write_text(KERNELS)
     answer = (
-        "import sys; from h2o_chat.cli import main;"
+        "import sys; from h2o_chat.cli.cli import main;"
         f"sys.argv = ['h2o-chat', 'run', 'Hi', '--max-tokens', '2', '--quantize', '{quantization}']; main()"
     )
     done = python(answer, tmp_path, HF_HUB_OFFLINE="0")

@@ -18,7 +18,7 @@ import threading
 import time
 from pathlib import Path
 
-from h2o_chat.progress import Progress, progress_bar
+from h2o_chat.base.progress import Progress, progress_bar
 from h2o_chat.store import DATABASE, Store
 
 TURNS = "Tell me a story about a baker.\n---\nGo on.\n---\nWhat happened then?\n---\nAnd then?\n"

@@ -28,7 +28,7 @@ from pathlib import Path
 import psutil
 from leaving_programs import POCKET, Browser, Program, Run, Screen, give_up_after
 
-from h2o_chat.errors import ExitCode, H2OChatError
+from h2o_chat.base.errors import ExitCode, H2OChatError
 from h2o_chat.store import Store
 
 LONGEST_S = 3.0

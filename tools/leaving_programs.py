@@ -17,8 +17,8 @@ from typing import Any
 
 import psutil
 
-from h2o_chat.errors import UsageError
-from h2o_chat.events import Error, Event, Token, from_json
+from h2o_chat.base.errors import UsageError
+from h2o_chat.events.events import Error, Event, Token, from_json
 from h2o_chat.store import Store
 
 POCKET = Path(__file__).parents[1] / "assets" / "pocket"

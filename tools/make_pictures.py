@@ -16,10 +16,10 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.pilot import Pilot
 
-from h2o_chat.chat import Chat
-from h2o_chat.config import Sampling, Settings
-from h2o_chat.engine import Engine
-from h2o_chat.models import load
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.chat.chat import Chat
+from h2o_chat.engine.engine import Engine
+from h2o_chat.models.load import load
 from h2o_chat.tui.app import ChatApp
 from h2o_chat.tui.work import OpenChat, Progress
 

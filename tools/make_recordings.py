@@ -12,8 +12,8 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from h2o_chat.events import End, Event, Prompt, Session, Token, Turn, to_json
-from h2o_chat.recording import read
+from h2o_chat.events.events import End, Event, Prompt, Session, Token, Turn, to_json
+from h2o_chat.events.recording import read
 
 FOLDER = Path(__file__).parent.parent / "tests" / "tui" / "recordings"
 CHAT = """My name is Priya and my locker code is K7Q2.

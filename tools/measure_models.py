@@ -59,12 +59,12 @@ def measure(folder: Path, quantize: str, tokens: int, threads: int) -> list[str]
     """One row, in this process."""
     import torch
 
-    from h2o_chat.config import Sampling, Settings
-    from h2o_chat.engine import Engine
-    from h2o_chat.events import Token
-    from h2o_chat.memory import estimate
-    from h2o_chat.models import load
-    from h2o_chat.resolve import check_weights
+    from h2o_chat.base.config import Sampling, Settings
+    from h2o_chat.engine.engine import Engine
+    from h2o_chat.events.events import Token
+    from h2o_chat.models.fits import estimate
+    from h2o_chat.models.load import load
+    from h2o_chat.models.resolve import check_weights
 
     settings = Settings(model=str(folder), quantize=quantize, threads=threads, events_every=0)  # type: ignore[arg-type]
     before = resident()

@@ -25,7 +25,7 @@ DEPENDS = {
     "limits of memory and disk": [
         "tests/cli/test_faults.py",
         "tests/cli/test_exit_codes.py::test_out_of_memory",
-        "tests/test_store_faults.py",
+        "tests/store/test_store_faults.py",
     ],
     "signals and pipes in the middle of an answer": [
         "tests/cli/test_exit_codes.py::test_a_screen_told_to_end_keeps_the_answer",
@@ -38,15 +38,15 @@ DEPENDS = {
         "tests/cli/test_doctor.py::test_a_small_terminal",
         "tests/cli/test_sessions.py::test_a_terminal_is_not_obeyed",
         "tests/cli/test_sessions.py::test_removing_is_confirmed",
-        "tests/test_hub.py::test_a_terminal_sees_bytes_and_rate",
+        "tests/models/test_hub.py::test_a_terminal_sees_bytes_and_rate",
     ],
     "processes that are killed": [
-        "tests/test_crash.py",
-        "tests/test_engine_apart.py",
+        "tests/store/test_crash.py",
+        "tests/remote/test_engine_apart.py",
         "tests/tui/test_apart.py",
     ],
     "processes and threads beside each other": [
-        "tests/test_store_processes.py",
+        "tests/store/test_store_processes.py",
         "tests/cli/test_sessions.py::test_what_is_open_is_not_removed",
         "tests/tui/test_screen.py",
         "tests/tui/test_going_back.py",
@@ -54,16 +54,16 @@ DEPENDS = {
     ],
     "sockets": [
         "tests/cli/test_web.py",
-        "tests/test_hub.py::test_a_killed_download_goes_on_in_the_next_call",
-        "tests/test_hub.py::test_broken_connection_goes_on",
+        "tests/models/test_hub.py::test_a_killed_download_goes_on_in_the_next_call",
+        "tests/models/test_hub.py::test_broken_connection_goes_on",
     ],
     "time taken": [
-        "tests/test_hub.py::test_offline_by_wish_is_said_at_once",
-        "tests/test_hub.py::test_no_connection_is_tried_once",
-        "tests/test_prompts.py::test_a_long_turn_costs_its_length",
-        "tests/test_readers.py::test_code_that_would_stop_the_screen",
-        "tests/test_resolve.py::test_a_look_takes_a_moment",
-        "tests/test_lab_commands.py::test_the_screen_is_measured",
+        "tests/models/test_hub.py::test_offline_by_wish_is_said_at_once",
+        "tests/models/test_hub.py::test_no_connection_is_tried_once",
+        "tests/chat/test_prompts.py::test_a_long_turn_costs_its_length",
+        "tests/chat/test_readers.py::test_code_that_would_stop_the_screen",
+        "tests/models/test_resolve.py::test_a_look_takes_a_moment",
+        "tests/lab/test_lab_commands.py::test_the_screen_is_measured",
     ],
 }
 """What tests depend on besides the code, and which do."""

@@ -12,6 +12,7 @@ from torch import Tensor
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
+from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.cache.absorb import absorb
 from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.clock import Pass
@@ -21,7 +22,6 @@ from h2o_chat.cache.layer import H2OLayer
 from h2o_chat.cache.scores import REMEMBER, gained, together, weighted
 from h2o_chat.cache.settle import settle
 from h2o_chat.cache.step import Now
-from h2o_chat.errors import ModelError, UsageError
 
 NAME = "h2o"
 

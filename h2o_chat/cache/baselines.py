@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from h2o_chat.errors import UsageError
+from h2o_chat.base.errors import UsageError
 
 if TYPE_CHECKING:
     from h2o_chat.cache.policies import Slots

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
 
+from h2o_chat.base.config import PREFILLS, Prefill
+from h2o_chat.base.errors import BudgetError, UsageError, WindowFullError
 from h2o_chat.cache import distance as distances
 from h2o_chat.cache.arena import GROW, Arena, Shape, among
 from h2o_chat.cache.baselines import SEES_THE_FUTURE
@@ -22,8 +24,6 @@ from h2o_chat.cache.rope import Positions, probe
 from h2o_chat.cache.snapshot import Part, Snapshot
 from h2o_chat.cache.state import STATES
 from h2o_chat.cache.step import Now, Step
-from h2o_chat.config import PREFILLS, Prefill
-from h2o_chat.errors import BudgetError, UsageError, WindowFullError
 
 
 class H2OCache(Cache):

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch import Tensor
 
-from h2o_chat.errors import ModelError
+from h2o_chat.base.errors import ModelError
 
 if TYPE_CHECKING:
     from h2o_chat.cache.layer import H2OLayer

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from torch import Tensor
 from transformers.cache_utils import CacheLayerMixin
 
+from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.handoff import Handoff
 from h2o_chat.cache.policies import Slots
-from h2o_chat.errors import UsageError
 
 if TYPE_CHECKING:
     from h2o_chat.cache.arena import Arena, Shape

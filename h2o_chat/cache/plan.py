@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from h2o_chat.base.config import Prefill
 from h2o_chat.cache.distance import Distance
 from h2o_chat.cache.policies import Policy, Shares
-from h2o_chat.config import Prefill
 
 
 @dataclass

@@ -16,8 +16,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from h2o_chat.base.errors import BudgetError
 from h2o_chat.cache.baselines import by_lot, fixed, from_the_future, last_used, oldest_first, pooled, strided
-from h2o_chat.errors import BudgetError
 
 
 class Slots:

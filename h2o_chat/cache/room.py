@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import psutil
 import torch
 
+from h2o_chat.base.errors import BudgetError
 from h2o_chat.cache.state import state_bytes
-from h2o_chat.errors import BudgetError
 
 if TYPE_CHECKING:
     from h2o_chat.cache.arena import Shape

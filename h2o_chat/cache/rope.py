@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicLayer
 
-from h2o_chat.errors import ModelError
+from h2o_chat.base.errors import ModelError
 
 MOST_TOKENS = 2**31 - 2**16
 """Positions are int32."""

@@ -16,10 +16,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import ExitCode, UsageError
+from h2o_chat.base.progress import Tick, progress_bar, unheard
 from h2o_chat.cache.rope import Positions, probe
 from h2o_chat.cache.step import Step
-from h2o_chat.config import Settings
-from h2o_chat.errors import ExitCode, UsageError
 from h2o_chat.lab.contest import Run, runs_of
 from h2o_chat.lab.figures import mean_interval
 from h2o_chat.lab.output import print_tables, tell
@@ -27,8 +28,7 @@ from h2o_chat.lab.perplexity import ROWS
 from h2o_chat.lab.pictures import check
 from h2o_chat.lab.results import Results, key
 from h2o_chat.lab.texts import documents, read_texts
-from h2o_chat.models import Loaded, load
-from h2o_chat.progress import Tick, progress_bar, unheard
+from h2o_chat.models.load import Loaded, load
 
 LOGIT_BYTES = 1 << 28
 """Of the reference's log-probabilities; a large vocabulary gets fewer prompts at once."""

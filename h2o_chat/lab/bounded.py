@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 import psutil
 import torch
 
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.progress import progress_bar
 from h2o_chat.cache.rope import Rope
-from h2o_chat.config import Sampling, Settings
-from h2o_chat.engine import Engine
-from h2o_chat.events import Token
+from h2o_chat.engine.engine import Engine
+from h2o_chat.events.events import Token
 from h2o_chat.lab.watch import Watch
-from h2o_chat.models import Loaded, load
-from h2o_chat.progress import progress_bar
+from h2o_chat.models.load import Loaded, load
 
 WARM_UP_TOKENS = 1000
 TIMED_TOKENS = 1000

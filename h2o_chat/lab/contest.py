@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.policies import POLICIES
 from h2o_chat.cache.rope import Positions
-from h2o_chat.config import Settings
-from h2o_chat.errors import UsageError
 from h2o_chat.lab.contestant import Contestant, full_cache
 
 

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from h2o_chat.base.config import KV_DTYPES
+from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.policies import POLICIES, Shares, divide
 from h2o_chat.cache.rope import Positions
-from h2o_chat.config import KV_DTYPES
-from h2o_chat.errors import UsageError
-from h2o_chat.memory import equal_slots
-from h2o_chat.models import Loaded
+from h2o_chat.models.fits import equal_slots
+from h2o_chat.models.load import Loaded
 
 MOST_DIGITS = 9
 """Of a number of slots."""

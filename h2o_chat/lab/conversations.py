@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from h2o_chat.chat.templates import Template
 from h2o_chat.lab.recall import Question
 from h2o_chat.lab.script import Script
 from h2o_chat.lab.talk import (
@@ -17,7 +18,6 @@ from h2o_chat.lab.talk import (
     VALUES,
     between,
 )
-from h2o_chat.templates import Template
 
 KINDS = Counter({"plain": 5, "pinned": 2, "corrected": 2, "not told": 1})
 """Facts of a conversation that are asked for."""

@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from h2o_chat.base.errors import UsageError
+from h2o_chat.base.progress import Tick, unheard
 from h2o_chat.cache.rope import Positions, probe
 from h2o_chat.cache.step import Step
-from h2o_chat.errors import UsageError
 from h2o_chat.lab.contest import Run
 from h2o_chat.lab.figures import mean_interval
-from h2o_chat.models import Loaded
-from h2o_chat.progress import Tick, unheard
+from h2o_chat.models.load import Loaded
 
 SAMPLES = 4
 """Continuations of one prompt."""

@@ -15,20 +15,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from h2o_chat.config import Sampling, Settings
-from h2o_chat.engine import Engine
-from h2o_chat.errors import ExitCode, UsageError
-from h2o_chat.events import Turn
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.errors import ExitCode, UsageError
+from h2o_chat.base.progress import Tick, part, progress_bar, unheard
+from h2o_chat.chat.templates import choose
+from h2o_chat.engine.engine import Engine
+from h2o_chat.events.events import Turn
 from h2o_chat.lab.contest import Run, runs_of
 from h2o_chat.lab.figures import mean_interval
 from h2o_chat.lab.output import print_tables, slots, tell
 from h2o_chat.lab.pictures import check
 from h2o_chat.lab.results import Results, key
 from h2o_chat.lab.texts import read_lines
-from h2o_chat.models import Loaded, load
-from h2o_chat.progress import Tick, part, progress_bar, unheard
+from h2o_chat.models.load import Loaded, load
 from h2o_chat.store import clean
-from h2o_chat.templates import choose
 
 ROUGE = ("rouge1", "rouge2", "rougeL")
 METRICS = (*ROUGE, "exact match", "F1")

@@ -12,10 +12,12 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
+from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import ExitCode
+from h2o_chat.base.progress import Tick, part, progress_bar, unheard
 from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.rope import probe
-from h2o_chat.config import Settings
-from h2o_chat.errors import ExitCode
+from h2o_chat.chat.templates import choose
 from h2o_chat.lab import rows
 from h2o_chat.lab.contestant import Contestant, full_cache
 from h2o_chat.lab.figures import wilson
@@ -24,9 +26,7 @@ from h2o_chat.lab.recall import ANSWER_TOKENS
 from h2o_chat.lab.results import Results, key
 from h2o_chat.lab.script import Script
 from h2o_chat.lab.talk import between
-from h2o_chat.models import Loaded, load
-from h2o_chat.progress import Tick, part, progress_bar, unheard
-from h2o_chat.templates import choose
+from h2o_chat.models.load import Loaded, load
 
 TURNS = (0, 10, 25, 50)
 """Before each question; all are asked of branches of one conversation."""

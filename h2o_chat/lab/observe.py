@@ -15,9 +15,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import ExitCode, UsageError
+from h2o_chat.base.progress import Tick, part, progress_bar, unheard
 from h2o_chat.cache.rope import trained_window
-from h2o_chat.config import Settings
-from h2o_chat.errors import ExitCode, UsageError
 from h2o_chat.lab.blocks import blocks
 from h2o_chat.lab.claims import (
     PowerLaw,
@@ -37,8 +38,7 @@ from h2o_chat.lab.pictures import check
 from h2o_chat.lab.removal import Removed, removal
 from h2o_chat.lab.texts import documents, read_texts
 from h2o_chat.lab.topic import Switch, joined, switches
-from h2o_chat.models import Loaded, load
-from h2o_chat.progress import Tick, part, progress_bar, unheard
+from h2o_chat.models.load import Loaded, load
 
 PARTS = ("attention", "removal", "topic", "diversity")
 KEPT_SHARE = 0.2

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, TypeVar
 
-from h2o_chat.errors import ExitCode
+from h2o_chat.base.errors import ExitCode
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -20,12 +20,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from h2o_chat.base.config import PREFILLS, Settings
+from h2o_chat.base.errors import ExitCode, UsageError
+from h2o_chat.base.progress import Tick, part, progress_bar, unheard
 from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.policies import POLICIES
 from h2o_chat.cache.rope import probe
 from h2o_chat.cache.step import Step
-from h2o_chat.config import PREFILLS, Settings
-from h2o_chat.errors import ExitCode, UsageError
 from h2o_chat.lab.belady import Foresight, foresee, rows_at_once
 from h2o_chat.lab.contestant import Contestant, crossed, slots_of
 from h2o_chat.lab.figures import bootstrap
@@ -33,8 +34,7 @@ from h2o_chat.lab.output import tell
 from h2o_chat.lab.pictures import check
 from h2o_chat.lab.results import Results, key
 from h2o_chat.lab.texts import documents, read_texts
-from h2o_chat.models import Loaded, load
-from h2o_chat.progress import Tick, part, progress_bar, unheard
+from h2o_chat.models.load import Loaded, load
 
 ROWS = 16
 """Documents at once."""

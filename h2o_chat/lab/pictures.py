@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from h2o_chat.errors import UsageError
+from h2o_chat.base.errors import UsageError
 
 SIZE_INCHES = (7, 4.5)
 

@@ -17,10 +17,12 @@ from typing import Any
 
 import torch
 
+from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import ExitCode, UsageError
+from h2o_chat.base.progress import Tick, part, progress_bar, unheard
 from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.rope import probe
-from h2o_chat.config import Settings
-from h2o_chat.errors import ExitCode, UsageError
+from h2o_chat.chat.templates import choose
 from h2o_chat.lab import rows
 from h2o_chat.lab.contestant import Contestant, crossed, full_cache, slots_of
 from h2o_chat.lab.figures import interval, resampled, wilson
@@ -29,10 +31,8 @@ from h2o_chat.lab.pictures import check
 from h2o_chat.lab.results import Results, key
 from h2o_chat.lab.script import Script
 from h2o_chat.lab.texts import read_lines
-from h2o_chat.models import Loaded, load
-from h2o_chat.progress import Tick, part, progress_bar, unheard
+from h2o_chat.models.load import Loaded, load
 from h2o_chat.store import clean
-from h2o_chat.templates import choose
 
 ANSWER_TOKENS = 32
 EDGES = (0, 300, 1000, 1500, 10**9)

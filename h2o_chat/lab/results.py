@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import h2o_chat
-from h2o_chat.errors import UsageError
-from h2o_chat.models import Loaded
+from h2o_chat.base.errors import UsageError
+from h2o_chat.models.load import Loaded
 
 Value = TypeVar("Value")
 
 CODE = (
     "cache/*",
-    *("engine", "generation", "sampling", "detokenize", "templates", "base_templates"),
+    *(f"engine/{name}" for name in ("engine", "generation", "sampling", "detokenize")),
+    *("chat/templates", "chat/base_templates"),
 )
 """Modules whose change makes a result out of date."""
 

@@ -16,15 +16,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from h2o_chat.base.errors import GenerationError
+from h2o_chat.base.progress import Tick, unheard
 from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.snapshot import Snapshot, together
 from h2o_chat.cache.step import Step
-from h2o_chat.engine import end_tokens
-from h2o_chat.errors import GenerationError
+from h2o_chat.engine.engine import end_tokens
 from h2o_chat.lab.script import Feed, Script
-from h2o_chat.memory import slot_bytes
-from h2o_chat.models import Loaded
-from h2o_chat.progress import Tick, unheard
+from h2o_chat.models.fits import slot_bytes
+from h2o_chat.models.load import Loaded
 
 ROWS = 16
 """In one call; more gain nothing on a CPU."""

@@ -20,10 +20,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import ExitCode, UsageError
+from h2o_chat.base.progress import Tick, part, progress_bar, unheard
 from h2o_chat.cache.rope import probe
 from h2o_chat.cache.step import Step
-from h2o_chat.config import Settings
-from h2o_chat.errors import ExitCode, UsageError
 from h2o_chat.lab.contest import Run, runs_of
 from h2o_chat.lab.contestant import full_cache
 from h2o_chat.lab.figures import bootstrap, interval, resampled
@@ -31,8 +32,7 @@ from h2o_chat.lab.output import print_tables, tell
 from h2o_chat.lab.perplexity import nll
 from h2o_chat.lab.pictures import check
 from h2o_chat.lab.results import Results, key
-from h2o_chat.models import Loaded, load
-from h2o_chat.progress import Tick, part, progress_bar, unheard
+from h2o_chat.models.load import Loaded, load
 
 AT_ONCE = 64
 """Pieces drawn side by side."""

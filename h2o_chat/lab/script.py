@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from h2o_chat.detokenize import Detokenizer
-from h2o_chat.templates import Template, literal
+from h2o_chat.chat.templates import Template, literal
+from h2o_chat.engine.detokenize import Detokenizer
 
 
 @dataclass(frozen=True)

@@ -17,15 +17,15 @@ from pathlib import Path
 import psutil
 import torch
 
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.progress import progress_bar
 from h2o_chat.cache.distance import held_indices
-from h2o_chat.chat import Chat
-from h2o_chat.config import Sampling, Settings
-from h2o_chat.engine import Engine
-from h2o_chat.events import Token
-from h2o_chat.keeping import Keeper
+from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.keeping import Keeper
+from h2o_chat.engine.engine import Engine
+from h2o_chat.events.events import Token
 from h2o_chat.lab.watch import Watch
-from h2o_chat.models import load
-from h2o_chat.progress import progress_bar
+from h2o_chat.models.load import load
 from h2o_chat.store import DATABASE, Store
 
 TURN_TOKENS = 1000

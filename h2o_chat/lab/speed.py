@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from h2o_chat.config import Settings
-from h2o_chat.engine import Engine
+from h2o_chat.base.config import Settings
+from h2o_chat.base.progress import progress_bar
+from h2o_chat.engine.engine import Engine
 from h2o_chat.lab.idle import Sample, wait_until_idle
-from h2o_chat.models import Loaded, load
-from h2o_chat.progress import progress_bar
+from h2o_chat.models.load import Loaded, load
 
 STOCK = "stock transformers"
 TURN_TOKENS = 32

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from h2o_chat.progress import progress_bar
+from h2o_chat.base.progress import progress_bar
 from h2o_chat.store import DATABASE, Conversation, Store, StoredMessage
 
 VOCABULARY = 20_000

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from h2o_chat.errors import UsageError
+from h2o_chat.base.errors import UsageError
+from h2o_chat.models.tokenizing import tokens_of
 from h2o_chat.store import clean
-from h2o_chat.tokenizing import tokens_of
 
 MAX_BYTES = 256 << 20
 """Of a file."""

@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from h2o_chat.chat import Chat
-from h2o_chat.config import Sampling, Settings
-from h2o_chat.engine_like import EngineLike
-from h2o_chat.events import CacheState, Event, Prompt, Session, Token, Turn
-from h2o_chat.keeping import Keeper
-from h2o_chat.progress import never, progress_bar
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.progress import never, progress_bar
+from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.engine_like import EngineLike
+from h2o_chat.chat.keeping import Keeper
+from h2o_chat.events.events import CacheState, Event, Prompt, Session, Token, Turn
 from h2o_chat.store import DATABASE, Store
 
 BUDGET = 256

@@ -20,14 +20,14 @@ from typing import Any, ClassVar
 from textual import events
 from textual.drivers.headless_driver import HeadlessDriver
 
-from h2o_chat.config import Sampling, Settings
-from h2o_chat.errors import H2OChatError
-from h2o_chat.events import CacheState, Event, Prompt, Said, Session, Token, Turn, to_json
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.errors import H2OChatError
+from h2o_chat.base.progress import progress_bar
+from h2o_chat.chat.message import Message
+from h2o_chat.events.events import CacheState, Event, Prompt, Said, Session, Token, Turn, to_json
+from h2o_chat.events.recording import read
 from h2o_chat.lab.store_bench import conversation_of
 from h2o_chat.lab.ui_share import SPOKEN, record, share
-from h2o_chat.message import Message
-from h2o_chat.progress import progress_bar
-from h2o_chat.recording import read
 from h2o_chat.store import Store
 from h2o_chat.tui.app import ChatApp
 from h2o_chat.tui.pane import Pane

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from h2o_chat.config import Settings
-from h2o_chat.errors import H2OChatError, UsageError
-from h2o_chat.events import Event
-from h2o_chat.recording import read
+from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import H2OChatError, UsageError
+from h2o_chat.events.events import Event
+from h2o_chat.events.recording import read
 
 SPOKEN = "answer with the screen and without"
 PROMPT = "Tell me about the weather, and about trains, and then about everything else."

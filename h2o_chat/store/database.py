@@ -16,8 +16,8 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from h2o_chat.errors import DiskError, StoreBusyError, StoreError
-from h2o_chat.own import no_link
+from h2o_chat.base.errors import DiskError, StoreBusyError, StoreError
+from h2o_chat.base.own import no_link
 from h2o_chat.store.schema import MIGRATIONS
 
 Rows = list[tuple[Any, ...]]

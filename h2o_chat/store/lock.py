@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from h2o_chat.own import open_own
+from h2o_chat.base.own import open_own
 
 PATIENCE_S = 0.25
 """Somebody who only looks whether it is held holds it for microseconds: that must not refuse a writer."""

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from h2o_chat.errors import BusyError, StoreError, UsageError
-from h2o_chat.events import Note
-from h2o_chat.own import no_link, own_folder
+from h2o_chat.base.errors import BusyError, StoreError, UsageError
+from h2o_chat.base.own import no_link, own_folder
+from h2o_chat.events.events import Note
 from h2o_chat.store import bulk
 from h2o_chat.store.database import WAIT_S, Database, Rows, explained
 from h2o_chat.store.lock import Held, Lock, held

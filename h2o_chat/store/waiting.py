@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from threading import RLock
 from typing import Literal
 
-from h2o_chat.errors import DiskError, StoreBusyError, StoreError
+from h2o_chat.base.errors import DiskError, StoreBusyError, StoreError
 from h2o_chat.store.database import Database, Step
 from h2o_chat.store.rows import title_of
 

@@ -19,30 +19,31 @@ from textual.geometry import Size
 from textual.screen import Screen
 from textual.widget import Widget
 
-from h2o_chat.chat import Chat
-from h2o_chat.config import Sampling, Settings
-from h2o_chat.deadline import Deadline
-from h2o_chat.errors import ExitCode, H2OChatError
-from h2o_chat.events import CacheState, Error, Note, Prompt, Said, Token, Turn
-from h2o_chat.recorder import Recorder
-from h2o_chat.tui import leaving, slash, work
-from h2o_chat.tui.attach import Reading
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.deadline import Deadline
+from h2o_chat.base.errors import ExitCode, H2OChatError
+from h2o_chat.chat.chat import Chat
+from h2o_chat.events.events import CacheState, Error, Note, Prompt, Said, Token, Turn
+from h2o_chat.events.recorder import Recorder
+from h2o_chat.tui import leaving, work
 from h2o_chat.tui.compositor import PartialCompositor
 from h2o_chat.tui.crash import save_trace
 from h2o_chat.tui.cursor import Pointed
 from h2o_chat.tui.divider import Divider
 from h2o_chat.tui.help import Help
-from h2o_chat.tui.history import History
 from h2o_chat.tui.keys import Keys
-from h2o_chat.tui.memory import Memory
 from h2o_chat.tui.pane import Pane
-from h2o_chat.tui.panel import TABS, MemoryLine, MemoryPanel
-from h2o_chat.tui.prompt import PromptBox
+from h2o_chat.tui.panel.held import Memory
+from h2o_chat.tui.panel.panel import TABS, MemoryLine, MemoryPanel
+from h2o_chat.tui.panel.strip import RememberStrip
 from h2o_chat.tui.status import StatusLine
-from h2o_chat.tui.strip import RememberStrip
-from h2o_chat.tui.talk import TalkPane
+from h2o_chat.tui.talk import slash
+from h2o_chat.tui.talk.attach import Reading
+from h2o_chat.tui.talk.history import History
+from h2o_chat.tui.talk.prompt import PromptBox
+from h2o_chat.tui.talk.talk import TalkPane
 from h2o_chat.tui.theme import H2O_DARK, OWN, variables
-from h2o_chat.tui.transcript import Transcript
+from h2o_chat.tui.transcript.transcript import Transcript
 
 LOOK_S, BESIDE_ENGINE_S = 1 / 20, 1 / 12
 """Between two looks at what the threads report; the second while an engine answers: two processes share a

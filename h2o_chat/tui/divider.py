@@ -9,7 +9,7 @@ from textual.events import Resize
 from textual.timer import Timer
 from textual.widget import Widget
 
-from h2o_chat.tui.safe import safe_text
+from h2o_chat.base.safe import safe_text
 from h2o_chat.tui.theme import MUTED
 
 SAID_SECONDS = 4.0

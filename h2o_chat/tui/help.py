@@ -13,8 +13,8 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from h2o_chat.tui import slash
 from h2o_chat.tui.keys import Keys
+from h2o_chat.tui.talk import slash
 from h2o_chat.tui.theme import MUTED
 
 KEY_CELLS = 22

@@ -13,8 +13,8 @@ import termios
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from h2o_chat.deadline import Deadline
-from h2o_chat.errors import ExitCode
+from h2o_chat.base.deadline import Deadline
+from h2o_chat.base.errors import ExitCode
 
 if TYPE_CHECKING:
     from h2o_chat.tui.app import ChatApp

@@ -2,10 +2,10 @@
 
 from textual.content import Content
 
+from h2o_chat.base.safe import fit, safe_text
 from h2o_chat.tui.glyphs import bar
-from h2o_chat.tui.safe import fit, safe_text
 from h2o_chat.tui.theme import MUTED
-from h2o_chat.tui.turn import TurnView
+from h2o_chat.tui.transcript.turn import TurnView
 from h2o_chat.tui.work import Stage
 
 BAR_CELLS = 24

@@ -9,16 +9,16 @@ from textual.containers import Horizontal, Vertical
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from h2o_chat.events import Note, Prompt, Said, Turn
-from h2o_chat.tui import markdown
-from h2o_chat.tui.attach import Reading
+from h2o_chat.events.events import Note, Prompt, Said, Turn
 from h2o_chat.tui.divider import Divider
-from h2o_chat.tui.finding import FindBar
-from h2o_chat.tui.greeting import greeting
-from h2o_chat.tui.inspect import told
 from h2o_chat.tui.loading import Loading
-from h2o_chat.tui.tokens import Tokens
-from h2o_chat.tui.transcript import Transcript
+from h2o_chat.tui.talk.attach import Reading
+from h2o_chat.tui.talk.greeting import greeting
+from h2o_chat.tui.transcript import markdown
+from h2o_chat.tui.transcript.finding import FindBar
+from h2o_chat.tui.transcript.inspect import told
+from h2o_chat.tui.transcript.tokens import Tokens
+from h2o_chat.tui.transcript.transcript import Transcript
 from h2o_chat.tui.work import SHOWN_MESSAGES, ChatLike, Job, Jobs
 
 HEAT = {

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from threading import Event as Flag
 
-from h2o_chat.events import CacheState, End, Event, Note, Prompt, Said, Session, Token, Turn
-from h2o_chat.message import Message
+from h2o_chat.chat.message import Message
+from h2o_chat.events.events import CacheState, End, Event, Note, Prompt, Said, Session, Token, Turn
 from h2o_chat.tui.work import SHOWN_MESSAGES, ChatLike, Opened, Progress, Report
 
 LONGEST_WAIT_S = 5.0

@@ -6,9 +6,9 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Static
 
+from h2o_chat.base.safe import safe_text
 from h2o_chat.tui.pane import Pane
 from h2o_chat.tui.player import Player
-from h2o_chat.tui.safe import safe_text
 from h2o_chat.tui.work import ChatLike, Jobs
 
 

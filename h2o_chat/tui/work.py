@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Protocol
 
-from h2o_chat.chat import Chat
-from h2o_chat.errors import H2OChatError
-from h2o_chat.events import CacheState, Error, Event, Note, Session, Token
-from h2o_chat.message import Message
-from h2o_chat.recorder import Recorder
-from h2o_chat.tui.attach import Reading
+from h2o_chat.base.errors import H2OChatError
+from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.message import Message
+from h2o_chat.events.events import CacheState, Error, Event, Note, Session, Token
+from h2o_chat.events.recorder import Recorder
+from h2o_chat.tui.talk.attach import Reading
 
 MOST_WAITING = 500
 """Reports in the queue after which a job waits: a recording may be read faster than it can be shown."""

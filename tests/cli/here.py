@@ -3,7 +3,7 @@
 from program import Ended
 from typer.testing import CliRunner
 
-from h2o_chat.cli import app
+from h2o_chat.cli.cli import app
 
 
 def h2o_here(*arguments: object, piped: str = "") -> Ended:

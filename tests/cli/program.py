@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from h2o_chat.events import Event, from_json
+from h2o_chat.events.events import Event, from_json
 
 PROGRAM = [sys.executable, "-m", "h2o_chat"]
 

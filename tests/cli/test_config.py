@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from program import Program
 from typer.testing import CliRunner, Result
 
-from h2o_chat import cli, config_command, precedence
-from h2o_chat.config import FILE_LIMIT_BYTES, config_file
-from h2o_chat.errors import ExitCode, H2OChatError, UsageError
-from h2o_chat.events import Session
+from h2o_chat.base import precedence
+from h2o_chat.base.config import FILE_LIMIT_BYTES, config_file
+from h2o_chat.base.errors import ExitCode, H2OChatError, UsageError
+from h2o_chat.cli import cli, config_command
+from h2o_chat.events.events import Session
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from program import PROGRAM, Program
 
-from h2o_chat import doctor
-from h2o_chat.errors import ExitCode
+from h2o_chat.base.errors import ExitCode
+from h2o_chat.cli import doctor
 
 SECRET = "hf_ThisMustNotBeShown"
 

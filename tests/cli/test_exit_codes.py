@@ -17,8 +17,8 @@ import pytest
 from here import h2o_here
 from program import PROGRAM, Program
 
-from h2o_chat.errors import ExitCode
-from h2o_chat.events import End, Error, Turn
+from h2o_chat.base.errors import ExitCode
+from h2o_chat.events.events import End, Error, Turn
 from h2o_chat.store import Store
 
 
@@ -129,7 +129,7 @@ def test_damaged_and_partial_folders(
     else:
         (tmp_path / file).write_bytes(content)
     code = (
-        "import sys; from h2o_chat.cli import app\n"
+        "import sys; from h2o_chat.cli.cli import app\n"
         "try: app(sys.argv[1:])\n"
         "finally: print('torch' in sys.modules)"
     )
@@ -186,7 +186,7 @@ def test_a_failed_turn_stops_the_script(small: Path, tmp_path: Path) -> None:
 
 def test_our_own_bug_shows_a_traceback_and_asks_for_a_report() -> None:
     broken = (
-        "import sys, h2o_chat.cli as cli\n"
+        "import sys, h2o_chat.cli.cli as cli\n"
         "cli.obtain = lambda name: 1 / 0\n"
         "sys.argv = ['h2o-chat', 'run', 'hi', '--json']; cli.main()"
     )

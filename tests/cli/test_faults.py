@@ -12,8 +12,8 @@ import pytest
 from here import h2o_here
 from program import Ended, Program
 
-from h2o_chat.errors import ExitCode
-from h2o_chat.events import Error, Note, Turn
+from h2o_chat.base.errors import ExitCode
+from h2o_chat.events.events import Error, Note, Turn
 from h2o_chat.store import DATABASE, Store
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits and folders as Linux has them")
@@ -93,7 +93,7 @@ def tell():
     status = Path("/proc/self/status").read_text()
     sys.stderr.write("peak " + re.search(r"VmPeak:\\s+([0-9]+)", status)[1])
 atexit.register(tell)
-from h2o_chat.cli import main
+from h2o_chat.cli.cli import main
 sys.argv = ["h2o-chat", *sys.argv[1:]]
 main()
 """

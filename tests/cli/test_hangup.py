@@ -13,7 +13,7 @@ import psutil
 import pytest
 from program import PROGRAM
 
-from h2o_chat.errors import ExitCode
+from h2o_chat.base.errors import ExitCode
 from h2o_chat.store import Store
 
 RECORDING = Path(__file__).parents[1] / "tui" / "recordings" / "chat.jsonl"

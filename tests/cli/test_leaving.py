@@ -16,8 +16,8 @@ import pytest
 from program import PROGRAM, Program
 from test_hangup import POCKET, Terminal, alive
 
-from h2o_chat.errors import ExitCode, UsageError
-from h2o_chat.events import Token, from_json
+from h2o_chat.base.errors import ExitCode, UsageError
+from h2o_chat.events.events import Token, from_json
 from h2o_chat.store import Store
 
 GONE_S = 20.0

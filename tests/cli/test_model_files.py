@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from program import Program
 
-from h2o_chat.errors import ExitCode
-from h2o_chat.events import End, Error
-from h2o_chat.resolve import BUNDLED
+from h2o_chat.base.errors import ExitCode
+from h2o_chat.events.events import End, Error
+from h2o_chat.models.resolve import BUNDLED
 
 PANICS = "(a+)+$|(a|aa)+b"
 """A regular expression at which the tokenizer's library gives up, in a panic of Rust ..."""

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from program import Ended, Program
 
-from h2o_chat.errors import ExitCode, name_of
-from h2o_chat.resolve import BUNDLED
+from h2o_chat.base.errors import ExitCode, name_of
+from h2o_chat.models.resolve import BUNDLED
 
 NAME = b"\x1b[31mred\xc2\x9b2J\nh2o-chat: forged"
 SPELT = r"\x1b[31mred\x9b2J\nh2o-chat: forged"

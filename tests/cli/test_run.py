@@ -9,8 +9,8 @@ import pytest
 from here import h2o_here
 from program import PROGRAM, Ended, Program
 
-from h2o_chat.errors import ExitCode
-from h2o_chat.events import CacheState, End, Note, Prompt, Said, Session, Token, Turn, from_json
+from h2o_chat.base.errors import ExitCode
+from h2o_chat.events.events import CacheState, End, Note, Prompt, Said, Session, Token, Turn, from_json
 
 
 @pytest.fixture(scope="module")

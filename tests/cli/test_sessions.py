@@ -11,7 +11,7 @@ import pytest
 from here import h2o_here
 from program import PROGRAM, Ended, Program
 
-from h2o_chat.errors import ExitCode
+from h2o_chat.base.errors import ExitCode
 from h2o_chat.store import Store
 
 Sessions = Callable[..., Ended]
@@ -301,7 +301,7 @@ def test_the_shell_completes_behind_what_is_no_command(h2o: Program) -> None:
 
 def test_no_torch(data: Path, ids: list[str]) -> None:
     code = (
-        "import sys; from h2o_chat.cli import app\n"
+        "import sys; from h2o_chat.cli.cli import app\n"
         "try: app(sys.argv[1:])\n"
         "finally: print('torch' in sys.modules)"
     )

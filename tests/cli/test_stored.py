@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from program import PROGRAM, Program
 
-from h2o_chat.errors import ExitCode
+from h2o_chat.base.errors import ExitCode
 from h2o_chat.store import DATABASE, Store
 
 TURNS = "\n---\n".join(f"Go on with part {number}." for number in range(8))

@@ -15,11 +15,11 @@ import torch
 from program import Program
 from safetensors.torch import load_file
 
-from h2o_chat.config import Settings
-from h2o_chat.engine import Engine
-from h2o_chat.events import CacheState, Turn
-from h2o_chat.models import load
-from h2o_chat.recording import read
+from h2o_chat.base.config import Settings
+from h2o_chat.engine.engine import Engine
+from h2o_chat.events.events import CacheState, Turn
+from h2o_chat.events.recording import read
+from h2o_chat.models.load import load
 
 BEFORE = Path(__file__).parents[1] / "fixtures" / "before_the_arena"
 

@@ -93,7 +93,7 @@ def test_a_taken_port_is_said(h2o: Program, address: str) -> None:
 def test_without_the_extra_it_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['textual_serve'] = None; sys.argv = ['h2o-chat', '--web'];"
-        "from h2o_chat.cli import main; main()"
+        "from h2o_chat.cli.cli import main; main()"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2

@@ -16,7 +16,7 @@ import pytest
 from program import PROGRAM
 from test_hangup import POCKET, alive
 
-from h2o_chat.errors import UsageError
+from h2o_chat.base.errors import UsageError
 from h2o_chat.store import Store
 
 aiohttp = pytest.importorskip("aiohttp", reason="the extra web is not installed")

@@ -10,9 +10,9 @@ import pytest
 from rich.cells import cell_len
 from textual.pilot import Pilot
 
-from h2o_chat.config import Sampling, Settings
-from h2o_chat.events import to_json
-from h2o_chat.recorder import Recorder
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.events.events import to_json
+from h2o_chat.events.recorder import Recorder
 from h2o_chat.tui.app import ChatApp
 from h2o_chat.tui.work import ChatLike, OpenChat, Progress
 
@@ -37,9 +37,9 @@ def opener(settings: Settings) -> OpenChat:
     """What the command line hands to the screen."""
 
     def open_chat(progress: Progress) -> ChatLike:
-        from h2o_chat.chat import Chat
-        from h2o_chat.engine import Engine
-        from h2o_chat.models import load
+        from h2o_chat.chat.chat import Chat
+        from h2o_chat.engine.engine import Engine
+        from h2o_chat.models.load import load
 
         return Chat(Engine(load(settings, progress), settings), settings)
 
@@ -51,10 +51,10 @@ def stored(models: Path, folder: Path) -> OpenChat:
     settings = Settings(model=str(models / "pilot-chat"), budget=48, threads=1, seed=7)
 
     def open_chat(progress: Progress) -> ChatLike:
-        from h2o_chat.chat import Chat
-        from h2o_chat.engine import Engine
-        from h2o_chat.keeping import Keeper
-        from h2o_chat.models import load
+        from h2o_chat.chat.chat import Chat
+        from h2o_chat.chat.keeping import Keeper
+        from h2o_chat.engine.engine import Engine
+        from h2o_chat.models.load import load
         from h2o_chat.store import Store
 
         engine = Engine(load(settings, progress), settings)
@@ -114,7 +114,7 @@ TOLD = ("Hi, my name is Flora and my locker code is K7Q2.", "Do you like films?"
 @pytest.fixture(scope="session")
 def pocket() -> Any:
     """The model that comes with the program, loaded."""
-    from h2o_chat.models import load
+    from h2o_chat.models.load import load
 
     return load(Settings(model=str(POCKET), threads=1), lambda *_: None)
 
@@ -122,8 +122,8 @@ def pocket() -> Any:
 @pytest.fixture(scope="session")
 def told(pocket: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recording of three turns with it, 24 slots in each of its 12 caches."""
-    from h2o_chat.chat import Chat
-    from h2o_chat.engine import Engine
+    from h2o_chat.chat.chat import Chat
+    from h2o_chat.engine.engine import Engine
 
     settings = Settings(
         model=str(POCKET), policy="h2o-paper", budget=24, threads=1, seed=3, events_every=3, system="Be kind."

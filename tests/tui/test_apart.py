@@ -12,11 +12,11 @@ from typing import Any
 from conftest import POCKET
 from psutil import pid_exists
 
-from h2o_chat.config import Sampling, Settings
-from h2o_chat.engine_apart import engine_apart
-from h2o_chat.opening import Kept, opener, opener_of
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.chat.opening import Kept, opener, opener_of
+from h2o_chat.remote.engine_apart import engine_apart
 from h2o_chat.tui.app import ChatApp
-from h2o_chat.tui.settings import Changed
+from h2o_chat.tui.talk.settings import Changed
 
 Drive = Callable[..., Any]
 SETTINGS = Settings(model=str(POCKET), budget=48, threads=1, seed=3)

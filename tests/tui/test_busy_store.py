@@ -7,7 +7,7 @@ from typing import Any
 
 from conftest import WIDE, stored  # tests/tui/conftest.py
 
-from h2o_chat.config import Sampling
+from h2o_chat.base.config import Sampling
 from h2o_chat.store import DATABASE, Store
 
 

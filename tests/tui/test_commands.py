@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from conftest import WIDE, Screen, stored
 
-from h2o_chat.config import Sampling
-from h2o_chat.errors import H2OChatError, UsageError
-from h2o_chat.tui import slash
+from h2o_chat.base.config import Sampling
+from h2o_chat.base.errors import H2OChatError, UsageError
 from h2o_chat.tui.app import ChatApp
-from h2o_chat.tui.attach import LIMIT_BYTES, with_files
-from h2o_chat.tui.editor import edited
 from h2o_chat.tui.help import help_text
-from h2o_chat.tui.history import KEPT, History
+from h2o_chat.tui.talk import slash
+from h2o_chat.tui.talk.attach import LIMIT_BYTES, with_files
+from h2o_chat.tui.talk.editor import edited
+from h2o_chat.tui.talk.history import KEPT, History
 
 Drive = Callable[..., Any]
 
@@ -301,8 +301,8 @@ def test_the_editor_of_the_person(tmp_path: Path) -> None:
 async def test_another_model_and_one_that_is_not_there(
     drive: Drive, shared_models: Path, tmp_path: Path
 ) -> None:
-    from h2o_chat.config import Settings
-    from h2o_chat.opening import Kept, opener, opener_of
+    from h2o_chat.base.config import Settings
+    from h2o_chat.chat.opening import Kept, opener, opener_of
 
     settings = Settings(model=str(shared_models / "stories3m"), budget=64, threads=1, seed=7)
     kept = Kept(tmp_path / "data")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from conftest import opener
 
-from h2o_chat.config import Settings
-from h2o_chat.tui import menu
+from h2o_chat.base.config import Settings
+from h2o_chat.tui.talk import menu
 from h2o_chat.tui.work import ChatLike, Progress
 
 Drive = Callable[..., Any]

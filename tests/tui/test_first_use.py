@@ -14,17 +14,17 @@ from textual.events import Key
 from textual.widgets import Input, OptionList, Static
 from textual.widgets._footer import FooterKey
 
-from h2o_chat.config import Sampling
-from h2o_chat.events import CacheState, Session
-from h2o_chat.recording import read
-from h2o_chat.tui import ranks
-from h2o_chat.tui.conversations import Conversations
-from h2o_chat.tui.memory import Memory
-from h2o_chat.tui.panel import MemoryPanel
-from h2o_chat.tui.strip import RememberStrip
-from h2o_chat.tui.tokens import Tokens
-from h2o_chat.tui.transcript import Transcript
-from h2o_chat.tui.turn import TurnView
+from h2o_chat.base.config import Sampling
+from h2o_chat.events.events import CacheState, Session
+from h2o_chat.events.recording import read
+from h2o_chat.tui.panel import ranks
+from h2o_chat.tui.panel.held import Memory
+from h2o_chat.tui.panel.panel import MemoryPanel
+from h2o_chat.tui.panel.strip import RememberStrip
+from h2o_chat.tui.talk.conversations import Conversations
+from h2o_chat.tui.transcript.tokens import Tokens
+from h2o_chat.tui.transcript.transcript import Transcript
+from h2o_chat.tui.transcript.turn import TurnView
 
 Drive = Callable[..., Any]
 SHORT = Sampling(max_tokens=24)

@@ -10,9 +10,9 @@ import pytest
 from conftest import WIDE, Screen, stored  # tests/tui/conftest.py
 from textual.widgets import Input, OptionList, Static
 
-from h2o_chat.config import Sampling
+from h2o_chat.base.config import Sampling
 from h2o_chat.store import Store
-from h2o_chat.tui.conversations import Conversations
+from h2o_chat.tui.talk.conversations import Conversations
 
 Drive = Callable[..., Any]
 SAID = ("Hi, my name is Flora.", "Do you like films?", "What is my name?")

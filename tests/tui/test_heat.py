@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from conftest import Screen, stored  # tests/tui/conftest.py
 
-from h2o_chat.config import Sampling
-from h2o_chat.tui.heat import GONE, MODES
-from h2o_chat.tui.inspect import rank
-from h2o_chat.tui.turn import TurnView
+from h2o_chat.base.config import Sampling
+from h2o_chat.tui.transcript.heat import GONE, MODES
+from h2o_chat.tui.transcript.inspect import rank
+from h2o_chat.tui.transcript.turn import TurnView
 
 Drive = Callable[..., Any]
 TOLD = "Hi, my name is Flóra 🦊 and my locker code is K7Q2. " * 4

@@ -17,10 +17,10 @@ from conftest import SMALL, WIDE, Screen  # tests/tui/conftest.py
 from rich.cells import cell_len
 from sweep import sweep
 
-from h2o_chat.config import Sampling, Settings
-from h2o_chat.events import Token, Turn
-from h2o_chat.recording import read
-from h2o_chat.run import PlainText
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.cli.run import PlainText
+from h2o_chat.events.events import Token, Turn
+from h2o_chat.events.recording import read
 from h2o_chat.tui.app import ChatApp
 from h2o_chat.tui.player import Pace, Player
 from h2o_chat.tui.replay import ReplayPane

@@ -12,14 +12,14 @@ from rich.cells import cell_len
 from test_hostile import HOSTILE  # tests/tui/test_hostile.py
 from textual.widgets import OptionList
 
-from h2o_chat.config import Sampling, Settings, config_file
-from h2o_chat.errors import ModelError
-from h2o_chat.export import file_name, to_html
+from h2o_chat.base.config import Sampling, Settings, config_file
+from h2o_chat.base.errors import ModelError
+from h2o_chat.chat.export import file_name, to_html
 from h2o_chat.store import Conversation, Store, StoredMessage
 from h2o_chat.tui.app import ChatApp
-from h2o_chat.tui.conversations import Conversations
-from h2o_chat.tui.menu import choices
-from h2o_chat.tui.models import Models, Row
+from h2o_chat.tui.talk.conversations import Conversations
+from h2o_chat.tui.talk.menu import choices
+from h2o_chat.tui.talk.models import Models, Row
 from h2o_chat.tui.work import Progress
 
 NAMES = [

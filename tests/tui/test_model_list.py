@@ -7,8 +7,8 @@ from conftest import WIDE, Screen
 from hub_server import Repository, serve
 from huggingface_hub import constants
 
-from h2o_chat.config import Sampling, Settings
-from h2o_chat.opening import Kept, opener, opener_of
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.chat.opening import Kept, opener, opener_of
 from h2o_chat.tui.app import ChatApp
 
 pytestmark = pytest.mark.loopback

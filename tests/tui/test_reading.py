@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_transcript import TranscriptApp
 
-from h2o_chat.config import Sampling
-from h2o_chat.events import CacheState, Session
-from h2o_chat.tui.body import fold_at
-from h2o_chat.tui.memory import Memory, Span
-from h2o_chat.tui.thought import divide
-from h2o_chat.tui.tokens import Tokens
-from h2o_chat.tui.transcript import Transcript
+from h2o_chat.base.config import Sampling
+from h2o_chat.events.events import CacheState, Session
+from h2o_chat.tui.panel.held import Memory, Span
+from h2o_chat.tui.transcript.body import fold_at
+from h2o_chat.tui.transcript.thought import divide
+from h2o_chat.tui.transcript.tokens import Tokens
+from h2o_chat.tui.transcript.transcript import Transcript
 
 SESSION = Session(
     *("m", None, "plain", "h2o", 64, 4, 32, 16, "chunked", "none", "float32", "float32", "cpu"),

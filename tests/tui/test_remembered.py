@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 from conftest import POCKET, TOLD  # tests/tui/conftest.py
 
+from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.cache.settle import ranking
-from h2o_chat.chat import Chat
-from h2o_chat.config import Sampling, Settings
-from h2o_chat.events import CacheState, Event, Prompt, Said, Token, Turn, from_json, to_json
-from h2o_chat.recording import _check
-from h2o_chat.tui.memory import Memory
+from h2o_chat.chat.chat import Chat
+from h2o_chat.events.events import CacheState, Event, Prompt, Said, Token, Turn, from_json, to_json
+from h2o_chat.events.recording import _check
+from h2o_chat.tui.panel.held import Memory
 
 SETTINGS = Settings(model=str(POCKET), budget=24, threads=1, seed=3, events_every=3, system="Be kind.")
 SHORT = Sampling(max_tokens=24, ignore_eos=True)
 
 
 def talk(pocket: Any, settings: Settings = SETTINGS) -> Chat:
-    from h2o_chat.engine import Engine
+    from h2o_chat.engine.engine import Engine
 
     return Chat(Engine(pocket, settings), settings)
 

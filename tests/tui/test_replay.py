@@ -12,18 +12,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from textual.widgets import Static
 
-from h2o_chat.config import Sampling, Settings
-from h2o_chat.errors import ExitCode, UsageError
-from h2o_chat.events import CacheState, Error, Note, Said, Session, Token, Turn, to_json
-from h2o_chat.recorder import Recorder
-from h2o_chat.recording import read
-from h2o_chat.replay_command import _times
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.errors import ExitCode, UsageError
+from h2o_chat.cli.replay_command import _times
+from h2o_chat.events.events import CacheState, Error, Note, Said, Session, Token, Turn, to_json
+from h2o_chat.events.recorder import Recorder
+from h2o_chat.events.recording import read
 from h2o_chat.tui.app import ChatApp
-from h2o_chat.tui.panel import MemoryPanel
+from h2o_chat.tui.panel.panel import MemoryPanel
 from h2o_chat.tui.player import UNSAID, Pace, Player
 from h2o_chat.tui.replay import ReplayPane
 from h2o_chat.tui.status import StatusLine
-from h2o_chat.tui.turn import FINISHES
+from h2o_chat.tui.transcript.turn import FINISHES
 from h2o_chat.tui.work import Jobs
 
 TURNS = "Hi, my name is Flora.\n---\nMy locker code is K7Q2.\n---\nWhat is my locker code?\n"

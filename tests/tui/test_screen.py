@@ -11,12 +11,12 @@ import pytest
 from conftest import SMALL, WIDE, Screen, opener  # tests/tui/conftest.py
 from textual import events
 
-from h2o_chat.config import Sampling, Settings
-from h2o_chat.errors import ExitCode
-from h2o_chat.tui.body import CARET
-from h2o_chat.tui.panel import MemoryLine, MemoryPanel
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.errors import ExitCode
+from h2o_chat.tui.panel.panel import MemoryLine, MemoryPanel
 from h2o_chat.tui.status import StatusLine
-from h2o_chat.tui.turn import FINISHES
+from h2o_chat.tui.transcript.body import CARET
+from h2o_chat.tui.transcript.turn import FINISHES
 
 Drive = Callable[..., Any]
 LONG = Sampling(max_tokens=None, ignore_eos=True)

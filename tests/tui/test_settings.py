@@ -8,9 +8,9 @@ import pytest
 from conftest import SMALL, WIDE, Screen, stored  # tests/tui/conftest.py
 from textual.widgets import Input, Select, Static
 
-from h2o_chat.config import Sampling
-from h2o_chat.tui import changing
-from h2o_chat.tui.settings import CHOICES, GROUPS, HELP, Settings
+from h2o_chat.base.config import Sampling
+from h2o_chat.tui.talk import changing
+from h2o_chat.tui.talk.settings import CHOICES, GROUPS, HELP, Settings
 
 Drive = Callable[..., Any]
 

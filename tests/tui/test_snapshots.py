@@ -20,14 +20,14 @@ from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from textual.widgets import Input
 
-from h2o_chat.config import Sampling, Settings
-from h2o_chat.errors import GenerationError, ModelError, OutOfMemoryError
-from h2o_chat.recording import read
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.errors import GenerationError, ModelError, OutOfMemoryError
+from h2o_chat.events.recording import read
 from h2o_chat.tui.app import ChatApp
-from h2o_chat.tui.models import Models, Row
 from h2o_chat.tui.player import Pace, Player
 from h2o_chat.tui.replay import ReplayPane
 from h2o_chat.tui.status import StatusLine
+from h2o_chat.tui.talk.models import Models, Row
 from h2o_chat.tui.work import Jobs, OpenChat, Progress
 
 RECORDINGS = Path(__file__).parent / "recordings"
@@ -194,8 +194,8 @@ TALKS: dict[str, tuple[tuple[int, int], str, tuple[str, ...]]] = {
 async def test_a_conversation_looks_so(
     name: str, page: Any, pocket: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from h2o_chat.chat import Chat
-    from h2o_chat.engine import Engine
+    from h2o_chat.chat.chat import Chat
+    from h2o_chat.engine.engine import Engine
 
     size, awaited, keys = TALKS[name]
     settings = Settings(model=str(POCKET), budget=48, threads=1, seed=3)

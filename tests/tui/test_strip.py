@@ -12,11 +12,11 @@ from rich.cells import cell_len
 from test_replay import ended, replaying
 from textual.geometry import Size
 
-from h2o_chat.events import CacheState, Session
-from h2o_chat.recording import read
-from h2o_chat.tui.axis import AXES, Axis, by_age, choose, edges_of
-from h2o_chat.tui.memory import Memory
-from h2o_chat.tui.strip import LARGE_TOKENS, RememberStrip, cells_of, height
+from h2o_chat.events.events import CacheState, Session
+from h2o_chat.events.recording import read
+from h2o_chat.tui.panel.axis import AXES, Axis, by_age, choose, edges_of
+from h2o_chat.tui.panel.held import Memory
+from h2o_chat.tui.panel.strip import LARGE_TOKENS, RememberStrip, cells_of, height
 
 
 @given(

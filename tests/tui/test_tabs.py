@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from test_replay import SESSION, ended, replaying
 
-from h2o_chat.config import Sampling, Settings
-from h2o_chat.events import CacheState, Session
-from h2o_chat.recorder import Recorder
-from h2o_chat.recording import read
-from h2o_chat.tui import headmap, lives, log, ranks
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.events.events import CacheState, Session
+from h2o_chat.events.recorder import Recorder
+from h2o_chat.events.recording import read
 from h2o_chat.tui.app import ChatApp
-from h2o_chat.tui.lives import COLUMNS, STEPS, Lives
-from h2o_chat.tui.memory import Memory
-from h2o_chat.tui.panel import TABS, MemoryPanel
+from h2o_chat.tui.panel import headmap, lives, log, ranks
+from h2o_chat.tui.panel.held import Memory
+from h2o_chat.tui.panel.lives import COLUMNS, STEPS, Lives
+from h2o_chat.tui.panel.panel import TABS, MemoryPanel
 
 
 @pytest.fixture

@@ -11,9 +11,10 @@ from textual.color import Color
 from textual.command import CommandPalette
 from textual.theme import BUILTIN_THEMES, Theme
 
-from h2o_chat import config_command, precedence
-from h2o_chat.config import Look, Sampling, Settings, config_file
-from h2o_chat.recording import read
+from h2o_chat.base import precedence
+from h2o_chat.base.config import Look, Sampling, Settings, config_file
+from h2o_chat.cli import config_command
+from h2o_chat.events.recording import read
 from h2o_chat.tui.app import ChatApp
 from h2o_chat.tui.player import Pace, Player
 from h2o_chat.tui.replay import ReplayPane

@@ -98,7 +98,7 @@ class _Configuration:
         self.path = folder / "config.toml"
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.precedence import check_file
+        from h2o_chat.base.precedence import check_file
 
         self.path.write_bytes(raw)
         _, wrong = check_file(self.path)
@@ -110,7 +110,7 @@ class _Configuration:
 
 def _events() -> list[bytes]:
     """One of each kind, and a session of a conversation that goes on."""
-    from h2o_chat import events
+    from h2o_chat.events import events
 
     session = {
         **dict.fromkeys(("model", "template", "policy", "prefill", "quantization", "dtype", "kv_dtype"), "x"),
@@ -135,7 +135,7 @@ def _events() -> list[bytes]:
 
 
 def _event(raw: bytes) -> None:
-    from h2o_chat.events import from_json, to_json
+    from h2o_chat.events.events import from_json, to_json
 
     event = from_json(to_json(from_json(raw.decode("utf-8", "replace"))))  # lone surrogates are gone now
     if from_json(to_json(event)) != event:
@@ -143,7 +143,7 @@ def _event(raw: bytes) -> None:
 
 
 def _recording(raw: bytes) -> None:
-    from h2o_chat.recording import parse
+    from h2o_chat.events.recording import parse
 
     for event in parse(io.BytesIO(raw), "The recording"):
         assert event.event
@@ -157,8 +157,8 @@ class _Imports:
         self.store: Any = None
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.export import FORMATS
-        from h2o_chat.importer import parse
+        from h2o_chat.chat.export import FORMATS
+        from h2o_chat.chat.importer import parse
         from h2o_chat.store import Store
 
         talks = parse(raw, "The file")
@@ -202,8 +202,8 @@ _OURS_ON_A_PAGE = {
 
 def _exports(raw: bytes) -> None:
     """Whatever a conversation holds, it is exported; the JSON is read again as it was."""
-    from h2o_chat.export import to_html, to_json, to_markdown
-    from h2o_chat.importer import parse
+    from h2o_chat.chat.export import to_html, to_json, to_markdown
+    from h2o_chat.chat.importer import parse
     from h2o_chat.store import Conversation, StoredMessage, clean
 
     pieces = [clean(piece.decode("utf-8", "surrogateescape")) for piece in raw.split(b'"')][:60]

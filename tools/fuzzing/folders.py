@@ -11,7 +11,7 @@ from typing import Any
 
 from fuzzing.mutate import mutated
 from fuzzing.reader import Reader, refuse_controls
-from h2o_chat.events import to_json
+from h2o_chat.events.events import to_json
 
 CONFIG = {
     **{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 258, "hidden_size": 16},
@@ -117,7 +117,7 @@ class _Config:
         self.folder = folder
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.resolve import read_config
+        from h2o_chat.models.resolve import read_config
 
         (self.folder / "config.json").write_bytes(raw)
         read_config(self.folder)
@@ -128,7 +128,7 @@ class _Weights:
         self.folder = folder
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.resolve import check_weights
+        from h2o_chat.models.resolve import check_weights
 
         (self.folder / "model.safetensors").write_bytes(raw)
         weights = check_weights(self.folder)
@@ -143,8 +143,8 @@ class _Index:
             (folder / f"{name}.safetensors").write_bytes(_with_header({"a": _TENSOR}))
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.cached import _has_weights
-        from h2o_chat.resolve import check_weights
+        from h2o_chat.models.cached import _has_weights
+        from h2o_chat.models.resolve import check_weights
 
         (self.folder / "model.safetensors.index.json").write_bytes(raw)
         _has_weights(self.folder)
@@ -159,10 +159,10 @@ class _Family:
         folder.mkdir()
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.choices import stored_quantization
-        from h2o_chat.memory import estimate
-        from h2o_chat.models import check_family
-        from h2o_chat.resolve import Weights
+        from h2o_chat.models.choices import stored_quantization
+        from h2o_chat.models.fits import estimate
+        from h2o_chat.models.load import check_family
+        from h2o_chat.models.resolve import Weights
 
         (self.folder / "config.json").write_bytes(raw)
         config = check_family(self.folder)
@@ -181,8 +181,8 @@ class _Tokenizer:
         }
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.models import load_tokenizer
-        from h2o_chat.templates import choose
+        from h2o_chat.chat.templates import choose
+        from h2o_chat.models.load import load_tokenizer
 
         changed = "tokenizer.json" if b'"version"' in raw[:300] else "tokenizer_config.json"
         for name, content in (self.whole | {changed: raw}).items():
@@ -205,8 +205,8 @@ class _Template:
         (folder / "tokenizer_config.json").write_text(json.dumps(about))
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.models import load_tokenizer
-        from h2o_chat.templates import choose
+        from h2o_chat.chat.templates import choose
+        from h2o_chat.models.load import load_tokenizer
 
         self.path.write_bytes(raw)
         tokenizer = load_tokenizer(self.folder, SimpleNamespace(vocab_size=CONFIG["vocab_size"]))
@@ -224,10 +224,10 @@ class _Opened:
         self.folder, self.path = folder, folder / changed
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.chat import Chat
-        from h2o_chat.config import Sampling, Settings
-        from h2o_chat.opening import engine_here
-        from h2o_chat.resolve import read_config
+        from h2o_chat.base.config import Sampling, Settings
+        from h2o_chat.chat.chat import Chat
+        from h2o_chat.chat.opening import engine_here
+        from h2o_chat.models.resolve import read_config
 
         self.path.write_bytes(raw)
         read_config(self.folder)
@@ -249,7 +249,7 @@ class _Cached:
         (self.folder / "model.safetensors").write_bytes(b"")
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.cached import cached, repositories
+        from h2o_chat.models.cached import cached, repositories
 
         (self.root / "refs" / "main").write_bytes(raw)
         for one in [*repositories(), cached("org/name")]:

@@ -28,9 +28,9 @@ class _Saved:
     def __init__(self, folder: Path) -> None:
         import torch
 
-        from h2o_chat.config import Sampling, Settings
-        from h2o_chat.engine import Engine
-        from h2o_chat.models import load
+        from h2o_chat.base.config import Sampling, Settings
+        from h2o_chat.engine.engine import Engine
+        from h2o_chat.models.load import load
 
         torch.set_num_threads(1)
         self.path = folder / "saved.safetensors"
@@ -46,8 +46,8 @@ class _Saved:
                 self.examples.append(self.path.read_bytes())
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.errors import SavedCacheError, WindowFullError
-        from h2o_chat.events import Token
+        from h2o_chat.base.errors import SavedCacheError, WindowFullError
+        from h2o_chat.events.events import Token
 
         self.path.write_bytes(raw)
         refused: list[SavedCacheError] = []
@@ -76,7 +76,7 @@ def _crafted(rng: Random, examples: Sequence[bytes]) -> bytes:
     from safetensors import SafetensorError, deserialize
     from safetensors.torch import load, save
 
-    from h2o_chat.saved import _check
+    from h2o_chat.engine.saved import _check
 
     raw = rng.choice(examples)
     tensors = load(raw)

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from fuzzing.mutate import mutated
-from h2o_chat.errors import H2OChatError
+from h2o_chat.base.errors import H2OChatError
 
 LONGEST_COMPLAINT = 4000
 """Characters: whoever reads an error reads a line, not the file that it is about."""

@@ -22,7 +22,7 @@ def readers(folder: Path) -> Iterator[Reader]:
     Args:
         folder: where names and paths may lead; it becomes the working directory.
     """
-    from h2o_chat import precedence
+    from h2o_chat.base import precedence
 
     values = {"device": "cuda:1", "model": "pocket", "system": "You are kind.", "stop": '["###", "a"]'}
     texts = [f"{name}\n{values.get(name, '1')}".encode() for name in precedence.NAMES]
@@ -45,8 +45,8 @@ def text_of(raw: bytes) -> str:
 
 
 def _script(raw: bytes) -> None:
-    from h2o_chat.prompts import decode
-    from h2o_chat.run import turns_of
+    from h2o_chat.cli.prompts import decode
+    from h2o_chat.cli.run import turns_of
 
     turns = turns_of(decode(raw, "The script"))
     if not all(turn.strip() for turn in turns):
@@ -54,7 +54,7 @@ def _script(raw: bytes) -> None:
 
 
 def _number(raw: bytes) -> None:
-    from h2o_chat import precedence
+    from h2o_chat.base import precedence
 
     name, _, value = text_of(raw).partition("\n")
     precedence.known(name, "The file")
@@ -71,7 +71,7 @@ def _contestant(raw: bytes) -> None:
 
 
 def _name(raw: bytes) -> None:
-    from h2o_chat.resolve import look_up, names_starting_with
+    from h2o_chat.models.resolve import look_up, names_starting_with
 
     name = text_of(raw)
     names_starting_with(name)
@@ -80,11 +80,12 @@ def _name(raw: bytes) -> None:
 
 def _path(raw: bytes) -> None:
     """As arguments, which hold no NUL; nothing on the way to a file is made."""
-    from h2o_chat import importer, precedence
-    from h2o_chat.config import data_folder
-    from h2o_chat.errors import UsageError
+    from h2o_chat.base import precedence
+    from h2o_chat.base.config import data_folder
+    from h2o_chat.base.errors import UsageError
+    from h2o_chat.chat import importer
+    from h2o_chat.cli.prompts import read_script
     from h2o_chat.lab import recall, texts
-    from h2o_chat.prompts import read_script
 
     path = Path(os.fsdecode(raw.replace(b"\0", b"")))
     data_folder(path)
@@ -110,8 +111,8 @@ class _Search:
         self.store: Store | None = None
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.errors import UsageError
-        from h2o_chat.export import file_name, one_line
+        from h2o_chat.base.errors import UsageError
+        from h2o_chat.chat.export import file_name, one_line
         from h2o_chat.store import Store, title_of
 
         if self.store is None:
@@ -134,8 +135,8 @@ class _Search:
 
 
 def _draw(raw: bytes) -> None:
-    from h2o_chat.tui.markdown import cut, render
-    from h2o_chat.tui.safe import fit, safe_text, token_label
+    from h2o_chat.base.safe import fit, safe_text, token_label
+    from h2o_chat.tui.transcript.markdown import cut, render
 
     text = text_of(raw)
     refuse_controls(safe_text(text), "safe text")

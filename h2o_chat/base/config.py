@@ -1,0 +1,221 @@
+"""Every setting there is, with its default and its check. Nothing heavy: usage errors must come at once."""
+
+import os
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import platformdirs
+
+from h2o_chat.base.errors import UsageError
+
+Policy = Literal[
+    "h2o",
+    "h2o-paper",
+    "caote",
+    "distinct",
+    "random",
+    "heavy-only",
+    "last-query",
+    "lru",
+    "lfu",
+    "snapkv",
+    "strided",
+    "strided-h2",
+    "fixed",
+    "fixed-h2",
+    "window",
+    "streaming",
+    "full",
+]
+Prefill = Literal["chunked", "full"]
+Quantize = Literal["auto", "none", "int8", "nf4"]
+Dtype = Literal["auto", "float32", "float16", "bfloat16", "float64"]
+KvDtype = Literal["auto", "int8", "int4"]
+Template = Literal["auto", "plain", "alpaca", "vicuna", "llama-2", "chatml"]
+
+POLICIES: tuple[str, ...] = get_args(Policy)
+OFFLINE = ("belady", "belady-next")
+"""Policies of the lab that see the future."""
+PREFILLS: tuple[str, ...] = get_args(Prefill)
+QUANTIZE: tuple[str, ...] = get_args(Quantize)
+DTYPES: tuple[str, ...] = get_args(Dtype)
+KV_DTYPES: tuple[str, ...] = get_args(KvDtype)
+TEMPLATES: tuple[str, ...] = get_args(Template)
+
+FILE_LIMIT_BYTES = 2**20
+"""Of a configuration: a larger file is something else."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is chosen and when an answer ends.
+
+    Raises:
+        UsageError: a value outside its range; names the flag, the value and the range.
+    """
+
+    temperature: float = 0.0
+    """0 takes the most likely token (greedy)."""
+    top_p: float = 1.0
+    top_k: int = 0
+    """0 switches it off."""
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    max_tokens: int | None = 512
+    """None generates until the model ends or somebody stops it."""
+    stop: tuple[str, ...] = ()
+    ignore_eos: bool = False
+
+    def __post_init__(self) -> None:
+        if self.temperature:
+            _within("--temperature", self.temperature, 0.001, 100, "0, or in ")  # below, logits overflow
+        _within("--top-p", self.top_p, 0, 1, open_low=True)
+        _within("--top-k", self.top_k, 0, 1_000_000)
+        _within("--min-p", self.min_p, 0, 1)
+        _within("--repetition-penalty", self.repetition_penalty, 0, 100, open_low=True)
+        if self.max_tokens is not None:
+            _within("--max-tokens", self.max_tokens, 1, 10**12)
+        if any(not text for text in self.stop):
+            raise UsageError("--stop is empty.", "Give the text that ends an answer.")
+
+
+@dataclass(frozen=True)
+class Look:
+    """How the screen looks. No flag: it is chosen on the screen, which remembers it."""
+
+    theme: str = "h2o-dark"
+    """h2o-dark, h2o-light, h2o-ansi, or any that Textual has."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to load and how to remember; one field per shared flag of the command line.
+
+    Raises:
+        UsageError: a value outside its range; names the flag, the value and the range.
+    """
+
+    model: str | None = None
+    budget: int = 512
+    """Slots per layer, row and KV head; ignored by the `full` policy."""
+    policy: Policy = "h2o"
+    sinks: int | None = None
+    """First tokens never evicted; None takes the policy's own number."""
+    recent: int | None = None
+    """Newest tokens never evicted; None takes the policy's own share of the budget."""
+    chunk: int | None = None
+    """Prompt tokens read at once; None takes budget // 4, at least 8."""
+    prefill: Prefill = "chunked"
+    """full: a whole prompt attends to itself before anything is forgotten; memory grows with the prompt."""
+    kv_dtype: KvDtype = "auto"
+    """How slots hold keys and values; auto: as the model computes them."""
+    quantize: Quantize = "auto"
+    dtype: Dtype = "auto"
+    device: str = "auto"
+    threads: int | None = None
+    template: Template = "auto"
+    system: str | None = None
+    seed: int | None = None
+    """None draws one; it is printed either way."""
+    events_every: int = 16
+    """Generated tokens between two `cache` events; 0 for none."""
+
+    def __post_init__(self) -> None:
+        if self.policy in OFFLINE:
+            raise UsageError(
+                f"--policy {self.policy} decides by what will be attended to, which nobody knows in a chat.",
+                "It is a reference for h2o-chat eval perplexity alone.",
+            )
+        for flag, value, known in (
+            ("--policy", self.policy, POLICIES),
+            ("--prefill", self.prefill, PREFILLS),
+            ("--kv-dtype", self.kv_dtype, KV_DTYPES),
+            ("--quantize", self.quantize, QUANTIZE),
+            ("--dtype", self.dtype, DTYPES),
+            ("--template", self.template, TEMPLATES),
+        ):
+            if value not in known:
+                raise UsageError(f"{flag} {value!r} is not known.", f"One of: {', '.join(known)}.")
+        if not re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,4})?", self.device):  # what is here, torch says later
+            raise UsageError(f"--device {self.device!r} is not known.", "One of: auto, cpu, cuda, cuda:N.")
+        _within("--budget", self.budget, 1, 100_000_000)
+        for flag, count, least in (
+            ("--sinks", self.sinks, 0),
+            ("--recent", self.recent, 0),
+            ("--chunk", self.chunk, 1),
+            ("--seed", self.seed, 0),
+        ):
+            if count is not None:
+                _within(flag, count, least, 2**63 - 1)
+        if self.threads is not None:
+            _within("--threads", self.threads, 1, 1024)
+        _within("--events", self.events_every, 0, 1_000_000)
+
+
+def data_folder(flag: Path | None) -> Path:
+    """Where conversations are kept: `--data`, else H2O_CHAT_DATA, else the platform's folder.
+
+    Raises:
+        UsageError: it begins with the home of somebody who is not known here.
+    """
+    named = flag or os.environ.get("H2O_CHAT_DATA")
+    if not named:
+        return platformdirs.user_data_path("h2o-chat")
+    try:
+        return Path(named).expanduser()
+    except RuntimeError as error:  # ~nobody
+        raise UsageError(f"There is no data folder {str(named)!r}: {error}", "Give a path.") from error
+
+
+def config_file() -> Path:
+    """Where the user's configuration stands, if there is one."""
+    return platformdirs.user_config_path("h2o-chat") / "config.toml"
+
+
+def read_tables(path: Path) -> dict[str, Any]:
+    """A configuration file as it stands; empty if there is none.
+
+    Raises:
+        UsageError: it cannot be read, is too large, or is not TOML in UTF-8.
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(FILE_LIMIT_BYTES + 1)
+        if len(raw) > FILE_LIMIT_BYTES:
+            raise UsageError(f"{path} is larger than 1 MiB.", "It is no configuration of this program.")
+        return tomllib.loads(raw.decode("utf-8-sig"))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except RecursionError as error:
+        raise UsageError(f"{path} cannot be read: it is nested too deep.", "It is a TOML file.") from error
+    except (OSError, ValueError) as error:
+        twice = "overwrite" in str(error) or "twice" in str(error)  # as tomllib says it
+        hint = "A name or a table stands there a second time: keep one." if twice else "It is a TOML file."
+        raise UsageError(f"{path} cannot be read: {error}.", hint) from error
+
+
+def user_aliases() -> dict[str, str]:
+    """The user's own short names: `[aliases]` in the configuration, each a repository or a folder.
+
+    Raises:
+        UsageError: the file cannot be read, or an alias is not a text.
+    """
+    path = config_file()
+    aliases = read_tables(path).get("aliases", {})
+    if not isinstance(aliases, dict) or not all(isinstance(value, str) for value in aliases.values()):
+        raise UsageError(
+            f"[aliases] in {path} is not a table of texts.", 'One line each: mine = "org/name" or a folder.'
+        )
+    return {name.lower(): target for name, target in aliases.items()}
+
+
+def _within(
+    flag: str, value: float, low: float, high: float, place: str = "in ", *, open_low: bool = False
+) -> None:
+    # NaN compares false with everything, so ask for what is right rather than for what is wrong.
+    if not ((low < value if open_low else low <= value) and value <= high):
+        bracket = "(" if open_low else "["
+        raise UsageError(f"{flag} is {value}.", f"It must be {place}{bracket}{low:,}, {high:,}].")

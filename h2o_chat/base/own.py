@@ -1,0 +1,71 @@
+"""Folders and files of our own: nobody else may write there, and no link is followed.
+
+Their names are known to everybody. Whoever could put a link there would choose what we write over.
+"""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from h2o_chat.base.errors import StoreError
+
+_ELSEWHERE = "Choose another folder with --data or H2O_CHAT_DATA."
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def own_folder(folder: Path) -> bool:
+    """Makes a folder for its owner alone; of one that is there, nobody else may write in it afterwards.
+
+    Returns:
+        Whether others could until now.
+
+    Raises:
+        StoreError: others may write there, or in the folder around it, and that is not ours to mend.
+        OSError: it cannot be made.
+    """
+    if not folder.is_dir():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    around = folder.resolve().parent
+    about = around.stat()
+    if about.st_mode & stat.S_IWOTH and not about.st_mode & stat.S_ISVTX:
+        raise StoreError(
+            f"{around}: everybody may write there, and could put another folder in place of {folder.name}.",
+            f"Take that right away (chmod o-w {around}). Else: {_ELSEWHERE.lower()}",
+        )
+    about = folder.stat()
+    if not about.st_mode & _OTHERS_WRITE:
+        return False
+    if about.st_uid != os.geteuid() or about.st_mode & stat.S_ISVTX:
+        raise StoreError(
+            f"{folder}: others may write there: what is said here would not be safe from them.", _ELSEWHERE
+        )
+    folder.chmod(stat.S_IMODE(about.st_mode) & ~_OTHERS_WRITE)
+    return True
+
+
+def no_link(path: Path) -> None:
+    """
+    Raises:
+        StoreError: it is a symbolic link.
+    """
+    if path.is_symlink():
+        raise StoreError(
+            f"{path} is a symbolic link: nothing is read or written through it.",
+            "Look who put it there, and remove it.",
+        )
+
+
+def open_own(path: Path, flags: int) -> int:
+    """A descriptor of a file, which is made for its owner alone where `flags` say so.
+
+    Raises:
+        StoreError: it is a symbolic link.
+        OSError: it cannot be opened.
+    """
+    try:
+        return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            no_link(path)
+        raise

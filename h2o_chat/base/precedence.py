@@ -1,0 +1,259 @@
+"""Where a setting's value comes from: built in < `config.toml` < environment < command line. No torch.
+
+The names are those of the shared flags: `top_p` is `--top-p`, `H2O_CHAT_TOP_P`, and `top_p` in `[defaults]`.
+"""
+
+import difflib
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import Field, dataclass, fields
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from h2o_chat.base.config import Look, Sampling, Settings, config_file, read_tables
+from h2o_chat.base.errors import UsageError
+
+TABLES = ("aliases", "defaults")
+"""What a configuration file may hold."""
+
+Source = Literal["default", "config.toml", "environment"]
+
+_PREFIX = "H2O_CHAT_"
+_OWNER: dict[str, tuple[Callable[..., object], Field[Any]]] = {
+    field.name: (owner, field)
+    for owner in (Settings, Sampling, Look)
+    for field in fields(owner)
+    if field.name != "events_every"  # of `run` alone
+}
+_HINTS = get_type_hints(Settings) | get_type_hints(Sampling) | get_type_hints(Look)
+_WANTED = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    tuple: 'a list of texts, like ["###", "User:"]',
+}
+_YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+NAMES = tuple(_OWNER)
+"""Every setting that has a variable and a place in the file; but for `theme`, each has a flag."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting as it holds where no flag says otherwise."""
+
+    name: str
+    value: Any
+    source: Source
+
+
+def settings() -> list[Setting]:
+    """All of them, in the order of the flags' fields.
+
+    Raises:
+        UsageError: the file or a variable cannot be used.
+    """
+    file, environment = from_file(config_file()), from_environment()
+    return [
+        Setting(name, environment[name], "environment")
+        if name in environment
+        else Setting(name, file[name], "config.toml")
+        if name in file
+        else Setting(name, field.default, "default")
+        for name, (_, field) in _OWNER.items()
+    ]
+
+
+def theme() -> str:
+    """The colours to begin with.
+
+    Raises:
+        UsageError: the file or a variable cannot be used.
+    """
+    return str(below_flags().get("theme", Look.theme))
+
+
+def below_flags() -> dict[str, Any]:
+    """What `config.toml` and the environment set.
+
+    Raises:
+        UsageError: one of them cannot be used; says where, the value and what is allowed.
+    """
+    return from_file(config_file()) | from_environment()
+
+
+def from_file(path: Path) -> dict[str, Any]:
+    """The checked `[defaults]` of a configuration file.
+
+    Raises:
+        UsageError: the first thing that is wrong in it.
+    """
+    values, wrong = check_file(path)
+    if wrong:
+        raise wrong[0]
+    return values
+
+
+def check_file(path: Path) -> tuple[dict[str, Any], list[UsageError]]:
+    """What can be used of `[defaults]`, and all that is wrong in the file.
+
+    Raises:
+        UsageError: it cannot be read at all.
+    """
+    tables = read_tables(path)
+    wrong = [_stray(key, path) for key in tables if key not in TABLES]
+    values: dict[str, Any] = {}
+    defaults = tables.get("defaults", {})
+    if not isinstance(defaults, dict):
+        wrong.append(UsageError(f"{path}: defaults is {_seen(defaults)}.", "Write a table: [defaults]"))
+        defaults = {}
+    for key, value in defaults.items():
+        try:
+            known(key, f"{path}: [defaults]")
+            values[key] = check(key, value, f"{path}: [defaults] {key}")
+        except UsageError as error:
+            wrong.append(error)
+    aliases = tables.get("aliases", {})
+    if not isinstance(aliases, dict):
+        wrong.append(UsageError(f"{path}: aliases is {_seen(aliases)}.", "Write a table: [aliases]"))
+        aliases = {}
+    for key, value in aliases.items():
+        if not isinstance(value, str):
+            wrong.append(UsageError(f"{path}: [aliases] {key!r} is {_seen(value)}.", 'Write "org/name".'))
+    return values, wrong
+
+
+def from_environment(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """The checked variables; an empty one counts as not set.
+
+    Raises:
+        UsageError: names the variable, its value and what is allowed.
+    """
+    return {
+        name: parse(name, environment[variable(name)], variable(name))
+        for name in NAMES
+        if environment.get(variable(name))
+    }
+
+
+def variable(name: str) -> str:
+    """What a setting is called in the environment."""
+    return _PREFIX + name.upper()
+
+
+def known(name: str, where: str) -> None:
+    """Lets the name of a setting through.
+
+    Raises:
+        UsageError: there is no such setting; begins with `where`, and names the nearest.
+    """
+    if name not in NAMES:
+        raise UsageError(f"{where} {_cut(name)!r} is not known.", _nearest(name, NAMES))
+
+
+def parse(name: str, text: str, where: str) -> Any:
+    """A value written as text: in a variable or on the command line.
+
+    Raises:
+        UsageError: it is no such value; begins with `where`.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{where} is not UTF-8 text.") from error
+    return check(name, _value(_kind(name), text), where)
+
+
+def check(name: str, value: Any, where: str) -> Any:
+    """A value as TOML reads it, if the setting may have it.
+
+    Raises:
+        UsageError: it may not; begins with `where`.
+    """
+    kind = _kind(name)
+    if type(value) is int and not -(2**63) <= value < 2**63:  # also: Python refuses to print the largest
+        raise UsageError(f"{where} is a number of more than 64 bits.")
+    if kind is float and type(value) is int:
+        value = float(value)
+    if kind is tuple and isinstance(value, list) and all(isinstance(one, str) for one in value):
+        value = tuple(value)
+    if type(value) is not kind:
+        raise UsageError(f"{where} is {_seen(value)}.", f"It must be {_WANTED[kind]}.")
+    flag, (owner, _) = "--" + name.replace("_", "-"), _OWNER[name]
+    try:
+        owner(**{name: value})
+    except UsageError as error:
+        raise UsageError(where + error.message.removeprefix(flag), error.hint) from error
+    return value
+
+
+def unknown_variables(environment: Mapping[str, str] = os.environ) -> list[UsageError]:
+    """Variables that look like settings and are not: probably misspelt, but they may be another program's."""
+    return [
+        UsageError(f"{name} is not a setting.", f"Did you mean {near[0]}?")
+        for name in environment
+        if name.startswith(_PREFIX) and name.removeprefix(_PREFIX).lower() not in NAMES
+        if (near := difflib.get_close_matches(name, map(variable, NAMES), n=1, cutoff=0.85))
+    ]
+
+
+def _kind(name: str) -> type:
+    """bool, int, float, str or tuple: a field's type, without None and with texts for choices."""
+    hint = _HINTS[name]
+    if get_origin(hint) is UnionType:
+        hint = next(one for one in get_args(hint) if one is not NoneType)
+    origin = get_origin(hint)
+    return str if origin is Literal else origin or hint
+
+
+def _value(kind: type, text: str) -> Any:
+    """The text as such a value; as text where it is none, which `check` then says."""
+    if kind is bool:
+        word = text.strip().lower()
+        return True if word in _YES else False if word in _NO else text
+    if kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            return text
+    if kind is tuple:
+        try:
+            several = json.loads(text)
+        except (ValueError, RecursionError):  # one text, which may well begin like a list: [INST]
+            several = None
+        return several if isinstance(several, list) else [text]
+    return text
+
+
+def _stray(key: str, path: Path) -> UsageError:
+    """What is said of a key that is no table of ours."""
+    plain = key.replace("-", "_")
+    if plain in NAMES:
+        return UsageError(f"{path}: {plain} stands outside of [defaults].", "Move it below that line.")
+    return UsageError(f"{path}: {_cut(key)!r} is not known.", _nearest(key, TABLES))
+
+
+def _nearest(name: str, names: Iterable[str]) -> str:
+    names = list(names)
+    near = difflib.get_close_matches(name[:100].lower(), names, n=1)
+    return f"Did you mean {near[0]}?" if near else f"One of: {', '.join(names)}."
+
+
+def _seen(value: Any) -> str:
+    """A value for an error: cut, and never obeyed by a terminal."""
+    if isinstance(value, str):
+        return repr(_cut(value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict | list):
+        return "a table" if isinstance(value, dict) else "a list"
+    if type(value) is int and abs(value) >= 2**63:
+        return "a number of more than 64 bits"
+    return str(value)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 60 else text[:60] + "…"

@@ -1,0 +1,1 @@
+"""A conversation: templates, turns, what is kept, resume, export, import. No torch."""

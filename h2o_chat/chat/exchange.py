@@ -1,0 +1,92 @@
+"""What the user says and its answer, while the turn goes on: where its tokens lie, what is on disk of it."""
+
+from collections.abc import Sequence
+
+from h2o_chat.chat.keeping import Keeper
+from h2o_chat.chat.message import Message
+from h2o_chat.chat.saved_caches import Saves
+from h2o_chat.events.events import Prompt, Token, Turn
+
+
+class Exchange:
+    """One turn of a conversation, while it goes on.
+
+    Args:
+        text: what the user says.
+        system_tokens: how many of the tokens to be read are the system prompt.
+        before: the messages so far.
+        keeper: writes it to disk; None keeps nothing.
+    """
+
+    def __init__(
+        self, text: str, system_tokens: int, before: Sequence[Message], keeper: Keeper | None
+    ) -> None:
+        self.user, self.answer = Message("user", text), Message("assistant", "")
+        self._keeper = keeper
+        self._system_tokens = system_tokens
+        self._system = before[0] if before and before[0].role == "system" else None
+        self._end = next((one.last for one in reversed(before) if one.first >= 0), -1) + 1
+        self._pieces: list[str] = []  # joined once: a string that grows by a token costs its whole length
+
+    @property
+    def text(self) -> str:
+        """The answer so far."""
+        return "".join(self._pieces)
+
+    def write_down(self, ids: list[int]) -> None:
+        """What a person typed is on disk before the model sees it.
+
+        Args:
+            ids: the tokens that will be read, those of the system prompt and the template with them.
+        """
+        if self._keeper is None:
+            return
+        if self._system and self._system.id is None:  # once
+            self._system.id = self._keeper.said(self._system.role, self._system.text)
+        self.user.id = self._keeper.said("user", self.user.text, ids)
+        self.answer.id = self._keeper.answering()
+
+    def read(self, prompt: Prompt) -> None:
+        """Gives messages their positions, once the prompt was read."""
+        first = max(prompt.first, self._end)
+        placed = []
+        if prompt.system and self._system:
+            self._system.first, self._system.last = first, min(first + prompt.system - 1, prompt.last)
+            first += prompt.system
+            placed.append(self._system)
+        if first <= prompt.last:
+            self.user.first, self.user.last = first, prompt.last
+            placed.append(self.user)
+        if self._keeper:
+            for message in placed:
+                self._keeper.placed(message.id, message.first, message.last)
+            self._keeper.placed(self.answer.id, prompt.last + 1, -1)  # its end is known when it has one
+
+    def token(self, token: Token) -> None:
+        """One more token of the answer."""
+        if self._keeper:
+            self._keeper.token(token.id, token.text)
+        self._pieces.append(token.text)
+        self.answer.first = token.position if self.answer.first < 0 else self.answer.first
+        self.answer.last = token.position
+
+    def ended(self, turn: Turn) -> None:
+        """The answer has ended. If the turn failed, the engine went back: its tokens are nowhere."""
+        self._pieces, self.answer.finish = [turn.text], turn.finish
+        if turn.finish == "error":
+            system = [self._system] if self._system_tokens and self._system else []
+            for message in (self.user, self.answer, *system):
+                message.first = message.last = -1
+
+    def close(self, turn: Turn, engine: Saves) -> None:
+        """What is on disk of it ends too, and the memory is saved."""
+        if self._keeper is None:
+            return
+        if turn.finish == "error":
+            self._keeper.placed(self.user.id, -1, -1)
+        if not turn.prompt_tokens and turn.finish == "stopped":
+            self._keeper.withdraw([self.user.id, self.answer.id])
+            return
+        self._keeper.finished(turn.text, turn.finish, self.answer.first, self.answer.last)
+        if turn.finish != "error":
+            self._keeper.save(engine, self.answer.id)

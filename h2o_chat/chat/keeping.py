@@ -1,0 +1,307 @@
+"""A conversation on disk while it goes on: what is said is written at once, the memory after each turn.
+
+Another process may be writing, or the disk may fail, while somebody talks. Then it is said, once, the
+conversation goes on, and what is said waits in memory until it can be written, in order.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from h2o_chat.base.errors import DiskError, EngineError, StoreBusyError, StoreError, UsageError
+from h2o_chat.chat import saved_caches as memories
+from h2o_chat.events.events import Note, Session
+from h2o_chat.store import Store, StoredMessage, Writer
+
+GIVE_UP_S = 180.0
+"""After so long it is said that nothing more is being stored, though it is tried again and again."""
+
+
+class Keeper:
+    """Writes one conversation to the store.
+
+    Args:
+        conversation: claimed at once; None begins one when something is said.
+        session: what runs.
+        settings: what it was asked for with, for resuming it.
+
+    Raises:
+        StoreError: the conversation cannot be had (`BusyError`: it is open elsewhere).
+        UsageError: it was held with another model, whose tokens mean nothing to this one.
+    """
+
+    def __init__(
+        self, store: Store, conversation: str | None, session: Session, settings: dict[str, Any]
+    ) -> None:
+        self.store = store
+        self.conversation = conversation
+        self.notes: list[Note] = [*store.notes]
+        """What a person should know; whoever shows it takes it away."""
+        self._session, self._settings = session, settings
+        self._writer: Writer | None = None
+        self._trouble: Note | None = None
+        """What was said last, until all is written again."""
+        self._gave_way = False
+        """All saved memories have, on a full disk."""
+        self._never: StoreError | None = None
+        """Why a conversation could not even be begun."""
+        if conversation is not None:
+            _check_model(store, conversation, session.model)
+            self._writer = store.claim(conversation)
+            self._writer.run(asdict(session))
+            self._look()
+
+    def other(self, conversation: str) -> "Keeper":
+        """A keeper of another conversation in the same store; this one goes on holding its own.
+
+        Raises:
+            StoreError, UsageError: as when one is made.
+        """
+        return Keeper(self.store, conversation, self._session, self._settings)
+
+    def close(self) -> None:
+        """Lets the conversation go."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def begin_anew(self) -> None:
+        """Lets the conversation go; the next thing said begins another.
+
+        Raises:
+            StoreError: not all of it is on disk yet.
+        """
+        self.leave()
+        self.close()
+        self._writer = self.conversation = self._trouble = self._never = None
+
+    def said(self, role: str, text: str, ids: Sequence[int] = ()) -> int | None:
+        """A message of a person; its number, None where this conversation is not stored.
+
+        It is on disk when this returns, unless `waiting` says otherwise.
+        """
+        message = writer.said(role, text, ids) if (writer := self._begun()) else None
+        self._look()
+        return message
+
+    def answering(self) -> int | None:
+        """An answer begins."""
+        message = writer.answering() if (writer := self._begun()) else None
+        self._look()
+        return message
+
+    def placed(self, message: int | None, first: int, last: int) -> None:
+        """Where the tokens of a message lie."""
+        if self._writer and message is not None:
+            self._writer.place(message, first, last)
+            self._look()
+
+    def pinned(self, message: int | None, on: bool) -> None:
+        """A message was pinned, or let go."""
+        if self._writer and message is not None:
+            self._writer.pinned(message, on)
+            self._look()
+
+    def token(self, token: int, text: str) -> None:
+        """One more token of the answer; on disk when this returns, or it is said that it waits."""
+        if self._writer:
+            self._writer.token(token, text)
+            self._look()
+
+    def finished(self, text: str, finish: str, first: int, last: int) -> None:
+        """The answer has ended."""
+        if self._writer:
+            self._writer.finished(text, finish, first, last)
+            self._look()
+
+    def withdraw(self, messages: Sequence[int | None]) -> None:
+        """Messages that were never read by the model are taken away again."""
+        if self._writer:
+            self._writer.withdraw([one for one in messages if one is not None])
+            self._look()
+
+    def move(self, leaf: int | None) -> None:
+        """The conversation goes on from another message."""
+        if self._writer:
+            self._writer.move(leaf)
+            self._look()
+
+    @property
+    def waiting(self) -> int:
+        """Things said that are not on disk yet."""
+        return len(self._writer.waiting) if self._writer else 0
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether it is another process that is waited for, and not for too long yet."""
+        waiting = self._writer.waiting if self._writer else None
+        return (
+            waiting is not None
+            and isinstance(waiting.trouble, StoreBusyError)
+            and time.monotonic() - waiting.trouble_since_s < GIVE_UP_S
+        )
+
+    @property
+    def unstored(self) -> str:
+        """What was said and is not on disk, in words; empty: all is."""
+        if self._never:
+            return f"Nothing of this conversation is stored. {self._never.message}"
+        if self._writer is None or (waiting := self._writer.waiting).trouble is None:
+            return ""
+        return f"Not stored: {waiting.words}. {waiting.trouble.message}"
+
+    @property
+    def stored_as(self) -> str | None:
+        """The conversation, if anything of it is on disk."""
+        try:
+            if self.conversation:
+                self.store.leaf(self.conversation)
+        except (StoreError, UsageError):
+            return None
+        return self.conversation
+
+    def flush(self) -> bool:
+        """Tries again to write what waits; whether all is on disk."""
+        if self._writer is None:
+            return self._never is None
+        done = self._writer.waiting.flush()
+        self._look()
+        return done
+
+    def end(self) -> None:
+        """Nothing more is said: an answer that is open is finished as far as it got."""
+        if self._writer:
+            self._writer.settle()
+            self._look()
+
+    @property
+    def leaf(self) -> int | None:
+        """The last message of the active branch."""
+        return self._writer.leaf if self._writer else None
+
+    def path(self, leaf: int | None) -> list[StoredMessage]:
+        """The messages up to `leaf`, from the first on.
+
+        Raises:
+            StoreError: they cannot be read, or are not on disk yet.
+        """
+        if self.conversation is None or leaf is None:
+            return []
+        self.catch_up()
+        return self.store.path(self.conversation, leaf)
+
+    def leave(self) -> None:
+        """Lets nobody leave a conversation of which a part still waits, while the program goes on.
+
+        Raises:
+            StoreError: it does.
+        """
+        if self._writer:
+            self.catch_up()
+
+    def catch_up(self) -> None:
+        """Lets nobody read a conversation of which a part still waits.
+
+        Raises:
+            StoreError: it does.
+        """
+        if not self.flush():
+            why = self._writer.waiting.trouble if self._writer else self._never
+            raise StoreError(f"Not all that was said is on disk yet. {why}", "Try again when it is.")
+
+    def saved(self, message: int) -> Path | None:
+        """The file with the memory after an answer, if it may be there."""
+        if self.conversation is None:
+            return None
+        return self.store.caches(self.conversation) / f"{message}.safetensors"
+
+    def save(self, engine: memories.Saves, message: int | None) -> None:
+        """Saves the memory after an answer, and removes those of the oldest messages.
+
+        Words come first: while any wait to be written, no memory is.
+        """
+        if message is None or not self.flush() or (path := self.saved(message)) is None:
+            return
+        try:
+            memories.save(self.store, engine, path)
+        except (OSError, EngineError) as error:
+            self.notes.append(
+                Note("store", f"The memory could not be saved: {error}.", "It will be rebuilt on resuming.")
+            )
+
+    def changed(self, session: Session, settings: dict[str, Any]) -> None:
+        """The memory is another one from here on, and so it is when the conversation is resumed."""
+        self._session, self._settings = session, settings
+        if self._writer:
+            self._writer.run(asdict(session))
+            self._writer.settings(_with_seed(settings, session))
+            self._look()
+
+    def save_again(self, engine: memories.Saves) -> None:
+        """Saves the memory as it is now instead of what was saved last, where anything was."""
+        if self.leaf is None or not self.flush():
+            return
+        if (path := self.saved(self.leaf)) is not None and path.exists():
+            self.save(engine, self.leaf)
+
+    def _begun(self) -> Writer | None:
+        """Who writes the conversation, which begins with the first thing said; None if it cannot."""
+        if self._writer is None and self._never is None:
+            try:
+                self._writer = self.store.begin(
+                    self._session.model, _with_seed(self._settings, self._session)
+                )
+            except StoreError as error:
+                self._never = error
+                hint = f"{error.hint} The conversation goes on.".strip()
+                self.notes.append(Note(error.code, f"This conversation is not stored: {error.message}", hint))
+            else:
+                self.conversation = self._writer.conversation
+                self._writer.run(asdict(self._session))
+        return self._writer
+
+    def _look(self) -> None:
+        """Says what has changed: that something cannot be written, or that all is written again."""
+        if self._writer is None:
+            return
+        waiting = self._writer.waiting
+        if isinstance(waiting.trouble, DiskError):
+            self._gave_way = self._gave_way or memories.give_way(
+                self.store, self._writer.conversation, waiting.flush
+            )
+        if (trouble := waiting.trouble) is None:
+            if self._trouble is not None:
+                self.notes.append(Note("stored", "All that was said is stored again."))
+            self._trouble, self._gave_way = None, False
+            return
+        note = _note(trouble, busy=self.may_pass)
+        if note != self._trouble:
+            self._trouble = note
+            self.notes.append(note)
+
+
+def _note(trouble: StoreError, busy: bool) -> Note:
+    if busy:
+        return Note(
+            "store-busy",
+            "Another process is writing to the store: what is said stands only in memory.",
+            "It is written as soon as the store is free; that is said then.",
+        )
+    again = isinstance(trouble, StoreBusyError | DiskError)
+    hint = "It is tried again with every step; what was stored before is safe." if again else trouble.hint
+    return Note("store", f"Nothing more is being stored. {trouble.message}", hint)
+
+
+def _with_seed(settings: dict[str, Any], session: Session) -> dict[str, Any]:
+    """What a conversation is held with: where no seed was asked for, the one that was drawn."""
+    return {**settings, "seed": session.seed}
+
+
+def _check_model(store: Store, conversation: str, model: str) -> None:
+    before = store.last_run(conversation).get("model", model)
+    if before != model:
+        raise UsageError(
+            f"Conversation {conversation} was held with {before}, and this is {model}.",
+            f"Resume it with --model {before}, or export it and import it as a new one.",
+        )

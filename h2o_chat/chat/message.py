@@ -1,0 +1,115 @@
+"""One message of a conversation: on the screen, from the store, as an event."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from h2o_chat.base.errors import UsageError
+from h2o_chat.engine.detokenize import MOST_TEXTS, texts
+from h2o_chat.events.events import Finish, Role, Said
+from h2o_chat.store import Conversation, StoredMessage, title_of
+
+LONGEST_CHARACTERS = 4 << 20
+"""Of what is said at once: about a million tokens. Reading them takes a small model minutes."""
+
+
+def not_too_long(text: str) -> str:
+    """The same text.
+
+    Raises:
+        UsageError: it is longer than may be said at once.
+    """
+    if len(text) > LONGEST_CHARACTERS:
+        raise UsageError(
+            f"A message of {len(text):,} characters is too long: {LONGEST_CHARACTERS:,} is the most.",
+            "Say it in parts: --script FILE, with lines of --- between them.",
+        )
+    return text
+
+
+@dataclass
+class Message:
+    """What one side said, and where its tokens lie."""
+
+    role: str
+    """system | user | assistant"""
+    text: str
+    first: int = -1
+    """Position of its first token; -1 while none was fed."""
+    last: int = -1
+    finish: str | None = None
+    """How an answer ended; None while it streams."""
+    hold: float = 1.0
+    """Mean hold of its tokens when last looked at."""
+    id: int | None = None
+    """Its number in the store; None where it is not stored."""
+    pinned: bool = False
+    """Its tokens are protected from eviction, as far as they were still held."""
+    texts: list[str] = field(default_factory=list)
+    """The text of each of its tokens, where it was said before somebody looked."""
+
+
+def of_stored(stored: StoredMessage) -> Message:
+    """A message as it was written down; whoever knows the memory sets its hold."""
+    return Message(
+        stored.role,
+        stored.text,
+        stored.first,
+        stored.last,
+        stored.finish,
+        id=stored.id,
+        pinned=stored.pinned,
+    )
+
+
+def as_event(index: int, message: Message) -> Said:
+    """For who reads the events from here on."""
+    role, finish = cast(Role, message.role), cast(Finish | None, message.finish)
+    hold = message.hold if message.first >= 0 else None
+    place = message.first, message.last
+    return Said(index, role, message.text, finish, hold, *place, message.texts, message.pinned)
+
+
+def as_conversation(messages: Sequence[Message], model: str) -> Conversation:
+    """Messages that are not stored, as if they had been: without tokens and times."""
+    stored = [
+        StoredMessage(
+            id=number,
+            parent=number - 1 if number else None,
+            role=one.role,
+            text=one.text,
+            finish=one.finish,
+            first=-1,
+            last=-1,
+            ids=(),
+            created=0.0,
+            pinned=one.pinned,
+        )
+        for number, one in enumerate(messages)
+    ]
+    now, leaf = time.time(), len(stored) - 1 if stored else None
+    asked = next((one.text for one in messages if one.role == "user"), "")
+    return Conversation("", title_of(asked), model, {}, now, now, leaf, stored)
+
+
+def spell(messages: Sequence[Message], stored: Mapping[int, Sequence[int]], tokenizer: Any) -> None:
+    """Gives the newest messages, up to MOST_TEXTS tokens of them, the texts of their tokens.
+
+    Args:
+        stored: token ids by the number of their message in the store.
+    """
+    left = MOST_TEXTS
+    for message in reversed(messages):
+        ids = stored.get(message.id or -1, ())
+        left -= len(ids)
+        if message.first < 0 or not ids or left < 0:
+            continue
+        # What was said with an answer's end, and the system prompt, were fed in front of a message.
+        own = min(message.last - message.first + 1, len(ids))
+        answer = message.role == "assistant"
+        spelt = texts(tokenizer, ids, special=not answer)
+        message.texts = spelt[:own] if answer else spelt[-own:]
+        system = messages[0]
+        if not answer and system.role == "system" and system.last == message.first - 1:
+            system.texts = spelt[: len(spelt) - own][-(system.last - system.first + 1) :]

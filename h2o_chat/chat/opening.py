@@ -1,0 +1,138 @@
+"""What opens a conversation: the model, the engine, and the place on disk where it is kept."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import BusyError, H2OChatError, StoreError
+from h2o_chat.base.progress import Progress
+from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.engine_like import EngineLike
+from h2o_chat.chat.keeping import Keeper
+from h2o_chat.events.events import Note
+from h2o_chat.models.hub import stay_offline
+from h2o_chat.models.obtain import fetch_missing
+from h2o_chat.store import Store
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Where a conversation is kept."""
+
+    folder: Path
+    """The data folder."""
+    conversation: str | None = None
+    """The one to go on with; None begins one."""
+    notes: tuple[Note, ...] = ()
+    """What a person should know about the folder."""
+
+
+def stored(folder: Path, wanted: str) -> tuple[Kept, dict[str, Any]]:
+    """The conversation to resume, and the settings it was held with.
+
+    Args:
+        wanted: its id, the beginning of it, or `last`.
+
+    Raises:
+        UsageError: there is no such conversation.
+        BusyError: it is open elsewhere.
+        StoreError: it cannot be read.
+    """
+    store = Store(folder)
+    try:
+        conversation = store.find(wanted)
+        store.claim(conversation).close()  # before minutes are spent on loading its model
+        settings = store.settings(conversation)
+        known = {field.name for field in fields(Settings)}
+        held_with = {k: v for k, v in settings.items() if k in known}
+        if begun := store.children(conversation, None):  # /system begins with another than was set
+            held_with["system"] = begun[0].text if begun[0].role == "system" else None
+        return Kept(folder, conversation, tuple(store.notes)), held_with
+    finally:
+        store.close()
+
+
+OpenEngine = Callable[[Settings, Progress], EngineLike]
+"""`engine_here`, or `engine_apart.engine_apart`."""
+
+
+def engine_here(settings: Settings, progress: Progress) -> EngineLike:
+    """Loads the model; imports torch.
+
+    Raises:
+        BudgetError: the budget cannot work.
+        H2OChatError: what `models.load` raises.
+    """
+    from h2o_chat.cache.policies import divide
+    from h2o_chat.engine.engine import Engine
+    from h2o_chat.models.load import load
+
+    if settings.policy != "full":  # a budget that cannot work is refused before weights are read
+        divide(settings.policy, settings.budget, settings.sinks, settings.recent)
+    loaded = load(settings, progress)
+    progress("warm up", None)
+    return Engine(loaded, settings)
+
+
+def opener(
+    settings: Settings, kept: Kept | None, open_engine: OpenEngine = engine_here
+) -> Callable[[Progress], Chat]:
+    """What opens the conversation, when and in whatever thread it is called; None keeps nothing on disk."""
+
+    def open_chat(progress: Progress) -> Chat:
+        progress("resolve", None)
+        fetch_missing(settings.model, progress)
+        stay_offline()
+        engine = open_engine(settings, progress)
+        if kept is None:
+            return Chat(engine, settings)
+        try:
+            keeper = Keeper(Store(kept.folder), kept.conversation, engine.session, _lasting(settings))
+        except BusyError:
+            raise
+        except StoreError as error:
+            if kept.conversation is not None:
+                raise
+            chat = Chat(engine, settings)
+            chat.unkept = error.message
+            chat.notes.append(_not_kept(error))
+            return chat
+        chat = Chat(engine, settings, keeper)
+        chat.notes += kept.notes
+        if kept.conversation is not None:
+            progress("remember", 0.0)
+            chat.resume(lambda share: progress("remember", share))
+            if chat.system != settings.system:
+                chat.notes.append(_OTHER_SYSTEM)
+        return chat
+
+    return open_chat
+
+
+def opener_of(
+    settings: Settings, kept: Kept | None, open_engine: OpenEngine = engine_here
+) -> Callable[[str], Callable[[Progress], Chat]]:
+    """By a model's name: what opens it, in a new conversation that is kept in the same place."""
+    folder = None if kept is None else Kept(kept.folder)
+    return lambda name: opener(replace(settings, model=name), folder, open_engine)
+
+
+_OTHER_SYSTEM = Note(
+    "system",
+    "The conversation goes on with the system prompt that it began with: what was read cannot be changed.",
+    "Another one begins another conversation: leave out --resume, or say /system TEXT on the screen.",
+)
+
+
+def _lasting(settings: Settings) -> dict[str, Any]:
+    """Settings as they still mean the same in another folder."""
+    values = asdict(settings)
+    if settings.model is not None and (folder := Path(settings.model).expanduser()).is_dir():
+        values["model"] = str(folder.resolve())
+    return values
+
+
+def _not_kept(error: H2OChatError) -> Note:
+    return Note(error.code, f"This conversation is not stored: {error.message}", error.hint)

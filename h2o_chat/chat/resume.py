@@ -1,0 +1,191 @@
+"""From a stored transcript to the memory: a saved cache where there is one, else reading it all again."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from h2o_chat.base.errors import BudgetError, SavedCacheError
+from h2o_chat.base.progress import never, unheard
+from h2o_chat.chat.templates import Template, literal
+from h2o_chat.events.events import Note
+from h2o_chat.models.tokenizing import text_of
+from h2o_chat.store import StoredMessage
+
+
+class Memory(Protocol):
+    """What is restored: an engine."""
+
+    tokenizer: Any
+
+    @property
+    def seen(self) -> int: ...
+    def relive(
+        self, ids: Sequence[int], *, answer: bool, exact: bool, cancel: Callable[[], bool]
+    ) -> bool: ...
+    def load(self, path: Path) -> None: ...
+    def snapshot(self) -> Any: ...
+    def restore(self, snapshot: Any, *, hand_over: bool = False) -> None: ...
+    def protect(self, tokens: int) -> int: ...
+    def pin(self, positions: range) -> int: ...
+    def unpin(self, positions: range | None = None, keep: Sequence[int] = ()) -> None: ...
+    def reset(self) -> None: ...
+
+
+class SavedCaches(Protocol):
+    """Where saved caches are, and where to say what was wrong with one: a keeper."""
+
+    notes: list[Note]
+
+    def saved(self, message: int) -> Path | None: ...
+
+
+def remember(
+    engine: Memory,
+    template: Template,
+    keeper: SavedCaches,
+    path: Sequence[StoredMessage],
+    progress: Callable[[float], None],
+    cancel: Callable[[], bool],
+) -> bool:
+    """Gives the engine the memory that it had after the messages of a path.
+
+    From the last saved cache on the path; what was said since is fed as it was then, token by token, so the
+    memory is the same. Where no cache can be used all is read anew, in chunks, which is faster; the memory
+    may then differ, and a note says so.
+
+    Args:
+        progress: told the share that was read, 0 to 1.
+
+    Returns:
+        False if it was cancelled: then the engine is as it was.
+    """
+    before = engine.snapshot()
+    try:
+        engine.reset()
+        known, wrong = _load_nearest(engine, keeper, path)
+        _pin_again(engine, keeper.notes, path)
+        whole = read_again(engine, template, path, known, progress, cancel)
+    except BaseException:
+        engine.restore(before, hand_over=True)
+        raise
+    if wrong is not None:
+        instead = "An older one was taken and what was said since read again: the memory is the same."
+        keeper.notes.append(Note(wrong.code, wrong.message, instead if known and whole else ""))
+    if not whole:
+        engine.restore(before, hand_over=True)
+    elif not known and engine.seen:
+        text = "The memory was rebuilt from the transcript: it may differ from what it was."
+        keeper.notes.append(Note("rebuilt", text))
+    return whole
+
+
+def _pin_again(engine: Memory, notes: list[Note], path: Sequence[StoredMessage]) -> None:
+    """What is pinned is pinned, whatever was when the memory was saved; what is yet to be fed, as it is."""
+    if path and path[0].role == "system" and path[0].first >= 0:
+        engine.protect(path[0].last - path[0].first + 1)
+    pinned = [message for message in path if message.pinned and message.first >= 0]
+    engine.unpin(keep=[at for message in pinned for at in range(message.first, message.last + 1)])
+    for number, message in enumerate(path):
+        if message.pinned and message.first >= 0:
+            try:
+                engine.pin(range(message.first, message.last + 1))
+            except BudgetError as error:
+                text = f"Message {number} is no longer pinned. {error.message}"
+                notes.append(Note(error.code, text, error.hint))
+
+
+def build_anew(
+    engine: Memory,
+    template: Template,
+    notes: list[Note],
+    path: Sequence[StoredMessage],
+    progress: Callable[[float], None],
+    cancel: Callable[[], bool],
+) -> bool:
+    """Gives an engine with an empty memory all the messages of a path to read, and pins what was pinned.
+
+    Args:
+        notes: gets what is pinned no longer.
+
+    Returns:
+        False if it was cancelled.
+    """
+    _pin_again(engine, notes, path)
+    return read_again(engine, template, path, 0, progress, cancel)
+
+
+def ended_in_marker(tokenizer: Any, template: Template, answer: StoredMessage) -> bool:
+    """Whether an answer ended in the marker that the next turn begins with (base models, see `templates`)."""
+    if template.marker is None or answer.finish != "stop":
+        return False
+    return template.marker in text_of(tokenizer, answer.ids[-16:])
+
+
+def _load_nearest(
+    engine: Memory, keeper: SavedCaches, path: Sequence[StoredMessage]
+) -> tuple[int, SavedCacheError | None]:
+    """Loads the last usable saved cache of a path.
+
+    Returns:
+        How many of its messages that one knows; what was wrong with the newest, where it was not that.
+    """
+    wrong = None
+    for index in range(len(path) - 1, -1, -1):
+        file = keeper.saved(path[index].id) if path[index].role == "assistant" else None
+        if file is None or not file.exists():
+            continue
+        try:
+            engine.load(file)
+        except SavedCacheError as error:
+            wrong = wrong or error
+        else:
+            return index + 1, wrong
+    return 0, wrong
+
+
+def read_again(
+    engine: Memory,
+    template: Template,
+    path: Sequence[StoredMessage],
+    known: int = 0,
+    progress: Callable[[float], None] = unheard,
+    cancel: Callable[[], bool] = never,
+) -> bool:
+    """Feeds the messages after the first `known`, in the tokens they had or, without any, as they read.
+
+    Returns:
+        False if it was cancelled.
+    """
+    rest = path[known:]
+    total, done = sum(len(message.ids) + len(message.text) for message in rest) or 1, 0
+    system, read = path[0].text if path and path[0].role == "system" else None, True
+    for index, message in enumerate(rest, known):
+        if message.role == "system":
+            engine.protect(message.last - message.first + 1 if message.first >= 0 else 0)
+            continue
+        ids: Sequence[int] = message.ids
+        if message.role == "user":
+            # The tokens of a turn that failed, or was cut off before it was read, are nowhere.
+            read = not ids or message.first >= 0
+            if not ids:
+                ids = prompt(engine, template, path[:index], system, message.text)
+        elif not ids:
+            ids = literal(engine.tokenizer, message.text)
+        if read and message.finish != "error":
+            answer = message.role == "assistant"
+            if ids and not engine.relive(ids, answer=answer, exact=known > 0, cancel=cancel):
+                return False
+        done += len(message.ids) + len(message.text)
+        progress(done / total)
+    return True
+
+
+def prompt(
+    engine: Memory, template: Template, before: Sequence[StoredMessage], system: str | None, text: str
+) -> list[int]:
+    """The tokens of a user's message that was never said to a model, after `before`."""
+    if not engine.seen:
+        fed = template.first(system, text)
+        engine.protect(fed.head if system else 0)
+        return fed.ids
+    return template.later(text, ended_in_marker(engine.tokenizer, template, before[-1])).ids

@@ -1,0 +1,82 @@
+"""The files with the memory after an answer: which are kept, and which give way on a full disk.
+
+A memory can be built again from what was said, so words come first.
+"""
+
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from h2o_chat.base.errors import StoreError
+from h2o_chat.store import Store, saved_caches
+
+SAVED_TURNS = 4
+"""Saved caches kept of a conversation: going back this many turns needs no replay."""
+FULL_BYTES = 4 << 20
+"""A disk with less room than this is full."""
+
+
+class Saves(Protocol):
+    """What is saved: an engine."""
+
+    def save(self, path: Path) -> None: ...
+
+
+def save(store: Store, engine: Saves, path: Path) -> None:
+    """Saves a memory, and removes those after the oldest messages; never the one that was just saved.
+
+    On a full disk others give way.
+
+    Raises:
+        OSError: it cannot be written.
+        EngineError: whatever the engine raises.
+        StoreError: the others cannot be found.
+    """
+    _save(store, engine, path)
+    older = [file for file in saved_caches(path.parent) if file != path]
+    for file in older[: max(0, len(older) + 1 - SAVED_TURNS)]:
+        file.unlink(missing_ok=True)
+
+
+def give_way(store: Store, conversation: str, write: Callable[[], bool]) -> bool:
+    """Removes memories, on a full disk, until words can be written. Those of others that are open stay.
+
+    Returns:
+        Whether all of them were removed.
+
+    Args:
+        conversation: the one that is written; its memories go last.
+        write: tries to write; whether it could.
+    """
+    if not _full(store.folder, FULL_BYTES):
+        return False
+    try:
+        for file in store.memories(conversation):
+            file.unlink(missing_ok=True)
+            if not _full(store.folder, FULL_BYTES) and write():
+                return False
+        write()
+    except (StoreError, OSError):  # the disk has another fault: `write` has told of it
+        return False
+    return True
+
+
+def _save(store: Store, engine: Saves, path: Path) -> None:
+    try:
+        engine.save(path)
+    except OSError:
+        older = [file for file in store.memories(path.parent.name) if file != path]
+        needed = max((file.stat().st_size for file in older), default=0)
+        if not _full(path.parent, needed + FULL_BYTES):
+            raise  # that is not what is wrong
+        for file in older:
+            file.unlink(missing_ok=True)
+            with suppress(OSError):
+                return engine.save(path)
+        raise
+
+
+def _full(folder: Path, needed_bytes: int) -> bool:
+    return shutil.disk_usage(folder).free < needed_bytes

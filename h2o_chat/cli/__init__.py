@@ -1,0 +1,1 @@
+"""Commands. No torch before it is needed."""

@@ -1,0 +1,400 @@
+"""The command line. Everything heavy is imported inside the commands: help and usage errors come at once."""
+
+import atexit
+import difflib
+import gc
+import inspect
+import os
+import sys
+from collections import ChainMap
+from collections.abc import Callable
+from dataclasses import fields
+from functools import partial
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+
+import typer
+from typer.core import TyperGroup
+
+import h2o_chat
+from h2o_chat.base import precedence
+from h2o_chat.base.config import Sampling, Settings, data_folder
+from h2o_chat.base.errors import ExitCode, UsageError
+from h2o_chat.cli import config_command, models_command, sessions_command
+from h2o_chat.cli.bench_commands import bench
+from h2o_chat.cli.doctor_command import doctor
+from h2o_chat.cli.eval_commands import evaluate
+from h2o_chat.cli.replay_command import replay
+from h2o_chat.cli.web import ADDRESS as WEB_ADDRESS
+from h2o_chat.models.hub import is_offline
+from h2o_chat.models.obtain import checked, obtain
+from h2o_chat.models.resolve import Found, look_up, names_starting_with
+from h2o_chat.store import conversation_ids
+
+if TYPE_CHECKING:
+    from h2o_chat.chat.opening import Kept
+
+
+class _Commands(TyperGroup):
+    """Says how a question is asked to whoever types one instead of a command."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0]
+        unknown = self.get_command(ctx, name) is None and not ctx.resilient_parsing
+        if unknown and not difflib.get_close_matches(name, self.commands):
+            said = " ".join(takewhile(lambda word: not word.startswith("-"), args))
+            if not said or any(character in '"$`\\!' or not character.isprintable() for character in said):
+                said = "your question"  # what a shell would read otherwise
+            ctx.fail(
+                f'No such command {name!r}. To ask that: h2o-chat run "{said}". The chat screen is'
+                " h2o-chat alone."
+            )
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    name="h2o-chat",
+    cls=_Commands,
+    help="Chat with a local model whose memory never grows, and see what it still remembers.",
+    epilog="Without a command: the chat screen. The same flags follow `run`.",
+    invoke_without_command=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(models_command.app, name="models")
+app.add_typer(sessions_command.app, name="sessions")
+app.add_typer(config_command.app, name="config")
+app.add_typer(evaluate, name="eval")
+app.add_typer(bench, name="bench")
+app.command()(doctor)
+app.command()(replay)
+
+Kind = TypeVar("Kind", Settings, Sampling)
+
+_MODEL, _MEMORY, _ANSWER, _DISK, _BROWSER = "Model", "Memory", "Answers", "Disk", "Browser"
+
+
+def _conversations(incomplete: str) -> list[str]:
+    return ["last", *conversation_ids(data_folder(None), incomplete)]
+
+
+_Resume = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ID",
+        help="Go on with a stored conversation: its id, or last.",
+        autocompletion=_conversations,
+        rich_help_panel=_DISK,
+    ),
+]
+_Data = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Where conversations are kept.", rich_help_panel=_DISK),
+]
+
+_Web = Annotated[
+    bool, typer.Option("--web", help="In a browser; needs the extra web.", rich_help_panel=_BROWSER)
+]
+_WebAddress = Annotated[
+    str,
+    typer.Option(metavar="HOST:PORT", help="Where the browser finds it.", rich_help_panel=_BROWSER),
+]
+_WebOthers = Annotated[
+    bool,
+    typer.Option("--web-others", help="Other machines may reach that address.", rich_help_panel=_BROWSER),
+]
+
+_Record = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Record it, for h2o-chat replay; a file that is there must be empty.",
+        rich_help_panel=_DISK,
+    ),
+]
+
+_FLAGS: dict[str, Any] = {
+    "model": typer.Option(
+        *("--model", "-m"),
+        metavar="NAME",
+        help="Folder, short name or org/name; see h2o-chat models.",
+        autocompletion=names_starting_with,
+        rich_help_panel=_MODEL,
+    ),
+    "quantize": typer.Option(
+        help="How weights are held; auto: nf4 where 16-bit weights pass 2 GiB.", rich_help_panel=_MODEL
+    ),
+    "dtype": typer.Option(help="Precision; auto: the model's own, float32 on a CPU.", rich_help_panel=_MODEL),
+    "device": typer.Option(help="auto, cpu, cuda or cuda:N.", rich_help_panel=_MODEL),
+    "threads": typer.Option(help="CPU threads.", show_default="all cores but one", rich_help_panel=_MODEL),
+    "template": typer.Option(
+        help="auto: the model's chat template if it has one, else plain: continue the text.",
+        rich_help_panel=_MODEL,
+    ),
+    "system": typer.Option(metavar="TEXT", help="System prompt.", rich_help_panel=_MODEL),
+    "budget": typer.Option(
+        "--budget", "-b", help="Tokens kept per layer and KV head.", rich_help_panel=_MEMORY
+    ),
+    "policy": typer.Option(help="What to forget first.", rich_help_panel=_MEMORY),
+    "recent": typer.Option(
+        help="Newest tokens always kept.", show_default="by policy", rich_help_panel=_MEMORY
+    ),
+    "sinks": typer.Option(
+        help="First tokens always kept.", show_default="by policy", rich_help_panel=_MEMORY
+    ),
+    "chunk": typer.Option(
+        help="Prompt tokens read at once.", show_default="budget / 4, at least 8", rich_help_panel=_MEMORY
+    ),
+    "prefill": typer.Option(
+        help="full: a whole prompt attends to itself first, as in the paper; memory grows with it.",
+        rich_help_panel=_MEMORY,
+    ),
+    "kv_dtype": typer.Option(
+        help="Precision of the memory; auto: as the model computes.", rich_help_panel=_MEMORY
+    ),
+    "temperature": typer.Option(help="0: always the likeliest token.", rich_help_panel=_ANSWER),
+    "top_p": typer.Option(help="Sample from this share of the probability.", rich_help_panel=_ANSWER),
+    "top_k": typer.Option(help="Sample from so many tokens; 0: all.", rich_help_panel=_ANSWER),
+    "min_p": typer.Option(help="Drop tokens below this share of the likeliest.", rich_help_panel=_ANSWER),
+    "repetition_penalty": typer.Option(help="Above 1: repeat less.", rich_help_panel=_ANSWER),
+    "seed": typer.Option(help="For sampling.", show_default="random, printed", rich_help_panel=_ANSWER),
+    "max_tokens": typer.Option(help="Longest answer.", rich_help_panel=_ANSWER),
+    "stop": typer.Option(metavar="TEXT", help="Ends an answer; may be repeated.", rich_help_panel=_ANSWER),
+    "ignore_eos": typer.Option(
+        "--ignore-eos", help="Go on past the model's own end.", rich_help_panel=_ANSWER
+    ),
+}
+"""Flags of the screen and of `run`: fields of `Settings` and `Sampling`, which hold defaults and checks."""
+
+
+def _takes_flags(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command, whose first parameter is the context, all shared flags.
+
+    It is handed `given`: what stands on the command line, before what is built in.
+    """
+    hints = get_type_hints(Settings) | get_type_hints(Sampling) | {"stop": list[str]}
+    known = {f.name: f.default for one in (Settings, Sampling) for f in fields(one)} | {"stop": []} | defaults
+    flags = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=known[name],
+            annotation=Annotated[hints[name], option],
+        )
+        for name, option in _FLAGS.items()
+    ]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = [p for p in inspect.signature(command).parameters.values() if p.name != "given"]
+
+        def with_flags(context: typer.Context, **values: Any) -> None:
+            shared = {name: values.pop(name) for name in _FLAGS}
+            asked = {name: value for name, value in shared.items() if _asked(context, name)}
+            command(context, given=ChainMap(asked, shared), **values)
+
+        with_flags.__signature__ = inspect.Signature([*own, *flags])  # type: ignore[attr-defined]
+        with_flags.__name__, with_flags.__doc__ = command.__name__, command.__doc__
+        return with_flags
+
+    return decorate
+
+
+def _asked(context: typer.Context, name: str) -> bool:
+    """Whether a flag stands on the command line."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _kept(resume: str | None, data: Path | None, wanted: bool) -> tuple["Kept | None", dict[str, Any]]:
+    """Where the conversation is kept, if it is, and what a resumed one was held with."""
+    from h2o_chat.chat.opening import Kept, stored
+
+    if resume is not None:
+        return stored(data_folder(data), resume)
+    return (Kept(data_folder(data)) if wanted else None), {}
+
+
+def _settings(
+    given: ChainMap[str, Any], held_with: dict[str, Any] | None = None, **more: Any
+) -> tuple[Settings, Sampling]:
+    """Checked settings: the command line before what the conversation was held with, before the environment,
+    `config.toml` and what is built in.
+
+    Raises:
+        UsageError: a value outside its range, in whichever of them.
+    """
+    asked, built_in = given.maps
+    values = {**built_in, **precedence.below_flags(), **(held_with or {}), **asked, **more}
+    values["stop"] = tuple(values["stop"])
+    return _only(Settings, values), _only(Sampling, values)
+
+
+def _only(kind: type[Kind], values: dict[str, Any]) -> Kind:
+    return kind(**{f.name: values[f.name] for f in fields(kind) if f.name in values})
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"h2o-chat {h2o_chat.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+@_takes_flags(max_tokens=None)
+def screen(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+    resume: _Resume = None,
+    data: _Data = None,
+    no_store: Annotated[
+        bool, typer.Option("--no-store", help="Keep nothing of it on disk.", rich_help_panel=_DISK)
+    ] = False,
+    record: _Record = None,
+    web: _Web = False,
+    web_address: _WebAddress = WEB_ADDRESS,
+    web_others: _WebOthers = False,
+    *,
+    given: ChainMap[str, Any],
+) -> None:
+    """Chat with a local model whose memory never grows, and see what it still remembers."""
+    from h2o_chat.cli.run import ending
+
+    def work() -> ExitCode:
+        if context.invoked_subcommand is not None:
+            return _no_flags_before(context)
+        kept, held_with = _kept(resume, data, not no_store)
+        settings, sampling = _settings(given, held_with)
+        if web:
+            if record:
+                raise UsageError(
+                    "--record and --web were given: every tab of a browser is a chat.", "Give one of them."
+                )
+            obtain(settings.model)
+            from h2o_chat.cli.web import command, serve
+
+            flags = {"resume": resume, "data": data, "no_store": no_store, **given.maps[0]}
+            serve(command(flags), web_address, web_others)
+            return ExitCode.OK
+        # textual-serve sets this for what it runs, and is the terminal.
+        in_browser = "TEXTUAL_DRIVER" in os.environ
+        if not in_browser and not (sys.stdin.isatty() and sys.stdout.isatty()):
+            raise UsageError(
+                "The chat screen needs a terminal, and this is none.",
+                'Without one: h2o-chat run "your question" (see h2o-chat run --help).',
+            )
+        model = look_up(settings.model)  # what is wrong with a name or with files stands in the shell
+        if isinstance(model, Found):
+            checked(model)
+        elif is_offline():
+            obtain(settings.model)
+        from h2o_chat.chat.chat import Chat
+        from h2o_chat.chat.opening import opener, opener_of
+        from h2o_chat.chat.stored import leave
+        from h2o_chat.events.recorder import Recorder
+        from h2o_chat.remote.engine_apart import engine_apart
+        from h2o_chat.tui import leaving
+        from h2o_chat.tui.app import ChatApp
+        from h2o_chat.tui.hangup import leave_with_the_terminal
+
+        recorder = Recorder(record) if record else None
+        if recorder:
+            recorder.open()
+        folder = kept.folder if kept else None
+        first, others = opener(settings, kept, engine_apart), opener_of(settings, kept, engine_apart)
+        screen = ChatApp(
+            first,
+            settings,
+            sampling,
+            recorder,
+            folder=folder,
+            opener_of=others,
+            theme=precedence.theme(),
+            keep_theme=partial(config_command.change, "theme"),
+        )
+        leave_with_the_terminal(in_browser)
+        leaving.run(screen)
+        if recorder:
+            recorder.end()
+        if isinstance(screen.chat, Chat):
+            leave(screen.chat, say=not in_browser)
+        return ExitCode.BUG if screen.return_code else ExitCode(screen.exit_code)
+
+    code = ending(work)
+    if code is not ExitCode.OK:
+        raise typer.Exit(code)
+
+
+def _no_flags_before(context: typer.Context) -> ExitCode:
+    """A flag in front of a command would be lost silently."""
+    for name in _FLAGS:
+        if _asked(context, name):
+            flag = "--" + name.replace("_", "-")
+            command = context.invoked_subcommand
+            raise UsageError(
+                f"{flag} stands before {command}.", f"Put it behind: h2o-chat {command} {flag} ..."
+            )
+    return ExitCode.OK
+
+
+@app.command()
+@_takes_flags()
+def run(
+    context: typer.Context,
+    prompt: Annotated[str | None, typer.Argument(help="What to say; piped input is appended.")] = None,
+    script: Annotated[
+        Path | None, typer.Option(help="Turns from a file, separated by a line of ---.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Events on stdout, one JSON object a line.")] = False,
+    events: Annotated[int, typer.Option(help="Tokens between two cache events; 0: none.")] = 16,
+    resume: _Resume = None,
+    save: Annotated[
+        bool, typer.Option("--save", help="Store the conversation.", rich_help_panel=_DISK)
+    ] = False,
+    data: _Data = None,
+    record: _Record = None,
+    *,
+    given: ChainMap[str, Any],
+) -> None:
+    """Ask once, or play a script, without a screen; the answer goes to stdout."""
+    from h2o_chat.chat.opening import opener
+    from h2o_chat.cli import run as running
+    from h2o_chat.events.recorder import Recorder
+
+    def prepare() -> running.Job:
+        # In plain text nobody would read cache events.
+        kept, held_with = _kept(resume, data, save)
+        settings, sampling = _settings(given, held_with, events_every=events if json or record else 0)
+        turns = _turns(prompt, script)
+        obtain(settings.model)
+        return running.Job(opener(settings, kept), turns, sampling)
+
+    raise typer.Exit(running.run(prepare, json, Recorder(record) if record else None))
+
+
+def _turns(prompt: str | None, script: Path | None) -> list[str]:
+    """What is to be said.
+
+    Raises:
+        UsageError: nothing, too much, or it cannot be read.
+    """
+    from h2o_chat.cli.prompts import prompt_of, read_script
+
+    if script is not None:
+        if prompt is not None:
+            raise UsageError("A prompt and --script were given.", "Give one of them.")
+        return read_script(script)
+    nothing_piped = sys.stdin is None or sys.stdin.isatty()
+    return [prompt_of(prompt, None if nothing_piped else sys.stdin.buffer)]
+
+
+def main() -> None:
+    """The console script."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  (until the end of the process)
+    # Python's last collection would walk through all of torch: a second, and many on a loaded machine.
+    atexit.register(gc.freeze)
+    app(prog_name="h2o-chat")

@@ -1,0 +1,244 @@
+"""`h2o-chat config`: what is set and where; setting it in `config.toml`, whose comments stay."""
+
+import json
+import os
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from h2o_chat.base import precedence
+from h2o_chat.base.config import Settings, config_file, read_tables
+from h2o_chat.base.errors import BudgetError, ExitCode, H2OChatError, UsageError, name_of
+from h2o_chat.cli.commands import ends
+from h2o_chat.cli.run import ending
+
+app = typer.Typer(no_args_is_help=True, help="What is set, and where; set it for good.")
+
+
+def _names_starting_with(text: str) -> list[str]:
+    return [name for name in precedence.NAMES if name.startswith(text.replace("-", "_"))]
+
+
+Name = Annotated[
+    str, typer.Argument(help="As the flag: top-p or top_p.", autocompletion=_names_starting_with)
+]
+
+
+@app.command()
+def path() -> None:
+    """Print where the configuration stands, or would."""
+    ends(lambda: typer.echo(name_of(config_file()) if sys.stdout.isatty() else os.fsencode(config_file())))
+
+
+@app.command()
+def show(as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False) -> None:
+    """List every setting, its value, and where that comes from. A flag comes before all of them."""
+    ends(lambda: _show(as_json))
+
+
+@app.command("set", context_settings={"ignore_unknown_options": True})  # -1 is a value, if a wrong one
+def set_(name: Name, value: Annotated[str, typer.Argument(help='Lists: ["a", "b"].')]) -> None:
+    """Set a default for good, in config.toml."""
+
+    def work() -> None:
+        key = _plain(name)
+        checked = precedence.parse(key, value, key)
+        change(key, list(checked) if isinstance(checked, tuple) else checked)
+        typer.echo(f"{key} = {_shown(checked)}")
+        if key in _SHARES and (
+            trouble := _cannot_work({one.name: one.value for one in precedence.settings()})
+        ):
+            sys.stderr.write(f"h2o-chat: {trouble.message}\n  {trouble.hint}\n")
+        if os.environ.get(precedence.variable(key)):
+            sys.stderr.write(f"h2o-chat: {precedence.variable(key)} is set too, and comes before it\n")
+
+    ends(work)
+
+
+@app.command()
+def unset(name: Name) -> None:
+    """Take a default out of config.toml again."""
+
+    def work() -> None:
+        stands = _defaults(read_tables(config_file()))
+        # What is not known has to go too: nothing starts as long as it stands there.
+        key = name if name in stands else _plain(name)
+        if key in stands:
+            change(key, None)
+        else:
+            sys.stderr.write(f"h2o-chat: {key} is not set in {name_of(config_file())}\n")
+
+    ends(work)
+
+
+@app.command()
+def validate(
+    file: Annotated[Path | None, typer.Argument(help="Instead of your own configuration.")] = None,
+) -> None:
+    """Say all that is wrong in a configuration file."""
+
+    def work() -> ExitCode:
+        where = file or config_file()
+        if not where.exists():
+            if file is not None:
+                raise UsageError(f"There is no {where}.", "Name a configuration file.")
+            typer.echo(f"{name_of(where)}: not there, which is fine")
+            return ExitCode.OK
+        values, wrong = precedence.check_file(where)
+        if values.keys() & set(_SHARES) and (trouble := _cannot_work(values)):
+            wrong.append(UsageError(f"{where}: {trouble.message}", trouble.hint))
+        for error in wrong:
+            sys.stderr.write(f"h2o-chat: {error.message}\n" + (f"  {error.hint}\n" if error.hint else ""))
+        if not wrong:
+            typer.echo(f"{name_of(where)}: fine")
+        return ExitCode.USAGE if wrong else ExitCode.OK
+
+    raise typer.Exit(ending(work))
+
+
+_SHARES = ("budget", "policy", "sinks", "recent")
+"""Settings of which each may be right and all together not work."""
+
+
+def _cannot_work(values: dict[str, Any]) -> BudgetError | None:
+    """Why nothing could be remembered with these settings, if so."""
+    asked = Settings(**{name: values[name] for name in _SHARES if name in values})
+    if asked.policy == "full":
+        return None
+    from h2o_chat.cache.policies import divide
+
+    try:
+        divide(asked.policy, asked.budget, asked.sinks, asked.recent)
+    except BudgetError as error:
+        return error
+    return None
+
+
+def _plain(name: str) -> str:
+    """The setting that is meant by `top_p`, `top-p` or `--top-p`.
+
+    Raises:
+        UsageError: there is none.
+    """
+    plain = name.removeprefix("--").replace("-", "_").lower()
+    precedence.known(plain, "Setting")
+    return plain
+
+
+def _show(as_json: bool) -> None:
+    settings = precedence.settings()
+    if as_json:
+        rows = [{"name": one.name, "value": one.value, "source": one.source} for one in settings]
+        typer.echo(json.dumps({"file": str(config_file()), "settings": rows}))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("NAME", "VALUE", "FROM", box=None, pad_edge=False)
+    for one in settings:
+        from_where = precedence.variable(one.name) if one.source == "environment" else one.source
+        value = Text(_shown(one.value), overflow="fold")
+        if one.name == "max_tokens" and one.source == "default":
+            value.append(" (on the screen: no limit)")
+        table.add_row(one.name, value, from_where)
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # not every terminal has all of Unicode
+    Console(file=sys.stdout).print(table)
+
+
+def _shown(value: Any) -> str:
+    """As it would stand in the file, harmless for a terminal."""
+    from h2o_chat.base.safe import safe_text
+
+    if value is None:
+        return "not set"
+    return safe_text(json.dumps(value, ensure_ascii=False))
+
+
+def _defaults(tables: dict[str, Any]) -> dict[str, Any]:
+    """What stands in `[defaults]`, right or wrong.
+
+    Raises:
+        UsageError: it is no table.
+    """
+    defaults = tables.get("defaults", {})
+    if not isinstance(defaults, dict):
+        raise UsageError(f"{config_file()}: defaults is no table.", "Write a line [defaults] instead.")
+    return defaults
+
+
+def change(key: str, value: Any) -> None:
+    """Sets a default in the file, or takes it out (None); everything else stays, to the byte.
+
+    Raises:
+        UsageError: the file is no TOML, or is laid out in a way that cannot be edited.
+        H2OChatError: it cannot be written.
+    """
+    path = config_file()
+    tables = read_tables(path)
+    text = path.read_bytes().decode("utf-8-sig") if path.exists() else ""
+    wanted = tables | {"defaults": dict(_defaults(tables))}
+    wanted["defaults"].pop(key, None)
+    if value is not None:
+        wanted["defaults"][key] = value
+    try:
+        changed = _edited(text, key, value)
+        if tomllib.loads(changed) != wanted:
+            raise ValueError("something else would change")
+    except Exception as error:  # tomlkit's own, and what an unusual layout does to it
+        raise UsageError(f"{path} cannot be edited ({error}).", "Change it by hand.") from error
+    _write(path, changed.encode())
+
+
+def _edited(text: str, key: str, value: Any) -> str:
+    """The text of a configuration with one default more, another or less."""
+    import tomlkit
+
+    newline = "\r\n" if "\r\n" in text else "\n"
+    if text and not text.endswith("\n"):
+        text += newline
+    document = tomlkit.parse(text)
+    table: Any = document.get("defaults")
+    if value is None:
+        del table[key]
+    elif table is not None and (key in table or not isinstance(table, tomlkit.items.Table)):
+        table[key] = value
+    else:
+        if table is None:
+            document["defaults"] = tomlkit.table()
+            table = document["defaults"]
+        item = tomlkit.item(value)
+        item.trivia.trail = newline
+        # append() would put it behind the comment that belongs to the next table.
+        body = table.value.body
+        last = max((index for index, (name, _) in enumerate(body) if name is not None), default=-1)
+        body.insert(last + 1, (tomlkit.key(key), item))
+    return tomlkit.dumps(document)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Replaces a file as a whole, readable by its owner alone: a reader sees the old one or the new one.
+
+    Raises:
+        H2OChatError: the folder cannot be written to, or the disk is full; the file is as it was.
+    """
+    target = path.resolve()  # where it is a link, what it leads to is replaced
+    temporary = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)  # 0600
+        with open(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except OSError as error:
+        hint = "Nothing was changed. Look at its folder and its disk."
+        raise H2OChatError(f"{target} cannot be written: {error.strerror or error}.", hint) from error
+    finally:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)  # gone already, where all went well

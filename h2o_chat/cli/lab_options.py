@@ -1,0 +1,57 @@
+"""What the commands of `h2o-chat eval` and `h2o-chat bench` share: their options, and how one ends."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from h2o_chat.base.config import KvDtype, Settings
+from h2o_chat.base.errors import ExitCode
+
+Model = Annotated[str | None, typer.Option("--model", "-m", metavar="NAME", help="Model folder or name.")]
+Policies = Annotated[
+    list[str] | None, typer.Option("--policy", help="E.g. h2o, or h2o:sinks=0,recent=8; repeatable.")
+]
+Budgets = Annotated[list[int] | None, typer.Option("--budget", "-b", help="Slots; repeatable.")]
+OneBudget = Annotated[int, typer.Option("--budget", "-b", help="Slots per layer and KV head.")]
+Chunk = Annotated[int | None, typer.Option(help="Prompt tokens read before slots are given up.", min=1)]
+Dtype = Annotated[str, typer.Option(help="Precision; auto: float32 on a CPU.")]
+KvDtypes = Annotated[
+    list[str] | None,
+    typer.Option("--kv-dtype", help="Precision of the memory; repeatable: every policy in each."),
+]
+OneKvDtype = Annotated[KvDtype, typer.Option("--kv-dtype", help="Precision of the memory.")]
+EqualBytes = Annotated[
+    bool,
+    typer.Option(
+        "--equal-bytes", help="Smaller precisions get more slots: as many as fit into the budget's bytes."
+    ),
+]
+Threads = Annotated[int | None, typer.Option(help="CPU threads.", show_default="all cores but one")]
+Results = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Kept as they come, one JSON object a line; goes on there."),
+]
+Plot = Annotated[Path | None, typer.Option(metavar="DIR", help="Pictures into this folder.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+
+
+def checked(**given: Any) -> Settings:
+    """Settings; says what is wrong with the model's name before two seconds of imports.
+
+    Raises:
+        UsageError: a setting that cannot be, or no such model.
+    """
+    from h2o_chat.models.resolve import find
+
+    settings = Settings(**given)
+    find(settings.model)
+    return settings
+
+
+def end(work: Callable[[], ExitCode]) -> None:
+    """Does the work of a command and ends the program as it says."""
+    from h2o_chat.cli.run import ending
+
+    raise typer.Exit(ending(work))

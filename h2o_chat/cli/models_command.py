@@ -1,0 +1,184 @@
+"""`h2o-chat models`: what is here and what can be had; fetching, describing and removing it."""
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from h2o_chat.base.config import config_file, user_aliases
+from h2o_chat.base.errors import ModelError, name_of
+from h2o_chat.cli.commands import confirmed, ends
+from h2o_chat.models.aliases import ALIASES, Alias, fits
+from h2o_chat.models.cached import cache_folder, cached, repositories
+from h2o_chat.models.obtain import fetch, size
+from h2o_chat.models.resolve import (
+    BUNDLED,
+    POCKET,
+    Found,
+    Known,
+    check_weights,
+    look_up,
+    names_starting_with,
+    read_config,
+)
+
+app = typer.Typer(help="What is here, what can be had; fetch, look at and remove models.")
+
+Name = Annotated[str, typer.Argument(help="A short name or org/name.", autocompletion=names_starting_with)]
+
+
+@app.callback(invoke_without_command=True)
+def overview(context: typer.Context) -> None:
+    """List what is here and what can be had."""
+    if context.invoked_subcommand is None:
+        ends(_list)
+
+
+@app.command("list")
+def list_() -> None:
+    """The same: list what is here and what can be had."""
+    ends(_list)
+
+
+@app.command()
+def pull(name: Name) -> None:
+    """Fetch a model; call again to go on where it broke off."""
+
+    def work() -> None:
+        model = look_up(name)
+        if isinstance(model, Found):
+            typer.echo(f"{model.name} is here: {name_of(model.folder)}")
+            return
+        fetch(model)
+        typer.echo(f"{model.repository} is here.")
+
+    ends(work)
+
+
+@app.command()
+def info(name: Name) -> None:
+    """Tell what is known of a model, without the network."""
+    ends(lambda: _tell(look_up(name)))
+
+
+@app.command()
+def rm(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
+    """Remove a fetched model from the cache."""
+
+    def work() -> None:
+        model = look_up(name)
+        if isinstance(model, Found) and model.revision is None:  # its name may be that of a fetched one too
+            raise ModelError(
+                f"{name} is the folder {model.folder.absolute()}, which was not fetched: it is not removed.",
+                "Folders of your own are yours to delete.",
+            )
+        repository = model.repository if isinstance(model, Known) else model.name
+        there = cached(repository)
+        if there is None:
+            raise ModelError(f"{name} is not in {cache_folder()}, so there is nothing to remove.")
+        here = name_of(cache_folder())
+        if not yes and not confirmed(f"Remove {repository} ({size(there.bytes)}) from {here}?"):
+            typer.echo("Nothing was removed.", err=True)
+            return
+        shutil.rmtree(there.root)
+        typer.echo(f"Removed {repository}.")
+
+    ends(work)
+
+
+def _list() -> None:
+    """Two tables on stdout: here, and to be had."""
+    import psutil
+
+    memory = psutil.virtual_memory().total
+    if bundled := next((folder for folder in BUNDLED if folder.is_dir()), None):
+        stored = sum(file.stat().st_size for file in bundled.iterdir())
+        typer.echo("here, with the program")
+        _table([(POCKET, size(stored))])
+        typer.echo()
+    typer.echo(f"here, in {name_of(cache_folder())}")
+    rows: list[tuple[str, ...]] = [
+        (one.repository, size(one.bytes), "" if one.folder else "in part: h2o-chat models pull goes on")
+        for one in repositories()
+    ]
+    _table(rows or [("nothing yet", "", "")])
+    typer.echo(f"\nto be had; fits: with this machine's {size(memory)} of memory")
+    header = ("NAME", "16 BIT", "4 BIT", "WINDOW", "FITS", "", "REPOSITORY")
+    _table([header, *(_row(alias, memory) for alias in ALIASES.values())])
+    own = user_aliases()
+    if own:
+        typer.echo(f"\nyour own, from {name_of(config_file())}")
+        _table([(name, target) for name, target in own.items()])
+
+
+def _row(alias: Alias, memory: int) -> tuple[str, ...]:
+    notes = [*(["gated"] if alias.gated else []), *([] if alias.chat else ["base model"])]
+    return (
+        alias.name,
+        size(alias.bytes_16),
+        size(alias.bytes_4),
+        f"{alias.window:,}",
+        fits(alias, memory),
+        ", ".join(notes),
+        alias.repository,
+    )
+
+
+def _table(rows: list[tuple[str, ...]]) -> None:
+    """A line a row; on a terminal cut where it ends."""
+    rows = [tuple(map(name_of, row)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    most = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for row in rows:
+        line = "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        typer.echo(line.rstrip()[:most])
+
+
+def _tell(model: Found | Known) -> None:
+    """What the files say of a model that is here, and what the table says of one that is not."""
+    repository = model.repository if isinstance(model, Known) else model.name
+    alias = next((one for one in ALIASES.values() if one.repository == repository), None)
+    typer.echo(repository)
+    rows: list[tuple[str, ...]] = []
+    if isinstance(model, Found):
+        config, weights = read_config(model.folder), check_weights(model.folder)
+        rows += [
+            ("folder", str(model.folder)),
+            ("revision", model.revision or "none: a folder"),
+            ("family", str(config["model_type"])),
+            ("parameters", f"{weights.parameters:,} ({weights.dtype})"),
+            ("16 bit", size(2 * weights.parameters)),
+            ("window", _window(config)),
+            ("template", "the model's own" if _has_template(model.folder) else "none: see --template"),
+        ]
+    elif alias is None:
+        rows += [("here", f"no: h2o-chat models pull {repository}")]
+    else:
+        rows += [
+            ("here", f"no: h2o-chat models pull {alias.name}"),
+            ("family", alias.family),
+            ("parameters", f"{alias.parameters:,}"),
+            ("16 bit", size(alias.bytes_16)),
+            ("4 bit", size(alias.bytes_4)),
+            ("window", f"{alias.window:,}"),
+            ("template", "the model's own" if alias.chat else "none: see --template"),
+            (
+                "gated",
+                f"yes: see huggingface.co/{repository}" if alias.gated else "no",
+            ),
+        ]
+    _table(rows)
+
+
+def _window(config: dict[str, Any]) -> str:
+    window = config.get("max_position_embeddings")
+    return f"{window:,}" if isinstance(window, int) else "not said"
+
+
+def _has_template(folder: Path) -> bool:
+    if (folder / "chat_template.jinja").is_file():
+        return True
+    path = folder / "tokenizer_config.json"
+    return path.is_file() and '"chat_template"' in path.read_text(encoding="utf-8")

@@ -1,0 +1,76 @@
+"""`h2o-chat replay`: a recorded conversation on the screen, without its model."""
+
+import sys
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from h2o_chat.base import precedence
+from h2o_chat.base.errors import ExitCode, UsageError
+from h2o_chat.cli import config_command
+
+SLOWEST, FASTEST = 0.01, 1000.0
+
+
+def replay(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Made by --record, or by run --json.")],
+    speed: Annotated[
+        str, typer.Option(metavar="TIMES|max", help="So many times as fast; max waits for nothing.")
+    ] = "1.0",
+) -> None:
+    """Show a recorded conversation again, as it was; no model is loaded."""
+    from h2o_chat.cli.run import ending
+
+    code = ending(lambda: _replay(file, _times(speed)))
+    if code is not ExitCode.OK:
+        raise typer.Exit(code)
+
+
+def _replay(file: Path, speed: float) -> ExitCode:
+    from h2o_chat.events.recording import read
+
+    events = read(file)
+    first = next(events)  # what is no recording is said in the shell
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError(
+            "A replay needs a terminal, and this is none.",
+            f"Without one, read {file} itself: one event a line, as JSON.",
+        )
+    from h2o_chat.base.config import Sampling, Settings
+    from h2o_chat.tui import leaving
+    from h2o_chat.tui.app import ChatApp
+    from h2o_chat.tui.hangup import leave_with_the_terminal
+    from h2o_chat.tui.player import Pace, Player
+    from h2o_chat.tui.replay import ReplayPane
+    from h2o_chat.tui.work import Jobs
+
+    player = Player(chain([first], events), Pace(speed))
+    pane = ReplayPane(Jobs(), player, file.name)
+    theme, keep_theme = precedence.theme(), partial(config_command.change, "theme")
+    screen = ChatApp(
+        player.open, Settings(model=file.name), Sampling(), pane=pane, theme=theme, keep_theme=keep_theme
+    )
+    leave_with_the_terminal()
+    leaving.run(screen)
+    return ExitCode.BUG if screen.return_code else ExitCode(screen.exit_code)
+
+
+def _times(speed: str) -> float:
+    """
+    Raises:
+        UsageError: it is no speed.
+    """
+    if speed == "max":
+        return float("inf")
+    try:
+        times = float(speed)
+    except ValueError:
+        times = float("nan")
+    if not SLOWEST <= times <= FASTEST:
+        raise UsageError(
+            f"--speed is {speed!a}.", f"It must be in [{SLOWEST}, {FASTEST:.0f}], or max: no waiting at all."
+        )
+    return times

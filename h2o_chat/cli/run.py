@@ -1,0 +1,366 @@
+"""`h2o-chat run`: a conversation without a screen.
+
+The contract: stdout is the answer (or, with --json, one event a line) and nothing else; notes, progress and
+errors go to stderr, progress only where that is a terminal; nothing is ever asked; the exit code is one of
+`ExitCode` and says what happened; a reader that closes the pipe ends the run quietly.
+"""
+
+import os
+import re
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TextIO
+
+from h2o_chat.base.config import Sampling
+from h2o_chat.base.deadline import Deadline
+from h2o_chat.base.errors import (
+    ExitCode,
+    H2OChatError,
+    OutOfMemoryError,
+    StoreError,
+    UsageError,
+    name_of,
+    written_out,
+)
+from h2o_chat.base.progress import Progress, progress_bar
+from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.keeping import Keeper
+from h2o_chat.chat.stored import NOWHERE_ELSE, let_go
+from h2o_chat.events.events import End, Error, Event, Note, Session, Token, Turn, to_json
+from h2o_chat.events.recorder import Recorder
+from h2o_chat.models.tokenizing import is_panic
+
+OpenChat = Callable[[Progress], Chat]
+
+SEPARATOR = "---"
+"""A line of this stands between the turns of a script, and between its answers."""
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that end a conversation in order, with the exit code 128 + their number."""
+_SIGNALLED = (ExitCode.HUNG_UP, ExitCode.INTERRUPTED, ExitCode.TERMINATED)
+_BETWEEN = re.compile(rf"^{SEPARATOR}[^\S\n]*$", re.MULTILINE)
+
+
+def turns_of(script: str) -> list[str]:
+    """The turns of a script: what stands between lines of `---`, without empty lines around it.
+
+    Raises:
+        UsageError: there are none.
+    """
+    turns = _BETWEEN.split(script.replace("\r\n", "\n"))
+    spoken = [turn.strip("\n") for turn in turns if turn.strip()]
+    if not spoken:
+        raise UsageError("The script is empty.", f"Write turns separated by a line of {SEPARATOR}.")
+    return spoken
+
+
+class Output(Protocol):
+    """Where events go."""
+
+    def write(self, event: Event) -> None:
+        """Hands one event to the reader at once.
+
+        Raises:
+            BrokenPipeError: nobody reads any more.
+        """
+
+
+class JsonLines:
+    """Every event as one line of JSON."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, event: Event) -> None:
+        line = to_json(event)
+        self._stream.write((_shown(line) if self._stream.isatty() else line) + "\n")
+        self._stream.flush()
+
+
+class PlainText:
+    """The answers as they come, each ended by a newline, a line of `---` between two of them."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._answer = ""
+        self._answers = 0
+
+    def write(self, event: Event) -> None:
+        match event:
+            case Token():
+                self._print(event.text)
+            case Turn():
+                self._print(event.text.removeprefix(self._answer))
+                if not self._answer.endswith("\n"):
+                    self._print("\n")
+                self._answer = ""
+                self._answers += 1
+            case _:
+                return
+        self._stream.flush()
+
+    def _print(self, text: str) -> None:
+        if text and not self._answer and self._answers:
+            self._stream.write(SEPARATOR + "\n")
+        self._answer += text
+        self._stream.write(_shown(text) if self._stream.isatty() else text)
+
+
+def _shown(text: str) -> str:
+    """What a model wrote is shown by a terminal, never obeyed."""
+    from h2o_chat.base.safe import safe_text  # imports rich, and only a terminal needs it
+
+    return safe_text(text)
+
+
+class Recorded:
+    """An output of which a recording is made."""
+
+    def __init__(self, out: Output, recorder: Recorder) -> None:
+        self._out, self._recorder = out, recorder
+
+    def write(self, event: Event) -> None:
+        note = self._recorder.write(event)
+        self._out.write(event)
+        if note:
+            _tell(note, self._out)
+
+
+@dataclass
+class _Tally:
+    """What the `end` event says."""
+
+    turns: int = 0
+    tokens: int = 0
+    began: float = field(default_factory=time.monotonic)
+    keeper: Keeper | None = None
+    unkept: str = ""
+    """Why the conversation is not stored, where it should have been."""
+
+    def end(self) -> End:
+        conversation = self.keeper.stored_as if self.keeper else None
+        return End(self.turns, self.tokens, time.monotonic() - self.began, conversation)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to do: checked, but nothing loaded yet."""
+
+    open_chat: OpenChat
+    turns: Sequence[str]
+    sampling: Sampling
+
+
+def run(prepare: Callable[[], Job], json: bool, recorder: Recorder | None = None) -> ExitCode:
+    """A conversation from the first turn to the last, or to the first that fails.
+
+    Args:
+        prepare: checks what was asked for; its errors are said like all others.
+        recorder: gets all events, whatever stdout gets; not opened yet.
+    """
+    sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
+    out: Output = JsonLines(sys.stdout) if json else PlainText(sys.stdout)
+    tally = _Tally()
+    if recorder:
+        out = Recorded(out, recorder)
+
+    def work() -> ExitCode:
+        job = prepare()
+        if recorder:
+            recorder.open()
+        return _converse(job, out, tally, plain=not json)
+
+    try:
+        code = ending(work, out)
+    except BrokenPipeError:
+        code, out = ExitCode.OK, _nobody()
+    try:
+        code = _store(tally, code, out)
+        end = tally.end()
+        out.write(end)
+        if end.conversation:
+            sys.stderr.write(f"h2o-chat: conversation {end.conversation}\n")
+    except BrokenPipeError:
+        _discard_stdout()
+    except OSError:  # said by `ending` already, when it happened first
+        _discard_stdout()
+        return ExitCode.FAILED
+    return code
+
+
+def _nobody() -> Output:
+    """Where events go when nobody reads them any more."""
+    _discard_stdout()
+    return PlainText(sys.stdout)
+
+
+def _store(tally: _Tally, code: ExitCode, out: Output) -> ExitCode:
+    """Waits until all that was said is on disk; says what is not, and fails then."""
+    unstored = f"Nothing of this conversation is stored. {tally.unkept}" if tally.unkept else ""
+    if keeper := tally.keeper:
+        unstored = let_go(keeper)
+        while keeper.notes:
+            _tell(keeper.notes.pop(0), out)
+    if not unstored:
+        return code
+    error = StoreError(unstored, NOWHERE_ELSE)
+    _failed(error, out)
+    return ExitCode.FAILED if code in (ExitCode.OK, *_SIGNALLED) else code
+
+
+def _converse(job: Job, out: Output, tally: _Tally, plain: bool) -> ExitCode:
+    with progress_bar() as progress:
+        chat = job.open_chat(progress)
+    tally.began, tally.keeper, tally.unkept = time.monotonic(), chat.keeper, chat.unkept
+    if plain:
+        _note(chat.session)
+    for event in chat.opening():
+        out.write(event)
+    for note in chat.take_notes():
+        _tell(note, out)
+    with _interruptible(chat.keeper) as interrupted:
+        for text in job.turns:
+            try:
+                code = _turn(chat.send(text, job.sampling, lambda: bool(interrupted())), out, tally)
+            except H2OChatError as error:
+                if not interrupted():
+                    raise
+                _complain(error.message, error.hint)  # why it has stopped is the signal
+            if interrupted():
+                return interrupted()
+            if code is not ExitCode.OK:
+                return code
+    return ExitCode.OK
+
+
+def _turn(events: Iterator[Event], out: Output, tally: _Tally) -> ExitCode:
+    """One turn; an error among its events fails it, though its text may be whole up to there."""
+    code = ExitCode.OK
+    for event in events:
+        if isinstance(event, Note):
+            _tell(event, out)
+            continue
+        out.write(event)
+        if isinstance(event, Error):
+            _complain(event.message, event.hint)
+            code = ExitCode.FAILED
+        elif isinstance(event, Turn):
+            tally.turns += 1
+            tally.tokens += event.new_tokens
+    return code
+
+
+def _tell(note: Note, out: Output) -> None:
+    """Nothing failed: it is said, and the run goes on."""
+    out.write(note)
+    _complain(note.message, note.hint)
+
+
+def ending(work: Callable[[], ExitCode], out: Output | None = None) -> ExitCode:
+    """Runs `work`; whatever it raises is said on stderr, and as an event to `out`, and becomes an exit code.
+
+    Raises:
+        BrokenPipeError: that one is for whoever owns the pipe.
+    """
+    try:
+        return work()
+    except H2OChatError as error:
+        return _failed(error, out)
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # a full disk, a closed stream: the machine's fault, and nothing can be written
+        return _failed(H2OChatError(f"{error}.", "Nothing more could be written or read there."), None)
+    except BaseException as error:
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
+        if _out_of_memory(error):
+            hint = "Try a smaller --budget or --chunk, a smaller model, or --quantize nf4."
+            return _failed(OutOfMemoryError(f"Out of memory: {error}", hint), out)
+        sys.stderr.write(written_out(traceback.format_exc()))
+        hint = "This is a bug of h2o-chat: please report it together with the lines above."
+        message = f"{type(error).__name__}: {error}"
+        _complain(message, hint)
+        if out is not None:
+            out.write(Error("bug", message, hint))
+        return ExitCode.BUG
+
+
+def _failed(error: H2OChatError, out: Output | None) -> ExitCode:
+    _complain(error.message, error.hint)
+    if out is not None:
+        out.write(Error(error.code, error.message, error.hint))
+    return error.exit_code
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, MemoryError):
+        return True
+    if "torch" not in sys.modules:
+        return False
+    from h2o_chat.models.load import out_of_memory
+
+    return out_of_memory(error)
+
+
+def _complain(message: str, hint: str) -> None:
+    hint = f"  {name_of(hint)}\n" if hint else ""
+    sys.stderr.write(f"h2o-chat: {name_of(message)}\n{hint}")  # notes quote names too
+
+
+def _note(session: Session) -> None:
+    """What ran, for whoever wants to run it again."""
+    budget = "" if session.budget is None else f", budget {session.budget}"
+    kv = "" if session.kv_dtype == session.dtype else f", K/V {session.kv_dtype}"
+    sys.stderr.write(
+        f"h2o-chat: {session.model} ({session.quantization}, {session.dtype}{kv}, {session.device}),"
+        f" template {session.template}, policy {session.policy}{budget}, seed {session.seed}\n"
+    )
+
+
+@contextmanager
+def _interruptible(keeper: Keeper | None) -> Iterator[Callable[[], ExitCode]]:
+    """A signal stops at the next step, so that what was said so far is kept; a second one does not wait.
+
+    If that step does not come, the process ends within a deadline as it is: every token that was printed is
+    stored already, or it is said that it is not. What is yielded is the exit code: `OK` until there was one.
+    """
+    code = ExitCode.OK
+    deadline = Deadline(lambda: _say_how_it_ended(keeper))
+    before = {int(number): signal.getsignal(number) for number in ENDING}
+
+    def handle(number: int, _: Any) -> None:
+        nonlocal code
+        code = ExitCode(128 + number)
+        deadline.begin(code)
+        signal.signal(number, before[number])
+
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # nohup, a job in the background of a shell script
+            signal.signal(number, handle)
+    try:
+        yield lambda: code
+    finally:
+        deadline.call_off()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _say_how_it_ended(keeper: Keeper | None) -> None:
+    kept = "what was answered so far is kept"
+    if keeper and keeper.unstored:
+        kept = keeper.unstored
+    said = f"h2o-chat: ended in the middle of a step that took too long; {kept}\n"
+    os.write(2, said.encode())  # sys.stderr may be held by what is stuck
+
+
+def _discard_stdout() -> None:
+    """Nobody reads: what Python still flushes when it exits must not raise again."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -1,0 +1,247 @@
+"""`h2o-chat sessions`: what was said, and where; showing, finding, exporting, importing and removing it.
+
+What goes to a terminal is made harmless there, and on its way into a file or a pipe is left as it is.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from h2o_chat.base.config import data_folder
+from h2o_chat.base.errors import UsageError, name_of
+from h2o_chat.base.safe import safe_text
+from h2o_chat.chat.export import FORMATS, file_name, mark_of, one_line, when, write_file
+from h2o_chat.cli.commands import confirmed, ends
+from h2o_chat.store import Conversation, Store, conversation_ids
+
+app = typer.Typer(
+    no_args_is_help=True, help="Stored conversations: list, show, search, export, import, rename, remove."
+)
+
+Format = Literal["md", "json", "html"]
+
+
+def _ids_starting_with(context: typer.Context, incomplete: str) -> list[str]:
+    """What the shell offers when somebody presses Tab."""
+    ids = conversation_ids(data_folder(context.params.get("data")), incomplete)
+    return ids + [word for word in ("last",) if word.startswith(incomplete)]
+
+
+Which = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID", help="An id, the beginning of one, or last.", autocompletion=_ids_starting_with
+    ),
+]
+Data = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Where conversations are kept.", is_eager=True),
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON list on stdout.")]
+
+
+@app.command("list")
+def list_(
+    limit: Annotated[int | None, typer.Option("--limit", "-n", help="The newest only.", min=1)] = None,
+    as_json: Json = False,
+    data: Data = None,
+) -> None:
+    """List conversations, newest first."""
+
+    def work() -> None:
+        with _opened(data) as store:
+            found = store.list(limit)
+        if as_json:
+            _write(json.dumps([asdict(one) for one in found]) + "\n")
+        elif not found:
+            typer.echo(f"No conversation in {name_of(data_folder(data))} yet.", err=True)
+        else:
+            columns = [("id", "left"), ("updated", "left"), ("messages", "right"), ("tokens", "right")]
+            rows = [
+                (one.id, when(one.updated), f"{one.messages:,}", f"{one.tokens:,}", one.model, one.title)
+                for one in found
+            ]
+            _table([*columns, ("model", "left"), ("title", "left")], rows)
+
+    ends(work)
+
+
+@app.command()
+def show(which: Which, data: Data = None) -> None:
+    """Print the active branch of a conversation."""
+
+    def work() -> None:
+        with _opened(data) as store:
+            _show(store.whole(store.find(which)))
+
+    ends(work)
+
+
+@app.command()
+def export(
+    which: Which,
+    format: Annotated[
+        Format | None, typer.Option(help="json holds all branches.", show_default="by the name, else md")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE|FOLDER", show_default="stdout")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    data: Data = None,
+) -> None:
+    """Write a conversation as Markdown, JSON or HTML."""
+
+    def work() -> None:
+        suffix = format or _suffix(output)
+        with _opened(data) as store:
+            conversation = store.whole(store.find(which))
+        text = FORMATS[suffix](conversation)
+        if output is None:
+            _write(text)
+            return
+        path = output / file_name(conversation, suffix) if output.is_dir() else output
+        write_file(path, text, force)
+        typer.echo(f"Wrote {name_of(path)}.", err=True)
+
+    ends(work)
+
+
+@app.command("import")
+def import_(file: Path, data: Data = None) -> None:
+    """Store conversations from a file: an export (json), or messages as OpenAI writes them (json, jsonl).
+
+    Prints the new ids. All of a file is stored, or nothing.
+    """
+
+    def work() -> None:
+        from h2o_chat.chat.importer import read
+
+        notes: list[str] = []
+        conversations = read(file, notes)
+        with _opened(data) as store:
+            ids = store.put(conversations)
+        for note in notes:
+            typer.echo(note, err=True)
+        _write("".join(f"{one}\n" for one in ids))
+
+    ends(work)
+
+
+@app.command()
+def search(
+    words: Annotated[list[str], typer.Argument(help="All of them; of the last, the beginning is enough.")],
+    limit: Annotated[int, typer.Option("--limit", "-n", help="The newest only.", min=1)] = 50,
+    as_json: Json = False,
+    data: Data = None,
+) -> None:
+    """Find messages by words, newest first."""
+
+    def work() -> None:
+        wanted = " ".join(words)
+        if not wanted.strip():
+            raise UsageError("There is nothing to look for.", "Give a word, or the beginning of one.")
+        with _opened(data) as store:
+            found = store.search(wanted, limit)
+        if as_json:
+            _write(json.dumps([asdict(one) for one in found]) + "\n")
+        elif not found:
+            typer.echo("Nothing was found.", err=True)
+        else:
+            rows = [(one.conversation, one.title, one.role, one.snippet) for one in found]
+            _table([("id", "left"), ("title", "left"), ("who", "left"), ("what", "left")], rows)
+
+    ends(work)
+
+
+@app.command()
+def rename(which: Which, title: str, data: Data = None) -> None:
+    """Give a conversation another title."""
+
+    def work() -> None:
+        with _opened(data) as store:
+            store.rename(store.find(which), title)
+
+    ends(work)
+
+
+@app.command()
+def rm(
+    which: Which,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    data: Data = None,
+) -> None:
+    """Remove a conversation, with all its branches and saved memory."""
+
+    def work() -> None:
+        with _opened(data) as store:
+            about = store.summary(store.find(which))
+            name = f"{about.id} ({one_line(about.title) or 'no title'})"
+            if not yes and not confirmed(f"Remove {name}, {about.messages} messages?"):
+                typer.echo("Nothing was removed.", err=True)
+                return
+            store.remove(about.id)
+        typer.echo(f"Removed {name}.", err=True)
+
+    ends(work)
+
+
+@contextmanager
+def _opened(data: Path | None) -> Iterator[Store]:
+    store = Store(data_folder(data))
+    try:
+        for note in store.notes:
+            typer.echo(f"h2o-chat: {note.message}", err=True)
+        yield store
+    finally:
+        store.close()
+
+
+def _show(conversation: Conversation) -> None:
+    branch = conversation.branch()
+    elsewhere = len(conversation.messages) - len(branch)
+    facts = [conversation.id, one_line(conversation.model), when(conversation.created)]
+    if elsewhere:
+        facts.append(f"{elsewhere} messages of other branches: sessions export --format json")
+    parts = [f"{one_line(conversation.title)}\n{', '.join(fact for fact in facts if fact)}"]
+    for message in branch:
+        mark = mark_of(message)
+        parts.append(f"{message.role}:\n{message.text}" + (f"\n[{mark}]" if mark else ""))
+    _write("\n\n".join(parts) + "\n")
+
+
+def _write(text: str) -> None:
+    """On stdout: to a terminal it is shown, never obeyed."""
+    _speak_utf8()
+    sys.stdout.write(safe_text(text) if sys.stdout.isatty() else text)
+    sys.stdout.flush()
+
+
+def _speak_utf8() -> None:
+    sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
+
+
+def _table(columns: Sequence[tuple[str, Any]], rows: Iterable[tuple[str, ...]]) -> None:
+    """One line a row on a terminal, the last column cut to fit; elsewhere nothing is cut."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    _speak_utf8()
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name, side in columns:
+        table.add_column(name, justify=side, no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(one_line(cell)) for cell in row))
+    Console(file=sys.stdout, width=None if sys.stdout.isatty() else 10_000).print(table)
+
+
+def _suffix(output: Path | None) -> str:
+    """The format that a file name asks for."""
+    suffix = "" if output is None else output.suffix.lower().lstrip(".")
+    return suffix if suffix in FORMATS else "md"

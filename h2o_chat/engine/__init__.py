@@ -1,0 +1,1 @@
+"""One model answers one conversation: the step, sampling, detokenizing, observing, the saved state."""

@@ -1,0 +1,104 @@
+"""Token ids to text as they come: never half a character, never a special token. No torch."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from h2o_chat.models.tokenizing import text_of
+
+UNFINISHED = "\N{REPLACEMENT CHARACTER}"
+MOST_TEXTS = 1 << 16
+"""Tokens of which each has its text told: more are a book, and a line of a recording has a limit."""
+LONGEST_CHARACTER_TOKENS = 8
+"""UTF-8 needs four bytes; what is still broken after this many tokens will stay broken."""
+
+
+class Detokenizer:
+    """Turns one stream of ids into text deltas, at a cost per token that does not grow.
+
+    The text of a token depends on its neighbours (spaces, characters split over tokens), so the tokens of
+    the last delta, which ended with a whole character, are decoded with the new ones and cut off again.
+    """
+
+    def __init__(self, tokenizer: Any, before: Sequence[int] = (), *, special: bool = False) -> None:
+        """
+        Args:
+            before: the ids that precede the stream; the last whole character of them is enough.
+            special: special tokens have their text too, and not none.
+        """
+        self._tokenizer = tokenizer
+        self._special = special
+        tails = (list(before[-size:]) for size in range(1, LONGEST_CHARACTER_TOKENS + 1))
+        self._ids = next((tail for tail in tails if UNFINISHED not in self._decode(tail)), [])
+        self._shown = len(self._ids)
+        """Ids whose text has been given out."""
+
+    def add(self, token: int) -> str:
+        """The text that this token completes; empty while a character is unfinished."""
+        self._ids.append(token)
+        waiting = len(self._ids) - self._shown
+        if self._decode(self._ids).endswith(UNFINISHED) and waiting < LONGEST_CHARACTER_TOKENS:
+            return ""
+        return self.flush()
+
+    def flush(self) -> str:
+        """All that was held back; for the end of the stream."""
+        text = self._decode(self._ids)[len(self._decode(self._ids[: self._shown])) :]
+        self._ids = self._ids[self._shown :] or self._ids
+        self._shown = len(self._ids)
+        return text
+
+    def _decode(self, ids: list[int]) -> str:
+        return text_of(
+            self._tokenizer,
+            ids,
+            skip_special_tokens=not self._special,
+            clean_up_tokenization_spaces=False,
+        )
+
+
+def texts(tokenizer: Any, ids: Sequence[int], *, special: bool = True) -> list[str]:
+    """The text of each token; a character split over tokens is with the last of them.
+
+    None at all where there are more than MOST_TEXTS.
+
+    Args:
+        special: special tokens have their text too, and not none.
+    """
+    if not 0 < len(ids) <= MOST_TEXTS:
+        return []
+    stream = Detokenizer(tokenizer, special=special)
+    found = [stream.add(token) for token in ids]
+    return [*found[:-1], found[-1] + stream.flush()]
+
+
+class StopText:
+    """Finds stop strings in a stream of text deltas, whichever way they are cut into pieces."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = tuple(stops)
+        self._held = ""
+        self.found = False
+
+    def add(self, text: str) -> str:
+        """The text that is safe to show; sets `found` at a stop string, which is not shown."""
+        self._held += text
+        ends = [at for at in map(self._held.find, self._stops) if at >= 0]
+        if ends:
+            self.found = True
+            shown, self._held = self._held[: min(ends)], ""
+            return shown
+        hold = max((_overlap(self._held, stop) for stop in self._stops), default=0)
+        cut = len(self._held) - hold
+        shown, self._held = self._held[:cut], self._held[cut:]
+        return shown
+
+    def flush(self) -> str:
+        """What was held back because a stop string might have begun."""
+        shown, self._held = self._held, ""
+        return shown
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Length of the longest end of `text` that begins `stop`."""
+    sizes = range(min(len(text), len(stop) - 1), 0, -1)
+    return next((size for size in sizes if text.endswith(stop[:size])), 0)

@@ -1,0 +1,240 @@
+"""What a cache holds, as a `cache` event: made between steps, from one copy of small tensors to the host."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from h2o_chat.cache.arena import Arena
+from h2o_chat.cache.cache import H2OCache
+from h2o_chat.cache.settle import ranking
+from h2o_chat.engine.holders import Holders
+from h2o_chat.events.events import CacheState, Gone, Heavy
+from h2o_chat.models.tokenizing import text_of
+
+HEAVIEST = 20
+"""Tokens listed in `heaviest`."""
+
+PROTECTED = 2
+"""Of them those that are protected, at most: nobody has to watch who stays anyway."""
+
+GONE = 32
+"""Tokens listed in `gone`."""
+
+RANKS = 48
+"""The most that `ranks` has."""
+
+POOLED = 32
+"""A head map has at most this many rows and columns."""
+
+
+class Observer:
+    """Remembers the last event, so that the next one can say what changed; bounded like the cache.
+
+    Looks at row 0: a conversation has one row.
+    """
+
+    def __init__(self, cache: H2OCache, tokenizer: Any) -> None:
+        self._cache = cache
+        self._tokenizer = tokenizer
+        self.ids: dict[int, int] = {}
+        """Token ids by position, of tokens that some cache holds."""
+        self.hold: dict[int, float] | None = None
+        """Hold by position, as the last event told it; None while none did."""
+        self.score: dict[int, float] = {}
+        """Score by position, as the last event found it."""
+        self._told = (np.empty(0, np.int64), np.empty(0))
+        """Positions [P] in order, and their scores, as they were last told."""
+        self.holders = Holders()
+        self.lost = (0, 0.0)
+        """`lost_mark` at the last event."""
+
+    def fed(self, first: int, ids: list[int]) -> None:
+        """Notes the ids of tokens at the positions first, first + 1 ..."""
+        self.ids.update(enumerate(ids, first))
+
+    def text_of(self, position: int) -> str:
+        """Text of one held token; empty if it is gone."""
+        token = self.ids.get(position)
+        return "" if token is None else text_of(self._tokenizer, [token])
+
+    def lost_since(self, mark: tuple[int, float]) -> float:
+        """`lost` per token since an earlier `lost_mark`, 0 to 1."""
+        seen, lost = self.lost_mark()
+        return (lost - mark[1]) / max(1, seen - mark[0])
+
+    def lost_mark(self) -> tuple[int, float]:
+        """(tokens seen, attention lost so far, averaged over layers and heads)."""
+        arenas = self._cache.arenas
+        caches = sum(len(arena.layers) * arena.of.heads for arena in arenas)
+        return self._cache.fed, sum(float(arena.lost[0]) for arena in arenas) / max(1, caches)
+
+    def state(self, watched: bool = True) -> CacheState:
+        """What the cache holds now, and what changed since the last call.
+
+        Args:
+            watched: whether anybody looks at what only a memory panel shows.
+        """
+        cache = self._cache
+        at = _host(cache, -1, lambda arena: arena.slots.positions)  # [L, H, S]
+        scores = _host(cache, 0.0, lambda arena: ranking(arena, cache.clocks))
+        protected = _host(cache, False, lambda arena: arena.slots.protected)
+        seen, held = self._cache.fed, at >= 0
+        positions, which, counts = np.unique(at[held], return_inverse=True, return_counts=True)
+        hold = counts / (at.shape[0] * at.shape[1])
+        score = np.bincount(which, scores[held], len(positions)) / counts
+        sinks = np.bincount(which, protected[held], len(positions)) > 0
+        recent_from = self._recent_from(seen)
+        lost = self.lost_since(self.lost)
+        self.lost = self.lost_mark()
+        gone, gone_tokens = self._gone(positions) if watched else ([], 0)
+        whole = self.hold is None
+        if whole or not watched:
+            self.holders.forget()
+        return CacheState(
+            seen=seen,
+            kept=int(held.sum(-1).max()),
+            bytes=self._cache.bytes_held,
+            bytes_full=self._cache.bytes_full,
+            lost=lost,
+            kinds=_kinds(at, protected, recent_from),
+            heaviest=self._heaviest(positions, hold, score, sinks, recent_from, seen) if watched else [],
+            changed=self._changed(positions, hold, score),
+            heads=_heads(at, which, hold, recent_from) if watched else [],
+            whole=whole,
+            protected=_runs(positions[sinks]),
+            holders=self.holders.changed(positions, which, held) if watched else [],
+            gone=gone,
+            gone_tokens=gone_tokens,
+            ranks=_ranks(score) if watched else [],
+            attended=self._attended(held, positions, which, counts) if watched else [],
+        )
+
+    def _attended(
+        self,
+        held: NDArray[Any],
+        positions: NDArray[Any],
+        which: NDArray[Any],
+        counts: NDArray[Any],
+    ) -> list[int]:
+        """The positions that lately received more than if all that is held received the same."""
+        received = _host(self._cache, 0.0, lambda arena: arena.slots.recent)
+        mean = np.bincount(which, received[held], len(positions)) / counts
+        return [int(at) for at in positions[mean * held.sum(-1).max() > 1]]
+
+    def _recent_from(self, seen: int) -> int:
+        shares = self._cache.plan.shares
+        return 0 if shares is None else max(0, seen - shares.recent)
+
+    def _heaviest(
+        self,
+        positions: NDArray[Any],
+        hold: NDArray[Any],
+        score: NDArray[Any],
+        sinks: NDArray[Any],
+        recent_from: int,
+        seen: int,
+    ) -> list[Heavy]:
+        old = np.flatnonzero(positions < recent_from)
+        ranked = old[np.lexsort((score[old], hold[old]))[::-1]]
+        ranked = ranked[~sinks[ranked] | (np.cumsum(sinks[ranked]) <= PROTECTED)][:HEAVIEST]
+        return [
+            Heavy(
+                position=int(positions[i]),
+                text=self.text_of(int(positions[i])),
+                hold=float(hold[i]),
+                score=float(score[i]),
+                mean=float(score[i] / (seen - positions[i])),
+                kind="S" if sinks[i] else "H",
+            )
+            for i in ranked
+        ]
+
+    def _gone(self, positions: NDArray[Any]) -> tuple[list[Gone], int]:
+        """Of the tokens that were held, or fed, since the last event and are in no cache now."""
+        now = set(positions.tolist())
+        hold = self.hold or {}
+        gone = sorted((-hold.get(at, 0.0), at) for at in self.ids if at not in now)
+        listed = [
+            Gone(position, self.text_of(position), -hold, self.score.get(position, 0.0))
+            for hold, position in gone[:GONE]
+        ]
+        return sorted(listed, key=lambda one: one.position), len(gone)
+
+    def _changed(
+        self, positions: NDArray[Any], hold: NDArray[Any], score: NDArray[Any]
+    ) -> list[tuple[int, float, float]]:
+        now = dict(zip(positions.tolist(), hold.tolist(), strict=True))
+        told, marks = self.hold or {}, self._marks(positions)
+        self.score = dict(zip(now, score.tolist(), strict=True))
+        held_so = np.fromiter((told.get(position, -1.0) for position in now), float, len(now))
+        # Of a score smaller steps would be told all the time.
+        tell = (held_so != hold) | (np.abs(score - marks) > np.maximum(np.abs(score), np.abs(marks)) / 2)
+        changed = [(at, now[at], self.score[at]) for at in positions[tell].tolist()]
+        gone = [(position, 0.0, 0.0) for position in told if position not in now]
+        self.hold = now
+        self._told = positions, np.where(tell, score, marks)
+        self.ids = {position: self.ids[position] for position in now if position in self.ids}
+        return sorted(changed + gone)
+
+    def _marks(self, positions: NDArray[Any]) -> NDArray[Any]:
+        """The scores of these tokens as they were last told; 0 where none was."""
+        told, marks = self._told
+        if not len(told):
+            return np.zeros(len(positions))
+        at = np.minimum(np.searchsorted(told, positions), len(told) - 1)
+        return np.where(told[at] == positions, marks[at], 0.0)
+
+
+def _host(cache: H2OCache, empty: Any, state: Callable[[Arena], torch.Tensor]) -> NDArray[Any]:
+    """Row 0 of a state [L, R, H, S] of all layers, in order: [L, H, S]; one empty slot before any token."""
+    if not cache.arenas:
+        return np.full((1, 1, 1), empty)
+    parts = [state(arena)[:, 0].cpu().numpy() for arena in cache.arenas]
+    order = np.argsort([layer for arena in cache.arenas for layer in arena.layers])
+    return np.concatenate(parts)[order]
+
+
+def _kinds(at: NDArray[Any], protected: NDArray[Any], recent_from: int) -> dict[str, int]:
+    """Slots by kind in the fullest cache (the first of them)."""
+    layer, head = divmod(int((at >= 0).sum(-1).argmax()), at.shape[1])
+    at, protected = at[layer, head], protected[layer, head]
+    recent = (at >= recent_from) & (at >= 0) & ~protected
+    heavy = (at >= 0) & ~protected & ~recent
+    return {"S": int(protected.sum()), "H": int(heavy.sum()), "R": int(recent.sum())}
+
+
+def _heads(at: NDArray[Any], which: NDArray[Any], hold: NDArray[Any], recent_from: int) -> list[list[float]]:
+    """[layers][KV heads], pooled: mean hold of what each cache keeps outside the recent part."""
+    held = at >= 0
+    hold_map = np.zeros(at.shape)
+    hold_map[held] = hold[which]
+    outside = held & (at < recent_from)
+    return _pool((hold_map * outside).sum(-1) / np.maximum(1, outside.sum(-1)))
+
+
+def _runs(positions: NDArray[Any]) -> list[tuple[int, int]]:
+    """(first, last) of each run of whole numbers that follow each other."""
+    if not len(positions):
+        return []
+    runs = np.split(positions, np.flatnonzero(np.diff(positions) != 1) + 1)
+    return [(int(run[0]), int(run[-1])) for run in runs]
+
+
+def _ranks(score: NDArray[Any]) -> list[tuple[int, float]]:
+    """(rank, score): the first, the last, and some between, evenly spaced on a logarithmic axis."""
+    if not len(score):
+        return []
+    ranked = np.sort(score)[::-1]
+    ranks = np.unique(np.geomspace(1, len(ranked), RANKS).round().astype(int))
+    return [(int(rank), float(ranked[rank - 1])) for rank in ranks]
+
+
+def _pool(values: NDArray[Any]) -> list[list[float]]:
+    """[layers, heads] averaged down to at most POOLED x POOLED."""
+    rows = np.array_split(values, min(POOLED, values.shape[0]), 0)
+    pooled = np.stack([part.mean(0) for part in rows])
+    columns = np.array_split(pooled, min(POOLED, values.shape[1]), 1)
+    return [[round(float(x), 4) for x in row] for row in np.stack([c.mean(1) for c in columns], 1)]

@@ -1,0 +1,361 @@
+"""Saved caches: everything that decides how a conversation goes on, in one safetensors file.
+
+The file is of a fixed size however long the conversation: slots, scores, positions, what waits to be fed,
+the random state. It is read only by the model, precision, policy and budget that wrote it, and is checked
+like anything from outside: whatever is wrong with it, `read` says so, and the caller rebuilds the memory.
+"""
+
+import json
+import math
+import os
+import zlib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from h2o_chat.base.errors import SavedCacheError
+from h2o_chat.cache.arena import Shape
+from h2o_chat.cache.clock import COMPARE_SHARE, COMPARE_TOKENS, Clock
+from h2o_chat.cache.policies import POLICIES, Shares
+from h2o_chat.cache.quantized import BITS, dequantise, row_bytes
+from h2o_chat.cache.rope import MOST_TOKENS
+from h2o_chat.cache.scores import columns
+from h2o_chat.cache.snapshot import Part
+from h2o_chat.cache.snapshot import Snapshot as CacheSnapshot
+from h2o_chat.cache.state import STATES
+from h2o_chat.events.events import Session
+
+FORMAT = 6
+"""Of the file. Older ones are taken over by `MIGRATIONS`; where there is none the memory is rebuilt."""
+
+IDENTITY = (
+    "model",
+    "revision",
+    "quantization",
+    "dtype",
+    "kv_dtype",
+    "device",
+    "policy",
+    "budget",
+    "sinks",
+    "recent",
+    "layers",
+    "kv_heads",
+    "window",
+)
+"""Fields of `Session` that must be what they were."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything that decides how a conversation goes on."""
+
+    cache: CacheSnapshot
+    pending: tuple[int, ...]
+    """Sampled, not fed yet."""
+    random: Tensor
+    """State of the generator that tokens are drawn with, [bytes] uint8."""
+    history: tuple[int, ...]
+    """Newest tokens, for the repetition penalty."""
+    texts: dict[int, int]
+    """Token ids by position, of tokens that are held."""
+    lost: tuple[int, float]
+    """`Observer.lost_mark` at the last `CacheState`."""
+
+
+def write(path: Path, snapshot: Snapshot, session: Session) -> None:
+    """Writes a snapshot in one move: whoever reads sees the old file or the new one.
+
+    Raises:
+        OSError: no room, no right to write there.
+    """
+    cache = snapshot.cache
+    tensors = {
+        f"{number}.{name}": tensor.contiguous().cpu()
+        for number, part in enumerate(cache.parts)
+        for name, tensor in (part.states | {"lost": part.lost}).items()
+    }
+    tensors["random"] = snapshot.random
+    tensors["pending"] = torch.tensor(snapshot.pending, dtype=torch.long)
+    tensors["history"] = torch.tensor(snapshot.history, dtype=torch.long)
+    tensors["texts"] = torch.tensor([*snapshot.texts.items()], dtype=torch.long).reshape(-1, 2)
+    about = {
+        "format": FORMAT,
+        "session": {name: getattr(session, name) for name in IDENTITY},
+        "fed": cache.fed,
+        "protect_below": cache.protect_below,
+        "pins": sorted(cache.pins),
+        "parts": [list(part.layers) for part in cache.parts],
+        "clock": asdict(cache.clocks[0]) if cache.clocks else None,
+        "lost": snapshot.lost,
+        "checks": {name: _check(tensor) for name, tensor in tensors.items()},
+    }
+    part = path.with_name(path.name + ".part")
+    try:
+        part.unlink(missing_ok=True)  # of a process that was killed; or a link, which is not followed
+        part.touch(mode=0o600, exist_ok=False)
+        save_file(tensors, part, metadata={"h2o-chat": json.dumps(about)})
+        part.chmod(0o600)
+        with part.open("rb+") as file:
+            os.fsync(file.fileno())
+        part.replace(path)
+    except SafetensorError as error:  # a full disk arrives as one of these
+        raise OSError(f"{path} cannot be written: {error}") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def read(
+    path: Path, session: Session, device: torch.device, head_size: int, groups: int, vocabulary: int
+) -> Snapshot:
+    """What `write` wrote, on `device`.
+
+    Args:
+        session: of the engine that will go on.
+        head_size: D of its keys.
+        groups: G, query heads per KV head.
+        vocabulary: token ids lie below.
+
+    Raises:
+        SavedCacheError: it is not there, damaged, of another format, or of another model or memory.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = _about(file.metadata(), session)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        damaged = [name for name, tensor in tensors.items() if _check(tensor) != about["checks"][name]]
+        if damaged:
+            raise _Wrong(f"{damaged[0]} is damaged")
+        while about["format"] != FORMAT:
+            about, tensors = MIGRATIONS[about["format"]](about, tensors, groups)
+        return _snapshot(about, tensors, session, device, head_size, groups, vocabulary)
+    except FileNotFoundError as error:
+        raise SavedCacheError("There is no saved memory.") from error
+    except (OSError, _Wrong) as error:
+        what = error.strerror or error if isinstance(error, OSError) else error
+        raise SavedCacheError(f"The saved memory {path.name} cannot be used: {what}.") from error
+    except (SafetensorError, RecursionError, KeyError, TypeError, ValueError) as error:
+        raise SavedCacheError(f"The saved memory {path.name} is damaged.") from error
+
+
+class _Wrong(Exception):
+    """What is wrong with a file."""
+
+
+def _check(tensor: Tensor) -> int:
+    """CRC-32 of its bytes: against damage; against what is made up, every value is checked besides."""
+    return zlib.crc32(tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+
+
+def _about(metadata: dict[str, str] | None, session: Session) -> dict[str, Any]:
+    """The description in a file's header, if it is one that this session can go on with."""
+    about = json.loads((metadata or {}).get("h2o-chat", "null"))
+    if not isinstance(about, dict):
+        raise _Wrong("it is no saved memory of h2o-chat")
+    if type(about.get("format")) is not int or about["format"] not in (FORMAT, *MIGRATIONS):
+        known = ", ".join(map(str, (*MIGRATIONS, FORMAT)))
+        raise _Wrong(f"its format is {_seen(about.get('format'))}, this version reads {known}")
+    if not isinstance(about["session"], dict) or not isinstance(about["checks"], dict):
+        raise _Wrong("its description is damaged")
+    for name in IDENTITY:
+        was, now = about["session"].get(name), getattr(session, name)
+        if was != now:
+            raise _Wrong(f"its {name} was {_seen(was)}, now it is {now}")
+    return about
+
+
+def _snapshot(
+    about: dict[str, Any],
+    tensors: dict[str, Tensor],
+    session: Session,
+    device: torch.device,
+    head_size: int,
+    groups: int,
+    vocabulary: int,
+) -> Snapshot:
+    """What the tensors of a file say, checked.
+
+    Raises:
+        _Wrong, KeyError, TypeError, ValueError: that is nothing.
+    """
+    fed = _count(about["fed"])
+    clocks = [_clock(about["clock"], fed)] if fed else []
+    parts = [
+        _part(number, layers, tensors, session, device, head_size, groups, fed)
+        for number, layers in enumerate(_layers(about["parts"], session) if fed else [])
+    ]
+    held = max((int((part.states["positions"] >= 0).sum(-1).max()) for part in parts), default=0)
+    if clocks and clocks[0].held != held:
+        raise _Wrong(f"it says that it holds {clocks[0].held} tokens, and holds {held}")
+    ids = {name: tensors[name] for name in ("pending", "history", "texts")}
+    for name, tensor in ids.items():
+        if tensor.dtype != torch.long or tensor.ndim != (2 if name == "texts" else 1):
+            raise _Wrong(f"{name} is not a list of tokens")
+        tokens = tensor[:, 1] if name == "texts" else tensor
+        if bool(((tokens < 0) | (tokens >= vocabulary)).any()):
+            raise _Wrong(f"{name} holds what is no token")
+    lost_at, lost = about["lost"]
+    if not isinstance(lost, float) or not math.isfinite(lost):
+        raise _Wrong("what it lost is no number")
+    return Snapshot(
+        cache=CacheSnapshot(
+            policy=session.policy,
+            shares=None if session.budget is None else Shares(session.budget, session.sinks, session.recent),
+            bits=BITS.get(session.kv_dtype),
+            parts=parts,
+            clocks=clocks,
+            fed=fed,
+            protect_below=_count(about["protect_below"]),
+            pins=_pins(about["pins"]),
+        ),
+        pending=tuple(ids["pending"].tolist()),
+        random=_random(tensors["random"], device),
+        history=tuple(ids["history"].tolist()),
+        texts=dict(ids["texts"].tolist()),
+        lost=(_count(lost_at), lost),
+    )
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < MOST_TOKENS:
+        raise _Wrong(f"{_seen(value)} is no count")
+    return value
+
+
+def _pins(value: Any) -> frozenset[int]:
+    """Positions."""
+    if not isinstance(value, list):
+        raise _Wrong(f"{_seen(value)} are no pins")
+    return frozenset(_count(position) for position in value)
+
+
+def _random(state: Tensor, device: torch.device) -> Tensor:
+    """The state of a generator, if one takes it."""
+    try:
+        torch.Generator(device).set_state(state)
+    except (RuntimeError, TypeError) as error:
+        raise _Wrong("its random state is none") from error
+    return state
+
+
+def _seen(value: Any) -> str:
+    """A value of a header, which may be anything, for an error."""
+    return ascii(value)[:60]
+
+
+def _layers(value: Any, session: Session) -> list[list[int]]:
+    """The layers of each part; together they are those of the model."""
+    listed = sorted(layer for part in value for layer in part)
+    if listed != list(range(session.layers)):
+        raise _Wrong(f"it holds the layers {_seen(listed)} of {session.layers}")
+    return list(value)
+
+
+def _clock(value: Any, fed: int) -> Clock:
+    """The counts of its row."""
+    clock = Clock(**{field.name: _count(value[field.name]) for field in fields(Clock)})
+    if clock.seen != fed or max(clock.held, clock.base, clock.compared) > fed:
+        raise _Wrong(f"its counts {_seen(value)} are not those of {fed} tokens")
+    return clock
+
+
+def _part(
+    number: int,
+    layers: list[int],
+    tensors: dict[str, Tensor],
+    session: Session,
+    device: torch.device,
+    head_size: int,
+    groups: int,
+    fed: int,
+) -> Part:
+    """One arena's states, checked: shapes, types, ranges; nothing in a file may index outside a tensor."""
+    dtype, bits = getattr(torch, session.dtype), BITS.get(session.kv_dtype)
+    exact = torch.float64 if dtype == torch.float64 else torch.float32
+    states = {state.name: tensors[f"{number}.{state.name}"] for state in STATES if state.saved}
+    slots = states["positions"].shape[-1] if session.budget is None else session.budget + 1
+    trailing: dict[str, tuple[int, ...]] = {
+        "": (),
+        "key": (head_size,),
+        "value": (head_size,),
+        "group": (columns(POLICIES[session.policy], groups),),
+    }
+    kinds = {"kv": dtype, "exact": exact, "int32": torch.int32, "bool": torch.bool}
+    for state in STATES:
+        if not state.saved:
+            continue
+        tensor, more, kind = states[state.name], trailing[state.trailing], kinds[state.dtype]
+        if state.dtype == "kv" and bits is not None:
+            more, kind = (row_bytes(head_size, bits),), torch.uint8
+        _check_tensor(state.name, tensor, (len(layers), 1, session.kv_heads, slots, *more), kind)
+        if kind == torch.uint8 and bits and not bool(dequantise(tensor, bits, dtype).isfinite().all()):
+            raise _Wrong(f"{state.name} holds what is no number")
+    lost = tensors[f"{number}.lost"]
+    _check_tensor("lost", lost, (1,), torch.float64)
+    positions = states["positions"]
+    if not bool(((positions >= -1) & (positions < fed)).all()):
+        raise _Wrong("its positions are not those of the tokens fed")
+    held = (positions >= 0).sum(-1)
+    if session.budget is not None and bool((held > session.budget).any()):
+        raise _Wrong(f"it holds {int(held.max())} tokens in {session.budget} slots")
+    if session.budget is None and slots <= fed:
+        raise _Wrong(f"it has {slots} slots for {fed} tokens")
+    shape = Shape(1, session.kv_heads, groups, head_size, head_size, dtype, device)
+    moved = {name: tensor.to(device) for name, tensor in states.items()}
+    return Part(tuple(layers), shape, moved, lost.to(device))
+
+
+def _check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], kind: torch.dtype) -> None:
+    if tuple(tensor.shape) != shape or tensor.dtype != kind:
+        raise _Wrong(f"{name} is {tuple(tensor.shape)} {tensor.dtype}, not {shape} {kind}")
+    if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+        raise _Wrong(f"{name} holds what is no number")
+
+
+Contents = tuple[dict[str, Any], dict[str, Tensor]]
+
+
+def _from_5(about: dict[str, Any], tensors: dict[str, Tensor], groups: int) -> Contents:
+    """Format 5 had tensors [R, H, S, ...] per layer, and the sum of the scores apart from those by head."""
+    renamed = {
+        "keys": "keys",
+        "values": "values",
+        "positions": "positions",
+        "recent": "receiving",
+        "distinctness": "unlike",
+        "novelty": "alone",
+        "prompt": "given",
+        "protected": "protected",
+        "clamped": "far",
+    }
+    layers = sum(name.endswith(".positions") for name in tensors)
+    new = {name: tensor for name, tensor in tensors.items() if "." not in name}
+    for layer in range(layers):
+        for name, old in renamed.items():
+            new[f"{layer}.{name}"] = tensors[f"{layer}.{old}"][None]
+        score, by_head = tensors[f"{layer}.score"], tensors[f"{layer}.by_head"]
+        if not by_head.shape[-1]:  # only their sum counted
+            width = columns(POLICIES[about["session"]["policy"]], groups)
+            by_head = score.new_zeros(*score.shape, width)
+            by_head[..., 0] = score
+        new[f"{layer}.score"] = by_head[None]
+        new[f"{layer}.lost"] = tensors[f"{layer}.lost"]
+    fed = _count(about["fed"])
+    clock = None
+    if layers:
+        held = max(int((tensors[f"{layer}.positions"] >= 0).sum(-1).max()) for layer in range(layers))
+        every = max(COMPARE_TOKENS, (about["session"]["budget"] or 0) // COMPARE_SHARE)
+        base = int(tensors["0.base"][0])
+        clock = asdict(Clock(fed, held, base, _count(about["near_from"]), fed // every * every))
+    about = about | {"format": 6, "parts": [[layer] for layer in range(layers)], "clock": clock}
+    return about, new
+
+
+MIGRATIONS: dict[int, Callable[[dict[str, Any], dict[str, Tensor], int], Contents]] = {5: _from_5}
+"""By the format they read: each makes the next one of it."""

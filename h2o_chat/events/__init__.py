@@ -1,0 +1,1 @@
+"""The stream that the screen, --json and recordings read: events, checks, recorder. No torch."""

@@ -1,0 +1,173 @@
+"""How and where a model is loaded: precision, quantisation, device; decided before any weight is read."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+import torch
+
+from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import ModelError, UsageError
+from h2o_chat.models.fits import estimate, require
+from h2o_chat.models.resolve import Weights
+
+QUANTISE_ABOVE_BYTES = 2 * 2**30
+"""`--quantize auto`: 16-bit weights larger than this are loaded in nf4."""
+
+_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+_PACKED = {"U8", "I8"}
+"""What bitsandbytes stores quantised weights as."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a model will be loaded."""
+
+    quantization: str
+    """none | int8 | nf4 | fp4"""
+    quantises: bool
+    """Whether that is done as it is loaded; False too where the weights are stored so."""
+    dtype: str
+    devices: tuple[torch.device, ...]
+
+    @property
+    def where(self) -> str:
+        """The devices, for people."""
+        return ", ".join(map(str, self.devices))
+
+
+def choose(name: str, settings: Settings, config: Any, weights: Weights) -> Choice:
+    """What the settings leave open is chosen by what the weights are and what this machine has.
+
+    Raises:
+        UsageError: a device that is not here, or precisions that exclude each other.
+        ModelError: the weights are stored as something that cannot be loaded.
+        OutOfMemoryError: it does not fit; says what would.
+    """
+    device = choose_device(settings.device)
+    stored = stored_quantization(config)
+    quantization = choose_quantization(settings, weights, stored)
+    dtype = choose_dtype(settings, weights, device, quantization)
+    devices = choose_devices(name, settings, config, weights, quantization, dtype, device)
+    return Choice(quantization, quantization != "none" and not stored, dtype, tuple(devices))
+
+
+def default_threads() -> int:
+    """One core is left to the screen: with all of them, decoding beside it is ten times slower."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
+    return max(1, cores - 1)
+
+
+def stored_quantization(config: Any) -> str | None:
+    """How the weights were quantised by whoever published them: int8, nf4, fp4, or None."""
+    stored = dict(getattr(config, "quantization_config", None) or {})
+    if stored.get("load_in_4bit"):
+        return str(stored.get("bnb_4bit_quant_type", "fp4"))
+    return "int8" if stored.get("load_in_8bit") else None
+
+
+def choose_device(wanted: str) -> torch.device:
+    """`auto` is a GPU where there is one.
+
+    Raises:
+        UsageError: no such device here.
+    """
+    gpus = torch.cuda.device_count()
+    if wanted == "auto":
+        return torch.device("cuda:0" if gpus else "cpu")
+    known = ["cpu", *(["cuda"] if gpus else []), *(f"cuda:{n}" for n in range(gpus))]
+    if wanted not in known:
+        raise UsageError(f"--device {wanted!r} is not here.", f"One of: auto, {', '.join(known)}.")
+    return torch.device("cuda:0" if wanted == "cuda" else wanted)
+
+
+def choose_devices(
+    name: str,
+    settings: Settings,
+    config: Any,
+    weights: Weights,
+    quantization: str,
+    dtype: str,
+    device: torch.device,
+) -> list[torch.device]:
+    """Where the layers go: to one device, or to all GPUs where one is too small and none was named.
+
+    Raises:
+        OutOfMemoryError: the model does not fit; says what would.
+    """
+    stored = stored_quantization(config)
+    itemsize = getattr(torch, dtype).itemsize
+    ways = [quantization] if stored else ["none", "int8", "nf4"]
+    needs = {
+        how: estimate(
+            config,
+            weights,
+            how,
+            itemsize,
+            settings.budget,
+            as_stored=stored is not None,
+            kv=settings.kv_dtype,
+        )
+        for how in ways
+    }
+    devices = [device]
+    if device.type == "cuda" and settings.device == "auto" and needs[quantization].total > _free(device):
+        devices = [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
+    where = ", ".join(map(str, devices))
+    require(name, where, sum(map(_free, devices)), quantization, needs, settings.budget)
+    return devices
+
+
+def _free(device: torch.device) -> int:
+    """Bytes that are free on a device."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return int(psutil.virtual_memory().available)
+
+
+def choose_quantization(settings: Settings, weights: Weights, stored: str | None) -> str:
+    """`auto` is nf4 where 16-bit weights would be large; weights that are stored quantised stay so.
+
+    Raises:
+        UsageError: a quantised model computes in no such precision, or is quantised in another way.
+    """
+    wanted = settings.quantize
+    if stored:
+        if wanted not in ("auto", stored):
+            raise UsageError(
+                f"--quantize {wanted}: the weights are stored in {stored} already.", "Leave --quantize out."
+            )
+        return stored
+    if wanted == "auto":
+        exact = settings.dtype in ("float32", "float64")
+        large = 2 * weights.parameters > QUANTISE_ABOVE_BYTES
+        return "nf4" if large and not exact else "none"
+    if wanted != "none" and settings.dtype == "float64":
+        raise UsageError("--dtype float64 cannot be quantised.", "Use --quantize none.")
+    return wanted
+
+
+def choose_dtype(settings: Settings, weights: Weights, device: torch.device, quantization: str) -> str:
+    """`auto` is the checkpoint's own on a GPU; on a CPU small models compute in float32.
+
+    A CPU multiplies bf16 at a third of the rate at which it reads memory, and fp16 can overflow there: so
+    fp32, as long as it does not cost gigabytes.
+    """
+    if settings.dtype != "auto":
+        return settings.dtype
+    own = _DTYPES.get(weights.dtype)
+    if own is None and weights.dtype in _PACKED and quantization != "none":
+        return "bfloat16"
+    if own is None:
+        raise ModelError(
+            f"The weights are stored as {weights.dtype}, which cannot be loaded.",
+            f"Known: {', '.join(_DTYPES)}.",
+        )
+    if quantization != "none" and own not in ("float16", "bfloat16"):
+        return "bfloat16"
+    if device.type == "cuda":
+        return own
+    if quantization == "none" and 2 * weights.parameters <= QUANTISE_ABOVE_BYTES:
+        return "float32"
+    return "bfloat16" if own == "float16" else own

@@ -1,0 +1,145 @@
+"""Whether a model fits, decided before any weight is read. No torch."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from h2o_chat.base.errors import OutOfMemoryError
+from h2o_chat.cache.state import state_bytes
+from h2o_chat.models.aliases import ALIASES, NF4_BYTES
+from h2o_chat.models.resolve import Weights
+
+HEADROOM_BYTES = 256 * 2**20
+"""Beside weights and slots: the activations of a prompt chunk, and what torch keeps for itself."""
+
+QUANTISING_SHARE = 0.1
+"""Of the 16-bit weights: what quantising them needs for a moment, and is not given back."""
+
+_KV_BYTES = {"int8": (1.0, 4), "int4": (0.5, 4)}
+"""Bytes of a component, and of the scale of its row; see `quantized.py`, which needs torch."""
+
+_PER_WEIGHT = {"int8": 1.0, "nf4": NF4_BYTES}
+
+
+@dataclass(frozen=True)
+class Need:
+    """Bytes that a model needs while it talks."""
+
+    weights: int
+    slots: int
+    """Keys, values and bookkeeping of the whole budget."""
+    headroom: int = HEADROOM_BYTES
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.weights + self.slots + self.headroom
+
+
+def estimate(
+    config: Any,
+    weights: Weights,
+    quantization: str,
+    itemsize: int,
+    budget: int,
+    *,
+    as_stored: bool,
+    kv: str = "auto",
+) -> Need:
+    """What a model will need.
+
+    Args:
+        itemsize: bytes of a number in the precision that is computed in.
+        as_stored: the weights were quantised by whoever published them.
+        kv: precision of keys and values in the slots; what is not auto is read a layer at a time.
+    """
+    slots = (budget + 1) * slot_bytes(config, itemsize, kv)
+    if kv != "auto":
+        slots += (budget + 1) * slot_bytes(config, itemsize) // config.num_hidden_layers
+    if as_stored:
+        return Need(weights.bytes, slots)
+    if quantization == "none":
+        return Need(weights.parameters * itemsize, slots)
+    tables = 1 if config.tie_word_embeddings else 2
+    embedding = min(weights.parameters, tables * config.vocab_size * config.hidden_size)
+    rest = (weights.parameters - embedding) * _PER_WEIGHT[quantization]
+    return Need(embedding * itemsize + int(rest), slots, _quantising(weights.parameters))
+
+
+def _quantising(parameters: int) -> int:
+    """Headroom of a model that is quantised as it is loaded."""
+    return HEADROOM_BYTES + int(QUANTISING_SHARE * 2 * parameters)
+
+
+def slot_bytes(config: Any, itemsize: int, kv: str = "auto") -> int:
+    """One slot in every layer and KV head."""
+    heads = config.num_attention_heads
+    kv_heads = getattr(config, "num_key_value_heads", None) or heads
+    state = state_bytes(heads // kv_heads)
+    return int(config.num_hidden_layers * kv_heads * (2 * _row_bytes(config, itemsize, kv) + state))
+
+
+def equal_slots(config: Any, itemsize: int, kv: str, budget: int) -> int:
+    """The budget in the precision `kv` whose keys and values take as many bytes as `budget` slots take now.
+
+    As `H2OCache.bytes_held` counts them: scales and the one empty slot included, rounded down.
+    """
+    plain, small = (_row_bytes(config, itemsize, how) for how in ("auto", kv))
+    return (budget + 1) * plain // small - 1
+
+
+def _row_bytes(config: Any, itemsize: int, kv: str) -> int:
+    """One key, or value, of one KV head, with its scale."""
+    head_size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    component, scale = _KV_BYTES.get(kv, (itemsize, 0))
+    return int(head_size * component) + scale
+
+
+def require(name: str, where: str, free: int, chosen: str, needs: dict[str, Need], budget: int) -> None:
+    """Lets a model through that fits.
+
+    Args:
+        free: bytes that are free where it will live.
+        chosen: how its weights will be held: a key of `needs`.
+        needs: of every way to hold them that can be chosen.
+
+    Raises:
+        OutOfMemoryError: it does not fit; says the sum, and what would fit.
+    """
+    need = needs[chosen]
+    if need.total <= free:
+        return
+    raise OutOfMemoryError(
+        f"{name} does not fit: it needs {_gb(need.total)} (weights {_gb(need.weights)} as {chosen},"
+        f" {budget:,} slots {_gb(need.slots)}, headroom {_gb(need.headroom)}); {where} has {_gb(free)} free.",
+        _what_fits(free, chosen, needs, budget),
+    )
+
+
+def _what_fits(free: int, chosen: str, needs: dict[str, Need], budget: int) -> str:
+    smaller = sorted((need.total, how) for how, need in needs.items() if need.weights < needs[chosen].weights)
+    fitting = [f"--quantize {how} ({_gb(total)})" for total, how in smaller if total <= free]
+    if fitting:
+        return f"What would fit: {' or '.join(fitting)}."
+    need = min(needs.values(), key=lambda need: need.weights)
+    left = free - need.weights - need.headroom
+    slots = left * (budget + 1) // need.slots - 1
+    if slots >= 64:
+        how = next(how for how, one in needs.items() if one is need)
+        return f"What would fit: --quantize {how} --budget {min(slots, budget):,}.".replace(",", "")
+    models = [
+        one
+        for one in ALIASES.values()
+        if Need(one.bytes_4, need.slots, _quantising(one.parameters)).total <= free
+    ]
+    largest = sorted(models, key=lambda one: one.bytes_4)[-3:]
+    names = ", ".join(one.name for one in reversed(largest))
+    return f"Models that would fit in nf4: {names}." if names else "No model that is known by name would fit."
+
+
+def _gb(count: int) -> str:
+    return f"{count / 1e9:.1f} GB"
+
+
+def mb(count: int) -> str:
+    """A size for people, where gigabytes would be 0.0."""
+    return f"{count / 1e6:,.0f} MB"

@@ -1,0 +1,377 @@
+"""A model by name: found, checked before any weight is read, loaded, quantised. Never from the network.
+
+Which families work is not listed anywhere: a class that routes its attention through transformers'
+`AttentionInterface` says so itself (`_supports_attention_backend`), and everything else is refused here,
+because a cache that is not asked would grow silently.
+"""
+
+import contextlib
+import json
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers.utils import logging as hf_logging
+
+import h2o_chat.cache.attention
+from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import ModelError, OutOfMemoryError, UsageError
+from h2o_chat.models.choices import Choice, choose, default_threads
+from h2o_chat.models.fingerprint import fingerprint
+from h2o_chat.models.resolve import check_weights, find, read_config
+from h2o_chat.models.tokenizing import blamed_on_the_model, one_line
+
+Progress = Callable[[str, float | None], None]
+"""(stage: "resolve" | "load" | "quantise" | "warm up", share done 0..1 or None)"""
+
+_NF4_BLOCK = 32
+_LAYERS = {"full_attention", "sliding_attention"}
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model ready to generate, and what it is."""
+
+    model: Any
+    """A transformers model in eval mode with attn_implementation="h2o"."""
+    tokenizer: Any
+    name: str
+    """What to show: folder name or org/name."""
+    revision: str | None
+    quantization: str
+    """none | int8 | nf4"""
+    dtype: str
+    device: str
+
+    @property
+    def chats(self) -> bool:
+        """Whether it was trained on conversations."""
+        return bool(self.tokenizer.chat_template)
+
+
+def load(settings: Settings, progress: Progress) -> Loaded:
+    """Finds and loads the model of the settings.
+
+    Raises:
+        ModelError: not found, not supported or damaged; says which, and what to do.
+        UsageError: a device that this machine does not have.
+        OutOfMemoryError: the weights do not fit.
+    """
+    progress("resolve", None)
+    found = find(settings.model)
+    folder = found.folder
+    torch.set_num_threads(settings.threads or default_threads())
+    with _quiet():
+        config = check_family(folder)
+        weights = check_weights(folder)
+        tokenizer = load_tokenizer(folder, config)
+        choice = choose(found.name, settings, config, weights)
+        stage = "quantise" if choice.quantises else "load"
+        progress(stage, 0.0)
+        if choice.quantises or getattr(config, "quantization_config", None):
+            _import_bitsandbytes()
+        with (
+            _reporting(lambda share: progress(stage, share)),
+            blamed_on_the_model(
+                f"The model in {folder} cannot be loaded",
+                "Its files may be damaged or not belong together: fetch them again.",
+            ),
+        ):
+            model = _load_model(folder, choice)
+    return Loaded(
+        model=model,
+        tokenizer=tokenizer,
+        name=found.name,
+        revision=found.revision or fingerprint(folder),
+        quantization=choice.quantization,
+        dtype=choice.dtype,
+        device=choice.where,
+    )
+
+
+def check_family(folder: Path) -> Any:
+    """The configuration, if the model's class can run with a bounded cache. Reads no weight.
+
+    Raises:
+        ModelError: names the class and the reason.
+    """
+    raw = read_config(folder)
+    kind = raw["model_type"]
+    named = (raw.get("architectures") or [None])[0]
+    if "auto_map" in raw and kind not in transformers.CONFIG_MAPPING:
+        raise ModelError(
+            f"{named or kind} needs code that comes with the model, which is not run.",
+            "Choose a model whose class is part of transformers.",
+        )
+    if kind not in transformers.CONFIG_MAPPING:
+        raise ModelError(
+            f"{named or kind} is not supported: transformers {transformers.__version__} does not know the"
+            f" model type {kind!r}.",
+            "A newer transformers may know it.",
+        )
+    # What a damaged config.json raises is up to the class that it names.
+    with blamed_on_the_model(
+        f"{folder / 'config.json'} is not a valid {kind} configuration", "Fetch it again."
+    ):
+        config = transformers.AutoConfig.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+        cls = transformers.MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
+        reason = _why_not(config, cls, named)
+    if reason:
+        raise ModelError(
+            f"{cls.__name__ if cls else named or kind} is not supported: {reason}.",
+            "Families that work: Llama, Mistral, Qwen2/3, Gemma 2/3 (text), Phi-3, OLMo2, SmolLM3, OPT,"
+            " GPT-NeoX, GPT-2 and others built like them.",
+        )
+    return config
+
+
+def _why_not(config: Any, cls: Any, named: str | None) -> str | None:
+    """Why this class cannot run with a bounded cache, or None."""
+    if config.is_encoder_decoder:
+        return "it is an encoder-decoder model, whose encoder sees all of the text at once"
+    if config.get_text_config() is not config:
+        return "it reads images or sound beside text, and only text models are supported"
+    if cls is None:
+        return "it does not generate text one token after another"
+    if not cls._supports_attention_backend:
+        return (
+            "its attention does not go through transformers' AttentionInterface, so nothing would be evicted"
+        )
+    other = sorted(set(getattr(config, "layer_types", None) or ()) - _LAYERS)
+    if cls._is_stateful or other:
+        kinds = f" ({', '.join(other)})" if other else ""
+        return f"some of its layers{kinds} keep a state of their own instead of keys and values"
+    if hasattr(config, "output_router_logits"):
+        return "it is a mixture of experts, and of those no family was tested"
+    if getattr(config, "num_kv_shared_layers", None):
+        return "some of its layers use the keys of other layers, which may evict apart"
+    if named and named != cls.__name__:
+        return f"config.json names {named}, whose weights are not those of {cls.__name__}"
+    if getattr(config, "quantization_config", None):
+        method = dict(config.quantization_config).get("quant_method", "unknown method")
+        if method != "bitsandbytes":
+            return f"its weights are already quantised ({method}), and only bitsandbytes' can be read"
+    return None
+
+
+def load_tokenizer(folder: Path, config: Any) -> Any:
+    """The tokenizer, if its tokens are the model's.
+
+    Raises:
+        ModelError: it is missing, damaged, or knows tokens that the model does not.
+    """
+    if not any((folder / name).is_file() for name in _TOKENIZER_FILES):
+        raise ModelError(f"{folder} has no tokenizer.", f"Expected one of: {', '.join(_TOKENIZER_FILES)}.")
+    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+        _check_keys(folder / name)
+    # What a damaged tokenizer.json raises is up to three libraries, one of which raises bare Exception.
+    with blamed_on_the_model(f"The tokenizer in {folder} cannot be loaded", "Fetch its files again."):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+        tokenizer.decode(tokenizer("Hello", add_special_tokens=False)["input_ids"])  # some fail only now
+        unknown = _tokens_outside(tokenizer, config.vocab_size)
+    if unknown:
+        raise ModelError(
+            f"The tokenizer does not belong to the model: {unknown[0]!r} is one of {len(unknown):,} tokens"
+            f" beyond the model's {config.vocab_size:,}.",
+            "Fetch the tokenizer files of the same model.",
+        )
+    return tokenizer
+
+
+def _check_keys(path: Path) -> None:
+    """Tokenizers print keys that they do not know, raw, on stdout: what a terminal would obey is refused.
+
+    Raises:
+        ModelError: there is such a key.
+    """
+    odd: list[str] = []
+
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        odd.extend(key for key, _ in pairs if not key.isprintable())
+
+    with contextlib.suppress(OSError, ValueError, RecursionError):  # whoever loads it says so
+        json.loads(path.read_bytes(), object_pairs_hook=look)
+    if odd:
+        raise ModelError(f"{path} is damaged: {odd[0][:60]!a} can be no key.", "Fetch the file again.")
+
+
+def _tokens_outside(tokenizer: Any, rows: int) -> list[str]:
+    """Tokens that can come up in a conversation and have no row in the model's embedding.
+
+    Markers for images and the like may lie beyond it (Gemma 3): text cannot produce them.
+    """
+    markers = tokenizer.added_tokens_decoder
+    needed = {tokenizer.bos_token_id, tokenizer.eos_token_id}
+    template = json.dumps(tokenizer.chat_template or "", ensure_ascii=False)
+    return [
+        token
+        for token, number in tokenizer.get_vocab().items()
+        if number >= rows and (number not in markers or number in needed or token in template)
+    ]
+
+
+def _load_model(folder: Path, choice: Choice) -> Any:
+    """The model in eval mode.
+
+    Raises:
+        ModelError: weights are missing or have other shapes than the configuration says.
+        OutOfMemoryError: they do not fit.
+    """
+    try:
+        model, report = transformers.AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype=getattr(torch, choice.dtype),
+            attn_implementation=h2o_chat.cache.attention.NAME,  # registered by importing it
+            device_map={"": choice.devices[0]} if len(choice.devices) == 1 else "balanced",
+            local_files_only=True,
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+            **_quantising(choice),
+        )
+    except (MemoryError, RuntimeError) as error:
+        if out_of_memory(error):
+            raise OutOfMemoryError(
+                f"The model does not fit into the memory of {choice.where}: {one_line(error)}",
+                "Try --quantize nf4 or a smaller model.",
+            ) from error
+        raise
+    missing = sorted(report["missing_keys"])
+    if missing:
+        raise ModelError(
+            f"{folder} lacks {len(missing)} weights of {type(model).__name__}: {', '.join(missing[:3])}.",
+            "They would be random: fetch a complete model.",
+        )
+    _check_packing(model, choice)
+    return model.eval()
+
+
+def _import_bitsandbytes() -> None:
+    """Before transformers does: while it is imported, the package `kernels` is hidden from it.
+
+    On a CPU with AVX512-BF16 it would ask the hub for a kernel through that package. It has one of its own.
+    """
+    hidden = sys.modules.get("kernels")
+    sys.modules["kernels"] = None  # type: ignore[assignment]  # how Python is told that there is none
+    try:
+        with contextlib.suppress(ImportError):  # it is not installed: transformers says what to do
+            import bitsandbytes  # noqa: F401
+    finally:
+        del sys.modules["kernels"]
+        if hidden is not None:
+            sys.modules["kernels"] = hidden
+
+
+def _check_packing(model: Any, choice: Choice) -> None:
+    """bitsandbytes packs the rows of nf4 weights in blocks on a CPU, at the first token: too late to say so.
+
+    Raises:
+        UsageError: a layer cannot be packed.
+    """
+    if choice.quantization != "nf4" or choice.devices[0].type != "cpu":
+        return
+    from bitsandbytes.nn import Linear4bit  # loading in nf4 has imported it
+
+    rows = {layer.out_features for layer in model.modules() if isinstance(layer, Linear4bit)}
+    odd = sorted(count for count in rows if count % _NF4_BLOCK)
+    if odd:
+        raise UsageError(
+            f"--quantize nf4 takes layers of a multiple of {_NF4_BLOCK} rows on a CPU, and this model has"
+            f" {odd[0]}.",
+            "Use --quantize int8.",
+        )
+
+
+def _quantising(choice: Choice) -> dict[str, Any]:
+    """Keywords for loading. None among them would override what the files say, and load noise."""
+    if not choice.quantises:
+        return {}
+    how = transformers.BitsAndBytesConfig(
+        load_in_8bit=choice.quantization == "int8",
+        load_in_4bit=choice.quantization == "nf4",
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_compute_dtype=getattr(torch, choice.dtype),
+    )
+    return {"quantization_config": how}
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether torch ran out of memory; on a CPU it says so only in words."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    words = ("can't allocate memory", "not enough memory", "out of memory")
+    return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """What transformers and bitsandbytes have to say goes to our progress and our errors, or nowhere."""
+    logging.getLogger("bitsandbytes").setLevel(logging.CRITICAL)  # it speaks up again at the first token
+    level = hf_logging.get_verbosity()
+    hf_logging.set_verbosity(hf_logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        hf_logging.set_verbosity(level)
+
+
+@contextlib.contextmanager
+def _reporting(report: Callable[[float], None]) -> Iterator[None]:
+    """Turns transformers' own progress bars into calls of `report` with the share done."""
+    previous = hf_logging.set_tqdm_hook(lambda _factory, args, kwargs: _Bar(report, *args, **kwargs))
+    try:
+        yield
+    finally:
+        hf_logging.set_tqdm_hook(previous)
+
+
+class _Bar:
+    """As much of a tqdm as transformers uses: an iterable and a counter."""
+
+    def __init__(
+        self,
+        report: Callable[[float], None],
+        iterable: Iterable[Any] | None = None,
+        *_: Any,
+        total: float | None = None,
+        **__: Any,
+    ) -> None:
+        self._report = report
+        self._items: list[Any] = [] if iterable is None else list(iterable)
+        self._total = total or len(self._items)
+        self._done = 0.0
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in self._items:
+            yield item
+            self.update()
+
+    def update(self, n: float = 1) -> None:
+        self._done += n
+        if self._total:
+            self._report(min(1.0, self._done / self._total))
+
+    def __enter__(self) -> "_Bar":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def close(self) -> None:
+        return None
+
+    def set_postfix(self, *_: Any, **__: Any) -> None:
+        return None

@@ -1,0 +1,142 @@
+"""A model by name, fetched first if it is known and not here; what happens is said on stderr."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from h2o_chat.base.progress import Progress
+from h2o_chat.models.resolve import Found, Known, check_weights, find, look_up, read_config
+
+
+def obtain(name: str | None) -> Found:
+    """A model on this machine, whose files are whole.
+
+    Raises:
+        ModelError: there is none by that name, it cannot be fetched, or its files are damaged.
+        KeyboardInterrupt: somebody would rather not wait; what was fetched is kept.
+    """
+    model = look_up(name)
+    if isinstance(model, Known):
+        fetch(model)
+        model = find(model.repository)
+    return checked(model)
+
+
+def checked(model: Found) -> Found:
+    """The same model; again when it is loaded, here it comes before the import of torch.
+
+    Raises:
+        ModelError: its files are damaged.
+    """
+    read_config(model.folder)
+    check_weights(model.folder)
+    return model
+
+
+def fetch_missing(name: str | None, progress: Progress) -> None:
+    """Fetches a model that is known and not here, telling bytes and rate; what `progress` raises ends it.
+
+    Raises:
+        ModelError: it cannot be had, and why.
+    """
+    model = look_up(name)
+    if isinstance(model, Found):
+        return
+    from h2o_chat.models.hub import pull
+
+    tally = _Tally()
+    progress("download", None)
+
+    def add(here: int, total: int) -> None:
+        tally.add(here, total)
+        progress(f"download: {tally.line()}", here / total if total else None)
+
+    pull(model.repository, add, _check)
+
+
+def fetch(model: Known) -> None:
+    """Fetches what is missing of a model of the hub.
+
+    Raises:
+        ModelError: it cannot be had, and why.
+        KeyboardInterrupt: see `obtain`.
+    """
+    from h2o_chat.models.hub import pull
+
+    sys.stderr.write(f"h2o-chat: fetching {model.repository}\n")
+    try:
+        with _shown(model.repository) as tally:
+            pull(model.repository, tally.add, _check)
+    except KeyboardInterrupt:
+        sys.stderr.write("h2o-chat: stopped; what was fetched is kept, the next call goes on there\n")
+        raise
+    sys.stderr.write(f"h2o-chat: {tally.summary()}\n")
+
+
+def _check(folder: Path) -> object:
+    """A family that cannot be run is not worth gigabytes."""
+    from h2o_chat.models.load import check_family
+
+    return check_family(folder)
+
+
+@dataclass
+class _Tally:
+    """How much of a download is here."""
+
+    here: int = 0
+    total: int = 0
+    before: int | None = None
+    """What was here when it began."""
+    began: float = field(default_factory=time.monotonic)
+
+    def add(self, here: int, total: int) -> None:
+        """So much is here now."""
+        if self.before is None:
+            self.before, self.began = here, time.monotonic()
+        self.here, self.total = here, total
+
+    def line(self) -> str:
+        """One line while it goes on."""
+        seconds = max(time.monotonic() - self.began, 1e-3)
+        rate = size((self.here - (self.before or 0)) / seconds)
+        return f"{size(self.here)} of {size(self.total)}, {rate}/s"
+
+    def summary(self) -> str:
+        """One line for the end."""
+        seconds, fetched = time.monotonic() - self.began, self.here - (self.before or 0)
+        kept = f" ({size(self.before)} were here already)" if self.before else ""
+        return f"{size(fetched)} in {seconds:.1f} s, {size(fetched / max(seconds, 1e-3))}/s{kept}"
+
+
+@contextmanager
+def _shown(what: str) -> Iterator[_Tally]:
+    """A bar with bytes and rate, if stderr is a terminal."""
+    if not sys.stderr.isatty():
+        yield _Tally()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+
+        class Shown(_Tally):
+            def add(self, here: int, total: int) -> None:
+                super().add(here, total)
+                bar.update(task, completed=here, total=total)
+
+        yield Shown()
+
+
+def size(count: float) -> str:
+    """Bytes for people, in powers of ten as disks and downloads are sold."""
+    for unit in ("B", "kB", "MB"):
+        if count < 999.5:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"

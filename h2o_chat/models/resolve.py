@@ -1,0 +1,368 @@
+"""From what the user typed to a model, and to a folder on this machine. No torch: errors must come at once.
+
+No network, ever: what is known by name but not here is for `hub.pull` to fetch.
+"""
+
+import difflib
+import json
+import re
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from h2o_chat.base.config import config_file, user_aliases
+from h2o_chat.base.errors import ModelError, name_of
+from h2o_chat.models.aliases import ALIASES
+from h2o_chat.models.cached import cache_folder, cached, repositories
+
+PACKAGE = Path(__file__).resolve().parents[1]
+BUNDLED = (PACKAGE / "assets" / "pocket", PACKAGE.parent / "assets" / "pocket")
+"""Where the bundled model lies in an installed wheel, and in a checkout."""
+POCKET = BUNDLED[0].name
+"""By which name it can be asked for."""
+
+_REPOSITORY = re.compile(r"[A-Za-z0-9_][\w.-]{0,95}/[\w.-]{1,96}", re.ASCII)
+"""org/name as the hub writes it."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A model on this machine."""
+
+    name: str
+    """What to show: a folder's name, or org/name. No character of it is obeyed."""
+    folder: Path
+    revision: str | None = None
+    """The commit that was fetched; None for a folder of the user's own."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A model of the hub that has to be fetched first, as far as its name tells."""
+
+    repository: str
+
+
+def look_up(name: str | None) -> Found | Known:
+    """A folder with config.json, an alias, pocket, org/name, or the only cached model called so, in order.
+
+    Args:
+        name: None is the bundled model, pocket.
+
+    Raises:
+        ModelError: nothing by that name; says what was looked for and where, and the nearest names.
+        UsageError: the user's configuration cannot be read.
+    """
+    if name is None:
+        return _bundled()
+    folder, is_model = _folder(name)
+    if is_model:
+        return Found(name_of(folder.resolve().name), folder)
+    aliases = all_aliases()
+    target = aliases.get(name.lower())
+    if target is not None:
+        return _place(target)
+    if name.lower() == POCKET:
+        return _bundled()
+    if folder.is_dir():
+        raise ModelError(f"{name} is not a model folder: it has no config.json.", _what_is_there(folder))
+    if folder.is_file():
+        raise ModelError(
+            f"{name} is a file; a model is a folder with config.json, a tokenizer and safetensors weights.",
+            "GGUF files are not read." if folder.suffix == ".gguf" else f"Try its folder: {folder.parent}",
+        )
+    if _REPOSITORY.fullmatch(name):
+        return _place(name)
+    matches = _cached_matches(name)
+    if len(matches) == 1:
+        return _place(matches[0])
+    raise _not_found(name, folder, aliases, matches)
+
+
+def find(name: str | None) -> Found:
+    """The same, but only what is on this machine: never from the network.
+
+    Raises:
+        ModelError: nothing by that name, or it was not fetched yet.
+    """
+    model = look_up(name)
+    if isinstance(model, Known):
+        raise ModelError(
+            f"No model {model.repository!r} on this machine: looked in {cache_folder()}.",
+            f"Fetch it: h2o-chat models pull {model.repository}",
+        )
+    return model
+
+
+def all_aliases() -> dict[str, str]:
+    """Short name -> repository or folder; the user's own come before the built-in ones."""
+    return {alias.name: alias.repository for alias in ALIASES.values()} | user_aliases()
+
+
+def names_starting_with(text: str) -> list[str]:
+    """What the shell offers when somebody presses Tab."""
+    known = [POCKET, *all_aliases(), *_fetched()]
+    return [name for name in known if name.lower().startswith(text.lower()) and name.isprintable()]
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """`config.json` as it stands.
+
+    Raises:
+        ModelError: it cannot be read, or is not the configuration of a model.
+    """
+    config = _read_json(folder / "config.json")
+    kind, classes = config.get("model_type") or "", config.get("architectures") or []
+    if (
+        not isinstance(kind, str)
+        or not isinstance(classes, list)
+        or any(type(one) is not str for one in classes)
+    ):
+        raise ModelError(
+            f"{folder / 'config.json'} is damaged: model_type or architectures is no name.",
+            "Fetch the file again.",
+        )
+    if not kind:
+        raise ModelError(
+            f"{folder / 'config.json'} names no model_type, so it is not clear which model this is.",
+            "Expected a folder as written by transformers' save_pretrained().",
+        )
+    return config
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What the headers of the weight files say, without reading a weight."""
+
+    parameters: int
+    dtype: str
+    """Of most parameters, as safetensors writes it: F32, F16, BF16 ..."""
+    bytes: int
+    """On the disk."""
+
+
+def check_weights(folder: Path) -> Weights:
+    """Reads the headers of all safetensors files.
+
+    Raises:
+        ModelError: there are none, a shard is missing, or a file is cut short or damaged.
+    """
+    by_dtype: dict[str, int] = {}
+    stored = 0
+    for path in _weight_files(folder):
+        for tensor in _header(path).values():
+            count = 1
+            for side in tensor["shape"]:
+                count *= side
+            by_dtype[tensor["dtype"]] = by_dtype.get(tensor["dtype"], 0) + count
+            stored += tensor["data_offsets"][1] - tensor["data_offsets"][0]
+    if not by_dtype:
+        raise ModelError(f"The weight files in {folder} hold no tensors.", "Fetch them again.")
+    most = max(by_dtype, key=lambda dtype: by_dtype[dtype])
+    return Weights(sum(by_dtype.values()), most, stored)
+
+
+def _bundled() -> Found:
+    for folder in BUNDLED:
+        if (folder / "config.json").is_file():
+            return Found(folder.name, folder)
+    raise ModelError(
+        "No model is bundled with this version.",
+        "Name one: --model FOLDER, org/name or a short name; h2o-chat models lists them.",
+    )
+
+
+def _folder(name: str) -> tuple[Path, bool]:
+    """The folder that a name may mean, and whether there is a model in it.
+
+    Raises:
+        ModelError: no folder can be called so.
+    """
+    try:
+        if "\0" in name:
+            raise ValueError("there is a NUL in it")
+        folder = Path(name).expanduser()
+        return folder, (folder / "config.json").is_file()
+    except (OSError, RuntimeError, ValueError) as error:  # too long; ~nobody
+        what = error.strerror if isinstance(error, OSError) else str(error)
+        shown = name if len(name) <= 60 else name[:60] + "…"
+        raise ModelError(
+            f"{shown!r} can be no model: {what}", "h2o-chat models lists what can be had."
+        ) from error
+
+
+def _place(target: str) -> Found | Known:
+    """Where an alias or a repository's name leads."""
+    folder, is_model = _folder(target)
+    if is_model:
+        return Found(name_of(folder.resolve().name), folder)
+    if not _REPOSITORY.fullmatch(target):
+        raise ModelError(
+            f"An alias leads to {target!r}, which is neither a model folder nor org/name.",
+            f"Mend it in {config_file()}.",
+        )
+    model = cached(target)
+    if model is None or model.folder is None:
+        return Known(target)
+    return Found(target, model.folder, model.revision)
+
+
+def _fetched() -> list[str]:
+    return [model.repository for model in repositories() if model.folder is not None]
+
+
+def _cached_matches(name: str) -> list[str]:
+    """Fetched repositories of that name, whatever their organisation; else those that contain it."""
+    here = _fetched()
+    same = [one for one in here if one.split("/")[-1].lower() == name.lower()]
+    return same or [one for one in here if name.lower() in one.lower()]
+
+
+def _not_found(name: str, folder: Path, aliases: dict[str, str], matches: list[str]) -> ModelError:
+    if matches:
+        return ModelError(
+            f"{name!r} could be {len(matches)} of the models in {cache_folder()}.",
+            f"Say which: {', '.join(matches[:8])}.",
+        )
+    message = (
+        f"No model {name!r}: looked for a folder {folder.absolute()} with config.json, among the"
+        f" {len(aliases)} short names, and in {cache_folder()}."
+    )
+    return ModelError(message, nearest(name, aliases) + "h2o-chat models lists what can be had.")
+
+
+def nearest(name: str, aliases: Iterable[str]) -> str:
+    """A sentence with the names most like this one, and how to get one; empty if nothing is like it."""
+    folder = Path(name).expanduser()
+    beside = folder.parent if folder.parent.is_dir() else Path()
+    folders = {path.parent.name: str(path.parent) for path in beside.glob("*/config.json")}
+    here = {one.split("/")[-1].lower(): one for one in _fetched()}
+    known = {alias: alias for alias in aliases} | {POCKET: POCKET} | here | folders
+    near = difflib.get_close_matches(folder.name.lower(), known, n=3, cutoff=0.6) or _family(
+        folder.name.lower(), known
+    )
+    if not near:
+        return ""
+    fetch = next((f" (fetch it: h2o-chat models pull {one})" for one in near[:1] if one in aliases), "")
+    return f"Did you mean {' or '.join(known[one] for one in near)}?{fetch} "
+
+
+def _family(name: str, known: Iterable[str]) -> list[str]:
+    """Up to three whose family's name is most like this one: those of qwen for `gwen`."""
+    families: dict[str, list[str]] = {}
+    for one in known:
+        families.setdefault(_first_word(one), []).append(one)
+    near = difflib.get_close_matches(_first_word(name), filter(None, families), n=1, cutoff=0.7)
+    return families[near[0]][:3] if near else []
+
+
+def _first_word(name: str) -> str:
+    """The letters that a name begins with."""
+    found = re.match("[a-z]*", name)
+    return found[0] if found else ""
+
+
+def _what_is_there(folder: Path) -> str:
+    if any(folder.glob("*.gguf")):
+        return "It holds GGUF files, which are not read: safetensors weights are needed."
+    inside = sorted(path.parent.name for path in folder.glob("*/config.json"))
+    if inside:
+        return f"Models inside it: {', '.join(inside[:8])}."
+    return "A model folder holds config.json, tokenizer.json and safetensors weights."
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    index = folder / "model.safetensors.index.json"
+    single = folder / "model.safetensors"
+    if single.is_file():
+        return [single]
+    if not index.is_file():
+        other = sorted(path.name for kind in ("*.bin", "*.pt", "*.pth") for path in folder.glob(kind))
+        found = f" ({', '.join(other[:3])} is pickle, which can run code and is not read)" if other else ""
+        raise ModelError(
+            f"{folder} has no safetensors weights{found}.",
+            "Expected model.safetensors, or model.safetensors.index.json and its shards.",
+        )
+    shards = _read_json(index).get("weight_map")
+    if not isinstance(shards, dict) or not shards:
+        raise ModelError(f"{index} has no weight_map.", "Fetch it again.")
+    strange = [name for name in shards.values() if not is_inside(name)]
+    if strange:
+        raise ModelError(
+            f"{index} names {str(strange[0])[:60]!r}, which is no file beside it.", "Fetch it again."
+        )
+    paths = [folder / shard for shard in sorted(set(shards.values()))]
+    missing = [path.name for path in paths if not path.is_file()]
+    if missing:
+        raise ModelError(
+            f"{folder} lacks {len(missing)} of {len(paths)} weight files: {', '.join(missing[:3])}.",
+            "The download is not complete: fetch the missing files.",
+        )
+    return paths
+
+
+def is_inside(name: Any) -> bool:
+    """Whether this is the name of a file in a folder, or in one of its own."""
+    if not isinstance(name, str) or not 0 < len(name) < 200 or "\0" in name:
+        return False
+    return not (Path(name).is_absolute() or ".." in Path(name).parts)
+
+
+def _header(path: Path) -> dict[str, Any]:
+    """The tensors of one safetensors file: `{name: {dtype, shape, data_offsets}}`.
+
+    Format: 8 bytes of header length, the header in JSON, the data (github.com/huggingface/safetensors).
+    """
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        start = file.read(8)
+        length = struct.unpack("<Q", start)[0] if len(start) == 8 else size + 1
+        raw = file.read(length) if 8 + length <= size else b""
+    try:
+        header: dict[str, Any] = json.loads(raw)
+        header.pop("__metadata__", None)
+        end = max((_end(tensor) for tensor in header.values()), default=0)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise ModelError(
+            f"{path} is damaged: it has no readable safetensors header.",
+            "Fetch the file again (a Git LFS pointer looks like this too).",
+        ) from error
+    if 8 + length + end != size:
+        raise ModelError(
+            f"{path} is damaged: {size:,} bytes, its header describes {8 + length + end:,}.",
+            "The file is cut short or was changed: fetch it again.",
+        )
+    return header
+
+
+def _end(tensor: Any) -> int:
+    """Where the data of a tensor ends.
+
+    Raises:
+        ValueError, TypeError, KeyError: this describes none.
+    """
+    shape, (start, end) = tensor["shape"], tensor["data_offsets"]
+    counts = [*shape, start, end]
+    if (
+        not all(type(count) is int and 0 <= count < 2**48 for count in counts)
+        or len(shape) > 16
+        or start > end
+    ):
+        raise ValueError("no shape, or no place")
+    if not re.fullmatch(r"\w{1,20}", tensor["dtype"], re.ASCII):
+        raise ValueError("no type")
+    return int(end)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}.", "Check its permissions.") from error
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path} is not JSON: {error}.", "Fetch the file again.") from error
+    if not isinstance(data, dict):
+        raise ModelError(f"{path} does not hold a JSON object.", "Fetch the file again.")
+    return data

@@ -1,0 +1,1 @@
+"""An engine in a process of its own, and its client."""

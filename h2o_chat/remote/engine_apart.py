@@ -1,0 +1,372 @@
+"""An engine in a process of its own, to be used like one that is here (`EngineLike`).
+
+Python runs one thread of a process at a time. Drawing took a quarter of a small engine's time, and the
+engine made the screen wait (docs/MEASURED.md, "The screen"). Apart, each has a core; torch is imported on the
+screen's side only to check what was just downloaded; and if the system kills the engine, the screen is there
+to say so.
+
+Every call costs two messages through a pipe, every event one (tens of microseconds). Tensors stay there:
+snapshots and other engines are held by number.
+"""
+
+import pickle
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import IO, Any
+
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.errors import EngineError
+from h2o_chat.base.own_process import python
+from h2o_chat.base.progress import Progress, never
+from h2o_chat.events.events import CacheState, Event, Prompt, Token, Turn
+from h2o_chat.remote.engine_process import Call, Cancel, Held, Known, Reply
+
+_PROGRAM = "from h2o_chat.remote.engine_process import main; main()"
+LOOK_S = 0.02
+"""How often is asked whether a call was cancelled while nothing comes of it."""
+HEARD_S = 0.25
+"""How often is told again how far the opening is, so that somebody who has left is noticed."""
+ENDING_S = 5.0
+"""A process whose end of the pipe is closed is gone after this time."""
+
+
+class _Process:
+    """The other process, and the pipe to it; it ends with the last engine that uses this object."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        command, environment = python(_PROGRAM, str(theirs.fileno()))
+        # What it writes must not stand across the screen; the last line is told if it dies.
+        self._words = tempfile.TemporaryFile()  # noqa: SIM115  (until the process ends)
+        self._process = subprocess.Popen(
+            command,
+            env=environment,
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=self._words,
+            stderr=self._words,
+            start_new_session=True,  # Ctrl-C, and a terminal that goes away, are the screen's business
+        )
+        theirs.close()
+        self._pipe: Connection[Any, Any] = Connection(ours.detach())
+        self.end = weakref.finalize(self, _end, self._process, self._pipe, self._words)
+        """Ends it at once."""
+        self._numbers = count(1)
+        self._sending = threading.Lock()  # `watch` comes from the screen's thread, in the middle of an answer
+        self._reading = threading.Lock()
+        self._unread: dict[int, deque[Reply]] = {}
+        """What came of calls that are not over, while another's reply was waited for."""
+        self.dropped: list[int] = []
+        """Of what is held there: to be told with the next call."""
+
+    def begin(
+        self, engine: Held | None, name: str, *args: Any, cancels: bool = False, **keywords: Any
+    ) -> int:
+        """Makes a call; its number.
+
+        Raises:
+            EngineError: the process has ended.
+        """
+        number = next(self._numbers)
+        self._unread[number] = deque()
+        with self._sending:
+            dropped = self.dropped[:]
+            self._send(Call(number, engine, name, args, keywords, cancels, dropped))
+            del self.dropped[: len(dropped)]
+        return number
+
+    def cancel(self, call: int) -> None:
+        with self._sending:
+            self._send(Cancel(call))
+
+    def over(self, call: int) -> None:
+        """Nobody reads any more of it."""
+        self._unread.pop(call, None)
+
+    def waits(self, call: int, longest_s: float) -> bool:
+        """Whether something of a call is there, now or in so many seconds.
+
+        Raises:
+            EngineError: the process has ended.
+            RuntimeError: two threads ask at once, which would take parts of each other's replies.
+        """
+        if not self._reading.acquire(blocking=False):
+            raise RuntimeError("Two threads wait for the same engine.")
+        try:
+            while not self._unread[call] and (sent := self._received(longest_s)):
+                reply: Reply = pickle.loads(sent)
+                if (unread := self._unread.get(reply.call)) is not None:
+                    unread.append(reply)
+        finally:
+            self._reading.release()
+        return bool(self._unread[call])
+
+    def _received(self, longest_s: float) -> bytes | None:
+        """A whole message, if one comes in time."""
+        try:
+            return self._pipe.recv_bytes() if self._pipe.poll(longest_s) else None
+        except (EOFError, OSError):  # it may have ended in the middle of one
+            raise self._gone() from None
+
+    def next(self, call: int) -> Reply:
+        """What came of it; something is there."""
+        return self._unread[call].popleft()
+
+    def _send(self, message: Call | Cancel) -> None:
+        try:
+            self._pipe.send(message)
+        except OSError:
+            raise self._gone() from None
+
+    def _gone(self) -> EngineError:
+        try:
+            code = self._process.wait(ENDING_S)
+        except subprocess.TimeoutExpired:  # it cannot be talked to, and lives
+            self._process.kill()
+            code = -signal.SIGKILL
+        self._words.seek(0)
+        last = self._words.read().decode(errors="replace").strip().splitlines()[-1:]
+        said = f" It said: {last[0]}" if last else ""
+        short = (
+            "If memory was short, a smaller --budget or model needs less. " if code == -signal.SIGKILL else ""
+        )
+        return EngineError(
+            f"The engine's process has ended {_how(code)}.{said}",
+            f"{short}/model NAME opens one again; h2o-chat --resume goes on with what was stored.",
+        )
+
+
+def _how(code: int) -> str:
+    """How a process ended: its exit code, or minus the signal."""
+    if code >= 0:
+        return f"with {code}"
+    known = {number.value: number.name for number in signal.Signals}
+    return f"by {known.get(-code, f'signal {-code}')}"
+
+
+def _end(process: "subprocess.Popen[bytes]", pipe: "Connection[Any, Any]", words: IO[bytes]) -> None:
+    pipe.close()
+    words.close()
+    process.kill()  # it has nothing to put away: what lasts is written on this side, or was in one move
+    with suppress(subprocess.TimeoutExpired):  # the system takes it away when it can
+        process.wait(ENDING_S)
+
+
+class EngineApart:
+    """See `engine.Engine`, which does what this asks for. Not thread-safe but for `watch`, as that one is."""
+
+    def __init__(self, process: _Process, known: Known, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+        self.session, self.eos = known.session, known.eos
+        self.seen = 0
+        self.pending: tuple[int, ...] = ()
+        self._process = process
+        self._held = self._kept(known.held)
+
+    def generate(
+        self, ids: Sequence[int], sampling: Sampling, cancel: Callable[[], bool] = never
+    ) -> Iterator[Event]:
+        """See `Engine.generate`. It may be some tokens ahead of who reads; a reader who leaves cancels it.
+
+        Raises:
+            EngineError: the process has ended. What came of the answer is as good as if it had been stopped
+                there: a `Turn` says so, unless it was over.
+        """
+        text, read, over = [], 0, False
+        try:
+            for event in self._told("generate", list(ids), sampling, cancel=cancel):
+                match event:
+                    case Prompt():
+                        read = event.tokens
+                    case Token():
+                        text.append(event.text)
+                    case Turn():
+                        over = True
+                yield event
+        except EngineError:
+            if not over:
+                seen = self.seen
+                yield Turn("".join(text), "stopped", read, len(text), 0.0, 0.0, seen, 0, seen, 0.0)
+            raise
+
+    def relive(self, ids: Sequence[int], *, answer: bool, exact: bool, cancel: Callable[[], bool]) -> bool:
+        """See `Engine.relive`."""
+        return bool(self._ask("relive", list(ids), answer=answer, exact=exact, cancel=cancel))
+
+    def snapshot(self) -> Held:
+        """See `Engine.snapshot`; it is there, and this is its number."""
+        return self._kept(self._ask("snapshot"))
+
+    def restore(self, snapshot: Held, *, hand_over: bool = False) -> None:
+        """See `Engine.restore`."""
+        self._ask("restore", snapshot, hand_over=hand_over)
+
+    def remade(self, settings: Settings) -> "EngineApart":
+        """See `Engine.remade`."""
+        return EngineApart(self._process, self._ask("remade", settings), self.tokenizer)
+
+    def reseed(self, seed: int) -> None:
+        """See `Engine.reseed`."""
+        self._ask("reseed", seed)
+        self.session = replace(self.session, seed=seed)
+
+    def watch(self, on: bool) -> None:
+        """See `Engine.watch`; at any time, from any thread."""
+        with suppress(EngineError):  # whoever asks something of it next is told
+            self._process.over(self._process.begin(self._held, "watch", on))
+
+    def check(self, settings: Settings) -> None:
+        """See `Engine.check`."""
+        self._ask("check", settings)
+
+    def protect(self, tokens: int) -> int:
+        """See `Engine.protect`."""
+        return int(self._ask("protect", tokens))
+
+    def pin(self, positions: range) -> int:
+        """See `Engine.pin`."""
+        return int(self._ask("pin", positions))
+
+    def unpin(self, positions: range | None = None, keep: Sequence[int] = ()) -> None:
+        """See `Engine.unpin`."""
+        self._ask("unpin", positions, keep)
+
+    def protection(self) -> tuple[int, int | None]:
+        """See `Engine.protection`."""
+        slots: tuple[int, int | None] = self._ask("protection")
+        return slots
+
+    def budget_for(self, protected: int) -> int | None:
+        """See `Engine.budget_for`."""
+        budget: int | None = self._ask("budget_for", protected)
+        return budget
+
+    def look(self) -> CacheState:
+        """See `Engine.look`."""
+        state: CacheState = self._ask("look")
+        return state
+
+    def inspect(self, position: int) -> list[list[bool]]:
+        """See `Engine.inspect`."""
+        holders: list[list[bool]] = self._ask("inspect", position)
+        return holders
+
+    def save(self, path: Path) -> None:
+        """See `Engine.save`."""
+        self._ask("save", path)
+
+    def load(self, path: Path) -> None:
+        """See `Engine.load`."""
+        self._ask("load", path)
+
+    def reset(self) -> None:
+        """See `Engine.reset`."""
+        self._ask("reset")
+
+    def close(self) -> None:
+        """See `Engine.close`; its process ends, and that of all that were `remade` from it."""
+        self._process.end()
+
+    def _kept(self, held: Held) -> Held:
+        """It stays there for as long as somebody here has this."""
+        weakref.finalize(held, self._process.dropped.append, held.number)
+        return held
+
+    def _ask(self, name: str, *args: Any, **keywords: Any) -> Any:
+        """What a method returns."""
+        told = self._told(name, *args, **keywords)
+        while True:
+            try:
+                next(told)
+            except StopIteration as end:
+                return end.value
+
+    def _told(
+        self, name: str, *args: Any, cancel: Callable[[], bool] | None = None, **keywords: Any
+    ) -> Generator[Any, None, Any]:
+        """What a method tells, one thing after another, then returns or raises."""
+        cancels = cancel is not None
+        call, over = self._process.begin(self._held, name, *args, cancels=cancels, **keywords), False
+        try:
+            while True:
+                if cancel is not None and cancel():
+                    self._process.cancel(call)
+                    cancel = None
+                if not self._process.waits(call, LOOK_S):
+                    continue
+                reply = self._process.next(call)
+                self.seen, self.pending, over = reply.seen, reply.pending, reply.kind != "told"
+                match reply.kind:
+                    case "told":
+                        yield from reply.value
+                    case "returned":
+                        return reply.value
+                    case "raised":
+                        raise reply.value
+        finally:
+            try:
+                if not over:
+                    self._leave(call, cancels)
+            except EngineError:
+                pass  # then there is nothing to stop
+            finally:
+                self._process.over(call)
+
+    def _leave(self, call: int, cancels: bool) -> None:
+        """Whoever read a call has left: it is over before anything else is asked, and `seen` is true."""
+        if cancels:
+            self._process.cancel(call)
+        over = False
+        while not over:
+            if self._process.waits(call, LOOK_S):
+                reply = self._process.next(call)
+                self.seen, self.pending, over = reply.seen, reply.pending, reply.kind != "told"
+
+
+def engine_apart(settings: Settings, progress: Progress) -> EngineApart:
+    """What `opening.engine_here` opens, in a process of its own.
+
+    Raises:
+        EngineError: that process has ended.
+        H2OChatError: whatever opening an engine raises.
+    """
+    try:
+        process = _Process()
+    except OSError as error:
+        raise EngineError(f"A process for the engine cannot be started: {error}.") from error
+    try:
+        return _opened(process, settings, progress)
+    except BaseException:
+        process.end()
+        raise
+
+
+def _opened(process: _Process, settings: Settings, progress: Progress) -> EngineApart:
+    call = process.begin(None, "open", settings)
+    stage: tuple[str, float | None] = ("start", None)  # Python and torch, which takes seconds
+    progress(*stage)
+    while True:
+        if not process.waits(call, HEARD_S):
+            progress(*stage)
+            continue
+        reply = process.next(call)
+        match reply.kind:
+            case "told":
+                for stage in reply.value:
+                    progress(*stage)
+            case "returned":
+                process.over(call)
+                return EngineApart(process, *reply.value)
+            case "raised":
+                raise reply.value

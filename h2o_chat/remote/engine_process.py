@@ -1,0 +1,205 @@
+"""The process in which an engine runs beside a screen (`engine_apart`): it answers one call after another.
+
+Over one pipe come `Call`s and `Cancel`s, back go `Reply`s. While an answer is generated the pipe is looked
+into before every step, where the engine asks whether it was cancelled: what else is asked in the middle of an
+answer is replied to there, where the state is whole.
+"""
+
+import os
+import select
+import signal
+import sys
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from multiprocessing.connection import Connection
+from pickle import PicklingError
+from time import perf_counter
+from typing import Any, Literal
+
+from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import H2OChatError
+from h2o_chat.events.events import Event, Session, Token
+
+QUICK_S = 0.02
+"""What is told sooner one after the other nobody can see apart."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """Something that stays in the engine's process, by its number there: an engine, or a snapshot."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the screen's side knows of an engine without asking."""
+
+    held: Held
+    session: Session
+    eos: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A method of an engine is called."""
+
+    number: int
+    """Later ones are higher."""
+    engine: Held | None
+    """None before there is any: `open`."""
+    name: str
+    args: tuple[Any, ...]
+    keywords: dict[str, Any]
+    cancels: bool
+    """It takes `cancel`, and is told by `Cancel`."""
+    dropped: Sequence[int]
+    """What is held for nobody any more."""
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """Whoever made this call wants no more of it."""
+
+    call: int
+
+
+@dataclass(frozen=True)
+class Reply:
+    """Something of a call: any number of things `told`, some at once, and at the end what it `returned` or
+    `raised`."""
+
+    call: int
+    kind: Literal["told", "returned", "raised"]
+    value: Any
+    seen: int
+    """Of its engine, as it is now."""
+    pending: tuple[int, ...]
+
+
+def together(events: Iterable[Event]) -> Iterator[list[Event]]:
+    """Tokens that come quickly are told a few at once: a message wakes the other process, which costs a small
+    model 6% of a token. What is slow, or no token, is told as it comes, behind what waits.
+    """
+    waiting, was_token, came, told = list[Event](), False, 0.0, 0.0
+    for event in events:
+        now, is_token = perf_counter(), isinstance(event, Token)
+        quick, was_token, came = is_token and was_token and now - came < QUICK_S, is_token, now
+        waiting.append(event)
+        if not quick or now - told >= QUICK_S:
+            yield waiting
+            waiting, told = [], now
+    if waiting:
+        yield waiting
+
+
+class _Serving:
+    def __init__(self, pipe: "Connection[Any, Any]") -> None:
+        self._pipe = pipe
+        self._asked = (
+            select.poll()
+        )  # `Connection.poll` makes one anew each time, which takes longer than to send
+        self._asked.register(pipe.fileno(), select.POLLIN)
+        self._held: dict[int, Any] = {}
+        self._numbers = count()
+        self._cancelled = 0
+        """The call that was cancelled last; only one at a time can be."""
+
+    def take(self, message: Call | Cancel) -> None:
+        if isinstance(message, Cancel):
+            self._cancelled = message.call
+            return
+        for number in message.dropped:
+            del self._held[number]
+        engine = None if message.engine is None else self._held[message.engine.number]
+        try:
+            kind, value = "returned", self._value(message, engine)
+        except Exception as error:
+            kind, value = "raised", _for_others(error)
+        try:
+            self._tell(message.number, kind, value, engine)
+        except (TypeError, AttributeError, PicklingError) as error:  # what cannot be sent was not sent
+            self._tell(message.number, "raised", _for_others(error), engine)
+
+    def _value(self, call: Call, engine: Any) -> Any:
+        """Does it, telling what it tells on the way."""
+        if call.name == "open":
+            return self._open(call.number, *call.args)
+        args = [self._held[one.number] if isinstance(one, Held) else one for one in call.args]
+        keywords = dict(call.keywords)
+
+        def cancelled() -> bool:
+            # What comes behind a `Cancel` waits until this is over.
+            while self._cancelled != call.number and self._asked.poll(0):
+                self.take(self._pipe.recv())
+            return self._cancelled == call.number
+
+        if call.cancels:
+            keywords["cancel"] = cancelled
+        value = getattr(engine, call.name)(*args, **keywords)
+        match call.name:
+            case "generate":
+                for events in together(value):
+                    self._tell(call.number, "told", events, engine)
+                return None
+            case "snapshot":
+                return self._keep(value)
+            case "remade":
+                return self._know(value)
+        return value
+
+    def _open(self, number: int, settings: Settings) -> tuple[Known, Any]:
+        """The first engine, and its tokenizer; tells how far it is."""
+        from h2o_chat.chat.opening import engine_here
+        from h2o_chat.models.hub import stay_offline
+
+        stay_offline()
+        engine = engine_here(settings, lambda *progress: self._tell(number, "told", [progress]))
+        return self._know(engine), engine.tokenizer
+
+    def _know(self, engine: Any) -> Known:
+        return Known(self._keep(engine), engine.session, engine.eos)
+
+    def _keep(self, value: Any) -> Held:
+        number = next(self._numbers)
+        self._held[number] = value
+        return Held(number)
+
+    def _tell(self, call: int, kind: Any, value: Any, engine: Any = None) -> None:
+        seen, pending = (0, ()) if engine is None else (engine.seen, engine.pending)
+        self._pipe.send(Reply(call, kind, value, seen, pending))
+
+
+def _for_others(error: Exception) -> Exception:
+    """What is raised on the screen's side: errors that somebody there expects as they are, others by name."""
+    known = isinstance(error, H2OChatError) or (isinstance(error, OSError) and _is_pythons(error))
+    if not known:
+        error = RuntimeError(f"{type(error).__name__}: {error}").with_traceback(error.__traceback__)
+    error.add_note("In the engine's process:\n" + "".join(traceback.format_tb(error.__traceback__)))
+    return error
+
+
+def _is_pythons(error: OSError) -> bool:
+    return type(error).__module__ == "builtins"
+
+
+def serve(pipe: "Connection[Any, Any]") -> None:
+    """What the process does: it serves until nobody is at the other end."""
+    serving = _Serving(pipe)
+    try:
+        while True:
+            serving.take(pipe.recv())
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        # Python would walk through all of torch once more, and nobody waits for what it would find.
+        os._exit(0)
+
+
+def main() -> None:
+    """The program: its argument is the number of the socket."""
+    # Whoever ends all of a session means the screen, which stops the answer and saves the memory, with this.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    os.set_inheritable(int(sys.argv[1]), False)  # or a child of a library would keep it open
+    serve(Connection(int(sys.argv[1])))

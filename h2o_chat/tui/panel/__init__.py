@@ -1,0 +1,1 @@
+"""The memory panel: what is held, drawn from events."""

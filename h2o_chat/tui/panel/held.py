@@ -1,0 +1,246 @@
+"""What the events have said so far, as the screen shows it. No widgets here.
+
+Bounded: of tokens it knows those that the cache holds, and of the past a fixed number of points.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Literal
+
+from h2o_chat.chat.message import Message
+from h2o_chat.events.events import CacheState, Event, Gone, Heavy, Prompt, Said, Session, Token, Turn
+from h2o_chat.tui.panel.lives import Lives
+
+LOST_KEPT = 64
+"""Points of the history of `lost`."""
+PACE_TOKENS = 32
+"""Steps over which the running tokens per second are averaged."""
+LOG_KEPT = 200
+"""Tokens in the log of what went."""
+MOST_CACHES = 1 << 16
+"""A map of more (layer, KV head) pairs is not drawn: no model has them, but a recording may say so."""
+
+Kind = Literal["S", "H", "R", "·"]
+"""`S` protected, `H` heavy, `R` recent, `·` gone from every cache."""
+
+
+@dataclass
+class Span:
+    """Where the tokens of a message lie."""
+
+    index: int
+    role: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Went:
+    """A token that left the last cache, and how much had been seen when that was told."""
+
+    seen: int
+    token: Gone
+
+
+@dataclass
+class Memory:
+    """The newest of every event, and what no single event carries."""
+
+    session: Session | None = None
+    cache: CacheState | None = None
+    tok_s: float | None = None
+    cursor: int | None = None
+    """Position of the token that the panel tells of; set by `ChatApp.on_pointed` alone."""
+    hold: dict[int, float] = field(default_factory=dict)
+    """Hold by position, of the tokens that some cache holds."""
+    score: dict[int, float] = field(default_factory=dict)
+    """Their scores, to a factor of two."""
+    attended: dict[int, int] = field(default_factory=dict)
+    """How much had been seen when more than its even share of the attention last went to a token held."""
+    spans: list[Span] = field(default_factory=list)
+    """Of the messages whose tokens were read, in order."""
+    lost: deque[float] = field(default_factory=lambda: deque(maxlen=LOST_KEPT))
+    went: deque[Went] = field(default_factory=lambda: deque(maxlen=LOG_KEPT))
+    """The newest last."""
+    lives: Lives = field(default_factory=Lives)
+    """What was held at each step."""
+    gone_tokens: int = 0
+    """How many tokens have gone, of which `went` has the last few."""
+    states: int = 0
+    """`cache` events so far: whoever draws them sees whether there is another one."""
+    _bitmaps: dict[int, str] = field(default_factory=dict)
+    _asked: int = 0
+    """The message that the model answers, or is about to."""
+    _steps_ms: deque[float] = field(default_factory=lambda: deque(maxlen=PACE_TOKENS))
+
+    def begin(
+        self, session: Session, cache: CacheState | None, messages: list[Message] | None = None
+    ) -> None:
+        """Forget all: another conversation is shown from here on, of which the cache holds this."""
+        self.__init__(session, states=self.states + 1)  # type: ignore[misc]
+        for index, message in enumerate(messages or []):
+            self._place(index, message.role, message.first, message.last)
+        if cache is not None:
+            self._take(cache)
+            self.lost.clear()
+
+    def add(self, event: Event) -> None:
+        """Take in one event; those that say nothing about memory change nothing."""
+        match event:
+            case Token():
+                self._steps_ms.append(event.ms)
+                self.tok_s = 1000 * len(self._steps_ms) / max(sum(self._steps_ms), 1e-3)
+                self._answered(event.position)
+            case CacheState():
+                self._take(event)
+            case Said():
+                self._cut(event.index)
+                self._place(event.index, event.role, event.first, event.last)
+                self._asked = event.index
+            case Prompt():
+                self._read(event)
+            case Turn():
+                self._steps_ms.clear()
+                if event.new_tokens:
+                    self.tok_s = event.tok_s
+                if event.finish == "error":  # the model has not seen this turn, nor with the first its system
+                    self._cut(self._asked if self._asked > 1 else 0)
+
+    # What is asked
+
+    @property
+    def seen(self) -> int:
+        return self.cache.seen if self.cache else 0
+
+    @property
+    def evicted(self) -> int:
+        """Tokens that the fullest cache has let go; what `seen` and `kept` say, nothing guessed."""
+        return self.cache.seen - self.cache.kept if self.cache else 0
+
+    @property
+    def knows_lost(self) -> bool:
+        """Whether anything was told of what eviction cost: not of a conversation that was just resumed."""
+        return bool(self.lost or not self.evicted or (self.cache and self.cache.lost))
+
+    @property
+    def caches(self) -> int:
+        """(layer, KV head) pairs, each of which decides alone."""
+        return self.session.layers * self.session.kv_heads if self.session else 0
+
+    @property
+    def recent_from(self) -> int:
+        """Position of the first token that is safe for being new."""
+        if self.session is None or self.session.budget is None:
+            return 0
+        return max(0, self.seen - self.session.recent)
+
+    def holders(self, hold: float) -> int:
+        """How many of the caches a share of them is."""
+        return round(hold * self.caches)
+
+    def kind(self, position: int) -> Kind:
+        if position not in self.hold:
+            return "·"
+        if self.is_protected(position):
+            return "S"
+        return "R" if position >= self.recent_from else "H"
+
+    def is_protected(self, position: int) -> bool:
+        if self.cache is None:
+            return False
+        runs = self.cache.protected
+        if not runs and not self.cache.whole:  # recorded before they were told: those at the beginning
+            return position < self.cache.kinds.get("S", 0)
+        at = bisect_right(runs, position, key=lambda run: run[0]) - 1
+        return at >= 0 and position <= runs[at][1]
+
+    def which(self, position: int) -> list[list[bool]] | None:
+        """[layers][KV heads] whether each cache holds the token; None where that was not told."""
+        if self.session is None or self.cache is None or self.caches > MOST_CACHES:
+            return None
+        length = -(-self.caches // 8) * 2
+        digits = self._bitmaps.get(position, "") if position in self.hold else "0" * length
+        if len(digits) != length:
+            return None
+        bits = [bool(int(digit, 16) >> by & 1) for digit in digits for by in (3, 2, 1, 0)]
+        heads = self.session.kv_heads
+        return [bits[layer * heads : (layer + 1) * heads] for layer in range(self.session.layers)]
+
+    def heavy(self, position: int) -> tuple[int, Heavy] | None:
+        """Rank among the heavy hitters, from 1 on, and what is known of it; None where it is none of them."""
+        heaviest = self.cache.heaviest if self.cache else []
+        return next(((rank, one) for rank, one in enumerate(heaviest, 1) if one.position == position), None)
+
+    @property
+    def pointed(self) -> int | None:
+        """The token under the cursor; while nobody moves that, the heaviest that is not protected."""
+        heaviest = self.cache.heaviest if self.cache else []
+        if self.cursor is not None or not heaviest:
+            return self.cursor
+        return next((one.position for one in heaviest if one.kind == "H"), heaviest[0].position)
+
+    def text(self, position: int) -> str | None:
+        """The text of a token, where it is one of the heaviest or one that went."""
+        if heavy := self.heavy(position):
+            return heavy[1].text
+        return next((one.token.text for one in reversed(self.went) if one.token.position == position), None)
+
+    def span(self, position: int) -> Span | None:
+        """The message that a token belongs to."""
+        at = bisect_right(self.spans, position, key=lambda span: span.first) - 1
+        return self.spans[at] if at >= 0 and position <= self.spans[at].last else None
+
+    # What is told
+
+    def _take(self, cache: CacheState) -> None:
+        self.cache = cache
+        self.states += 1
+        self.lost.append(cache.lost)
+        if cache.whole:
+            self.hold.clear()
+            self.score.clear()
+            self.attended.clear()
+            self._bitmaps.clear()
+        for position, hold, score in cache.changed:
+            if self.hold.get(position) != hold:
+                self._bitmaps.pop(position, None)  # unless it is told anew it is not known
+            if hold > 0:
+                self.hold[position], self.score[position] = hold, score
+            else:
+                self.hold.pop(position, None)
+                self.score.pop(position, None)
+                self.attended.pop(position, None)
+        self._bitmaps.update(cache.holders)
+        if cache.heads:  # else nobody looks
+            self.lives.add(cache.seen, self.hold)
+        self.attended.update((position, cache.seen) for position in cache.attended if position in self.hold)
+        self.went.extend(Went(cache.seen, token) for token in cache.gone)
+        self.gone_tokens += cache.gone_tokens
+
+    def _read(self, prompt: Prompt) -> None:
+        """The first token may be the last one of the answer before, which had not been fed."""
+        first = max(prompt.first, self.spans[-1].last + 1 if self.spans else 0)
+        if prompt.system and not self.spans:
+            end = min(first + prompt.system - 1, prompt.last)
+            self._place(0, "system", first, end)
+            first = end + 1
+        self._place(self._asked, "user", first, prompt.last)
+
+    def _answered(self, position: int) -> None:
+        last = self.spans[-1] if self.spans else None
+        if last is not None and last.index == self._asked + 1:
+            last.last = max(last.last, position)
+        else:
+            self._place(self._asked + 1, "assistant", position, position)
+
+    def _place(self, index: int, role: str, first: int, last: int) -> None:
+        """A message lies here; what cannot be, since something lies there already, is left out."""
+        after = self.spans[-1].last if self.spans else -1
+        if after < first <= last:
+            self.spans.append(Span(index, role, first, last))
+
+    def _cut(self, index: int) -> None:
+        """Message `index` and all behind it are on another branch."""
+        while self.spans and self.spans[-1].index >= index:
+            self.spans.pop()

@@ -1,0 +1,283 @@
+"""The remember strip: the whole conversation in one row: how much is held, of what kind, who said it."""
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
+
+from rich.cells import cell_len
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.events import Click, MouseMove
+from textual.reactive import reactive
+from textual.widget import Widget
+
+from h2o_chat.base.safe import fit, token_label
+from h2o_chat.tui.cursor import Pointed
+from h2o_chat.tui.frame import edge, row
+from h2o_chat.tui.glyphs import LEVELS, percent
+from h2o_chat.tui.panel.axis import AXES, NAME_CELLS, Axis, choose, edges_of
+from h2o_chat.tui.panel.held import Kind, Memory
+from h2o_chat.tui.theme import MUTED
+
+COLORS = {"S": "$secondary", "H": "$accent", "R": "$primary", "·": MUTED}
+TALLEST = ", height of the most held"
+TITLE = "what the model still remembers"
+LARGE_TOKENS = 32
+"""A cell of more tokens is as high as the one of them that is held most."""
+TOLD = {"linear": "", "turns": "by turns · ", "age": "by age · "}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What the strip shows of the positions from `first` up to `end`."""
+
+    first: int
+    end: int
+    hold: float
+    """Mean hold of all its tokens, those gone included; where cells are large that of the token held most."""
+    kind: Kind
+    """What most of its tokens are, or that token is; `S` if any is protected."""
+    held_most: int
+    """Position of the token that most caches hold, the newest of those; the first one where none is held."""
+
+
+def large(edges: list[int]) -> bool:
+    """Whether cells stand for so many tokens that their mean hold would be next to nothing everywhere."""
+    return any(end - first > LARGE_TOKENS for first, end in pairwise(edges))
+
+
+def cells_of(memory: Memory, edges: list[int]) -> list[Cell]:
+    """The cells of an axis; what it costs depends on what is held, not on the conversation."""
+    count, mean = len(edges) - 1, not large(edges)
+    total, heavy, recent = [0.0] * count, [0] * count, [0] * count
+    most: list[tuple[float, int]] = [(0.0, first) for first in edges[:-1]]
+    recent_from = memory.recent_from
+    for position, hold in memory.hold.items():
+        at = bisect_right(edges, position) - 1
+        if not 0 <= at < count:
+            continue
+        total[at] += hold
+        if position >= recent_from:
+            recent[at] += 1
+        else:
+            heavy[at] += 1
+        most[at] = max(most[at], (hold, position))
+    protected = _protected(memory, edges)
+    cells = []
+    for at, (first, end) in enumerate(pairwise(edges)):
+        gone = end - first - heavy[at] - recent[at]
+        counts: list[tuple[int, Kind]] = [(recent[at], "R"), (heavy[at], "H"), (gone, "·")]
+        kind: Kind = max(counts, key=lambda one: one[0])[1] if mean else memory.kind(most[at][1])
+        hold = total[at] / (end - first) if mean else most[at][0]
+        cells.append(Cell(first, end, hold, "S" if at in protected else kind, most[at][1]))
+    return cells
+
+
+def _protected(memory: Memory, edges: list[int]) -> set[int]:
+    """The cells that have a protected token."""
+    runs = list(memory.cache.protected) if memory.cache else []
+    if memory.cache and not runs and not memory.cache.whole and memory.is_protected(0):
+        runs = [(0, memory.cache.kinds["S"] - 1)]  # recorded before runs were told
+    found: set[int] = set()
+    for first, last in runs:
+        start = max(bisect_right(edges, first) - 1, 0)
+        found.update(range(start, min(bisect_left(edges, last + 1), len(edges) - 1)))
+    return found
+
+
+@dataclass
+class _Group:
+    """Messages that begin so near each other that their names find no room."""
+
+    first: int
+    last: int
+    """The cells in which the first and the last of them begin."""
+    messages: int
+    name: str
+
+
+def height(hold: float) -> str:
+    """An eighth block; more than nothing always shows."""
+    return LEVELS[min(max(round(hold * 8) - 1, 0), 7)] if hold > 0 else " "
+
+
+class RememberStrip(Widget, can_focus=True):
+    """Drawn from `Memory`; the arrows and the mouse move along it, and the transcript follows.
+
+    Attributes:
+        axis: The one that was chosen; None leaves that to the length.
+    """
+
+    DEFAULT_CSS = """
+    RememberStrip { height: 5; color: $border; }
+    RememberStrip.-low { height: 2; }
+    RememberStrip:focus { color: $accent; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left", "go(-1)", "earlier", tooltip="earlier in the conversation"),
+        Binding("right", "go(1)", "later", tooltip="later in it"),
+        Binding("up", "turn(-1)", "the message before", show=False),
+        Binding("down", "turn(1)", "the next message", show=False),
+        Binding("home", "end(0)", "the beginning", show=False),
+        Binding("end", "end(-1)", "the end", show=False),
+        Binding("escape", "leave", "leave the token"),
+    ]
+    axis: reactive[Axis | None] = reactive(None)
+
+    def __init__(self, memory: Memory, id: str) -> None:
+        super().__init__(id=id)
+        self._memory = memory
+        self._drawn: tuple[object, ...] = ()
+        self._cells: list[Cell] = []
+
+    def next_axis(self) -> None:
+        """The next axis; after the last one the length chooses again."""
+        order: list[Axis | None] = [None, *AXES]
+        self.axis = order[(order.index(self.axis) + 1) % len(order)]
+
+    # What is drawn
+
+    def cells(self) -> list[Cell]:
+        """The cells as they are now; worked out once for each state of the cache."""
+        memory = self._memory
+        key = (memory.states, len(memory.spans), self._room, self.axis)
+        if key != self._drawn:
+            firsts = [span.first for span in memory.spans]
+            edges = edges_of(self._axis, memory.seen, self._room, firsts)
+            self._drawn, self._cells = key, cells_of(memory, edges) if edges else []
+        return self._cells
+
+    @property
+    def _framed(self) -> bool:
+        return self.size.height >= 5
+
+    @property
+    def _room(self) -> int:
+        return max(self.size.width - (4 if self._framed else 2), 1)
+
+    @property
+    def _axis(self) -> Axis:
+        return self.axis or choose(self._memory.seen, self._room, len(self._memory.spans))
+
+    @property
+    def _here(self) -> int | None:
+        """The cell under the cursor."""
+        cursor, cells = self._memory.cursor, self.cells()
+        if cursor is None or not cells or not cells[0].first <= cursor < cells[-1].end:
+            return None
+        return bisect_right(cells, cursor, key=lambda cell: cell.first) - 1
+
+    def render(self) -> Content:
+        width, inner = self.size.width, self._room
+        cells, here = self.cells(), self._here
+        marks, kinds = [], []
+        for at, cell in enumerate(cells):
+            style = COLORS[cell.kind] + (" reverse" if at == here else "")
+            marks.append((height(cell.hold), style))
+            kinds.append((cell.kind, style))
+        rows = [Content.assemble(*marks), Content.assemble(*kinds)]
+        if not self._framed:
+            return Content("\n").join([Content(" ") + line for line in rows])
+        if not cells:
+            rows[0] = Content.styled("nothing seen yet", MUTED)
+        lines = [row(line, inner) for line in [*rows, Content.styled(self._labels(inner), MUTED)]]
+        title = f"▸ {TITLE}" if self.has_focus else TITLE
+        top = edge("╭", title, self._note(here), "╮", width)
+        return Content("\n").join([top, *lines, edge("╰", "", "", "╯", width)])
+
+    def _note(self, here: int | None) -> str:
+        """What a cell stands for; of the one under the cursor, what it holds."""
+        cells = self.cells()
+        if not cells:
+            return ""
+        if here is not None and self.has_focus:
+            cell, span = cells[here], self._memory.span(cells[here].first)
+            where = f"@{cell.first}" + (f"-{cell.end - 1}" if cell.end - cell.first > 1 else "")
+            return f"{where} · {percent(cell.hold)} held" + (f" · {self._who(span.role)}" if span else "")
+        sizes = [cell.end - cell.first for cell in cells]
+        least, most = min(sizes), max(sizes)
+        # Cells of equal size differ by one token where they do not come out even.
+        size = f"{most:,}" if most - least <= 1 else f"{least:,} to {most:,}"
+        return f"{TOLD[self._axis]}1 cell = {size} token{'s' * (most > 1)}{TALLEST * (most > LARGE_TOKENS)}"
+
+    def _labels(self, inner: int) -> str:
+        """Under the cells whose turn it is, as far as there is room."""
+        spans = self._memory.spans
+        groups: list[_Group] = []
+        done = 0
+        for at, cell in enumerate(self.cells()):
+            end = bisect_left(spans, cell.end, key=lambda span: span.first)
+            if end == done:
+                continue
+            name = self._who(spans[done].role) if end - done == 1 else ""
+            if groups and at - groups[-1].last < NAME_CELLS:
+                groups[-1].messages += end - done
+                groups[-1].last, groups[-1].name = at, ""
+            else:
+                groups.append(_Group(at, at, end - done, name))
+            done = end
+        line = ""
+        for group, after in zip(groups, [*groups[1:], None], strict=False):
+            until = after.first if after else inner
+            name = group.name or f"{group.messages:,} messages"
+            if not group.name and len(name) >= until - group.first:
+                name = str(group.messages)
+            room = until - group.first
+            if after is None:  # the end of the conversation: whole words, as many as there is room for
+                ends = (f"{name} · now", name, "now")
+                name = next((one for one in ends if cell_len(one) < room), "")
+            line = line.ljust(group.first) + fit(f"│{name}", room)
+        return line
+
+    def _who(self, role: str) -> str:
+        if role == "assistant":
+            model = self._memory.session.model if self._memory.session else "model"
+            return token_label(model.rsplit("/", 1)[-1])
+        return {"user": "you", "system": "sys"}.get(role, role)
+
+    # What the person does
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that would do nothing now are neither bound nor shown."""
+        return self._memory.cursor is not None if action == "leave" else True
+
+    def action_leave(self) -> None:
+        """No token is under the cursor any more."""
+        self.post_message(Pointed(None))
+
+    def action_go(self, step: int) -> None:
+        """Move by a cell."""
+        if cells := self.cells():
+            here = self._here
+            self._point(len(cells) - 1 if here is None else here + step)
+
+    def action_turn(self, step: int) -> None:
+        """Move to the beginning of a message."""
+        cells, firsts = self.cells(), [span.first for span in self._memory.spans]
+        if not cells or not firsts:
+            return
+        cursor = self._memory.seen if self._memory.cursor is None else self._memory.cursor
+        at = bisect_right(firsts, cursor) - 1 + step if step > 0 else bisect_left(firsts, cursor) - 1
+        self.post_message(Pointed(firsts[max(0, min(at, len(firsts) - 1))], follow=True))
+
+    def action_end(self, at: int) -> None:
+        """Move to the first cell, or the last."""
+        if cells := self.cells():
+            self._point(at % len(cells))
+
+    def on_click(self, event: Click) -> None:
+        self._scrub(event.x)
+
+    def on_mouse_move(self, event: MouseMove) -> None:
+        if event.button:
+            self._scrub(event.x)
+
+    def _scrub(self, x: int) -> None:
+        at = x - (2 if self._framed else 1)
+        if 0 <= at < len(self.cells()):
+            self._point(at)
+
+    def _point(self, at: int) -> None:
+        cells = self.cells()
+        self.post_message(Pointed(cells[max(0, min(at, len(cells) - 1))].held_most, follow=True))

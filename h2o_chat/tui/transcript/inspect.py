@@ -1,0 +1,158 @@
+"""The token under the cursor: moved with the arrows, picked with the mouse, told on one line."""
+
+from typing import TYPE_CHECKING
+
+from h2o_chat.base.safe import token_label
+from h2o_chat.tui.cursor import Pointed
+from h2o_chat.tui.panel.held import Memory
+from h2o_chat.tui.transcript.turn import TurnView
+from h2o_chat.tui.transcript.where import character, shows, spot
+
+if TYPE_CHECKING:
+    from h2o_chat.tui.transcript.transcript import Transcript
+
+KINDS = {"S": "protected", "H": "heavy", "R": "recent", "·": "gone"}
+FARTHEST = 4096
+"""Tokens that are passed over to find the next one that is shown."""
+
+
+class Inspector:
+    """Moves the cursor over the tokens of the transcript; where it is stands in `Memory.cursor`."""
+
+    def __init__(self, transcript: "Transcript") -> None:
+        self._transcript = transcript
+        self.on = False
+        """Whether the arrows move the cursor."""
+
+    @property
+    def memory(self) -> Memory:
+        return self._transcript.heat.memory
+
+    def begin(self) -> bool:
+        """The cursor appears, at the last token that is seen; False where none is."""
+        seen = [view for view in self._transcript.seen() if view.tokens]
+        ends = [view.tokens.first + len(view.tokens) - 1 for view in reversed(seen) if view.tokens]
+        start = next((at for end in ends if (at := self._shown(end, -1)) is not None), None)
+        self.on = start is not None
+        if start is not None:
+            self._point(start)
+        return self.on
+
+    def end(self) -> None:
+        """The cursor goes away."""
+        self.on = False
+        self._transcript.post_message(Pointed(None))
+
+    def step(self, step: int) -> None:
+        """The next token, or the one before."""
+        if self.memory.cursor is not None:
+            self._point(self._shown(self.memory.cursor + step, step))
+
+    def line(self, step: int) -> None:
+        """The token in the row below, or above."""
+        if self.memory.cursor is None or (place := self.place(self.memory.cursor)) is None:
+            return
+        row, column = place
+        for away in range(1, 64):  # over titles and empty rows
+            position = self.token_at(row + step * away, column)
+            if position is not None:
+                self._point(position)
+                return
+
+    def keep_in_sight(self) -> None:
+        """The window has another size: what is looked at stays in it."""
+        if self.on and self.memory.cursor is not None:
+            self._go_to(self.memory.cursor)
+
+    def pick(self, position: int | None) -> None:
+        """The token that was clicked."""
+        if position is not None:
+            self.on = True
+            self._point(position)
+
+    # Where tokens are
+
+    def view_of(self, position: int) -> TurnView | None:
+        """The message that a token belongs to, if that is shown and its tokens are known."""
+        span = self.memory.span(position)
+        view = self._transcript.messages.by_index.get(span.index) if span else None
+        return view if view is not None and view.tokens is not None else None
+
+    def token_at(self, row: int, column: int) -> int | None:
+        """Position of the token in a row and column of the whole transcript."""
+        page = self._transcript.page
+        at = page.at(row)
+        if at is None or (view := page.views[at]).tokens is None:
+            return None
+        found = character(view, row - page.starts[at], column, page.width, self._transcript)
+        return None if found is None else view.tokens.at(found)
+
+    def place(self, position: int) -> tuple[int, int] | None:
+        """(row, column) of a token in the whole transcript; None where it is not shown as itself."""
+        page, view = self._transcript.page, self.view_of(position)
+        if view is None or view.tokens is None or not shows(view, position):
+            return None
+        span = view.tokens.span(position)
+        assert span is not None
+        row, column = spot(view, span[0], page.width, self._transcript, raw=True)
+        at = page.views.index(view)
+        page.changed(at)
+        return page.starts[at] + row, column
+
+    def _shown(self, position: int, step: int) -> int | None:
+        """The first token from this one on that is shown as itself."""
+        for at in range(position, position + step * FARTHEST, step):
+            view = self.view_of(at)
+            if view is not None and shows(view, at):
+                return at
+        return None
+
+    def _point(self, position: int | None) -> None:
+        if position is None:
+            return
+        self._transcript.post_message(Pointed(position))
+        self._go_to(position)
+
+    def _go_to(self, position: int) -> None:
+        place, view = self.place(position), self.view_of(position)
+        if place is not None and view is not None:
+            page = self._transcript.page
+            self._transcript.window.go_to(view, place[0] - page.starts[page.views.index(view)])
+
+
+def told(memory: Memory, view: TurnView, position: int) -> str:
+    """What is known of a token, on one line, the most telling first."""
+    text = view.tokens.own_text(position) if view.tokens else ""
+    hold, kind = memory.hold.get(position, 0.0), memory.kind(position)
+    parts = [f"{token_label(text)} @{position:,}"]
+    if position >= memory.seen:
+        return f"{parts[0]} · not read yet"
+    if kind == "·":
+        return f"{parts[0]} · gone from all {memory.caches:,} caches"
+    ranked = rank(memory, position)
+    parts.append(KINDS[kind] + (f" · rank {ranked:,}" if ranked else ""))
+    held = f"{memory.holders(hold):,}/{memory.caches:,} caches"
+    if (which := memory.which(position)) is not None:
+        held += f" in {sum(map(any, which)):,}/{len(which):,} layers"
+    parts.append(held)
+    heavy = memory.heavy(position)
+    score = heavy[1].score if heavy else memory.score.get(position, 0.0)
+    parts.append(f"score {score:.3g} · mean {score / (memory.seen - position):.2g}")
+    last = memory.attended.get(position, position)
+    parts.append(f"attended {position:,}–{max(last, position):,}")
+    return " · ".join(parts)
+
+
+def rank(memory: Memory, position: int) -> int | None:
+    """Among the tokens kept outside the recent part, by hold and then score; None if it is none of them."""
+    if position not in memory.hold or position >= memory.recent_from:
+        return None
+    if heavy := memory.heavy(position):
+        return heavy[0]
+    own = (memory.hold[position], memory.score.get(position, 0.0))
+    above = (
+        1
+        for at, hold in memory.hold.items()
+        if at < memory.recent_from and (hold, memory.score.get(at, 0.0)) > own
+    )
+    return 1 + sum(above)

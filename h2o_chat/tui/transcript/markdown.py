@@ -1,0 +1,207 @@
+"""Markdown drawn as one `Content`, without loss: what markup does not explain is shown as written.
+
+Textual's own Markdown widget drops html, backslashes and link targets, joins lines, and reads the text of a
+table cell as markup when the mouse rests on it; hence this small renderer. HTML, links, images, entities,
+escapes and tables are not rules here, so their source stays on the screen and nothing can be clicked.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from rich._wrap import divide_line
+from textual.content import Content
+from textual.highlight import highlight
+
+from h2o_chat.base.safe import safe_text
+from h2o_chat.tui.theme import MUTED
+
+BULLETS = "•◦▪"
+LONGEST_FENCE = 16
+"""Marks of a code block that is opened again; longer ones would leave no room for the code."""
+SLOW = frozenset(("autoit", "autohotkey", "ahk", "gherkin", "cucumber"))
+"""Languages shown without colour: their rules in Pygments take seconds for a page of blank lines."""
+_INLINE = {"em": "italic", "strong": "bold", "s": "strike"}
+_MARKS = frozenset("*_~`\n")
+_BEGINS = frozenset("#>-+=0123456789 \t")
+"""What a heading, a quotation, a list or code may begin with."""
+_OFF = ("link", "image", "autolink", "entity", "escape", "html_inline", "html_block", "reference")
+
+
+_PARSER = MarkdownIt("commonmark", {"html": False, "maxNesting": 40}).enable("strikethrough").disable(_OFF)
+"""CommonMark and strikethrough, less every rule that hides text."""
+
+
+def render(source: str) -> Content:
+    """The whole of `source`, blocks separated by an empty line."""
+    text = safe_text(source)
+    tokens = _PARSER.parse(text)
+    if any(token.level >= _PARSER.options.maxNesting - 2 for token in tokens):
+        return Content(text)  # the parser drops what is nested deeper, and a list item takes two levels
+    return _join(_blocks(tokens))
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Where a text that goes on is divided: what stands before can stay as it is drawn."""
+
+    at: int
+    joint: str
+    """What is between the two parts: an empty line, a new line, a space or nothing."""
+    reopen: str = ""
+    """What the rest must begin with to be read as before."""
+
+
+def code_blocks(source: str) -> list[str]:
+    """The code in it, block by block, as it would be pasted."""
+    return [token.content for token in _PARSER.parse(source) if token.type in ("fence", "code_block")]
+
+
+def cut(source: str) -> Cut:
+    """Divide a text before its last block, else its last item, else line, else word, else at its end."""
+    tokens = _PARSER.parse(safe_text(source))
+    if found := _before_last(tokens, source, 0) or _before_last(tokens, source, 1):
+        return found
+    for blank_character in ("\n", " "):
+        at = source.rfind(blank_character, len(source) // 2) + 1
+        if at:
+            reopen = _open_fence(tokens, source[:at])
+            closed = source[:at].endswith("\n\n") or (tokens[:1] and tokens[0].type == "fence" and not reopen)
+            return Cut(at, "\n\n" if closed else blank_character, reopen)
+    return Cut(len(source), "", _open_fence(tokens, source))
+
+
+def early_cut(source: str, width: int) -> Cut | None:
+    """Divide a text where nobody can see it: before its last block, else before the last two rows of one
+    paragraph of words without markup, as it is drawn in this width. None where neither is to be had.
+    """
+    if "\n" in source.strip("\n"):
+        return _before_last(_PARSER.parse(safe_text(source)), source, 0)
+    if width < 1 or source[0] in _BEGINS or not _MARKS.isdisjoint(source) or safe_text(source) != source:
+        return None
+    breaks = [0, *divide_line(source, width)]
+    if len(breaks) < 3:
+        return None
+    row, at = breaks[-3:-1]
+    # Of two blanks one would be lost; and that after a folded word may have a row of its own.
+    folded = row > 0 and source[row - 1] != " "
+    seamless = source[at] not in _BEGINS and source[at - 1] == " " and source[at - 2] != " " and not folded
+    return Cut(at, " ") if seamless else None
+
+
+def _before_last(tokens: Sequence[Token], source: str, level: int) -> Cut | None:
+    """Divide it before the last block of a level, if there are several."""
+    starts = [token.map[0] for token in tokens if token.map and token.level == level and token.nesting >= 0]
+    if len(starts) < 2 or starts[-1] == 0:
+        return None
+    lines = source.split("\n")
+    blank = level == 0 or not lines[starts[-1] - 1].strip("> ")
+    at = sum(len(line) + 1 for line in lines[: starts[-1]])
+    return Cut(at, "\n\n" if blank else "\n")
+
+
+def _open_fence(tokens: Sequence[Token], source: str) -> str:
+    """The line that opens the code block again in which `source` ends; its language was said once."""
+    if not tokens or tokens[0].type != "fence":
+        return ""
+    mark = tokens[0].markup
+    last = source.rstrip().rpartition("\n")[2].strip()
+    closed = "\n" in source.strip() and len(last) >= len(mark) and not last.strip(mark[0])
+    return "" if closed or len(mark) > LONGEST_FENCE else f"{mark}\n"
+
+
+def _blocks(tokens: Sequence[Token]) -> Iterator[Content]:
+    """One `Content` per block among `tokens`; containers are drawn by their own function."""
+    index = 0
+    while index < len(tokens):
+        end = _end(tokens, index)
+        yield _block(tokens[index], tokens[index + 1 : end])
+        index = end + 1
+
+
+def _end(tokens: Sequence[Token], start: int) -> int:
+    """Index of the token that closes the one at `start`: itself when it has no inside."""
+    depth = 0
+    for index in range(start, len(tokens)):
+        depth += tokens[index].nesting
+        if depth == 0:
+            return index
+    return len(tokens) - 1
+
+
+def _block(opening: Token, inside: Sequence[Token]) -> Content:
+    match opening.type:
+        case "heading_open":
+            style = "bold $primary underline" if opening.tag == "h1" else "bold $primary"
+            return _join(_blocks(inside)).stylize(style)
+        case "bullet_list_open" | "ordered_list_open":
+            return _list(opening, inside)
+        case "blockquote_open":
+            return _indent(_join(_blocks(inside)), "│ ", "│ ").stylize(MUTED)
+        case "fence" | "code_block":
+            return _code(opening)
+        case "hr":
+            return Content.styled("─" * 24, MUTED)
+        case "inline":
+            return _inline(opening)
+        case _:
+            return _join(_blocks(inside))
+
+
+def _list(opening: Token, inside: Sequence[Token]) -> Content:
+    """Items one below the other; loose lists keep their empty lines."""
+    bullet = BULLETS[opening.level // 2 % len(BULLETS)]
+    items: list[Content] = []
+    index = 0
+    while index < len(inside):
+        end = _end(inside, index)
+        number, body = inside[index].info, inside[index + 1 : end]
+        label = f"{number}{inside[index].markup}" if number else bullet
+        item = _join(_blocks(body), "\n" if _tight(body) else "\n\n")
+        items.append(_indent(item, f" {label} ", " " * (len(label) + 2)))
+        index = end + 1
+    loose = any("\n\n" in item.plain for item in items)
+    return Content("\n\n" if loose else "\n").join(items)
+
+
+def _tight(body: Sequence[Token]) -> bool:
+    return all(token.hidden for token in body if token.type == "paragraph_open")
+
+
+def _code(token: Token) -> Content:
+    """Code, coloured where its language is known, behind a bar that marks it without colour."""
+    language = token.info.split()[0] if token.info.split() else ""
+    plain = not language or language.lower() in SLOW
+    code = highlight(token.content.rstrip("\n"), language="text" if plain else language)
+    titled = Content.styled(f"{token.info.strip()}\n", MUTED) + code if language else code
+    return _indent(titled, "▏ ", "▏ ")
+
+
+def _inline(token: Token) -> Content:
+    parts: list[Content | str | tuple[str, str]] = []
+    styles: list[str] = []
+    for child in token.children or ():
+        name = child.type.removesuffix("_open").removesuffix("_close")
+        if name in _INLINE and child.nesting > 0:
+            styles.append(_INLINE[name])
+        elif name in _INLINE:
+            styles.remove(_INLINE[name])
+        else:
+            text = "\n" if child.type in ("softbreak", "hardbreak") else child.content
+            code = ["$text-accent"] if child.type == "code_inline" else []
+            parts.append((f"`{text}`" if code else text, " ".join(styles + code)))
+    return Content.assemble(*parts)
+
+
+def _indent(content: Content, first: str, rest: str) -> Content:
+    """`content` with `first` before its first line and `rest` before the others."""
+    lines = content.split("\n", allow_blank=True)
+    marks = [first] + [rest] * (len(lines) - 1)
+    return Content("\n").join(
+        Content.assemble((mark, MUTED), line) for mark, line in zip(marks, lines, strict=True)
+    )
+
+
+def _join(blocks: Iterator[Content], separator: str = "\n\n") -> Content:
+    return Content(separator).join(blocks)

@@ -1,0 +1,250 @@
+"""What a transcript shows: the messages of the conversation, and what is said between them."""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from textual.content import Content
+
+from h2o_chat.base.safe import safe_text
+from h2o_chat.events.events import Prompt, Token, Turn
+from h2o_chat.tui.transcript.thought import OPEN
+from h2o_chat.tui.transcript.tokens import Tokens
+from h2o_chat.tui.transcript.turn import TurnView
+
+if TYPE_CHECKING:
+    from h2o_chat.tui.transcript.transcript import Transcript
+
+
+class Messages:
+    """In the order in which they stand, and by their place in the conversation."""
+
+    def __init__(self, transcript: "Transcript") -> None:
+        self._transcript = transcript
+        self.by_index: dict[int, TurnView] = {}
+        """The messages of the conversation that are shown, by their place in it."""
+        self.answer: TurnView | None = None
+        """The answer that is being written."""
+        self._index = 0
+        self._filling = False
+
+    @property
+    def views(self) -> list[TurnView]:
+        """Everything from top to bottom: messages, notes, errors."""
+        return self._transcript.page.views
+
+    @property
+    def answering(self) -> int | None:
+        """The place of the answer that is open, if one is."""
+        return None if self.answer is None else self._index
+
+    def add(self, view: TurnView, before: TurnView | None = None) -> TurnView:
+        """Show something more."""
+        place = self.views.index(before) if before else len(self.views)
+        self.views.insert(place, view)
+        self._laid(place)
+        return view
+
+    def redraw(self, view: TurnView) -> None:
+        """One of them shows something else."""
+        self._laid(self.views.index(view))
+
+    @contextmanager
+    def filling(self) -> Iterator[None]:
+        """Many messages at once: they are laid out when all are there."""
+        self._filling = True
+        try:
+            yield
+        finally:
+            self._filling = False
+            self._laid()
+
+    def clear(self) -> None:
+        """Show nothing."""
+        self.views.clear()
+        self.by_index.clear()
+        self.answer = self._transcript.selected = None
+        self._transcript.finder.look("", [])
+        self._transcript.window.follow()
+
+    def cut(self, index: int) -> None:
+        """Take away message `index` and all that stands below it."""
+        first = min((message for message in self.by_index if message >= index), default=None)
+        if first is None:
+            return
+        selected = self._transcript.selected
+        if selected is not None and selected >= index:
+            self._transcript.select(None)
+        place = self.views.index(self.by_index[first])
+        del self.views[place:]
+        self.by_index = {message: view for message, view in self.by_index.items() if message < index}
+        self._transcript.finder.look("", [])
+        self._laid(place)
+
+    # Messages
+
+    def message(
+        self,
+        role: str,
+        name: str,
+        text: str,
+        index: int,
+        finish: str | None = None,
+        hold: float | None = None,
+        tokens: Tokens | None = None,
+    ) -> None:
+        """Add a finished message.
+
+        Args:
+            index: its place in the conversation.
+            finish: how an answer ended.
+            hold: how much of it is held, where that is known.
+            tokens: of which it consists, where that is known.
+        """
+        view = TurnView(role, name, text, index, finish)
+        view.hold, view.tokens, view.raw = hold, tokens, self._transcript.heat.mode != "off"
+        view.folded = view.is_long
+        self.by_index[index] = self.add(view)
+
+    def unfold_last(self) -> None:
+        """The last message is to be read, however long it is."""
+        if self.by_index:
+            last = self.by_index[max(self.by_index)]
+            last.folded = False
+            self._transcript.window.changed(last)
+
+    def note(self, text: str) -> None:
+        """Say something that is no part of the conversation; an answer that has not begun comes after it."""
+        answer = self.answer
+        unbegun = answer is not None and answer.growing is not None and not answer.growing.begun
+        self.add(TurnView("note", "note", text), before=answer if unbegun else None)
+
+    def notice(self, message: str, hint: str = "") -> None:
+        """Say something that a person should know, though nothing failed."""
+        self.note(f"{message}\n→ {hint}" if hint else message)
+
+    def error(self, title: str, message: str, hint: str = "") -> None:
+        """Say what went wrong and, after an arrow, what to do."""
+        body = Content.assemble(safe_text(message), (f"\n→ {safe_text(hint)}" if hint else "", "bold"))
+        self.add(TurnView("error", f"✗ error · {title}", body))
+
+    # The answer that is being written
+
+    def open_answer(self, name: str, message: int) -> None:
+        """Begin the message that `stream` continues; `message` is its place in the conversation."""
+        for view in self.by_index.values():  # what was read is out of the way
+            if not view.folded and view.kept_open is None and view.is_long:
+                view.folded = True
+                view.changed()
+                self._transcript.page.changed()
+        self._index = message
+        self.answer = TurnView("assistant", name, index=message)
+        self.answer.raw = self._transcript.heat.mode != "off"
+        self.answer.open()
+        self.add(self.answer)
+
+    def stream(self, text: str) -> None:
+        """Append to the open answer; only its end is drawn again."""
+        assert self.answer is not None
+        self.by_index[self._index] = self.answer  # from the first word on there is something to hold
+        self.answer.write(text)
+        self._laid(self.views.index(self.answer))
+
+    def close_answer(self, finish: str, text: str | None = None) -> None:
+        """Freeze the open answer, if there is one; say so if it did not end by itself.
+
+        Args:
+            finish: how it ended.
+            text: all of it, where that is known; what was streamed may lack the last characters.
+        """
+        if self.answer is None:
+            return
+        if text:
+            self.by_index[self._index] = self.answer  # it may have come in one piece
+        self.answer.close(finish, text)
+        self.answer = None
+        self._laid()
+
+    def withdraw(self) -> None:
+        """Take back the open answer and the message that it was to answer: neither was said."""
+        assert self.answer is not None
+        self._transcript.finder.look("", [])
+        self.views.remove(self.by_index.pop(self._index - 1))
+        self.views.remove(self.answer)
+        self.answer = None
+        self._laid()
+
+    # Their tokens, and how much of them is held
+
+    def read(self, prompt: Prompt) -> None:
+        """A prompt was read: its messages have tokens. The memory knows already where they lie."""
+        for span in self._transcript.heat.memory.spans[-2:]:
+            view, skip = self.by_index.get(span.index), span.first - prompt.first
+            if view is not None and view.kind == span.role != "assistant" and skip >= 0 and prompt.texts:
+                view.tokens = Tokens(span.first, prompt.texts[skip : span.last + 1 - prompt.first])
+                self._transcript.window.changed(view)
+        if self.answer is not None:
+            self.answer.thinks = "".join(prompt.texts[-8:]).rstrip().endswith(OPEN)
+
+    def token(self, token: Token) -> None:
+        """One more token of the open answer; its text is streamed apart."""
+        if self.answer is not None:
+            if self.answer.tokens is None:
+                self.answer.tokens = Tokens(token.position)
+            self.answer.tokens.add(token.text)
+
+    def token_text(self, position: int) -> str:
+        """Of a token, as far as its message is shown here and told of its tokens; else nothing."""
+        span = self._transcript.heat.memory.span(position)
+        view = self.by_index.get(span.index) if span else None
+        return view.tokens.own_text(position) if view and view.tokens else ""
+
+    def remembered(self) -> None:
+        """The cache has reported, and the memory knows."""
+        for index, hold in self._transcript.heat.gauges().items():
+            if index in self.by_index:
+                self.by_index[index].hold = hold
+        self._transcript.refresh_changed()
+
+    def show_pins(self, pinned: Collection[int]) -> None:
+        """Write which messages are pinned."""
+        for index in self.by_index:
+            self.show_pin(index, index in pinned)
+
+    def show_pin(self, index: int, on: bool) -> None:
+        """Write whether a message is pinned, where it is shown."""
+        if index in self.by_index:
+            self.by_index[index].pinned = on
+            self._transcript.refresh()
+
+    def show_message_hold(self, index: int, hold: float) -> None:
+        """Write the gauge of one message, where that is known."""
+        if index in self.by_index:
+            self.by_index[index].hold = hold
+            self._transcript.refresh()
+
+    def show_hold(self, turn: Turn) -> None:
+        """Write every message's gauge; a message that is not mentioned has nothing left."""
+        held = dict(turn.hold)
+        for message, view in self.by_index.items():
+            view.hold = held.get(message, 0.0)
+            if turn.finish == "error" and message >= max(self.by_index) - 1:
+                view.tokens = None  # the model has not seen them
+                view.changed()
+        self._transcript.refresh()
+
+    def show_raw(self, raw: bool) -> None:
+        """Show all as the text of their tokens, or as they are read."""
+        for view in self.by_index.values():
+            view.raw = raw
+            view.changed()
+        if self.answer is not None:
+            self.answer.raw = raw
+            self.answer.changed()
+
+    def _laid(self, place: int = 0) -> None:
+        """From this place on some have another height."""
+        if self._filling:
+            self._transcript.page.changed(place)
+        else:
+            self._transcript.window.laid(place)

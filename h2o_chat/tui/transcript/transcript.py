@@ -1,0 +1,295 @@
+"""The conversation, drawn row by row: it costs what is seen of it, however long it is."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.style import Style as RichStyle
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.events import Click, Resize
+from textual.geometry import Offset
+from textual.scroll_view import ScrollView
+from textual.selection import Selection
+from textual.strip import Strip
+from textual.style import Style
+from textual.visual import Visual
+
+from h2o_chat.tui.transcript.body import Piece
+from h2o_chat.tui.transcript.dress import dressed, selected
+from h2o_chat.tui.transcript.find import Finder
+from h2o_chat.tui.transcript.heat import Heat
+from h2o_chat.tui.transcript.inspect import Inspector
+from h2o_chat.tui.transcript.messages import Messages
+from h2o_chat.tui.transcript.page import Page
+from h2o_chat.tui.transcript.thought import divide
+from h2o_chat.tui.transcript.turn import TurnView
+from h2o_chat.tui.transcript.where import spot
+from h2o_chat.tui.transcript.window import Window
+
+MOST_LINES = 1 << 32
+"""Lines of one message, so that each line of all messages has a number; in order."""
+
+
+class Transcript(ScrollView, can_focus=True):
+    """Follows the end of the text until the reader scrolls up, and again once back at the end."""
+
+    DEFAULT_CSS = """
+    Transcript {
+        height: 1fr;
+        overflow-x: hidden;
+        scrollbar-gutter: stable;
+        scrollbar-size-vertical: 1;
+        scrollbar-background: $background;
+        scrollbar-color: $border;
+    }
+    """
+    BORDER_TITLE = "chat"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "app.interrupt", show=False),  # the screen's own would copy without a word
+        Binding(
+            *("m", "app.toggle_panel", "memory"), show=False, tooltip="hide the memory panel, or show it"
+        ),
+        Binding("up", "select(-1)", "your messages", tooltip="choose your message above"),
+        Binding("down", "select(1)", "your next message", show=False, tooltip="choose your message below"),
+        Binding("left_square_bracket", "choose(-1)", "choose the message above", show=False),
+        Binding("right_square_bracket", "choose(1)", "choose the message below", show=False),
+        Binding("z", "fold", "fold", tooltip="fold a long message, or unfold it"),
+        Binding("t", "thought", "thought", show=False, tooltip="show what was thought before an answer"),
+        Binding("i", "inspect", "tokens", tooltip="look at tokens: arrows or a click choose one"),
+        Binding("left", "token(-1)", "the token before", show=False),
+        Binding("right", "token(1)", "the next token", show=False),
+        Binding("escape", "leave", "leave the tokens"),
+        Binding("ctrl+up", "scroll_up", show=False),
+        Binding("ctrl+down", "scroll_down", show=False),
+    ]
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id=id)
+        self.selected: int | None = None
+        """The message of the user that is marked."""
+        self.auto_links = False
+        self.heat = Heat()
+        self.inspector = Inspector(self)
+        self.finder = Finder()
+        self.page = Page()
+        self.messages = Messages(self)
+        self.window = Window(self)
+        self._shown: dict[int, Strip] = {}
+        """What was drawn last, by row of the window."""
+        self._epoch = 0
+        """Counts what makes all that was drawn wrong."""
+
+    # What is chosen
+
+    def select(self, index: int | None) -> None:
+        """Mark a message; None marks none."""
+        turns = self.messages.by_index
+        for message, wanted in ((self.selected, False), (index, True)):
+            if message is not None and message in turns:
+                turns[message].marked = wanted
+        self.selected = index if index in turns else None
+        self.refresh()
+        if self.selected is not None:
+            self.window.go_to(turns[self.selected])
+
+    def action_select(self, step: int) -> None:
+        """Mark the next message of the user, up or down; below the last one none is marked."""
+        if self.inspector.on:
+            self.inspector.line(step)
+            return
+        own = [message for message, view in sorted(self.messages.by_index.items()) if view.kind == "user"]
+        if not own:
+            return
+        at = own.index(self.selected) if self.selected in own else len(own)
+        at = max(at + step, 0)
+        self.select(own[at] if at < len(own) else None)
+        if self.selected is None:
+            self.window.follow()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that would do nothing now are neither bound nor shown."""
+        match action:
+            case "token" | "leave":
+                return self.inspector.on
+            case "inspect":
+                return not self.inspector.on
+        return super().check_action(action, parameters)
+
+    def action_choose(self, step: int) -> None:
+        """Mark the next message, whoever said it."""
+        there = sorted(self.messages.by_index)
+        if not there:
+            return
+        at = there.index(self.selected) if self.selected in there else len(there)
+        self.select(there[min(max(at + step, 0), len(there) - 1)])
+
+    def action_fold(self) -> None:
+        """Fold the marked message, or unfold it; where none is marked, the first long one that is seen."""
+        view = self.messages.by_index.get(-1 if self.selected is None else self.selected)
+        view = view or next((one for one in self.seen() if one.folded or one.is_long), None)
+        if view is not None and view.is_long:
+            self.fold(view)
+
+    def fold(self, view: TurnView) -> None:
+        """Fold a long message, or unfold it; so it stays."""
+        view.folded = not view.folded
+        view.kept_open = not view.folded or None
+        self.window.changed(view)
+
+    def action_thought(self) -> None:
+        """Show what was thought before an answer, or fold it away."""
+        turns = self.messages.by_index
+        chosen = [turns[self.selected]] if self.selected in turns else reversed(self.seen())
+        view = next((one for one in chosen if one.thought is not None), None)
+        if view is not None:
+            view.thought_shown = not view.thought_shown
+            self.window.changed(view)
+
+    # Heat and tokens
+
+    def cycle_heat(self) -> str:
+        """Another kind of heat on the words; which."""
+        was = self.heat.mode
+        self.heat.cycle()
+        if "off" in (was, self.heat.mode):
+            self.window.keeping(lambda: self.messages.show_raw(self.heat.mode != "off"))
+        if self.heat.mode == "off" and self.inspector.on:
+            self.inspector.end()
+        self.refresh()
+        self.refresh_bindings()
+        return self.heat.mode
+
+    def action_inspect(self) -> None:
+        """Move a cursor over the tokens."""
+        if self.heat.mode == "off":
+            self.cycle_heat()
+        self.inspector.begin()
+        self.refresh_bindings()
+
+    def action_token(self, step: int) -> None:
+        """The next token, or the one before."""
+        self.inspector.step(step)
+
+    def action_leave(self) -> None:
+        """Leave the tokens."""
+        self.inspector.end()
+        self.refresh_bindings()
+
+    def text_select_all(self) -> None:
+        """What is clicked twice is one message, see `on_click`, and not everything."""
+
+    def on_click(self, event: Click) -> None:
+        place = event.get_content_offset(self)
+        at = None if place is None else self.page.at(place.y + self.scroll_offset.y)
+        if place is None or at is None or self.text_selection is not None:
+            return
+        row = place.y + self.scroll_offset.y
+        if event.chain == 2:
+            first, last = Offset(0, at * MOST_LINES), Offset(0, (at + 1) * MOST_LINES)
+            self.screen.selections = {self: Selection(first, last)}
+        else:
+            piece, _ = self.page.views[at].at(row - self.page.starts[at], self.page.width)
+            if piece is not None and piece.fold:
+                self.fold(self.page.views[at])
+            elif self.heat.mode != "off":
+                self.inspector.pick(self.inspector.token_at(row, place.x))
+                self.refresh_bindings()
+
+    def seen(self) -> list[TurnView]:
+        """The messages in the window."""
+        top, rows = self.scroll_offset.y, self.scrollable_content_region.height
+        first, last = self.page.at(top), self.page.at(min(top + rows, self.page.height) - 1)
+        return [] if first is None or last is None else self.page.views[first : last + 1]
+
+    # Finding and copying
+
+    def find(self, words: str, step: int = -1) -> str:
+        """Mark words and go to the next place, or the one before; how many there are."""
+        if words != self.finder.words:
+            self.finder.look(words, [view for _, view in sorted(self.messages.by_index.items())])
+            self.window.laid()
+        if match := self.finder.step(step):
+            row, _ = spot(match.view, match.at, self.page.width, self, raw=False)
+            self.window.go_to(match.view, row)
+        self.refresh()
+        return self.finder.count
+
+    def chosen_text(self) -> str:
+        """What was said in the marked message, or in the last one."""
+        last = max(self.messages.by_index, default=-1)
+        return self.text_of(last if self.selected is None else self.selected)
+
+    def text_of(self, index: int) -> str:
+        """What was said in a message, without what was thought before; nothing where it is not shown."""
+        view = self.messages.by_index.get(index)
+        return divide(view.source, begun=view.thinks)[1] if view is not None else ""
+
+    # Where the window is
+
+    def on_resize(self, event: Resize) -> None:
+        self.window.resized()
+        self.inspector.keep_in_sight()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self.window.scrolled(new_value)
+
+    def refresh_changed(self) -> None:
+        """Draw the rows of the window that show something else: mostly one, where an answer goes on."""
+        for y in range(self.scrollable_content_region.height):
+            strip, shown = self._strip(y), self._shown.get(y)
+            if strip is not shown and strip != shown:
+                self.refresh_line(y + self.scroll_offset.y)
+
+    # Drawing
+
+    def render_line(self, y: int) -> Strip:
+        strip = self._shown[y] = self._strip(y)
+        return strip
+
+    def _strip(self, y: int) -> Strip:
+        """What stands in a row of the window."""
+        row = y + self.scroll_offset.y
+        place = self.page.at(row)
+        if place is None:
+            return Strip.blank(self.page.width, self.ground)
+        local = row - self.page.starts[place]
+        return self.page.views[place].row(local, self.page.width, place * MOST_LINES, self)
+
+    @property
+    def ground(self) -> RichStyle:
+        """See `turn.Canvas`: `rich_style`, which is worked out anew each time."""
+        return self.visual_style.rich_style
+
+    def draw(self, content: Content, width: int) -> Sequence[Strip]:
+        """See `turn.Canvas`."""
+        return Visual.to_strips(self, content, width, None, self.visual_style, apply_selection=False)
+
+    def dress(self, view: TurnView, piece: Piece, line: int) -> Content:
+        """See `turn.Canvas`."""
+        content = dressed(view, piece, self.heat, self.finder, self.page.width)
+        selection = self.text_selection
+        if selection is not None:
+            style = Style.from_styles(self.screen.get_component_styles("screen--selection"))
+            content = selected(piece, content, selection, line + 1, style)
+        return content
+
+    def key(self, view: TurnView, piece: Piece) -> object:
+        """See `turn.Canvas`."""
+        warm = piece.start >= 0 or piece.fold
+        heat = (self.heat.version, self.heat.memory.cursor) if warm else None
+        return self._epoch, heat, self.finder.version
+
+    # What is selected with the mouse
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        self._epoch += 1
+        self.refresh()
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        parts = (view.selected(selection, place * MOST_LINES) for place, view in enumerate(self.page.views))
+        return "\n\n".join(part for part in parts if part), "\n"
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._epoch += 1

@@ -1,0 +1,362 @@
+"""One message of the conversation: a title with its hold gauge above a text, and an empty line below it."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Protocol
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.content import Content
+from textual.selection import Selection
+from textual.strip import Strip
+
+from h2o_chat.base.safe import fit, safe_text
+from h2o_chat.tui.glyphs import gauge
+from h2o_chat.tui.theme import MUTED
+from h2o_chat.tui.transcript.body import CARET, Growing, Piece, fold_at, joined, placed, plain, whole
+from h2o_chat.tui.transcript.thought import divide
+from h2o_chat.tui.transcript.tokens import Tokens
+
+FINISHES = {
+    "stopped": "stopped here; what was said is kept",
+    "length": "cut at the token limit",
+    "error": "broken off by an error",
+    "interrupted": "broken off: the program was killed here",
+}
+"""What is said under an answer that did not end by itself."""
+
+COLOURS = {"user": "$secondary", "assistant": "$primary", "error": "$error"}
+"""Of the titles, for kinds that have one."""
+
+INDENT = 2
+"""Columns before the text; one is left free behind it."""
+
+
+class Canvas(Protocol):
+    """What messages are drawn on."""
+
+    @property
+    def ground(self) -> Style:
+        """Of what is empty."""
+
+    def draw(self, content: Content, width: int) -> Sequence[Strip]:
+        """The rows of a text, wrapped; each segment with the offset of its first character."""
+
+    def dress(self, view: "TurnView", piece: Piece, line: int) -> Content:
+        """What a piece shows, with the styles of the moment; `line` is that of the title."""
+
+    def key(self, view: "TurnView", piece: Piece) -> object:
+        """Another one whenever `dress` gives something else."""
+
+
+class TurnView:
+    """A message as it is drawn. No widget: a conversation of any length is one node.
+
+    Args:
+        kind: user, assistant, system, note, error, or loading, which has no title.
+        name: who speaks.
+        body: what is said; Markdown where it is an answer.
+        index: its place in the conversation; None where it is no part of it.
+        finish: how an answer ended.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        body: Content | str = "",
+        index: int | None = None,
+        finish: str | None = None,
+    ) -> None:
+        self.kind = kind
+        self.index = index
+        self.name = " ".join(safe_text(name).split())  # a title is one line
+        self.source = "" if isinstance(body, Content) else body
+        self.finish = finish
+        self.hold: float | None = None
+        """The share of caches that still hold it, averaged over its tokens."""
+        self.marked = False
+        """Chosen by the keyboard."""
+        self.pinned = False
+        """Protected from eviction by the person."""
+        self.growing: Growing | None = None
+        """While it is being written."""
+        self.tokens: Tokens | None = None
+        """Of its text, where they were told."""
+        self.raw = False
+        """Shown as the text of its tokens, if they are known."""
+        self.folded = False
+        self.kept_open: bool | None = None
+        """Somebody has unfolded it."""
+        self.thinks = False
+        """The prompt has opened a block of thought."""
+        self.thought_shown = False
+        self._written: list[Piece] | None = None
+        """An answer, as it was drawn while it was written."""
+        self._cut_for = 0
+        """The width for which that was cut into pieces."""
+        self._given = body if isinstance(body, Content) else None
+        self._pieces: list[Piece] | None = None
+        self._layout: tuple[int, list[int]] = (0, [])
+        """For which width, and the row at which each piece begins; then the row behind them."""
+        self._title: tuple[object, Strip] | None = None
+
+    @property
+    def content(self) -> Content:
+        """What is shown of it."""
+        return joined(self.pieces)
+
+    @property
+    def plain(self) -> str:
+        """The same without styles."""
+        return "".join(piece.content.plain + piece.joint for piece in self.pieces)
+
+    @property
+    def whole(self) -> Content:
+        """What would be shown if nothing were folded, as it is read."""
+        return joined(self._build(raw=False, folded=False))
+
+    @property
+    def pieces(self) -> list[Piece]:
+        if self._pieces is None:
+            self._pieces = placed(self._build(self.raw and self.tokens is not None, self.folded))
+        return self._pieces
+
+    @property
+    def thought(self) -> str | None:
+        """What was thought before the answer."""
+        return divide(self.source, begun=self.thinks)[0] if self.kind == "assistant" else None
+
+    @property
+    def is_long(self) -> bool:
+        """Worth folding."""
+        return fold_at(self.source) < len(self.source)
+
+    @property
+    def folds(self) -> int:
+        """From which character of its source on it is folded."""
+        return fold_at(self.source) if self.folded and self.growing is None else len(self.source)
+
+    def _build(self, raw: bool, folded: bool) -> list[Piece]:
+        if self._given is not None:
+            return [Piece(self._given)]
+        end = self.folds if folded else len(self.source)
+        if raw:
+            pieces = self._raw_pieces(end)
+        elif self.kind != "assistant":
+            pieces = plain(self.source[:end])
+        else:
+            pieces = self._answer(self.source[:end])
+        if end < len(self.source):
+            pieces[-1].joint = "\n"
+            pieces.append(Piece(Content("…"), fold=True))
+        return pieces
+
+    def _raw_pieces(self, end: int) -> list[Piece]:
+        assert self.tokens is not None
+        start, stop = self.tokens.own(self.source)
+        below = Content(CARET) if self.growing else _mark(self.finish)
+        pieces = plain(self.tokens.text[start : min(start + end, stop)], start)
+        if self.growing:  # behind the last word: a piece of its own would have a row of its own
+            pieces[-1].content += below
+        elif below and end == len(self.source):
+            pieces[-1].joint = "\n"
+            pieces.append(Piece(below))
+        return pieces
+
+    def _answer(self, source: str) -> list[Piece]:
+        thought, answer = divide(source, begun=self.thinks)
+        pieces = self._written
+        if self.growing:
+            pieces = self.growing.pieces
+        elif pieces is None or len(source) < len(self.source):
+            pieces = whole(answer, _mark(self.finish) if len(source) == len(self.source) else Content())
+        if thought is None:
+            return pieces
+        sign, does = ("▾", "folds it") if self.thought_shown else ("▸", "shows it")
+        doing = "thought" if answer or self.growing is None else "thinking"
+        line = f"{sign} {doing} · {len(thought.split()):,} words · press t: {does}"
+        head = Content.styled(line, f"italic {MUTED}")
+        if self.thought_shown:
+            head = Content.assemble(head, "\n", (safe_text(thought), f"italic {MUTED}"))
+        return [Piece(head, "\n\n"), *pieces]
+
+    def show(self, body: Content) -> None:
+        """Show something else."""
+        self._given = body
+        self.changed()
+
+    def open(self) -> None:
+        """Begin an answer that will be written piece by piece."""
+        self.growing = Growing()
+
+    def write(self, text: str) -> None:
+        """Append to an answer."""
+        assert self.growing is not None
+        before = len(divide(self.source, begun=self.thinks)[1])
+        self.source += text
+        if more := divide(self.source, begun=self.thinks)[1][before:]:
+            self.growing.write(more, self._layout[0] - INDENT - 1)
+            self._cut_for = self._layout[0] or self._cut_for
+        self.changed()
+
+    def close(self, finish: str, text: str | None) -> None:
+        """An answer is whole.
+
+        Args:
+            finish: how it ended.
+            text: all of it, where that is known; what was written may lack the last characters.
+        """
+        assert self.growing is not None
+        self.finish = finish
+        self.source = self.source if text is None else text
+        answer = None if text is None else divide(text, begun=self.thinks)[1]
+        self.growing.close(answer, _mark(finish))
+        self._written, self.growing = self.growing.pieces, None
+        self.changed()
+
+    def changed(self) -> None:
+        """What it shows is another thing, of another height."""
+        self._pieces = None
+        self._layout = (0, [])
+
+    # Rows
+
+    @property
+    def titled(self) -> int:
+        """Rows of the title."""
+        return int(self.kind != "loading")
+
+    def rows(self, width: int) -> int:
+        """Its height in this width; wraps what was not wrapped yet."""
+        if self._layout[0] != width:
+            self._cut_anew(width)
+            room = max(width - INDENT - 1, 1)
+            starts = [self.titled]
+            for piece in self.pieces:
+                starts.append(starts[-1] + piece.height(room))
+            self._layout = (width, starts)
+        return self._layout[1][-1] + 1
+
+    def _cut_anew(self, width: int) -> None:
+        """What grew was cut where its rows ended, which nobody could see: in another width it would show."""
+        if self._cut_for in (0, width):
+            return
+        if self.growing is not None:
+            self.growing = Growing()
+            self.growing.write(divide(self.source, begun=self.thinks)[1], width - INDENT - 1)
+        self._cut_for = 0 if self.growing is None else width
+        self._written = self._pieces = None
+
+    def guess(self, width: int) -> int:
+        """About its height; exact where that is known already."""
+        if self._layout[0] == width:
+            return self._layout[1][-1] + 1
+        return self.source.count("\n") + len(self.source) // max(width - INDENT - 1, 1) + 3
+
+    def known(self, width: int) -> bool:
+        """Whether its height is known."""
+        return self._layout[0] == width
+
+    def at(self, row: int, width: int) -> tuple[Piece | None, int]:
+        """The piece that a row shows, and which of its rows that is; None is the title or the empty row."""
+        self.rows(width)
+        starts = self._layout[1]
+        if not starts[0] <= row < starts[-1]:
+            return None, 0
+        place = bisect_right(starts, row) - 1
+        return self.pieces[place], row - starts[place]
+
+    def starts(self, width: int) -> list[int]:
+        """The row at which each piece begins; then the row behind them."""
+        self.rows(width)
+        return self._layout[1]
+
+    def row(self, row: int, width: int, line: int, canvas: Canvas) -> Strip:
+        """One row of it.
+
+        Args:
+            line: of the title; the lines of the text follow. What is selected is said in these.
+        """
+        piece, local = self.at(row, width)
+        if piece is None:
+            return (
+                self._titles(width, line, canvas)
+                if row < self.titled
+                else _row([], 0, line, width, canvas.ground)
+            )
+        key = (width, line, canvas.key(self, piece))
+        if piece.key != key:
+            strips = canvas.draw(canvas.dress(self, piece, line), max(width - INDENT - 1, 1))
+            piece.strips, piece.key = _rows(piece, strips, line + 1, width, canvas.ground), key
+        return piece.strips[local]
+
+    def _titles(self, width: int, line: int, canvas: Canvas) -> Strip:
+        """The title: who speaks, and how much of it is held."""
+        key = (width, line, self.hold, self.marked, self.pinned, canvas.key(self, Piece(Content())))
+        if self._title is None or self._title[0] != key:
+            strips = canvas.draw(
+                self.title(width - 1), width - 1
+            )  # none where it is painted before it has room
+            segments = [Segment(segment.text, _bare(segment)) for strip in strips for segment in strip]
+            self._title = (key, _row(segments, 0, line, width, canvas.ground, indent=1))
+        return self._title[1]
+
+    def title(self, width: int) -> Content:
+        """What stands above the text."""
+        right = "" if self.hold is None else gauge(self.hold)
+        speaker = f"▸ {self.name}" if self.marked else self.name
+        speaker += " · pinned" if self.pinned else ""
+        name = fit(speaker, max(width - len(right), 0)) if right else speaker
+        colour = "$accent" if self.marked else COLOURS.get(self.kind, MUTED)
+        return Content.assemble((name, f"bold {colour}"), (right, MUTED)).truncate(max(width, 1))
+
+    def selected(self, selection: Selection, line: int) -> str:
+        """What is selected of its text; `line` is that of the title."""
+        lines = self.plain.split("\n")
+        spans = [(text, selection.get_span(line + 1 + n)) for n, text in enumerate(lines)]
+        return "\n".join(text[span[0] : None if span[1] < 0 else span[1]] for text, span in spans if span)
+
+
+def _mark(finish: str | None) -> Content:
+    """What is said under an answer that did not end by itself."""
+    if finish not in FINISHES:
+        return Content()
+    return Content.styled(f"■ {FINISHES[finish]}", f"italic {MUTED}")
+
+
+def _rows(piece: Piece, strips: Sequence[Strip], line: int, width: int, ground: Style) -> list[Strip]:
+    """The rows of a piece in full width, with offsets in lines of the whole text that begins at `line`."""
+    rows, y = [], -1
+    for strip in strips:
+        segments = list(strip)
+        x, y = offset(segments, y + 1)
+        rows.append(_row(segments, x + (piece.x if y == 0 else 0), line + piece.y + y, width, ground))
+    if piece.gap:
+        rows.append(_row([], 0, line + piece.y + y + 1, width, ground))
+    return rows
+
+
+def _row(
+    segments: Sequence[Segment], x: int, y: int, width: int, ground: Style, indent: int = INDENT
+) -> Strip:
+    """A row in full width, whose text begins at character `x` of line `y`."""
+    placed = [Segment(" " * indent, ground + Style.from_meta({"offset": (x, y)}))]
+    for segment in segments:
+        place = Style.from_meta({"offset": (x, y)})
+        placed.append(Segment(segment.text, segment.style + place if segment.style else place))
+        x += len(segment.text)
+    return Strip(placed).adjust_cell_length(width, ground)
+
+
+def offset(segments: Sequence[Segment], y: int) -> tuple[int, int]:
+    """Of the first character of a row; an empty one is a line of its own, which is said."""
+    style = segments[0].style if segments else None
+    x, y = style.meta["offset"] if style and "offset" in style.meta else (0, y)
+    return int(x), int(y)
+
+
+def _bare(segment: Segment) -> Style:
+    """Its style, without what was drawn from where."""
+    style = segment.style or Style()
+    return style.clear_meta_and_links()

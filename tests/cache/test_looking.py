@@ -1,0 +1,67 @@
+"""Looking, saving and resuming change nothing: the same tokens, and the same ones kept, at every step."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.engine.engine import Engine
+from h2o_chat.events.events import CacheState, Token
+from h2o_chat.models.load import Loaded, load
+
+POCKET = Path(__file__).parents[2] / "assets" / "pocket"
+SETTINGS = Settings(model=str(POCKET), budget=128, threads=1, seed=5, events_every=0)
+LONG = Sampling(max_tokens=200, ignore_eos=True, temperature=0.9)
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Loaded:
+    return load(SETTINGS, lambda *_: None)
+
+
+def prompt(tokens: int) -> list[int]:
+    return torch.randint(3, 4000, (tokens,), generator=torch.Generator().manual_seed(2)).tolist()
+
+
+def kept(engine: Engine) -> list[Tensor]:
+    return [engine.cache.kept(layer).sort(-1).values for layer in range(engine.session.layers)]
+
+
+def said(engine: Engine, ids: list[int], sampling: Sampling = LONG) -> list[int]:
+    return [event.id for event in engine.generate(ids, sampling) if isinstance(event, Token)]
+
+
+def same(one: Engine, other: Engine) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(kept(one), kept(other), strict=True))
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_an_observer_changes_nothing(loaded: Loaded, every: int) -> None:
+    alone, watched = Engine(loaded, SETTINGS), Engine(loaded, replace(SETTINGS, events_every=every))
+    expected = said(alone, prompt(150))
+    events = list(watched.generate(prompt(150), LONG))
+    assert [event.id for event in events if isinstance(event, Token)] == expected
+    assert len([event for event in events if isinstance(event, CacheState)]) >= 200 // every
+    assert same(alone, watched)
+
+
+def test_saved_and_resumed_in_the_middle_of_a_stride(loaded: Loaded, tmp_path: Path) -> None:
+    """At every place between two settles: 4 slots are given up at once."""
+    whole, stopped = Engine(loaded, SETTINGS), Engine(loaded, SETTINGS)
+    assert whole.cache.plan.stride == 4
+    places = set()
+    said(whole, prompt(150))
+    said(stopped, prompt(150))
+    for tokens in (1, 2, 3, 5, 7, 11):
+        short = replace(LONG, max_tokens=tokens)
+        places.add(stopped.cache.clocks[0].held)
+        stopped.save(tmp_path / "1.safetensors")
+        stopped = Engine(loaded, SETTINGS)
+        stopped.load(tmp_path / "1.safetensors")
+        assert same(whole, stopped)
+        assert said(stopped, prompt(1), short) == said(whole, prompt(1), short)
+        assert same(whole, stopped)
+    assert len(places) >= 3, "not only just after a settle"

@@ -1,0 +1,121 @@
+"""The frame that all policies share, and the shares of a budget."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from h2o_chat.base.errors import BudgetError
+from h2o_chat.cache.policies import (
+    POLICIES,
+    Slots,
+    divide,
+    highest,
+    lowest,
+    output_change,
+    output_change_by_head,
+    priorities,
+)
+
+SLOTS = st.lists(st.tuples(st.integers(-1, 50), st.integers(0, 3)), min_size=1, max_size=12)
+
+
+def tensors(slots: list[tuple[int, int]]) -> tuple[Tensor, Tensor]:
+    """(priority, positions), [1, 1, S]; few distinct priorities, so that ties are common."""
+    positions = torch.tensor([[[position for position, _ in slots]]], dtype=torch.int32)
+    priority = torch.tensor([[[float(value) for _, value in slots]]])
+    return priority.masked_fill(positions < 0, -torch.inf), positions
+
+
+@given(SLOTS)
+def test_lowest_drops_the_oldest_of_the_lowest(slots: list[tuple[int, int]]) -> None:
+    priority, positions = tensors(slots)
+    chosen = int(lowest(priority, positions, 1))
+    pairs = list(zip(priority.flatten().tolist(), positions.flatten().tolist(), strict=True))
+    assert pairs[chosen] == min(pairs)
+
+
+@given(SLOTS, st.data())
+def test_highest_keeps_what_lowest_would_leave(slots: list[tuple[int, int]], data: st.DataObject) -> None:
+    """Choosing at once equals giving up one after another."""
+    distinct = list({position: (position, value) for position, value in slots}.values())
+    priority, positions = tensors(distinct)
+    keep = data.draw(st.integers(1, len(distinct)))
+    left = list(range(len(distinct)))
+    while len(left) > keep:
+        del left[int(lowest(priority[..., left], positions[..., left], 1))]
+    assert sorted(highest(priority, positions, keep).flatten().tolist()) == left
+
+
+def test_output_change_follows_its_formula() -> None:
+    torch.manual_seed(0)
+    score, values = torch.rand(2, 3, 5, dtype=torch.float64), torch.randn(2, 3, 5, 4, dtype=torch.float64)
+    apart = torch.stack((score, score.flip(-1)), -1)  # two query heads
+    change = output_change(Slots(score=score.unsqueeze(-1), values=values))
+    by_head = output_change_by_head(Slots(score=apart, values=values))
+    torch.testing.assert_close(by_head[..., 0], change)
+    for row in range(2):
+        for head in range(3):
+            share = score[row, head] / score[row, head].sum()
+            output = sum(share[i] * values[row, head, i] for i in range(5))
+            for i in range(5):
+                without = sum(share[j] * values[row, head, j] for j in range(5) if j != i) / (1 - share[i])
+                # The formula is exactly how far the output moves when i is left out.
+                torch.testing.assert_close(change[row, head, i], (output - without).norm())
+
+
+def test_output_change_of_a_lonely_token_is_finite() -> None:
+    alone = Slots(
+        positions=torch.zeros(1, 1, 2, dtype=torch.int32),
+        score=torch.tensor([[[[1.0], [0.0]]]]),
+        values=torch.ones(1, 1, 2, 3),
+        distinctness=torch.zeros(1, 1, 2),
+        novelty=torch.zeros(1, 1, 2),
+        prompt=torch.zeros(1, 1, 2, dtype=torch.bool),
+    )
+    assert bool(output_change(alone).isfinite().all())
+    assert bool(POLICIES["h2o"].priority(alone).isfinite().all())
+
+
+def test_the_frame_orders_empty_unseen_heavy_and_safe() -> None:
+    #                            empty  unseen  heavy  protected  recent
+    positions = torch.tensor([[[-1, 3, 10, 11, 20]]], dtype=torch.int32)
+    protected = torch.tensor([[[False, True, False, True, False]]])
+    slots = Slots(positions=positions, score=torch.full((1, 1, 5, 1), 0.5))
+    found = priorities(POLICIES["h2o-paper"], slots, protected, torch.tensor(15), torch.tensor(5))
+    infinite = float("inf")
+    assert found.flatten().tolist() == [-infinite, -infinite, 0.5, infinite, infinite]
+
+
+@pytest.mark.parametrize("name", [name for name in POLICIES if name != "full"])
+@given(
+    budget=st.integers(1, 200),
+    sinks=st.none() | st.integers(0, 60),
+    recent=st.none() | st.integers(0, 200),
+)
+def test_a_budget_is_divided_or_refused_with_the_smallest_that_works(
+    name: str, budget: int, sinks: int | None, recent: int | None
+) -> None:
+    try:
+        shares = divide(name, budget, sinks, recent)
+    except BudgetError as error:
+        smallest = int(error.hint.rstrip(".").rpartition(" ")[2])
+        assert smallest != budget
+        assert divide(name, smallest, sinks, recent).budget == smallest
+        if smallest > 1:
+            with pytest.raises(BudgetError, match=str(smallest - 1)):
+                divide(name, smallest - 1, sinks, recent)
+        return
+    heavy = shares.budget - shares.sinks - shares.recent
+    assert heavy >= (1 if POLICIES[name].heavy else 0)
+    assert shares.most_protected + shares.recent <= shares.budget
+
+
+def test_the_smallest_budget_is_found_at_once() -> None:
+    """It was looked for by trying all, for minutes."""
+    with pytest.raises(BudgetError, match="cannot hold 100000000 sinks") as caught:
+        divide("h2o", 64, sinks=100_000_000)
+    smallest = int(caught.value.hint.split()[-1].rstrip("."))
+    divide("h2o", smallest, sinks=100_000_000)
+    assert smallest <= 250_000_000

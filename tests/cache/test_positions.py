@@ -1,0 +1,316 @@
+"""Rotations of every family, and true positions whose distance is clamped to the trained window."""
+
+from typing import Any
+
+import pytest
+import torch
+from tiny_models import FAMILIES, VOCAB, tiny
+from torch import Tensor
+
+import h2o_chat.cache.attention  # noqa: F401  (registers "h2o")
+from h2o_chat.base.errors import UsageError, WindowFullError
+from h2o_chat.cache.cache import H2OCache
+from h2o_chat.cache.distance import held_indices
+from h2o_chat.cache.rope import Positions, Rope, probe
+from h2o_chat.cache.step import Step
+from h2o_chat.lab.bounded import rounding
+
+LEARNED = {"opt", "gpt2"}
+SCALINGS: dict[str, dict[str, Any]] = {
+    "linear": {"rope_type": "linear", "factor": 4.0},
+    "llama3": {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 256,
+    },
+    "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 256},
+    "dynamic": {"rope_type": "dynamic", "factor": 2.0},
+}
+
+
+def feed(model: Any, cache: H2OCache, ids: Tensor) -> Tensor:
+    """Logits [N, V] of a prompt fed with the cache's own indices, chunk by chunk."""
+    logits = []
+    with torch.no_grad():
+        for chunk in ids.split(cache.plan.chunk, dim=1):
+            cache.prepare(Step(chunk.shape[1]))
+            indices = cache.position_ids()
+            logits.append(model(chunk, position_ids=indices, past_key_values=cache).logits)
+    return torch.cat(logits, 1)
+
+
+def close(found: Tensor, expected: Tensor) -> None:
+    """Up to fp32 angles: transformers makes cosines and sines in fp32, whatever the model's precision."""
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def tokens(count: int, rows: int = 1) -> Tensor:
+    return torch.randint(3, VOCAB, (rows, count), generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_probe_understands_every_family(family: str, dtype: torch.dtype) -> None:
+    found = probe(tiny(family, "h2o", dtype))
+    assert found.learned == (family in LEARNED)
+    assert found.window == 1024
+    rotated = [rope is not None for rope in found.ropes]
+    expected = {"smollm3": [True, False, True]}.get(family, [family not in LEARNED] * 3)
+    assert rotated == expected
+    if family == "gpt_neox":
+        assert found.ropes[0] is not None
+        assert len(found.ropes[0].inv_freq) == 1  # a quarter of 8 components, in pairs
+    if family == "gemma3_text":
+        local, global_ = found.ropes[0], found.ropes[1]
+        assert local is not None
+        assert global_ is not None
+        assert not torch.equal(local.inv_freq, global_.inv_freq)
+
+
+@pytest.mark.parametrize("scaling", SCALINGS)
+def test_probe_understands_scaled_rotations(scaling: str) -> None:
+    parameters = SCALINGS[scaling] | {"rope_theta": 10_000.0}
+    found = probe(tiny("llama", "h2o", rope_parameters=parameters))
+    assert all(rope is not None for rope in found.ropes)
+
+
+def test_probe_leaves_the_model_as_it_was() -> None:
+    model = tiny("llama", "h2o")
+    probe(model)
+    assert model.config._attn_implementation == "h2o"
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_rotations_add_up_and_keep_the_rest(interleaved: bool) -> None:
+    rope = Rope(torch.tensor([1.0, 0.1]), interleaved, size=6)
+    x = torch.randn(2, 3, 6, dtype=torch.float64)
+    turned = rope.rotate(rope.rotate(x, torch.tensor(5.0)), torch.tensor(-2.0))
+    torch.testing.assert_close(turned, rope.rotate(x, torch.tensor(3.0)))
+    assert torch.equal(turned[..., 4:], x[..., 4:])
+    torch.testing.assert_close(turned.norm(dim=-1), x.norm(dim=-1))
+    pair = (0, 1) if interleaved else (0, 2)
+    one = rope.rotate(x, torch.tensor(1.0))[..., pair[0]]
+    cos, sin = torch.tensor(1.0).cos(), torch.tensor(1.0).sin()
+    torch.testing.assert_close(one, x[..., pair[0]] * cos.double() - x[..., pair[1]] * sin.double())
+
+
+PINS = {7, 30}
+
+
+@pytest.mark.parametrize("policy", ["h2o", "h2o-paper", "streaming"])
+@pytest.mark.parametrize(("chunk", "chats"), [(1, True), (7, True), (7, False)])
+def test_every_key_stands_where_its_distance_says(policy: str, chunk: int, chats: bool) -> None:
+    """In layer 0 a key depends on its token alone, so the stored ones can be checked against fresh ones.
+
+    What is pinned is protected at first, then not, then what is left of it again; it comes nearer in a chat.
+    """
+    model = tiny("llama", "h2o", num_hidden_layers=1, max_position_embeddings=64)
+    positions = probe(model, chats)
+    rope, window = positions.ropes[0], positions.window
+    assert rope is not None
+    ids = tokens(400)
+    fresh = H2OCache(budget=400, policy="window", chunk=400)  # keeps all, in order
+    with torch.no_grad():
+        model(ids, position_ids=torch.zeros_like(ids), past_key_values=fresh)
+    raw = fresh.layers[0].slots.keys[0]  # [H, 400 + 1, D] at angle 0
+
+    cache = H2OCache(budget=16, policy=policy, sinks=2, chunk=chunk, positions=positions)
+    pinned = PINS if policy == "h2o" else set()
+    seen_far = seen_nearer = False
+    for start in range(0, 400, chunk):
+        match start:
+            case 0 | 210:
+                cache.pin(pinned)
+            case 203:
+                cache.unpin()
+        feed(model, cache, ids[:, start : start + chunk])
+        layer = cache.layers[0].slots
+        at = cache.kept(0)[0].long()  # [H, S]
+        for head in range(at.shape[0]):
+            held = at[head] >= 0
+            where = at[head][held]
+            far = layer.clamped[0, head][held]
+            distance = cache.fed - 1 - where
+            assert bool((distance[~far] < min(window, cache.reach + chunk)).all())
+            assert bool((distance[far] >= cache.reach - window // 32 - chunk).all())
+            safe = layer.protected[0, head][held] & torch.isin(where, torch.tensor(sorted(PINS)))
+            # A sixteenth of the window, 4 tokens, is distance 3.
+            index = torch.where(far, safe * (cache.reach - 4) * chats, where - cache.clocks[0].base)
+            expected = rope.rotate(raw[head, where], index)
+            close(layer.keys[0, head][held], expected)
+            seen_far |= bool(far.any())
+            seen_nearer |= start > 210 and bool((far & safe).any())
+    assert seen_far  # the sinks at least
+    assert seen_nearer == bool(pinned)
+
+
+@pytest.mark.parametrize(
+    ("policy", "budget", "reach"), [("h2o", 16, 32), ("h2o", 48, 48), ("window", 16, 64)]
+)
+def test_the_reach_is_a_share_of_the_window_and_holds_the_budget(
+    policy: str, budget: int, reach: int
+) -> None:
+    model = tiny("llama", "h2o", max_position_embeddings=64)
+    cache = H2OCache(budget, policy=policy, positions=probe(model))
+    assert cache.reach == reach
+    assert H2OCache(budget, policy=policy).reach == 0
+    feed(model, cache, tokens(budget))
+    assert not any(layer.slots.clamped.any() for layer in cache.layers), (
+        "nothing was evicted, so all distances are true"
+    )
+
+
+def test_a_chunk_longer_than_the_reach_leaves_its_neighbours_near() -> None:
+    model = tiny("llama", "h2o", max_position_embeddings=64)
+    cache = H2OCache(16, chunk=60, positions=probe(model))
+    feed(model, cache, tokens(20))
+    feed(model, cache, tokens(44))
+    far = {int(p) for layer in cache.layers for p in cache.kept(0)[layer.slots.clamped] if p >= 0}
+    assert far == set(), "all 64 tokens are in the window of the last one"
+
+
+@pytest.mark.parametrize("policy", ["streaming", "h2o"])
+def test_clamped_attention_equals_the_plain_formula(policy: str) -> None:
+    """One layer, one token at a time: softmax over q . R(distance) k, written out pair by pair."""
+    model = tiny("llama", "h2o", num_hidden_layers=1, max_position_embeddings=64)
+    positions = probe(model, chats=True)
+    rope, window = positions.ropes[0], positions.window
+    assert rope is not None
+    attention = model.model.layers[0].self_attn
+    ids = tokens(300)
+    with torch.no_grad():
+        hidden = model.model.layers[0].input_layernorm(model.model.embed_tokens(ids))[0]
+        queries, keys, values = (
+            project(hidden).view(300, -1, 8)
+            for project in (attention.q_proj, attention.k_proj, attention.v_proj)
+        )
+    heard: list[Tensor] = []
+    attention.o_proj.register_forward_pre_hook(lambda _, inputs: heard.append(inputs[0]))
+    cache = H2OCache(budget=16, policy=policy, sinks=2, chunk=1, positions=positions)
+    assert cache.reach == (32 if policy == "h2o" else window)
+    pinned = PINS if policy == "h2o" else set()
+    cache.pin(pinned)
+    feed(model, cache, ids[:, :1])
+    for now in range(1, 300):
+        before = cache.kept(0)[0]
+        feed(model, cache, ids[:, now : now + 1])
+        block = window // 32
+        near_from = -(-(now + 1 - cache.reach) // block) * block
+        for head in range(4):
+            kept = before[head // 2]
+            at = torch.cat((kept[kept >= 0].long(), torch.tensor([now])))
+            edge = torch.tensor([3 if position in pinned else cache.reach - 1 for position in at.tolist()])
+            distance = torch.where(at < near_from, edge, now - at)
+            assert bool((distance < cache.reach).all())
+            turned = rope.rotate(keys[at, head // 2], -distance)
+            weights = (turned @ queries[now, head] * 8**-0.5).softmax(-1)
+            expected = weights @ values[at, head // 2]
+            close(heard[now][0, 0].view(4, 8)[head], expected)
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt_neox", "smollm3", "gemma3_text", "opt", "gpt2"])
+def test_indices_stay_below_the_window_for_ever(family: str) -> None:
+    model = tiny(
+        family, "h2o", **({"n_positions": 64} if family == "gpt2" else {"max_position_embeddings": 64})
+    )
+    fed: list[Tensor] = []
+    model.register_forward_pre_hook(
+        lambda _, __, inputs: fed.append(inputs["position_ids"]), with_kwargs=True
+    )
+    cache = H2OCache(budget=16, positions=probe(model))
+    fed.clear()
+    logits = feed(model, cache, tokens(1000))
+    indices = torch.cat(fed, 1)
+    assert int(indices.max()) < 64
+    assert int(indices.min()) >= 0
+    assert bool(logits.isfinite().all())
+    steps = indices.diff()
+    assert int((steps != 1).sum()) <= 1000 // 32 + 1
+
+
+def test_chunks_may_cross_the_window_and_rows_may_be_padded() -> None:
+    model = tiny("llama", "h2o", max_position_embeddings=64)
+    positions = probe(model)
+    ids = tokens(200, rows=2)
+    real = torch.ones_like(ids, dtype=torch.bool)
+    real[1, :5] = False
+    cache = H2OCache(budget=16, chunk=10, positions=positions)
+    with torch.no_grad():
+        for cut in torch.arange(200).split(10):
+            cache.prepare(Step(10, real=real[:, cut]))
+            indices = cache.position_ids()
+            assert int(indices.max()) < 64
+            model(
+                ids[:, cut],
+                position_ids=indices,
+                attention_mask=real[:, : int(cut[-1]) + 1],
+                past_key_values=cache,
+            )
+    assert [clock.seen for clock in cache.clocks] == [200, 195]
+
+
+@pytest.mark.parametrize("policy", ["h2o", "streaming"])
+def test_rows_of_different_age_pass_the_window_each_in_its_own_time(policy: str) -> None:
+    model = tiny("llama", "h2o", max_position_embeddings=64)
+    positions = probe(model, chats=True)
+    ids, padding = tokens(230, rows=3), [0, 5, 31]
+    real = torch.arange(230)[None] >= torch.tensor(padding)[:, None]
+
+    def run(rows: slice, first: int) -> tuple[H2OCache, Tensor]:
+        """The prompt at once, up to column 40, then one column at a time."""
+        cache = H2OCache(budget=16, policy=policy, sinks=2, positions=positions)
+        cache.protect(4)
+        cuts = [slice(first, 40), *(slice(column, column + 1) for column in range(40, 230))]
+        with torch.no_grad():
+            for cut in cuts:
+                cache.prepare(Step(cut.stop - cut.start, real=real[rows, cut]))
+                logits = model(
+                    ids[rows, cut],
+                    position_ids=cache.position_ids(),
+                    attention_mask=real[rows, first : cut.stop],
+                    past_key_values=cache,
+                ).logits
+        return cache, logits
+
+    together, logits = run(slice(0, 3), 0)
+    for row, first in enumerate(padding):
+        alone, expected = run(slice(row, row + 1), first)
+        close(logits[row, -1], expected[0, -1])
+        for layer in range(3):
+            kept = [cache.kept(layer).sort(-1).values for cache in (together, alone)]
+            assert torch.equal(kept[0][row], kept[1][0])
+            far = [cache.layers[layer].slots.clamped.sum(-1) for cache in (together, alone)]
+            assert torch.equal(far[0][row], far[1][0])
+            if policy == "h2o":
+                indices = [
+                    held_indices(cache.layers[layer].arena)[cache.layers[layer].at]
+                    for cache in (together, alone)
+                ]
+                assert torch.equal(*(found.sort(-1).values for found in (indices[0][row], indices[1][0])))
+                assert int((indices[1] == 28).sum()) >= 4, "tokens 2 and 3 of the system prompt in two heads"
+
+
+def test_full_stops_at_the_window_and_says_so() -> None:
+    model = tiny("llama", "h2o", max_position_embeddings=64)
+    cache = H2OCache(policy="full", positions=probe(model))
+    feed(model, cache, tokens(64))
+    assert (cache.kept(0) >= 0).sum(-1).tolist() == [[64, 64]]
+    with pytest.raises(WindowFullError, match="64 tokens"):
+        cache.prepare(Step(1))
+
+
+def test_positions_are_refused_without_a_probe_and_beyond_the_window() -> None:
+    with pytest.raises(UsageError, match="probe"):
+        H2OCache(16).position_ids()
+    cache = H2OCache(16, positions=Positions(64, (None,), learned=True))
+    with pytest.raises(UsageError, match="window of 64"):
+        cache.prepare(Step(65))
+
+
+def test_a_key_is_rounded_at_most_three_times_in_a_million_tokens() -> None:
+    for dtype in (torch.float32, torch.bfloat16):
+        drift = rounding(dtype, tokens=1_000_000, window=2048)
+        assert drift.turns <= 3
+        assert drift.error < 3 * max(drift.one_rounding, 1e-5)  # 1e-5: fp32 angles up to 2,048 rad

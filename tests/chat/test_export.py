@@ -1,0 +1,147 @@
+"""Exports: what they hold, and what nothing in them can do."""
+
+import json
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from h2o_chat.chat.export import FORMATS, file_name, to_html, to_json, to_markdown
+from h2o_chat.store import Conversation, Store, StoredMessage
+
+anything = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+
+MESSAGES = [
+    StoredMessage(1, None, "user", "Why?", None, 0, 3, (5, 6, 7, 8), 100.0),
+    StoredMessage(2, 1, "assistant", "Because.", "eos", 4, 5, (1, 2), 200.0),
+    StoredMessage(3, 1, "assistant", "Since", "interrupted", 4, 4, (1,), 300.0),
+]
+TALK = Conversation("abcd2345", "Why?", "pocket", {"budget": 64, "stop": []}, 100.0, 300.0, 3, MESSAGES)
+
+
+def test_json_holds_everything() -> None:
+    data = json.loads(to_json(TALK))
+    assert (data["format"], data["schema"]) == ("h2o-chat conversation", 1)
+    assert [one["text"] for one in data["messages"]] == ["Why?", "Because.", "Since"]
+    assert data["messages"][0]["ids"] == [5, 6, 7, 8]
+    assert data["messages"][2]["parent"] == 1
+    assert (data["leaf"], data["settings"]) == (3, {"budget": 64, "stop": []})
+
+
+def test_markdown_is_the_active_branch() -> None:
+    text = to_markdown(TALK)
+    assert text.startswith("# Why?\n\n*1970-01-01 ")
+    assert "; 1 messages of other branches are not shown*" in text
+    assert text.endswith(
+        "## user\n\nWhy?\n\n## assistant\n\nSince\n\n"
+        "*[interrupted: the program ended before the answer did]*\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "closing"),
+    [
+        ("```py\nx", "\n```"),
+        ("```py\nx\n```", ""),
+        ("~~~~\n~~~\n```", "\n~~~~"),
+        ("````\n```\n", "\n````"),
+        ("```\n``` no end", "\n```"),
+        ("``` a `b` ```", ""),
+        ("    ```", ""),
+    ],
+)
+def test_an_open_block_of_code_is_closed(text: str, closing: str) -> None:
+    exported = to_markdown(replace(TALK, leaf=1, messages=[replace(MESSAGES[0], text=text)]))
+    assert exported.endswith(f"## user\n\n{text}{closing}\n")
+
+
+class Page(HTMLParser):
+    """What a browser makes of it: the tags, and the texts of elements with a class."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.text = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@given(title=anything, model=anything, text=anything)
+def test_no_text_becomes_html(title: str, model: str, text: str) -> None:
+    page = Page(
+        to_html(replace(TALK, title=title, model=model, messages=[replace(MESSAGES[0], text=text)], leaf=1))
+    )
+    assert page.tags == {
+        *("html", "head", "meta", "title", "style", "body", "main", "h1", "p", "article", "h2", "div")
+    }
+    assert page.attributes == {"charset", "http-equiv", "content", "name", "dir", "class"}
+
+
+def test_hostile_html_is_text() -> None:
+    said = "</div><script>alert(1)</script><img src=x onerror=alert(1)>\"' &lt; \x1b]0;x\x07 \u202e"
+    html = to_html(replace(TALK, title=said, messages=[replace(MESSAGES[0], text=said)], leaf=1))
+    assert "<script" not in html
+    assert "<img" not in html
+    assert "\x1b" not in html
+    assert "\u202e" not in html
+    assert "&lt;/div&gt;&lt;script&gt;alert(1)" in html
+    assert "default-src 'none'; style-src 'sha256-" in html
+    assert "prefers-color-scheme: dark" in html
+
+
+@given(title=anything)
+def test_a_name_is_no_way(title: str) -> None:
+    name = file_name(replace(TALK, title=title), "md")
+    assert name.endswith("abcd2345.md")
+    assert len(name.encode()) <= 255
+    assert not name.startswith((".", "-"))
+    for kind in (PurePosixPath, PureWindowsPath):
+        assert kind(name).name == name
+        assert (kind("folder") / name).parent == kind("folder")
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("../../etc/passwd", "etc-passwd-abcd2345.md"),
+        ("C:\\x|y\0\n..", "c-x-y-abcd2345.md"),
+        ("..", "abcd2345.md"),
+        ("Grüße an Ada", "grüße-an-ada-abcd2345.md"),
+        ("word " * 50, "word-word-word-word-word-word-word-word-word-word-abcd2345.md"),
+    ],
+)
+def test_names(title: str, name: str) -> None:
+    assert file_name(replace(TALK, title=title), "md") == name
+
+
+@given(title=anything, text=anything, created=st.floats(allow_nan=True, allow_infinity=True))
+def test_every_format_takes_any_text(title: str, text: str, created: float) -> None:
+    talk = replace(
+        TALK,
+        title=title,
+        created=created,
+        messages=[replace(MESSAGES[0], text=text, created=created)],
+        leaf=1,
+    )
+    for write in FORMATS.values():
+        write(talk).encode()
+
+
+def test_a_conversation_in_which_nobody_spoke(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    talk = store.whole(store.create("m", {}))
+    store.close()
+    assert to_markdown(talk).startswith(f"# Conversation {talk.id}\n")
+    assert json.loads(to_json(talk))["messages"] == []
+    assert "<article" not in to_html(talk)

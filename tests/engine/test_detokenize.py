@@ -1,0 +1,90 @@
+"""Text deltas from real tokenizers: never half a character, and in sum the whole text."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import AutoTokenizer
+
+from h2o_chat.engine.detokenize import Detokenizer, StopText
+
+REAL = ["stories3m", "stories260k", "pilot-chat"]
+
+
+@cache
+def tokenizer(folder: Path) -> Any:
+    return AutoTokenizer.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("name", REAL)
+@given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
+def test_deltas_add_up_to_the_text(shared_models: Path, name: str, text: str) -> None:
+    real = tokenizer(shared_models / name)
+    ids = real.encode("One day " + text, add_special_tokens=False)
+    stream = Detokenizer(real)
+    parts = [stream.add(token) for token in ids] + [stream.flush()]
+    assert "".join(parts) == real.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_a_character_is_never_split(shared_models: Path, name: str) -> None:
+    real = tokenizer(shared_models / name)
+    ids = real.encode("a 🦊 naïve 漢字 day", add_special_tokens=False)
+    assert len(ids) > 8  # the fox takes several tokens
+    stream = Detokenizer(real)
+    parts = [stream.add(token) for token in ids] + [stream.flush()]
+    assert "�" not in "".join(parts)
+    assert "🦊" in parts
+    assert "" in parts
+
+
+@pytest.mark.parametrize(("before", "after"), [("漢", "字 hi"), ("hi 😀", "😀 there")])
+def test_a_prompt_that_ends_in_bytes_does_not_spoil_the_answer(
+    shared_models: Path, before: str, after: str
+) -> None:
+    real = tokenizer(shared_models / "stories3m")
+    stream = Detokenizer(real, real.encode(before, add_special_tokens=False))
+    ids = real.encode(after, add_special_tokens=False)
+    assert "".join(stream.add(token) for token in ids).strip() == after
+
+
+def test_broken_bytes_are_shown_in_the_end(shared_models: Path) -> None:
+    real = tokenizer(shared_models / "pilot-chat")
+    half = real.encode("🦊", add_special_tokens=False)[:1]
+    stream = Detokenizer(real)
+    parts = [stream.add(token) for token in half * 40]
+    assert "�" in "".join(parts)
+    assert all(len(part) < 20 for part in parts)  # held back for a few tokens, not for ever
+
+
+def test_the_space_before_a_continuation_is_kept(shared_models: Path) -> None:
+    real = tokenizer(shared_models / "stories3m")
+    ids = real.encode(" Once upon a time", add_special_tokens=False)
+    stream = Detokenizer(real, ids[:-2])
+    assert "".join(stream.add(token) for token in ids[-2:]).startswith(" ")
+
+
+@given(st.data())
+def test_stop_strings_are_found_however_the_text_is_cut(data: st.DataObject) -> None:
+    alphabet = st.sampled_from("ab")
+    stops = data.draw(st.lists(st.text(alphabet, min_size=1, max_size=4), min_size=1, max_size=3))
+    pieces = data.draw(st.lists(st.text(alphabet, max_size=3), max_size=8))
+    stream, shown = StopText(stops), ""
+    for piece in pieces:
+        shown += stream.add(piece)
+        if stream.found:
+            break
+    else:
+        shown += stream.flush()
+    whole = "".join(pieces)
+    first = min((at for at in map(whole.find, stops) if at >= 0), default=len(whole))
+    if stream.found:
+        assert shown == whole[: len(shown)]
+        assert any(whole.startswith(stop, len(shown)) for stop in stops)
+        assert not any(stop in shown for stop in stops)
+    else:
+        assert shown == whole
+        assert first == len(whole)

@@ -1,0 +1,102 @@
+"""Pinned messages: told, kept through resuming and going back, refused where they do not fit."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_resume import SAID, SETTINGS, SHORT, loaded, open_chat, resumed, store
+
+from h2o_chat.base.errors import BudgetError, UsageError
+from h2o_chat.chat.chat import Chat
+from h2o_chat.events.events import CacheState, Note
+from h2o_chat.models.load import Loaded
+from h2o_chat.store import Store
+
+__all__ = ["loaded", "store"]
+
+WIDER = replace(SETTINGS, budget=96, policy="caote")
+NARROW = replace(SETTINGS, policy="caote")
+
+
+def held(chat: Chat, index: int) -> float:
+    """Share of its tokens that every cache holds."""
+    message = chat.messages[index]
+    places = range(message.first, message.last + 1)
+    return sum(all(map(all, chat.inspect(place))) for place in places) / len(places)
+
+
+def test_a_message_is_pinned_as_it_is_said_and_stays(loaded: Loaded, store: Store) -> None:
+    chat = open_chat(loaded, store, settings=WIDER)
+    list(chat.send(SAID[0], SHORT))
+    events = list(chat.send(SAID[1], SHORT, pin=True))
+    note = next(event for event in events if isinstance(event, Note))
+    tokens = chat.messages[2].last - chat.messages[2].first + 1
+    assert note.message == (
+        f"Message 2 is pinned: {tokens} tokens stay. {tokens + 4} slots protected,"
+        f" {96 - 48 - 4 - tokens} are left for heavy hitters."
+    )
+    for text in SAID[2:6]:
+        last = list(chat.send(text, SHORT))
+    state = next(event for event in reversed(last) if isinstance(event, CacheState))
+    assert state.kinds["S"] == 4 + tokens
+    assert (chat.messages[2].first, chat.messages[2].last) in state.protected
+    assert held(chat, 2) == 1.0
+    assert held(chat, 0) < 1.0
+    conversation = chat.keeper and chat.keeper.conversation
+    assert conversation
+    chat.keeper.close()
+    again = resumed(loaded, store, conversation, WIDER)
+    assert [message.pinned for message in again.messages].index(True) == 2
+    again.keeper.close()
+    for file in store.caches(conversation).glob("*"):
+        file.unlink()
+    rebuilt = resumed(loaded, store, conversation, WIDER)
+    list(rebuilt.send(SAID[6], SHORT))
+    assert held(rebuilt, 2) == 1.0, "also where it was all read anew"
+    events = list(rebuilt.pin(2, on=False))
+    assert [event.event for event in events] == ["cache", "note"]
+    assert "no longer pinned. 4 slots protected" in events[1].message
+    rebuilt.keeper.close()
+    assert not any(message.pinned for message in resumed(loaded, store, conversation, WIDER).messages)
+
+
+def test_what_is_left_is_pinned_and_going_back_keeps_the_pin(loaded: Loaded, store: Store) -> None:
+    chat = open_chat(loaded, store, settings=WIDER)
+    for text in SAID[:4]:
+        list(chat.send(text, SHORT))
+    before = held(chat, 0)
+    *_, note = chat.pin(0)
+    assert isinstance(note, Note)
+    assert "tokens are left and stay" in note.message or before == 1.0
+    list(chat.edit(6, "And now?", SHORT))
+    list(chat.regenerate(SHORT))
+    assert chat.messages[0].pinned
+    assert held(chat, 0) >= before
+    slots = chat._engine.protection()[0]
+    assert slots > 4, "the memory of before the edit was saved without the pin: it is there all the same"
+
+
+def test_what_does_not_fit_is_not_said(loaded: Loaded, store: Store) -> None:
+    chat = open_chat(loaded, store, settings=NARROW)
+    list(chat.send(SAID[0], SHORT))
+    with pytest.raises(BudgetError, match=r"at most 12 may be"):
+        list(chat.send("word " * 40, SHORT, pin=True))
+    assert [message.text for message in chat.messages][::2] == [SAID[0]]
+    assert chat._engine.protection()[0] == 4
+    with pytest.raises(UsageError, match="There is no message 9"):
+        list(chat.pin(9))
+
+
+def test_a_prompt_that_is_stopped_leaves_no_pin(loaded: Loaded, store: Store) -> None:
+    chat = open_chat(loaded, store, settings=WIDER)
+    list(chat.send(SAID[1], SHORT, lambda: True, pin=True))
+    assert (chat.messages, chat._engine.protection()[0]) == ([], 4)
+
+
+def test_pins_that_fit_no_longer_are_told(loaded: Loaded, store: Store, tmp_path: Path) -> None:
+    chat = open_chat(loaded, store, settings=WIDER)
+    list(chat.send(SAID[1], SHORT, pin=True))
+    chat.keeper.close()
+    smaller = resumed(loaded, store, chat.keeper.conversation, replace(WIDER, budget=24))
+    codes = [note.code for note in smaller.keeper.notes]
+    assert "budget" in codes, codes

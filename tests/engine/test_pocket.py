@@ -1,0 +1,108 @@
+"""The bundled model: what ships, that it answers as it did, and the recipe's promise about its test."""
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors import safe_open
+
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.chat.chat import Chat
+from h2o_chat.engine.engine import Engine
+from h2o_chat.events.events import Token
+from h2o_chat.models.load import Loaded, load
+
+ROOT = Path(__file__).parents[2]
+POCKET = ROOT / "assets" / "pocket"
+MIB = 2**20
+
+GOLDEN = {
+    "My name is Ada. What is my name?": [421, 381, 857, 2057, 70, 19, 5],
+    "Hello! Who are you?": [1949, 6, 637, 440, 292, 354, 322, 286, 36, 5],
+    "I want to book a table for two tonight.": [370, 509, 405, 286, 336, 282, 578, 270, 1139, 322, 36, 5],
+}
+"""Greedy token ids of whole answers, fp32 on a CPU."""
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Loaded:
+    return load(Settings(threads=1), lambda *_: None)
+
+
+def answer(loaded: Loaded, *said: str, system: str | None = None) -> tuple[list[int], str]:
+    settings = Settings(system=system)
+    chat = Chat(Engine(loaded, settings), settings)
+    for text in said:
+        events = list(chat.send(text, Sampling(max_tokens=48)))
+    return [event.id for event in events if isinstance(event, Token)], chat.messages[-1].text
+
+
+@pytest.mark.parametrize("said", GOLDEN)
+def test_golden_tokens(loaded: Loaded, said: str) -> None:
+    ids, text = answer(loaded, said)
+    assert ids == GOLDEN[said], f"it said {text!r}: {ids}"
+
+
+def test_knows_a_name_told_before(loaded: Loaded) -> None:
+    assert "Ada" in answer(loaded, "My name is Ada. What is my name?")[1]
+    assert "Boris" in answer(loaded, "Hi, I am Boris.", "I like films.", "What is my name?")[1]
+
+
+def test_answers_without_a_name_of_a_model() -> None:
+    """As a new user would, by the program itself; what is timed is in docs/MEASURED.md."""
+    done = subprocess.run(
+        [sys.executable, "-m", "h2o_chat", "run", "My name is Ada. What is my name?"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Ada" in done.stdout
+
+
+def test_is_a_stock_llama_of_a_few_megabytes() -> None:
+    config = json.loads((POCKET / "config.json").read_text())
+    assert config["architectures"] == ["LlamaForCausalLM"]
+    assert config["max_position_embeddings"] == 2048
+    assert config["num_key_value_heads"] < config["num_attention_heads"]
+    assert config["tie_word_embeddings"]
+    assert 4000 <= config["vocab_size"] <= 8192
+    sizes = [file.stat().st_size for file in POCKET.iterdir()]
+    assert max(sizes) <= 15 * MIB
+    assert sum(sizes) <= 30 * MIB
+    with safe_open(POCKET / "model.safetensors", framework="pt") as weights:
+        assert {weights.get_slice(name).get_dtype() for name in weights.keys()} == {"F16"}  # noqa: SIM118
+
+
+def test_the_card_says_what_it_is() -> None:
+    card = (POCKET / "README.md").read_text()
+    for word in (
+        "CC BY-SA 4.0",
+        "BSD-3-Clause",
+        "Apache-2.0",
+        "bits per byte",
+        "What it cannot do",
+        "not told",
+    ):
+        assert word in card
+
+
+def test_no_test_wording_is_ever_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    from pocket.phrases import Fact, PhraseBook, wording
+    from pocket.values import draw_value, is_held_out
+
+    book, rng = PhraseBook(), random.Random(5)
+    for _ in range(300):
+        for kind in book.kinds:
+            fact = book.draw_fact(rng, kind)
+            assert not is_held_out(fact.value)
+            blank = Fact(kind, "{x}", "{v}")
+            for part in ("tell", "ask"):
+                said = book._draw(rng, book.source["kinds"][kind][part] + book.source[part], blank)
+                assert wording(said) not in book.reserved
+    assert is_held_out(draw_value(rng, "name", True))
+    assert len(book.reserved) > 300

@@ -1,0 +1,76 @@
+"""Saved caches that somebody made: their checksums are right, and what they say is not."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.errors import SavedCacheError
+from h2o_chat.engine.engine import Engine
+from h2o_chat.engine.saved import _check
+from h2o_chat.models.load import load
+
+Harm = Callable[[dict[str, Any], dict[str, Any]], object]
+
+
+@pytest.fixture(scope="module")
+def engine(shared_models: Path) -> Engine:
+    settings = Settings(model=str(shared_models / "stories260k"), budget=16, threads=1, seed=1)
+    return Engine(load(settings, lambda *_: None), settings)
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda about, _: about.update(session=[]),
+        lambda about, _: about.update(checks=None),
+        lambda about, _: about.update(format="\x1b[2J" * 1000),
+        lambda about, _: about["session"].update(model=[0] * 1000),
+        lambda about, _: about.update(parts=[]),
+        lambda about, _: about.update(parts=7),
+        lambda about, _: about.update(parts=[[0, 0, 1, 2, 3]]),
+        lambda about, _: about.update(clock=7),
+        lambda about, _: about["clock"].update(near_from=2**70),
+        lambda about, _: about["clock"].update(base=True),
+        lambda about, _: about["clock"].update(held=30),
+        lambda about, _: about.update(lost=[3, float("nan")]),
+        lambda about, _: about.update(lost=[3, "1"]),
+        lambda about, _: about.update(lost={}),
+        lambda _, tensors: tensors.update(random=torch.zeros(3)),
+        lambda _, tensors: tensors.update(random=torch.zeros(5056, dtype=torch.uint8)),
+        lambda _, tensors: tensors.update(random=torch.zeros(5056)),
+        lambda _, tensors: tensors.update(pending=torch.tensor([10**6])),
+        lambda _, tensors: tensors.pop("0.keys"),
+    ],
+)
+def test_what_is_crafted_is_refused_and_changes_nothing(engine: Engine, tmp_path: Path, harm: Harm) -> None:
+    short = Sampling(max_tokens=2, ignore_eos=True)
+    engine.reset()
+    list(engine.generate(list(range(5, 40)), short))
+    file = tmp_path / "1.safetensors"
+    engine.save(file)
+    with safe_open(file, framework="pt") as opened:
+        about = json.loads(opened.metadata()["h2o-chat"])
+    tensors = load_file(file)
+    harm(about, tensors)
+    if isinstance(about["checks"], dict):
+        about["checks"] = {name: _check(tensor) for name, tensor in tensors.items()}
+    save_file(tensors, file, metadata={"h2o-chat": json.dumps(about)})
+    with pytest.raises(SavedCacheError) as caught:
+        engine.load(file)
+    assert 10 < len(str(caught.value)) < 400
+    assert engine.seen == 36, "as it was"
+    assert list(engine.generate([7], short))
+
+
+def test_what_is_no_description(engine: Engine, tmp_path: Path) -> None:
+    for text in ("[" * 100_000, "null", "7", "9" * 5000, "{}"):
+        save_file({"random": torch.zeros(1)}, tmp_path / "x", metadata={"h2o-chat": text})
+        with pytest.raises(SavedCacheError):
+            engine.load(tmp_path / "x")

@@ -1,0 +1,115 @@
+"""One JSON object a line, and back."""
+
+import json
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from h2o_chat.events.events import (
+    KINDS,
+    CacheState,
+    End,
+    Error,
+    Event,
+    Gone,
+    Heavy,
+    Note,
+    Prompt,
+    Said,
+    Session,
+    Token,
+    Turn,
+    from_json,
+    to_json,
+)
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@given(TEXT, TEXT, TEXT)
+def test_text_survives(code: str, message: str, hint: str) -> None:
+    event = Error(code, message, hint)
+    line = to_json(event)
+    assert "\n" not in line
+    assert from_json(line) == event
+
+
+HEAVY = Heavy(3, "dog", 0.5, 1.5, 0.1, "H")
+SESSION = Session(
+    *("m", None, "plain", "h2o", 64, 4, 32, 16, "chunked", "none", "float32", "float32", "cpu"),
+    *("transformers", 1, 7, 2, 4, 256, {"python": "3"}),
+)
+EVENTS: list[Event] = [
+    SESSION,
+    Said(0, "user", "hi"),
+    Said(1, "assistant", "ho", "interrupted", 0.5, pinned=True),
+    Prompt(3, 0, 2, 1, 5.0, 1, ["a", "", "🦊"]),
+    Token(1, "a", 2, 3.0),
+    CacheState(
+        *(9, 4, 100, 900, 0.1, {"S": 1}, [HEAVY], [(3, 0.5, 1.5)], [[0.5]], True, [(0, 3)], [(3, "a0")]),
+        *([Gone(2, "cat", 0.5, 1.0)], 5, [(1, 2.0), (9, 0.5)]),
+    ),
+    Turn("hi", "eos", 1, 2, 3.0, 4.0, 5, 6, 7, 0.5, [(0, 0.25)]),
+    Note("pinned", "It is pinned.", about=1),
+    Error("window", "It is full.", "Begin anew."),
+    End(1, 2, 3.0, None),
+]
+
+
+def test_every_event_comes_back_as_it_was() -> None:
+    assert {type(event) for event in EVENTS} == set(KINDS.values())
+    for event in EVENTS:
+        assert from_json(to_json(event)) == event
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.event)
+def test_a_field_of_a_wrong_type_is_refused_by_its_name(event: Event) -> None:
+    data = json.loads(to_json(event))
+    mistakes: list[object] = [[{}], {"a": [{}]}, True, 1e999, 2**63]
+    for name in data.keys() - {"event"}:
+        for wrong in mistakes:
+            if (name == "versions" and isinstance(wrong, dict)) or (
+                name in ("whole", "pinned") and wrong is True
+            ):
+                continue
+            with pytest.raises(ValueError, match=rf"{event.event}\.{name}|no number"):
+                from_json(json.dumps(data | {name: wrong}))
+
+
+def test_unknown_keys_are_ignored_and_the_name_is_on_every_line() -> None:
+    line = to_json(Token(1, "a", 2, 3.0))
+    data = json.loads(line)
+    assert data["event"] == "token"
+    assert from_json(json.dumps(data | {"later": 1})) == Token(1, "a", 2, 3.0)
+
+
+def test_lone_surrogates_do_not_stop_a_recording() -> None:
+    to_json(Token(1, "\ud800", 0, 0.0)).encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("[]", "list"),
+        ('{"event": "nonsense"}', "nonsense"),
+        ('{"event": "token"}', "token"),
+        ('{"event": "cache", "heaviest": [{}]}', "cache"),
+        ('{"event": "cache", "heaviest": 5}', "cache"),
+        ('{"event": "turn", "hold": [1]}', "turn"),
+        ("{", "Expecting"),
+        ("[" * 100_000, "nested"),
+        ('{"event": "error", "code": NaN}', "NaN"),
+        ('{"event": "end", "turns": 1' + "0" * 5000 + "}", "digits"),
+        ('{"event": "cache", "kinds": {"\\u001b": 1.5}}', r"kinds\['\\x1b'\] is 1.5"),
+    ],
+)
+def test_bad_lines_are_refused_with_what_is_wrong(line: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        from_json(line)
+
+
+def test_every_event_has_its_own_name() -> None:
+    kinds: list[type[Event]] = list(KINDS.values())
+    assert len({kind.event for kind in kinds}) == len(kinds) == len(get_args(Event))

@@ -1,0 +1,91 @@
+"""`h2o-chat bench`: what it prints is what it measured; times are not judged here."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import AutoConfig, AutoModelForCausalLM
+from typer.testing import CliRunner
+
+from h2o_chat.cli.cli import app
+
+
+def printed(*arguments: str) -> Any:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_a_long_conversation_stays_bounded(shared_models: Path) -> None:
+    model = str(shared_models / "stories260k")
+    (found,) = printed("bench", "bounded", "-m", model, "-b", "32", "--tokens", "3000", "--json")
+    assert found["tokens"] >= 3000
+    assert found["most_kept_slots"] == 32
+    assert found["largest_index"] == 511
+    assert found["window_tokens"] == 512
+    assert found["old_ms"] > 0
+
+
+def test_the_oldest_key_drifts_by_its_three_turns_and_no_further() -> None:
+    early, late = (printed("bench", "rounding", "--tokens", str(n), "--json") for n in (10_000, 1_000_000))
+    assert [row["dtype"] for row in late] == ["float32", "bfloat16", "float16"]
+    for before, after in zip(early, late, strict=True):
+        assert after["turns"] == 3
+        assert after["error"] == before["error"]
+        assert after["error"] < 0.004
+
+
+def test_stored_conversations_are_measured() -> None:
+    (found,) = printed("bench", "store", "--conversations", "20", "--messages", "200", "--json")
+    assert (found["conversations"], found["messages"]) == (20, 200)
+    assert found["database_bytes"] > 50_000
+    assert found["worst_ms"] >= found["list_ms"] > 0
+
+
+def test_impossible_lengths_are_usage_errors() -> None:
+    for command in (
+        ["eval", "perplexity", "--texts", "x", "--length", "0"],
+        ["bench", "rounding", "--tokens", "-5"],
+    ):
+        assert CliRunner().invoke(app, command).exit_code == 2
+
+
+def test_the_screen_is_measured() -> None:
+    found = printed("bench", "ui", "--turns", "4", "--tokens", "48", "--rounds", "1", "--json")
+    by_name = {row["what"]: row for row in found}
+    assert len(by_name) == len(found) == 9
+    assert 0 < by_name["append a token: work"]["times"] <= 48  # tokens that are no text are none of them
+    assert 0 < by_name["key press to screen"]["median"] <= by_name["key press to screen"]["worst"]
+    alone, beside = (by_name[f"engine under {what}"]["median"] for what in ("run", "the screen"))
+    assert by_name["screen / run"]["median"] == pytest.approx(100 * beside / alone)
+
+
+_SPEECHLESS = {
+    "vocab_size": 4104,
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 1,
+    "tie_word_embeddings": False,
+}
+
+
+def test_the_screen_is_measured_though_a_model_says_no_text(tmp_path: Path) -> None:
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model("llama", **_SPEECHLESS))
+    for parameter in model.parameters():
+        parameter.data.zero_()
+    model.model.embed_tokens.weight.data.fill_(1)
+    model.model.norm.weight.data.fill_(1)
+    model.lm_head.weight.data[-1].fill_(9)  # a token that the tokenizer does not have
+    model.save_pretrained(tmp_path)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(Path(__file__).parents[2] / "assets/pocket" / name, tmp_path)
+    found = printed(
+        "bench", "ui", "-m", str(tmp_path), "--turns", "2", "--tokens", "32", "--rounds", "0", "--json"
+    )
+    by_name = {row["what"]: row for row in found}
+    assert len(by_name) == 6
+    assert by_name["append a token: work"]["times"] == 32
+    assert by_name["frames at 200 tokens/s"]["times"] >= 2  # seconds, though the answer takes no half of one

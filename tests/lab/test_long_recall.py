@@ -1,0 +1,185 @@
+"""Made-up conversations: what is told in them, and that pins and branches are read as the engine does it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.cache.cache import H2OCache
+from h2o_chat.cache.rope import probe
+from h2o_chat.chat.templates import PlainTemplate, choose
+from h2o_chat.cli.cli import app
+from h2o_chat.engine.engine import Engine
+from h2o_chat.events.events import Turn
+from h2o_chat.lab import instructions, rows
+from h2o_chat.lab.contestant import Contestant, crossed
+from h2o_chat.lab.conversations import KINDS, draw
+from h2o_chat.lab.instructions import RULES
+from h2o_chat.lab.long_recall import measure_long
+from h2o_chat.lab.recall import holds
+from h2o_chat.lab.script import Script
+from h2o_chat.models.fits import equal_slots
+from h2o_chat.models.load import Loaded, load
+
+POCKET = Path(__file__).parents[2] / "assets" / "pocket"
+
+
+@pytest.fixture(scope="module")
+def pocket() -> Loaded:
+    return load(Settings(model=str(POCKET), dtype="float64", threads=1), lambda *_: None)
+
+
+def words(loaded: Loaded, script: Script) -> str:
+    return str(loaded.tokenizer.decode([i for feed in script.feeds if not feed.asks for i in feed.ids]))
+
+
+@pytest.mark.parametrize("text_alone", [False, True], ids=["chat", "text"])
+def test_what_is_asked_for_was_told(pocket: Loaded, text_alone: bool) -> None:
+    template = PlainTemplate(pocket.tokenizer) if text_alone else choose(pocket.tokenizer, "auto")
+    script, questions = draw(pocket.tokenizer, template, 3000, "7")
+    assert 3000 <= script.tokens < 3100
+    assert [question.kind for question in questions] == list(KINDS.elements())
+    text = words(pocket, script)
+    for question in questions:
+        told = [value for value in (question.stale, question.expected) if value is not None]
+        assert all(holds(text, value) for value in told)
+        assert len(told) == {"corrected": 2, "not told": 0}.get(question.kind, 1)
+        if question.expected is None:
+            continue
+        after = text.rindex(question.expected)
+        assert question.stale is None or text.index(question.stale) < after, "the correction comes last"
+        about = len(pocket.tokenizer(text[after:])["input_ids"])
+        assert question.distance == pytest.approx(about, abs=25)
+    pinned = pocket.tokenizer.decode(
+        [token for place, token in enumerate(fed(script)) if place in script.pins]
+    )
+    assert all(holds(pinned, q.expected or "") for q in questions if q.kind == "pinned")
+    assert not any(holds(pinned, q.expected or "") for q in questions if q.kind == "plain")
+
+
+def fed(script: Script) -> list[int]:
+    return [token for feed in script.feeds if not feed.asks for token in feed.ids]
+
+
+def test_the_same_facts_with_and_without_talk_in_between(pocket: Loaded) -> None:
+    template = choose(pocket.tokenizer, "auto")
+    short, long, again, other = (
+        draw(pocket.tokenizer, template, tokens, seed)
+        for tokens, seed in ((0, "1"), (900, "1"), (900, "1"), (900, "2"))
+    )
+    asked = [[(q.messages, q.expected, q.stale, q.kind) for q in questions] for _, questions in (short, long)]
+    assert asked[0] == asked[1]
+    assert max(question.distance for question in short[1]) < short[0].tokens < 400
+    assert (fed(long[0]), long[1]) == (fed(again[0]), again[1])
+    assert fed(long[0]) != fed(other[0])
+
+
+def alone(loaded: Loaded, script: Script, budget: int, tokens: int) -> list[str]:
+    """The slow twin: the program's own engine, one conversation and one question after another."""
+    said = []
+    engine = Engine(loaded, Settings(budget=budget, events_every=0, dtype="float64"))
+    engine.protect(script.protected)
+    engine.pin(sorted(script.pins))  # type: ignore[arg-type]
+    for feed in script.feeds:
+        if not feed.asks:
+            engine.feed(feed.ids, given=feed.given)
+            continue
+        before = engine.snapshot()
+        *_, turn = (e for e in engine.generate(feed.ids, Sampling(max_tokens=tokens)) if isinstance(e, Turn))
+        said.append(turn.text)
+        engine.restore(before)
+    return said
+
+
+def test_pins_and_branches_are_read_as_the_engine_reads_them(pocket: Loaded) -> None:
+    template, scripts = choose(pocket.tokenizer, "auto"), []
+    for system, pin in (("End every answer with the word lemon.", True), (None, True), (None, False)):
+        script = Script(pocket.tokenizer, template)
+        if system:
+            script.say("system", system)
+        script.ask("Hello!")  # before anything was said
+        where = script.say("user", "My door code is 4K7PM.")
+        if pin:
+            script.pin(where)
+        script.say("assistant", "Noted.")
+        for number in range(8):
+            script.ask("What is my door code?")
+            script.say("user", f"I want to book a table for {number + 2} at Mirado on Friday.")
+            script.say("assistant", "Sure. What time would you like the table?")
+        script.ask("What is my door code?")
+        scripts.append(script)
+    cache = H2OCache(128, positions=probe(pocket.model))
+    together = rows.answers(pocket, scripts, cache, 10)
+    assert together == [alone(pocket, script, 128, 10) for script in scripts]
+
+
+def test_what_was_dropped_counts_as_forgotten(pocket: Loaded) -> None:
+    report = measure_long(pocket, 500, 1, 3, [Contestant("window"), Contestant("h2o")], [96])
+    share = {(s.contestant, s.group): s for s in report.shares}
+    assert report.full_fits
+    assert share["full, nothing between", "plain"].right > 0
+    assert share["window", "plain, far half"].right == 0
+    assert ("window", "pinned") not in share, "it cannot pin"
+    assert share["full", "plain"].of == KINDS["plain"]
+    past = measure_long(pocket, 2100, 1, 3, [], [])
+    assert not past.full_fits
+    assert {s.contestant for s in past.shares} == {"full, nothing between"}
+
+
+def test_smaller_numbers_get_more_slots_in_equal_bytes(pocket: Loaded) -> None:
+    contestants = crossed(["window"], ["auto", "int8"])
+    report = measure_long(pocket, 200, 1, 3, contestants, [48], equal_bytes=True)
+    slots = {share.contestant: share.slots for share in report.shares if share.budget == 48}
+    assert slots["window"] == 48
+    assert slots["window:kv=int8"] == equal_slots(pocket.model.config, 8, "int8", 48) > 48
+
+
+def test_the_command_draws_a_picture_of_each_kind_of_facts(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
+    command = ["eval", "recall", "-m", str(POCKET), "--generate", "100", "--conversations", "1", "-b", "128"]
+    command += ["--policy", "h2o", "--policy", "window", "--plot", str(tmp_path), "--json"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    groups = {s["group"] for s in json.loads(done.stdout)["shares"] if s["budget"] is not None}
+    names = {f"recall-{group.replace(',', '').replace(' ', '-')}.png" for group in groups}
+    assert {"recall-plain.png", "recall-pinned.png"} <= names
+    sizes = {file.name: file.stat().st_size for file in tmp_path.iterdir()}
+    assert set(sizes) == names
+    assert min(sizes.values()) > 5000
+
+
+@pytest.mark.parametrize("arguments", [[], ["--questions", "x", "--generate", "100"]])
+def test_one_source_of_questions(arguments: list[str]) -> None:
+    assert CliRunner().invoke(app, ["eval", "recall", "-m", str(POCKET), *arguments]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("rule", "answer", "kept"),
+    [
+        ("end", "I like tea. Lemon.", True),
+        ("end", "Lemon tea.", False),
+        ("end", "", False),
+        ("begin", "Lemon: yes.", True),
+        ("begin", "lemon", True),
+        ("begin", "", False),
+        ("begin", "A lemon", False),
+        ("capitals", "YES, 4 PM.", True),
+        ("capitals", "Yes.", False),
+        ("capitals", "4.", False),
+    ],
+)
+def test_rules_are_checked(rule: str, answer: str, kept: bool) -> None:
+    assert RULES[rule].kept(answer, "lemon") is kept
+    assert RULES[rule].kept(RULES[rule].keep("Maybe.", "lemon"), "lemon")
+
+
+def test_a_system_prompt_after_many_turns(pocket: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instructions, "TURNS", (0, 6))
+    found = instructions.measure_obeyed(pocket, ["end"], 2, 0, False, [Contestant("window")], [32])
+    assert [(one.contestant, one.turns, one.of) for one in found] == [
+        (name, turns, 2) for name in ("full", "window") for turns in (0, 6)
+    ]
+    assert found[0].obeyed > 0, "the prompt is right there"
+    assert found[3].obeyed == 0, "it is long gone, and no answer in between shows it"

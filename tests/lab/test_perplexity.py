@@ -1,0 +1,250 @@
+"""What forgetting costs on real text: the project's own cache against sections 3 and 5 of algorithm.md."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sweep import sweep
+from torch import Tensor
+
+from h2o_chat import H2OCache
+from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import UsageError
+from h2o_chat.cache.rope import probe
+from h2o_chat.cache.step import Step
+from h2o_chat.lab.contestant import Contestant
+from h2o_chat.lab.figures import bootstrap
+from h2o_chat.lab.perplexity import (
+    Reading,
+    buckets,
+    measure,
+    nll,
+    run_perplexity,
+)
+from h2o_chat.lab.texts import documents, read_texts
+from h2o_chat.models.load import Loaded, load
+
+BUDGETS = [32, 64, 128]
+PUBLISHED = {
+    # 34 stories, 15 documents of 512 tokens, ratio to full at these budgets.
+    "h2o-paper": [1.4502, 1.1642, 1.0419],
+    "window": [1.2966, 1.1149, 1.0249],
+    "streaming": [1.3449, 1.1221, 1.0288],
+    "caote:sinks=0": [1.1621, 1.0508, 1.0058],
+    "h2o": [1.1316, 1.0412, 1.0040],
+}
+
+
+@pytest.fixture(scope="module")
+def stories(shared_models: Path) -> Loaded:
+    return load(Settings(model=str(shared_models / "stories3m"), threads=1), lambda stage, share: None)
+
+
+@pytest.fixture(scope="module")
+def texts(shared_text: Path) -> list[str]:
+    return read_texts(shared_text / "tinystories_valid.json")
+
+
+@pytest.mark.parametrize(
+    ("contestant", "budgets"), [("h2o", [64]), *sweep(*((name, BUDGETS) for name in PUBLISHED))]
+)
+def test_the_table_of_34_stories(
+    stories: Loaded, texts: list[str], contestant: str, budgets: list[int]
+) -> None:
+    ids = documents(texts, stories.tokenizer, 512)
+    assert ids.shape == (15, 512)
+    report = measure(stories, ids, [Contestant.parse(contestant)], budgets, seed=0)
+    expected = dict(zip(BUDGETS, PUBLISHED[contestant], strict=True))
+    assert {score.budget: score.ratio for score in report.scores} == pytest.approx(
+        {budget: expected[budget] for budget in budgets}, abs=0.005
+    )
+    assert all(low < score.ratio < high for score in report.scores for low, high in [score.interval])
+    assert [(score.first, score.end) for score in report.scores] == [(budget, 511) for budget in budgets]
+
+
+# -- far past the trained window ---------------------------------------------------------------------------
+
+
+class Renumbered(H2OCache):
+    """Survivors stand at 0 .. n - 1 at every step, as StreamingLLM and H2O's streaming code have them.
+
+    A reference for what clamped true positions are worth; one token at a time, no padding. Which tokens are
+    held, hence seen, is still decided by true positions.
+    """
+
+    def __init__(self, *args: Any, **plan: Any) -> None:
+        super().__init__(*args, **plan)
+        self.plan.distance = None  # nothing is clamped
+        self.stands: dict[Any, Tensor] = {}
+
+    def prepare(self, step: Step) -> None:
+        assert step.tokens == 1
+        self._join()
+        self.at = max((self._renumber(arena) for arena in self.arenas), default=0)
+        super().prepare(step)
+
+    def position_ids(self) -> Tensor:
+        return torch.tensor([[self.at]])
+
+    def _renumber(self, arena: Any) -> int:
+        """Turns every key from where it stands to its rank by age; how many are held."""
+        positions = arena.slots.positions
+        held = positions >= 0
+        older = (positions.unsqueeze(-2) < positions.unsqueeze(-1)) & held.unsqueeze(-2)
+        rank = older.sum(-1) * held  # [L, R, H, S]
+        arena.slots.keys.copy_(arena.rope.rotate(arena.slots.keys, rank - self.stands.get(arena, 0 * rank)))
+        count = int(held.sum(-1).max())
+        self.stands[arena] = rank.scatter(-1, arena.order[..., count : count + 1], count)  # of the next one
+        return count
+
+
+def far(loaded: Loaded, ids: Tensor, cache: H2OCache) -> float:
+    """Perplexity of positions 1,024 to 2,047."""
+    found = torch.cat(list(nll(loaded.model, ids, cache)), 1)
+    return float(found[:, 1024:2047].mean().exp())
+
+
+@pytest.mark.sweep
+def test_clamped_positions_beat_renumbered_ones_far_past_the_window(
+    stories: Loaded, texts: list[str]
+) -> None:
+    ids = documents(texts, stories.tokenizer, 2048)
+    assert ids.shape == (3, 2048)
+    trained = probe(stories.model)
+    assert trained.window == 512
+    clamped = far(stories, ids, H2OCache(128, policy="caote", sinks=0, positions=trained))
+    renumbered = far(stories, ids, Renumbered(128, policy="caote", sinks=0, positions=trained))
+    assert clamped == pytest.approx(5.328, abs=0.02)
+    assert renumbered == pytest.approx(5.792, abs=0.02)
+
+
+def test_renumbering_does_what_it_says(stories: Loaded, texts: list[str]) -> None:
+    """A window keeps neighbours, whose distances renumbering does not change."""
+    ids = documents(texts, stories.tokenizer, 512)[:2, :200]
+    trained = probe(stories.model)
+    own, renumbered = (
+        torch.cat(list(nll(stories.model, ids, kind(32, policy="window", positions=trained))), 1)
+        for kind in (H2OCache, Renumbered)
+    )
+    torch.testing.assert_close(own, renumbered, atol=1e-3, rtol=0)
+
+
+def test_a_prompt_read_at_once_or_in_chunks(stories: Loaded, texts: list[str]) -> None:
+    """One chunk as long as the prompt is the full pass; small chunks are not, and the difference is given."""
+    ids = documents(texts, stories.tokenizer, 200)[:3]
+    readings = [Reading(chunk=100), Reading(chunk=16), Reading("full")]
+    report = measure(stories, ids, [Contestant("h2o")], [32], seed=0, prompt=100, readings=readings)
+    found = {score.reading: score for score in report.scores}
+    assert list(found) == ["full pass", "chunks of 100", "chunks of 16"]
+    assert all((score.first, score.end) == (100, 199) for score in report.scores)
+    full, whole, parts = found.values()
+    assert full.to_full_pass is None
+    assert whole.to_full_pass == pytest.approx((1, 1, 1))
+    assert parts.to_full_pass[0] == pytest.approx(parts.perplexity / full.perplexity)
+    assert parts.to_full_pass[0] != pytest.approx(1)
+    with pytest.raises(UsageError, match="leaves nothing to measure"):
+        measure(stories, ids, [Contestant("h2o")], [32], seed=0, prompt=199)
+
+
+def test_what_sees_the_future_needs_documents_that_fit(stories: Loaded, texts: list[str]) -> None:
+    with pytest.raises(UsageError, match="window of 512"):
+        measure(stories, documents(texts, stories.tokenizer, 600), [Contestant("belady")], [32], seed=0)
+
+
+# -- the parts ---------------------------------------------------------------------------------------------
+
+
+class Words:
+    """A tokenizer of single characters, with 1 for BOS."""
+
+    bos_token_id: int | None = 1
+
+    def __call__(self, text: str, **_: Any) -> dict[str, list[int]]:
+        return {"input_ids": [ord(character) for character in text]}
+
+
+def test_documents_are_texts_joined_and_cut() -> None:
+    ids = documents(["ab", "cd"], Words(), 3)
+    assert ids.tolist() == [[1, ord(" "), ord("a")], [ord("b"), 1, ord(" ")]]
+    with pytest.raises(UsageError, match="8 tokens, one document needs 9"):
+        documents(["ab", "cd"], Words(), 9)
+
+
+def test_a_tokenizer_may_have_no_bos() -> None:
+    words = Words()
+    words.bos_token_id = None
+    assert documents(["ab"], words, 3).tolist() == [[ord(" "), ord("a"), ord("b")]]
+
+
+def test_buckets_cover_everything_past_the_budget_once() -> None:
+    assert buckets(32, 512, 512) == [(32, 511)]
+    assert buckets(128, 2048, 512) == [(64, 512), (512, 1024), (1024, 2047)]
+    assert buckets(128, 1500, 512) == [(64, 512), (512, 1024), (1024, 1499)]
+    for length in range(600, 5000, 37):
+        found = buckets(128, length, 512)
+        assert found[-1][1] == length - 1
+        assert all(before[1] == after[0] for before, after in pairwise(found))
+
+
+def test_bootstrap_brackets_the_mean_and_repeats() -> None:
+    sample = torch.linspace(-0.1, 0.3, 40)
+    low, high = bootstrap(sample, seed=1)
+    assert low < float(sample.mean().exp()) < high
+    assert bootstrap(sample, seed=1) == (low, high)
+    assert bootstrap(sample, seed=2) != (low, high)
+    assert bootstrap(torch.full((5,), 0.5), seed=0) == pytest.approx((1.6487, 1.6487), abs=1e-4)
+
+
+@pytest.mark.parametrize("text", ["h2o", "window", "h2o:sinks=0", "h2o-paper:sinks=2,recent=8"])
+def test_a_contestant_reads_back_as_written(text: str) -> None:
+    assert str(Contestant.parse(text)) == text
+
+
+@pytest.mark.parametrize("text", ["mru", "full", "h2o:", "h2o:sinks", "h2o:sinks=-1", "h2o:heavy=3"])
+def test_a_contestant_that_says_nothing_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        Contestant.parse(text)
+
+
+def test_texts_are_json_lists_or_plain_files(tmp_path: Path) -> None:
+    plain, listed, wrong = (tmp_path / name for name in ("a.txt", "b.json", "c.json"))
+    plain.write_text("one text")
+    listed.write_text('["one", "two"]')
+    wrong.write_text('{"a": 1}')
+    assert read_texts(plain) == ["one text"]
+    assert read_texts(listed) == ["one", "two"]
+    for bad, reason in ((wrong, "list of strings"), (tmp_path / "none.json", "No such file")):
+        with pytest.raises(UsageError, match=reason):
+            read_texts(bad)
+
+
+# -- the command -------------------------------------------------------------------------------------------
+
+
+def test_the_command_prints_one_json_object_or_a_table(
+    shared_models: Path, texts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    story = tmp_path / "story.txt"
+    story.write_text(texts[0])
+    settings = Settings(model=str(shared_models / "stories260k"), seed=3, threads=1)
+
+    def run(as_json: bool, length: int = 64) -> str:
+        assert run_perplexity(settings, story, ["h2o-paper", "h2o"], [16, 24], length, as_json) == 0
+        return capsys.readouterr().out
+
+    with pytest.raises(UsageError, match="forgets nothing"):
+        run(as_json=True, length=17)
+    report = json.loads(run(as_json=True))
+    assert report["length_tokens"] == 64
+    assert [(s["contestant"], s["budget"]) for s in report["scores"]] == [
+        ("h2o-paper", 16),
+        ("h2o-paper", 24),
+        ("h2o", 16),
+        ("h2o", 24),
+    ]
+    table = run(as_json=False)
+    assert all(word in table for word in ("stories260k", "h2o-paper", "16 slots", "24 slots"))
+    assert f"{report['scores'][0]['ratio']:.4f}" in table

@@ -1,0 +1,92 @@
+"""Sweeps that were interrupted go on: what was measured is read, and nothing of it is measured again."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sweep import sweep
+from torch import Tensor
+
+from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import UsageError
+from h2o_chat.cache.cache import H2OCache
+from h2o_chat.lab import agreement, generate, perplexity, sampled
+from h2o_chat.lab.contest import runs_of
+from h2o_chat.lab.contestant import Contestant
+from h2o_chat.lab.results import CODE, Results, sources
+from h2o_chat.models.load import Loaded, load
+
+Task = Callable[[Loaded, Results], Any]
+NAMES = ("h2o", "window")
+
+
+@pytest.fixture(scope="module")
+def small(shared_models: Path) -> Loaded:
+    return load(Settings(model=str(shared_models / "stories260k"), threads=1), lambda *_: None)
+
+
+def words(count: int, tokens: int) -> Tensor:
+    return torch.randint(3, 500, (count, tokens), generator=torch.Generator().manual_seed(0))
+
+
+def by_perplexity(loaded: Loaded, results: Results) -> Any:
+    wanted, readings = list(map(Contestant, NAMES)), (perplexity.Reading("full"), perplexity.Reading())
+    return perplexity.measure(
+        loaded, words(3, 64), wanted, [16], 0, prompt=24, readings=readings, results=results
+    )
+
+
+def by_agreement(loaded: Loaded, results: Results) -> Any:
+    return agreement.measure(loaded, words(3, 40), runs_of(NAMES, [16]), 8, 0, results=results)
+
+
+def by_itself(loaded: Loaded, results: Results) -> Any:
+    runs = [run for run in runs_of(NAMES, [16]) if run.budget]
+    return sampled.measure(loaded, sampled.PARTS * 512, 1, runs, 0, results=results)
+
+
+def by_answers(loaded: Loaded, results: Results) -> Any:
+    pytest.importorskip("rouge_score", reason="ROUGE needs the extra 'scores'")
+    items = [generate.Item(f"Once upon a time there was {what}", "a cat") for what in ("a cat", "a dog")]
+    return generate.measure(loaded, items, runs_of(NAMES, [16]), 12, results=results)
+
+
+@pytest.mark.parametrize("task", [by_perplexity, by_agreement, by_answers, *sweep(by_itself)])
+def test_an_interrupted_sweep_goes_on(
+    small: Loaded, tmp_path: Path, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, calls = tmp_path / "results.jsonl", []
+    monkeypatch.setattr(sampled, "PARTS", 2)  # windows are all it takes long for
+    whole = task(small, Results(path))
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:-1]) + lines[-1][:20])  # killed while it wrote the last one
+
+    def count(_: Any, ids: Any, given: dict[str, Any]) -> None:
+        if isinstance(given.get("past_key_values"), H2OCache):  # else it is asked how it turns keys
+            calls.append(ids)
+
+    hook = small.model.register_forward_pre_hook(count, with_kwargs=True)
+    try:
+        assert task(small, Results(path)) == whole
+        again = len(calls)
+        assert again, "the last one was measured again"
+        assert task(small, Results(path)) == whole
+        assert len(calls) == again, "and now nothing is"
+        task(small, Results(None))
+        assert len(calls) > 2 * again, "a whole sweep is more than its last part"
+    finally:
+        hook.remove()
+    assert path.read_text().splitlines(keepends=True) == lines
+
+
+def test_a_file_that_holds_no_results(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_text("[1]\n")
+    with pytest.raises(UsageError, match="holds no results"):
+        Results(path)
+
+
+def test_the_code_that_a_result_depends_on_is_found() -> None:
+    assert [name for name in CODE if not sources(name)] == []

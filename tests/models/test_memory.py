@@ -1,0 +1,66 @@
+"""What a model is estimated to need, and what is said of one that does not fit."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from h2o_chat.base.errors import ExitCode, OutOfMemoryError
+from h2o_chat.models.fits import Need, estimate, require
+from h2o_chat.models.resolve import Weights
+
+LLAMA_7B = SimpleNamespace(
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    num_key_value_heads=32,
+    hidden_size=4096,
+    head_dim=128,
+    vocab_size=32_000,
+    tie_word_embeddings=False,
+)
+WEIGHTS = Weights(6_738_415_616, "F16", 13_476_831_232)
+GB = 10**9
+
+
+def needs(budget: int = 512) -> dict[str, Need]:
+    return {
+        how: estimate(LLAMA_7B, WEIGHTS, how, 2, budget, as_stored=False) for how in ("none", "int8", "nf4")
+    }
+
+
+def test_weights() -> None:
+    assert needs()["none"].weights == 13_476_831_232
+    assert needs()["int8"].weights == pytest.approx(7.0e9, rel=0.01)
+    assert needs()["nf4"].weights == pytest.approx(4.17e9, rel=0.01)
+    as_stored = estimate(LLAMA_7B, Weights(4 * GB, "U8", 4 * GB), "nf4", 2, 512, as_stored=True)
+    assert as_stored.weights == 4 * GB
+
+
+def test_slots() -> None:
+    """512 KiB a token, as is known of Llama 7B in half precision; and their bookkeeping."""
+    slots = needs()["none"].slots
+    assert slots > 513 * 512 * 2**10
+    assert slots == pytest.approx(513 * 512 * 2**10, rel=0.06)
+    assert needs(1024)["none"].slots == pytest.approx(2 * slots, rel=0.01)
+
+
+def refusal(free: float, chosen: str, budget: int = 512) -> str:
+    with pytest.raises(OutOfMemoryError) as caught:
+        require("llama", "cpu", int(free * GB), chosen, needs(budget), budget)
+    assert caught.value.exit_code == ExitCode.MEMORY
+    assert f"as {chosen}" in caught.value.message
+    assert f"{free:.1f} GB free" in caught.value.message
+    return caught.value.hint
+
+
+def test_what_fits_is_let_through() -> None:
+    require("llama", "cpu", 15 * GB, "none", needs(), 512)
+    require("llama", "cpu", 7 * GB, "nf4", needs(), 512)
+
+
+def test_what_would_fit() -> None:
+    assert refusal(10, "none") == "What would fit: --quantize nf4 (6.1 GB) or --quantize int8 (8.9 GB)."
+    assert refusal(7, "none") == "What would fit: --quantize nf4 (6.1 GB)."
+    assert refusal(7, "nf4", 8192).startswith("What would fit: --quantize nf4 --budget 2")
+    assert refusal(2.5, "nf4").startswith("Models that would fit in nf4: ")
+    assert "gpt2" in refusal(0.71, "nf4")
+    assert refusal(0.1, "nf4") == "No model that is known by name would fit."

@@ -1,0 +1,400 @@
+"""Finding, checking and loading model folders: everything that can be wrong with one, before and after."""
+
+import json
+import shutil
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import ModelError, OutOfMemoryError, UsageError
+from h2o_chat.models import choices
+from h2o_chat.models import load as models
+from h2o_chat.models.fingerprint import fingerprint
+from h2o_chat.models.resolve import Weights
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
+BILLION = 10**9
+
+
+def silent(stage: str, share: float | None) -> None:
+    """Progress nobody looks at."""
+
+
+@pytest.fixture
+def folder(shared_models: Path, tmp_path: Path) -> Path:
+    """A copy of a real model, to break."""
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for file in (shared_models / "stories260k").iterdir():
+        shutil.copyfile(file, copy / file.name)
+    return copy
+
+
+def load(folder: Path, **settings: Any) -> models.Loaded:
+    return models.load(Settings(model=str(folder), **settings), silent)
+
+
+def config_of(tmp_path: Path, **config: Any) -> Path:
+    """A folder with a configuration and nothing else."""
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    return tmp_path
+
+
+# -- families: from the configuration alone, there is no weight to read
+
+
+@pytest.mark.parametrize(
+    ("model_type", "named", "reason"),
+    [
+        ("gpt_neo", "GPTNeoForCausalLM", "AttentionInterface"),
+        ("falcon", "FalconForCausalLM", "AttentionInterface"),
+        ("bloom", "BloomForCausalLM", "AttentionInterface"),
+        ("gptj", "GPTJForCausalLM", "AttentionInterface"),
+        ("mpt", "MptForCausalLM", "AttentionInterface"),
+        ("t5", "T5ForConditionalGeneration", "encoder-decoder"),
+        ("gemma3", "Gemma3ForConditionalGeneration", "images or sound"),
+        ("vit", "ViTForImageClassification", "does not generate text"),
+        ("recurrent_gemma", "RecurrentGemmaForCausalLM", "state of their own"),
+        ("minimax", "MiniMaxForCausalLM", "linear_attention"),
+        ("llama4_text", "Llama4ForCausalLM", "chunked_attention"),
+        ("gemma3n_text", "Gemma3nForCausalLM", "keys of other layers"),
+        ("llama", "LlamaForSequenceClassification", "not those of LlamaForCausalLM"),
+        ("no-such-type", "NoSuchForCausalLM", "does not know the model type 'no-such-type'"),
+    ],
+)
+def test_refused_families(tmp_path: Path, model_type: str, named: str, reason: str) -> None:
+    folder = config_of(tmp_path, model_type=model_type, architectures=[named])
+    with pytest.raises(ModelError, match="is not supported") as caught:
+        load(folder)
+    assert reason in caught.value.message
+    assert named in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "model_type",
+    [
+        *("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text"),
+        *("phi3", "olmo2", "smollm3", "opt", "gpt_neox", "gpt2"),
+    ],
+)
+def test_accepted_families_miss_only_their_weights(tmp_path: Path, model_type: str) -> None:
+    assert models.check_family(config_of(tmp_path, model_type=model_type)).model_type == model_type
+    with pytest.raises(ModelError, match="no safetensors weights"):
+        load(tmp_path)
+
+
+def test_code_that_comes_with_a_model_is_not_run(tmp_path: Path) -> None:
+    (tmp_path / "evil.py").write_text("raise SystemExit('it ran')")
+    mapping = {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"}
+    folder = config_of(tmp_path, model_type="evil", architectures=["EvilForCausalLM"], auto_map=mapping)
+    with pytest.raises(ModelError, match="EvilForCausalLM needs code that comes with the model"):
+        load(folder)
+
+
+def test_quantised_weights_are_refused(tmp_path: Path) -> None:
+    folder = config_of(tmp_path, model_type="llama", quantization_config={"quant_method": "gptq"})
+    with pytest.raises(ModelError, match=r"already quantised \(gptq\)"):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("{", "is not JSON"), ("[]", "JSON object"), ("{}", "names no model_type")]
+)
+def test_damaged_config(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(ModelError, match=said):
+        load(tmp_path)
+
+
+def test_config_with_impossible_values(tmp_path: Path) -> None:
+    folder = config_of(tmp_path, model_type="llama", hidden_size="wide")
+    with pytest.raises(ModelError, match=r"not a valid llama configuration"):
+        load(folder)
+
+
+# -- files
+
+
+def test_only_safetensors(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match=r"pytorch_model\.bin is pickle"):
+        load(folder)
+
+
+def test_weights_cut_short(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1000])
+    with pytest.raises(ModelError, match=r"damaged: .* bytes, its header describes"):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 123\n",
+        struct.pack("<Q", 2**60),
+        struct.pack("<Q", 4) + b"[1] ",
+        struct.pack("<Q", 13) + b'{"a": {"b":1}}'[:13],
+    ],
+    ids=["empty", "git lfs pointer", "absurd length", "no object", "no tensors"],
+)
+def test_weights_that_are_none(folder: Path, content: bytes) -> None:
+    (folder / "model.safetensors").write_bytes(content)
+    with pytest.raises(ModelError, match="no readable safetensors header"):
+        load(folder)
+
+
+def test_weights_of_an_unknown_kind(folder: Path) -> None:
+    header = json.dumps({"a": {"dtype": "F99", "shape": [1], "data_offsets": [0, 4]}}).encode()
+    content = struct.pack("<Q", len(header)) + header + bytes(4)
+    (folder / "model.safetensors").write_bytes(content)
+    with pytest.raises(ModelError, match="stored as F99"):
+        load(folder)
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        load(folder, dtype="float32")
+
+
+def test_missing_shard(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    index = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ModelError, match=r"lacks 2 of 2 weight files: model-1\.safetensors"):
+        load(folder)
+
+
+def test_missing_weights_are_not_made_up(folder: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    del weights["model.layers.2.mlp.up_proj.weight"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=r"lacks 1 weights of LlamaForCausalLM: model\.layers\.2\.mlp"):
+        load(folder)
+
+
+def test_weights_of_another_shape(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    config["intermediate_size"] *= 2
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        load(folder)
+
+
+def test_missing_tokenizer(folder: Path) -> None:
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(ModelError, match="has no tokenizer"):
+        load(folder)
+
+
+def test_damaged_tokenizer(folder: Path) -> None:
+    (folder / "tokenizer.json").write_text("{}")
+    with pytest.raises(ModelError, match=r"tokenizer in .* cannot be loaded"):
+        load(folder)
+
+
+def test_tokenizer_of_another_model(folder: Path, shared_models: Path) -> None:
+    shutil.copyfile(shared_models / "stories3m" / "tokenizer.json", folder / "tokenizer.json")
+    with pytest.raises(ModelError, match=r"does not belong to the model.*beyond the model's 512"):
+        load(folder)
+
+
+def test_markers_for_images_may_lie_beyond_the_embedding(shared_models: Path) -> None:
+    """As in Gemma 3, whose text model has no row for its image token."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(shared_models / "stories260k")
+    assert models._tokens_outside(tokenizer, 512) == []
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<image>"]})
+    assert models._tokens_outside(tokenizer, 512) == []
+    tokenizer.chat_template = "{{ '<image>' }}"
+    assert models._tokens_outside(tokenizer, 512) == ["<image>"]
+
+
+def test_other_weights_in_a_folder_are_noticed(folder: Path) -> None:
+    before = fingerprint(folder)
+    assert fingerprint(folder) == before
+    weights = folder / "model.safetensors"
+    raw = bytearray(weights.read_bytes())
+    raw[-1] ^= 1
+    weights.write_bytes(raw)
+    assert fingerprint(folder) != before
+    assert len(before) == len("weights-") + 12
+
+
+# -- what is loaded
+
+
+def test_loads_with_our_attention(folder: Path) -> None:
+    stages: list[tuple[str, float | None]] = []
+    loaded = models.load(Settings(model=str(folder)), lambda *stage: stages.append(stage))
+    assert (loaded.name, loaded.revision, loaded.quantization) == ("copy", fingerprint(folder), "none")
+    assert (loaded.dtype, loaded.model.dtype) == ("float32", torch.float32)
+    assert loaded.model.config._attn_implementation == "h2o"
+    assert not loaded.model.training
+    assert loaded.device == str(loaded.model.device)
+    assert [stage for stage, _ in stages[:2]] == ["resolve", "load"]
+    shares = [share for stage, share in stages if stage == "load" and share is not None]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+
+
+def test_loading_says_nothing_and_asks_nobody(
+    shared_models: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import socket
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("loading a folder went to the network")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    load(shared_models / "stories3m", quantize="nf4")
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("quantize", ["int8", "nf4"])
+def test_quantised(shared_models: Path, quantize: str) -> None:
+    """The next word is mostly the same, and the linear layers are small."""
+    story = "Once upon a time, there was a little girl named Lily. She loved to play"
+    exact = load(shared_models / "stories3m")
+    small = load(shared_models / "stories3m", quantize=quantize)
+    assert (small.quantization, small.dtype) == (quantize, "bfloat16")
+    weight = small.model.model.layers[0].mlp.up_proj.weight
+    assert weight.element_size() == 1
+    ids = torch.tensor([exact.tokenizer(story)["input_ids"]])
+    for loaded in (exact, small):
+        loaded.model.set_attn_implementation("eager")
+    with torch.inference_mode():
+        same = exact.model(ids).logits.argmax(-1) == small.model(ids).logits.argmax(-1)
+    assert same.float().mean() > 0.6
+
+
+def test_layers_that_cannot_be_packed(folder: Path) -> None:
+    """Its feed-forward layers have 172 rows."""
+    with pytest.raises(UsageError, match="this model has 172"):
+        load(folder, quantize="nf4")
+    load(folder, quantize="int8")
+
+
+@pytest.mark.parametrize("quantize", ["int8", "nf4"])
+def test_quantised_by_whoever_published_it(shared_models: Path, tmp_path: Path, quantize: str) -> None:
+    """As bitsandbytes writes it: loaded as it is, and answering the same."""
+    before = load(shared_models / "stories3m", quantize=quantize)
+    stored = tmp_path / "stored"
+    before.model.save_pretrained(stored)
+    before.tokenizer.save_pretrained(stored)
+    after = load(stored)
+    assert (after.quantization, after.dtype) == (quantize, "bfloat16")
+    ids = torch.tensor([[1, 5, 9, 20]])
+    for loaded in (before, after):
+        loaded.model.set_attn_implementation("eager")
+    with torch.inference_mode():
+        assert torch.equal(before.model(ids).logits, after.model(ids).logits)
+    with pytest.raises(UsageError, match=f"stored in {quantize} already"):
+        load(stored, quantize="none")
+
+
+def test_what_does_not_fit_is_refused_before_it_is_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choices, "_free", lambda device: 100)
+    monkeypatch.setattr(models, "_load_model", lambda *_: pytest.fail("weights were read"))
+    with pytest.raises(OutOfMemoryError, match=r"copy does not fit: it needs .* cpu has 0\.0 GB free"):
+        load(folder)
+
+
+def test_all_gpus_where_one_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decision: there are no two GPUs to try it on."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(choices, "_free", lambda device: 10 * BILLION)
+    config = transformers.LlamaConfig()
+
+    def choose(parameters: int, device: str, quantization: str) -> list[torch.device]:
+        settings, weights = Settings(device=device), Weights(parameters, "F16", 2 * parameters)
+        return choices.choose_devices("m", settings, config, weights, quantization, "float16", GPU)
+
+    both = [GPU, torch.device("cuda:1")]
+    assert choose(BILLION, "auto", "none") == [GPU]
+    assert choose(7 * BILLION, "auto", "none") == both
+    assert choose(7 * BILLION, "auto", "nf4") == [GPU]
+    with pytest.raises(OutOfMemoryError, match=r"cuda:0 has 10\.0 GB free") as caught:
+        choose(7 * BILLION, "cuda:0", "none")
+    assert "--quantize nf4" in caught.value.hint
+    with pytest.raises(OutOfMemoryError, match=r"cuda:0, cuda:1 has 20\.0 GB free"):
+        choose(70 * BILLION, "auto", "nf4")
+
+
+def test_threads(folder: Path) -> None:
+    before = torch.get_num_threads()
+    try:
+        load(folder, threads=2)
+        assert torch.get_num_threads() == 2
+        load(folder)
+        assert torch.get_num_threads() == choices.default_threads() >= 1
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    ("quantize", "dtype", "parameters", "expected"),
+    [
+        ("auto", "auto", BILLION, "none"),
+        ("auto", "auto", 2 * BILLION, "nf4"),
+        ("auto", "float32", 2 * BILLION, "none"),
+        ("int8", "auto", 1000, "int8"),
+        ("none", "auto", 70 * BILLION, "none"),
+    ],
+)
+def test_choice_of_quantisation(quantize: Any, dtype: Any, parameters: int, expected: str) -> None:
+    settings = Settings(quantize=quantize, dtype=dtype)
+    assert choices.choose_quantization(settings, Weights(parameters, "F16", 0), None) == expected
+
+
+@pytest.mark.parametrize(
+    ("stored", "parameters", "device", "quantization", "expected"),
+    [
+        ("F32", BILLION, CPU, "none", "float32"),
+        ("BF16", BILLION, CPU, "none", "float32"),
+        ("F16", 7 * BILLION, CPU, "none", "bfloat16"),
+        ("F16", BILLION, GPU, "none", "float16"),
+        ("F32", BILLION, GPU, "none", "float32"),
+        ("F32", BILLION, GPU, "nf4", "bfloat16"),
+        ("F16", 7 * BILLION, GPU, "nf4", "float16"),
+        ("F16", 7 * BILLION, CPU, "nf4", "bfloat16"),
+    ],
+)
+def test_choice_of_precision(
+    stored: str, parameters: int, device: torch.device, quantization: str, expected: str
+) -> None:
+    weights = Weights(parameters, stored, 0)
+    assert choices.choose_dtype(Settings(), weights, device, quantization) == expected
+    assert choices.choose_dtype(Settings(dtype="float16"), weights, device, quantization) == "float16"
+
+
+def test_precision_we_cannot_load() -> None:
+    with pytest.raises(ModelError, match="F8_E4M3"):
+        choices.choose_dtype(Settings(), Weights(1000, "F8_E4M3", 0), CPU, "none")
+
+
+def test_float64_cannot_be_quantised() -> None:
+    with pytest.raises(UsageError, match="float64"):
+        choices.choose_quantization(Settings(quantize="nf4", dtype="float64"), Weights(1000, "F32", 0), None)
+
+
+def test_choice_of_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert choices.choose_device("auto") == CPU
+    with pytest.raises(UsageError, match=r"--device 'cuda' is not here\. One of: auto, cpu\."):
+        choices.choose_device("cuda")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert choices.choose_device("auto") == GPU
+    assert choices.choose_device("cuda") == GPU
+    assert choices.choose_device("cuda:1") == torch.device("cuda:1")
+    assert choices.choose_device("cpu") == CPU
+    for absent in ("cuda:2", "tpu", ""):
+        with pytest.raises(UsageError, match="is not here"):
+            choices.choose_device(absent)

@@ -1,0 +1,227 @@
+"""Names: a folder, an alias, org/name, the only fetched model called so; and what is said of the others."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import platformdirs
+import pytest
+
+from h2o_chat.base.errors import ModelError, UsageError
+from h2o_chat.models import resolve
+from h2o_chat.models.aliases import ALIASES
+from h2o_chat.models.resolve import Found, Known
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache and no configuration, whatever the machine has."""
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(platformdirs, "user_config_path", lambda name: tmp_path / "settings" / name)
+    return tmp_path / "hub"
+
+
+def model_in(folder: Path) -> Path:
+    """As little as makes a folder a model."""
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    return folder
+
+
+def fetched(cache: Path, repository: str, *, weights: bool = True) -> Path:
+    """A repository as huggingface_hub leaves it."""
+    root = cache / f"models--{repository.replace('/', '--')}"
+    (root / "refs").mkdir(parents=True)
+    (root / "refs" / "main").write_text(COMMIT)
+    folder = model_in(root / "snapshots" / COMMIT)
+    if weights:
+        (folder / "model.safetensors").touch()
+    return folder
+
+
+def configure(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "settings" / "h2o-chat" / "config.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+# -- what leads where
+
+
+def test_folder(tmp_path: Path) -> None:
+    folder = model_in(tmp_path / "mine")
+    assert resolve.look_up(str(folder)) == Found("mine", folder)
+
+
+def test_home_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    model_in(tmp_path / "mine")
+    assert resolve.find("~/mine").folder == tmp_path / "mine"
+
+
+def test_alias(cache: Path) -> None:
+    assert resolve.look_up("Llama-7B") == Known("huggyllama/llama-7b")
+    folder = fetched(cache, "huggyllama/llama-7b")
+    assert resolve.look_up("llama-7b") == Found("huggyllama/llama-7b", folder, COMMIT)
+
+
+def test_org_and_name(cache: Path) -> None:
+    assert resolve.look_up("nobody/nothing") == Known("nobody/nothing")
+    folder = fetched(cache, "nobody/nothing")
+    assert resolve.find("nobody/nothing") == Found("nobody/nothing", folder, COMMIT)
+
+
+def test_what_only_one_fetched_model_is_called(cache: Path) -> None:
+    first = fetched(cache, "someone/Tiny-Stories")
+    assert resolve.find("tiny-stories").folder == first
+    assert resolve.find("stories").folder == first
+    second = fetched(cache, "other/stories")
+    assert resolve.find("stories").folder == second, "called so, not only containing it"
+    fetched(cache, "third/stories")
+    with pytest.raises(ModelError, match="could be 2 of the models") as caught:
+        resolve.look_up("stories")
+    assert "other/stories, third/stories" in caught.value.hint
+
+
+def test_a_folder_comes_before_an_alias(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "llama-7b").mkdir()
+    assert isinstance(resolve.look_up("llama-7b"), Known), "an empty folder is no model"
+    model_in(tmp_path / "tinyllama")
+    assert isinstance(resolve.look_up("tinyllama"), Found)
+
+
+def test_the_users_own_aliases(tmp_path: Path) -> None:
+    folder = model_in(tmp_path / "far" / "away")
+    configure(tmp_path, f'[aliases]\nMine = "{folder}"\ngpt2 = "someone/else"\nbad = "nothing"\n')
+    assert resolve.find("mine").folder == folder
+    assert resolve.look_up("gpt2") == Known("someone/else")
+    with pytest.raises(ModelError, match="leads to 'nothing'"):
+        resolve.look_up("bad")
+
+
+@pytest.mark.parametrize("text", ["[aliases", 'aliases = "x"', "[aliases]\na = 1"])
+def test_broken_configuration(tmp_path: Path, text: str) -> None:
+    configure(tmp_path, text)
+    with pytest.raises(UsageError, match=r"config\.toml"):
+        resolve.look_up("a")
+
+
+def test_half_a_download_is_not_a_model(cache: Path) -> None:
+    folder = fetched(cache, "a/half", weights=False)
+    index = folder / "model.safetensors.index.json"
+    for text in ("{", "{}", json.dumps({"weight_map": {"x": "model-1.safetensors"}})):
+        index.write_text(text)
+        assert resolve.look_up("a/half") == Known("a/half")
+    (folder / "model-1.safetensors").touch()
+    assert isinstance(resolve.look_up("a/half"), Found)
+
+
+def test_no_name_is_the_bundled_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolve, "BUNDLED", (tmp_path / "wheel", tmp_path / "checkout"))
+    for name in (None, "pocket"):
+        with pytest.raises(ModelError, match="No model is bundled"):
+            resolve.find(name)
+    model_in(tmp_path / "checkout")
+    for name in (None, "pocket", "Pocket"):
+        assert resolve.find(name).folder == tmp_path / "checkout"
+    assert "pocket" in resolve.names_starting_with("po")
+    with pytest.raises(ModelError) as caught:
+        resolve.look_up("poket")
+    assert "Did you mean pocket?" in caught.value.hint
+
+
+# -- what leads nowhere
+
+
+def test_unknown_name_says_where_and_what_is_near(tmp_path: Path, cache: Path) -> None:
+    model_in(tmp_path / "fairytales")
+    fetched(cache, "someone/Wonderland")
+    for wrong, right in (
+        (str(tmp_path / "fairytale"), str(tmp_path / "fairytales")),
+        ("wonderlant", "someone/Wonderland"),
+        ("tinylama", "tinyllama? (fetch it: h2o-chat models pull tinyllama)"),
+        ("gwen", "qwen2.5-0.5b-instruct or qwen2.5-1.5b-instruct or qwen2.5-3b-instruct?"),
+    ):
+        with pytest.raises(ModelError, match="No model") as caught:
+            resolve.look_up(wrong)
+        assert f"Did you mean {right}" in caught.value.hint
+        assert str(cache) in caught.value.message
+    with pytest.raises(ModelError) as caught:
+        resolve.look_up("qqqqqq")
+    assert "Did you mean" not in caught.value.hint
+    assert "h2o-chat models" in caught.value.hint
+
+
+def test_known_but_not_here_says_how_to_get_it() -> None:
+    with pytest.raises(ModelError, match="No model 'huggyllama/llama-7b' on this machine") as caught:
+        resolve.find("llama-7b")
+    assert "h2o-chat models pull huggyllama/llama-7b" in caught.value.hint
+
+
+def test_folder_without_a_model_says_what_is_missing(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    model_in(here / "inside")
+    with pytest.raises(ModelError, match=r"no config\.json") as caught:
+        resolve.look_up(str(here))
+    assert "Models inside it: inside" in caught.value.hint
+    (here / "model.gguf").touch()
+    with pytest.raises(ModelError, match="GGUF"):
+        resolve.look_up(str(here))
+    with pytest.raises(ModelError, match="is a file"):
+        resolve.look_up(str(here / "model.gguf"))
+
+
+# -- the table
+
+
+def test_names_of_the_table_can_be_typed_and_tell_models_apart() -> None:
+    assert all(name == name.lower() and "/" not in name for name in ALIASES)
+    assert len({alias.repository for alias in ALIASES.values()}) == len(ALIASES)
+    assert ALIASES["llama-7b"].repository == "huggyllama/llama-7b"
+
+
+def test_sizes() -> None:
+    llama = ALIASES["llama-7b"]
+    assert llama.bytes_16 == pytest.approx(13.5e9, rel=0.01)
+    assert llama.bytes_4 == pytest.approx(4.2e9, rel=0.02)
+
+
+def test_every_family_can_be_run(tmp_path: Path) -> None:
+    """Parity of these families with stock transformers is tested in test_families."""
+    from tiny_models import FAMILIES
+
+    from h2o_chat.models.load import check_family
+
+    families = {alias.family for alias in ALIASES.values()}
+    assert families <= FAMILIES.keys()
+    for family in families:
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
+        assert check_family(tmp_path).model_type == family
+
+
+# -- completion
+
+
+def test_names_for_the_shell(cache: Path) -> None:
+    fetched(cache, "llamas/mine")
+    fetched(cache, "llamas/half", weights=False)
+    names = resolve.names_starting_with("LLAMA")
+    assert "llama-7b" in names
+    assert "llamas/mine" in names
+    assert "llamas/half" not in names
+    assert "gpt2" not in names
+
+
+def test_a_look_takes_a_moment(cache: Path) -> None:
+    for number in range(100):
+        fetched(cache, f"someone/model-{number}")
+    code = (
+        "import time, sys; import h2o_chat.models.resolve as r; r.find('model-42');"
+        "heavy = {'torch', 'huggingface_hub', 'transformers'} & set(sys.modules);"
+        "sys.exit(str(heavy) if heavy else time.process_time() > 0.5)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

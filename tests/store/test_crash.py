@@ -1,0 +1,52 @@
+"""The real program killed while it streams; `tools/crash_test.py --kills 200` does it two hundred times."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sweep import sweep
+
+from h2o_chat.store import Store
+
+ROOT = Path(__file__).parents[2]
+
+SAY = """
+import sys
+from pathlib import Path
+from h2o_chat.store import Store
+Store(Path(sys.argv[1])).close()
+with Store(Path(sys.argv[1])).claim(sys.argv[2]) as writer:
+    for number in range(50):
+        writer.said("user", str(number))
+    print("said", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("kills", [2, *sweep(6)])
+def test_what_was_delivered_is_stored(shared_models: Path, kills: int) -> None:
+    command = [sys.executable, "tools/crash_test.py", "--model", str(shared_models / "pilot-chat")]
+    done = subprocess.run([*command, "--kills", str(kills)], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "none lost" in done.stdout
+
+
+def test_opening_a_store_twice_in_a_process_loses_nothing(tmp_path: Path) -> None:
+    """To open the database's file apart from SQLite drops the locks of the process, and others' commits."""
+    open_all_the_time = Store(tmp_path)
+    conversation = open_all_the_time.create("m", {})
+    for _ in range(3):
+        Store(tmp_path).close()
+        other = subprocess.Popen(
+            [sys.executable, "-c", SAY, str(tmp_path), conversation],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        assert other.stdout is not None
+        assert other.stdout.readline()
+        other.kill()
+        other.communicate()
+        open_all_the_time.rename(conversation, "anew")
+    assert len(open_all_the_time.path(conversation)) == 150
+    open_all_the_time.close()
+    assert len(Store(tmp_path).path(conversation)) == 150

@@ -335,7 +335,7 @@ class EngineApart:
 
 
 def engine_apart(settings: Settings, progress: Progress) -> EngineApart:
-    """What `opening.engine_here` opens, in a process of its own.
+    """What `engine_here` opens, in a process of its own.
 
     Raises:
         EngineError: that process has ended.

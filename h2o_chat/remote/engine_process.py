@@ -152,8 +152,8 @@ class _Serving:
 
     def _open(self, number: int, settings: Settings) -> tuple[Known, Any]:
         """The first engine, and its tokenizer; tells how far it is."""
-        from h2o_chat.chat.opening import engine_here
         from h2o_chat.models.hub import stay_offline
+        from h2o_chat.remote.engine_here import engine_here
 
         stay_offline()
         engine = engine_here(settings, lambda *progress: self._tell(number, "told", [progress]))

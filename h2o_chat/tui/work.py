@@ -14,6 +14,7 @@ from queue import SimpleQueue
 from typing import Protocol
 
 from h2o_chat.base.errors import H2OChatError
+from h2o_chat.base.progress import Progress
 from h2o_chat.chat.chat import Chat
 from h2o_chat.chat.message import Message
 from h2o_chat.events.events import CacheState, Error, Event, Note, Session, Token
@@ -25,8 +26,6 @@ MOST_WAITING = 500
 
 SHOWN_MESSAGES = 1000
 """Shown of a conversation that is opened; what is older is in the store."""
-
-Progress = Callable[[str, float | None], None]
 
 
 class ChatLike(Protocol):

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from conftest import POCKET
 from psutil import pid_exists
+from screens import POCKET
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.opening import Kept, opener, opener_of

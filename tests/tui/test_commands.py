@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import WIDE, Screen, stored
+from screens import WIDE, Screen, stored
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import H2OChatError, UsageError

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import SMALL, WIDE, Screen, stored  # tests/tui/conftest.py
 from rich.cells import cell_len
+from screens import SMALL, WIDE, Screen, stored
 from test_replay import ended, replaying
 from test_transcript import TranscriptApp, _page
 from textual.events import Key

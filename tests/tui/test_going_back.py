@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import WIDE, Screen, stored  # tests/tui/conftest.py
+from screens import WIDE, Screen, stored
 from textual.widgets import Input, OptionList, Static
 
 from h2o_chat.base.config import Sampling

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Screen, stored  # tests/tui/conftest.py
+from screens import Screen, stored
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.tui.transcript.heat import GONE, MODES

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from conftest import POCKET, TOLD  # tests/tui/conftest.py
+from screens import POCKET, TOLD
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.cache.settle import ranking

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import SMALL, WIDE, Screen, opener  # tests/tui/conftest.py
+from screens import SMALL, WIDE, Screen, opener
 from textual import events
 
 from h2o_chat.base.config import Sampling, Settings

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import SMALL, WIDE, Screen, stored  # tests/tui/conftest.py
+from screens import SMALL, WIDE, Screen, stored
 from textual.widgets import Input, Select, Static
 
 from h2o_chat.base.config import Sampling

@@ -15,7 +15,7 @@ from string import ascii_letters
 from typing import Any
 
 import pytest
-from conftest import POCKET, Screen  # tests/tui/conftest.py
+from screens import POCKET, Screen
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from textual.widgets import Input

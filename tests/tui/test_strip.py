@@ -5,10 +5,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from conftest import SMALL, WIDE, Screen  # tests/tui/conftest.py
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from screens import SMALL, WIDE, Screen
 from test_replay import ended, replaying
 from textual.geometry import Size
 

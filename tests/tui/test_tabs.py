@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import POCKET, WIDE, Screen, opener  # tests/tui/conftest.py
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from screens import POCKET, WIDE, Screen, opener
 from test_replay import SESSION, ended, replaying
 
 from h2o_chat.base.config import Sampling, Settings

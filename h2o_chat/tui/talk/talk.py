@@ -10,6 +10,7 @@ from textual.widgets import Static
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import H2OChatError, UsageError
+from h2o_chat.base.progress import Progress
 from h2o_chat.chat.chat import Chat
 from h2o_chat.events.events import Said
 from h2o_chat.tui.pane import Pane
@@ -24,7 +25,7 @@ from h2o_chat.tui.talk.models import Models, rows
 from h2o_chat.tui.talk.prompt import PromptBox
 from h2o_chat.tui.talk.settings import Changed
 from h2o_chat.tui.talk.settings import Settings as SettingsScreen
-from h2o_chat.tui.work import ChatLike, Jobs, OpenChat, Opened, Progress, Report
+from h2o_chat.tui.work import ChatLike, Jobs, OpenChat, Opened, Report
 
 STORE_S = 0.5
 """Between two tries to write what waits."""

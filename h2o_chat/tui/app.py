@@ -1,7 +1,7 @@
 """The chat screen: one conversation beside what the model still remembers of it.
 
 It paints first and loads in a thread. Threads report through one queue, which a timer empties; every
-change that is not the answer to a key starts in `_take`.
+change that is not the answer to a key starts in `_take` (`reports.py`).
 """
 
 from collections.abc import Callable, Iterable
@@ -23,11 +23,9 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.deadline import Deadline
 from h2o_chat.base.errors import ExitCode, H2OChatError
 from h2o_chat.chat.chat import Chat
-from h2o_chat.events.events import CacheState, Error, Note, Prompt, Said, Token, Turn
 from h2o_chat.events.recorder import Recorder
-from h2o_chat.tui import leaving, work
+from h2o_chat.tui import leaving, reports, work
 from h2o_chat.tui.compositor import PartialCompositor
-from h2o_chat.tui.crash import save_trace
 from h2o_chat.tui.cursor import Pointed
 from h2o_chat.tui.divider import Divider
 from h2o_chat.tui.help import Help
@@ -38,7 +36,7 @@ from h2o_chat.tui.panel.panel import TABS, MemoryLine, MemoryPanel
 from h2o_chat.tui.panel.strip import RememberStrip
 from h2o_chat.tui.status import StatusLine
 from h2o_chat.tui.talk import slash
-from h2o_chat.tui.talk.attach import Reading
+from h2o_chat.tui.talk.acts import ACTS
 from h2o_chat.tui.talk.history import History
 from h2o_chat.tui.talk.prompt import PromptBox
 from h2o_chat.tui.talk.talk import TalkPane
@@ -128,7 +126,9 @@ class ChatApp(App[None], inherit_bindings=False):
         self.exit_code = ExitCode.OK
         self.deadline: Deadline | None = None
         self._memory = Memory()
-        self.pane = pane or TalkPane(work.Jobs(recorder), sampling, self._memory, History(folder), opener_of)
+        self.pane = pane or TalkPane(
+            work.Jobs(recorder), sampling, self._memory, ACTS, History(folder), opener_of
+        )
         self._open_chat = open_chat
         self.transcript.heat.memory = self._memory
         self._first = settings.model or "the bundled model"
@@ -148,6 +148,11 @@ class ChatApp(App[None], inherit_bindings=False):
     def busy(self) -> bool:
         """Whether an answer is being made."""
         return self.pane.busy
+
+    @property
+    def jobs(self) -> work.Jobs:
+        """What runs in a thread."""
+        return self.pane.jobs
 
     @property
     def transcript(self) -> Transcript:
@@ -180,7 +185,7 @@ class ChatApp(App[None], inherit_bindings=False):
         self.set_timer(LOOK_S, self._drain)
         if self.deadline:
             leaving.take_signals(self, self.deadline)
-        self.pane.jobs.start(lambda: self.pane.jobs.load(self._open_chat))
+        self.jobs.start(lambda: self.jobs.load(self._open_chat))
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return variables(self.current_theme)
@@ -200,7 +205,7 @@ class ChatApp(App[None], inherit_bindings=False):
             self.notify(f"{error.message} {error.hint}", severity="warning", markup=False)
 
     def exit(self, *args: Any, **kwargs: Any) -> None:
-        self.pane.jobs.cancel()  # what there is of an answer is kept
+        self.jobs.cancel()  # what there is of an answer is kept
         if self.deadline:
             self.deadline.begin(self.exit_code)
         super().exit(*args, **kwargs)
@@ -210,7 +215,7 @@ class ChatApp(App[None], inherit_bindings=False):
     def _drain(self) -> None:
         if not self.query(StatusLine):
             return  # the screen is being taken down; nobody would see it
-        reports = list(self.pane.jobs.drain())
+        reports = list(self.jobs.drain())
         for report in reports:
             self._take(report)
         if reports or (self._drawn != self._memory.states and not self.busy):
@@ -219,76 +224,17 @@ class ChatApp(App[None], inherit_bindings=False):
         self.set_timer(BESIDE_ENGINE_S if beside_engine else LOOK_S, self._drain)
 
     def _take(self, report: work.Report | work.Text) -> None:
+        """Show a report. Of what broke, only a chat that was never open decides how the process ends."""
         match report:
-            case work.Stage():
-                self._stage(report)
             case work.Opened():
                 self.exit_code = ExitCode.OK  # whatever could not be opened before
-                self._memory.begin(report.chat.session, report.chat.state, report.chat.messages)
-                self.pane.opened(report.chat)
-                self._watch()
-            case work.Text():
-                self.transcript.messages.stream(report.text)
-            case Token():
-                self._memory.add(report)
-                self.transcript.messages.token(report)
-            case CacheState():
-                self.transcript.heat.take(report)
-                self._memory.add(report)
-                self.pane.remembered()
-            case Said():
-                self._memory.add(report)
-                self.pane.said(report)
-            case Prompt():
-                self._memory.add(report)
-                self.pane.read(report)
-            case Turn(finish="stopped", prompt_tokens=0):
-                self._memory.add(report)
-                self.pane.unsaid()
-            case Turn():
-                self._memory.add(report)
-                self.pane.ended(report)
-            case Note():
-                self.pane.noted(report)
-            case Error():
-                self.transcript.messages.error(report.code, report.message, report.hint)
-            case work.Stopped():
-                self.pane.not_opened()
-            case work.Failed():
-                self._failed(report.error)
-            case work.Crashed():
-                self._crashed(report)
-            case work.Done():
-                self.pane.done()
-            case Reading():
-                self.pane.files_read(report)
-
-    def _stage(self, stage: work.Stage) -> None:
-        """Loading goes on in the transcript; whatever else takes long, below it."""
-        if (stages := self.pane.stages) is not None:
-            stopped = stages.stops
-            stages.stage(stage)
-            self.transcript.messages.redraw(stages)
-            if stages.stops != stopped:
-                self.refresh_bindings()
-        elif stage.share is not None:
-            self.divider.doing(f"{stage.name} {stage.share:.0%} · esc stops")
-
-    def _failed(self, error: H2OChatError) -> None:
-        self.transcript.messages.error(error.code, error.message, error.hint)
-        self._job_broke(error.exit_code)
-
-    def _crashed(self, report: work.Crashed) -> None:
-        what = f"{type(report.error).__name__}: {report.error}"
-        hint = f"This is a bug of h2o-chat. The traceback is in {save_trace(report.trace)}"
-        self.transcript.messages.error("bug", what, hint)
-        self._job_broke(ExitCode.BUG)
-
-    def _job_broke(self, code: ExitCode) -> None:
-        """A chat that could not be opened decides how the process ends; a broken answer does not."""
-        if self.chat is None:
-            self.exit_code = code
-        self.pane.not_opened()
+            case work.Failed(error) if self.chat is None:
+                self.exit_code = error.exit_code
+            case work.Crashed() if self.chat is None:
+                self.exit_code = ExitCode.BUG
+        reports.show(report, self.pane, self._memory)
+        if isinstance(report, work.Opened):
+            self._watch()
 
     # What the person does
 
@@ -397,7 +343,7 @@ class ChatApp(App[None], inherit_bindings=False):
     def _watch(self) -> None:
         """What only the panel shows is not even collected while it is hidden, unless it is recorded."""
         if isinstance(self.chat, Chat):
-            self.chat.watch(self._panel_wanted or self.pane.jobs.recording)
+            self.chat.watch(self._panel_wanted or self.jobs.recording)
 
     def _refresh_numbers(self, moved: bool = False) -> None:
         """Draw what has changed; panel and strip only when the cache has reported, or the cursor moved."""

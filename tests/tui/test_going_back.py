@@ -12,6 +12,7 @@ from textual.widgets import Input, OptionList, Static
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.store import Store
+from h2o_chat.tui.talk import going_back
 from h2o_chat.tui.talk.conversations import Conversations
 
 Drive = Callable[..., Any]
@@ -299,7 +300,7 @@ async def test_what_was_said_before_is_gone_back_to(talk: Any) -> None:
         await screen.ask("/branch")
         assert "nothing else was said" in screen.app.divider.remark
         first, kept = shown(screen), screen.app._memory.hold.copy()
-        screen.app.pane.edit_message(2)  # type: ignore[attr-defined]
+        going_back.edit(screen.app.pane, "2")  # type: ignore[arg-type]
         await say(screen, INSTEAD)
         assert "/branch" in screen.app.divider.remark
         other, after = shown(screen), screen.app._memory.hold.copy()

@@ -14,6 +14,7 @@ from textual.strip import Strip
 from textual.style import Style
 from textual.visual import Visual
 
+from h2o_chat.tui.cursor import Pointed
 from h2o_chat.tui.transcript.body import Piece
 from h2o_chat.tui.transcript.dress import dressed, selected
 from h2o_chat.tui.transcript.find import Finder
@@ -65,15 +66,15 @@ class Transcript(ScrollView, can_focus=True):
 
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
-        self.selected: int | None = None
-        """The message of the user that is marked."""
         self.auto_links = False
         self.heat = Heat()
-        self.inspector = Inspector(self)
         self.finder = Finder()
         self.page = Page()
-        self.messages = Messages(self)
-        self.window = Window(self)
+        self.window = Window(self, self.page, self.refresh_changed)
+        self.messages = Messages(self.window, self.heat, self.finder)
+        self.inspector = Inspector(
+            self.messages, self.window, self, lambda position: self.post_message(Pointed(position))
+        )
         self._shown: dict[int, Strip] = {}
         """What was drawn last, by row of the window."""
         self._epoch = 0
@@ -81,16 +82,16 @@ class Transcript(ScrollView, can_focus=True):
 
     # What is chosen
 
+    @property
+    def selected(self) -> int | None:
+        """The place of the message that is marked."""
+        return self.messages.selected
+
     def select(self, index: int | None) -> None:
-        """Mark a message; None marks none."""
-        turns = self.messages.by_index
-        for message, wanted in ((self.selected, False), (index, True)):
-            if message is not None and message in turns:
-                turns[message].marked = wanted
-        self.selected = index if index in turns else None
-        self.refresh()
+        """Mark a message and go there; None marks none."""
+        self.messages.mark(index)
         if self.selected is not None:
-            self.window.go_to(turns[self.selected])
+            self.window.go_to(self.messages.by_index[self.selected])
 
     def action_select(self, step: int) -> None:
         """Mark the next message of the user, up or down; below the last one none is marked."""
@@ -126,7 +127,7 @@ class Transcript(ScrollView, can_focus=True):
     def action_fold(self) -> None:
         """Fold the marked message, or unfold it; where none is marked, the first long one that is seen."""
         view = self.messages.by_index.get(-1 if self.selected is None else self.selected)
-        view = view or next((one for one in self.seen() if one.folded or one.is_long), None)
+        view = view or next((one for one in self.window.seen() if one.folded or one.is_long), None)
         if view is not None and view.is_long:
             self.fold(view)
 
@@ -139,7 +140,7 @@ class Transcript(ScrollView, can_focus=True):
     def action_thought(self) -> None:
         """Show what was thought before an answer, or fold it away."""
         turns = self.messages.by_index
-        chosen = [turns[self.selected]] if self.selected in turns else reversed(self.seen())
+        chosen = [turns[self.selected]] if self.selected in turns else reversed(self.window.seen())
         view = next((one for one in chosen if one.thought is not None), None)
         if view is not None:
             view.thought_shown = not view.thought_shown
@@ -194,12 +195,6 @@ class Transcript(ScrollView, can_focus=True):
             elif self.heat.mode != "off":
                 self.inspector.pick(self.inspector.token_at(row, place.x))
                 self.refresh_bindings()
-
-    def seen(self) -> list[TurnView]:
-        """The messages in the window."""
-        top, rows = self.scroll_offset.y, self.scrollable_content_region.height
-        first, last = self.page.at(top), self.page.at(min(top + rows, self.page.height) - 1)
-        return [] if first is None or last is None else self.page.views[first : last + 1]
 
     # Finding and copying
 

@@ -9,6 +9,7 @@ from textual.containers import Horizontal, Vertical
 from textual.reactive import reactive
 from textual.widget import Widget
 
+from h2o_chat.base.errors import H2OChatError
 from h2o_chat.events.events import Note, Prompt, Said, Turn
 from h2o_chat.tui.divider import Divider
 from h2o_chat.tui.loading import Loading
@@ -151,6 +152,10 @@ class Pane(Vertical):
         if text:
             self.app.copy_to_clipboard(text)
             self.divider.say(f"copied {what} · {len(text):,} characters")
+
+    def show_error(self, error: H2OChatError) -> None:
+        """What went wrong, in the transcript."""
+        self.transcript.messages.error(error.code, error.message, error.hint)
 
     # What a job reports
 

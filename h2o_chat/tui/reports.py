@@ -45,7 +45,7 @@ def show(report: work.Report | work.Text, pane: Pane, memory: Memory) -> None:
         case work.Stopped():
             pane.not_opened()
         case work.Failed(error):
-            messages.error(error.code, error.message, error.hint)
+            pane.show_error(error)
             pane.not_opened()
         case work.Crashed(error, trace):
             hint = f"This is a bug of h2o-chat. The traceback is in {save_trace(trace)}"

@@ -14,6 +14,7 @@ from h2o_chat.base.config import Sampling
 from h2o_chat.store import Store
 from h2o_chat.tui.talk import going_back
 from h2o_chat.tui.talk.conversations import Conversations
+from h2o_chat.tui.transcript import drawing
 
 Drive = Callable[..., Any]
 SAID = ("Hi, my name is Flora.", "Do you like films?", "What is my name?")
@@ -78,7 +79,7 @@ async def test_an_earlier_message_is_said_anew(talk: Any) -> None:
         await screen.pilot.press("tab", "up", "up", "up", "up", "down")
         assert screen.app.transcript.selected == 2
         [marked] = [view for view in screen.app.transcript.messages.views if view.marked]
-        assert marked.title(60).plain.startswith("▸ you")
+        assert drawing.title(marked, 60).plain.startswith("▸ you")
         await screen.pilot.press("e")
         assert screen.app.prompt.text == SAID[1]
         assert screen.app.prompt.has_focus

@@ -67,7 +67,8 @@ def copy(pane: TalkPane, words: str) -> None:
         number = max((n for n, one in enumerate(messages) if one.role == "assistant"), default=-1)
     else:
         raise UsageError(f"{words!r} is nothing to copy.", "/copy, /copy code or /copy NUMBER")
-    text = pane.transcript.text_of(number)
+    view = pane.transcript.messages.by_index.get(number)
+    text = view.said if view is not None else ""
     if not text:
         raise UsageError("There is nothing to copy.", "/copy, /copy code or /copy NUMBER")
     if words != "code":

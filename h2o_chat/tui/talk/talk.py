@@ -300,6 +300,3 @@ class TalkPane(Pane):
             self._acts[name](self, "")
         except H2OChatError as error:
             self.show_error(error)
-
-    def show_error(self, error: H2OChatError) -> None:
-        self.transcript.messages.error(error.code, error.message, error.hint)

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from h2o_chat.base.safe import token_label
 from h2o_chat.tui.panel.held import Memory
+from h2o_chat.tui.transcript.drawing import Canvas
 from h2o_chat.tui.transcript.messages import Messages
-from h2o_chat.tui.transcript.turn import Canvas, TurnView
+from h2o_chat.tui.transcript.turn import TurnView
 from h2o_chat.tui.transcript.where import character, shows, spot
 from h2o_chat.tui.transcript.window import Window
 
@@ -76,6 +77,15 @@ class Inspector:
         if position is not None:
             self.on = True
             self._point(position)
+
+    def show_place(self, position: int) -> bool:
+        """Bring into the window about where a token stands in its message; False if that is not shown."""
+        if (span := self.memory.span(position)) is None:
+            return True  # of no message: there is nowhere to go
+        if (view := self._messages.by_index.get(span.index)) is None:
+            return False
+        self._window.show_place(view, (position - span.first) / (span.last - span.first + 1))
+        return True
 
     # Where tokens are
 

@@ -151,16 +151,6 @@ class Keeper:
             return ""
         return f"Not stored: {waiting.words}. {waiting.trouble.message}"
 
-    @property
-    def stored_as(self) -> str | None:
-        """The conversation, if anything of it is on disk."""
-        try:
-            if self.conversation:
-                self.store.leaf(self.conversation)
-        except (StoreError, UsageError):
-            return None
-        return self.conversation
-
     def flush(self) -> bool:
         """Tries again to write what waits; whether all is on disk."""
         if self._writer is None:
@@ -266,10 +256,8 @@ class Keeper:
         if self._writer is None:
             return
         waiting = self._writer.waiting
-        if isinstance(waiting.trouble, DiskError):
-            self._gave_way = self._gave_way or memories.give_way(
-                self.store, self._writer.conversation, waiting.flush
-            )
+        if isinstance(waiting.trouble, DiskError) and not self._gave_way:
+            self._gave_way = memories.give_way(self.store, self._writer.conversation, waiting.flush)
         if (trouble := waiting.trouble) is None:
             if self._trouble is not None:
                 self.notes.append(Note("stored", "All that was said is stored again."))

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from h2o_chat.base.errors import BudgetError, SavedCacheError
 from h2o_chat.base.progress import never, unheard
+from h2o_chat.chat.spans import tokens_of, was_read
 from h2o_chat.chat.templates import Template, literal
 from h2o_chat.events.events import Note
 from h2o_chat.models.tokenizing import text_of
@@ -81,14 +82,14 @@ def remember(
 
 def _pin_again(engine: Memory, notes: list[Note], path: Sequence[StoredMessage]) -> None:
     """What is pinned is pinned, whatever was when the memory was saved; what is yet to be fed, as it is."""
-    if path and path[0].role == "system" and path[0].first >= 0:
-        engine.protect(path[0].last - path[0].first + 1)
-    pinned = [message for message in path if message.pinned and message.first >= 0]
-    engine.unpin(keep=[at for message in pinned for at in range(message.first, message.last + 1)])
+    if path and path[0].role == "system" and was_read(path[0]):
+        engine.protect(len(tokens_of(path[0])))
+    pinned = [message for message in path if message.pinned and was_read(message)]
+    engine.unpin(keep=[at for message in pinned for at in tokens_of(message)])
     for number, message in enumerate(path):
-        if message.pinned and message.first >= 0:
+        if message.pinned and was_read(message):
             try:
-                engine.pin(range(message.first, message.last + 1))
+                engine.pin(tokens_of(message))
             except BudgetError as error:
                 text = f"Message {number} is no longer pinned. {error.message}"
                 notes.append(Note(error.code, text, error.hint))
@@ -161,12 +162,12 @@ def read_again(
     system, read = path[0].text if path and path[0].role == "system" else None, True
     for index, message in enumerate(rest, known):
         if message.role == "system":
-            engine.protect(message.last - message.first + 1 if message.first >= 0 else 0)
+            engine.protect(len(tokens_of(message)))
             continue
         ids: Sequence[int] = message.ids
         if message.role == "user":
             # The tokens of a turn that failed, or was cut off before it was read, are nowhere.
-            read = not ids or message.first >= 0
+            read = not ids or was_read(message)
             if not ids:
                 ids = prompt(engine, template, path[:index], system, message.text)
         elif not ids:

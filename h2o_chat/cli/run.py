@@ -29,7 +29,7 @@ from h2o_chat.base.errors import (
 )
 from h2o_chat.base.progress import progress_bar
 from h2o_chat.chat.keeping import Keeper
-from h2o_chat.chat.stored import NOWHERE_ELSE, let_go
+from h2o_chat.chat.stored import NOWHERE_ELSE, let_go, stored_as
 from h2o_chat.events.events import End, Error, Event, Note, Session, Token, Turn, to_json
 from h2o_chat.events.recorder import Recorder
 from h2o_chat.models.tokenizing import is_panic
@@ -142,7 +142,7 @@ class _Tally:
     """Why the conversation is not stored, where it should have been."""
 
     def end(self) -> End:
-        conversation = self.keeper.stored_as if self.keeper else None
+        conversation = stored_as(self.keeper) if self.keeper else None
         return End(self.turns, self.tokens, time.monotonic() - self.began, conversation)
 
 

@@ -10,6 +10,7 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from h2o_chat.base.errors import H2OChatError
+from h2o_chat.chat.spans import was_read
 from h2o_chat.events.events import Note, Prompt, Said, Turn
 from h2o_chat.tui.divider import Divider
 from h2o_chat.tui.loading import Loading
@@ -193,7 +194,7 @@ class Pane(Vertical):
                 f"{earlier} earlier messages are not shown here (h2o-chat sessions show)"
             )
         for index, message in enumerate(chat.messages[earlier:], earlier):
-            hold = message.hold if message.first >= 0 else None
+            hold = message.hold if was_read(message) else None
             name = self._speaker(message.role)
             tokens = Tokens(message.first, message.texts) if message.texts else None
             self.transcript.messages.message(

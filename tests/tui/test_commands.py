@@ -161,11 +161,11 @@ async def test_settings_change_while_the_conversation_goes_on(
         await screen.answered()
         first = screen.chat.messages[1].text
         assert screen.chat.session.seed == 5
-        seen = screen.chat._engine.seen
+        seen = screen.chat.engine.seen
         await command(screen, "/budget 32")
         await screen.until(lambda: screen.chat.session.budget == 32, "the memory is another one")
-        assert screen.chat._engine.seen == seen
-        assert screen.chat._engine.cache.most_kept <= 32
+        assert screen.chat.engine.seen == seen
+        assert screen.chat.engine.cache.most_kept <= 32
         assert screen.app._memory.session.budget == 32
         assert [message.text for message in screen.chat.messages][1] == first
         await command(screen, "/policy caote")

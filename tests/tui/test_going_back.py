@@ -139,7 +139,7 @@ async def test_going_back_is_cancelled(talk: Any, monkeypatch: pytest.MonkeyPatc
 
 def slowly(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
     """After its first message, reading again lasts until it is stopped."""
-    engine, real = screen.chat._engine, screen.chat._engine.relive
+    engine, real = screen.chat.engine, screen.chat.engine.relive
     read: list[object] = []
 
     def relive(*args: Any, cancel: Callable[[], bool], **kwargs: Any) -> bool:

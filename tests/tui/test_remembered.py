@@ -34,7 +34,7 @@ def told(event: Event) -> Event:
 
 def held(chat: Chat) -> dict[int, set[tuple[int, int]]]:
     """Position -> the (layer, KV head) pairs that hold it, from the cache."""
-    cache = chat._engine.cache  # type: ignore[attr-defined]
+    cache = chat.engine.cache  # type: ignore[attr-defined]
     found: dict[int, set[tuple[int, int]]] = {}
     for layer in range(chat.session.layers):
         for head, slots in enumerate(cache.kept(layer)[0].tolist()):
@@ -48,7 +48,7 @@ def assert_true(memory: Memory, chat: Chat) -> None:
     """All that the memory knows, counted again."""
     found, caches = held(chat), chat.session.layers * chat.session.kv_heads
     assert {position: len(by) / caches for position, by in found.items()} == memory.hold
-    cache = chat._engine.cache  # type: ignore[attr-defined]
+    cache = chat.engine.cache  # type: ignore[attr-defined]
     seen = cache.fed
     recent_from = 0 if chat.session.budget is None else seen - chat.session.recent
     protected = {
@@ -112,7 +112,7 @@ def test_the_log_has_the_words_that_went(pocket: Any) -> None:
     memory.begin(chat.session, chat.state, chat.messages)
     for event in chat.send(TOLD[0], SHORT):
         memory.add(event)
-    observer = chat._engine.observer  # type: ignore[attr-defined]
+    observer = chat.engine.observer  # type: ignore[attr-defined]
     before = {position: observer.text_of(position) for position in memory.hold}
     for event in chat.send(TOLD[1], SHORT):
         memory.add(event)

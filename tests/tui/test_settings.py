@@ -68,14 +68,14 @@ async def test_what_is_changed_holds_after_one_key(
         await screen.opened()
         await screen.ask("My name is Flora.")
         await screen.answered()
-        seen, built = screen.chat._engine.seen, []
-        real = screen.chat._engine.remade
+        seen, built = screen.chat.engine.seen, []
+        real = screen.chat.engine.remade
 
         def remade(settings: Any) -> Any:
             built.append(settings)
             return real(settings)
 
-        monkeypatch.setattr(screen.chat._engine, "remade", remade)
+        monkeypatch.setattr(screen.chat.engine, "remade", remade)
         await opened(screen)
         assert field(screen, "budget").value == "48"
         await type_into(screen, "temperature", "0.7")
@@ -92,8 +92,8 @@ async def test_what_is_changed_holds_after_one_key(
         assert (session.policy, session.kv_dtype) == ("window", "int8")
         assert (sampling.temperature, sampling.max_tokens) == (0.7, None)
         assert len(built) == 1, "it was read again once, whatever was changed"
-        assert screen.chat._engine.seen == seen
-        assert screen.chat._engine.cache.most_kept <= 32
+        assert screen.chat.engine.seen == seen
+        assert screen.chat.engine.cache.most_kept <= 32
         assert screen.app.prompt.has_focus
         assert any("temperature = 0.7, max_tokens = none" in body for body in screen.bodies())
 

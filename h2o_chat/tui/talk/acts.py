@@ -6,6 +6,7 @@ from pathlib import Path
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.chat.export import FORMATS, file_name, to_html, write_file
+from h2o_chat.chat.whole import heat, whole
 from h2o_chat.tui.glyphs import percent, size
 from h2o_chat.tui.talk import applying, elsewhere, going_back, pinning
 from h2o_chat.tui.talk.talk import Act, TalkPane
@@ -86,8 +87,8 @@ def export(pane: TalkPane, words: str) -> None:
     if kind not in FORMATS:
         raise UsageError(f"{kind!r} is no format." if kind else "As what?", "/export md, json or html [FILE]")
     talk = pane.idle()
-    conversation = talk.whole()
-    text = to_html(conversation, talk.heat()) if kind == "html" else FORMATS[kind](conversation)
+    conversation = whole(talk)
+    text = to_html(conversation, heat(talk)) if kind == "html" else FORMATS[kind](conversation)
     try:
         path = Path(name.strip()).expanduser() if name.strip() else Path()
     except RuntimeError as error:  # ~nobody

@@ -7,6 +7,7 @@ from typing import Any
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.rebuilding import rebuild
 from h2o_chat.events.events import Note
 from h2o_chat.tui.talk import changing
 from h2o_chat.tui.talk.editing import Sent
@@ -85,7 +86,7 @@ def _rebuild(pane: TalkPane, talk: Chat, settings: Settings) -> None:
     pane.sent = Sent()
 
     def work(cancel: Callable[[], bool], progress: Callable[[float], None]) -> Iterator[Report]:
-        if talk.rebuild(settings, progress, cancel):
+        if rebuild(talk, settings, progress, cancel):
             yield Opened(talk)
 
     pane.begin(work, f"reading {pane.memory.seen:,} tokens again · esc stops")

@@ -7,6 +7,7 @@ from typing import Any
 from h2o_chat.base import precedence
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import UsageError
+from h2o_chat.chat import rebuilding
 from h2o_chat.chat.chat import Chat
 
 ANSWERING = tuple(asdict(Sampling()))
@@ -67,4 +68,4 @@ def check(talk: Chat, new: dict[str, Any]) -> None:
         StoreError: the cache cannot be built again: the conversation is not stored.
     """
     if other := {name: value for name, value in new.items() if name in REBUILDING}:
-        talk.check(replace(talk.settings, **other))
+        rebuilding.check(talk, replace(talk.settings, **other))

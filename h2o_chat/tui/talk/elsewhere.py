@@ -5,6 +5,7 @@ from time import monotonic
 
 from h2o_chat.base.errors import H2OChatError, UsageError
 from h2o_chat.base.progress import Progress
+from h2o_chat.chat.another import open_another
 from h2o_chat.chat.chat import Chat
 from h2o_chat.tui.talk.conversations import Conversations
 from h2o_chat.tui.talk.editing import Sent
@@ -73,7 +74,7 @@ def conversations(pane: TalkPane, _: str) -> None:
 def _open(
     talk: Chat, conversation: str, cancel: Callable[[], bool], progress: Callable[[float], None]
 ) -> Iterator[Report]:
-    if talk.open(conversation, progress, cancel):
+    if open_another(talk, conversation, progress, cancel):
         yield Opened(talk)
 
 

@@ -1,6 +1,7 @@
 """What commands and keys do that go back: answer again, say something else, go to another branch."""
 
 from h2o_chat.base.errors import UsageError
+from h2o_chat.chat import again
 from h2o_chat.chat.chat import Chat
 from h2o_chat.tui.talk import branches
 from h2o_chat.tui.talk.chosen import message_number
@@ -15,7 +16,8 @@ def regenerate(pane: TalkPane, _: str) -> None:
     pane.editing.give_up()
     pane.sent = Sent(edits=_last_said(talk))
     pane.begin(
-        lambda cancel, progress: talk.regenerate(pane.sampling, cancel, progress), "going back · esc stops"
+        lambda cancel, progress: again.regenerate(talk, pane.sampling, cancel, progress),
+        "going back · esc stops",
     )
 
 

@@ -1,6 +1,7 @@
 """What `/pin` and `/unpin` do."""
 
 from h2o_chat.base.errors import UsageError
+from h2o_chat.chat import pins
 from h2o_chat.tui.talk.chosen import message_number
 from h2o_chat.tui.talk.editing import Sent
 from h2o_chat.tui.talk.talk import TalkPane
@@ -36,4 +37,4 @@ def _pin(pane: TalkPane, index: int, on: bool) -> None:
     """Protect a message, or let it go."""
     talk = pane.idle()
     pane.sent = Sent(taken=True)
-    pane.begin(lambda *_: talk.pin(index, on), "pinning")
+    pane.begin(lambda *_: pins.pin(talk, index, on), "pinning")

@@ -8,6 +8,7 @@ from textual.widgets import Static
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import H2OChatError, UsageError
+from h2o_chat.chat import again
 from h2o_chat.chat.chat import Chat
 from h2o_chat.events.events import Said
 from h2o_chat.tui.pane import Pane
@@ -227,7 +228,7 @@ class TalkPane(Pane):
             return
         self.sent = Sent(text, index)
         self.begin(
-            lambda cancel, progress: talk.edit(index, text, self.sampling, cancel, progress),
+            lambda cancel, progress: again.edit(talk, index, text, self.sampling, cancel, progress),
             "going back · esc stops",
         )
 

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from textual.content import Span
 
+from h2o_chat.chat.spans import fed
 from h2o_chat.events.events import CacheState
 from h2o_chat.tui.panel.held import Memory
 from h2o_chat.tui.transcript.tokens import Tokens
@@ -114,7 +115,7 @@ class Heat:
         for position, hold in memory.hold.items():
             if span := memory.span(position):
                 total[span.index] += hold
-        read = {span.index: min(span.last + 1, memory.seen) - span.first for span in memory.spans}
+        read = {span.index: fed(span.tokens, memory.seen) for span in memory.spans}
         return {index: total[index] / count if count > 0 else 1.0 for index, count in read.items()}
 
 

@@ -84,7 +84,7 @@ class Inspector:
             return True  # of no message: there is nowhere to go
         if (view := self._messages.by_index.get(span.index)) is None:
             return False
-        self._window.show_place(view, (position - span.first) / (span.last - span.first + 1))
+        self._window.show_place(view, span.tokens.index(position) / len(span.tokens))
         return True
 
     # Where tokens are

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from textual.content import Content
 
 from h2o_chat.base.safe import safe_text
+from h2o_chat.chat.spans import texts_of
 from h2o_chat.events.events import Prompt, Token, Turn
 from h2o_chat.tui.transcript.find import Finder
 from h2o_chat.tui.transcript.heat import Heat
@@ -194,9 +195,9 @@ class Messages:
     def read(self, prompt: Prompt) -> None:
         """A prompt was read: its messages have tokens. The memory knows already where they lie."""
         for span in self.heat.memory.spans[-2:]:
-            view, skip = self.by_index.get(span.index), span.first - prompt.first
-            if view is not None and view.kind == span.role != "assistant" and skip >= 0 and prompt.texts:
-                view.tokens = Tokens(span.first, prompt.texts[skip : span.last + 1 - prompt.first])
+            view, texts = self.by_index.get(span.index), texts_of(prompt, span.tokens)
+            if view is not None and view.kind == span.role != "assistant" and texts:
+                view.tokens = Tokens(span.first, texts)
                 self._window.changed(view)
         if self.answer is not None:
             self.answer.thinks = "".join(prompt.texts[-8:]).rstrip().endswith(OPEN)

@@ -55,7 +55,7 @@ def test_a_message_is_pinned_as_it_is_said_and_stays(loaded: Loaded, store: Stor
     rebuilt = resumed(loaded, store, conversation, WIDER)
     list(rebuilt.send(SAID[6], SHORT))
     assert held(rebuilt, 2) == 1.0, "also where it was all read anew"
-    events = list(rebuilt.pin(2, on=False))
+    events = list(pin(rebuilt, 2, on=False))
     assert [event.event for event in events] == ["cache", "note"]
     assert "no longer pinned. 4 slots protected" in events[1].message
     rebuilt.keeper.close()

@@ -228,7 +228,7 @@ def test_a_memory_that_cannot_be_used_is_rebuilt(loaded: Loaded, store: Store, h
     assert again.resume(lambda _: None)
     assert codes(again)[-1] == "rebuilt"
     assert set(codes(again)) <= {"rebuilt", "saved-cache"}
-    assert again._engine.cache.fed == chat.engine.cache.fed
+    assert again.engine.cache.fed == chat.engine.cache.fed
     assert say(again, SAID[6])
 
 

@@ -142,7 +142,7 @@ class Chat:
             self.holds.share_out(self.messages, engine.seen)
 
     def close(self) -> None:
-        """The conversation is left: nothing more is said in it here."""
+        """Lets the conversation and the engine go."""
         if self.keeper:
             self.keeper.close()
         self.engine.close()
@@ -178,7 +178,7 @@ class Chat:
         progress: Callable[[float], None] = unheard,
         cancel: Callable[[], bool] = never,
     ) -> bool:
-        """Makes a stored message the last one (None: the beginning), with the memory as it was after it.
+        """Makes a stored message the last one (None: the beginning), with the cache as it was after it.
 
         Args:
             progress: told the share that was read again, 0 to 1.
@@ -204,7 +204,7 @@ class Chat:
         return True
 
     def opening(self) -> Iterator[Event]:
-        """What somebody must know who reads the events from here on: what was said, what is remembered."""
+        """The events that a new reader needs first: the session, the messages, what the cache holds."""
         yield self.session
         yield from self.said_from(0)
 
@@ -215,13 +215,13 @@ class Chat:
         yield from self.looked()
 
     def spell(self) -> None:
-        """Gives the messages of a stored conversation the texts of their tokens; if anybody wants to know."""
+        """Gives the messages of a stored conversation their tokens' texts, where events are asked for."""
         if self.keeper and self._settings.events_every:
             stored = {one.id: one.ids for one in self.keeper.path(self.keeper.leaf)}
             give_texts(self.messages, stored, self.engine.tokenizer)
 
     def looked(self) -> Iterator[Event]:
-        """What the cache holds, after the memory was brought back; if anybody wants to know."""
+        """What the cache held when last looked at, where events are asked for."""
         if self.state is not None and self._settings.events_every:
             yield self.state
 
@@ -230,7 +230,7 @@ class Chat:
             yield self.notes.pop(0)
 
     def clear(self, system: str | None = None) -> None:
-        """Starts over: the model and the screen forget everything; on disk a new conversation begins.
+        """Starts over with an empty cache; on disk a new conversation begins.
 
         Args:
             system: another system prompt from here on; None keeps that of the settings.
@@ -254,7 +254,7 @@ class Chat:
         return self.engine.inspect(position)
 
     def watch(self, on: bool) -> None:
-        """Whether somebody looks at what only a memory panel shows; else it is not collected."""
+        """Whether what only the memory panel shows is collected."""
         self.engine.watch(on)
 
     def _blank(self) -> list[Message]:

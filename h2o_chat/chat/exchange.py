@@ -74,7 +74,7 @@ class Exchange:
                 message.first = message.last = -1
 
     def close(self, turn: Turn, engine: Saves) -> None:
-        """What is on disk of it ends too, and the memory is saved."""
+        """What is on disk of it ends too, and the cache is saved."""
         if self._keeper is None:
             return
         if turn.finish == "error":

@@ -1,4 +1,4 @@
-"""What messages and words hold: the share of caches that keep each token, as the events told it."""
+"""Hold of messages and words: the share of caches that keep each token, by the `cache` events."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from h2o_chat.events.events import CacheState
 from h2o_chat.store import StoredMessage
 
 TURN = 3
-"""Messages that may be read, or be nowhere again, in one turn: a system prompt, what is said, an answer."""
+"""Messages whose positions one turn may change: the system prompt, what is said, the answer."""
 
 
 class Holds:

@@ -1,4 +1,4 @@
-"""A conversation on disk while it goes on: what is said is written at once, the memory after each turn.
+"""A conversation on disk while it goes on: what is said is written at once, the cache after each turn.
 
 Another process may be writing, or the disk may fail, while somebody talks. Then it is said, once, the
 conversation goes on, and what is said waits in memory until it can be written, in order.
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from h2o_chat.base.errors import DiskError, EngineError, StoreBusyError, StoreError, UsageError
-from h2o_chat.chat import saved_caches as memories
+from h2o_chat.chat import saved_caches
 from h2o_chat.events.events import Note, Session
 from h2o_chat.store import Store, StoredMessage, Writer
 
@@ -44,7 +44,7 @@ class Keeper:
         self._trouble: Note | None = None
         """What was said last, until all is written again."""
         self._gave_way = False
-        """All saved memories have, on a full disk."""
+        """On a full disk all saved caches were removed."""
         self._never: StoreError | None = None
         """Why a conversation could not even be begun."""
         if conversation is not None:
@@ -201,35 +201,35 @@ class Keeper:
             raise StoreError(f"Not all that was said is on disk yet. {why}", "Try again when it is.")
 
     def saved(self, message: int) -> Path | None:
-        """The file with the memory after an answer, if it may be there."""
+        """The file with the cache after an answer, if it may be there."""
         if self.conversation is None:
             return None
         return self.store.caches(self.conversation) / f"{message}.safetensors"
 
-    def save(self, engine: memories.Saves, message: int | None) -> None:
-        """Saves the memory after an answer, and removes those of the oldest messages.
+    def save(self, engine: saved_caches.Saves, message: int | None) -> None:
+        """Saves the cache after an answer, and removes those of the oldest messages.
 
-        Words come first: while any wait to be written, no memory is.
+        Words come first: while any wait to be written, no cache is saved.
         """
         if message is None or not self.flush() or (path := self.saved(message)) is None:
             return
         try:
-            memories.save(self.store, engine, path)
+            saved_caches.save(self.store, engine, path)
         except (OSError, EngineError) as error:
             self.notes.append(
                 Note("store", f"The memory could not be saved: {error}.", "It will be rebuilt on resuming.")
             )
 
     def changed(self, session: Session, settings: dict[str, Any]) -> None:
-        """The memory is another one from here on, and so it is when the conversation is resumed."""
+        """Another cache is in use from here on, and will be when the conversation is resumed."""
         self._session, self._settings = session, settings
         if self._writer:
             self._writer.run(asdict(session))
             self._writer.settings(_with_seed(settings, session))
             self._look()
 
-    def save_again(self, engine: memories.Saves) -> None:
-        """Saves the memory as it is now instead of what was saved last, where anything was."""
+    def save_again(self, engine: saved_caches.Saves) -> None:
+        """Saves the cache as it is now in the place of the last saved one, where there is one."""
         if self.leaf is None or not self.flush():
             return
         if (path := self.saved(self.leaf)) is not None and path.exists():
@@ -257,7 +257,7 @@ class Keeper:
             return
         waiting = self._writer.waiting
         if isinstance(waiting.trouble, DiskError) and not self._gave_way:
-            self._gave_way = memories.give_way(self.store, self._writer.conversation, waiting.flush)
+            self._gave_way = saved_caches.give_way(self.store, self._writer.conversation, waiting.flush)
         if (trouble := waiting.trouble) is None:
             if self._trouble is not None:
                 self.notes.append(Note("stored", "All that was said is stored again."))

@@ -52,7 +52,7 @@ class Message:
 
 
 def of_stored(stored: StoredMessage) -> Message:
-    """A message as it was written down; whoever knows the memory sets its hold."""
+    """A message as it was written down; its hold is set by `Holds`."""
     return Message(
         stored.role,
         stored.text,
@@ -65,7 +65,7 @@ def of_stored(stored: StoredMessage) -> Message:
 
 
 def as_event(index: int, message: Message) -> Said:
-    """For who reads the events from here on."""
+    """A message as an event."""
     role, finish = cast(Role, message.role), cast(Finish | None, message.finish)
     hold = message.hold if was_read(message) else None
     place = message.first, message.last

@@ -23,7 +23,7 @@ from h2o_chat.base.errors import H2OChatError
 from h2o_chat.events.events import Event, Session, Token
 
 QUICK_S = 0.02
-"""What is told sooner one after the other nobody can see apart."""
+"""Tokens closer together than this share one message."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,14 @@ class Call:
     args: tuple[Any, ...]
     keywords: dict[str, Any]
     cancels: bool
-    """It takes `cancel`, and is told by `Cancel`."""
+    """It takes `cancel`: a `Cancel` may follow."""
     dropped: Sequence[int]
-    """What is held for nobody any more."""
+    """Numbers of what the caller holds no longer: it is let go."""
 
 
 @dataclass(frozen=True)
 class Cancel:
-    """Whoever made this call wants no more of it."""
+    """This call is to end at its next step."""
 
     call: int
 
@@ -80,17 +80,17 @@ class Reply:
 
 
 def together(events: Iterable[Event]) -> Iterator[list[Event]]:
-    """Tokens that come quickly are told a few at once: a message wakes the other process, which costs a small
-    model 6% of a token. What is slow, or no token, is told as it comes, behind what waits.
+    """Joins quick tokens to a few at once: each message wakes the other process, which costs a small model 6%
+    of a token. Slow tokens and other events go as they come, behind the tokens that wait.
     """
-    waiting, was_token, came, told = list[Event](), False, 0.0, 0.0
+    waiting, was_token, came, sent = list[Event](), False, 0.0, 0.0
     for event in events:
         now, is_token = perf_counter(), isinstance(event, Token)
         quick, was_token, came = is_token and was_token and now - came < QUICK_S, is_token, now
         waiting.append(event)
-        if not quick or now - told >= QUICK_S:
+        if not quick or now - sent >= QUICK_S:
             yield waiting
-            waiting, told = [], now
+            waiting, sent = [], now
     if waiting:
         yield waiting
 

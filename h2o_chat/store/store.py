@@ -235,8 +235,8 @@ class Store:
         self._one("id", conversation)
         return self._places.made_cache_folder(conversation)
 
-    def memories(self, ours: str) -> Iterator[Path]:
-        """Files of saved caches, those first that are missed least: a memory can be built again from words.
+    def removable_caches(self, ours: str) -> Iterator[Path]:
+        """Files of saved caches that a full disk may lose: they can be built again from words.
 
         The conversation that was held longest ago comes first, `ours` last, and what others hold is left out.
         """

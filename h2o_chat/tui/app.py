@@ -31,7 +31,7 @@ from h2o_chat.tui.divider import Divider
 from h2o_chat.tui.help import Help
 from h2o_chat.tui.keys import Keys
 from h2o_chat.tui.pane import Pane
-from h2o_chat.tui.panel.held import Memory
+from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.panel.panel import TABS
 from h2o_chat.tui.talk import slash
 from h2o_chat.tui.talk.acts import ACTS
@@ -117,7 +117,7 @@ class ChatApp(App[None], inherit_bindings=False):
         self.theme = theme if theme in self.available_themes else H2O_DARK.name
         self.exit_code = ExitCode.OK
         self.deadline: Deadline | None = None
-        self._memory = Memory()
+        self._memory = CacheView()
         jobs = work.Jobs(recorder)
         self.pane = pane or TalkPane(jobs, sampling, self._memory, ACTS, History(folder), opener_of)
         self._open_chat = open_chat

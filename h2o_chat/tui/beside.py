@@ -4,7 +4,7 @@ from time import monotonic
 
 from textual.geometry import Size
 
-from h2o_chat.tui.panel.held import Memory
+from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.panel.panel import MemoryLine, MemoryPanel
 from h2o_chat.tui.panel.strip import RememberStrip
 from h2o_chat.tui.status import StatusLine
@@ -24,7 +24,7 @@ class Beside:
         wanted: Whether the panel is shown, or its line where there is no room for more.
     """
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: CacheView) -> None:
         self.status = StatusLine(memory, id="status")
         self.panel = MemoryPanel(memory, id="panel")
         self.line = MemoryLine(memory, id="line")

@@ -18,7 +18,7 @@ from h2o_chat.tui.talk.attach import Reading
 from h2o_chat.tui.talk.greeting import greeting
 from h2o_chat.tui.transcript import markdown
 from h2o_chat.tui.transcript.finding import FindBar
-from h2o_chat.tui.transcript.inspect import told
+from h2o_chat.tui.transcript.inspect import facts
 from h2o_chat.tui.transcript.tokens import Tokens
 from h2o_chat.tui.transcript.transcript import Transcript
 from h2o_chat.tui.work import SHOWN_MESSAGES, ChatLike, Job, Jobs
@@ -252,7 +252,7 @@ class Pane(Vertical):
         """Another token is under the cursor, or more is known of it."""
         memory, line = self.transcript.heat.memory, ""
         if memory.cursor is not None and (view := self.transcript.inspector.view_of(memory.cursor)):
-            line = told(memory, view, memory.cursor)
+            line = facts(memory, view, memory.cursor)
         self.divider.point(line)
         self.transcript.refresh_changed()
 

@@ -4,11 +4,11 @@ from h2o_chat.events.events import CacheState, Error, Note, Prompt, Said, Token,
 from h2o_chat.tui import work
 from h2o_chat.tui.crash import save_trace
 from h2o_chat.tui.pane import Pane
-from h2o_chat.tui.panel.held import Memory
+from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.talk.attach import Reading
 
 
-def show(report: work.Report | work.Text, pane: Pane, memory: Memory) -> None:
+def show(report: work.Report | work.Text, pane: Pane, memory: CacheView) -> None:
     """Shows it in the pane, and keeps what it tells of the cache."""
     messages = pane.transcript.messages
     match report:

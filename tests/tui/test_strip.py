@@ -15,7 +15,7 @@ from textual.geometry import Size
 from h2o_chat.events.events import CacheState, Session
 from h2o_chat.events.recording import read
 from h2o_chat.tui.panel.axis import AXES, Axis, by_age, choose, edges_of
-from h2o_chat.tui.panel.held import Memory
+from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.panel.strip import LARGE_TOKENS, RememberStrip, cells_of, height
 
 
@@ -60,7 +60,7 @@ def test_the_axis_is_chosen_by_length() -> None:
 @pytest.mark.parametrize("cells", [250, 40, 1])
 def test_a_cell_is_what_its_tokens_are(told: Path, axis: Axis, cells: int) -> None:
     """Of a recording of the real engine, each cell counted again token by token."""
-    memory = Memory()
+    memory = CacheView()
     for event in read(told):
         if isinstance(event, Session):
             memory.begin(event, None)
@@ -93,7 +93,7 @@ class Unmounted(RememberStrip):
     size = Size(120, 5)  # type: ignore[assignment]
 
 
-def long(seen: int, messages: int, budget: int = 512) -> Memory:
+def long(seen: int, messages: int, budget: int = 512) -> CacheView:
     """What a long conversation leaves: sinks, the recent part, and some of what lies between."""
     session = Session(
         *("org/name", None, "plain", "h2o", budget, 4, budget // 2, 16, "chunked", "none", "float32"),
@@ -104,7 +104,7 @@ def long(seen: int, messages: int, budget: int = 512) -> Memory:
     some = random.sample(old, min(len(old), 4 * budget))
     held = [(at, 1.0, 1.0) for at in (*range(4), *range(recent_from, seen))]
     held += [(at, random.randint(1, 31) / 32, 0.5) for at in some]
-    memory = Memory()
+    memory = CacheView()
     memory.begin(session, None)
     state = CacheState(seen, min(seen, budget), 1, 1, 0, {"S": 4}, [], sorted(held), [[0.5]], True, [(0, 3)])
     memory.add(state)

@@ -1,4 +1,4 @@
-"""What the events have said so far, as the screen shows it. No widgets here.
+"""What the events have said of the cache so far, as the screen shows it. No widgets here.
 
 Bounded: of tokens it knows those that the cache holds, and of the past a fixed number of points.
 """
@@ -35,8 +35,8 @@ class Went:
 
 
 @dataclass
-class Memory:
-    """The newest of every event, and what no single event carries."""
+class CacheView:
+    """What the screen knows of the cache: the newest of every event, and what no single event carries."""
 
     session: Session | None = None
     cache: CacheState | None = None

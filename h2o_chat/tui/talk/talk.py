@@ -12,7 +12,7 @@ from h2o_chat.chat import again
 from h2o_chat.chat.chat import Chat
 from h2o_chat.events.events import Said
 from h2o_chat.tui.pane import Pane
-from h2o_chat.tui.panel.held import Memory
+from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.talk import slash
 from h2o_chat.tui.talk.attach import Reading, names_files
 from h2o_chat.tui.talk.editing import Editing, Sent
@@ -72,7 +72,7 @@ class TalkPane(Pane):
         self,
         jobs: Jobs,
         sampling: Sampling,
-        memory: Memory,
+        memory: CacheView,
         acts: Mapping[str, Act],
         history: History | None = None,
         opener_of: Callable[[str], OpenChat] | None = None,

@@ -9,7 +9,7 @@ from textual.content import Span
 
 from h2o_chat.chat.spans import fed
 from h2o_chat.events.events import CacheState
-from h2o_chat.tui.panel.held import Memory
+from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.transcript.tokens import Tokens
 
 Mode = Literal["off", "hold", "score", "just evicted"]
@@ -26,7 +26,7 @@ class Heat:
     """What the words show, of what the events have told."""
 
     def __init__(self) -> None:
-        self.memory = Memory()
+        self.memory = CacheView()
         self.mode: Mode = "off"
         self.version = 0
         """Another one whenever a word may look different."""

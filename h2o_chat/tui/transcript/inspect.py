@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from h2o_chat.base.safe import token_label
-from h2o_chat.tui.panel.held import Memory
+from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.transcript.drawing import Canvas
 from h2o_chat.tui.transcript.messages import Messages
 from h2o_chat.tui.transcript.turn import TurnView
@@ -16,7 +16,7 @@ FARTHEST = 4096
 
 
 class Inspector:
-    """Moves the cursor over the tokens of the messages; where it is stands in `Memory.cursor`.
+    """Moves the cursor over the tokens of the messages; where it is stands in `CacheView.cursor`.
 
     Args:
         messages: whose tokens they are.
@@ -33,7 +33,7 @@ class Inspector:
         """Whether the arrows move the cursor."""
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> CacheView:
         return self._messages.heat.memory
 
     def begin(self) -> bool:
@@ -137,7 +137,7 @@ class Inspector:
             self._window.go_to(view, place[0] - page.starts[page.views.index(view)])
 
 
-def told(memory: Memory, view: TurnView, position: int) -> str:
+def facts(memory: CacheView, view: TurnView, position: int) -> str:
     """What is known of a token, on one line, the most telling first."""
     text = view.tokens.own_text(position) if view.tokens else ""
     hold, kind = memory.hold.get(position, 0.0), memory.kind(position)
@@ -160,7 +160,7 @@ def told(memory: Memory, view: TurnView, position: int) -> str:
     return " · ".join(parts)
 
 
-def rank(memory: Memory, position: int) -> int | None:
+def rank(memory: CacheView, position: int) -> int | None:
     """Among the tokens kept outside the recent part, by hold and then score; None if it is none of them."""
     if position not in memory.hold or position >= memory.recent_from:
         return None

@@ -130,30 +130,32 @@ def _columns(mask: Tensor, tokens: int) -> Tensor:
     return mask[:, -tokens:].bool()
 
 
-def _slot_logits(
-    arena: Arena, at: int, used: int, queries: Tensor, when: Tensor, edge: Angles | None, how: _Logits
-) -> Tensor:
-    """Logits of the first `used` slots' keys. [R, H, G, N, T]
+def _see_slots(
+    arena: Arena,
+    at: int,
+    used: int,
+    logits: Tensor,
+    queries: Tensor,
+    when: Tensor,
+    edge: Angles | None,
+    how: _Logits,
+) -> None:
+    """Corrects the logits of the first `used` slots, in place: clamped keys, and slots that no query sees.
 
     Args:
+        logits: [R, H, G, N, T or more], of every slot's key as it is stored.
         queries: [R, H, G, N, D] at positions `when` [R, N].
         edge: where some keys are clamped, what turns the queries to the index at which they meet those.
     """
-    slots = arena.layer(at)
-    held = arena.held_keys(at)[:, :, :used]
+    slots, logits = arena.layer(at), logits[..., :used]
     if edge is not None:
         assert arena.rope is not None
-        both = torch.cat((queries, arena.rope.turn(queries, *edge)), 2)
-        near, far = how(both, held).chunk(2, 2)
-        logits = torch.where(slots.clamped[0, :, :, None, None, :used], far, near)
-    else:
-        logits = how(queries, held)
-    logits = logits.masked_fill_(slots.hidden[0, :, :, None, None, :used], -torch.inf)
+        far = how(arena.rope.turn(queries, *edge), arena.held_keys(at)[:, :, :used])
+        torch.where(slots.clamped[0, :, :, None, None, :used], far, logits, out=logits)
+    logits.masked_fill_(slots.hidden[0, :, :, None, None, :used], -torch.inf)
     if how.sliding_window is not None:
         seen_from = when[:, None, None, :, None] - how.sliding_window  # [R, 1, 1, N, 1]
-        unseen = slots.positions[0, :, :, None, None, :used] <= seen_from
-        logits = logits.masked_fill(unseen, -torch.inf)
-    return logits
+        logits.masked_fill_(slots.positions[0, :, :, None, None, :used] <= seen_from, -torch.inf)
 
 
 def _decode(layer: H2OLayer, now: Now, queries: Tensor, keys: Tensor, values: Tensor, how: _Logits) -> Tensor:
@@ -162,7 +164,9 @@ def _decode(layer: H2OLayer, now: Now, queries: Tensor, keys: Tensor, values: Te
     assert arena is not None
     arena.windows[at] = how.sliding_window
     arena.write(at, keys, values)
-    logits = _slot_logits(arena, at, arena.used, queries, arena.when, arena.edge, how)
+    held = arena.held_keys(at)[:, :, : arena.used]
+    logits = how(queries, held)
+    _see_slots(arena, at, arena.used, logits, queries, arena.when, arena.edge, how)
     given = arena.given(at)  # [R, H, G, T]
     torch.softmax(logits.squeeze(3), -1, out=given)
     if 0 in this.count:  # padding is no query, and may have seen nothing at all
@@ -225,29 +229,29 @@ def _pass(
     padded = any(here != tokens for here in this.count)
     used = arena.shape[3] if this.used is None else this.used
     edge = edge_angles(arena, when, queries.dtype) if arena.clamps else None
-    held_values = arena.held_values(at)[:, :, :used]
+    all_keys, all_values = keys, values
+    if used:  # [R, H, T + N, D]
+        all_keys = torch.cat((arena.held_keys(at)[:, :, :used], keys), 2)
+        all_values = torch.cat((arena.held_values(at)[:, :, :used], values), 2)
     gain = share = None
     outputs = []
     for start in range(0, tokens, BLOCK):
         cut = slice(start, start + BLOCK)
         end = min(start + BLOCK, tokens)  # later keys cannot be seen
         asked, asked_at = queries[..., cut, :], when[:, cut]
-        own = how(asked, keys[:, :, :end])
+        logits = how(asked, all_keys[:, :, : used + end])
         unseen = place[:end] > place[cut, None]  # [B, end]
         if how.sliding_window is not None:
             unseen = unseen | (place[:end] <= place[cut, None] - how.sliding_window)
-        logits = own.masked_fill_(unseen, -torch.inf)
+        logits[..., used:].masked_fill_(unseen, -torch.inf)
         if used:
             turned = None if edge is None else (edge[0][..., cut, :], edge[1][..., cut, :])
-            slots = _slot_logits(arena, at, used, asked, asked_at, turned, how)
-            logits = torch.cat((slots, own), -1)
+            _see_slots(arena, at, used, logits, asked, asked_at, turned, how)
         probabilities = logits.softmax(-1)
         if padded:
             probabilities = probabilities.masked_fill((new[:, cut] < 0)[:, None, None, :, None], 0)
         weights = probabilities.to(values.dtype).flatten(2, 3)  # [R, H, G * B, T + end]
-        output = weights[..., used:] @ values[:, :, :end]
-        if used:
-            output += weights[..., :used] @ held_values
+        output = weights @ all_values[:, :, : used + end]
         outputs.append(output.view(*asked.shape[:-1], -1))
 
         visible = logits[:, :, 0].isfinite().sum(-1) if policy.uses else None  # [R, H, B]

@@ -110,7 +110,7 @@ def long(seen: int, messages: int, budget: int = 512) -> CacheView:
     memory.add(state)
     firsts = [0, *sorted(random.sample(range(1, seen), messages - 1)), seen]
     for index, (first, end) in enumerate(pairwise(firsts)):
-        memory._place(index, ("user", "assistant")[index % 2], first, end - 1)
+        memory.places.place(index, ("user", "assistant")[index % 2], first, end - 1)
     return memory
 
 

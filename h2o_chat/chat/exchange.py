@@ -1,4 +1,4 @@
-"""What the user says and its answer, while the turn goes on: where its tokens lie, what is on disk of it."""
+"""A user's message and its answer while the turn goes on: their positions, and what is on disk of them."""
 
 from collections.abc import Sequence
 

@@ -16,7 +16,7 @@ from h2o_chat.events.events import Note, Session
 from h2o_chat.store import Store, StoredMessage, Writer
 
 GIVE_UP_S = 180.0
-"""After so long it is said that nothing more is being stored, though it is tried again and again."""
+"""Seconds of waiting after which a note says that nothing more is stored; writing is still tried."""
 
 
 class Keeper:
@@ -42,7 +42,7 @@ class Keeper:
         self._session, self._settings = session, settings
         self._writer: Writer | None = None
         self._trouble: Note | None = None
-        """What was said last, until all is written again."""
+        """The last note about trouble; None once all is written."""
         self._gave_way = False
         """On a full disk all saved caches were removed."""
         self._never: StoreError | None = None
@@ -134,7 +134,7 @@ class Keeper:
 
     @property
     def may_pass(self) -> bool:
-        """Whether it is another process that is waited for, and not for too long yet."""
+        """Whether only another process keeps the store busy, for less than GIVE_UP_S."""
         waiting = self._writer.waiting if self._writer else None
         return (
             waiting is not None
@@ -144,7 +144,7 @@ class Keeper:
 
     @property
     def unstored(self) -> str:
-        """What was said and is not on disk, in words; empty: all is."""
+        """What is not on disk, in words; empty where all is."""
         if self._never:
             return f"Nothing of this conversation is stored. {self._never.message}"
         if self._writer is None or (waiting := self._writer.waiting).trouble is None:
@@ -152,7 +152,7 @@ class Keeper:
         return f"Not stored: {waiting.words}. {waiting.trouble.message}"
 
     def flush(self) -> bool:
-        """Tries again to write what waits; whether all is on disk."""
+        """Tries again to write what waits; returns whether all is on disk."""
         if self._writer is None:
             return self._never is None
         done = self._writer.waiting.flush()
@@ -160,7 +160,7 @@ class Keeper:
         return done
 
     def end(self) -> None:
-        """Nothing more is said: an answer that is open is finished as far as it got."""
+        """Ends writing: an open answer is finished as far as it got."""
         if self._writer:
             self._writer.settle()
             self._look()
@@ -182,7 +182,7 @@ class Keeper:
         return self.store.path(self.conversation, leaf)
 
     def leave(self) -> None:
-        """Lets nobody leave a conversation of which a part still waits, while the program goes on.
+        """Checks that the conversation may be left: all of it is on disk.
 
         Raises:
             StoreError: it does.
@@ -191,7 +191,7 @@ class Keeper:
             self.catch_up()
 
     def catch_up(self) -> None:
-        """Lets nobody read a conversation of which a part still waits.
+        """Writes what waits, so that the conversation can be read.
 
         Raises:
             StoreError: it does.
@@ -236,7 +236,7 @@ class Keeper:
             self.save(engine, self.leaf)
 
     def _begun(self) -> Writer | None:
-        """Who writes the conversation, which begins with the first thing said; None if it cannot."""
+        """The writer, made when the first message is said; None if the store cannot be written."""
         if self._writer is None and self._never is None:
             try:
                 self._writer = self.store.begin(
@@ -252,7 +252,7 @@ class Keeper:
         return self._writer
 
     def _look(self) -> None:
-        """Says what has changed: that something cannot be written, or that all is written again."""
+        """Adds a note when writing fails, and another when all is written again."""
         if self._writer is None:
             return
         waiting = self._writer.waiting

@@ -68,11 +68,10 @@ class Cancel:
 
 @dataclass(frozen=True)
 class Reply:
-    """Something of a call: any number of things `told`, some at once, and at the end what it `returned` or
-    `raised`."""
+    """What came of a call: lists of what it `yielded`, and at the end what it `returned` or `raised`."""
 
     call: int
-    kind: Literal["told", "returned", "raised"]
+    kind: Literal["yielded", "returned", "raised"]
     value: Any
     seen: int
     """Of its engine, as it is now."""
@@ -119,9 +118,9 @@ class _Serving:
         except Exception as error:
             kind, value = "raised", _for_others(error)
         try:
-            self._tell(message.number, kind, value, engine)
+            self._reply(message.number, kind, value, engine)
         except (TypeError, AttributeError, PicklingError) as error:  # what cannot be sent was not sent
-            self._tell(message.number, "raised", _for_others(error), engine)
+            self._reply(message.number, "raised", _for_others(error), engine)
 
     def _value(self, call: Call, engine: Any) -> Any:
         """Does it, telling what it tells on the way."""
@@ -142,7 +141,7 @@ class _Serving:
         match call.name:
             case "generate":
                 for events in together(value):
-                    self._tell(call.number, "told", events, engine)
+                    self._reply(call.number, "yielded", events, engine)
                 return None
             case "snapshot":
                 return self._keep(value)
@@ -156,7 +155,7 @@ class _Serving:
         from h2o_chat.remote.engine_here import engine_here
 
         stay_offline()
-        engine = engine_here(settings, lambda *progress: self._tell(number, "told", [progress]))
+        engine = engine_here(settings, lambda *progress: self._reply(number, "yielded", [progress]))
         return self._know(engine), engine.tokenizer
 
     def _know(self, engine: Any) -> Known:
@@ -167,7 +166,7 @@ class _Serving:
         self._held[number] = value
         return Held(number)
 
-    def _tell(self, call: int, kind: Any, value: Any, engine: Any = None) -> None:
+    def _reply(self, call: int, kind: Any, value: Any, engine: Any = None) -> None:
         seen, pending = (0, ()) if engine is None else (engine.seen, engine.pending)
         self._pipe.send(Reply(call, kind, value, seen, pending))
 

@@ -1,4 +1,4 @@
-"""The conversation's half of the screen: the transcript, what goes on, and below it an entry."""
+"""The conversation's half of the screen: the transcript, a line with what goes on, and an entry below it."""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -29,7 +29,7 @@ HEAT = {
     "score": "heat: score · brighter: ranked higher by the policy · struck: gone",
     "just evicted": "heat: just evicted · brighter: let go by more caches just now",
 }
-"""What is said of each kind."""
+"""The remark for each kind of heat."""
 
 
 class Pane(Vertical):
@@ -46,7 +46,7 @@ class Pane(Vertical):
     READING: ClassVar[str] = "reading"
     ANSWERING: ClassVar[str] = "answering"
     UNENDED: ClassVar[str] = "error"
-    """How an answer ended that nothing more is said about."""
+    """Finish of an answer that ended without a `turn` event."""
     STOPS: ClassVar[bool] = True
     """Whether a job can be stopped."""
 
@@ -149,7 +149,7 @@ class Pane(Vertical):
         self.copy(blocks[at], f"code block {at + 1} of {len(blocks)}")
 
     def copy(self, text: str, what: str) -> None:
-        """To the clipboard of the terminal, which does not answer."""
+        """Copy to the terminal's clipboard; whether that worked is unknown."""
         if text:
             self.app.copy_to_clipboard(text)
             self.divider.say(f"copied {what} · {len(text):,} characters")
@@ -167,7 +167,7 @@ class Pane(Vertical):
         self.transcript.window.follow()
 
     def not_opened(self) -> None:
-        """What was being opened will not be."""
+        """The model could not be opened."""
         if self.stages is not None:
             self.stages.fail()
             self.transcript.messages.redraw(self.stages)
@@ -186,7 +186,7 @@ class Pane(Vertical):
         self.app.refresh_bindings()
 
     def _tell(self, chat: ChatLike) -> None:
-        """What was said in it."""
+        """Show its messages and notes."""
         self.transcript.messages.note(greeting(chat.session))
         earlier = max(len(chat.messages) - SHOWN_MESSAGES, 0)
         if earlier:

@@ -176,7 +176,7 @@ class Jobs:
         self._cancel.set()
 
     def read(self, files: Reading) -> None:
-        """Read the files of a message beside any job; it is reported when that is done, if ever."""
+        """Read the files of a message in a thread of their own; a report follows when they are read."""
         files.begin(self._reports.put)
 
     def drain(self) -> Iterator[Report | Text]:
@@ -229,4 +229,4 @@ def _events(report: Report) -> Iterator[Event]:
 
 
 class _Left(BaseException):
-    """The person left, or stopped it, while the model was loading. What opens it may not catch this."""
+    """The person left, or stopped the loading. A `BaseException`: what opens the model must not catch it."""

@@ -380,7 +380,7 @@ def test_what_nobody_holds_any_more_is_let_go(loaded: Any, monkeypatch: pytest.M
 
     def ask(engine: Held | None, name: str, *args: Any, dropped: tuple[int, ...] = ()) -> Any:
         serving.take(Call(1, engine, name, args, {}, False, dropped))
-        while (reply := ours.recv()).kind == "told":
+        while (reply := ours.recv()).kind == "yielded":
             pass
         assert isinstance(reply, Reply)
         assert reply.kind == "returned", reply.value

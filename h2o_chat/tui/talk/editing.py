@@ -1,4 +1,4 @@
-"""What may come back into the prompt box: an earlier message to be said anew, a text that was not sent."""
+"""Texts that come back into the prompt box: an earlier message to edit, and a text that was not sent."""
 
 from dataclasses import dataclass
 
@@ -9,22 +9,22 @@ from h2o_chat.tui.transcript.transcript import Transcript
 
 @dataclass
 class Sent:
-    """What a job was begun with."""
+    """The text and the place that a job was begun with."""
 
     text: str = ""
     """What the person typed for it."""
     edits: int | None = None
-    """The message in whose place it is said."""
+    """Place of the message that it replaces; None: it is a new message."""
     taken: bool = False
     """It has become part of the conversation."""
     withdrawn: bool = False
     """It was stopped before the model had read it."""
     fork: int | None = None
-    """The message from which on another branch is opened."""
+    """Place of the message where another branch begins, where that is opened."""
 
 
 class Editing:
-    """An earlier message in the box, and the text that it took the place of.
+    """An earlier message that is edited in the box, and the draft that stood there before.
 
     Attributes:
         index: The place of the message; None while none is edited.
@@ -36,7 +36,7 @@ class Editing:
         self._draft = ""
 
     def begin(self, index: int, text: str) -> None:
-        """Put a message into the box, to say something else instead; what stands there waits."""
+        """Put a message into the box, to say something else instead; a draft that stands there is kept."""
         self._transcript.inspector.end()
         if self.index is None:
             self._draft = self._prompt.text or self._draft
@@ -48,13 +48,13 @@ class Editing:
         self._transcript.refresh_bindings()
 
     def end(self) -> int | None:
-        """It is sent, or no longer wanted; which it was."""
+        """Stop editing; returns the place of the message, None if none was edited."""
         index, self.index = self.index, None
         self._transcript.select(None)
         return index
 
     def give_up(self) -> None:
-        """The message stays as it was."""
+        """Stop editing and leave the message as it was; the draft comes back."""
         if self.end() is not None:
             self._prompt.clear()
             self.bring_back()
@@ -62,7 +62,7 @@ class Editing:
             self._transcript.refresh_bindings()
 
     def take_back(self, sent: Sent) -> str:
-        """What was sent and not taken stands in the box again; what is said of it."""
+        """Put a text that was sent and not taken into the box again; returns the remark."""
         if not sent.text:
             return "nothing has changed"
         if sent.edits is not None:
@@ -74,7 +74,7 @@ class Editing:
         return "stopped · nothing was sent · your text is back"
 
     def bring_back(self) -> None:
-        """The text that waited stands in the box again, unless there is another by now."""
+        """Put the draft into the box again, unless another text stands there."""
         if self._draft and not self._prompt.text:
             self._prompt.put(self._draft)
         self._draft = ""

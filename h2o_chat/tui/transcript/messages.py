@@ -17,7 +17,7 @@ from h2o_chat.tui.transcript.window import Window
 
 
 class Messages:
-    """In the order in which they stand, and by their place in the conversation.
+    """The messages on the page, in order and by their place in the conversation.
 
     Args:
         window: on the page where they stand.
@@ -60,7 +60,7 @@ class Messages:
 
     @contextmanager
     def filling(self) -> Iterator[None]:
-        """Many messages at once: they are laid out when all are there."""
+        """Add many messages and lay them out once, at the end."""
         self._filling = True
         try:
             yield
@@ -123,7 +123,7 @@ class Messages:
         self.by_index[index] = self.add(view)
 
     def unfold_last(self) -> None:
-        """The last message is to be read, however long it is."""
+        """Unfold the last message."""
         if self.by_index:
             last = self.by_index[max(self.by_index)]
             last.folded = False
@@ -193,7 +193,7 @@ class Messages:
     # Their tokens, and how much of them is held
 
     def read(self, prompt: Prompt) -> None:
-        """A prompt was read: its messages have tokens. The memory knows already where they lie."""
+        """A prompt was read: its messages get their tokens. `CacheView` must have the event already."""
         for span in self.heat.memory.spans[-2:]:
             view, texts = self.by_index.get(span.index), texts_of(prompt, span.tokens)
             if view is not None and view.kind == span.role != "assistant" and texts:
@@ -210,13 +210,13 @@ class Messages:
             self.answer.tokens.add(token.text)
 
     def token_text(self, position: int) -> str:
-        """Of a token, as far as its message is shown here and told of its tokens; else nothing."""
+        """The text of a token; empty where its message is not shown or its tokens are not known."""
         span = self.heat.memory.span(position)
         view = self.by_index.get(span.index) if span else None
         return view.tokens.own_text(position) if view and view.tokens else ""
 
     def remembered(self) -> None:
-        """The cache has reported, and the memory knows."""
+        """The cache has reported: show the gauges. `CacheView` must have the event already."""
         for index, hold in self.heat.gauges().items():
             if index in self.by_index:
                 self.by_index[index].hold = hold

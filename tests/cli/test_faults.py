@@ -40,12 +40,15 @@ def whole(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["below a file", "where nobody may write"])
-def test_no_folder_to_write_to(h2o: Program, small: Path, tmp_path: Path, place: str) -> None:
+def test_no_folder_to_write_to(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
     """Also for root, whom permissions do not stop. The home is no place either."""
     (tmp_path / "file").write_text("")
     nowhere = "/proc/h2o-chat" if place == "where nobody may write" else str(tmp_path / "file")
-    environment = os.environ | {"HOME": nowhere, "XDG_DATA_HOME": nowhere, "XDG_CACHE_HOME": nowhere}
-    done = h2o("run", "Once", "-m", small, "--save", "--json", "--max-tokens", 5, env=environment)
+    for name in ("HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, nowhere)
+    done = h2o_here("run", "Once", "-m", small, "--save", "--json", "--max-tokens", 5)
     assert done.code == ExitCode.FAILED, done.err
     (note,) = notes(done)
     assert note.code == "store"

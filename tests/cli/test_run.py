@@ -67,9 +67,9 @@ def test_session_says_what_ran(story: Ended) -> None:
     assert {"torch", "transformers", "h2o-chat"} <= session.versions.keys()
 
 
-def test_plain_text_is_the_answer_alone(h2o: Program, small: Path, story: Ended) -> None:
+def test_plain_text_is_the_answer_alone(small: Path, story: Ended) -> None:
     """The same words as the events had: greedy, so the seed does not matter."""
-    done = h2o("run", "Once upon\n\na time", "-m", small, "--max-tokens", 40, "--budget", 32)
+    done = h2o_here("run", "Once upon\n\na time", "-m", small, "--max-tokens", 40, "--budget", 32)
     turn = next(event for event in story.events if isinstance(event, Turn))
     assert done.code == ExitCode.OK
     assert done.out == turn.text + "\n"

@@ -28,11 +28,12 @@ from h2o_chat.cache.step import Step
 
 BUDGETS = [16, *sweep(64, 128)]
 STEPS = 400
+TINY = ["llama", "opt", "gpt_neox"]
 Pair = tuple[Any, Any]
 """The same weights twice: with the oracle's attention and with ours."""
 
 
-@pytest.fixture(scope="module", params=["llama", "opt", "gpt_neox"])
+@pytest.fixture(scope="module", params=TINY)
 def tiny_pair(request: pytest.FixtureRequest) -> Pair:
     return tiny(request.param, ATTENTION), tiny(request.param, "h2o")
 
@@ -221,7 +222,16 @@ def test_output_change_is_what_it_says(tiny_pair: Pair, budget: int) -> None:
     assert_same_conversation(tiny_pair, budget, noise(200, seed=1), noise(30, seed=2), policy="caote")
 
 
-@pytest.mark.parametrize(("budget", "stride"), [(16, 1), *sweep((40, 1)), (40, 5), (64, 2)])
+@pytest.mark.parametrize(
+    ("tiny_pair", "budget", "stride"),
+    [
+        *((family, 16, 1) for family in TINY),
+        *(("llama", 40, 5), ("llama", 64, 2)),
+        *sweep(*((family, 40, 1) for family in TINY)),
+        *sweep(*((family, *case) for family in TINY[1:] for case in ((40, 5), (64, 2)))),
+    ],
+    indirect=["tiny_pair"],
+)
 def test_the_default_policy_is_what_it_says(
     tiny_pair: Pair, budget: int, stride: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

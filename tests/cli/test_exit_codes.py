@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from here import h2o_here
 from program import PROGRAM, Program
+from sweep import sweep
 
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.events.events import End, Error, Turn
@@ -212,7 +213,7 @@ def test_a_screen_without_its_model_is_not_opened() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, ExitCode.TERMINATED), (signal.SIGHUP, ExitCode.HUNG_UP)]
+    ("number", "code"), [(signal.SIGTERM, ExitCode.TERMINATED), *sweep((signal.SIGHUP, ExitCode.HUNG_UP))]
 )
 def test_a_screen_told_to_end_keeps_the_answer(small: Path, tmp_path: Path, number: int, code: int) -> None:
     flags = ("-m", str(small), "--data", str(tmp_path), "--record", str(tmp_path / "events"), "--ignore-eos")

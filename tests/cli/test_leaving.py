@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 from program import PROGRAM, Program
+from sweep import sweep
 from test_hangup import POCKET, Terminal, alive
 
 from h2o_chat.base.errors import ExitCode, UsageError
@@ -63,7 +64,11 @@ def assert_gone(processes: list[psutil.Process]) -> None:
         time.sleep(0.05)
 
 
-LEAVING = [("ctrl+c twice", ExitCode.OK), ("SIGTERM", ExitCode.TERMINATED), ("SIGHUP", ExitCode.HUNG_UP)]
+LEAVING = [
+    ("ctrl+c twice", ExitCode.OK),
+    ("SIGHUP", ExitCode.HUNG_UP),
+    *sweep(("SIGTERM", ExitCode.TERMINATED)),
+]
 
 
 @pytest.mark.parametrize(("how", "code"), LEAVING)
@@ -215,7 +220,7 @@ def test_a_file_that_cannot_be_read_is_given_up_and_left(tmp_path: Path, unread:
     assert said(tmp_path / "data") == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, *sweep(signal.SIGTERM, signal.SIGHUP)])
 def test_a_run_whose_reader_has_stopped_reading_is_left(tmp_path: Path, number: int) -> None:
     flags = ["-m", POCKET, "--data", tmp_path, "--save", "--json", "--max-tokens", 100_000, *FLAGS]
     process = subprocess.Popen(

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from here import h2o_here
 from program import PROGRAM
+from sweep import sweep
 
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.store import DATABASE, Store
@@ -130,7 +131,7 @@ def test_a_busy_store_loses_nothing(talk: Talk, folder: Path) -> None:
     assert "All that was said is stored again." in err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl+c", "SIGTERM"])
+@pytest.mark.parametrize("number", [signal.SIGINT, *sweep(signal.SIGTERM)])
 def test_leaving_a_busy_store_waits_until_told_again(talk: Talk, folder: Path, number: int) -> None:
     talk.until("token")
     foreign = held(folder)

@@ -54,7 +54,18 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Before any fixture: a server of a module is as free as the tests that use it."""
+    if item.get_closest_marker("gpu"):
+        import torch
+
+        if not torch.cuda.is_available():
+            pytest.skip("needs a CUDA device")
     os.environ[network_guard.LOOPBACK] = "yes" if item.get_closest_marker("loopback") else ""
+
+
+@pytest.fixture(scope="session", params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> str:
+    """Where the program computes: whoever takes this runs on the CPU, and on a GPU where there is one."""
+    return str(request.param)
 
 
 @pytest.fixture(scope="session", autouse=True)

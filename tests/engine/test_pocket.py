@@ -24,12 +24,12 @@ GOLDEN = {
     "Hello! Who are you?": [1949, 6, 637, 440, 292, 354, 322, 286, 36, 5],
     "I want to book a table for two tonight.": [370, 509, 405, 286, 336, 282, 578, 270, 1139, 322, 36, 5],
 }
-"""Greedy token ids of whole answers, fp32 on a CPU."""
+"""Greedy token ids of whole answers, in fp32."""
 
 
 @pytest.fixture(scope="module")
-def loaded() -> Loaded:
-    return load(Settings(threads=1), lambda *_: None)
+def loaded(device: str) -> Loaded:
+    return load(Settings(threads=1, device=device, dtype="float32"), lambda *_: None)
 
 
 def answer(loaded: Loaded, *said: str, system: str | None = None) -> tuple[list[int], str]:

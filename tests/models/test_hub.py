@@ -167,8 +167,8 @@ def test_shards_of_the_index(hub: Hub, here: Call, tmp_path: Path) -> None:
     model.files["consolidated.safetensors"] = weights(1, 9)
     hub.repositories["some/shards"] = model
     assert here("models", "pull", "some/shards").returncode == ExitCode.OK
-    here = sorted(path.name for path in snapshot(tmp_path, "some/shards").glob("*.safetensors"))
-    assert here == names
+    fetched = sorted(path.name for path in snapshot(tmp_path, "some/shards").glob("*.safetensors"))
+    assert fetched == names
 
 
 def test_broken_connection_goes_on(hub: Hub, here: Call, tmp_path: Path) -> None:

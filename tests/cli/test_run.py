@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from here import h2o_here
 from program import PROGRAM, Ended, Program
+from sweep import sweep
 
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.events.events import CacheState, End, Note, Prompt, Said, Session, Token, Turn, from_json
@@ -137,7 +138,7 @@ def streaming(small: Path) -> subprocess.Popen[str]:
     [
         (signal.SIGINT, ExitCode.INTERRUPTED),
         (signal.SIGTERM, ExitCode.TERMINATED),
-        (signal.SIGHUP, ExitCode.HUNG_UP),
+        *sweep((signal.SIGHUP, ExitCode.HUNG_UP)),  # test_leaving.py has one
     ],
 )
 def test_what_was_said_is_kept(streaming: subprocess.Popen[str], number: int, code: ExitCode) -> None:

@@ -361,7 +361,7 @@ def test_a_full_disk_is_said_once_and_the_conversation_goes_on(loaded: Loaded, s
     say(chat, SAID[0])
     [[pages]] = store._database.rows("PRAGMA page_count")
     store._database.rows(f"PRAGMA max_page_count = {pages}")
-    notes = [event for _ in range(3) for event in chat.send(SAID[1] * 200, SHORT) if isinstance(event, Note)]
+    notes = [event for _ in range(3) for event in chat.send(SAID[1] * 100, SHORT) if isinstance(event, Note)]
     [note] = [note for note in notes if note.code == "store"]
     assert note.message.startswith("Nothing more is being stored.")
     assert "the disk is full" in note.message

@@ -183,7 +183,7 @@ def test_broken_connection_goes_on(hub: Hub, here: Call, tmp_path: Path) -> None
 
 
 def test_a_killed_download_goes_on_in_the_next_call(
-    hub: Hub, h2o: Call, environment: dict[str, str], tmp_path: Path
+    hub: Hub, here: Call, environment: dict[str, str], tmp_path: Path
 ) -> None:
     content = weights(32)
     hub.repositories["some/model"] = repository(content, seconds_per_mib=0.1)
@@ -199,10 +199,10 @@ def test_a_killed_download_goes_on_in_the_next_call(
     _, said = process.communicate(timeout=30)
     assert process.returncode == ExitCode.INTERRUPTED
     assert "the next call goes on" in said
-    assert "in part" in h2o("models").stdout
+    assert "in part" in here("models").stdout
 
     hub.repositories["some/model"].seconds_per_mib = 0
-    done = h2o("models", "pull", "some/model")
+    done = here("models", "pull", "some/model")
     assert done.returncode == ExitCode.OK, done.stderr
     assert re.search(r"\d+ MB were here already", done.stderr)
     assert re.fullmatch(r"bytes=\d{8}-", hub.downloads("model.safetensors")[-1])
@@ -227,7 +227,7 @@ def test_a_terminal_sees_bytes_and_rate(hub: Hub, environment: dict[str, str]) -
     assert re.search(rb"[\d.]+ .B/s", shown)
 
 
-def test_a_name_is_fetched_when_it_is_used(hub: Hub, h2o: Call, shared_models: Path) -> None:
+def test_a_name_is_fetched_when_it_is_used(hub: Hub, h2o: Call, here: Call, shared_models: Path) -> None:
     """From a short name of the user's own to an answer; afterwards nobody is asked any more."""
     folder = shared_models / "stories260k"
     hub.repositories["some/stories"] = Repository(
@@ -239,7 +239,7 @@ def test_a_name_is_fetched_when_it_is_used(hub: Hub, h2o: Call, shared_models: P
     assert done.stdout
     assert "some/stories (none, float32, cpu)" in done.stderr
     asked = len(hub.requests)
-    again = h2o("run", "Once", "-m", "stories", *flags)
+    again = here("run", "Once", "-m", "stories", *flags)
     assert (again.returncode, again.stdout) == (ExitCode.OK, done.stdout)
     assert len(hub.requests) == asked
 

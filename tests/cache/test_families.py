@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from sweep import sweep
 from tiny_models import FAMILIES, VOCAB, WINDOW, tiny
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -59,8 +60,10 @@ def assert_same(actual: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor], 
     torch.testing.assert_close(actual[1], expected[1], atol=atol, rtol=0)
 
 
-@pytest.mark.parametrize("policy", ["h2o-paper", "h2o", "full"])
-@pytest.mark.parametrize("chunk", [8, ROOM])
+@pytest.mark.parametrize(
+    ("policy", "chunk"),
+    [("h2o", 8), ("h2o", ROOM), ("h2o-paper", 8), ("full", 8), *sweep(("h2o-paper", ROOM), ("full", ROOM))],
+)
 def test_padded_batch_equals_stock(pair: tuple[Any, Any], policy: str, chunk: int) -> None:
     stock, ours = pair
     cache = H2OCache(budget=ROOM, policy=policy, chunk=chunk)

@@ -9,8 +9,9 @@ READY := .venv/.ready
 chat: $(READY)
 	@$(BIN)/h2o-chat $(if $(MODEL),--model "$(MODEL)") $(ARGS)
 
-# A process for each core, up to four. Whoever runs out of tests takes some of another's.
-PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
+# A process for each core and, as some tests wait, one more; up to four. Whoever runs out of tests takes some of another's.
+PROCESSES := $(shell $(PYTHON) -c 'import os; print(min(4, len(os.sched_getaffinity(0)) + 1))' 2>/dev/null || echo 3)
+PYTEST := $(BIN)/pytest -n $(PROCESSES) --dist worksteal
 
 # Every behaviour once: make test [ARGS=tests/cli]
 test: $(READY)

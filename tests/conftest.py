@@ -12,8 +12,8 @@ from hypothesis import settings
 from h2o_chat.store import Store
 
 # A busy machine is not a failing test.
-settings.register_profile("no deadline", deadline=None)
-settings.load_profile("no deadline")
+settings.register_profile("every behaviour once", deadline=None, max_examples=30)
+settings.register_profile("with sweeps", deadline=None, max_examples=100)
 
 # Tiny models gain nothing from threads, and lose much where others use the cores; before torch loads.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -45,10 +45,27 @@ SHARED = Path(os.environ.get("H2O_CHAT_SHARED", Path(__file__).parents[2] / "sha
 """Real models and text, beside the repository and not part of it."""
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Before any test file is read: some take a share of this number of examples."""
+    sweeps = "not sweep" not in config.option.markexpr
+    settings.load_profile("with sweeps" if sweeps else "every behaviour once")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Before any fixture: a server of a module is as free as the tests that use it."""
+    if item.get_closest_marker("gpu"):
+        import torch
+
+        if not torch.cuda.is_available():
+            pytest.skip("needs a CUDA device")
     os.environ[network_guard.LOOPBACK] = "yes" if item.get_closest_marker("loopback") else ""
+
+
+@pytest.fixture(scope="session", params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> str:
+    """Where the program computes: whoever takes this runs on the CPU, and on a GPU where there is one."""
+    return str(request.param)
 
 
 @pytest.fixture(scope="session", autouse=True)

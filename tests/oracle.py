@@ -190,8 +190,9 @@ AttentionInterface.register(ATTENTION, attention)  # type: ignore[arg-type]
 
 @torch.no_grad()
 def feed(model: Any, cache: Cache, token: int) -> Tensor:
-    """One token in, the logits of the next out: [V]. Any cache will do: both sides step alike."""
-    return model(torch.tensor([[token]]), past_key_values=cache).logits[0, -1]
+    """One token in, the logits of the next out: [V], on the CPU. Any cache will do: both sides step alike."""
+    ids = torch.tensor([[token]], device=model.device)
+    return model(ids, past_key_values=cache).logits[0, -1].cpu()
 
 
 def greedy_turn(model: Any, cache: Cache, prompt: list[int], new_tokens: int) -> list[int]:

@@ -8,13 +8,30 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from sweep import sweep
+from transformers.utils.import_utils import KERNELS_MIN_VERSION
 
-# What the package `kernels` does when bitsandbytes is imported on a CPU with AVX512-BF16.
+# A stand-in for the package `kernels`. bitsandbytes calls it while it is imported on a CPU with AVX512-BF16;
+# transformers, where the version suits it, takes much from it, which asks nobody until a kernel is wanted.
 KERNELS = """
 import socket
 
 def get_kernel(*_, **__):
     socket.create_connection(("192.0.2.1", 443))
+
+kernelize = get_kernel
+
+class Harmless:
+    def __init__(self, *_, **__):
+        pass
+
+    def __call__(self, decorated):
+        return decorated
+
+def __getattr__(name):
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return Harmless
 """
 
 
@@ -69,17 +86,29 @@ def test_no_socket_for_what_a_test_starts(asked: Path) -> None:
     asked.unlink()
 
 
-@pytest.mark.parametrize("quantization", ["nf4", "int8", "none"])
-def test_the_package_kernels_asks_nobody(quantization: str, tmp_path: Path, asked: Path) -> None:
+# bitsandbytes is imported once in a process: int8, which needs it too, has a process of its own.
+@pytest.mark.parametrize("quantizations", [("none", "nf4"), *sweep((("int8",),))], ids=" ".join)
+@pytest.mark.parametrize("suits", [True, *sweep(False)], ids=["for transformers too", "an old version"])
+def test_the_package_kernels_asks_nobody(
+    quantizations: tuple[str, ...], suits: bool, tmp_path: Path, asked: Path
+) -> None:
     """Also where the user's own settings let the hub be asked."""
     (tmp_path / "kernels.py").write_text(KERNELS)
-    answer = (
-        "import sys; from h2o_chat.cli.cli import main;"
-        f"sys.argv = ['h2o-chat', 'run', 'Hi', '--max-tokens', '2', '--quantize', '{quantization}']; main()"
-    )
-    done = python(answer, tmp_path, HF_HUB_OFFLINE="0")
+    version = KERNELS_MIN_VERSION if suits else "0.1"
+    about = tmp_path / f"kernels-{version}.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: kernels\nVersion: {version}\n")
+    answers = f"""
+from transformers.utils import is_kernels_available
+assert is_kernels_available() == {suits}
+from h2o_chat.cli.cli import app
+for quantization in {quantizations!r}:
+    app(["run", "Hi", "--max-tokens", "2", "--quantize", quantization], standalone_mode=False)
+"""
+    done = python(answers, tmp_path, HF_HUB_OFFLINE="0")
     assert done.returncode == 0, done.stderr
-    assert f"pocket ({quantization}, " in done.stderr
+    for quantization in quantizations:
+        assert f"pocket ({quantization}, " in done.stderr
     assert done.stdout.strip()
     assert not asked.exists()
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from leaving_programs import POCKET, Browser, Program, Run, Screen, give_up_after
+from leaving_programs import POCKET, Program, browser, give_up_after, run, screen
 
 from h2o_chat.base.errors import ExitCode, H2OChatError
 from h2o_chat.store import Store
@@ -44,7 +44,8 @@ class Situation:
     """A program, what happens to it in the middle of an answer, how it is left and how it should end."""
 
     name: str
-    program: type[Program]
+    start: Callable[[Path, Path, str], Program]
+    """Given the folder of its conversations, one for files of this row, and the model that answers."""
     trouble: Callable[[Program], None]
     leave: Callable[[Program], None]
     code: ExitCode
@@ -136,20 +137,20 @@ def engine(program: Program) -> psutil.Process:
 
 
 SITUATIONS = [
-    Situation("screen, full disk", Screen, fill_disk, ctrl_c_twice, ExitCode.FAILED, "tmpfs"),
-    Situation("run --save, full disk", Run, fill_disk, interrupt, ExitCode.FAILED, "tmpfs"),
-    Situation("screen, read-only disk", Screen, make_read_only, ctrl_c_twice, ExitCode.FAILED, "ext4"),
-    Situation("run --save, read-only disk", Run, make_read_only, interrupt, ExitCode.FAILED, "ext4"),
-    Situation("screen, no memory for the engine", Screen, no_memory_for_engine, ctrl_c_twice, ExitCode.OK),
-    Situation("screen, no memory at all", Screen, no_memory_for_a_while, ctrl_c_twice, ExitCode.OK),
-    Situation("screen, engine killed for its memory", Screen, kill_engine, ctrl_c_twice, ExitCode.OK),
-    Situation("run --save, no memory", Run, nothing, no_memory_for_all, ExitCode.MEMORY),
-    Situation("screen, stopped engine", Screen, stop_engine, ctrl_c_twice, ExitCode.OK),
-    Situation("screen, vanished terminal", Screen, nothing, vanish, ExitCode.HUNG_UP),
-    Situation("run --save, vanished terminal", Run, nothing, hang_up, ExitCode.HUNG_UP),
-    Situation("screen, stopped engine, vanished terminal", Screen, stop_engine, vanish, ExitCode.HUNG_UP),
-    Situation("browser, vanished", Browser, nothing, vanish, ExitCode.OK),
-    Situation("browser, stopped engine, vanished", Browser, stop_engine, vanish, ExitCode.OK),
+    Situation("screen, full disk", screen, fill_disk, ctrl_c_twice, ExitCode.FAILED, "tmpfs"),
+    Situation("run --save, full disk", run, fill_disk, interrupt, ExitCode.FAILED, "tmpfs"),
+    Situation("screen, read-only disk", screen, make_read_only, ctrl_c_twice, ExitCode.FAILED, "ext4"),
+    Situation("run --save, read-only disk", run, make_read_only, interrupt, ExitCode.FAILED, "ext4"),
+    Situation("screen, no memory for the engine", screen, no_memory_for_engine, ctrl_c_twice, ExitCode.OK),
+    Situation("screen, no memory at all", screen, no_memory_for_a_while, ctrl_c_twice, ExitCode.OK),
+    Situation("screen, engine killed for its memory", screen, kill_engine, ctrl_c_twice, ExitCode.OK),
+    Situation("run --save, no memory", run, nothing, no_memory_for_all, ExitCode.MEMORY),
+    Situation("screen, stopped engine", screen, stop_engine, ctrl_c_twice, ExitCode.OK),
+    Situation("screen, vanished terminal", screen, nothing, vanish, ExitCode.HUNG_UP),
+    Situation("run --save, vanished terminal", run, nothing, hang_up, ExitCode.HUNG_UP),
+    Situation("screen, stopped engine, vanished terminal", screen, stop_engine, vanish, ExitCode.HUNG_UP),
+    Situation("browser, vanished", browser, nothing, vanish, ExitCode.OK),
+    Situation("browser, stopped engine, vanished", browser, stop_engine, vanish, ExitCode.OK),
 ]
 
 
@@ -172,7 +173,7 @@ def happen(situation: Situation, folder: Path, model: str) -> Row:
         AssertionError: it did not come to the middle of an answer.
     """
     data = folder / "disk" / "data"
-    program = situation.program(data, folder, model)
+    program = situation.start(data, folder, model)
     try:
         program.until(lambda: program.delivered() > TOKENS, "an answer")
         situation.trouble(program)

@@ -10,8 +10,9 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ MARK = "H2O_LEAVING"
 """In the environment of all processes of a program."""
 EVERY_TENSOR = {"MALLOC_MMAP_THRESHOLD_": "4096", "MALLOC_ARENA_MAX": "1"}
 """malloc asks the system for each, and finds no room in what it has from before."""
+COMMAND = [sys.executable, "-m", "h2o_chat"]
 QUESTION = "Once upon a time"
 
 
@@ -36,121 +38,15 @@ def give_up_after(longest_s: float) -> float:
     return longest_s + 20.0
 
 
-class Program:
-    """A program that answers. Its events are in a file outside of its disk.
+class Terminal:
+    """The end of a terminal at which a person sits."""
 
-    Args:
-        data: where its conversations are kept.
-        folder: for files of this row.
-        model: that answers.
-    """
-
-    process: "subprocess.Popen[bytes]"
-
-    def __init__(self, data: Path, folder: Path, model: str) -> None:
-        self.data, self.events = data, folder / "events"
-        self._mark = uuid.uuid4().hex
-        self._environment = {**os.environ, **EVERY_TENSOR, MARK: self._mark}
-        self._command = [sys.executable, "-m", "h2o_chat"]
-        self._flags = ["-m", model, "--data", str(data)]
-        self._flags += ["--ignore-eos", "--max-tokens", "100000", "--threads", "1", "--seed", "1"]
-        try:
-            self.start(folder)
-        except BaseException:
-            self.kill()
-            raise
-
-    def start(self, folder: Path) -> None:
-        """Comes to where it answers."""
-        raise NotImplementedError
-
-    def type(self, text: str) -> None:
-        """Keys are pressed."""
-        raise NotImplementedError
-
-    def vanish(self) -> None:
-        """Whoever looks at it is gone."""
-        raise NotImplementedError
-
-    def read(self) -> None:
-        """What it shows now, or in a moment, is taken from it."""
-        time.sleep(0.02)
-
-    def said(self) -> str:
-        """All it has shown."""
-        raise NotImplementedError
-
-    def end(self) -> int:
-        """The exit code, once nothing goes on any more."""
-        return self.process.wait(PATIENCE_S)
-
-    def kill(self) -> None:
-        """Whatever is left of it."""
-        for one in self.processes():
-            with suppress(psutil.NoSuchProcess):
-                one.kill()
-        self.process.kill()
-        self.process.wait()
-
-    def processes(self) -> list[psutil.Process]:
-        """Those of it that still run."""
-        return _marked(self._mark)
-
-    def until(self, met: Callable[[], bool], what: str) -> None:
-        """Reads until a condition holds."""
-        give_up = time.monotonic() + PATIENCE_S
-        while not met():
-            assert time.monotonic() < give_up, f"it never came: {what}. {self.said()[-1000:]}"
-            self.read()
-
-    def told(self) -> list[Event]:
-        """All whole events until now."""
-        if not self.events.exists():
-            return []
-        lines = self.events.read_text().splitlines(keepends=True)
-        return [from_json(line) for line in lines if line.endswith("\n")]
-
-    def ids(self) -> list[int]:
-        """Tokens of the answer, as far as it tells them."""
-        return [one.id for one in self.told() if isinstance(one, Token)]
-
-    def delivered(self) -> int:
-        """So many tokens of the answer have come out of it."""
-        return len(self.ids())
-
-    def failed(self) -> bool:
-        return any(isinstance(one, Error) for one in self.told())
-
-
-def _marked(mark: str) -> list[psutil.Process]:
-    found = []
-    for one in psutil.process_iter():
-        with suppress(psutil.Error):
-            if one.status() != psutil.STATUS_ZOMBIE and one.environ().get(MARK) == mark:
-                found.append(one)
-    return found
-
-
-class Screen(Program):
-    """The screen in a terminal, which is not its controlling one: nobody sends SIGHUP when it vanishes."""
-
-    def start(self, folder: Path) -> None:
-        self._ours, theirs = pty.openpty()
+    def __init__(self, ours: int) -> None:
+        self._ours = ours
         self._drawn = bytearray()
-        self.process = subprocess.Popen(
-            [*self._command, *self._flags, "--record", str(self.events)], env=self._environment,
-            stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
-        )  # fmt: skip
-        os.close(theirs)
-        self.until(lambda: "is ready" in self.said(), "the model is open")
-        self.type(QUESTION + "\r")
 
     def type(self, text: str) -> None:
         os.write(self._ours, text.encode())
-
-    def vanish(self) -> None:
-        os.close(self._ours)
-        self._ours = -1
 
     def read(self) -> None:
         if self._ours < 0:
@@ -163,73 +59,31 @@ class Screen(Program):
     def said(self) -> str:
         return _without_escapes(bytes(self._drawn))
 
-    def end(self) -> int:
-        code = super().end()
-        self.read()
-        return code
-
-    def kill(self) -> None:
-        super().kill()
+    def vanish(self) -> None:
         if self._ours >= 0:
-            self.vanish()
+            os.close(self._ours)
+        self._ours = -1
+
+    close = vanish
 
 
-class Run(Program):
-    """`run --save --json`, whose reader reads all."""
+class Tab:
+    """A tab of a browser that shows the screen."""
 
-    def start(self, folder: Path) -> None:
-        self._errors = folder / "stderr"
-        how = ["run", QUESTION, *self._flags, "--save", "--json"]
-        with self.events.open("wb") as out, self._errors.open("wb") as errors:
-            self.process = subprocess.Popen(
-                [*self._command, *how], env=self._environment,
-                stdin=subprocess.DEVNULL, stdout=out, stderr=errors,
-            )  # fmt: skip
+    prompt_tokens = 0
+    """Read before the first token of the answer."""
 
-    def said(self) -> str:
-        return self._errors.read_text()
-
-
-class Browser(Program):
-    """A tab of the screen in a browser. Its server goes on when it is gone, and is no process of it."""
-
-    _session: Any
-
-    def start(self, folder: Path) -> None:
-        self._drawn, self._session = bytearray(), None
+    def __init__(self, address: str) -> None:
+        self._drawn = bytearray()
         self._loop = asyncio.new_event_loop()
-        how = ["--web", "--web-address", "127.0.0.1:0"]
-        self.process = subprocess.Popen(
-            [*self._command, *how, *self._flags], env=self._environment, start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        assert self.process.stderr is not None
-        found = re.search(r"http://127\.0\.0\.1:\d+/\?key=\S+", self.process.stderr.readline().decode())
-        assert found is not None
-        self._address = found[0]
-        self._loop.run_until_complete(self._open())
-        self.until(lambda: "is ready" in self.said(), "the model is open")
-        self.type(QUESTION)
-        self.type("\r")
-        self.until(lambda: self._first() > 0, "an answer begins")
-        self._prompt_tokens = self._first()
+        self._loop.run_until_complete(self._open(address))
 
-    def _first(self) -> int:
-        """The place of the first token of the answer: so many were read before it."""
-        store = Store(self.data)
-        try:
-            return store.path(store.find("last"))[-1].first
-        except (UsageError, IndexError):  # nothing was said yet
-            return 0
-        finally:
-            store.close()
-
-    async def _open(self) -> None:
+    async def _open(self, address: str) -> None:
         import aiohttp
 
         self._session = aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
-        base = self._address.partition("/?key=")[0]
-        async with self._session.get(self._address) as page:
+        base = address.partition("/?key=")[0]
+        async with self._session.get(address) as page:
             assert page.status == 200
         self._socket: Any = await self._session.ws_connect(
             f"{base.replace('http', 'ws')}/ws?width=110&height=30", origin=base
@@ -237,10 +91,6 @@ class Browser(Program):
 
     def type(self, text: str) -> None:
         self._loop.run_until_complete(self._socket.send_json(["stdin", text]))
-
-    def vanish(self) -> None:
-        """Without a word of the websocket, as when the browser is killed."""
-        self._socket._response.connection.transport.abort()
 
     def read(self) -> None:
         self._loop.run_until_complete(self._read())
@@ -260,21 +110,191 @@ class Browser(Program):
     def delivered(self) -> int:
         """By the number that the page shows: tokens that were read and answered."""
         seen = re.findall(r"seen (\d+) ", self.said())
-        return max(0, int(seen[-1]) - self._prompt_tokens) if seen else 0
+        return max(0, int(seen[-1]) - self.prompt_tokens) if seen else 0
+
+    def vanish(self) -> None:
+        """Without a word of the websocket, as when the browser is killed."""
+        self._socket._response.connection.transport.abort()
+
+    def close(self) -> None:
+        self._loop.run_until_complete(self._session.close())
+
+
+@dataclass
+class Program:
+    """A program that answers. Its events are in a file outside of its disk."""
+
+    process: "subprocess.Popen[bytes]"
+    mark: str
+    data: Path
+    """Where its conversations are kept."""
+    folder: Path
+    """For files of this row: `events`, and `stderr` of `run`."""
+    face: Terminal | Tab | None = None
+    """Where a person sees it and types; `run` has none, its reader reads all."""
+
+    @property
+    def seen(self) -> Terminal | Tab:
+        assert self.face is not None, "`run` has no screen"
+        return self.face
+
+    def type(self, text: str) -> None:
+        """Keys are pressed."""
+        self.seen.type(text)
+
+    def vanish(self) -> None:
+        """Whoever looks at it is gone."""
+        self.seen.vanish()
+
+    def read(self) -> None:
+        """What it shows now, or in a moment, is taken from it."""
+        if self.face is None:
+            time.sleep(0.02)
+        else:
+            self.face.read()
+
+    def said(self) -> str:
+        """All it has shown."""
+        return (self.folder / "stderr").read_text() if self.face is None else self.face.said()
 
     def processes(self) -> list[psutil.Process]:
-        return [one for one in super().processes() if one.pid != self.process.pid]
+        """Those of it that still run. The server of a browser goes on when the page is gone: it is none."""
+        served = isinstance(self.face, Tab)
+        return [one for one in _marked(self.mark) if not served or one.pid != self.process.pid]
 
     def end(self) -> int:
-        """The exit code of the server, which is told to end."""
-        self.process.send_signal(signal.SIGTERM)
-        return super().end()
+        """The exit code, once nothing goes on any more; a server is told to end."""
+        if isinstance(self.face, Tab):
+            self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(PATIENCE_S)
+        if isinstance(self.face, Terminal):
+            self.face.read()
+        return code
 
     def kill(self) -> None:
-        super().kill()
-        if self._session is not None:
-            self._loop.run_until_complete(self._session.close())
-            self._session = None
+        """Whatever is left of it."""
+        for one in _marked(self.mark):
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
+        self.process.kill()
+        self.process.wait()
+        if self.face is not None:
+            self.face.close()
+
+    def until(self, met: Callable[[], bool], what: str) -> None:
+        """Reads until a condition holds."""
+        give_up = time.monotonic() + PATIENCE_S
+        while not met():
+            assert time.monotonic() < give_up, f"it never came: {what}. {self.said()[-1000:]}"
+            self.read()
+
+    def told(self) -> list[Event]:
+        """All whole events until now."""
+        events = self.folder / "events"
+        if not events.exists():
+            return []
+        lines = events.read_text().splitlines(keepends=True)
+        return [from_json(line) for line in lines if line.endswith("\n")]
+
+    def ids(self) -> list[int]:
+        """Tokens of the answer, as far as it tells them."""
+        return [one.id for one in self.told() if isinstance(one, Token)]
+
+    def delivered(self) -> int:
+        """So many tokens of the answer have come out of it."""
+        return self.face.delivered() if isinstance(self.face, Tab) else len(self.ids())
+
+    def failed(self) -> bool:
+        return any(isinstance(one, Error) for one in self.told())
+
+
+def screen(data: Path, folder: Path, model: str) -> Program:
+    """The screen in a terminal, which is not its controlling one: nobody sends SIGHUP when it vanishes."""
+    mark, environment = _marking()
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, *_flags(data, model), "--record", str(folder / "events")],
+        env=environment, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    program = Program(process, mark, data, folder, Terminal(ours))
+    with _killed_where_it_fails(program):
+        program.until(lambda: "is ready" in program.said(), "the model is open")
+        program.type(QUESTION + "\r")
+    return program
+
+
+def run(data: Path, folder: Path, model: str) -> Program:
+    """`run --save --json`, whose reader reads all."""
+    mark, environment = _marking()
+    how = ["run", QUESTION, *_flags(data, model), "--save", "--json"]
+    with (folder / "events").open("wb") as out, (folder / "stderr").open("wb") as errors:
+        process = subprocess.Popen(
+            [*COMMAND, *how], env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=errors
+        )
+    return Program(process, mark, data, folder)
+
+
+def browser(data: Path, folder: Path, model: str) -> Program:
+    """A tab of the screen in a browser."""
+    mark, environment = _marking()
+    how = ["--web", "--web-address", "127.0.0.1:0"]
+    process = subprocess.Popen(
+        [*COMMAND, *how, *_flags(data, model)], env=environment, start_new_session=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    program = Program(process, mark, data, folder)
+    with _killed_where_it_fails(program):
+        assert process.stderr is not None
+        found = re.search(r"http://127\.0\.0\.1:\d+/\?key=\S+", process.stderr.readline().decode())
+        assert found is not None
+        program.face = tab = Tab(found[0])
+        program.until(lambda: "is ready" in program.said(), "the model is open")
+        program.type(QUESTION)
+        program.type("\r")
+        program.until(lambda: _answer_begins_at(data) > 0, "an answer begins")
+        tab.prompt_tokens = _answer_begins_at(data)
+    return program
+
+
+def _marking() -> tuple[str, dict[str, str]]:
+    """The mark of a new program, and the environment that it is started in."""
+    mark = uuid.uuid4().hex
+    return mark, {**os.environ, **EVERY_TENSOR, MARK: mark}
+
+
+def _marked(mark: str) -> list[psutil.Process]:
+    found = []
+    for one in psutil.process_iter():
+        with suppress(psutil.Error):
+            if one.status() != psutil.STATUS_ZOMBIE and one.environ().get(MARK) == mark:
+                found.append(one)
+    return found
+
+
+def _flags(data: Path, model: str) -> list[str]:
+    endless = ["--ignore-eos", "--max-tokens", "100000", "--threads", "1", "--seed", "1"]
+    return ["-m", model, "--data", str(data), *endless]
+
+
+@contextmanager
+def _killed_where_it_fails(program: Program) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        program.kill()
+        raise
+
+
+def _answer_begins_at(data: Path) -> int:
+    """The place of the first token of the answer: so many were read before it."""
+    store = Store(data)
+    try:
+        return store.path(store.find("last"))[-1].first
+    except (UsageError, IndexError):  # nothing was said yet
+        return 0
+    finally:
+        store.close()
 
 
 def _without_escapes(drawn: bytes) -> str:

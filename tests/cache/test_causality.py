@@ -20,7 +20,10 @@ from h2o_chat.cache.step import Step
 
 POLICIES = ["h2o", "h2o-paper", "window", "streaming", "caote", "distinct", "random", "last-query"]
 BUDGET, CHUNK = 20, 6
-few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = settings(
+    max_examples=settings.default.max_examples // 4,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 
 
 @once

@@ -28,24 +28,25 @@ from h2o_chat.cache.step import Step
 
 BUDGETS = [16, *sweep(64, 128)]
 STEPS = 400
+TINY = ["llama", "opt", "gpt_neox"]
 Pair = tuple[Any, Any]
-"""The same weights twice: with the oracle's attention and with ours."""
+"""The same weights twice: with the oracle's attention, on the CPU, and with ours, on the device."""
 
 
-@pytest.fixture(scope="module", params=["llama", "opt", "gpt_neox"])
-def tiny_pair(request: pytest.FixtureRequest) -> Pair:
-    return tiny(request.param, ATTENTION), tiny(request.param, "h2o")
+@pytest.fixture(scope="module", params=TINY)
+def tiny_pair(request: pytest.FixtureRequest, device: str) -> Pair:
+    return tiny(request.param, ATTENTION), tiny(request.param, "h2o").to(device)
 
 
 @pytest.fixture(scope="module")
-def stories_pair(shared_models: Path) -> Pair:
+def stories_pair(shared_models: Path, device: str) -> Pair:
     oracle, ours = (
         AutoModelForCausalLM.from_pretrained(
             shared_models / "stories3m", attn_implementation=attention, dtype=torch.float64
         ).eval()
         for attention in (ATTENTION, "h2o")
     )
-    return oracle, ours
+    return oracle, ours.to(device)
 
 
 @pytest.fixture(scope="module")
@@ -221,7 +222,16 @@ def test_output_change_is_what_it_says(tiny_pair: Pair, budget: int) -> None:
     assert_same_conversation(tiny_pair, budget, noise(200, seed=1), noise(30, seed=2), policy="caote")
 
 
-@pytest.mark.parametrize(("budget", "stride"), [(16, 1), *sweep((40, 1)), (40, 5), (64, 2)])
+@pytest.mark.parametrize(
+    ("tiny_pair", "budget", "stride"),
+    [
+        *((family, 16, 1) for family in TINY),
+        *(("llama", 40, 5), ("llama", 64, 2)),
+        *sweep(*((family, 40, 1) for family in TINY)),
+        *sweep(*((family, *case) for family in TINY[1:] for case in ((40, 5), (64, 2)))),
+    ],
+    indirect=["tiny_pair"],
+)
 def test_the_default_policy_is_what_it_says(
     tiny_pair: Pair, budget: int, stride: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,16 +246,17 @@ def test_the_default_policy_is_what_it_says(
 
 
 @pytest.mark.parametrize("policy", TWINS)
-def test_what_h2o_is_compared_with_is_what_it_says(policy: str) -> None:
+def test_what_h2o_is_compared_with_is_what_it_says(policy: str, device: str) -> None:
     """40 slots: 10 columns reach 320 tokens back, so in 400 steps the oldest of them go too."""
-    pair = tiny("llama", ATTENTION, num_hidden_layers=2), tiny("llama", "h2o", num_hidden_layers=2)
+    oracle, ours = (tiny("llama", attention, num_hidden_layers=2) for attention in (ATTENTION, "h2o"))
+    pair = oracle, ours.to(device)
     caches = OracleCache(40, TWINS[policy]), H2OCache(budget=40, policy=policy)
     assert_same_steps(pair, caches, noise(STEPS, seed=5))
 
 
-def test_a_sliding_layer_gives_up_first_what_nobody_sees_again() -> None:
+def test_a_sliding_layer_gives_up_first_what_nobody_sees_again(device: str) -> None:
     """A budget smaller than the window, so that a token dropped one step early would be missed."""
-    pair = tiny("mistral", ATTENTION), tiny("mistral", "h2o")
+    pair = tiny("mistral", ATTENTION), tiny("mistral", "h2o").to(device)
     caches = OracleCache(12, SlidingHead), H2OCache(12, policy="h2o-paper")
     assert_same_steps(pair, caches, noise(200, seed=1))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from sweep import sweep
 from tiny_models import FAMILIES, VOCAB, WINDOW, tiny
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -22,10 +23,11 @@ GENTLE = 0.2
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
-def pair(request: pytest.FixtureRequest) -> tuple[Any, Any]:
+def pair(request: pytest.FixtureRequest, device: str) -> tuple[Any, Any]:
     """The same fp32 weights twice: stock and ours."""
     stock, ours = (
-        tiny(request.param, attention, torch.float32, scale=GENTLE) for attention in ("eager", "h2o")
+        tiny(request.param, attention, torch.float32, scale=GENTLE).to(device)
+        for attention in ("eager", "h2o")
     )
     return stock, ours
 
@@ -43,7 +45,7 @@ def prompts(rows: int = 3, columns: int = PROMPT, pads: tuple[int, ...] = (0, 7,
 def greedy(model: Any, cache: Any, inputs: Any, new_tokens: int = NEW) -> tuple[Tensor, Tensor]:
     """Generated tokens [R, N] and the logits they were chosen from [R, N, V]."""
     out = model.generate(
-        **inputs,
+        **{name: tensor.to(model.device) for name, tensor in inputs.items()},
         past_key_values=cache,
         max_new_tokens=new_tokens,
         do_sample=False,
@@ -58,8 +60,10 @@ def assert_same(actual: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor], 
     torch.testing.assert_close(actual[1], expected[1], atol=atol, rtol=0)
 
 
-@pytest.mark.parametrize("policy", ["h2o-paper", "h2o", "full"])
-@pytest.mark.parametrize("chunk", [8, ROOM])
+@pytest.mark.parametrize(
+    ("policy", "chunk"),
+    [("h2o", 8), ("h2o", ROOM), ("h2o-paper", 8), ("full", 8), *sweep(("h2o-paper", ROOM), ("full", ROOM))],
+)
 def test_padded_batch_equals_stock(pair: tuple[Any, Any], policy: str, chunk: int) -> None:
     stock, ours = pair
     cache = H2OCache(budget=ROOM, policy=policy, chunk=chunk)
@@ -75,7 +79,7 @@ def test_padded_batch_equals_stock(pair: tuple[Any, Any], policy: str, chunk: in
 def test_prompt_logits_equal_stock(pair: tuple[Any, Any], columns: int) -> None:
     """Of every prompt token, one column at a time or all at once."""
     stock, ours = pair
-    ids = prompts(rows=2, pads=(0, 0))["input_ids"]
+    ids = prompts(rows=2, pads=(0, 0))["input_ids"].to(stock.device)
     cache = H2OCache(budget=PROMPT, policy="h2o-paper", chunk=8)
     with torch.no_grad():
         expected = stock(ids).logits
@@ -85,10 +89,10 @@ def test_prompt_logits_equal_stock(pair: tuple[Any, Any], columns: int) -> None:
 
 @pytest.mark.parametrize("family", ["mistral", "phi3"])
 @pytest.mark.parametrize("chunk", [4, 16])
-def test_a_token_outside_the_sliding_window_goes_first(family: str, chunk: int) -> None:
+def test_a_token_outside_the_sliding_window_goes_first(family: str, chunk: int, device: str) -> None:
     """Every layer slides, so a budget past the window loses nothing, however long the text."""
-    stock, ours = (tiny(family, attention) for attention in ("eager", "h2o"))
-    ids = torch.randint(3, VOCAB, (2, 120), generator=torch.Generator().manual_seed(6))
+    stock, ours = (tiny(family, attention).to(device) for attention in ("eager", "h2o"))
+    ids = torch.randint(3, VOCAB, (2, 120), generator=torch.Generator().manual_seed(6)).to(device)
     for columns in (1, 120):
         cache = H2OCache(budget=WINDOW + 8, policy="h2o", sinks=4, recent=6, chunk=chunk)
         with torch.no_grad():
@@ -99,7 +103,7 @@ def test_a_token_outside_the_sliding_window_goes_first(family: str, chunk: int) 
 
 
 @pytest.mark.parametrize("name", ["stories3m", "pilot-chat"])
-def test_trained_model_equals_stock(shared_models: Path, name: str) -> None:
+def test_trained_model_equals_stock(shared_models: Path, name: str, device: str) -> None:
     folder = shared_models / name
     tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
     tokenizer.pad_token_id = tokenizer.pad_token_id or 0
@@ -110,7 +114,7 @@ def test_trained_model_equals_stock(shared_models: Path, name: str) -> None:
         return_token_type_ids=False,
     )
     stock, ours = (
-        AutoModelForCausalLM.from_pretrained(folder, attn_implementation=attention).eval()
+        AutoModelForCausalLM.from_pretrained(folder, attn_implementation=attention).eval().to(device)
         for attention in ("eager", "h2o")
     )
     expected = greedy(stock, DynamicCache(config=stock.config), inputs, 60)

@@ -65,9 +65,11 @@ def test_what_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.8, top_p=0.9, top_k=20)])
-def test_a_decoded_token_reads_one_value(sampling: Sampling, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decoded_token_reads_one_value(
+    sampling: Sampling, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Past the window, where keys are clamped and the base has moved, with a system prompt and pins."""
-    settings = Settings(model=str(POCKET), budget=64, threads=1, seed=1, events_every=0)
+    settings = Settings(model=str(POCKET), budget=64, threads=1, seed=1, events_every=0, device=device)
     engine = Engine(load(settings, lambda *_: None), settings)
     engine.protect(8)
     ids = torch.randint(3, 4000, (2080,), generator=torch.Generator().manual_seed(0)).tolist()

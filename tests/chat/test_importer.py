@@ -284,7 +284,7 @@ def imported(store: Store, raw: bytes) -> None:
         store.remove(stored)
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings.default.max_examples)
 @given(data=damaged())
 def test_damaged_structures(store: Store, data: Any) -> None:
     imported(store, json.dumps(data).encode())

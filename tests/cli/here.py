@@ -6,9 +6,10 @@ from typer.testing import CliRunner
 from h2o_chat.cli.cli import app
 
 
-def h2o_here(*arguments: object, piped: str = "") -> Ended:
+def h2o_here(*arguments: object, piped: str | bytes = "") -> Ended:
     """What `h2o-chat ARGUMENTS` does, for tests without a signal, a limit or a terminal."""
-    done = CliRunner().invoke(app, list(map(str, arguments)), input=piped.encode())
+    raw = piped.encode() if isinstance(piped, str) else piped
+    done = CliRunner().invoke(app, list(map(str, arguments)), input=raw)
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception
     return Ended(done.exit_code, done.stdout, done.stderr)

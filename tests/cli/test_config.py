@@ -10,6 +10,7 @@ from collections import ChainMap
 from pathlib import Path
 
 import pytest
+from here import h2o_here
 from hypothesis import given
 from hypothesis import strategies as st
 from program import Program
@@ -39,17 +40,15 @@ def test_every_shared_flag_is_a_setting() -> None:
     assert set(precedence.NAMES) == {*cli._FLAGS, "theme"}
 
 
-def test_four_layers(
-    h2o: Program, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: Path
-) -> None:
-    """In the real program: what a flag says, else a variable, else the file, else what is built in."""
+def test_four_layers(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+    """What a flag says, else a variable, else the file, else what is built in."""
     file.write_text(
         f"[defaults]\nmodel = '{small}'\nbudget = 40\nrecent = 11\nseed = 3\nmax_tokens = 2\nsinks = 1\n"
     )
     monkeypatch.setenv("H2O_CHAT_BUDGET", "50")
     monkeypatch.setenv("H2O_CHAT_SEED", "5")
     monkeypatch.setenv("H2O_CHAT_SINKS", "")
-    done = h2o("run", "Once", "--budget", 60, "--json")
+    done = h2o_here("run", "Once", "--budget", 60, "--json")
     assert done.code == ExitCode.OK, done.err
     session = done.events[0]
     assert isinstance(session, Session)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from here import h2o_here
 from program import PROGRAM, Program
 
 from h2o_chat.base.errors import ExitCode
@@ -43,8 +44,8 @@ def problems(report: doctor.DoctorReport) -> str:
     return "\n".join(f"{'!' if one.prevents else ''}{one.what} {one.do}" for one in report.problems)
 
 
-def test_a_machine_that_is_fine(h2o: Program, home: Path, model: Path) -> None:
-    done = h2o("doctor", "--json")
+def test_a_machine_that_is_fine(home: Path, model: Path) -> None:
+    done = h2o_here("doctor", "--json")
     assert done.code == ExitCode.OK, done.out
     assert done.err == ""
     found = json.loads(done.out)

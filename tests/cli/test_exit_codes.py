@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from here import h2o_here
 from program import PROGRAM, Program
+from sweep import sweep
 
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.events.events import End, Error, Turn
@@ -39,8 +40,8 @@ from h2o_chat.store import Store
     ],
     ids=lambda value: " ".join(value)[:30] or "no terminal",
 )
-def test_usage(h2o: Program, arguments: list[str], said: list[str]) -> None:
-    done = h2o(*arguments)
+def test_usage(arguments: list[str], said: list[str]) -> None:
+    done = h2o_here(*arguments)
     assert done.code == ExitCode.USAGE
     assert done.out == ""
     assert all(words in done.err for words in said), done.err
@@ -55,10 +56,8 @@ def test_usage(h2o: Program, arguments: list[str], said: list[str]) -> None:
         (["sesions", "list"], "Did you mean 'sessions'?"),
     ],
 )
-def test_a_question_instead_of_a_command_is_told_where_it_goes(
-    h2o: Program, arguments: list[str], says: str
-) -> None:
-    done = h2o(*arguments)
+def test_a_question_instead_of_a_command_is_told_where_it_goes(arguments: list[str], says: str) -> None:
+    done = h2o_here(*arguments)
     assert done.code == ExitCode.USAGE
     assert done.out == ""
     assert says in " ".join(done.err.replace("│", " ").split())
@@ -72,20 +71,20 @@ def test_usage_errors_are_events_too(h2o: Program) -> None:
     assert (error.code, error.message) == ("usage", "--events is -1.")
 
 
-def test_unreadable_text_is_usage(h2o: Program, tmp_path: Path) -> None:
+def test_unreadable_text_is_usage(tmp_path: Path) -> None:
     empty = tmp_path / "empty.txt"
     empty.write_text("---\n\n---\n")
-    assert "script is empty" in h2o("run", "--script", empty).err
-    done = h2o("run", "hi", piped=b"\xff\xfe\x00")
+    assert "script is empty" in h2o_here("run", "--script", empty).err
+    done = h2o_here("run", "hi", piped=b"\xff\xfe\x00")
     assert done.code == ExitCode.USAGE
     assert "not UTF-8" in done.err
 
 
-def test_model_not_found(h2o: Program, tmp_path: Path) -> None:
+def test_model_not_found(tmp_path: Path) -> None:
     near = tmp_path / "stories"
     near.mkdir()
     (near / "config.json").write_text("{}")
-    done = h2o("run", "hi", "-m", tmp_path / "storys", "--json")
+    done = h2o_here("run", "hi", "-m", tmp_path / "storys", "--json")
     assert done.code == ExitCode.MODEL
     error, end = done.events
     assert isinstance(error, Error)
@@ -96,13 +95,13 @@ def test_model_not_found(h2o: Program, tmp_path: Path) -> None:
     assert error.message in done.err
 
 
-def test_unsupported_family_before_any_weight(h2o: Program, tmp_path: Path) -> None:
+def test_unsupported_family_before_any_weight(tmp_path: Path) -> None:
     """No weight is of any model here, and the error is about the family."""
     config = {"model_type": "gpt_neo", "architectures": ["GPTNeoForCausalLM"]}
     (tmp_path / "config.json").write_text(json.dumps(config))
     header = json.dumps({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
     (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
-    done = h2o("run", "hi", "-m", tmp_path)
+    done = h2o_here("run", "hi", "-m", tmp_path)
     assert done.code == ExitCode.MODEL
     assert "GPTNeoForCausalLM is not supported: its attention does not go through" in done.err
 
@@ -144,8 +143,8 @@ def test_damaged_and_partial_folders(
     assert said in done.stderr
 
 
-def test_impossible_budget(h2o: Program, small: Path) -> None:
-    done = h2o("run", "hi", "-m", small, "--budget", 3, "--policy", "caote", "--json")
+def test_impossible_budget(small: Path) -> None:
+    done = h2o_here("run", "hi", "-m", small, "--budget", 3, "--policy", "caote", "--json")
     assert done.code == ExitCode.MEMORY
     error = done.events[0]
     assert isinstance(error, Error)
@@ -214,7 +213,7 @@ def test_a_screen_without_its_model_is_not_opened() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, ExitCode.TERMINATED), (signal.SIGHUP, ExitCode.HUNG_UP)]
+    ("number", "code"), [(signal.SIGTERM, ExitCode.TERMINATED), *sweep((signal.SIGHUP, ExitCode.HUNG_UP))]
 )
 def test_a_screen_told_to_end_keeps_the_answer(small: Path, tmp_path: Path, number: int, code: int) -> None:
     flags = ("-m", str(small), "--data", str(tmp_path), "--record", str(tmp_path / "events"), "--ignore-eos")

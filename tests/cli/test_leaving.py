@@ -13,7 +13,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from program import PROGRAM, Program
+from here import h2o_here
+from program import PROGRAM
+from sweep import sweep
 from test_hangup import POCKET, Terminal, alive
 
 from h2o_chat.base.errors import ExitCode, UsageError
@@ -63,7 +65,11 @@ def assert_gone(processes: list[psutil.Process]) -> None:
         time.sleep(0.05)
 
 
-LEAVING = [("ctrl+c twice", ExitCode.OK), ("SIGTERM", ExitCode.TERMINATED), ("SIGHUP", ExitCode.HUNG_UP)]
+LEAVING = [
+    ("ctrl+c twice", ExitCode.OK),
+    ("SIGHUP", ExitCode.HUNG_UP),
+    *sweep(("SIGTERM", ExitCode.TERMINATED)),
+]
 
 
 @pytest.mark.parametrize(("how", "code"), LEAVING)
@@ -92,7 +98,7 @@ def test_an_engine_that_is_stopped_is_left(tmp_path: Path, how: str, code: ExitC
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory as Linux has them")
-@pytest.mark.parametrize("moment", ["answering", "asked once more"])
+@pytest.mark.parametrize("moment", ["asked once more", *sweep("answering")])
 def test_a_screen_without_memory_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
@@ -178,8 +184,8 @@ def test_a_template_that_loops_is_told_of_and_left(tmp_path: Path, looping: Path
         assert ended(terminal) == ExitCode.OK
 
 
-def test_a_template_that_loops_ends_a_run(h2o: Program, looping: Path) -> None:
-    done = h2o("run", "Once", "-m", looping)
+def test_a_template_that_loops_ends_a_run(looping: Path) -> None:
+    done = h2o_here("run", "Once", "-m", looping)
     assert done.code == ExitCode.MODEL
     assert "1.5 s of computing" in done.err
     assert "--template plain" in done.err
@@ -215,7 +221,7 @@ def test_a_file_that_cannot_be_read_is_given_up_and_left(tmp_path: Path, unread:
     assert said(tmp_path / "data") == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGHUP, *sweep(signal.SIGINT, signal.SIGTERM)])
 def test_a_run_whose_reader_has_stopped_reading_is_left(tmp_path: Path, number: int) -> None:
     flags = ["-m", POCKET, "--data", tmp_path, "--save", "--json", "--max-tokens", 100_000, *FLAGS]
     process = subprocess.Popen(
@@ -260,13 +266,13 @@ def test_a_script_that_nobody_writes_is_left_at_once(tmp_path: Path) -> None:
         process.communicate()
 
 
-def test_a_script_from_another_program(h2o: Program) -> None:
+def test_a_script_from_another_program() -> None:
     """As a shell hands it over: `--script <(...)`."""
     reading, writing = os.pipe()
     os.write(writing, b"Once\n---\nupon\n")
     os.close(writing)
     flags = ("-m", POCKET, "--max-tokens", 3)
-    done = h2o("run", "--script", f"/dev/fd/{reading}", *flags, pass_fds=[reading])
+    done = h2o_here("run", "--script", f"/dev/fd/{reading}", *flags)
     os.close(reading)
     assert done.code == ExitCode.OK
     assert done.out.count("---\n") == 1

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from here import h2o_here
 from program import Program
 
 from h2o_chat.base.errors import ExitCode
@@ -48,9 +49,9 @@ def test_a_tokenizer_that_panics(h2o: Program, folder: Path) -> None:
     assert "The model's tokenizer fails on this text: Onig: Regex search error" in done.err
     assert "Traceback" not in done.err
     assert len(done.err.splitlines()) < 12, done.err
-    assert h2o("run", "Hi", "-m", folder, *SHORT).code == ExitCode.OK
+    assert h2o_here("run", "Hi", "-m", folder, *SHORT).code == ExitCode.OK
 
-    done = h2o("run", ON, "-m", folder, *SHORT, "--json", env=environment)
+    done = h2o_here("run", ON, "-m", folder, *SHORT, "--json")
     assert done.code == ExitCode.MODEL
     *_, error, end = done.events
     assert isinstance(error, Error)
@@ -58,23 +59,23 @@ def test_a_tokenizer_that_panics(h2o: Program, folder: Path) -> None:
     assert isinstance(end, End)
 
 
-def test_a_tokenizer_that_panics_while_it_spells(h2o: Program, folder: Path) -> None:
+def test_a_tokenizer_that_panics_while_it_spells(folder: Path) -> None:
     """In the middle of an answer: a decoder with such an expression, and tokens that all read like that."""
     letters = {"type": "Replace", "pattern": {"Regex": "[^c]|$"}, "content": "a" * 44 + "c"}
     panics = {"type": "Replace", "pattern": {"Regex": PANICS}, "content": "x"}
     own = json.loads((folder / "tokenizer.json").read_text())["decoder"]
     decoders = [own, {"type": "Fuse"}, letters, panics]
     change(folder / "tokenizer.json", decoder={"type": "Sequence", "decoders": decoders})
-    done = h2o("run", "Hi", "-m", folder, *SHORT, "--json")
+    done = h2o_here("run", "Hi", "-m", folder, *SHORT, "--json")
     assert done.code == ExitCode.MODEL, done.err
     assert "Traceback" not in done.err
     assert isinstance(done.events[-1], End)
 
 
 @pytest.mark.parametrize("wrong", [[[1, 2]], {"a": 1}, "end", [None, "a"], 1.5, True, [{}]], ids=str)
-def test_an_end_that_is_no_token(h2o: Program, folder: Path, wrong: Any) -> None:
+def test_an_end_that_is_no_token(folder: Path, wrong: Any) -> None:
     change(folder / "generation_config.json", eos_token_id=wrong)
-    done = h2o("run", "Hi", "-m", folder, *SHORT, "--json")
+    done = h2o_here("run", "Hi", "-m", folder, *SHORT, "--json")
     assert done.code == ExitCode.MODEL, done.err
     assert "Traceback" not in done.err
     assert isinstance(done.events[-2], Error)
@@ -82,18 +83,18 @@ def test_an_end_that_is_no_token(h2o: Program, folder: Path, wrong: Any) -> None
 
 
 @pytest.mark.parametrize("window", [10**30, -5, 0.5, "many"], ids=str)
-def test_a_window_that_is_none(h2o: Program, folder: Path, window: Any) -> None:
+def test_a_window_that_is_none(folder: Path, window: Any) -> None:
     change(folder / "config.json", max_position_embeddings=window)
-    done = h2o("run", "Hi", "-m", folder, *SHORT)
+    done = h2o_here("run", "Hi", "-m", folder, *SHORT)
     assert done.code == ExitCode.MODEL, done.err
     assert "Traceback" not in done.err
 
 
-def test_twelve_megabytes(h2o: Program) -> None:
+def test_twelve_megabytes() -> None:
     """Blanks are nothing to say, and a text of that length would be read for hours."""
-    blanks, text = b" " * 12_000_000, b"one two " * 1_500_000
+    blanks, text = " " * 12_000_000, "one two " * 1_500_000
     for piped, said in ((blanks, "nothing to say"), (text, "12,000,000 characters is too long")):
-        done = h2o("run", piped=piped)
+        done = h2o_here("run", piped=piped)
         assert done.code == ExitCode.USAGE
         assert said in done.err
 

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from here import h2o_here
 from program import Ended, Program
 
 from h2o_chat.base.errors import ExitCode, name_of
@@ -45,15 +46,15 @@ def test_a_folder_of_a_model_named_with_an_escape_sequence(
     done = h2o("run", "Hi", "-m", hostile, *flags, "--save", "--data", data)
     assert done.code == ExitCode.OK, ascii(done.err)
     assert SPELT in harmless(done)
-    again = h2o("run", "Hi", "-m", hostile, *flags, "--resume", "last", "--data", data, "--json")
+    again = h2o_here("run", "Hi", "-m", hostile, *flags, "--resume", "last", "--data", data, "--json")
     assert again.code == ExitCode.OK, ascii(again.err)
     assert json.loads(again.out.splitlines()[0])["model"] == SPELT
-    assert SPELT in harmless(h2o("sessions", "list", "--data", data))
+    assert SPELT in harmless(h2o_here("sessions", "list", "--data", data))
     for command in ("info", "pull"):
-        done = h2o("models", command, hostile)
+        done = h2o_here("models", command, hostile)
         assert done.code == ExitCode.OK, ascii(done.err)
         assert SPELT in harmless(done)
-    refused = h2o("models", "rm", hostile, "--yes")
+    refused = h2o_here("models", "rm", hostile, "--yes")
     assert refused.code == ExitCode.MODEL
     assert SPELT in harmless(refused)
 
@@ -61,11 +62,11 @@ def test_a_folder_of_a_model_named_with_an_escape_sequence(
 def test_a_name_that_is_not_utf_8(h2o: Program, hostile: Path) -> None:
     """No tokenizer is loaded from there; it is said."""
     folder = hostile.rename(Path(os.fsdecode(bytes(hostile) + b"\xff")))
-    for command in (("run", "Hi", "-m", folder), ("run", "Hi", "-m", folder, "--json")):
-        done = h2o(*command)
+    for call, more in ((h2o, ()), (h2o_here, ("--json",))):
+        done = call("run", "Hi", "-m", folder, *more)
         assert done.code == ExitCode.MODEL
         assert SPELT + r"\udcff" in harmless(done).replace("\\\\", "\\")
-    assert h2o("models", "info", folder).out.startswith(SPELT + r"\udcff")
+    assert h2o_here("models", "info", folder).out.startswith(SPELT + r"\udcff")
 
 
 def test_cached_models_and_aliases_named_so(h2o: Program, tmp_path: Path) -> None:
@@ -86,7 +87,7 @@ def test_what_a_name_becomes() -> None:
     assert name_of("漢字 é") == "漢字 é"
 
 
-def test_two_folders_of_one_name_are_two_models(h2o: Program, small: Path, tmp_path: Path) -> None:
+def test_two_folders_of_one_name_are_two_models(small: Path, tmp_path: Path) -> None:
     """A conversation knows its model by the folder's last name; another's tokens are refused in words."""
     source = next(folder for folder in BUNDLED if folder.is_dir())
     first, second = tmp_path / "first" / "mine", tmp_path / "second" / "mine"
@@ -94,7 +95,7 @@ def test_two_folders_of_one_name_are_two_models(h2o: Program, small: Path, tmp_p
     shutil.copytree(small, second)
     data, flags = tmp_path / "data", ("--max-tokens", "3", "--budget", "64")
     said = "My name is Flora and I live in Paris."
-    assert h2o("run", said, "-m", first, *flags, "--save", "--data", data).code == ExitCode.OK
-    done = h2o("run", "Hi", "-m", second, *flags, "--resume", "last", "--data", data)
+    assert h2o_here("run", said, "-m", first, *flags, "--save", "--data", data).code == ExitCode.OK
+    done = h2o_here("run", "Hi", "-m", second, *flags, "--resume", "last", "--data", data)
     assert done.code == ExitCode.USAGE, done.err
     assert "it was held with another model of that name" in done.err

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from here import h2o_here
 from program import PROGRAM, Ended, Program
+from sweep import sweep
 
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.events.events import CacheState, End, Note, Prompt, Said, Session, Token, Turn, from_json
@@ -67,9 +68,9 @@ def test_session_says_what_ran(story: Ended) -> None:
     assert {"torch", "transformers", "h2o-chat"} <= session.versions.keys()
 
 
-def test_plain_text_is_the_answer_alone(h2o: Program, small: Path, story: Ended) -> None:
+def test_plain_text_is_the_answer_alone(small: Path, story: Ended) -> None:
     """The same words as the events had: greedy, so the seed does not matter."""
-    done = h2o("run", "Once upon\n\na time", "-m", small, "--max-tokens", 40, "--budget", 32)
+    done = h2o_here("run", "Once upon\n\na time", "-m", small, "--max-tokens", 40, "--budget", 32)
     turn = next(event for event in story.events if isinstance(event, Turn))
     assert done.code == ExitCode.OK
     assert done.out == turn.text + "\n"
@@ -137,7 +138,7 @@ def streaming(small: Path) -> subprocess.Popen[str]:
     [
         (signal.SIGINT, ExitCode.INTERRUPTED),
         (signal.SIGTERM, ExitCode.TERMINATED),
-        (signal.SIGHUP, ExitCode.HUNG_UP),
+        *sweep((signal.SIGHUP, ExitCode.HUNG_UP)),  # test_leaving.py has one
     ],
 )
 def test_what_was_said_is_kept(streaming: subprocess.Popen[str], number: int, code: ExitCode) -> None:

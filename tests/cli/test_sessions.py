@@ -6,6 +6,7 @@ import pty
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from here import h2o_here
@@ -44,11 +45,11 @@ def ids(data: Path) -> list[str]:
 
 
 @pytest.fixture
-def sessions(h2o: Program, data: Path) -> Sessions:
+def sessions(data: Path) -> Sessions:
     """Runs `h2o-chat sessions ARGUMENTS` without a terminal."""
 
-    def run(*arguments: object, **how: object) -> Ended:
-        return h2o("sessions", *arguments, **how)
+    def run(*arguments: object, **how: Any) -> Ended:
+        return h2o_here("sessions", *arguments, **how)
 
     return run
 

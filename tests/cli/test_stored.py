@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from program import PROGRAM, Program
+from here import h2o_here
+from program import PROGRAM
+from sweep import sweep
 
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.store import DATABASE, Store
@@ -129,7 +131,7 @@ def test_a_busy_store_loses_nothing(talk: Talk, folder: Path) -> None:
     assert "All that was said is stored again." in err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl+c", "SIGTERM"])
+@pytest.mark.parametrize("number", [signal.SIGINT, *sweep(signal.SIGTERM)])
 def test_leaving_a_busy_store_waits_until_told_again(talk: Talk, folder: Path, number: int) -> None:
     talk.until("token")
     foreign = held(folder)
@@ -153,11 +155,11 @@ def test_leaving_a_busy_store_waits_until_told_again(talk: Talk, folder: Path, n
     assert f"{len(talk.tokens) - len(kept)} tokens" in error["message"]
 
 
-def test_nothing_stored_is_no_conversation(h2o: Program, small: Path, tmp_path: Path) -> None:
+def test_nothing_stored_is_no_conversation(small: Path, tmp_path: Path) -> None:
     """A folder that cannot be used, in all the ways it can be meant: it fails, and names no conversation."""
     (tmp_path / "file").touch()
     flags = ("-m", small, "--save", "--max-tokens", 5)
-    done = h2o("run", "Once", *flags, "--data", tmp_path / "file" / "data")
+    done = h2o_here("run", "Once", *flags, "--data", tmp_path / "file" / "data")
     assert done.code == ExitCode.FAILED, done.err
     assert "Nothing of this conversation is stored" in done.err
     assert "conversation None" not in done.err

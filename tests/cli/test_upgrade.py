@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from program import Program
+from here import h2o_here
 from safetensors.torch import load_file
 
 from h2o_chat.base.config import Settings
@@ -31,8 +31,8 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def test_a_conversation_goes_on_from_its_saved_memory(h2o: Program, data: Path) -> None:
-    ended = h2o("run", "--resume", "last", "What is my name?", "--data", data, "--temperature", "0")
+def test_a_conversation_goes_on_from_its_saved_memory(data: Path) -> None:
+    ended = h2o_here("run", "--resume", "last", "What is my name?", "--data", data, "--temperature", "0")
     assert ended.code == 0, ended.err
     assert "Ada" in ended.out
     assert "rebuilt" not in ended.err
@@ -57,13 +57,11 @@ def test_a_saved_memory_holds_the_same_tokens() -> None:
     assert engine.forward([5]).isfinite().all()
 
 
-def test_settings_recordings_and_exports_open(
-    h2o: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_recordings_and_exports_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "config" / "h2o-chat").mkdir(parents=True)
     shutil.copy(BEFORE / "config.toml", tmp_path / "config" / "h2o-chat")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    shown = h2o("config", "show")
+    shown = h2o_here("config", "show")
     assert shown.code == 0, shown.err
     assert "96" in shown.out
 
@@ -72,8 +70,8 @@ def test_settings_recordings_and_exports_open(
     assert any(isinstance(event, CacheState) for event in events)
 
     asked = json.loads((BEFORE / "conversation.json").read_text())
-    done = h2o("sessions", "import", BEFORE / "conversation.json", "--data", tmp_path / "data")
+    done = h2o_here("sessions", "import", BEFORE / "conversation.json", "--data", tmp_path / "data")
     assert done.code == 0, done.err
-    exported = h2o("sessions", "export", "last", "--format", "json", "--data", tmp_path / "data")
+    exported = h2o_here("sessions", "export", "last", "--format", "json", "--data", tmp_path / "data")
     texts = [message["text"] for message in json.loads(exported.out)["messages"]]
     assert texts == [message["text"] for message in asked["messages"]]

@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 from program import PROGRAM
+from sweep import sweep
 from test_hangup import POCKET, alive
 
 from h2o_chat.base.errors import UsageError
@@ -47,7 +48,7 @@ class Tab:
                 self.drawn += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", message.data.decode("utf-8", "replace"))
 
 
-@pytest.mark.parametrize("what", ["tab closed", "server killed", "ctrl+c", "terminated"])
+@pytest.mark.parametrize("what", ["tab closed", "server killed", "ctrl+c", *sweep("terminated")])
 async def test_nothing_is_left_of_a_browser_that_is_gone(what: str, tmp_path: Path) -> None:
     flags = ["--web", "--web-address", "127.0.0.1:0", "--data", tmp_path, "-m", POCKET, "--ignore-eos"]
     server = subprocess.Popen(

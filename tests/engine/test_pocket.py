@@ -2,15 +2,15 @@
 
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from safetensors import safe_open
+from typer.testing import CliRunner
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.chat import Chat
+from h2o_chat.cli.cli import app
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Token
 from h2o_chat.models.load import Loaded, load
@@ -24,12 +24,12 @@ GOLDEN = {
     "Hello! Who are you?": [1949, 6, 637, 440, 292, 354, 322, 286, 36, 5],
     "I want to book a table for two tonight.": [370, 509, 405, 286, 336, 282, 578, 270, 1139, 322, 36, 5],
 }
-"""Greedy token ids of whole answers, fp32 on a CPU."""
+"""Greedy token ids of whole answers, in fp32."""
 
 
 @pytest.fixture(scope="module")
-def loaded() -> Loaded:
-    return load(Settings(threads=1), lambda *_: None)
+def loaded(device: str) -> Loaded:
+    return load(Settings(threads=1, device=device, dtype="float32"), lambda *_: None)
 
 
 def answer(loaded: Loaded, *said: str, system: str | None = None) -> tuple[list[int], str]:
@@ -52,14 +52,9 @@ def test_knows_a_name_told_before(loaded: Loaded) -> None:
 
 
 def test_answers_without_a_name_of_a_model() -> None:
-    """As a new user would, by the program itself; what is timed is in docs/MEASURED.md."""
-    done = subprocess.run(
-        [sys.executable, "-m", "h2o_chat", "run", "My name is Ada. What is my name?"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    """As a new user would; what is timed is in docs/MEASURED.md."""
+    done = CliRunner().invoke(app, ["run", "My name is Ada. What is my name?"], input=b"")
+    assert done.exit_code == 0, done.stderr
     assert "Ada" in done.stdout
 
 

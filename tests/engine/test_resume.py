@@ -94,7 +94,7 @@ def close(chat: Chat) -> str:
     return chat.keeper.conversation
 
 
-@pytest.mark.parametrize("conversations", [8, *sweep(50)])
+@pytest.mark.parametrize("conversations", [5, *sweep(50)])
 def test_conversations_cut_anywhere_go_on_in_a_new_process(
     loaded: Loaded, store: Store, shared_models: Path, conversations: int
 ) -> None:
@@ -364,7 +364,7 @@ def test_a_full_disk_is_said_once_and_the_conversation_goes_on(loaded: Loaded, s
     say(chat, SAID[0])
     [[pages]] = store._database.rows("PRAGMA page_count")
     store._database.rows(f"PRAGMA max_page_count = {pages}")
-    notes = [event for _ in range(3) for event in chat.send(SAID[1] * 200, SHORT) if isinstance(event, Note)]
+    notes = [event for _ in range(3) for event in chat.send(SAID[1] * 100, SHORT) if isinstance(event, Note)]
     [note] = [note for note in notes if note.code == "store"]
     assert note.message.startswith("Nothing more is being stored.")
     assert "the disk is full" in note.message

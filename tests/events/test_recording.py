@@ -248,7 +248,7 @@ def mangled(draw: st.DrawFn) -> bytes:
     return bytes(raw[: draw(st.integers(0, len(raw)))] if draw(st.booleans()) else raw)
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings.default.max_examples)
 @given(st.binary(max_size=300) | mangled() | mangled() | mangled())
 def test_anything_is_read_or_refused(raw: bytes) -> None:
     refused = None
@@ -264,7 +264,6 @@ def test_anything_is_read_or_refused(raw: bytes) -> None:
     assert len(played) >= len([event for event in events if isinstance(event, Token | Turn)])
 
 
-@settings(max_examples=100)
 @given(st.lists(st.sampled_from(EVENTS), max_size=20))
 def test_events_in_any_order_are_played_as_turns(events: list[Event]) -> None:
     """The screen relies on it: a token comes only where an answer is open."""

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,10 @@ import pytest
 from transformers import AutoConfig, AutoModelForCausalLM
 from typer.testing import CliRunner
 
+from h2o_chat.base.config import Settings
 from h2o_chat.cli.cli import app
+from h2o_chat.lab import bounded
+from h2o_chat.lab.bounded import run_bounded
 
 
 def printed(*arguments: str) -> Any:
@@ -18,10 +22,24 @@ def printed(*arguments: str) -> Any:
     return json.loads(result.stdout)
 
 
-def test_a_long_conversation_stays_bounded(shared_models: Path) -> None:
+def test_a_long_conversation_stays_bounded(shared_models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("WARM_UP_TOKENS", "TIMED_TOKENS"):
+        monkeypatch.setattr(bounded, name, 100)
+    settings = Settings(model=str(shared_models / "stories260k"), budget=32, threads=1)
+    (found,) = run_bounded(settings, 700)
+    assert found.tokens >= 700
+    assert_bounded(asdict(found))
+
+
+@pytest.mark.sweep
+def test_a_longer_one_too(shared_models: Path) -> None:
     model = str(shared_models / "stories260k")
     (found,) = printed("bench", "bounded", "-m", model, "-b", "32", "--tokens", "3000", "--json")
     assert found["tokens"] >= 3000
+    assert_bounded(found)
+
+
+def assert_bounded(found: dict[str, Any]) -> None:
     assert found["most_kept_slots"] == 32
     assert found["largest_index"] == 511
     assert found["window_tokens"] == 512
@@ -52,6 +70,7 @@ def test_impossible_lengths_are_usage_errors() -> None:
         assert CliRunner().invoke(app, command).exit_code == 2
 
 
+@pytest.mark.sweep
 def test_the_screen_is_measured() -> None:
     found = printed("bench", "ui", "--turns", "4", "--tokens", "48", "--rounds", "1", "--json")
     by_name = {row["what"]: row for row in found}
@@ -83,9 +102,12 @@ def test_the_screen_is_measured_though_a_model_says_no_text(tmp_path: Path) -> N
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(Path(__file__).parents[2] / "assets/pocket" / name, tmp_path)
     found = printed(
-        "bench", "ui", "-m", str(tmp_path), "--turns", "2", "--tokens", "32", "--rounds", "0", "--json"
+        "bench", "ui", "-m", str(tmp_path), "--turns", "2", "--tokens", "32", "--rounds", "1", "--json"
     )
     by_name = {row["what"]: row for row in found}
-    assert len(by_name) == 6
+    assert len(by_name) == 9
+    assert 0 < by_name["key press to screen"]["median"] <= by_name["key press to screen"]["worst"]
+    alone, beside = (by_name[f"engine under {what}"]["median"] for what in ("run", "the screen"))
+    assert by_name["screen / run"]["median"] == pytest.approx(100 * beside / alone)
     assert by_name["append a token: work"]["times"] == 32
     assert by_name["frames at 200 tokens/s"]["times"] >= 2  # seconds, though the answer takes no half of one

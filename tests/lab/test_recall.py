@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from sweep import sweep
 from torch import Tensor
 from torch.nn import functional
 
@@ -119,7 +120,11 @@ def alone(loaded: Loaded, one: Question, settings: Settings) -> str:
 
 @pytest.mark.parametrize(
     "settings",
-    [Settings(budget=64), Settings(budget=96, policy="distinct", chunk=7), Settings(policy="full")],
+    [
+        Settings(budget=64),
+        Settings(policy="full"),
+        *sweep(Settings(budget=96, policy="distinct", chunk=7)),
+    ],
     ids=lambda settings: settings.policy,
 )
 def test_rows_answer_as_each_conversation_does_alone(pocket: Loaded, settings: Settings) -> None:

@@ -1,4 +1,8 @@
-"""Fetching models by the real program from a stand-in hub on the loopback, and all that can go wrong."""
+"""Fetching models from a stand-in hub on the loopback, and all that can go wrong.
+
+By the real program (`h2o`) where a signal, a terminal or time matters; else by its commands in this process
+(`here`), which has imported transformers already.
+"""
 
 import contextlib
 import errno
@@ -16,8 +20,11 @@ from pathlib import Path
 
 import pytest
 from hub_server import COMMIT, Hub, Repository, hash_of, serve
+from huggingface_hub import constants
+from typer.testing import CliRunner
 
 from h2o_chat.base.errors import ExitCode, ModelError
+from h2o_chat.cli.cli import app
 from h2o_chat.models import hub as hub_module
 
 pytestmark = pytest.mark.loopback
@@ -97,6 +104,28 @@ def h2o(environment: dict[str, str]) -> Call:
     return run
 
 
+@pytest.fixture
+def here(environment: dict[str, str], hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """The same in this process, where huggingface_hub has read its variables long ago: they are set anew."""
+    for name in [name for name in os.environ if name not in environment]:
+        monkeypatch.delenv(name)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+    path = hub.url + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", path)
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "hf" / "token"))
+
+    def run(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+        done = CliRunner().invoke(app, arguments, env=more)
+        if done.exception and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
+
+    return run
+
+
 def snapshot(tmp_path: Path, name: str) -> Path:
     return tmp_path / "hf" / "hub" / f"models--{name.replace('/', '--')}" / "snapshots" / COMMIT
 
@@ -127,7 +156,7 @@ def test_fetches_what_is_needed_and_nothing_else(hub: Hub, h2o: Call, tmp_path: 
     assert len(hub.requests) == asked, "what is here is not asked for"
 
 
-def test_shards_of_the_index(hub: Hub, h2o: Call, tmp_path: Path) -> None:
+def test_shards_of_the_index(hub: Hub, here: Call, tmp_path: Path) -> None:
     model = repository(b"")
     del model.files["model.safetensors"]
     names = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
@@ -137,15 +166,15 @@ def test_shards_of_the_index(hub: Hub, h2o: Call, tmp_path: Path) -> None:
     ).encode()
     model.files["consolidated.safetensors"] = weights(1, 9)
     hub.repositories["some/shards"] = model
-    assert h2o("models", "pull", "some/shards").returncode == ExitCode.OK
-    here = sorted(path.name for path in snapshot(tmp_path, "some/shards").glob("*.safetensors"))
-    assert here == names
+    assert here("models", "pull", "some/shards").returncode == ExitCode.OK
+    fetched = sorted(path.name for path in snapshot(tmp_path, "some/shards").glob("*.safetensors"))
+    assert fetched == names
 
 
-def test_broken_connection_goes_on(hub: Hub, h2o: Call, tmp_path: Path) -> None:
+def test_broken_connection_goes_on(hub: Hub, here: Call, tmp_path: Path) -> None:
     content = weights(32)
     hub.repositories["some/model"] = repository(content, cuts=1)
-    done = h2o("models", "pull", "some/model")
+    done = here("models", "pull", "some/model")
     assert done.returncode == ExitCode.OK, done.stderr
     first, second = hub.downloads("model.safetensors")
     assert first == ""
@@ -154,7 +183,7 @@ def test_broken_connection_goes_on(hub: Hub, h2o: Call, tmp_path: Path) -> None:
 
 
 def test_a_killed_download_goes_on_in_the_next_call(
-    hub: Hub, h2o: Call, environment: dict[str, str], tmp_path: Path
+    hub: Hub, here: Call, environment: dict[str, str], tmp_path: Path
 ) -> None:
     content = weights(32)
     hub.repositories["some/model"] = repository(content, seconds_per_mib=0.1)
@@ -170,10 +199,10 @@ def test_a_killed_download_goes_on_in_the_next_call(
     _, said = process.communicate(timeout=30)
     assert process.returncode == ExitCode.INTERRUPTED
     assert "the next call goes on" in said
-    assert "in part" in h2o("models").stdout
+    assert "in part" in here("models").stdout
 
     hub.repositories["some/model"].seconds_per_mib = 0
-    done = h2o("models", "pull", "some/model")
+    done = here("models", "pull", "some/model")
     assert done.returncode == ExitCode.OK, done.stderr
     assert re.search(r"\d+ MB were here already", done.stderr)
     assert re.fullmatch(r"bytes=\d{8}-", hub.downloads("model.safetensors")[-1])
@@ -198,7 +227,7 @@ def test_a_terminal_sees_bytes_and_rate(hub: Hub, environment: dict[str, str]) -
     assert re.search(rb"[\d.]+ .B/s", shown)
 
 
-def test_a_name_is_fetched_when_it_is_used(hub: Hub, h2o: Call, shared_models: Path) -> None:
+def test_a_name_is_fetched_when_it_is_used(hub: Hub, h2o: Call, here: Call, shared_models: Path) -> None:
     """From a short name of the user's own to an answer; afterwards nobody is asked any more."""
     folder = shared_models / "stories260k"
     hub.repositories["some/stories"] = Repository(
@@ -210,14 +239,14 @@ def test_a_name_is_fetched_when_it_is_used(hub: Hub, h2o: Call, shared_models: P
     assert done.stdout
     assert "some/stories (none, float32, cpu)" in done.stderr
     asked = len(hub.requests)
-    again = h2o("run", "Once", "-m", "stories", *flags)
+    again = here("run", "Once", "-m", "stories", *flags)
     assert (again.returncode, again.stdout) == (ExitCode.OK, done.stdout)
     assert len(hub.requests) == asked
 
 
-def test_token_opens_a_gated_model(hub: Hub, h2o: Call) -> None:
+def test_token_opens_a_gated_model(hub: Hub, here: Call) -> None:
     hub.repositories["some/gated"] = repository(weights(), gated=True)
-    assert h2o("models", "pull", "some/gated", HF_TOKEN="hf_good").returncode == ExitCode.OK
+    assert here("models", "pull", "some/gated", HF_TOKEN="hf_good").returncode == ExitCode.OK
     assert "Bearer hf_good" in hub.tokens
 
 
@@ -232,76 +261,78 @@ def refused(done: subprocess.CompletedProcess[str], *said: str) -> None:
     assert all(words in done.stderr for words in said), done.stderr
 
 
-def test_gated_without_a_token(hub: Hub, h2o: Call, tmp_path: Path) -> None:
+def test_gated_without_a_token(hub: Hub, here: Call, tmp_path: Path) -> None:
     hub.repositories["some/gated"] = repository(weights(), gated=True)
-    done = h2o("run", "hi", "-m", "some/gated")
+    done = here("run", "hi", "-m", "some/gated")
     refused(done, "is gated", "no token was found", f"Accept it at {hub.url}/some/gated")
     refused(done, "HF_TOKEN", str(tmp_path / "hf" / "token"))
 
 
-def test_gated_with_a_token_that_has_no_access(hub: Hub, h2o: Call) -> None:
+def test_gated_with_a_token_that_has_no_access(hub: Hub, here: Call) -> None:
     hub.repositories["some/gated"] = repository(weights(), gated=True)
-    done = h2o("models", "pull", "some/gated", HF_TOKEN="hf_secret")
+    done = here("models", "pull", "some/gated", HF_TOKEN="hf_secret")
     refused(done, "is gated", "the token that was found has no access yet")
     assert "hf_secret" not in done.stderr
 
 
-def test_unknown_repository(hub: Hub, h2o: Call) -> None:
-    refused(h2o("models", "pull", "huggylama/llama-7b"), "No model 'huggylama/llama-7b' on the hub")
+def test_unknown_repository(hub: Hub, here: Call) -> None:
+    refused(here("models", "pull", "huggylama/llama-7b"), "No model 'huggylama/llama-7b' on the hub")
 
 
-def test_forbidden(hub: Hub, h2o: Call) -> None:
+def test_forbidden(hub: Hub, here: Call) -> None:
     hub.repositories["some/model"] = repository(weights(), status=403)
-    refused(h2o("models", "pull", "some/model", HF_TOKEN="hf_secret"), "refuses some/model (403)", "HF_TOKEN")
+    refused(
+        here("models", "pull", "some/model", HF_TOKEN="hf_secret"), "refuses some/model (403)", "HF_TOKEN"
+    )
 
 
-def test_too_many_requests(hub: Hub, h2o: Call) -> None:
+def test_too_many_requests(hub: Hub, here: Call) -> None:
     hub.repositories["some/model"] = repository(weights(), status=429)
-    refused(h2o("models", "pull", "some/model"), "too many requests", "in 7 seconds")
+    refused(here("models", "pull", "some/model"), "too many requests", "in 7 seconds")
     assert len(hub.requests) == 1
 
 
-def test_a_hub_in_trouble(hub: Hub, h2o: Call) -> None:
+def test_a_hub_in_trouble(hub: Hub, here: Call) -> None:
     hub.repositories["some/model"] = repository(weights(), status=503)
-    refused(h2o("models", "pull", "some/model"), "answers 503", "later")
+    refused(here("models", "pull", "some/model"), "answers 503", "later")
 
 
-def test_a_download_that_is_refused(hub: Hub, h2o: Call) -> None:
+def test_a_download_that_is_refused(hub: Hub, here: Call) -> None:
     hub.repositories["some/model"] = repository(weights(), refuse_files=404)
-    refused(h2o("models", "pull", "some/model"), "some/model")
+    refused(here("models", "pull", "some/model"), "some/model")
 
 
-def test_no_safetensors(hub: Hub, h2o: Call) -> None:
+def test_no_safetensors(hub: Hub, here: Call) -> None:
     model = repository(weights())
     del model.files["model.safetensors"]
     hub.repositories["some/model"] = model
-    refused(h2o("models", "pull", "some/model"), "no safetensors weights", "pytorch_model.bin is pickle")
+    refused(here("models", "pull", "some/model"), "no safetensors weights", "pytorch_model.bin is pickle")
 
 
-def test_no_configuration(hub: Hub, h2o: Call) -> None:
+def test_no_configuration(hub: Hub, here: Call) -> None:
     hub.repositories["some/model"] = Repository({"model.gguf": b""})
-    refused(h2o("models", "pull", "some/model"), "no config.json")
+    refused(here("models", "pull", "some/model"), "no config.json")
 
 
-def test_unsupported_family_before_any_weight(hub: Hub, h2o: Call) -> None:
+def test_unsupported_family_before_any_weight(hub: Hub, here: Call) -> None:
     model = repository(weights())
     model.files["config.json"] = json.dumps({"model_type": "falcon"}).encode()
     hub.repositories["some/falcon"] = model
-    refused(h2o("models", "pull", "some/falcon"), "FalconForCausalLM is not supported")
+    refused(here("models", "pull", "some/falcon"), "FalconForCausalLM is not supported")
     assert not hub.downloads("model.safetensors")
 
 
-def test_disk_full_is_said_first(hub: Hub, h2o: Call) -> None:
+def test_disk_full_is_said_first(hub: Hub, here: Call) -> None:
     model = repository(weights(), sizes={"model.safetensors": 10**15})
     hub.repositories["some/model"] = model
-    refused(h2o("models", "pull", "some/model"), "needs 1000000.0 GB more", "HF_HOME")
+    refused(here("models", "pull", "some/model"), "needs 1000000.0 GB more", "HF_HOME")
     assert not hub.downloads("model.safetensors")
 
 
-def test_damaged_on_the_way(hub: Hub, h2o: Call, tmp_path: Path) -> None:
+def test_damaged_on_the_way(hub: Hub, here: Call, tmp_path: Path) -> None:
     model = repository(weights(), hashes={"model.safetensors": "0" * 64})
     hub.repositories["some/model"] = model
-    refused(h2o("models", "pull", "some/model"), "arrived damaged")
+    refused(here("models", "pull", "some/model"), "arrived damaged")
     assert not list((tmp_path / "hf" / "hub").rglob("*.incomplete"))
 
 
@@ -317,7 +348,7 @@ def test_damaged_on_the_way(hub: Hub, h2o: Call, tmp_path: Path) -> None:
     ],
 )
 def test_more_than_was_listed(
-    hub: Hub, h2o: Call, tmp_path: Path, file: str, resumed: bool, chunked: bool
+    hub: Hub, here: Call, tmp_path: Path, file: str, resumed: bool, chunked: bool
 ) -> None:
     """No more is written than was listed, from the beginning or from where a download broke off."""
     model = repository(weights(), more={file: 128 * MIB}, chunked=chunked)
@@ -326,51 +357,51 @@ def test_more_than_was_listed(
     blobs.mkdir(parents=True)
     part = blobs / f"{hash_of(model, file)}.incomplete"
     part.write_bytes(model.files[file][: len(model.files[file]) // 2 if resumed else 0])
-    done = h2o("models", "pull", "some/model")
+    done = here("models", "pull", "some/model")
     listed = f"{len(model.files[file]):,}"
     refused(done, f"{file} of some/model is larger than the {listed} bytes that the hub lists", "thrown away")
     assert not list(blobs.glob(f"{hash_of(model, file)}*")), "what is too large is removed"
     assert hub.sent.get(file, 0) < 64 * MIB, "it was not read to its end"
 
     model.more.clear()
-    assert h2o("models", "pull", "some/model").returncode == ExitCode.OK
+    assert here("models", "pull", "some/model").returncode == ExitCode.OK
     assert (snapshot(tmp_path, "some/model") / file).read_bytes() == model.files[file]
 
 
-def test_a_part_that_is_too_large_already(hub: Hub, h2o: Call, tmp_path: Path) -> None:
+def test_a_part_that_is_too_large_already(hub: Hub, here: Call, tmp_path: Path) -> None:
     model = hub.repositories["some/model"] = repository(weights())
     blobs = tmp_path / "hf" / "hub" / "models--some--model" / "blobs"
     blobs.mkdir(parents=True)
     (blobs / f"{hash_of(model, 'model.safetensors')}.incomplete").write_bytes(bytes(3 * MIB))
-    assert h2o("models", "pull", "some/model").returncode == ExitCode.OK
+    assert here("models", "pull", "some/model").returncode == ExitCode.OK
     assert hub.downloads("model.safetensors") == [""]
 
 
-def test_a_small_file_that_is_damaged_on_the_way(hub: Hub, h2o: Call, tmp_path: Path) -> None:
+def test_a_small_file_that_is_damaged_on_the_way(hub: Hub, here: Call, tmp_path: Path) -> None:
     hub.repositories["some/model"] = repository(weights(), hashes={"tokenizer.json": "0" * 40})
-    refused(h2o("models", "pull", "some/model"), "tokenizer.json of some/model arrived damaged")
+    refused(here("models", "pull", "some/model"), "tokenizer.json of some/model arrived damaged")
     assert not list((tmp_path / "hf" / "hub").rglob("*.incomplete"))
 
 
-def test_weights_that_would_lie_elsewhere(hub: Hub, h2o: Call, tmp_path: Path) -> None:
+def test_weights_that_would_lie_elsewhere(hub: Hub, here: Call, tmp_path: Path) -> None:
     model = hub.repositories["some/model"] = repository(b"")
     del model.files["model.safetensors"]
     name = "../../../../x.safetensors"
     model.files[name] = weights()
     model.files["model.safetensors.index.json"] = json.dumps({"weight_map": {"a": name}}).encode()
-    refused(h2o("models", "pull", "some/model"), "lacks weights that its index names")
+    refused(here("models", "pull", "some/model"), "lacks weights that its index names")
     assert not list(tmp_path.rglob("x.safetensors"))
 
 
-def test_a_hash_that_would_be_a_path(hub: Hub, h2o: Call) -> None:
+def test_a_hash_that_would_be_a_path(hub: Hub, here: Call) -> None:
     hub.repositories["some/model"] = repository(weights(), hashes={"model.safetensors": "../" * 21 + "x"})
-    refused(h2o("models", "pull", "some/model"), "impossible hash")
+    refused(here("models", "pull", "some/model"), "impossible hash")
 
 
-def moment_s(h2o: Call) -> float:
+def moment_s(here: Call) -> float:
     """How long the program takes here and now to say what is wrong with its arguments."""
     start = time.monotonic()
-    assert h2o("run", "hi", "--budget", "0").returncode == ExitCode.USAGE
+    assert here("run", "hi", "--budget", "0").returncode == ExitCode.USAGE
     return time.monotonic() - start
 
 
@@ -383,13 +414,13 @@ def test_offline_by_wish_is_said_at_once(hub: Hub, h2o: Call) -> None:
 
 
 def test_a_mistyped_path_is_no_reason_to_wait(
-    h2o: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It looks like org/name; what lies beside it is said."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine" / "stories").mkdir(parents=True)
     (tmp_path / "mine" / "stories" / "config.json").write_text("{}")
-    done = h2o("run", "hi", "-m", "mine/storys", HF_HUB_OFFLINE="1")
+    done = here("run", "hi", "-m", "mine/storys", HF_HUB_OFFLINE="1")
     refused(done, "No model 'mine/storys'", "Did you mean mine/stories?")
 
 
@@ -400,9 +431,9 @@ def test_no_connection_is_tried_once(h2o: Call) -> None:
     assert time.monotonic() - start < 6 + 6 * moment, "and not for half a minute"
 
 
-def test_unknown_name_never_asks(hub: Hub, h2o: Call) -> None:
-    refused(h2o("run", "hi", "-m", "lama-7b"), "No model 'lama-7b'", "Did you mean llama-7b")
-    refused(h2o("models", "info", "qwertz"), "No model 'qwertz'")
+def test_unknown_name_never_asks(hub: Hub, here: Call) -> None:
+    refused(here("run", "hi", "-m", "lama-7b"), "No model 'lama-7b'", "Did you mean llama-7b")
+    refused(here("models", "info", "qwertz"), "No model 'qwertz'")
     assert not hub.requests
 
 
@@ -415,16 +446,16 @@ def test_disk_full_in_the_middle() -> None:
 # -- around it
 
 
-def test_removing(hub: Hub, h2o: Call, tmp_path: Path) -> None:
+def test_removing(hub: Hub, here: Call, tmp_path: Path) -> None:
     hub.repositories["some/model"] = repository(weights())
-    h2o("models", "pull", "some/model")
-    asked = h2o("models", "rm", "some/model")
+    here("models", "pull", "some/model")
+    asked = here("models", "rm", "some/model")
     assert asked.returncode == ExitCode.USAGE
     assert "--yes" in asked.stderr
     assert snapshot(tmp_path, "some/model").is_dir()
-    assert h2o("models", "rm", "model", "--yes").stdout == "Removed some/model.\n"
+    assert here("models", "rm", "model", "--yes").stdout == "Removed some/model.\n"
     assert not snapshot(tmp_path, "some/model").exists()
-    refused(h2o("models", "rm", "some/model", "--yes"), "nothing to remove")
+    refused(here("models", "rm", "some/model", "--yes"), "nothing to remove")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
@@ -447,15 +478,15 @@ def test_removing_is_asked_on_a_terminal(
     assert root.exists() is not gone
 
 
-def test_a_folder_of_ones_own_is_not_removed(h2o: Call, tmp_path: Path) -> None:
+def test_a_folder_of_ones_own_is_not_removed(here: Call, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
-    refused(h2o("models", "rm", str(tmp_path), "--yes"), "Folders of your own are yours to delete")
+    refused(here("models", "rm", str(tmp_path), "--yes"), "Folders of your own are yours to delete")
     assert (tmp_path / "config.json").is_file()
 
 
 @pytest.mark.parametrize("by", ["path", "alias"])
 def test_a_folder_is_not_taken_for_a_fetched_model_of_its_name(
-    h2o: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+    here: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
     """`models rm ./models/gpt2` removed the `gpt2` of the cache."""
     mine, fetched = tmp_path / "models" / "gpt2", tmp_path / "hf" / "hub" / "models--gpt2"
@@ -468,13 +499,13 @@ def test_a_folder_is_not_taken_for_a_fetched_model_of_its_name(
     )
     monkeypatch.chdir(tmp_path)
     name = {"path": "./models/gpt2", "alias": "mine"}[by]
-    refused(h2o("models", "rm", name, "--yes"), f"{name} is the folder {mine}", "yours to delete")
+    refused(here("models", "rm", name, "--yes"), f"{name} is the folder {mine}", "yours to delete")
     assert fetched.is_dir()
     assert mine.is_dir()
 
 
-def test_the_list_says_what_fits(h2o: Call) -> None:
-    done = h2o("models")
+def test_the_list_says_what_fits(here: Call) -> None:
+    done = here("models")
     assert done.returncode == ExitCode.OK
     assert re.search(r"llama-7b +13\.5 GB +4\.2 GB +2,048 .* huggyllama/llama-7b\n", done.stdout)
     assert re.search(r"pocket +\d+ MB\n", done.stdout)
@@ -482,7 +513,7 @@ def test_the_list_says_what_fits(h2o: Call) -> None:
     assert done.stderr == ""
 
 
-def test_names_complete_in_the_shell(h2o: Call) -> None:
+def test_names_complete_in_the_shell(here: Call) -> None:
     words = {
         "_H2O_CHAT_COMPLETE": "complete_bash",
         "COMP_WORDS": "h2o-chat models info tinyl",

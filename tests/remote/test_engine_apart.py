@@ -313,15 +313,13 @@ def test_a_process_that_cannot_be_started_is_told(monkeypatch: pytest.MonkeyPatc
         engine_apart(SETTINGS, unheard)
 
 
-def test_odd_entries_of_the_path_do_not_matter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_it_ends_with_the_last_engine_that_uses_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And begins whatever entries the path has."""
     (tmp_path / "h2o_chat.py").write_text("raise SystemExit('a stranger')")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", ["", None, *sys.path])
-    assert engine_apart(SETTINGS, unheard).seen == 0
-
-
-def test_it_ends_with_the_last_engine_that_uses_it() -> None:
     engine = engine_apart(SETTINGS, unheard)
+    assert engine.seen == 0
     other, pid = engine.remade(SETTINGS), pid_of(engine)
     del engine
     gc.collect()

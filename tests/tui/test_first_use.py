@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 from screens import SMALL, WIDE, Screen, stored
+from sweep import sweep
 from test_replay import ended, replaying
 from test_transcript import TranscriptApp, _page
 from textual.events import Key
@@ -55,7 +56,7 @@ async def test_the_line_of_keys_knows_that_the_model_is_open(talk: Any) -> None:
         await screen.until(lambda: footer(screen) >= {"new", "open", "again", "help"}, "they are shown")
 
 
-@pytest.mark.parametrize("size", [SMALL, (60, 20), (80, 24), WIDE])
+@pytest.mark.parametrize("size", [(60, 20), WIDE, *sweep((SMALL,), ((80, 24),))])
 async def test_the_help_is_named_wherever_the_keyboard_is(talk: Any, size: tuple[int, int]) -> None:
     async with talk(size) as screen:
         await screen.opened()
@@ -321,13 +322,14 @@ def test_the_token_above_its_tab_is_whole_or_says_that_it_is_not(told: Path, tex
     assert MemoryPanel(memory, "panel")._pointed(10) == shown
 
 
-async def test_the_end_of_the_strip_is_named_in_whole_words() -> None:
+@pytest.mark.parametrize("step", [16, *sweep(3)])
+async def test_the_end_of_the_strip_is_named_in_whole_words(step: int) -> None:
     app = replaying(Path(__file__).parent / "recordings" / "chat.jsonl")
     async with app.run_test(size=(60, 36)) as pilot:
         screen = Screen(app, pilot)
         await ended(screen)
         strip, ends = app.query_one(RememberStrip), set()
-        for width in range(60, 190, 4):
+        for width in range(60, 190, step):
             await pilot.resize_terminal(width, 36)
             await pilot.pause()
             ends.add(strip._labels(strip._room).rstrip().rpartition("│")[2])

@@ -266,7 +266,10 @@ async def test_what_is_no_recording_is_said_on_the_screen_too(tmp_path: Path) ->
 NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=settings.default.max_examples // 6,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(st.data())
 async def test_no_number_and_no_text_crashes_the_screen(tmp_path: Path, data: st.DataObject) -> None:
     """What the reader lets through, the screen can draw."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from screens import SMALL, WIDE, Screen, opener
+from sweep import sweep
 from textual import events
 
 from h2o_chat.base.config import Sampling, Settings
@@ -184,7 +185,7 @@ def _assert_panel_is_true(screen: Screen) -> None:
     assert f"seen {seen:,} tok · evicted {seen - most:,}" in _text(screen, StatusLine)
 
 
-@pytest.mark.parametrize("size", [SMALL, (80, 24), WIDE])
+@pytest.mark.parametrize("size", [SMALL, WIDE, *sweep(((80, 24),))])
 async def test_every_size_shows_everything(drive: Drive, size: tuple[int, int]) -> None:
     async with drive("stories3m", size) as screen:
         await screen.opened()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from screens import Screen
+from sweep import sweep
 from textual.color import Color
 from textual.command import CommandPalette
 from textual.theme import BUILTIN_THEMES, Theme
@@ -118,7 +119,7 @@ def unreadable(screen: Screen) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("no_color", [False, True])
+@pytest.mark.parametrize("no_color", [False, *sweep(True)])
 async def test_every_theme_there_is_shows_every_word(no_color: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     if no_color:

@@ -52,7 +52,7 @@ def absorb(
         "positions": new[None],
         "score": gain[None, :, :, used:],
         "prompt": torch.full_like(new[None], prompt, dtype=torch.bool),
-        "protected": arena.safe_from_the_start(new[None]),
+        "protected": arena.protected(now).expand_as(new)[None],
         "hidden": new[None] < 0,
     }
     held.score.copy_(scores.add(policy, held.score, gain[None, :, :, :used], now.count))

@@ -145,6 +145,21 @@ class Arena:
         self.of = replace(self.of, rows=len(rows))
         self._given = None
 
+    def put_row(
+        self, row: int, saved: Sequence[tuple[int, Mapping[str, Tensor]]], base: int, lost: float
+    ) -> None:
+        """Takes over one row, of each layer (at, states [H, S, ...]); what nobody brings is emptied."""
+        for state in STATES:
+            mine = self.slots.states[state.name][:, row]
+            mine.fill_(state.empty)
+            for at, states in saved if state.saved else ():
+                slots = min(mine.shape[2], states[state.name].shape[1])  # `full`: the others are empty
+                mine[at, :, :slots] = states[state.name][:, :slots]
+        positions = self.slots.positions[:, row]
+        self.slots.hidden[:, row] = positions < 0
+        self.order[:, row] = in_use_first(positions).to(self.order.dtype)
+        self.base[row], self.lost[row] = base, lost
+
     def refresh(self) -> None:
         """Makes anew what follows from the saved states."""
         self.order.copy_(in_use_first(self.slots.positions))
@@ -215,7 +230,7 @@ class Arena:
         new = {
             "positions": at,
             "prompt": prompt,
-            "protected": self.safe_from_the_start(at),
+            "protected": self.protected(now),
             "hidden": at < 0,
         }
         for name, value in new.items():
@@ -268,10 +283,13 @@ class Arena:
             left = left if isinstance(left, float) else left[..., 0]
             slots.recent.copy_(received + slots.recent * left)
 
-    def safe_from_the_start(self, positions: Tensor) -> Tensor:
-        """Which new tokens, by position, are protected as they are written: sinks, system prompt, pins."""
-        safe = (positions >= 0) & (positions < self.plan.protect_below)
-        return safe | among(positions, self.plan.pins) if self.plan.pins else safe
+    def protected(self, now: Pass) -> Tensor:
+        """Which new tokens are protected as they are written: sinks, system prompt, pins. [R, 1, N] bool"""
+        flags = torch.zeros(len(now.count), 1, now.tokens, dtype=torch.bool)
+        for row, columns in enumerate(now.protected):
+            if columns:
+                flags[row, 0, list(columns)] = True
+        return flags.to(self.device)
 
     def _seen_by(self, now: Pass) -> Tensor:
         """How many tokens each row's decoded token sees. [L, R, H, 1]"""
@@ -284,11 +302,6 @@ class Arena:
     def per_row(self, numbers: Sequence[int]) -> Tensor:
         """[R, 1, 1] int32"""
         return torch.tensor(numbers, dtype=torch.int32, device=self.device)[:, None, None]
-
-
-def among(positions: Tensor, wanted: Iterable[int]) -> Tensor:
-    """Which positions are among the wanted ones; same shape, bool."""
-    return torch.isin(positions, torch.tensor(sorted(wanted), dtype=positions.dtype, device=positions.device))
 
 
 def in_use_first(positions: Tensor) -> Tensor:

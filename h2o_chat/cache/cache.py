@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import count
 from typing import Any
 
 import torch
@@ -10,9 +9,10 @@ from torch import Tensor
 from transformers.cache_utils import Cache
 
 from h2o_chat.base.config import PREFILLS, Prefill
-from h2o_chat.base.errors import BudgetError, UsageError, WindowFullError
+from h2o_chat.base.errors import UsageError, WindowFullError
 from h2o_chat.cache import distance as distances
-from h2o_chat.cache.arena import GROW, Arena, Shape, among
+from h2o_chat.cache import pins
+from h2o_chat.cache.arena import GROW, Arena, Shape
 from h2o_chat.cache.baselines import SEES_THE_FUTURE
 from h2o_chat.cache.clock import Clock, decode_pass, prompt_passes
 from h2o_chat.cache.layer import H2OLayer
@@ -103,11 +103,12 @@ class H2OCache(Cache):
         if self.trained is not None:
             chunk = min(chunk, self.trained.window)
             distance = distances.distance_of(self.trained, policy, shares, rebases=positions is not None)
-        protected = 0 if shares is None else shares.sinks
-        self.plan = Plan(policy, shares, chunk, prefill, observe, BITS.get(kv), distance, protected)
-        self._asked = (sinks, recent)
+        asked = sinks, recent
+        self.plan = Plan(policy, shares, chunk, prefill, observe, BITS.get(kv), distance, asked)
         self.clocks: list[Clock] = []
-        """Of each row; none before the first token."""
+        """Of each row; before the first token of those rows for which something was protected."""
+        self._fresh = self._new_clock()
+        """What other rows begin with at the first token."""
         self.arenas: list[Arena] = []
         self._now: Now | None = None
         super().__init__(layer_class_to_replicate=self._new_layer)
@@ -119,6 +120,9 @@ class H2OCache(Cache):
                 "Use one cache per model.",
             )
         return H2OLayer(self, len(self.layers))
+
+    def _new_clock(self) -> Clock:
+        return Clock(protect_below=self.plan.sinks)
 
     # -- what it holds ---------------------------------------------------------------------------------
 
@@ -147,7 +151,8 @@ class H2OCache(Cache):
             return self.pass_tokens
         chunk, distance = self.plan.chunk, self.plan.distance
         many = max(chunk, most // chunk * chunk)
-        if distance is not None and not distance.learned and self._seen + many - chunk >= distance.reach:
+        seen = max((clock.seen for clock in self.clocks), default=0)
+        if distance is not None and not distance.learned and seen + many - chunk >= distance.reach:
             return chunk
         return many
 
@@ -173,106 +178,72 @@ class H2OCache(Cache):
         """Bytes that a cache of everything fed so far would hold, in the model's own precision."""
         return sum(arena.plain_slot_bytes for arena in self.arenas) * self.fed
 
-    # -- what is protected -----------------------------------------------------------------------------
+    # -- what is protected, of one row or (None) of every row ------------------------------------------
 
-    def protect(self, tokens: int) -> int:
+    def protect(self, tokens: int, row: int | None = None) -> int:
         """Protects the first tokens (a system prompt), as many as may be; call it before they are fed.
 
         Returns:
             How many are: at most (budget - recent) // 2, sinks included.
         """
-        if self.plan.shares is not None:
-            most = self.plan.shares.most_protected
-            self.plan.protect_below = max(self.plan.shares.sinks, min(tokens, most))
-        return self.plan.protect_below
+        return pins.protect(self.plan, self._rows(row), tokens)
 
-    def pin(self, positions: Iterable[int]) -> int:
+    def pin(self, positions: Iterable[int], row: int | None = None) -> int:
         """Protects tokens from eviction, wherever they are still held; those not fed yet from the start.
 
         What was evicted stays gone. A layer with a sliding window gives up what it cannot see any more, pins
         too.
 
         Args:
-            positions: true positions, the same in every row.
+            positions: true positions in the row's conversation.
 
         Returns:
-            Of how many some cache holds something, or will when they are fed.
+            Of how many some KV head holds something, or will when they are fed.
 
         Raises:
-            BudgetError: with sinks and system prompt that is more than `Shares.most_protected` slots in some
-                cache; nothing has changed.
+            BudgetError: with sinks and system prompt that is more than `Shares.most_protected` slots of some
+                KV head; nothing has changed.
         """
-        wanted = {position for position in positions if position >= 0}
-        seen, slots = self._seen, [arena.slots for arena in self.arenas]
-        chosen = [(some.positions >= 0) & among(some.positions, wanted) for some in slots]
-        pins = self._pins_ahead() | {position for position in wanted if position >= seen}
-        held = [some.protected | mask for some, mask in zip(slots, chosen, strict=True)]
-        self._refuse(_fullest(held) + self._ahead(pins))
-        for arena, protected in zip(self.arenas, held, strict=True):
-            distances.protect(arena, protected)
-        self.plan.pins = pins
-        found = {p for some, m in zip(slots, chosen, strict=True) for p in some.positions[m].tolist()}
-        return len(found | (pins & wanted))
+        return pins.pin(self.plan, self.arenas, self._rows(row), positions)
 
-    def unpin(self, positions: Iterable[int] | None = None, keep: Iterable[int] = ()) -> None:
+    def unpin(
+        self, positions: Iterable[int] | None = None, keep: Iterable[int] = (), row: int | None = None
+    ) -> None:
         """Lets pinned tokens be evicted again, None: all but `keep`; sinks, system prompt stay protected."""
-        wanted, kept = None if positions is None else set(positions), set(keep)
-        for arena in self.arenas:
-            positions = arena.slots.positions
-            first = positions < self.plan.protect_below
-            other = among(positions, kept) if wanted is None else ~among(positions, wanted)
-            distances.protect(arena, arena.slots.protected & (first | other))
-        self.plan.pins = self._pins_ahead() & kept if wanted is None else self._pins_ahead() - wanted
+        pins.unpin(self.arenas, self._rows(row), positions, keep)
 
     @property
     def protected(self) -> int:
-        """Slots of the fullest cache that are protected, or will be by what is yet to be fed."""
-        return _fullest([a.slots.protected for a in self.arenas]) + self._ahead(self._pins_ahead())
+        """Slots of the fullest row and KV head that are protected, or will be by what is yet to be fed."""
+        return pins.most_protected(self.arenas, self._rows(None))
 
-    @property
-    def _seen(self) -> int:
-        """Real tokens fed to every row."""
-        return min((clock.seen for clock in self.clocks), default=0)
-
-    def _pins_ahead(self) -> frozenset[int]:
-        """Pins that are not fed yet."""
-        seen = self._seen if self.plan.pins else 0
-        return frozenset(position for position in self.plan.pins if position >= seen)
-
-    def _ahead(self, pins: frozenset[int]) -> int:
-        """Tokens yet to be fed that will be protected; the first ones only once there are any."""
-        below, seen = self.plan.protect_below, self._seen
-        return max(below - seen, 0) + sum(position >= below for position in pins)
+    def protected_in(self, row: int) -> int:
+        """`protected`, of one row."""
+        return pins.most_protected(self.arenas, self._rows(row))
 
     def budget_for(self, protected: int) -> int | None:
         """The smallest budget, from this one on, of which so many slots may be protected; None: no budget."""
-        shares, policy = self.plan.shares, self.plan.policy
-        if shares is None or protected <= shares.most_protected:
-            return None if shares is None else shares.budget
-        if not policy.heavy:
-            return None
-        sizes = count(shares.budget)
-        return next(size for size in sizes if divide(policy, size, *self._asked).most_protected >= protected)
+        return pins.budget_for(self.plan, protected)
 
-    def _refuse(self, protected: int) -> None:
-        """
+    def _rows(self, row: int | None) -> dict[int, Clock]:
+        """The clocks that a call is about. The first token fixes how many rows there are: until then a row
+        comes into being as it is named, and "every row" are also those to come (-1).
+
         Raises:
-            BudgetError: so many slots may not be protected; says how many may, and what would fit.
+            UsageError: there is no such row.
         """
-        shares = self.plan.shares
-        if shares is None or protected <= shares.most_protected:
-            return
-        fits = self.budget_for(protected)
-        hint = (
-            f"{self.plan.policy.name} keeps only the newest; with h2o something can be pinned."
-            if fits is None
-            else f"It would fit into a budget of {fits:,}; or unpin something."
-        )
-        raise BudgetError(
-            f"That would protect {protected:,} slots; of a budget of {shares.budget:,} at most"
-            f" {shares.most_protected:,} may be ({self.protected:,} are).",
-            hint,
-        )
+        if row is None:
+            return dict(enumerate(self.clocks)) | ({} if self.arenas else {-1: self._fresh})
+        if row < 0 or (self.arenas and row >= len(self.clocks)):
+            raise UsageError(
+                f"There is no row {row}.", f"This H2OCache has the rows 0 to {len(self.clocks) - 1}."
+            )
+        self._name_rows(row + 1)
+        return {row: self.clocks[row]}
+
+    def _name_rows(self, rows: int) -> None:
+        """Gives the first `rows` rows clocks, those that have none yet."""
+        self.clocks += [replace(self._fresh) for _ in range(rows - len(self.clocks))]
 
     # -- a step ----------------------------------------------------------------------------------------
 
@@ -286,26 +257,27 @@ class H2OCache(Cache):
             WindowFullError: the `full` policy reached the end of the window.
         """
         distance = self.plan.distance
-        if distance is not None and distance.rebases:
-            if step.tokens > distance.window:
-                raise UsageError(
-                    f"{step.tokens} tokens at once are more than the model's window of {distance.window}."
-                )
-            if self.plan.shares is None and self.fed + step.tokens > distance.window:
-                raise WindowFullError(
-                    f"The full cache has reached the {distance.window} tokens the model was trained for.",
-                    "Use another policy (h2o goes on for ever) or start anew.",
-                )
-        self.plan.pins = self._pins_ahead()
-        self._now = Now(step)
-        if self.clocks:
-            self._make_ready(self._now)
+        if distance is not None and distance.rebases and step.tokens > distance.window:
+            raise UsageError(
+                f"{step.tokens} tokens at once are more than the model's window of {distance.window}."
+            )
+        now = Now(step)
+        if self.arenas:
+            self._make_ready(now)
+        self._now = now
 
     @torch.no_grad()
     def _make_ready(self, now: Now) -> None:
         """Decides from the clocks what is due, for all layers, and does what is due before they attend."""
         plan, step, clocks = self.plan, now.step, self.clocks
         counts = [step.tokens] * len(clocks) if step.real is None else step.real.sum(-1).tolist()
+        ends = [clock.seen + count for clock, count in zip(clocks, counts, strict=True)]
+        distance = plan.distance
+        if plan.shares is None and distance and distance.rebases and max(ends) > distance.window:
+            raise WindowFullError(
+                f"The full cache has reached the {distance.window} tokens the model was trained for.",
+                "Use another policy (h2o goes on for ever) or start anew.",
+            )
         if plan.distance is not None and not plan.distance.learned:
             clamp, rebase = distances.due(plan.distance, clocks, counts)
             for arena in self.arenas:
@@ -317,9 +289,8 @@ class H2OCache(Cache):
         for arena in self.arenas:
             arena.clamps = arena.rope is not None and any(clock.near_from for clock in clocks)
         if plan.shares is None:
-            most = max(clock.held for clock in clocks) + step.tokens
             for arena in self.arenas:
-                arena.grow(most)
+                arena.grow(max(ends))
         if step.tokens == 1:
             now.passes = [decode_pass(clocks, counts, plan.budget, plan.stride)]
             for arena in self.arenas:
@@ -385,8 +356,14 @@ class H2OCache(Cache):
                 self.prepare(Step(keys.shape[2], real=real))
             assert self._now is not None
             self._now.begun = True
-            if not self.clocks:
-                self.clocks = [Clock() for _ in range(keys.shape[0])]
+            if not self.arenas:
+                if len(self.clocks) > keys.shape[0]:
+                    raise UsageError(
+                        f"Something was protected in row {len(self.clocks) - 1}, and the batch has"
+                        f" {keys.shape[0]} rows.",
+                        "Feed as many rows as were named, or cache.reset().",
+                    )
+                self._name_rows(keys.shape[0])
                 self._make_ready(self._now)
         assert self._now is not None
         if layer.arena is None:
@@ -413,23 +390,73 @@ class H2OCache(Cache):
         """
         self._join()
         names = [state.name for state in STATES if state.saved]
-
-        def taken(tensor: Tensor) -> Tensor:
-            return tensor.clone() if copy else tensor
-
-        return Snapshot(
+        taken = Snapshot(
             policy=self.plan.policy.name,
             shares=self.plan.shares,
             bits=self.plan.bits,
             parts=[
-                Part(a.layers, a.of, {name: taken(a.slots.states[name]) for name in names}, taken(a.lost))
+                Part(a.layers, a.of, {name: a.slots.states[name] for name in names}, a.lost)
                 for a in self.arenas
             ],
             clocks=[replace(clock) for clock in self.clocks],
+            fresh=replace(self._fresh),
             fed=self.fed,
-            protect_below=self.plan.protect_below,
-            pins=self._pins_ahead(),
         )
+        return taken.copy() if copy else taken
+
+    def take_row(self, row: int, *, copy: bool = True) -> Snapshot:
+        """The whole state of one row; `put_row` puts it back, here or in another row or cache alike.
+
+        Raises:
+            UsageError: there is no such row.
+        """
+        self._rows(row)
+        taken = self.snapshot(copy=False).row(row)
+        return taken.copy() if copy else taken
+
+    @torch.inference_mode(False)
+    def put_row(self, row: int, snapshot: Snapshot | None) -> None:
+        """Puts one row's state back, or empties the row (None); the others go on untouched.
+
+        Raises:
+            UsageError: there is no such row; or it is the snapshot of a cache with another policy, budget or
+                precision, or of more rows or no tokens.
+        """
+        self._rows(row)
+        parts = []
+        if snapshot is not None:
+            self._refuse_other(snapshot)
+            if len(snapshot.clocks) != 1 or (snapshot.parts and not self.arenas):
+                raise UsageError(
+                    f"A snapshot of {len(snapshot.clocks)} rows cannot be put into row {row}.",
+                    "Give one row, of Snapshot.row; before the first token use cache.restore().",
+                )
+            parts = snapshot.parts
+        self.clocks[row] = replace(snapshot.clocks[0]) if snapshot else self._new_clock()
+        for arena in self.arenas:
+            if self.plan.shares is None:
+                arena.grow(self.clocks[row].held)
+            mine = [
+                (arena.layers.index(layer), {name: s[n, 0] for name, s in part.states.items()})
+                for part in parts
+                for n, layer in enumerate(part.layers)
+                if layer in arena.layers
+            ]
+            lost = sum(float(part.lost) for part in parts if part.layers[0] in arena.layers)
+            arena.put_row(row, mine, self.clocks[row].base, lost)
+
+    def _refuse_other(self, snapshot: Snapshot) -> None:
+        """
+        Raises:
+            UsageError: it is the snapshot of a cache with another policy, budget or precision.
+        """
+        was = snapshot.policy, snapshot.shares, snapshot.bits
+        now = self.plan.policy.name, self.plan.shares, self.plan.bits
+        if was != now:
+            raise UsageError(
+                "This snapshot is of a cache with {} {} {} bits, this one has {} {} {}.".format(*was, *now),
+                "Make the cache with the same policy, budget and K/V precision.",
+            )
 
     @torch.inference_mode(False)
     def restore(self, snapshot: Snapshot, *, hand_over: bool = False) -> None:
@@ -441,19 +468,8 @@ class H2OCache(Cache):
         Raises:
             UsageError: it is the snapshot of a cache with another policy, budget or precision.
         """
-        was = snapshot.policy, snapshot.shares, snapshot.bits
-        now = self.plan.policy.name, self.plan.shares, self.plan.bits
-        if was != now:
-            raise UsageError(
-                "This snapshot is of a cache with {} {} {} bits, this one has {} {} {}.".format(*was, *now),
-                "Make the cache with the same policy, budget and K/V precision.",
-            )
-        parts = [
-            part
-            if hand_over
-            else replace(part, states={n: s.clone() for n, s in part.states.items()}, lost=part.lost.clone())
-            for part in snapshot.parts
-        ]
+        self._refuse_other(snapshot)
+        parts = (snapshot if hand_over else snapshot.copy()).parts
         self.reset()
         self.clocks = [replace(clock) for clock in snapshot.clocks]
         while len(self.layers) < sum(len(part.layers) for part in parts):
@@ -469,15 +485,14 @@ class H2OCache(Cache):
         self._tell_layers()
         for layer in self.layers:
             layer.fed = snapshot.fed
-        self.plan.protect_below, self.plan.pins = snapshot.protect_below, snapshot.pins
+        self._fresh = replace(snapshot.fresh)
 
     def reset(self) -> None:
         """Forgets everything."""
         for layer in self.layers:
             layer.reset()
         self.clocks, self.arenas, self._now = [], [], None
-        self.plan.protect_below = self.plan.sinks
-        self.plan.pins = frozenset()
+        self._fresh = self._new_clock()
 
     def select_rows(self, rows: Tensor) -> None:
         """Row i becomes a copy of row rows[i]; `rows` [new rows]."""
@@ -491,8 +506,3 @@ class H2OCache(Cache):
     def batch_repeat_interleave(self, repeats: int) -> None:
         """Every row `repeats` times."""
         self.select_rows(torch.arange(len(self.clocks)).repeat_interleave(repeats))
-
-
-def _fullest(protected: list[Tensor]) -> int:
-    """The most protected slots that one KV head has, of masks [L, R, H, S] per arena."""
-    return max((int(mask.sum(-1).max()) for mask in protected), default=0)

@@ -1,7 +1,7 @@
 """What is due and when, as plain integers of the host: nothing here reads the device, nothing imports torch.
 
-One `Clock` per row. Before a step `plan_passes` says which tokens attend together, and which rows give up
-tokens afterwards; all layers then do the same.
+One `Clock` per row. Before a step `decode_pass` or `prompt_passes` says which tokens attend together, and
+which rows give up tokens afterwards; all layers then do the same.
 """
 
 from collections.abc import Sequence
@@ -28,6 +28,27 @@ class Clock:
     """Keys at positions below this are clamped."""
     compared: int = 0
     """`seen` when the keys were last compared: tokens from this position on never were."""
+    protect_below: int = 0
+    """New tokens at positions below this are protected: sinks, system prompt."""
+    pins: frozenset[int] = frozenset()
+    """Positions not fed yet that are protected as they are fed."""
+
+    def advance(self, tokens: int, budget: int | None, leaves: int) -> bool:
+        """Counts tokens fed; whether the row is over its budget: then it gives tokens up, `leaves` stay."""
+        self.seen += tokens
+        self.held += tokens
+        if self.pins:
+            self.pins = frozenset(position for position in self.pins if position >= self.seen)
+        if budget is None or self.held <= budget:
+            return False
+        self.held = leaves
+        return True
+
+    def protects(self, tokens: int) -> tuple[int, ...]:
+        """Which of the next so many tokens are protected as they are fed: 0 for the next one, and so on."""
+        end = self.seen + tokens
+        safe = {*range(self.seen, min(end, self.protect_below)), *self.pins}
+        return tuple(sorted(position - self.seen for position in safe if position < end))
 
 
 @dataclass(frozen=True)
@@ -45,6 +66,8 @@ class Pass:
     """Of each row: slots in use before."""
     used: int | None
     """Leading slots that may be in use before; None: any slot."""
+    protected: tuple[tuple[int, ...], ...]
+    """Of each row: which of its tokens here are protected as they are fed, see `Clock.protects`."""
     settles: tuple[int, ...]
     """Rows that give up tokens afterwards."""
     compares: tuple[int, ...]
@@ -73,17 +96,8 @@ def decode_pass(clocks: Sequence[Clock], count: Sequence[int], budget: int | Non
         budget: slots that may be in use; None: nothing is ever given up.
         stride: slots that are given up at once.
     """
-    first, held, used = _before(clocks)
-    settles = []
-    for row, (clock, more) in enumerate(zip(clocks, count, strict=True)):
-        clock.seen += more
-        clock.held += more
-        if budget is not None and clock.held > budget:
-            clock.held -= stride
-            settles.append(row)
-    compares = _compare(clocks, settles, budget)
-    compared = tuple(clock.compared for clock in clocks)
-    return Pass(0, 1, first, tuple(count), held, used, tuple(settles), compares, compared)
+    leaves = 0 if budget is None else budget + 1 - stride
+    return _pass(clocks, 0, 1, tuple(count), budget, leaves)
 
 
 def prompt_passes(
@@ -103,7 +117,8 @@ def prompt_passes(
         end = min(start + chunk, columns)
         while end < columns and not _over(clocks, count, start, end + chunk, budget):
             end = min(end + chunk, columns)
-        passes.append(_prompt_pass(clocks, start, end, count, budget))
+        here = tuple(_real(mine, start, end) for mine in count)
+        passes.append(_pass(clocks, start, end, here, budget, budget or 0))
         start = end
     return passes
 
@@ -122,27 +137,20 @@ def _over(clocks: Sequence[Clock], count: Sequence[int], start: int, end: int, b
     )
 
 
-def _prompt_pass(
-    clocks: Sequence[Clock], start: int, end: int, count: Sequence[int], budget: int | None
+def _pass(
+    clocks: Sequence[Clock], start: int, end: int, count: tuple[int, ...], budget: int | None, leaves: int
 ) -> Pass:
-    first, held, used = _before(clocks)
-    here = tuple(_real(mine, start, end) for mine in count)
-    settles = []
-    for row, (clock, more) in enumerate(zip(clocks, here, strict=True)):
-        clock.seen += more
-        clock.held += more
-        if budget is not None and clock.held > budget:
-            clock.held = budget
-            settles.append(row)
+    """The pass of these columns, `count` real tokens of each row. Advances the clocks."""
+    first, held = tuple(clock.seen for clock in clocks), tuple(clock.held for clock in clocks)
+    # Slots are written from the first on, until something is evicted.
+    used = max(held) if first == held else None
+    pairs = list(zip(clocks, count, strict=True))
+    protected = tuple(clock.protects(more) for clock, more in pairs)
+    over = [clock.advance(more, budget, leaves) for clock, more in pairs]
+    settles = tuple(row for row, gives_up in enumerate(over) if gives_up)
     compares = _compare(clocks, settles, budget)
     compared = tuple(clock.compared for clock in clocks)
-    return Pass(start, end, first, here, held, used, tuple(settles), compares, compared)
-
-
-def _before(clocks: Sequence[Clock]) -> tuple[tuple[int, ...], tuple[int, ...], int | None]:
-    """`Pass.first`, `held` and `used`: slots are written from the first on, until something is evicted."""
-    first, held = tuple(clock.seen for clock in clocks), tuple(clock.held for clock in clocks)
-    return first, held, max(held) if first == held else None
+    return Pass(start, end, first, count, held, used, protected, settles, compares, compared)
 
 
 def _compare(clocks: Sequence[Clock], settles: Sequence[int], budget: int | None) -> tuple[int, ...]:

@@ -124,7 +124,7 @@ def rebase(arena: "Arena", base: Sequence[int]) -> None:
     if arena.plan.bits is None and arena.rope is not None:
         shift = (arena.base - new)[:, None, None].expand_as(slots.positions)
         _turn(arena, (slots.positions >= 0) & ~slots.clamped & (shift != 0), shift)
-    arena.base = new
+    arena.base.copy_(new)
 
 
 def protect(arena: "Arena", protected: Tensor) -> None:

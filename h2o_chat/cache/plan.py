@@ -1,4 +1,4 @@
-"""What all layers of one cache share: chosen once, and which tokens are protected."""
+"""What all layers of one cache share, chosen once."""
 
 from dataclasses import dataclass
 
@@ -24,10 +24,8 @@ class Plan:
     """Of a number in the slots, see `quantized.py`; None: keys and values as the model computes them."""
     distance: Distance | None
     """None leaves positions to the caller."""
-    protect_below: int
-    """New tokens at positions below this are protected."""
-    pins: frozenset[int] = frozenset()
-    """Positions not fed yet that are protected as they are fed."""
+    asked: tuple[int | None, int | None]
+    """Sinks and recent tokens as the caller gave them."""
 
     @property
     def sinks(self) -> int:

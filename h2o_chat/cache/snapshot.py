@@ -34,16 +34,14 @@ class Snapshot:
     parts: list[Part]
     """None before the first token."""
     clocks: list[Clock]
-    """Of each row."""
+    """Of each row; before the first token of those rows for which something was protected."""
+    fresh: Clock
+    """What other rows begin with at the first token."""
     fed: int
     """Columns, padding included."""
-    protect_below: int
-    """Tokens at positions below this are protected: sinks, system prompt."""
-    pins: frozenset[int] = frozenset()
-    """Positions that will be protected when they are fed."""
 
     def row(self, number: int) -> "Snapshot":
-        """One row of it, as views."""
+        """One row of it, as views; `fed` is then without padding."""
         cut = slice(number, number + 1)
         parts = [
             Part(
@@ -54,7 +52,16 @@ class Snapshot:
             )
             for part in self.parts
         ]
-        return replace(self, parts=parts, clocks=[replace(self.clocks[number])])
+        clock = replace(self.clocks[number])
+        return replace(self, parts=parts, clocks=[clock], fed=clock.seen)
+
+    def copy(self) -> "Snapshot":
+        """With tensors of its own."""
+        parts = [
+            replace(part, states={name: s.clone() for name, s in part.states.items()}, lost=part.lost.clone())
+            for part in self.parts
+        ]
+        return replace(self, parts=parts)
 
 
 def together(rows: list[Snapshot]) -> Snapshot:

@@ -10,7 +10,7 @@ import math
 import os
 import zlib
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,9 @@ IDENTITY = (
 )
 """Fields of `Session` that must be what they were."""
 
+COUNTS = ("seen", "held", "base", "near_from", "compared")
+"""Fields of `Clock` that are counts of the tokens fed."""
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -76,6 +79,7 @@ def write(path: Path, snapshot: Snapshot, session: Session) -> None:
         OSError: no room, no right to write there.
     """
     cache = snapshot.cache
+    clock = cache.clocks[0] if cache.clocks else cache.fresh
     tensors = {
         f"{number}.{name}": tensor.contiguous().cpu()
         for number, part in enumerate(cache.parts)
@@ -89,10 +93,10 @@ def write(path: Path, snapshot: Snapshot, session: Session) -> None:
         "format": FORMAT,
         "session": {name: getattr(session, name) for name in IDENTITY},
         "fed": cache.fed,
-        "protect_below": cache.protect_below,
-        "pins": sorted(cache.pins),
+        "protect_below": clock.protect_below,
+        "pins": sorted(clock.pins),
         "parts": [list(part.layers) for part in cache.parts],
-        "clock": asdict(cache.clocks[0]) if cache.clocks else None,
+        "clock": {name: getattr(clock, name) for name in COUNTS} if cache.clocks else None,
         "lost": snapshot.lost,
         "checks": {name: _check(tensor) for name, tensor in tensors.items()},
     }
@@ -185,7 +189,8 @@ def _snapshot(
         _Wrong, KeyError, TypeError, ValueError: that is nothing.
     """
     fed = _count(about["fed"])
-    clocks = [_clock(about["clock"], fed)] if fed else []
+    fresh = Clock(protect_below=_count(about["protect_below"]), pins=_pins(about["pins"]))
+    clocks = [_clock(about["clock"], fed, fresh)] if fed else []
     parts = [
         _part(number, layers, tensors, session, device, head_size, groups, fed)
         for number, layers in enumerate(_layers(about["parts"], session) if fed else [])
@@ -210,9 +215,8 @@ def _snapshot(
             bits=BITS.get(session.kv_dtype),
             parts=parts,
             clocks=clocks,
+            fresh=fresh,
             fed=fed,
-            protect_below=_count(about["protect_below"]),
-            pins=_pins(about["pins"]),
         ),
         pending=tuple(ids["pending"].tolist()),
         random=_random(tensors["random"], device),
@@ -257,9 +261,10 @@ def _layers(value: Any, session: Session) -> list[list[int]]:
     return list(value)
 
 
-def _clock(value: Any, fed: int) -> Clock:
+def _clock(value: Any, fed: int, fresh: Clock) -> Clock:
     """The counts of its row."""
-    clock = Clock(**{field.name: _count(value[field.name]) for field in fields(Clock)})
+    counts: dict[str, Any] = {name: _count(value[name]) for name in COUNTS}
+    clock = replace(fresh, **counts)
     if clock.seen != fed or max(clock.held, clock.base, clock.compared) > fed:
         raise _Wrong(f"its counts {_seen(value)} are not those of {fed} tokens")
     return clock
@@ -352,7 +357,8 @@ def _from_5(about: dict[str, Any], tensors: dict[str, Tensor], groups: int) -> C
         held = max(int((tensors[f"{layer}.positions"] >= 0).sum(-1).max()) for layer in range(layers))
         every = max(COMPARE_TOKENS, (about["session"]["budget"] or 0) // COMPARE_SHARE)
         base = int(tensors["0.base"][0])
-        clock = asdict(Clock(fed, held, base, _count(about["near_from"]), fed // every * every))
+        counts = fed, held, base, _count(about["near_from"]), fed // every * every
+        clock = dict(zip(COUNTS, counts, strict=True))
     about = about | {"format": 6, "parts": [[layer] for layer in range(layers)], "clock": clock}
     return about, new
 

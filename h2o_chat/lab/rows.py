@@ -294,7 +294,10 @@ class _Reader:
             return
         state = together([row.state for row in group if row.state])
         # What is ahead of one row is not ahead of another.
-        state = replace(state, protect_below=self.cache.plan.sinks, pins=frozenset())
+        clocks = [
+            replace(clock, protect_below=self.cache.plan.sinks, pins=frozenset()) for clock in state.clocks
+        ]
+        state = replace(state, clocks=clocks)
         self.cache.restore(state, hand_over=True)
         for row in group:
             row.state = None

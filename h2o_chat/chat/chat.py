@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.base.errors import StoreError, UsageError
+from h2o_chat.base.errors import OutOfMemoryError, StoreError, UsageError
 from h2o_chat.base.progress import never, unheard
+from h2o_chat.chat import advice
 from h2o_chat.chat.engine_like import EngineLike
 from h2o_chat.chat.exchange import Exchange
 from h2o_chat.chat.holds import Holds
@@ -13,7 +14,6 @@ from h2o_chat.chat.keeping import Keeper
 from h2o_chat.chat.message import Message, as_conversation, as_event, not_too_long, of_stored, spell
 from h2o_chat.chat.resume import build_anew, ended_in_marker, remember
 from h2o_chat.chat.templates import choose
-from h2o_chat.engine import advice
 from h2o_chat.events.events import CacheState, Event, Note, Prompt, Said, Token, Turn
 from h2o_chat.store import Conversation
 
@@ -101,6 +101,9 @@ class Chat:
                         exchange.close(event, self._engine)
                 yield from self.take_notes()
                 yield event
+        except OutOfMemoryError as error:
+            hint = advice.smaller(self.session, self._settings, self._engine)
+            raise OutOfMemoryError(error.message, hint) from error
         finally:
             exchange.answer.text = exchange.text
             if pin and exchange.user.first < 0:  # it was not read

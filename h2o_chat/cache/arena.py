@@ -21,7 +21,7 @@ from h2o_chat.cache.distance import edge_angles, held_indices, indices
 from h2o_chat.cache.plan import Plan
 from h2o_chat.cache.policies import Slots
 from h2o_chat.cache.quantized import dequantise, quantise, row_bytes
-from h2o_chat.cache.rope import MOST_TOKENS, Rope
+from h2o_chat.cache.rope import Rope
 from h2o_chat.cache.scores import REMEMBER
 from h2o_chat.cache.state import STATES, State
 
@@ -70,7 +70,7 @@ class Arena:
             "": (),
             "key": (shape.key,),
             "value": (shape.value,),
-            "group": (scores.columns(plan.policy, shape.groups),),
+            "group": (plan.policy.scores.columns(shape.groups),),
         }
         self.windows: list[int | None] = [None] * len(self.layers)
         """Of each layer: positions that a query sees, itself included; None: all before it."""
@@ -270,13 +270,8 @@ class Arena:
         """After all layers attended: adds what each slot received."""
         assert self._given is not None
         policy, slots = self.plan.policy, self.slots
-        gain = self._given.transpose(-1, -2)  # [L, R, H, S, G]
-        if policy.uses:
-            seen = self._seen_by(now)
-            gain = scores.gained(
-                policy, self._given.unsqueeze(-2), seen, self.when, torch.zeros_like(self.when)
-            )
-        slots.score.copy_(scores.add(policy, slots.score, gain, now.count))
+        gain = policy.scores.gained_at_once(policy.forget, self._given, self.when)  # [L, R, H, S, G]
+        slots.score.copy_(policy.scores.add(policy.forget, slots.score, gain, now.count))
         if self.plan.observe:
             received = self._given.mean(3) * (1 - REMEMBER)  # [L, R, H, S]
             left = scores.left(REMEMBER, now.count, slots.recent)
@@ -290,14 +285,6 @@ class Arena:
             if columns:
                 flags[row, 0, list(columns)] = True
         return flags.to(self.device)
-
-    def _seen_by(self, now: Pass) -> Tensor:
-        """How many tokens each row's decoded token sees. [L, R, H, 1]"""
-        windows = torch.tensor(
-            [MOST_TOKENS if window is None else window for window in self.windows], device=self.device
-        )[:, None, None, None]
-        positions = self.slots.positions
-        return ((positions >= 0) & (positions > self.per_row(now.first) - windows)).sum(-1, keepdim=True)
 
     def per_row(self, numbers: Sequence[int]) -> Tensor:
         """[R, 1, 1] int32"""

@@ -19,7 +19,7 @@ from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.distance import edge_angles
 from h2o_chat.cache.handoff import Handoff
 from h2o_chat.cache.layer import H2OLayer
-from h2o_chat.cache.scores import REMEMBER, gained, together, weighted
+from h2o_chat.cache.scores import REMEMBER, weighted
 from h2o_chat.cache.settle import settle
 from h2o_chat.cache.step import Now
 
@@ -215,7 +215,7 @@ def _pass(
 
     Queries go through in blocks, and what they gave is summed by column, so that no N x N matrix is held.
     """
-    plan, policy, device = arena.plan, arena.plan.policy, keys.device
+    plan, policy, scores, device = arena.plan, arena.plan.policy, arena.plan.policy.scores, keys.device
     tokens, groups = this.tokens, queries.shape[2]
     place = torch.arange(tokens, device=device, dtype=torch.int32)
     count = torch.tensor(this.count, device=device, dtype=torch.int32)[:, None]
@@ -250,10 +250,9 @@ def _pass(
             output += weights[..., :used] @ held_values
         outputs.append(output.view(*asked.shape[:-1], -1))
 
-        visible = logits[:, :, 0].isfinite().sum(-1) if policy.uses else None  # [R, H, B]
-        more = gained(policy, probabilities, visible, asked_at, later[:, cut])  # [R, H, T + end, G]
+        more = scores.gained(policy.forget, probabilities, asked_at, later[:, cut])  # [R, H, T + end, G]
         more = torch.nn.functional.pad(more, (0, 0, 0, tokens - end))
-        gain = more if gain is None else together(policy, gain, more)
+        gain = more if gain is None else scores.together(gain, more)
         if plan.observe:
             weight = (1 - REMEMBER) / groups * REMEMBER ** later[:, cut].to(probabilities.dtype)
             received = weighted(probabilities, weight).sum(2)  # [R, H, T + end]

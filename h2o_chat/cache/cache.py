@@ -13,11 +13,10 @@ from h2o_chat.base.errors import UsageError, WindowFullError
 from h2o_chat.cache import distance as distances
 from h2o_chat.cache import pins
 from h2o_chat.cache.arena import GROW, Arena, Shape
-from h2o_chat.cache.baselines import SEES_THE_FUTURE
 from h2o_chat.cache.clock import Clock, decode_pass, prompt_passes
 from h2o_chat.cache.layer import H2OLayer
 from h2o_chat.cache.plan import Plan
-from h2o_chat.cache.policies import POLICIES, Policy, divide
+from h2o_chat.cache.policies import Policy, divide, named
 from h2o_chat.cache.quantized import BITS
 from h2o_chat.cache.room import require_room
 from h2o_chat.cache.rope import Positions, probe
@@ -39,7 +38,7 @@ class H2OCache(Cache):
 
     Args:
         budget: slots per layer, row and KV head, everything kept included.
-        policy: a name of `policies.POLICIES`, or a `Policy` of your own (docs/POLICY.md); `full` keeps
+        policy: a name, see `policies.named`, or a `Policy` of your own (docs/POLICY.md); `full` keeps
             everything and ignores the budget.
         sinks: first tokens protected; None for the policy's own number.
         recent: newest tokens protected; None for the policy's own share.
@@ -61,9 +60,6 @@ class H2OCache(Cache):
         ModelError: the model's positions are not understood.
     """
 
-    foresees = False
-    """Whether it was given the future (`lab.belady.Foresight`)."""
-
     def __init__(
         self,
         budget: int = 512,
@@ -81,14 +77,7 @@ class H2OCache(Cache):
         for what, value in (("budget", budget), ("sinks", sinks), ("recent", recent), ("chunk", chunk)):
             if type(value) is not int and not (value is None and what != "budget"):
                 raise UsageError(f"{what}={value!r} is no number of tokens.", "Give an int.")
-        if isinstance(policy, str):
-            if policy not in POLICIES:
-                raise UsageError(f"Policy {policy!r} is not known.", f"One of: {', '.join(POLICIES)}.")
-            policy = POLICIES[policy]
-        if policy.offline and not self.foresees:
-            raise UsageError(
-                SEES_THE_FUTURE, f"{policy.name} is a reference for h2o-chat eval perplexity alone."
-            )
+        policy = named(policy) if isinstance(policy, str) else policy
         if kv != "auto" and kv not in BITS:
             raise UsageError(f"K/V precision {kv!r} is not known.", f"One of: auto, {', '.join(BITS)}.")
         shares = None if policy.name == "full" else divide(policy, budget, sinks, recent)

@@ -205,7 +205,7 @@ class Engine:
     def protection(self) -> tuple[int, int | None]:
         """(protected slots of the fullest cache, slots left for heavy hitters or None without a limit)."""
         shares, protected = self.cache.plan.shares, self.cache.protected
-        return protected, None if shares is None else shares.budget - shares.recent - protected
+        return protected, shares.budget - shares.recent - protected if shares.bounded else None
 
     def inspect(self, position: int) -> list[list[bool]]:
         """Which caches hold the token at a position: [layers][KV heads]."""
@@ -349,9 +349,9 @@ class Engine:
             revision=loaded.revision,
             template="",
             policy=plan.policy.name,
-            budget=plan.shares.budget if plan.shares else None,
-            sinks=plan.shares.sinks if plan.shares else 0,
-            recent=plan.shares.recent if plan.shares else 0,
+            budget=plan.shares.budget if plan.shares.bounded else None,
+            sinks=plan.shares.sinks,
+            recent=plan.shares.recent if plan.shares.bounded else 0,
             chunk=plan.chunk,
             prefill=plan.prefill,
             quantization=loaded.quantization,

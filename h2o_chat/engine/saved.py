@@ -20,12 +20,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from h2o_chat.base.errors import SavedCacheError
-from h2o_chat.cache.arena import Shape
+from h2o_chat.cache.arena import Part, Shape
 from h2o_chat.cache.clock import COMPARE_SHARE, COMPARE_TOKENS, Clock
-from h2o_chat.cache.policies import Shares, named
+from h2o_chat.cache.policies import BOUNDLESS, Shares, named
 from h2o_chat.cache.quantized import BITS, dequantise, row_bytes
 from h2o_chat.cache.rope import MOST_TOKENS
-from h2o_chat.cache.snapshot import Part
 from h2o_chat.cache.snapshot import Snapshot as CacheSnapshot
 from h2o_chat.cache.state import STATES
 from h2o_chat.events.events import Session
@@ -210,7 +209,9 @@ def _snapshot(
     return Snapshot(
         cache=CacheSnapshot(
             policy=session.policy,
-            shares=None if session.budget is None else Shares(session.budget, session.sinks, session.recent),
+            shares=BOUNDLESS
+            if session.budget is None
+            else Shares(session.budget, session.sinks, session.recent),
             bits=BITS.get(session.kv_dtype),
             parts=parts,
             clocks=clocks,

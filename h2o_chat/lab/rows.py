@@ -128,7 +128,7 @@ def answers(
 
 def _pieces(script: Script, cache: H2OCache) -> deque[Feed | _Question]:
     """The calls that the model gets."""
-    everything = cache.plan.shares is None
+    everything = not cache.plan.shares.bounded
     pieces: deque[Feed | _Question] = deque()
     joined: list[int] = []
     number = 0
@@ -209,7 +209,7 @@ class _Reader:
         """Rows that the cache holds: their own `state` is out of date."""
         assert cache.trained is not None
         self.window, self.learned = cache.trained.window, cache.trained.learned
-        slots = cache.plan.shares.budget if cache.plan.shares else self.window
+        slots = cache.plan.shares.budget if cache.plan.shares.bounded else self.window
         row_bytes = slots * slot_bytes(self.model.config.get_text_config(), self.model.dtype.itemsize)
         self.rows_under_way = max(1, min(UNDER_WAY, STATE_BYTES // row_bytes))
 
@@ -217,7 +217,7 @@ class _Reader:
         """False where the full cache is at the end of the model's window."""
         piece = row.pieces[0]
         assert isinstance(piece, Feed)
-        return self.cache.plan.shares is not None or row.fed + len(piece.ids) <= self.window
+        return self.cache.plan.shares.bounded or row.fed + len(piece.ids) <= self.window
 
     def choose(self, rows: Sequence[_Row]) -> list[_Row]:
         """The rows to feed in one call: those that get most tokens through for the time it takes."""
@@ -295,7 +295,8 @@ class _Reader:
         state = together([row.state for row in group if row.state])
         # What is ahead of one row is not ahead of another.
         clocks = [
-            replace(clock, protect_below=self.cache.plan.sinks, pins=frozenset()) for clock in state.clocks
+            replace(clock, protect_below=self.cache.plan.shares.sinks, pins=frozenset())
+            for clock in state.clocks
         ]
         state = replace(state, clocks=clocks)
         self.cache.restore(state, hand_over=True)

@@ -8,22 +8,19 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
 
-from h2o_chat.base.config import PREFILLS, Prefill
+from h2o_chat.base.config import Prefill
 from h2o_chat.base.errors import UsageError, WindowFullError
 from h2o_chat.cache import distance as distances
 from h2o_chat.cache import pins
-from h2o_chat.cache.arena import GROW, Arena, Shape
-from h2o_chat.cache.baselines import SEES_THE_FUTURE
+from h2o_chat.cache.arena import Arena, Shape, joined
 from h2o_chat.cache.clock import Clock, decode_pass, prompt_passes
 from h2o_chat.cache.layer import H2OLayer
-from h2o_chat.cache.plan import Plan
-from h2o_chat.cache.policies import POLICIES, Policy, divide
-from h2o_chat.cache.quantized import BITS
+from h2o_chat.cache.plan import plan_of
+from h2o_chat.cache.policies import Policy
 from h2o_chat.cache.room import require_room
 from h2o_chat.cache.rope import Positions, probe
-from h2o_chat.cache.snapshot import Part, Snapshot
-from h2o_chat.cache.state import STATES
-from h2o_chat.cache.step import Now, Step
+from h2o_chat.cache.snapshot import Snapshot
+from h2o_chat.cache.step import Step
 
 
 class H2OCache(Cache):
@@ -39,8 +36,8 @@ class H2OCache(Cache):
 
     Args:
         budget: slots per layer, row and KV head, everything kept included.
-        policy: a name of `policies.POLICIES`, or a `Policy` of your own (docs/POLICY.md); `full` keeps
-            everything and ignores the budget.
+        policy: a name, or a `Policy` of your own (docs/POLICY.md); `full` keeps everything and ignores the
+            budget.
         sinks: first tokens protected; None for the policy's own number.
         recent: newest tokens protected; None for the policy's own share.
         chunk: prompt tokens that attend before the next eviction; None for budget // 4, at least 8.
@@ -61,9 +58,6 @@ class H2OCache(Cache):
         ModelError: the model's positions are not understood.
     """
 
-    foresees = False
-    """Whether it was given the future (`lab.belady.Foresight`)."""
-
     def __init__(
         self,
         budget: int = 512,
@@ -78,39 +72,16 @@ class H2OCache(Cache):
         observe: bool = False,
         kv: str = "auto",
     ) -> None:
-        for what, value in (("budget", budget), ("sinks", sinks), ("recent", recent), ("chunk", chunk)):
-            if type(value) is not int and not (value is None and what != "budget"):
-                raise UsageError(f"{what}={value!r} is no number of tokens.", "Give an int.")
-        if isinstance(policy, str):
-            if policy not in POLICIES:
-                raise UsageError(f"Policy {policy!r} is not known.", f"One of: {', '.join(POLICIES)}.")
-            policy = POLICIES[policy]
-        if policy.offline and not self.foresees:
-            raise UsageError(
-                SEES_THE_FUTURE, f"{policy.name} is a reference for h2o-chat eval perplexity alone."
-            )
-        if kv != "auto" and kv not in BITS:
-            raise UsageError(f"K/V precision {kv!r} is not known.", f"One of: auto, {', '.join(BITS)}.")
-        shares = None if policy.name == "full" else divide(policy, budget, sinks, recent)
-        if chunk is None:
-            chunk = 256 if shares is None else max(8, budget // 4)
-        if chunk < 1:
-            raise UsageError(f"A chunk of {chunk} tokens cannot be read.", "It must be at least 1.")
-        if prefill not in PREFILLS:
-            raise UsageError(f"Prefill {prefill!r} is not known.", f"One of: {', '.join(PREFILLS)}.")
         self.trained = probe(model) if positions is None and model is not None else positions
-        distance = None
-        if self.trained is not None:
-            chunk = min(chunk, self.trained.window)
-            distance = distances.distance_of(self.trained, policy, shares, rebases=positions is not None)
-        asked = sinks, recent
-        self.plan = Plan(policy, shares, chunk, prefill, observe, BITS.get(kv), distance, asked)
+        rebases = positions is not None
+        self.plan = plan_of(budget, policy, sinks, recent, chunk, prefill, kv, observe, self.trained, rebases)
         self.clocks: list[Clock] = []
         """Of each row; before the first token of those rows for which something was protected."""
         self._fresh = self._new_clock()
         """What other rows begin with at the first token."""
         self.arenas: list[Arena] = []
-        self._now: Now | None = None
+        """None before the first token."""
+        self._step: Step | None = None
         super().__init__(layer_class_to_replicate=self._new_layer)
 
     def _new_layer(self) -> H2OLayer:
@@ -122,7 +93,7 @@ class H2OCache(Cache):
         return H2OLayer(self, len(self.layers))
 
     def _new_clock(self) -> Clock:
-        return Clock(protect_below=self.plan.sinks)
+        return Clock(protect_below=self.plan.shares.sinks)
 
     # -- what it holds ---------------------------------------------------------------------------------
 
@@ -133,7 +104,7 @@ class H2OCache(Cache):
 
     @property
     def reach(self) -> int:
-        """Tokens: no key is met farther away than `reach` - 1, see `distance.py`; 0: it is the caller.s."""
+        """Tokens: no key is met farther away than `reach` - 1; 0: distances are the caller's."""
         return self.plan.distance.reach if self.plan.distance else 0
 
     @property
@@ -152,9 +123,8 @@ class H2OCache(Cache):
         chunk, distance = self.plan.chunk, self.plan.distance
         many = max(chunk, most // chunk * chunk)
         seen = max((clock.seen for clock in self.clocks), default=0)
-        if distance is not None and not distance.learned and seen + many - chunk >= distance.reach:
-            return chunk
-        return many
+        clamps = distance is not None and not distance.learned and seen + many - chunk >= distance.reach
+        return chunk if clamps else many
 
     def kept(self, layer: int) -> Tensor:
         """True positions of the tokens a layer holds, in slot order. [R, H, S] int32, -1 = empty
@@ -215,11 +185,11 @@ class H2OCache(Cache):
     @property
     def protected(self) -> int:
         """Slots of the fullest row and KV head that are protected, or will be by what is yet to be fed."""
-        return pins.most_protected(self.arenas, self._rows(None))
+        return pins.protected(self.arenas, self._rows(None))
 
     def protected_in(self, row: int) -> int:
         """`protected`, of one row."""
-        return pins.most_protected(self.arenas, self._rows(row))
+        return pins.protected(self.arenas, self._rows(row))
 
     def budget_for(self, protected: int) -> int | None:
         """The smallest budget, from this one on, of which so many slots may be protected; None: no budget."""
@@ -261,60 +231,48 @@ class H2OCache(Cache):
             raise UsageError(
                 f"{step.tokens} tokens at once are more than the model's window of {distance.window}."
             )
-        now = Now(step)
+        step.passes, step.begun = [], False
         if self.arenas:
-            self._make_ready(now)
-        self._now = now
+            self._make_ready(step)
+        self._step = step
 
     @torch.no_grad()
-    def _make_ready(self, now: Now) -> None:
+    def _make_ready(self, step: Step) -> None:
         """Decides from the clocks what is due, for all layers, and does what is due before they attend."""
-        plan, step, clocks = self.plan, now.step, self.clocks
-        counts = [step.tokens] * len(clocks) if step.real is None else step.real.sum(-1).tolist()
+        plan, clocks, distance = self.plan, self.clocks, self.plan.distance
+        counts = step.counts(len(clocks))
         ends = [clock.seen + count for clock, count in zip(clocks, counts, strict=True)]
-        distance = plan.distance
-        if plan.shares is None and distance and distance.rebases and max(ends) > distance.window:
+        if distance and distance.rebases and not plan.shares.bounded and max(ends) > distance.window:
             raise WindowFullError(
                 f"The full cache has reached the {distance.window} tokens the model was trained for.",
                 "Use another policy (h2o goes on for ever) or start anew.",
             )
-        if plan.distance is not None and not plan.distance.learned:
-            clamp, rebase = distances.due(plan.distance, clocks, counts)
-            for arena in self.arenas:
-                if clamp:
-                    distances.clamp(arena, [clock.near_from for clock in clocks])
-                if rebase:
-                    distances.rebase(arena, [clock.base for clock in clocks])
         self._join()
+        if distance is not None and not distance.learned:
+            clamps, rebases = distances.due(distance, clocks, counts)
+            for arena in self.arenas:
+                if clamps:
+                    distances.clamp(arena, [clock.near_from for clock in clocks])
+                if rebases:
+                    distances.rebase(arena, [clock.base for clock in clocks])
+                arena.clamps = arena.rope is not None and any(clock.near_from for clock in clocks)
         for arena in self.arenas:
-            arena.clamps = arena.rope is not None and any(clock.near_from for clock in clocks)
-        if plan.shares is None:
-            for arena in self.arenas:
-                arena.grow(max(ends))
+            arena.grow(max(ends))
         if step.tokens == 1:
-            now.passes = [decode_pass(clocks, counts, plan.budget, plan.stride)]
+            step.passes = [decode_pass(clocks, counts, plan.budget, plan.stride)]
             for arena in self.arenas:
-                arena.place(now.passes[0], now.prompt)
+                arena.place(step.passes[0], bool(step.prompt))
         else:
             chunk = plan.chunk if plan.prefill == "chunked" else step.tokens
-            now.passes = prompt_passes(clocks, step.tokens, counts, plan.budget, chunk)
+            step.passes = prompt_passes(clocks, step.tokens, counts, plan.budget, chunk)
 
     def _join(self) -> None:
-        """Puts the layers of the first step, each in an arena of its own, into as few arenas as they fit."""
-        if len(self.arenas) < 2 or len(self.arenas) < len(self.layers):
-            return
-        joined: list[Arena] = []
-        while self.arenas:
-            first = self.arenas.pop(0)
-            alike = [arena for arena in self.arenas if first.fits(arena)]
-            if alike:
-                first.join(alike)
-            self.arenas = [arena for arena in self.arenas if arena not in alike]
-            joined.append(first)
-        self.arenas = joined
-        self._tell_layers()
+        """Each layer made an arena of its own in the first step: puts them into as few as they fit."""
+        if 1 < len(self.arenas) == len(self.layers):
+            self.arenas = joined(self.arenas)
+            self._place_layers()
 
-    def _tell_layers(self) -> None:
+    def _place_layers(self) -> None:
         """Says to each layer where its slots are."""
         for arena in self.arenas:
             for at, number in enumerate(arena.layers):
@@ -322,27 +280,26 @@ class H2OCache(Cache):
                 layer.arena, layer.at, layer.is_initialized = arena, at, True
 
     def position_ids(self) -> Tensor:
-        """The rotation indices to feed with the prepared step, for ever below the window. [R or 1, N]
+        """The rotation indices to feed with the prepared step, for ever below the window. [R, N]
+
+        Before the first token [R or 1, N].
 
         Raises:
             UsageError: nothing was prepared, or the cache was made without positions.
         """
-        if self.trained is None or self.plan.distance is None:
+        if self.plan.distance is None:
             raise UsageError("This H2OCache was made without positions.", "Pass positions=probe(model).")
-        if self._now is None:
+        step = self._step
+        if step is None:
             raise UsageError("No step was prepared.", "Call cache.prepare(Step(tokens=...)) first.")
-        step, first = self._now.step, [0]
-        if self._now.passes:
-            first = [
-                at - clock.base for at, clock in zip(self._now.passes[0].first, self.clocks, strict=True)
-            ]
-        start: int | Tensor = first[0]
-        if len(set(first)) > 1:
-            device = self.arenas[0].device
-            start = torch.tensor(first, device=device)[:, None]
-        return distances.fed_indices(self.plan.distance, start, step.tokens, step.real)
+        first = [0]
+        if step.passes:
+            first = [at - clock.base for at, clock in zip(step.passes[0].first, self.clocks, strict=True)]
+        device = None if step.real is None else step.real.device
+        starts = torch.tensor(first, device=device)[:, None]
+        return distances.fed_indices(self.plan.distance, starts, step.tokens, step.real)
 
-    def begin(self, layer: H2OLayer, keys: Tensor, values: Tensor, groups: int, mask: Tensor | None) -> Now:
+    def begin(self, layer: H2OLayer, keys: Tensor, values: Tensor, groups: int, mask: Tensor | None) -> Step:
         """Called by each layer's attention: the step under way, and slots for a layer that has none.
 
         Args:
@@ -350,35 +307,36 @@ class H2OCache(Cache):
             groups: G.
             mask: [R, N] bool, False for padding, as transformers says it; None: all are real.
         """
+        rows, heads, tokens, size = keys.shape
         if layer.number == 0:
-            if self._now is None or self._now.begun:
+            if self._step is None or self._step.begun:
                 real = None if mask is None or bool(mask.all()) else mask
-                self.prepare(Step(keys.shape[2], real=real))
-            assert self._now is not None
-            self._now.begun = True
+                self.prepare(Step(tokens, real=real))
+            assert self._step is not None
+            self._step.begun = True
             if not self.arenas:
-                if len(self.clocks) > keys.shape[0]:
+                if len(self.clocks) > rows:
                     raise UsageError(
-                        f"Something was protected in row {len(self.clocks) - 1}, and the batch has"
-                        f" {keys.shape[0]} rows.",
+                        f"Something was protected in row {len(self.clocks) - 1}, and the batch has {rows}"
+                        " rows.",
                         "Feed as many rows as were named, or cache.reset().",
                     )
-                self._name_rows(keys.shape[0])
-                self._make_ready(self._now)
-        assert self._now is not None
+                self._name_rows(rows)
+                self._make_ready(self._step)
+        assert self._step is not None
         if layer.arena is None:
-            rows, heads, _, size = keys.shape
             shape = Shape(rows, heads, groups, size, values.shape[-1], keys.dtype, keys.device)
-            require_room(shape, (self.plan.budget or GROW) + 1)
-            rope = self.trained.ropes[layer.number] if self.trained else None
-            arena = Arena(self.plan, [layer.number], rope, shape)
-            self.arenas.append(arena)
-            layer.arena, layer.at, layer.is_initialized = arena, 0, True
-            if self.plan.shares is None:
-                arena.grow(max(clock.held for clock in self.clocks))
-            if keys.shape[2] == 1:
-                arena.place(self._now.passes[0], self._now.prompt)
-        return self._now
+            require_room(shape, self.plan.slots)
+            self.arenas.append(self._arena((layer.number,), shape, self.plan.slots))
+            layer.arena, layer.at, layer.is_initialized = self.arenas[-1], 0, True
+            layer.arena.grow(max(clock.held for clock in self.clocks))
+            if tokens == 1:
+                layer.arena.place(self._step.passes[0], bool(self._step.prompt))
+        return self._step
+
+    def _arena(self, layers: tuple[int, ...], shape: Shape, slots: int) -> Arena:
+        """One for layers that turn their keys alike."""
+        return Arena(self.plan, layers, self.trained.ropes[layers[0]] if self.trained else None, shape, slots)
 
     # -- copies ----------------------------------------------------------------------------------------
 
@@ -389,15 +347,11 @@ class H2OCache(Cache):
             copy: False lends the tensors themselves, good until the next token is fed.
         """
         self._join()
-        names = [state.name for state in STATES if state.saved]
         taken = Snapshot(
             policy=self.plan.policy.name,
             shares=self.plan.shares,
             bits=self.plan.bits,
-            parts=[
-                Part(a.layers, a.of, {name: a.slots.states[name] for name in names}, a.lost)
-                for a in self.arenas
-            ],
+            parts=[arena.part() for arena in self.arenas],
             clocks=[replace(clock) for clock in self.clocks],
             fresh=replace(self._fresh),
             fed=self.fed,
@@ -420,10 +374,9 @@ class H2OCache(Cache):
 
         Raises:
             UsageError: there is no such row; or it is the snapshot of a cache with another policy, budget or
-                precision, or of more rows or no tokens.
+                precision, of several rows, or of tokens while this cache has none.
         """
         self._rows(row)
-        parts = []
         if snapshot is not None:
             self._refuse_other(snapshot)
             if len(snapshot.clocks) != 1 or (snapshot.parts and not self.arenas):
@@ -431,32 +384,10 @@ class H2OCache(Cache):
                     f"A snapshot of {len(snapshot.clocks)} rows cannot be put into row {row}.",
                     "Give one row, of Snapshot.row; before the first token use cache.restore().",
                 )
-            parts = snapshot.parts
-        self.clocks[row] = replace(snapshot.clocks[0]) if snapshot else self._new_clock()
+        clock = self.clocks[row] = replace(snapshot.clocks[0]) if snapshot else self._new_clock()
         for arena in self.arenas:
-            if self.plan.shares is None:
-                arena.grow(self.clocks[row].held)
-            mine = [
-                (arena.layers.index(layer), {name: s[n, 0] for name, s in part.states.items()})
-                for part in parts
-                for n, layer in enumerate(part.layers)
-                if layer in arena.layers
-            ]
-            lost = sum(float(part.lost) for part in parts if part.layers[0] in arena.layers)
-            arena.put_row(row, mine, self.clocks[row].base, lost)
-
-    def _refuse_other(self, snapshot: Snapshot) -> None:
-        """
-        Raises:
-            UsageError: it is the snapshot of a cache with another policy, budget or precision.
-        """
-        was = snapshot.policy, snapshot.shares, snapshot.bits
-        now = self.plan.policy.name, self.plan.shares, self.plan.bits
-        if was != now:
-            raise UsageError(
-                "This snapshot is of a cache with {} {} {} bits, this one has {} {} {}.".format(*was, *now),
-                "Make the cache with the same policy, budget and K/V precision.",
-            )
+            arena.grow(clock.held)
+            arena.put_row(row, snapshot.parts if snapshot else [], clock.base)
 
     @torch.inference_mode(False)
     def restore(self, snapshot: Snapshot, *, hand_over: bool = False) -> None:
@@ -471,27 +402,35 @@ class H2OCache(Cache):
         self._refuse_other(snapshot)
         parts = (snapshot if hand_over else snapshot.copy()).parts
         self.reset()
-        self.clocks = [replace(clock) for clock in snapshot.clocks]
+        self.clocks, self._fresh = [replace(clock) for clock in snapshot.clocks], replace(snapshot.fresh)
         while len(self.layers) < sum(len(part.layers) for part in parts):
             self.layers.append(self._new_layer())
         for part in parts:
-            rope = self.trained.ropes[part.layers[0]] if self.trained else None
-            arena = Arena(self.plan, part.layers, rope, part.shape, part.states)
-            arena.lost = part.lost
-            arena.base = torch.tensor(
-                [clock.base for clock in self.clocks], dtype=torch.int32, device=arena.device
-            )
+            arena = self._arena(part.layers, part.shape, 0)
+            arena.take_over(part, [clock.base for clock in self.clocks])
             self.arenas.append(arena)
-        self._tell_layers()
+        self._place_layers()
         for layer in self.layers:
             layer.fed = snapshot.fed
-        self._fresh = replace(snapshot.fresh)
+
+    def _refuse_other(self, snapshot: Snapshot) -> None:
+        """
+        Raises:
+            UsageError: it is the snapshot of a cache with another policy, budget or precision.
+        """
+        was = snapshot.policy, snapshot.shares, snapshot.bits
+        now = self.plan.policy.name, self.plan.shares, self.plan.bits
+        if was != now:
+            raise UsageError(
+                "This snapshot is of a cache with {} {} {} bits, this one has {} {} {}.".format(*was, *now),
+                "Make the cache with the same policy, budget and K/V precision.",
+            )
 
     def reset(self) -> None:
         """Forgets everything."""
         for layer in self.layers:
             layer.reset()
-        self.clocks, self.arenas, self._now = [], [], None
+        self.clocks, self.arenas, self._step = [], [], None
         self._fresh = self._new_clock()
 
     def select_rows(self, rows: Tensor) -> None:

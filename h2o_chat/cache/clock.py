@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 COMPARE_TOKENS = 16
-"""Tokens at least between two comparisons of a row's keys, for a policy that asks ..."""
+"""Keys are compared every max(16, budget / 16) tokens: O(budget) per token, and before a token can go."""
 COMPARE_SHARE = 16
-"""... and at least 1 / COMPARE_SHARE of the budget: a token's share of comparing all keys with all is then
-O(budget), and a token is compared before it leaves the recent part."""
 
 
 @dataclass
@@ -33,22 +31,29 @@ class Clock:
     pins: frozenset[int] = frozenset()
     """Positions not fed yet that are protected as they are fed."""
 
-    def advance(self, tokens: int, budget: int | None, leaves: int) -> bool:
-        """Counts tokens fed; whether the row is over its budget: then it gives tokens up, `leaves` stay."""
-        self.seen += tokens
-        self.held += tokens
-        if self.pins:
-            self.pins = frozenset(position for position in self.pins if position >= self.seen)
-        if budget is None or self.held <= budget:
-            return False
-        self.held = leaves
-        return True
-
     def protects(self, tokens: int) -> tuple[int, ...]:
         """Which of the next so many tokens are protected as they are fed: 0 for the next one, and so on."""
         end = self.seen + tokens
         safe = {*range(self.seen, min(end, self.protect_below)), *self.pins}
         return tuple(sorted(position - self.seen for position in safe if position < end))
+
+    def advance(self, tokens: int, budget: int, leaves: int) -> bool:
+        """Counts tokens fed; whether the row is over its budget: then it gives tokens up, `leaves` stay."""
+        self.seen += tokens
+        self.held += tokens
+        if self.pins:
+            self.pins = frozenset(position for position in self.pins if position >= self.seen)
+        if self.held <= budget:
+            return False
+        self.held = leaves
+        return True
+
+    def compare(self, budget: int) -> bool:
+        """Whether the keys were compared long enough ago; then they are now."""
+        due = self.seen - self.compared >= max(COMPARE_TOKENS, budget // COMPARE_SHARE)
+        if due:
+            self.compared = self.seen
+        return due
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ class Pass:
     used: int | None
     """Leading slots that may be in use before; None: any slot."""
     protected: tuple[tuple[int, ...], ...]
-    """Of each row: which of its tokens here are protected as they are fed, see `Clock.protects`."""
+    """Of each row: which of its tokens here are protected, see `Clock.protects`."""
     settles: tuple[int, ...]
     """Rows that give up tokens afterwards."""
     compares: tuple[int, ...]
@@ -86,77 +91,70 @@ class Pass:
         return len(set(self.first)) == len(set(self.held)) == 1 and set(self.count) == {self.tokens}
 
 
-def decode_pass(clocks: Sequence[Clock], count: Sequence[int], budget: int | None, stride: int) -> Pass:
+def decode_pass(clocks: Sequence[Clock], count: Sequence[int], budget: int, stride: int) -> Pass:
     """One token a row, written into an empty slot; a row settles when that was the last one.
 
     Advances the clocks.
 
     Args:
         count: 1, or 0 for padding, of each row.
-        budget: slots that may be in use; None: nothing is ever given up.
+        budget: slots that may be in use.
         stride: slots that are given up at once.
     """
-    leaves = 0 if budget is None else budget + 1 - stride
-    return _pass(clocks, 0, 1, tuple(count), budget, leaves)
+    return _pass(clocks, 0, 1, count, budget, leaves=budget + 1 - stride)
 
 
 def prompt_passes(
-    clocks: Sequence[Clock], columns: int, count: Sequence[int], budget: int | None, chunk: int
+    clocks: Sequence[Clock], columns: int, count: Sequence[int], budget: int, chunk: int
 ) -> list[Pass]:
-    """The passes of a prompt, `chunk` columns each. Advances the clocks.
-
-    Chunks between which no row gives anything up are one pass: the same numbers for fewer products.
+    """The passes of a prompt, `chunk` columns each; chunks between which no row gives anything up are one
+    pass: the same numbers for fewer products. Advances the clocks.
 
     Args:
         columns: of the call.
         count: real tokens of each row, at its front.
     """
+
+    def real(end: int) -> list[int]:
+        """Real tokens of each row from `start` to `end`."""
+        return [max(0, min(mine, end) - start) for mine in count]
+
     passes = []
     start = 0
     while start < columns:
-        end = min(start + chunk, columns)
-        while end < columns and not _over(clocks, count, start, end + chunk, budget):
-            end = min(end + chunk, columns)
-        here = tuple(_real(mine, start, end) for mine in count)
-        passes.append(_pass(clocks, start, end, here, budget, budget or 0))
+        end = start + chunk
+        while end < columns and not _over(clocks, real(end + chunk), budget):
+            end += chunk
+        end = min(end, columns)
+        passes.append(_pass(clocks, start, end, real(end), budget, leaves=budget))
         start = end
     return passes
 
 
-def _real(count: int, start: int, end: int) -> int:
-    """Real tokens of a row between two columns."""
-    return max(0, min(count, end) - start)
-
-
-def _over(clocks: Sequence[Clock], count: Sequence[int], start: int, end: int, budget: int | None) -> bool:
-    """Whether some row has more than its budget after these columns."""
-    if budget is None:
-        return False
-    return any(
-        clock.held + _real(mine, start, end) > budget for clock, mine in zip(clocks, count, strict=True)
-    )
+def _over(clocks: Sequence[Clock], count: Sequence[int], budget: int) -> bool:
+    """Whether some row has more than its budget after so many tokens more."""
+    return any(clock.held + more > budget for clock, more in zip(clocks, count, strict=True))
 
 
 def _pass(
-    clocks: Sequence[Clock], start: int, end: int, count: tuple[int, ...], budget: int | None, leaves: int
+    clocks: Sequence[Clock], start: int, end: int, count: Sequence[int], budget: int, leaves: int
 ) -> Pass:
-    """The pass of these columns, `count` real tokens of each row. Advances the clocks."""
+    """The pass of these columns, `count` real tokens of each row; `leaves` stay in a row that settles."""
     first, held = tuple(clock.seen for clock in clocks), tuple(clock.held for clock in clocks)
-    # Slots are written from the first on, until something is evicted.
-    used = max(held) if first == held else None
-    pairs = list(zip(clocks, count, strict=True))
-    protected = tuple(clock.protects(more) for clock, more in pairs)
-    over = [clock.advance(more, budget, leaves) for clock, more in pairs]
-    settles = tuple(row for row, gives_up in enumerate(over) if gives_up)
-    compares = _compare(clocks, settles, budget)
-    compared = tuple(clock.compared for clock in clocks)
-    return Pass(start, end, first, count, held, used, protected, settles, compares, compared)
-
-
-def _compare(clocks: Sequence[Clock], settles: Sequence[int], budget: int | None) -> tuple[int, ...]:
-    """Of the rows that settle, those whose keys were last compared long enough ago."""
-    every = max(COMPARE_TOKENS, (budget or 0) // COMPARE_SHARE)
-    due = [row for row in settles if clocks[row].seen - clocks[row].compared >= every]
-    for row in due:
-        clocks[row].compared = clocks[row].seen
-    return tuple(due)
+    rows = list(zip(clocks, count, strict=True))
+    protected = tuple(clock.protects(more) for clock, more in rows)
+    settles = tuple(row for row, (clock, more) in enumerate(rows) if clock.advance(more, budget, leaves))
+    compares = tuple(row for row in settles if clocks[row].compare(budget))
+    return Pass(
+        start,
+        end,
+        first,
+        tuple(count),
+        held,
+        # Slots are written from the first on, until something is evicted.
+        max(held) if first == held else None,
+        protected,
+        settles,
+        compares,
+        tuple(clock.compared for clock in clocks),
+    )

@@ -66,9 +66,10 @@ def _rows(arena: Arena, which: Tensor | None) -> Slots:
 def compare(arena: Arena, part: Slots, index: Tensor, rows: Sequence[int] | None = None) -> None:
     """Compares keys at rotation index [L, r, H, S] with each other, in all rows or some of them."""
     unit = before_rope(arena, arena.numbers(part.keys), index)
-    found = {"distinctness": distinctness(unit, part.positions >= 0)}
+    unit.masked_fill_((part.positions < 0).unsqueeze(-1), 0)
+    found = {"distinctness": distinctness(unit)}
     if arena.plan.policy.pairs:
-        found["novelty"] = novelty(unit, part.positions)
+        found["novelty"] = novelty(unit)
     for name, numbers in found.items():
         if rows is not None and len(rows) < numbers.shape[1]:
             due = torch.zeros(numbers.shape[1], dtype=torch.bool)

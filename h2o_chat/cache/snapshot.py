@@ -3,23 +3,10 @@
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
 
-from h2o_chat.cache.arena import Shape
+from h2o_chat.cache.arena import Part
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.policies import Shares
-
-
-@dataclass(frozen=True)
-class Part:
-    """One arena's share of a snapshot."""
-
-    layers: tuple[int, ...]
-    shape: Shape
-    states: dict[str, Tensor]
-    """The saved ones of `state.STATES`, [L, R, H, S, ...]."""
-    lost: Tensor
-    """[R]"""
 
 
 @dataclass(frozen=True)
@@ -27,8 +14,7 @@ class Snapshot:
     """Everything that a cache holds; `H2OCache.restore` puts it back."""
 
     policy: str
-    shares: Shares | None
-    """None for the `full` policy."""
+    shares: Shares
     bits: int | None
     """Of a number in the slots; None: as the model computes it."""
     parts: list[Part]

@@ -1,4 +1,4 @@
-"""The one thing that is said before tokens are fed: how many, whose, and what is padding."""
+"""A step: what is said before tokens are fed, and what follows from it."""
 
 from dataclasses import dataclass, field
 
@@ -7,27 +7,25 @@ from torch import Tensor
 from h2o_chat.cache.clock import Pass
 
 
-@dataclass(frozen=True)
+@dataclass
 class Step:
-    """The next tokens to be fed in one call of the model."""
+    """The next tokens, fed in one call of the model."""
 
     tokens: int
     """Columns, padding included."""
     prompt: bool | None = None
-    """Whether they were said to the model, not by it; None: several at once are, a single one is not."""
+    """Whether they are of a prompt, not generated; None: several at once are, a single one is not."""
     real: Tensor | None = None
     """[R, N] bool, False for padding; None: all are real."""
-
-
-@dataclass
-class Now:
-    """A step that is under way."""
-
-    step: Step
     passes: list[Pass] = field(default_factory=list)
+    """In which they attend; `H2OCache.prepare` fills it."""
     begun: bool = False
     """The first layer has attended."""
 
-    @property
-    def prompt(self) -> bool:
-        return self.step.tokens > 1 if self.step.prompt is None else self.step.prompt
+    def __post_init__(self) -> None:
+        if self.prompt is None:
+            self.prompt = self.tokens > 1
+
+    def counts(self, rows: int) -> list[int]:
+        """Real tokens of each row."""
+        return [self.tokens] * rows if self.real is None else self.real.sum(-1).tolist()

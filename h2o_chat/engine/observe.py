@@ -114,8 +114,7 @@ class Observer:
         )
 
     def _recent_from(self, seen: int) -> int:
-        shares = self._cache.plan.shares
-        return 0 if shares is None else max(0, seen - shares.recent)
+        return max(0, seen - self._cache.plan.shares.recent)
 
     def _heaviest(
         self,

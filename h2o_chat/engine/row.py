@@ -154,7 +154,7 @@ class Row:
     def protection(self) -> tuple[int, int | None]:
         """(protected slots of the fullest KV head, slots left for heavy hitters or None without a limit)."""
         shares, protected = self.cache.plan.shares, self.cache.protected_in(self.number)
-        return protected, None if shares is None else shares.budget - shares.recent - protected
+        return protected, shares.budget - shares.recent - protected if shares.bounded else None
 
     # -- what is seen of it ----------------------------------------------------------------------------
 

@@ -20,13 +20,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from h2o_chat.base.errors import SavedCacheError
-from h2o_chat.cache.arena import Shape
+from h2o_chat.cache.arena import Part, Shape
 from h2o_chat.cache.clock import COMPARE_SHARE, COMPARE_TOKENS, Clock
-from h2o_chat.cache.policies import POLICIES, Shares
+from h2o_chat.cache.policies import BOUNDLESS, Shares, named
 from h2o_chat.cache.quantized import BITS, dequantise, row_bytes
 from h2o_chat.cache.rope import MOST_TOKENS
-from h2o_chat.cache.scores import columns
-from h2o_chat.cache.snapshot import Part
 from h2o_chat.cache.snapshot import Snapshot as CacheSnapshot
 from h2o_chat.cache.state import STATES
 from h2o_chat.events.events import Session
@@ -211,7 +209,9 @@ def _snapshot(
     return Snapshot(
         cache=CacheSnapshot(
             policy=session.policy,
-            shares=None if session.budget is None else Shares(session.budget, session.sinks, session.recent),
+            shares=BOUNDLESS
+            if session.budget is None
+            else Shares(session.budget, session.sinks, session.recent),
             bits=BITS.get(session.kv_dtype),
             parts=parts,
             clocks=clocks,
@@ -289,7 +289,7 @@ def _part(
         "": (),
         "key": (head_size,),
         "value": (head_size,),
-        "group": (columns(POLICIES[session.policy], groups),),
+        "group": (named(session.policy).scores.columns(groups),),
     }
     kinds = {"kv": dtype, "exact": exact, "int32": torch.int32, "bool": torch.bool}
     for state in STATES:
@@ -346,7 +346,7 @@ def _from_5(about: dict[str, Any], tensors: dict[str, Tensor], groups: int) -> C
             new[f"{layer}.{name}"] = tensors[f"{layer}.{old}"][None]
         score, by_head = tensors[f"{layer}.score"], tensors[f"{layer}.by_head"]
         if not by_head.shape[-1]:  # only their sum counted
-            width = columns(POLICIES[about["session"]["policy"]], groups)
+            width = named(about["session"]["policy"]).scores.columns(groups)
             by_head = score.new_zeros(*score.shape, width)
             by_head[..., 0] = score
         new[f"{layer}.score"] = by_head[None]

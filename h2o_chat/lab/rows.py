@@ -127,7 +127,7 @@ def answers(
 
 def _pieces(script: Script, cache: H2OCache) -> deque[Feed | _Question]:
     """The calls that the model gets."""
-    everything = cache.plan.shares is None
+    everything = not cache.plan.shares.bounded
     pieces: deque[Feed | _Question] = deque()
     joined: list[int] = []
     number = 0
@@ -212,7 +212,7 @@ class _Reader:
         self.inside: list[_Row] = []
         """Rows that the runner holds."""
         plan, model = runner.cache.plan, runner.model
-        slots = plan.shares.budget if plan.shares else runner.trained.window
+        slots = plan.shares.budget if plan.shares.bounded else runner.trained.window
         row_bytes = slots * slot_bytes(model.config.get_text_config(), model.dtype.itemsize)
         self.rows_under_way = max(1, min(UNDER_WAY, STATE_BYTES // row_bytes))
 
@@ -230,8 +230,9 @@ class _Reader:
 
     def has_room(self, row: _Row) -> bool:
         """False where the full cache is at the end of the model's window."""
-        bounded = self.runner.cache.plan.shares is not None
-        return bounded or row.fed + _next_tokens(row) <= self.runner.trained.window
+        return (
+            self.runner.cache.plan.shares.bounded or row.fed + _next_tokens(row) <= self.runner.trained.window
+        )
 
     def choose(self, rows: Sequence[_Row]) -> list[_Row]:
         """The rows to feed in one call: those that get most tokens through for the time it takes."""

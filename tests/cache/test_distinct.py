@@ -65,7 +65,7 @@ def test_nearest_is_the_largest_cosine_to_another_key(block: int, monkeypatch: p
     positions = torch.arange(9).repeat(2, 3, 1).to(torch.int32)
     positions[0, :, 5:] = -1
     positions[1, :, 1:] = -1  # one key alone has no other
-    found = -novelty.novelty(unit, positions)
+    found = -novelty.novelty(unit.masked_fill((positions < 0).unsqueeze(-1), 0))
     for row, held in ((0, 5), (1, 1)):
         for head in range(3):
             for i in range(held):

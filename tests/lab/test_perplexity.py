@@ -1,6 +1,7 @@
 """What forgetting costs on real text: the project's own cache against sections 3 and 5 of algorithm.md."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,7 @@ class Renumbered(H2OCache):
 
     def __init__(self, *args: Any, **plan: Any) -> None:
         super().__init__(*args, **plan)
-        self.plan.distance = None  # nothing is clamped
+        self.plan = replace(self.plan, distance=None)  # nothing is clamped
         self.stands: dict[Any, Tensor] = {}
 
     def prepare(self, step: Step) -> None:

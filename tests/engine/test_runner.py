@@ -57,8 +57,8 @@ def talks() -> list[Talk]:
         Talk([(noise(70, 1), 40), (noise(9, 2), 30)], system=6, pins=(20, 21, 90)),
         Talk([(noise(5, 3), 25)], pins=(2,)),
         Talk([(noise(33, 4), 12), (noise(50, 5), 3), (noise(1, 6), 60)], system=11),
-        Talk([(noise(130, 7), 50)]),
-        Talk([(noise(20, 8), 45), (noise(60, 9), 20)], system=4, pins=(10,)),
+        Talk([(noise(130, 7), 50)], pins=(*range(13, 20), 40, 120)),
+        Talk([(noise(20, 8), 45), (noise(60, 9), 20)], system=4, pins=(10, *range(30, 36))),
     ]
 
 

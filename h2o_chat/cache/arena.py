@@ -29,16 +29,11 @@ class Shape:
     """What layers of one arena have in common."""
 
     rows: int
-    heads: int
-    """KV heads."""
-    groups: int
-    """Query heads per KV head."""
-    key: int
-    """Components of a key, D."""
-    value: int
-    """Components of a value."""
-    dtype: torch.dtype
-    """Of keys and values as the model computes them."""
+    heads: int  # KV heads
+    groups: int  # query heads per KV head
+    key: int  # components of a key, D
+    value: int  # components of a value
+    dtype: torch.dtype  # of keys and values as the model computes them
     device: torch.device
 
 
@@ -48,10 +43,8 @@ class Part:
 
     layers: tuple[int, ...]
     shape: Shape
-    states: dict[str, Tensor]
-    """The saved ones of `state.STATES`, [L, R, H, S, ...]."""
-    lost: Tensor
-    """[R]"""
+    states: dict[str, Tensor]  # the saved ones of `state.STATES`, [L, R, H, S, ...]
+    lost: Tensor  # [R]
 
 
 class Arena:

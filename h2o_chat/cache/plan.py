@@ -19,18 +19,12 @@ class Plan:
 
     policy: Policy
     shares: Shares
-    asked: tuple[int | None, int | None]
-    """Sinks and recent tokens as the caller gave them."""
-    chunk: int
-    """Prompt tokens that attend before the next eviction, where prefill is chunked."""
-    prefill: Prefill
-    """full: all tokens of one call attend to each other before any is evicted."""
-    observe: bool
-    """Keep what `lost` is made of."""
-    bits: int | None
-    """Of a number in the slots, see `quantized.py`; None: keys and values as the model computes them."""
-    distance: Distance | None
-    """None leaves positions to the caller."""
+    asked: tuple[int | None, int | None]  # sinks and recent tokens as the caller gave them
+    chunk: int  # prompt tokens that attend before the next eviction, where prefill is chunked
+    prefill: Prefill  # full: all tokens of one call attend to each other before any is evicted
+    observe: bool  # keep what `lost` is made of
+    bits: int | None  # of a number in the slots (`quantized.py`); None: keys and values as the model has them
+    distance: Distance | None  # None leaves positions to the caller
 
     @property
     def budget(self) -> int:

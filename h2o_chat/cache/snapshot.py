@@ -15,16 +15,11 @@ class Snapshot:
 
     policy: str
     shares: Shares
-    bits: int | None
-    """Of a number in the slots; None: as the model computes it."""
-    parts: list[Part]
-    """None before the first token."""
-    clocks: list[Clock]
-    """Of each row; before the first token of those rows for which something was protected."""
-    fresh: Clock
-    """What other rows begin with at the first token."""
-    fed: int
-    """Columns, padding included."""
+    bits: int | None  # of a number in the slots; None: as the model computes it
+    parts: list[Part]  # none before the first token
+    clocks: list[Clock]  # of each row, see `H2OCache.clocks`
+    fresh: Clock  # of rows without a clock of their own
+    fed: int  # columns, padding included
 
     def row(self, number: int) -> "Snapshot":
         """One row of it, as views; `fed` is then without padding."""

@@ -11,16 +11,11 @@ from h2o_chat.cache.clock import Pass
 class Step:
     """The next tokens, fed in one call of the model."""
 
-    tokens: int
-    """Columns, padding included."""
-    prompt: bool | None = None
-    """Whether they are of a prompt, not generated; None: several at once are, a single one is not."""
-    real: Tensor | None = None
-    """[R, N] bool, False for padding; None: all are real."""
-    passes: list[Pass] = field(default_factory=list)
-    """In which they attend; `H2OCache.prepare` fills it."""
-    begun: bool = False
-    """The first layer has attended."""
+    tokens: int  # columns, padding included
+    prompt: bool | None = None  # not generated; None: several at once are of a prompt, a single one is not
+    real: Tensor | None = None  # [R, N] bool, False for padding; None: all are real
+    passes: list[Pass] = field(default_factory=list)  # in which they attend; `H2OCache.prepare` fills it
+    begun: bool = False  # the first layer has attended
 
     def __post_init__(self) -> None:
         if self.prompt is None:

@@ -20,7 +20,7 @@ from h2o_chat.cache.distance import edge_angles
 from h2o_chat.cache.layer import Handoff
 from h2o_chat.cache.scores import REMEMBER, weighted
 from h2o_chat.cache.settle import settle
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.step import Step, begin
 
 NAME = "h2o"
 
@@ -90,11 +90,10 @@ def h2o_attention(
     rows, heads, tokens, size = keys.shape
     queries = query.view(rows, heads, -1, tokens, query.shape[-1])  # [R, H, G, N, D]
     mask = None if attention_mask is None else _columns(attention_mask, tokens)
-    step = layer.cache.begin(layer, keys, values, queries.shape[2], mask)
-    assert layer.arena is not None
-    layer.arena.windows[layer.at] = sliding_window
+    step, arena = begin(layer.cache, layer, keys, values, queries.shape[2], mask)
+    arena.windows[layer.at] = sliding_window
     scaling = size**-0.5 if scaling is None else scaling
-    here = _Layer(layer.arena, layer.at, scaling, softcap, sliding_window)
+    here = _Layer(arena, layer.at, scaling, softcap, sliding_window)
     if tokens == 1:
         output = here.decode(step.passes[0], queries, keys, values)
     else:
@@ -192,7 +191,7 @@ class _Layer:
         for now in step.passes:
             cut = slice(now.start, now.end)
             part = queries[..., cut, :], keys[:, :, cut], values[:, :, cut]
-            outputs.append(self.attend(now, bool(step.prompt), *part))
+            outputs.append(self.attend(now, step.of_prompt, *part))
         output = torch.cat(outputs, 3)
         return output if back is None else output.take_along_dim(back, 3)
 

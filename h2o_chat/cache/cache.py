@@ -10,7 +10,6 @@ from transformers.cache_utils import Cache
 
 from h2o_chat.base.config import Prefill
 from h2o_chat.base.errors import UsageError
-from h2o_chat.cache import distance as distances
 from h2o_chat.cache import pins
 from h2o_chat.cache import snapshot as snapshots
 from h2o_chat.cache.arena import Arena
@@ -20,7 +19,7 @@ from h2o_chat.cache.plan import plan_of
 from h2o_chat.cache.policies import Policy
 from h2o_chat.cache.rope import Positions, Rope, probe
 from h2o_chat.cache.snapshot import Snapshot
-from h2o_chat.cache.step import Step, make_ready
+from h2o_chat.cache.step import Step, chunks_of, fed_indices, make_ready
 
 
 class H2OCache(Cache):
@@ -30,9 +29,9 @@ class H2OCache(Cache):
         model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="h2o")
         model.generate(**inputs, past_key_values=H2OCache(budget=512, model=model))
 
-    In plain `generate()` transformers supplies the positions, which grow without bound, and keeps all
-    `input_ids`: this bounds keys and values, not those. The program's engine passes `positions` and calls
-    `prepare` and `position_ids` before each step; then rotation indices stay below the window for ever.
+    In plain `generate()` transformers supplies positions, which grow without bound: only keys and values are
+    bounded. The program's engine passes `positions` and calls `prepare` and `position_ids` before each step;
+    then rotation indices stay below the window for ever.
 
     Args:
         budget: slots per layer, row and KV head, everything kept included.
@@ -42,10 +41,9 @@ class H2OCache(Cache):
         recent: newest tokens protected; None for the policy's own share.
         chunk: prompt tokens that attend before the next eviction; None for budget // 4, at least 8.
         prefill: "full" is the prompt pass of the paper: all tokens of one call attend to each other, then it
-            is chosen once who stays. A layer at work holds keys and values of the whole call, so memory grows
-            with the prompt (never by its square).
-        model: it is asked how its keys are turned; without it keys are compared as they are after RoPE, which
-            makes the default policy worse, and nothing is clamped.
+            is chosen once who stays; memory grows with the prompt (never by its square).
+        model: says how its keys are turned; without it keys are compared as they are after RoPE, which makes
+            the default policy worse, and nothing is clamped.
         positions: what `rope.probe(model)` found, for a caller who feeds `position_ids()`.
         observe: keep the account that `lost` needs.
         kv: precision of keys and values in the slots: "auto" as the model computes them, "int8" or "int4"
@@ -77,34 +75,22 @@ class H2OCache(Cache):
         self.plan = plan_of(budget, policy, sinks, recent, chunk, prefill, kv, observe, self.trained, rebases)
         self.clocks: list[Clock] = []
         """Of each row; before the first token only of rows for which something was protected."""
-        self.fresh = self.new_clock()
+        self.fresh = self.plan.clock()
         """Of the other rows."""
         self.arenas: list[Arena] = []
         """None before the first token."""
         self.step: Step | None = None
         """What was prepared."""
-        super().__init__(layer_class_to_replicate=self._new_layer)
+        super().__init__(layer_class_to_replicate=self.new_layer)
 
-    def _new_layer(self) -> H2OLayer:
+    def new_layer(self) -> H2OLayer:
+        """The next one, as transformers asks for it."""
         if self.trained is not None and len(self.layers) == len(self.trained.ropes):
             raise UsageError(
                 f"This H2OCache was made for a model of {len(self.layers)} layers, and is fed more.",
                 "Use one cache per model.",
             )
         return H2OLayer(self, len(self.layers))
-
-    def make_layers(self, layers: int) -> None:
-        """Has so many layers at least."""
-        while len(self.layers) < layers:
-            self.layers.append(self._new_layer())
-
-    def new_clock(self) -> Clock:
-        """Of a row that nothing was fed to."""
-        return Clock(protect_below=self.plan.shares.sinks)
-
-    def name_rows(self, rows: int) -> None:
-        """Gives the first `rows` rows clocks, those that have none yet."""
-        self.clocks += [replace(self.fresh) for _ in range(rows - len(self.clocks))]
 
     def rope(self, layer: int) -> Rope | None:
         """How a layer turns its keys; None: not at all, or nobody said."""
@@ -128,24 +114,14 @@ class H2OCache(Cache):
         return self.trained.window if self.plan.prefill == "full" and self.trained else self.plan.chunk
 
     def call_tokens(self, most: int) -> int:
-        """Prompt tokens to feed in the next call: as many whole chunks as `most` tokens hold, at least one.
+        """As many whole chunks as `most` tokens hold, at least one: prompt tokens to feed in the next call.
 
-        Each chunk still gives up slots before the next one attends, so this changes no token; where keys are
-        due to be clamped between two chunks they come one by one.
+        Each chunk still gives up slots before the next one attends, so this changes no token.
         """
-        if self.plan.prefill == "full":
-            return self.pass_tokens
-        chunk, distance = self.plan.chunk, self.plan.distance
-        many = max(chunk, most // chunk * chunk)
-        seen = max((clock.seen for clock in self.clocks), default=0)
-        clamps = distance is not None and not distance.learned and seen + many - chunk >= distance.reach
-        return chunk if clamps else many
+        return self.pass_tokens if self.plan.prefill == "full" else chunks_of(self, most)
 
     def kept(self, layer: int) -> Tensor:
-        """True positions of the tokens a layer holds, in slot order. [R, H, S] int32, -1 = empty
-
-        Only once something was fed: before, there are no slots.
-        """
+        """True positions of the tokens a layer holds, once it was fed. [R, H, S] int32, -1 = empty"""
         return torch.as_tensor(self.layers[layer].slots.positions).clone()
 
     @property
@@ -166,21 +142,13 @@ class H2OCache(Cache):
     # -- what is protected, of one row or (None) of every row ------------------------------------------
 
     def protect(self, tokens: int, row: int | None = None) -> int:
-        """Protects the first tokens (a system prompt), as many as may be; call it before they are fed.
-
-        Returns:
-            How many are: at most (budget - recent) // 2, sinks included.
-        """
+        """Protects the first tokens (a system prompt) before they are fed, as many as may be; how many are:
+        at most (budget - recent) // 2, sinks included."""
         return pins.protect(self, tokens, row)
 
     def pin(self, positions: Iterable[int], row: int | None = None) -> int:
-        """Protects tokens from eviction, wherever they are still held; those not fed yet from the start.
-
-        What was evicted stays gone. A layer with a sliding window gives up what it cannot see any more, pins
-        too.
-
-        Args:
-            positions: true positions in the row's conversation.
+        """Protects the tokens at these true positions where they are still held; those not fed yet from the
+        start. A layer with a sliding window still gives up what it cannot see any more.
 
         Returns:
             Of how many some KV head holds something, or will when they are fed.
@@ -243,29 +211,17 @@ class H2OCache(Cache):
             raise UsageError("This H2OCache was made without positions.", "Pass positions=probe(model).")
         if self.step is None:
             raise UsageError("No step was prepared.", "Call cache.prepare(Step(tokens=...)) first.")
-        first, real = [0], self.step.real
-        if self.step.passes:
-            starts = self.step.passes[0].first
-            first = [at - clock.base for at, clock in zip(starts, self.clocks, strict=True)]
-        start = torch.tensor(first, device=None if real is None else real.device)[:, None]
-        return distances.fed_indices(self.plan.distance, start, self.step.tokens, real)
+        return fed_indices(self, self.step)
 
     # -- copies ----------------------------------------------------------------------------------------
 
     def snapshot(self, *, copy: bool = True) -> Snapshot:
-        """The whole state; an evicted token cannot come back otherwise.
-
-        Args:
-            copy: False lends the tensors themselves, good until the next token is fed.
-        """
+        """The whole state; without `copy` the tensors themselves, good until the next token is fed."""
         taken = snapshots.take(self)
         return taken.copy() if copy else taken
 
     def restore(self, snapshot: Snapshot, *, hand_over: bool = False) -> None:
-        """Puts the state back as it was.
-
-        Args:
-            hand_over: take the snapshot's own tensors, which needs no memory; it cannot be used again.
+        """Puts the state back; with `hand_over` its own tensors, which needs no memory, and only once.
 
         Raises:
             UsageError: it is the snapshot of a cache with another policy, budget or precision.
@@ -298,7 +254,7 @@ class H2OCache(Cache):
         for layer in self.layers:
             layer.reset()
         self.clocks, self.arenas, self.step = [], [], None
-        self.fresh = self.new_clock()
+        self.fresh = self.plan.clock()
 
     def select_rows(self, rows: Tensor) -> None:
         """Row i becomes a copy of row rows[i]; `rows` [new rows]."""

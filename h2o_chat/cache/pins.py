@@ -5,6 +5,7 @@ Of tokens that are held a flag of their slots says so; of tokens yet to be fed t
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -35,8 +36,13 @@ def rows(cache: "H2OCache", row: int | None) -> dict[int, Clock]:
         return dict(enumerate(cache.clocks)) | ({} if cache.arenas else {-1: cache.fresh})
     if row < 0 or (cache.arenas and row >= len(cache.clocks)):
         raise UsageError(f"There is no row {row}.", f"This H2OCache has {len(cache.clocks)} rows, from 0.")
-    cache.name_rows(row + 1)
+    name_rows(cache, row + 1)
     return {row: cache.clocks[row]}
+
+
+def name_rows(cache: "H2OCache", rows: int) -> None:
+    """Gives the first `rows` rows clocks, those that have none yet."""
+    cache.clocks += [replace(cache.fresh) for _ in range(rows - len(cache.clocks))]
 
 
 def protect(cache: "H2OCache", tokens: int, row: int | None) -> int:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from h2o_chat.base.config import PREFILLS, Prefill
 from h2o_chat.base.errors import UsageError
+from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.distance import Distance, distance_of
 from h2o_chat.cache.policies import Policy, Shares, divide, named
 from h2o_chat.cache.quantized import BITS
@@ -35,6 +36,10 @@ class Plan:
     def stride(self) -> int:
         """Slots given up at once while decoding."""
         return self.shares.stride(self.policy)
+
+    def clock(self) -> Clock:
+        """Of a row that nothing was fed to."""
+        return Clock(protect_below=self.shares.sinks)
 
     @property
     def slots(self) -> int:

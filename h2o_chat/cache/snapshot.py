@@ -91,7 +91,8 @@ def put(cache: "H2OCache", snapshot: Snapshot) -> None:
         arena = Arena(cache.plan, part.layers, cache.rope(part.layers[0]), part.shape, slots=0)
         arena.take_over(part, [clock.base for clock in cache.clocks])
         cache.arenas.append(arena)
-    cache.make_layers(sum(len(part.layers) for part in snapshot.parts))
+    while len(cache.layers) < sum(len(part.layers) for part in snapshot.parts):
+        cache.layers.append(cache.new_layer())
     place_layers(cache)
     for layer in cache.layers:
         layer.fed = snapshot.fed
@@ -107,7 +108,7 @@ def put_row(cache: "H2OCache", row: int, snapshot: Snapshot | None) -> None:
                 f"A snapshot of {len(snapshot.clocks)} rows cannot be put into row {row}.",
                 "Give one row, of Snapshot.row; before the first token use cache.restore().",
             )
-    clock = cache.clocks[row] = replace(snapshot.clocks[0]) if snapshot else cache.new_clock()
+    clock = cache.clocks[row] = replace(snapshot.clocks[0]) if snapshot else cache.plan.clock()
     for arena in cache.arenas:
         arena.grow(clock.held)
         arena.put_row(row, snapshot.parts if snapshot else [], clock.base)

@@ -10,6 +10,7 @@ from h2o_chat.base.errors import UsageError, WindowFullError
 from h2o_chat.cache import distance as distances
 from h2o_chat.cache.arena import Arena, Shape, joined
 from h2o_chat.cache.clock import Pass, decode_pass, prompt_passes
+from h2o_chat.cache.pins import name_rows
 from h2o_chat.cache.room import require_room
 
 if TYPE_CHECKING:
@@ -68,6 +69,25 @@ def make_ready(cache: "H2OCache", step: Step) -> None:
         step.passes = prompt_passes(clocks, step.tokens, counts, plan.budget, chunk)
 
 
+def chunks_of(cache: "H2OCache", most: int) -> int:
+    """As many whole chunks as `most` tokens hold; one where keys are due to be clamped between two chunks."""
+    chunk, distance = cache.plan.chunk, cache.plan.distance
+    many = max(chunk, most // chunk * chunk)
+    seen = max((clock.seen for clock in cache.clocks), default=0)
+    clamps = distance is not None and not distance.learned and seen + many - chunk >= distance.reach
+    return chunk if clamps else many
+
+
+def fed_indices(cache: "H2OCache", step: Step) -> Tensor:
+    """The rotation indices of a prepared step: [R, N], before the first token [R or 1, N]."""
+    assert cache.plan.distance is not None
+    first = [0]
+    if step.passes:
+        first = [at - clock.base for at, clock in zip(step.passes[0].first, cache.clocks, strict=True)]
+    start = torch.tensor(first, device=None if step.real is None else step.real.device)[:, None]
+    return distances.fed_indices(cache.plan.distance, start, step.tokens, step.real)
+
+
 def begin(
     cache: "H2OCache", layer: "H2OLayer", keys: Tensor, values: Tensor, groups: int, mask: Tensor | None
 ) -> tuple[Step, Arena]:
@@ -90,7 +110,7 @@ def begin(
                     f"Something was protected in row {len(cache.clocks) - 1}, and the batch has {rows} rows.",
                     "Feed as many rows as were named, or cache.reset().",
                 )
-            cache.name_rows(rows)
+            name_rows(cache, rows)
             make_ready(cache, cache.step)
     step = cache.step
     assert step is not None

@@ -163,12 +163,12 @@ class _Layer:
         arena.write(self.at, keys, values)
         held = arena.held_keys(self.at)[:, :, : arena.used]
         logits = self.logits(queries, held, arena.used, arena.when, arena.edge)
-        given = arena.given(self.at)  # [R, H, G, T]
-        torch.softmax(logits.squeeze(3), -1, out=given)
+        probabilities = arena.probabilities(self.at)  # [R, H, G, T]
+        torch.softmax(logits.squeeze(3), -1, out=probabilities)
         if 0 in now.count:  # padding is no query, and may have seen nothing at all
-            padding = torch.tensor([count == 0 for count in now.count], device=given.device)
-            given.masked_fill_(padding[:, None, None, None], 0)
-        output = given.to(values.dtype) @ arena.held_values(self.at)[:, :, : arena.used]
+            padding = torch.tensor([count == 0 for count in now.count], device=probabilities.device)
+            probabilities.masked_fill_(padding[:, None, None, None], 0)
+        output = probabilities.to(values.dtype) @ arena.held_values(self.at)[:, :, : arena.used]
         if self.at == len(arena.layers) - 1:
             arena.finish(now)
             settle(arena, now)

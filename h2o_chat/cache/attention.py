@@ -116,12 +116,10 @@ class _Layer:
     """One layer at work: where its slots are, and how it makes and masks its logits."""
 
     arena: Arena
-    at: int
-    """Which of the arena's layers it is."""
+    at: int  # which of the arena's layers it is
     scaling: float
     softcap: float | None
-    window: int | None
-    """Positions that a query sees, itself included; None: all before it."""
+    window: int | None  # positions that a query sees, itself included; None: all before it
 
     def logits(self, queries: Tensor, keys: Tensor, used: int, when: Tensor, edge: Angles | None) -> Tensor:
         """[R, H, G, N, D], [R, H, T + M, D] -> [R, H, G, N, T + M]; the first T = `used` keys are of slots.

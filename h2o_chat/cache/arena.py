@@ -29,16 +29,11 @@ class Shape:
     """What layers of one arena have in common."""
 
     rows: int
-    heads: int
-    """KV heads."""
-    groups: int
-    """Query heads per KV head."""
-    key: int
-    """Components of a key, D."""
-    value: int
-    """Components of a value."""
-    dtype: torch.dtype
-    """Of keys and values as the model computes them."""
+    heads: int  # KV heads
+    groups: int  # query heads per KV head
+    key: int  # components of a key, D
+    value: int  # components of a value
+    dtype: torch.dtype  # of keys and values as the model computes them
     device: torch.device
 
 
@@ -48,10 +43,8 @@ class Part:
 
     layers: tuple[int, ...]
     shape: Shape
-    states: dict[str, Tensor]
-    """The saved ones of `state.STATES`, [L, R, H, S, ...]."""
-    lost: Tensor
-    """[R]"""
+    states: dict[str, Tensor]  # the saved ones of `state.STATES`, [L, R, H, S, ...]
+    lost: Tensor  # [R]
 
 
 class Arena:
@@ -81,7 +74,7 @@ class Arena:
         """[R] shares of attention that evicted tokens had been receiving, summed over layers and heads."""
         self.clamps = False
         """Some key may be clamped."""
-        self._given: Tensor | None = None
+        self._probabilities: Tensor | None = None
         self.refresh()
 
     def empty(self, state: State, shape: tuple[int, ...]) -> Tensor:
@@ -135,7 +128,7 @@ class Arena:
         """Takes tensors of other layers, rows or slots."""
         self.slots = Slots(self.plan.budget, self.layers, **states)
         self.order = torch.empty_like(self.slots.positions)
-        self._given = None
+        self._probabilities = None
         self.refresh()
 
     def refresh(self) -> None:
@@ -230,11 +223,11 @@ class Arena:
         # Of each layer [R * H]: its rows in keys seen as [R * H * S, D].
         start = torch.arange(0, self.order[0].numel(), self.shape[3], device=self.device)
         self.flat_slot = self.slot.flatten(1) + start
-        if self._given is None:
+        if self._probabilities is None:
             layers, rows, heads, slots = self.shape
             size = (layers, rows, heads, self.of.groups, slots)
             with torch.inference_mode(False):
-                self._given = torch.zeros(size, dtype=self.exact, device=self.device)
+                self._probabilities = torch.zeros(size, dtype=self.exact, device=self.device)
 
     def write(self, at: int, keys: Tensor, values: Tensor) -> None:
         """One layer's keys and values [R, H, 1, D] of the tokens that were placed."""
@@ -242,20 +235,20 @@ class Arena:
         for stored, new in ((self.slots.keys, keys), (self.slots.values, values)):
             stored[at].flatten(0, 2).index_copy_(0, self.flat_slot[at], new.flatten(0, 2))
 
-    def given(self, at: int) -> Tensor:
+    def probabilities(self, at: int) -> Tensor:
         """Where one layer's probabilities go: [R, H, G, T], T slots in use at most."""
-        assert self._given is not None
-        return self._given[at, ..., : self.used]
+        assert self._probabilities is not None
+        return self._probabilities[at, ..., : self.used]
 
     @torch.no_grad()
     def finish(self, now: Pass) -> None:
         """After all layers attended: adds what each slot received."""
-        assert self._given is not None
+        assert self._probabilities is not None
         policy, slots = self.plan.policy, self.slots
-        gain = policy.scores.gained_at_once(policy.forget, self._given, self.when)  # [L, R, H, S, G]
+        gain = policy.scores.gained_at_once(policy.forget, self._probabilities, self.when)  # [L, R, H, S, G]
         slots.score.copy_(policy.scores.add(policy.forget, slots.score, gain, now.count))
         if self.plan.observe:
-            received = self._given.mean(3) * (1 - scores.REMEMBER)  # [L, R, H, S]
+            received = self._probabilities.mean(3) * (1 - scores.REMEMBER)  # [L, R, H, S]
             left = scores.left(scores.REMEMBER, now.count, slots.recent)
             left = left if isinstance(left, float) else left[..., 0]
             slots.recent.copy_(received + slots.recent * left)

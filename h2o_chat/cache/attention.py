@@ -20,7 +20,7 @@ from h2o_chat.cache.distance import edge_angles
 from h2o_chat.cache.layer import Handoff
 from h2o_chat.cache.scores import REMEMBER, weighted
 from h2o_chat.cache.settle import settle
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.step import Step, begin
 
 NAME = "h2o"
 
@@ -90,11 +90,10 @@ def h2o_attention(
     rows, heads, tokens, size = keys.shape
     queries = query.view(rows, heads, -1, tokens, query.shape[-1])  # [R, H, G, N, D]
     mask = None if attention_mask is None else _columns(attention_mask, tokens)
-    step = layer.cache.begin(layer, keys, values, queries.shape[2], mask)
-    assert layer.arena is not None
-    layer.arena.windows[layer.at] = sliding_window
+    step, arena = begin(layer.cache, layer, keys, values, queries.shape[2], mask)
+    arena.windows[layer.at] = sliding_window
     scaling = size**-0.5 if scaling is None else scaling
-    here = _Layer(layer.arena, layer.at, scaling, softcap, sliding_window)
+    here = _Layer(arena, layer.at, scaling, softcap, sliding_window)
     if tokens == 1:
         output = here.decode(step.passes[0], queries, keys, values)
     else:
@@ -117,14 +116,33 @@ class _Layer:
     """One layer at work: where its slots are, and how it makes and masks its logits."""
 
     arena: Arena
-    at: int
-    """Which of the arena's layers it is."""
+    at: int  # which of the arena's layers it is
     scaling: float
     softcap: float | None
-    window: int | None
-    """Positions that a query sees, itself included; None: all before it."""
+    window: int | None  # positions that a query sees, itself included; None: all before it
 
-    def logits(self, queries: Tensor, keys: Tensor) -> Tensor:
+    def logits(self, queries: Tensor, keys: Tensor, used: int, when: Tensor, edge: Angles | None) -> Tensor:
+        """[R, H, G, N, D], [R, H, T + M, D] -> [R, H, G, N, T + M]; the first T = `used` keys are of slots.
+
+        Args:
+            when: [R, N] positions of the queries.
+            edge: where some keys are clamped, what turns the queries to the index at which they meet those.
+        """
+        logits = self.products(queries, keys)
+        if not used:
+            return logits
+        slots, held = self.arena.layer(self.at), logits[..., :used]
+        if edge is not None:
+            assert self.arena.rope is not None
+            far = self.products(self.arena.rope.turn(queries, *edge), keys[:, :, :used])
+            torch.where(slots.clamped[0, :, :, None, None, :used], far, held, out=held)
+        held.masked_fill_(slots.hidden[0, :, :, None, None, :used], -torch.inf)
+        if self.window is not None:
+            seen_from = when[:, None, None, :, None] - self.window  # [R, 1, 1, N, 1]
+            held.masked_fill_(slots.positions[0, :, :, None, None, :used] <= seen_from, -torch.inf)
+        return logits
+
+    def products(self, queries: Tensor, keys: Tensor) -> Tensor:
         """[R, H, G, N, D], [R, H, S, D] -> [R, H, G, N, S] in fp32 (fp64 for fp64)."""
         overflows = queries.dtype == torch.float16  # up to 65,504: scaled before the product, not after it
         if overflows:
@@ -137,39 +155,18 @@ class _Layer:
             logits = self.softcap * torch.tanh(logits / self.softcap)
         return logits.view(*queries.shape[:-1], -1)
 
-    def slot_logits(self, used: int, queries: Tensor, when: Tensor, edge: Angles | None) -> Tensor:
-        """Logits of the first `used` slots' keys. [R, H, G, N, T]
-
-        Args:
-            queries: [R, H, G, N, D] at positions `when` [R, N].
-            edge: where some keys are clamped, what turns the queries to the index at which they meet those.
-        """
-        slots, rope = self.arena.layer(self.at), self.arena.rope
-        held = self.arena.held_keys(self.at)[:, :, :used]
-        if edge is None or rope is None:
-            logits = self.logits(queries, held)
-        else:
-            both = torch.cat((queries, rope.turn(queries, *edge)), 2)
-            near, far = self.logits(both, held).chunk(2, 2)
-            logits = torch.where(slots.clamped[0, :, :, None, None, :used], far, near)
-        logits = logits.masked_fill_(slots.hidden[0, :, :, None, None, :used], -torch.inf)
-        if self.window is not None:
-            seen_from = when[:, None, None, :, None] - self.window  # [R, 1, 1, N, 1]
-            unseen = slots.positions[0, :, :, None, None, :used] <= seen_from
-            logits = logits.masked_fill(unseen, -torch.inf)
-        return logits
-
     def decode(self, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """One token per row: into its empty slot, then it attends to all slots. -> [R, H, G, 1, D]"""
         arena = self.arena
         arena.write(self.at, keys, values)
-        logits = self.slot_logits(arena.used, queries, arena.when, arena.edge)
-        given = arena.given(self.at)  # [R, H, G, T]
-        torch.softmax(logits.squeeze(3), -1, out=given)
+        held = arena.held_keys(self.at)[:, :, : arena.used]
+        logits = self.logits(queries, held, arena.used, arena.when, arena.edge)
+        probabilities = arena.probabilities(self.at)  # [R, H, G, T]
+        torch.softmax(logits.squeeze(3), -1, out=probabilities)
         if 0 in now.count:  # padding is no query, and may have seen nothing at all
-            padding = torch.tensor([count == 0 for count in now.count], device=given.device)
-            given.masked_fill_(padding[:, None, None, None], 0)
-        output = given.to(values.dtype) @ arena.held_values(self.at)[:, :, : arena.used]
+            padding = torch.tensor([count == 0 for count in now.count], device=probabilities.device)
+            probabilities.masked_fill_(padding[:, None, None, None], 0)
+        output = probabilities.to(values.dtype) @ arena.held_values(self.at)[:, :, : arena.used]
         if self.at == len(arena.layers) - 1:
             arena.finish(now)
             settle(arena, now)
@@ -192,7 +189,7 @@ class _Layer:
         for now in step.passes:
             cut = slice(now.start, now.end)
             part = queries[..., cut, :], keys[:, :, cut], values[:, :, cut]
-            outputs.append(self.attend(now, bool(step.prompt), *part))
+            outputs.append(self.attend(now, step.of_prompt, *part))
         output = torch.cat(outputs, 3)
         return output if back is None else output.take_along_dim(back, 3)
 
@@ -210,29 +207,27 @@ class _Layer:
         later = (count - 1 - place).clamp_min(0)  # [R, N] queries that come after each one in its row
         used = arena.shape[3] if now.used is None else now.used
         edge = edge_angles(arena, when, queries.dtype) if arena.clamps else None
-        held_values = arena.held_values(self.at)[:, :, :used]
+        all_keys, all_values = keys, values
+        if used:  # [R, H, T + N, D]
+            all_keys = torch.cat((arena.held_keys(self.at)[:, :, :used], keys), 2)
+            all_values = torch.cat((arena.held_values(self.at)[:, :, :used], values), 2)
         gain = share = None
         outputs = []
         for start in range(0, tokens, BLOCK):
             cut = slice(start, start + BLOCK)
             end = min(start + BLOCK, tokens)  # later keys cannot be seen
             asked = queries[..., cut, :]
-            own = self.logits(asked, keys[:, :, :end])
+            turned = None if edge is None else (edge[0][..., cut, :], edge[1][..., cut, :])
+            logits = self.logits(asked, all_keys[:, :, : used + end], used, when[:, cut], turned)
             unseen = place[:end] > place[cut, None]  # [B, end]
             if self.window is not None:
                 unseen = unseen | (place[:end] <= place[cut, None] - self.window)
-            logits = own.masked_fill_(unseen, -torch.inf)
-            if used:
-                turned = None if edge is None else (edge[0][..., cut, :], edge[1][..., cut, :])
-                logits = torch.cat((self.slot_logits(used, asked, when[:, cut], turned), own), -1)
+            logits[..., used:].masked_fill_(unseen, -torch.inf)
             probabilities = logits.softmax(-1)
             if any(here != tokens for here in now.count):
                 probabilities = probabilities.masked_fill((new[:, cut] < 0)[:, None, None, :, None], 0)
             weights = probabilities.to(values.dtype).flatten(2, 3)  # [R, H, G * B, T + end]
-            output = weights[..., used:] @ values[:, :, :end]
-            if used:
-                output += weights[..., :used] @ held_values
-            outputs.append(output.view(*asked.shape[:-1], -1))
+            outputs.append((weights @ all_values[:, :, : used + end]).view(*asked.shape[:-1], -1))
 
             rest = tokens - end
             more = policy.scores.gained(policy.forget, probabilities, when[:, cut], later[:, cut])

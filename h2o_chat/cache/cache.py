@@ -9,18 +9,17 @@ from torch import Tensor
 from transformers.cache_utils import Cache
 
 from h2o_chat.base.config import Prefill
-from h2o_chat.base.errors import UsageError, WindowFullError
-from h2o_chat.cache import distance as distances
+from h2o_chat.base.errors import UsageError
 from h2o_chat.cache import pins
-from h2o_chat.cache.arena import Arena, Shape, joined
-from h2o_chat.cache.clock import Clock, decode_pass, prompt_passes
+from h2o_chat.cache import snapshot as snapshots
+from h2o_chat.cache.arena import Arena
+from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.layer import H2OLayer
 from h2o_chat.cache.plan import plan_of
 from h2o_chat.cache.policies import Policy
-from h2o_chat.cache.room import require_room
-from h2o_chat.cache.rope import Positions, probe
+from h2o_chat.cache.rope import Positions, Rope, probe
 from h2o_chat.cache.snapshot import Snapshot
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.step import Step, chunks_of, fed_indices, make_ready
 
 
 class H2OCache(Cache):
@@ -30,9 +29,9 @@ class H2OCache(Cache):
         model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="h2o")
         model.generate(**inputs, past_key_values=H2OCache(budget=512, model=model))
 
-    In plain `generate()` transformers supplies the positions, which grow without bound, and keeps all
-    `input_ids`: this bounds keys and values, not those. The program's engine passes `positions` and calls
-    `prepare` and `position_ids` before each step; then rotation indices stay below the window for ever.
+    In plain `generate()` transformers supplies positions, which grow without bound: only keys and values are
+    bounded. The program's engine passes `positions` and calls `prepare` and `position_ids` before each step;
+    then rotation indices stay below the window for ever.
 
     Args:
         budget: slots per layer, row and KV head, everything kept included.
@@ -42,10 +41,9 @@ class H2OCache(Cache):
         recent: newest tokens protected; None for the policy's own share.
         chunk: prompt tokens that attend before the next eviction; None for budget // 4, at least 8.
         prefill: "full" is the prompt pass of the paper: all tokens of one call attend to each other, then it
-            is chosen once who stays. A layer at work holds keys and values of the whole call, so memory grows
-            with the prompt (never by its square).
-        model: it is asked how its keys are turned; without it keys are compared as they are after RoPE, which
-            makes the default policy worse, and nothing is clamped.
+            is chosen once who stays; memory grows with the prompt (never by its square).
+        model: says how its keys are turned; without it keys are compared as they are after RoPE, which makes
+            the default policy worse, and nothing is clamped.
         positions: what `rope.probe(model)` found, for a caller who feeds `position_ids()`.
         observe: keep the account that `lost` needs.
         kv: precision of keys and values in the slots: "auto" as the model computes them, "int8" or "int4"
@@ -76,15 +74,17 @@ class H2OCache(Cache):
         rebases = positions is not None
         self.plan = plan_of(budget, policy, sinks, recent, chunk, prefill, kv, observe, self.trained, rebases)
         self.clocks: list[Clock] = []
-        """Of each row; before the first token of those rows for which something was protected."""
-        self._fresh = self._new_clock()
-        """What other rows begin with at the first token."""
+        """Of each row; before the first token only of rows for which something was protected."""
+        self.fresh = self.plan.clock()
+        """Of the other rows."""
         self.arenas: list[Arena] = []
         """None before the first token."""
-        self._step: Step | None = None
-        super().__init__(layer_class_to_replicate=self._new_layer)
+        self.step: Step | None = None
+        """What was prepared."""
+        super().__init__(layer_class_to_replicate=self.new_layer)
 
-    def _new_layer(self) -> H2OLayer:
+    def new_layer(self) -> H2OLayer:
+        """The next one, as transformers asks for it."""
         if self.trained is not None and len(self.layers) == len(self.trained.ropes):
             raise UsageError(
                 f"This H2OCache was made for a model of {len(self.layers)} layers, and is fed more.",
@@ -92,8 +92,9 @@ class H2OCache(Cache):
             )
         return H2OLayer(self, len(self.layers))
 
-    def _new_clock(self) -> Clock:
-        return Clock(protect_below=self.plan.shares.sinks)
+    def rope(self, layer: int) -> Rope | None:
+        """How a layer turns its keys; None: not at all, or nobody said."""
+        return self.trained.ropes[layer] if self.trained else None
 
     # -- what it holds ---------------------------------------------------------------------------------
 
@@ -113,24 +114,14 @@ class H2OCache(Cache):
         return self.trained.window if self.plan.prefill == "full" and self.trained else self.plan.chunk
 
     def call_tokens(self, most: int) -> int:
-        """Prompt tokens to feed in the next call: as many whole chunks as `most` tokens hold, at least one.
+        """As many whole chunks as `most` tokens hold, at least one: prompt tokens to feed in the next call.
 
-        Each chunk still gives up slots before the next one attends, so this changes no token; where keys are
-        due to be clamped between two chunks they come one by one.
+        Each chunk still gives up slots before the next one attends, so this changes no token.
         """
-        if self.plan.prefill == "full":
-            return self.pass_tokens
-        chunk, distance = self.plan.chunk, self.plan.distance
-        many = max(chunk, most // chunk * chunk)
-        seen = max((clock.seen for clock in self.clocks), default=0)
-        clamps = distance is not None and not distance.learned and seen + many - chunk >= distance.reach
-        return chunk if clamps else many
+        return self.pass_tokens if self.plan.prefill == "full" else chunks_of(self, most)
 
     def kept(self, layer: int) -> Tensor:
-        """True positions of the tokens a layer holds, in slot order. [R, H, S] int32, -1 = empty
-
-        Only once something was fed: before, there are no slots.
-        """
+        """True positions of the tokens a layer holds, once it was fed. [R, H, S] int32, -1 = empty"""
         return torch.as_tensor(self.layers[layer].slots.positions).clone()
 
     @property
@@ -151,21 +142,13 @@ class H2OCache(Cache):
     # -- what is protected, of one row or (None) of every row ------------------------------------------
 
     def protect(self, tokens: int, row: int | None = None) -> int:
-        """Protects the first tokens (a system prompt), as many as may be; call it before they are fed.
-
-        Returns:
-            How many are: at most (budget - recent) // 2, sinks included.
-        """
-        return pins.protect(self.plan, self._rows(row), tokens)
+        """Protects the first tokens (a system prompt) before they are fed, as many as may be; how many are:
+        at most (budget - recent) // 2, sinks included."""
+        return pins.protect(self, tokens, row)
 
     def pin(self, positions: Iterable[int], row: int | None = None) -> int:
-        """Protects tokens from eviction, wherever they are still held; those not fed yet from the start.
-
-        What was evicted stays gone. A layer with a sliding window gives up what it cannot see any more, pins
-        too.
-
-        Args:
-            positions: true positions in the row's conversation.
+        """Protects the tokens at these true positions where they are still held; those not fed yet from the
+        start. A layer with a sliding window still gives up what it cannot see any more.
 
         Returns:
             Of how many some KV head holds something, or will when they are fed.
@@ -174,46 +157,26 @@ class H2OCache(Cache):
             BudgetError: with sinks and system prompt that is more than `Shares.most_protected` slots of some
                 KV head; nothing has changed.
         """
-        return pins.pin(self.plan, self.arenas, self._rows(row), positions)
+        return pins.pin(self, positions, row)
 
     def unpin(
         self, positions: Iterable[int] | None = None, keep: Iterable[int] = (), row: int | None = None
     ) -> None:
         """Lets pinned tokens be evicted again, None: all but `keep`; sinks, system prompt stay protected."""
-        pins.unpin(self.arenas, self._rows(row), positions, keep)
+        pins.unpin(self, positions, keep, row)
 
     @property
     def protected(self) -> int:
         """Slots of the fullest row and KV head that are protected, or will be by what is yet to be fed."""
-        return pins.protected(self.arenas, self._rows(None))
+        return pins.protected(self)
 
     def protected_in(self, row: int) -> int:
         """`protected`, of one row."""
-        return pins.protected(self.arenas, self._rows(row))
+        return pins.protected(self, row)
 
     def budget_for(self, protected: int) -> int | None:
         """The smallest budget, from this one on, of which so many slots may be protected; None: no budget."""
         return pins.budget_for(self.plan, protected)
-
-    def _rows(self, row: int | None) -> dict[int, Clock]:
-        """The clocks that a call is about. The first token fixes how many rows there are: until then a row
-        comes into being as it is named, and "every row" are also those to come (-1).
-
-        Raises:
-            UsageError: there is no such row.
-        """
-        if row is None:
-            return dict(enumerate(self.clocks)) | ({} if self.arenas else {-1: self._fresh})
-        if row < 0 or (self.arenas and row >= len(self.clocks)):
-            raise UsageError(
-                f"There is no row {row}.", f"This H2OCache has the rows 0 to {len(self.clocks) - 1}."
-            )
-        self._name_rows(row + 1)
-        return {row: self.clocks[row]}
-
-    def _name_rows(self, rows: int) -> None:
-        """Gives the first `rows` rows clocks, those that have none yet."""
-        self.clocks += [replace(self._fresh) for _ in range(rows - len(self.clocks))]
 
     # -- a step ----------------------------------------------------------------------------------------
 
@@ -233,51 +196,8 @@ class H2OCache(Cache):
             )
         step.passes, step.begun = [], False
         if self.arenas:
-            self._make_ready(step)
-        self._step = step
-
-    @torch.no_grad()
-    def _make_ready(self, step: Step) -> None:
-        """Decides from the clocks what is due, for all layers, and does what is due before they attend."""
-        plan, clocks, distance = self.plan, self.clocks, self.plan.distance
-        counts = step.counts(len(clocks))
-        ends = [clock.seen + count for clock, count in zip(clocks, counts, strict=True)]
-        if distance and distance.rebases and not plan.shares.bounded and max(ends) > distance.window:
-            raise WindowFullError(
-                f"The full cache has reached the {distance.window} tokens the model was trained for.",
-                "Use another policy (h2o goes on for ever) or start anew.",
-            )
-        self._join()
-        if distance is not None and not distance.learned:
-            clamps, rebases = distances.due(distance, clocks, counts)
-            for arena in self.arenas:
-                if clamps:
-                    distances.clamp(arena, [clock.near_from for clock in clocks])
-                if rebases:
-                    distances.rebase(arena, [clock.base for clock in clocks])
-                arena.clamps = arena.rope is not None and any(clock.near_from for clock in clocks)
-        for arena in self.arenas:
-            arena.grow(max(ends))
-        if step.tokens == 1:
-            step.passes = [decode_pass(clocks, counts, plan.budget, plan.stride)]
-            for arena in self.arenas:
-                arena.place(step.passes[0], bool(step.prompt))
-        else:
-            chunk = plan.chunk if plan.prefill == "chunked" else step.tokens
-            step.passes = prompt_passes(clocks, step.tokens, counts, plan.budget, chunk)
-
-    def _join(self) -> None:
-        """Each layer made an arena of its own in the first step: puts them into as few as they fit."""
-        if 1 < len(self.arenas) == len(self.layers):
-            self.arenas = joined(self.arenas)
-            self._place_layers()
-
-    def _place_layers(self) -> None:
-        """Says to each layer where its slots are."""
-        for arena in self.arenas:
-            for at, number in enumerate(arena.layers):
-                layer = self.layers[number]
-                layer.arena, layer.at, layer.is_initialized = arena, at, True
+            make_ready(self, step)
+        self.step = step
 
     def position_ids(self) -> Tensor:
         """The rotation indices to feed with the prepared step, for ever below the window. [R, N]
@@ -289,149 +209,52 @@ class H2OCache(Cache):
         """
         if self.plan.distance is None:
             raise UsageError("This H2OCache was made without positions.", "Pass positions=probe(model).")
-        step = self._step
-        if step is None:
+        if self.step is None:
             raise UsageError("No step was prepared.", "Call cache.prepare(Step(tokens=...)) first.")
-        first = [0]
-        if step.passes:
-            first = [at - clock.base for at, clock in zip(step.passes[0].first, self.clocks, strict=True)]
-        device = None if step.real is None else step.real.device
-        starts = torch.tensor(first, device=device)[:, None]
-        return distances.fed_indices(self.plan.distance, starts, step.tokens, step.real)
-
-    def begin(self, layer: H2OLayer, keys: Tensor, values: Tensor, groups: int, mask: Tensor | None) -> Step:
-        """Called by each layer's attention: the step under way, and slots for a layer that has none.
-
-        Args:
-            keys, values: [R, H, N, D] of the step.
-            groups: G.
-            mask: [R, N] bool, False for padding, as transformers says it; None: all are real.
-        """
-        rows, heads, tokens, size = keys.shape
-        if layer.number == 0:
-            if self._step is None or self._step.begun:
-                real = None if mask is None or bool(mask.all()) else mask
-                self.prepare(Step(tokens, real=real))
-            assert self._step is not None
-            self._step.begun = True
-            if not self.arenas:
-                if len(self.clocks) > rows:
-                    raise UsageError(
-                        f"Something was protected in row {len(self.clocks) - 1}, and the batch has {rows}"
-                        " rows.",
-                        "Feed as many rows as were named, or cache.reset().",
-                    )
-                self._name_rows(rows)
-                self._make_ready(self._step)
-        assert self._step is not None
-        if layer.arena is None:
-            shape = Shape(rows, heads, groups, size, values.shape[-1], keys.dtype, keys.device)
-            require_room(shape, self.plan.slots)
-            self.arenas.append(self._arena((layer.number,), shape, self.plan.slots))
-            layer.arena, layer.at, layer.is_initialized = self.arenas[-1], 0, True
-            layer.arena.grow(max(clock.held for clock in self.clocks))
-            if tokens == 1:
-                layer.arena.place(self._step.passes[0], bool(self._step.prompt))
-        return self._step
-
-    def _arena(self, layers: tuple[int, ...], shape: Shape, slots: int) -> Arena:
-        """One for layers that turn their keys alike."""
-        return Arena(self.plan, layers, self.trained.ropes[layers[0]] if self.trained else None, shape, slots)
+        return fed_indices(self, self.step)
 
     # -- copies ----------------------------------------------------------------------------------------
 
     def snapshot(self, *, copy: bool = True) -> Snapshot:
-        """The whole state; an evicted token cannot come back otherwise.
-
-        Args:
-            copy: False lends the tensors themselves, good until the next token is fed.
-        """
-        self._join()
-        taken = Snapshot(
-            policy=self.plan.policy.name,
-            shares=self.plan.shares,
-            bits=self.plan.bits,
-            parts=[arena.part() for arena in self.arenas],
-            clocks=[replace(clock) for clock in self.clocks],
-            fresh=replace(self._fresh),
-            fed=self.fed,
-        )
+        """The whole state; without `copy` the tensors themselves, good until the next token is fed."""
+        taken = snapshots.take(self)
         return taken.copy() if copy else taken
 
+    def restore(self, snapshot: Snapshot, *, hand_over: bool = False) -> None:
+        """Puts the state back; with `hand_over` its own tensors, which needs no memory, and only once.
+
+        Raises:
+            UsageError: it is the snapshot of a cache with another policy, budget or precision.
+        """
+        snapshots.put(self, snapshot if hand_over else snapshot.copy())
+
     def take_row(self, row: int, *, copy: bool = True) -> Snapshot:
-        """The whole state of one row; `put_row` puts it back, here or in another row or cache alike.
+        """The whole state of one row, see `snapshot`.
 
         Raises:
             UsageError: there is no such row.
         """
-        self._rows(row)
-        taken = self.snapshot(copy=False).row(row)
+        pins.rows(self, row)
+        taken = snapshots.take(self).row(row)
         return taken.copy() if copy else taken
 
-    @torch.inference_mode(False)
     def put_row(self, row: int, snapshot: Snapshot | None) -> None:
-        """Puts one row's state back, or empties the row (None); the others go on untouched.
+        """Puts the state of one row of a cache alike into this row, or (None) empties it; the other rows go
+        on untouched.
 
         Raises:
             UsageError: there is no such row; or it is the snapshot of a cache with another policy, budget or
                 precision, of several rows, or of tokens while this cache has none.
         """
-        self._rows(row)
-        if snapshot is not None:
-            self._refuse_other(snapshot)
-            if len(snapshot.clocks) != 1 or (snapshot.parts and not self.arenas):
-                raise UsageError(
-                    f"A snapshot of {len(snapshot.clocks)} rows cannot be put into row {row}.",
-                    "Give one row, of Snapshot.row; before the first token use cache.restore().",
-                )
-        clock = self.clocks[row] = replace(snapshot.clocks[0]) if snapshot else self._new_clock()
-        for arena in self.arenas:
-            arena.grow(clock.held)
-            arena.put_row(row, snapshot.parts if snapshot else [], clock.base)
-
-    @torch.inference_mode(False)
-    def restore(self, snapshot: Snapshot, *, hand_over: bool = False) -> None:
-        """Puts the state back as it was.
-
-        Args:
-            hand_over: take the snapshot's own tensors, which needs no memory; it cannot be used again.
-
-        Raises:
-            UsageError: it is the snapshot of a cache with another policy, budget or precision.
-        """
-        self._refuse_other(snapshot)
-        parts = (snapshot if hand_over else snapshot.copy()).parts
-        self.reset()
-        self.clocks, self._fresh = [replace(clock) for clock in snapshot.clocks], replace(snapshot.fresh)
-        while len(self.layers) < sum(len(part.layers) for part in parts):
-            self.layers.append(self._new_layer())
-        for part in parts:
-            arena = self._arena(part.layers, part.shape, 0)
-            arena.take_over(part, [clock.base for clock in self.clocks])
-            self.arenas.append(arena)
-        self._place_layers()
-        for layer in self.layers:
-            layer.fed = snapshot.fed
-
-    def _refuse_other(self, snapshot: Snapshot) -> None:
-        """
-        Raises:
-            UsageError: it is the snapshot of a cache with another policy, budget or precision.
-        """
-        was = snapshot.policy, snapshot.shares, snapshot.bits
-        now = self.plan.policy.name, self.plan.shares, self.plan.bits
-        if was != now:
-            raise UsageError(
-                "This snapshot is of a cache with {} {} {} bits, this one has {} {} {}.".format(*was, *now),
-                "Make the cache with the same policy, budget and K/V precision.",
-            )
+        pins.rows(self, row)
+        snapshots.put_row(self, row, snapshot)
 
     def reset(self) -> None:
         """Forgets everything."""
         for layer in self.layers:
             layer.reset()
-        self.clocks, self.arenas, self._step = [], [], None
-        self._fresh = self._new_clock()
+        self.clocks, self.arenas, self.step = [], [], None
+        self.fresh = self.plan.clock()
 
     def select_rows(self, rows: Tensor) -> None:
         """Row i becomes a copy of row rows[i]; `rows` [new rows]."""

@@ -16,20 +16,13 @@ COMPARE_SHARE = 16
 class Clock:
     """One row's counts."""
 
-    seen: int = 0
-    """Real tokens fed."""
-    held: int = 0
-    """Slots in use in the fullest KV head."""
-    base: int = 0
-    """The position whose rotation index is 0."""
-    near_from: int = 0
-    """Keys at positions below this are clamped."""
-    compared: int = 0
-    """`seen` when the keys were last compared: tokens from this position on never were."""
-    protect_below: int = 0
-    """New tokens at positions below this are protected: sinks, system prompt."""
-    pins: frozenset[int] = frozenset()
-    """Positions not fed yet that are protected as they are fed."""
+    seen: int = 0  # real tokens fed
+    held: int = 0  # slots in use in the fullest KV head
+    base: int = 0  # the position whose rotation index is 0
+    near_from: int = 0  # keys at positions below this are clamped
+    compared: int = 0  # `seen` when keys were last compared: tokens from this position on never were
+    protect_below: int = 0  # tokens at positions below this are protected: sinks, system prompt
+    pins: frozenset[int] = frozenset()  # positions not fed yet that are protected as they are fed
 
     def protects(self, tokens: int) -> tuple[int, ...]:
         """Which of the next so many tokens are protected as they are fed: 0 for the next one, and so on."""
@@ -61,24 +54,15 @@ class Pass:
     """Tokens that attend at once. Afterwards the rows that are over their budget give tokens up."""
 
     start: int
-    end: int
-    """Columns of the call, padding included."""
-    first: tuple[int, ...]
-    """Of each row: the position of its first real token here."""
-    count: tuple[int, ...]
-    """Of each row: its real tokens here."""
-    held: tuple[int, ...]
-    """Of each row: slots in use before."""
-    used: int | None
-    """Leading slots that may be in use before; None: any slot."""
-    protected: tuple[tuple[int, ...], ...]
-    """Of each row: which of its tokens here are protected, see `Clock.protects`."""
-    settles: tuple[int, ...]
-    """Rows that give up tokens afterwards."""
-    compares: tuple[int, ...]
-    """Those of them whose keys are compared before that."""
-    compared: tuple[int, ...]
-    """Of each row: tokens from this position on were not compared, nor will be in this pass."""
+    end: int  # columns of the call, padding included
+    first: tuple[int, ...]  # of each row: the position of its first real token here
+    count: tuple[int, ...]  # of each row: its real tokens here
+    held: tuple[int, ...]  # of each row: slots in use before
+    used: int | None  # leading slots that may be in use before; None: any slot
+    protected: tuple[tuple[int, ...], ...]  # of each row: which of its tokens are, see `Clock.protects`
+    settles: tuple[int, ...]  # rows that give up tokens afterwards
+    compares: tuple[int, ...]  # those of them whose keys are compared before that
+    compared: tuple[int, ...]  # of each row: tokens from this position on are not compared after this pass
 
     @property
     def tokens(self) -> int:

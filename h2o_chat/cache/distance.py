@@ -31,18 +31,12 @@ if TYPE_CHECKING:
 class Distance:
     """The numbers of one model under one policy."""
 
-    window: int
-    """Tokens that the model was trained to look back."""
-    reach: int
-    """Tokens: no key is met farther away than reach - 1."""
-    nearer: int
-    """Tokens subtracted from the clamped distance of pinned and system-prompt keys."""
-    sinks: int
-    """First tokens, which are met at reach - 1 though they are protected."""
-    learned: bool
-    """Positions are added to the embedding (OPT, GPT-2): nothing can be turned."""
-    rebases: bool
-    """Indices are ours to choose; False in plain transformers, which feeds true positions."""
+    window: int  # tokens that the model was trained to look back
+    reach: int  # no key is met farther away than reach - 1 tokens
+    nearer: int  # tokens subtracted from the clamped distance of pinned and system-prompt keys
+    sinks: int  # first tokens, which are met at reach - 1 though they are protected
+    learned: bool  # positions are added to the embedding (OPT, GPT-2): nothing can be turned
+    rebases: bool  # indices are ours to choose; False in plain transformers, which feeds true positions
 
     @property
     def block(self) -> int:

@@ -26,6 +26,10 @@ class H2OLayer(CacheLayerMixin):
         self.fed = 0
         """Columns fed, padding included: what transformers calls the sequence length."""
 
+    def move_to(self, arena: "Arena", at: int) -> None:
+        """Its slots are there."""
+        self.arena, self.at, self.is_initialized = arena, at, True
+
     @property
     def slots(self) -> Slots:
         """Views of its states, [R, H, S, ...]."""
@@ -34,7 +38,7 @@ class H2OLayer(CacheLayerMixin):
         return Slots(self.arena.slots.budget, (self.number,), **states)
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Slots are made by `H2OCache.begin`, once the queries have come too."""
+        """Slots are made by `step.begin`, once the queries have come too."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> Any:
         """Hands the new keys and values [R, H, N, D] on to `h2o_attention`, which fills the slots.

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from h2o_chat.base.config import PREFILLS, Prefill
 from h2o_chat.base.errors import UsageError
+from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.distance import Distance, distance_of
 from h2o_chat.cache.policies import Policy, Shares, divide, named
 from h2o_chat.cache.quantized import BITS
@@ -19,18 +20,12 @@ class Plan:
 
     policy: Policy
     shares: Shares
-    asked: tuple[int | None, int | None]
-    """Sinks and recent tokens as the caller gave them."""
-    chunk: int
-    """Prompt tokens that attend before the next eviction, where prefill is chunked."""
-    prefill: Prefill
-    """full: all tokens of one call attend to each other before any is evicted."""
-    observe: bool
-    """Keep what `lost` is made of."""
-    bits: int | None
-    """Of a number in the slots, see `quantized.py`; None: keys and values as the model computes them."""
-    distance: Distance | None
-    """None leaves positions to the caller."""
+    asked: tuple[int | None, int | None]  # sinks and recent tokens as the caller gave them
+    chunk: int  # prompt tokens that attend before the next eviction, where prefill is chunked
+    prefill: Prefill  # full: all tokens of one call attend to each other before any is evicted
+    observe: bool  # keep what `lost` is made of
+    bits: int | None  # of a number in the slots (`quantized.py`); None: keys and values as the model has them
+    distance: Distance | None  # None leaves positions to the caller
 
     @property
     def budget(self) -> int:
@@ -41,6 +36,10 @@ class Plan:
     def stride(self) -> int:
         """Slots given up at once while decoding."""
         return self.shares.stride(self.policy)
+
+    def clock(self) -> Clock:
+        """Of a row that nothing was fed to."""
+        return Clock(protect_below=self.shares.sinks)
 
     @property
     def slots(self) -> int:

@@ -23,23 +23,16 @@ from h2o_chat.cache.scores import Received
 class Slots:
     """What a policy may look at: states by the names of `state.STATES`, [L, R, H, S, ...].
 
-    Empty slots have position -1 and score 0.
+    Empty slots have position -1 and score 0. Distinctness and novelty of a key not yet compared are the mean
+    of the others; they are zeros for a policy that does not look at keys.
     """
 
-    positions: Tensor
-    """[L, R, H, S] int32, in the conversation."""
-    score: Tensor
-    """[L, R, H, S, G] attention received from each query head, forgotten at the policy's rate."""
-    values: Tensor
-    """[L, R, H, S, D]"""
-    distinctness: Tensor
-    """[L, R, H, S] minus the cosine of a key, before RoPE, to the mean of the kept keys; of a key not yet
-    compared the mean of the others. Zeros for a policy that does not look at keys."""
-    novelty: Tensor
-    """[L, R, H, S] minus the cosine of a key, before RoPE, to the nearest other one kept, 0 to -1; else as
-    `distinctness`."""
-    prompt: Tensor
-    """[L, R, H, S] bool: read in a prompt, not generated."""
+    positions: Tensor  # [L, R, H, S] int32, in the conversation
+    score: Tensor  # [L, R, H, S, G] attention received from each query head, forgotten at the policy's rate
+    values: Tensor  # [L, R, H, S, D]
+    distinctness: Tensor  # [L, R, H, S] minus the cosine of a key, before RoPE, to the mean of the kept keys
+    novelty: Tensor  # [L, R, H, S] minus its cosine to the nearest other one kept, 0 to -1
+    prompt: Tensor  # [L, R, H, S] bool: read in a prompt, not generated
 
     def __init__(self, budget: int = 0, layers: Sequence[int] = (0,), **states: Tensor) -> None:
         self.budget, self.layers, self.states = budget, layers, states
@@ -62,33 +55,6 @@ def oldest_first(slots: Slots) -> Tensor:
 def accumulated_attention(slots: Slots) -> Tensor:
     """The published score: the sum of all attention received (2306.14048, section 4.2). [L, R, H, S]"""
     return slots.score.sum(-1)
-
-
-def output_change(slots: Slots) -> Tensor:
-    """How far the layer's output would move if this token went (CAOTE, arXiv 2504.14051). [L, R, H, S]
-
-    With `a` the share of attention and `o = sum(a v)`, dropping token i moves the output by
-    `a_i / (1 - a_i) * ||v_i - o||`: a token that is much attended to but says what the others say anyway
-    can go.
-    """
-    score = slots.score.sum(-1)
-    share = score / score.sum(-1, keepdim=True).clamp_min(torch.finfo(score.dtype).tiny)  # [L, R, H, S]
-    values = slots.values.to(share.dtype)
-    output = share.unsqueeze(-2) @ values  # [L, R, H, 1, D]
-    distance = torch.linalg.vector_norm(values - output, dim=-1)  # [L, R, H, S]
-    # The bound keeps 1/0 out where nothing else was ever attended to.
-    others = (1 - share).clamp_min(torch.finfo(share.dtype).eps)
-    change: Tensor = share / others * distance
-    return change
-
-
-def unlike_others(slots: Slots) -> Tensor:
-    """Distinct keys stay (KeyDiff, arXiv 2504.15364, which compares them after RoPE). [L, R, H, S]
-
-    Nobody attends to a name until it is asked for, so attention received cannot keep it. Its key is unlike
-    the others from the start.
-    """
-    return slots.distinctness
 
 
 WORD = 0.4
@@ -174,34 +140,23 @@ def prominence(numbers: Tensor, held: Tensor) -> Tensor:
 class Policy:
     """What to rank by, and the numbers that go with it."""
 
-    priority: Priority
-    """The lowest goes first."""
-    forget: float
-    """score = forget * score + attention received, at every query."""
-    sinks: int
-    """First tokens protected unless the caller says otherwise (StreamingLLM, arXiv 2309.17453)."""
-    heavy: bool
-    """Whether part of the budget is for heavy hitters; else all but the sinks is recent."""
-    slots_per_sink: int = 0
-    """So many slots of the budget for each sink, where a small budget has none to spare; 0: all `sinks`."""
-    recent: float = 0.5
-    """Share of the budget that the newest tokens have, where part of it is for heavy hitters."""
-    keys: bool = False
-    """Whether it looks at `distinctness`."""
-    pairs: bool = False
-    """Whether it looks at `novelty` too, which compares every key with every other."""
-    stride: float = 0.0
-    """Share of the budget that is given up at once; 0: one slot. Fewer rankings for a little quality."""
+    priority: Priority  # the lowest goes first
+    forget: float  # score = forget * score + attention received, at every query
+    sinks: int  # first tokens protected unless the caller says otherwise (StreamingLLM, arXiv 2309.17453)
+    heavy: bool  # part of the budget is for heavy hitters; else all but the sinks is recent
+    slots_per_sink: int = 0  # a small budget has fewer sinks: one for so many slots; 0: all `sinks`
+    recent: float = 0.5  # share of the budget that the newest tokens have, where part is for heavy hitters
+    keys: bool = False  # it looks at `distinctness`
+    pairs: bool = False  # it looks at `novelty` too, which compares every key with every other
+    stride: float = 0.0  # share of the budget given up at once; 0: one slot. Fewer rankings, a little worse
     reach: float = 1.0
     """Share of the trained window at which keys are clamped. In a training text of W tokens W - d pairs lie d
     apart, so the last distances are hardly trained."""
     protected_at: float = 1.0
     """Share of the trained window at which clamped keys of a system prompt and pins are met instead; at most
     `reach`. Not sinks, and none with a model that does not chat (`distance.distance_of`)."""
-    bounded: bool = True
-    """False: nothing is ever given up, slots are added instead."""
-    scores: Received = field(default_factory=Received)
-    """How the score grows."""
+    bounded: bool = True  # False: nothing is ever given up, slots are added instead
+    scores: Received = field(default_factory=Received)  # how the score grows
     name: str = "custom"
 
 
@@ -220,9 +175,6 @@ POLICIES: dict[str, Policy] = {
         protected_at=1 / 16,
     ),
     "h2o-paper": Policy(accumulated_attention, forget=1.0, sinks=0, heavy=True),
-    # Output change with a score that forgets: CAOTE (arXiv 2504.14051) on it.
-    "caote": Policy(output_change, forget=0.95, sinks=4, heavy=True),
-    "distinct": Policy(unlike_others, forget=1.0, sinks=4, heavy=True, recent=0.25, keys=True),
     "window": Policy(oldest_first, forget=1.0, sinks=0, heavy=False),
     "streaming": Policy(oldest_first, forget=1.0, sinks=4, heavy=False),
     "full": Policy(oldest_first, forget=1.0, sinks=0, heavy=False, bounded=False),

@@ -13,14 +13,10 @@ class State:
     """One number, flag or row of numbers that every slot has: a tensor [L, R, H, S, ...]."""
 
     name: str
-    trailing: Literal["", "key", "value", "group"]
-    """What follows [L, R, H, S]: nothing, D of keys or values, G query heads."""
-    dtype: Literal["kv", "exact", "int32", "bool"]
-    """kv: as the model computes keys and values, or bytes; exact: fp32, and fp64 where the model has it."""
-    empty: float = 0
-    """What an empty slot holds."""
-    saved: bool = True
-    """False: it follows from the others and is made anew when a snapshot is restored."""
+    trailing: Literal["", "key", "value", "group"]  # after [L, R, H, S]: D of keys or values, G query heads
+    dtype: Literal["kv", "exact", "int32", "bool"]  # kv: as the model's, or bytes; exact: fp32, or fp64 as it
+    empty: float = 0  # what an empty slot holds
+    saved: bool = True  # False: it follows from the others and is made anew when a snapshot is restored
 
 
 STATES = (

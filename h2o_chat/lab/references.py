@@ -23,6 +23,33 @@ SUMMARY = 4
 """Tokens at the end of a fixed block that later ones may see."""
 
 
+def output_change(slots: Slots) -> Tensor:
+    """How far the layer's output would move if this token went (CAOTE, arXiv 2504.14051). [L, R, H, S]
+
+    With `a` the share of attention and `o = sum(a v)`, dropping token i moves the output by
+    `a_i / (1 - a_i) * ||v_i - o||`: a token that is much attended to but says what the others say anyway
+    can go.
+    """
+    score = slots.score.sum(-1)
+    share = score / score.sum(-1, keepdim=True).clamp_min(torch.finfo(score.dtype).tiny)  # [L, R, H, S]
+    values = slots.values.to(share.dtype)
+    output = share.unsqueeze(-2) @ values  # [L, R, H, 1, D]
+    distance = torch.linalg.vector_norm(values - output, dim=-1)  # [L, R, H, S]
+    # The bound keeps 1/0 out where nothing else was ever attended to.
+    others = (1 - share).clamp_min(torch.finfo(share.dtype).eps)
+    change: Tensor = share / others * distance
+    return change
+
+
+def unlike_others(slots: Slots) -> Tensor:
+    """Distinct keys stay (KeyDiff, arXiv 2504.15364, which compares them after RoPE). [L, R, H, S]
+
+    Nobody attends to a name until it is asked for, so attention received cannot keep it. Its key is unlike
+    the others from the start.
+    """
+    return slots.distinctness
+
+
 def by_lot(slots: Slots) -> Tensor:
     """A draw for each token and head that never changes (Random Attention, arXiv 2609.03430). [L, R, H, S]"""
     head = torch.arange(slots.positions.shape[-2], device=slots.positions.device)[:, None]
@@ -136,6 +163,9 @@ class LastQueries(Received):
 
 
 REFERENCES: dict[str, Policy] = {
+    # Output change with a score that forgets: CAOTE (arXiv 2504.14051) on it; the default before.
+    "caote": Policy(output_change, forget=0.95, sinks=4, heavy=True),
+    "distinct": Policy(unlike_others, forget=1.0, sinks=4, heavy=True, recent=0.25, keys=True),
     "random": Policy(by_lot, forget=1.0, sinks=4, heavy=True, recent=0.25),
     "heavy-only": Policy(accumulated_attention, forget=1.0, sinks=0, heavy=True, recent=0.0),
     # The newest query alone decides (TOVA, arXiv 2401.06104).

@@ -15,7 +15,7 @@ from h2o_chat import H2OCache
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.rope import probe
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.step import Step, join
 from h2o_chat.lab.contestant import Contestant
 from h2o_chat.lab.figures import bootstrap
 from h2o_chat.lab.perplexity import (
@@ -83,7 +83,7 @@ class Renumbered(H2OCache):
 
     def prepare(self, step: Step) -> None:
         assert step.tokens == 1
-        self._join()
+        join(self)
         self.at = max((self._renumber(arena) for arena in self.arenas), default=0)
         super().prepare(step)
 

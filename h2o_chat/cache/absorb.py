@@ -52,10 +52,10 @@ def absorb(
         "positions": new[None],
         "score": gain[None, :, :, used:],
         "prompt": torch.full_like(new[None], prompt, dtype=torch.bool),
-        "protected": arena.safe_from_the_start(new[None]),
+        "protected": arena.protected(now).expand_as(new)[None],
         "hidden": new[None] < 0,
     }
-    held.score.copy_(scores.add(policy, held.score, gain[None, :, :, :used], now.count))
+    held.score.copy_(policy.scores.add(policy.forget, held.score, gain[None, :, :, :used], now.count))
     if share is not None:
         left = scores.left(REMEMBER, now.count, share)
         held.recent.mul_(left if isinstance(left, float) else left[..., 0]).add_(share[None, :, :, :used])

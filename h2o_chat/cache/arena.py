@@ -1,15 +1,14 @@
 """The slots of all layers of one shape: one tensor per state, [L, R, H, S, ...]; a layer is a view of it.
 
 Slots are allocated once, S = budget + 1 per layer, row and KV head. A decoded token is written into an empty
-one (`place`), attends, and its probabilities are added to the scores (`finish`). When its last empty slot has
-been written a row settles: new keys are compared with those kept, the policy ranks once for all layers, and
-`stride` slots are given up. A prompt chunk needs no slots of its own while it attends; `absorb` then chooses
-who of slots and chunk stays, layer by layer. No slot is moved or allocated per token.
+one (`place`, `write`), attends, and its probabilities are added to the scores (`finish`). When its last empty
+slot has been written a row settles (`settle.py`). A prompt chunk needs no slots of its own while it attends;
+then it is chosen who of slots and chunk stays (`absorb.py`). No slot is moved or allocated per token.
 
 Shapes: L layers, R rows, H KV heads, G query heads per KV head, S slots, N new tokens, D head size.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -18,15 +17,11 @@ from torch import Tensor
 from h2o_chat.cache import scores
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.distance import edge_angles, held_indices, indices
-from h2o_chat.cache.plan import Plan
+from h2o_chat.cache.plan import GROW, Plan
 from h2o_chat.cache.policies import Slots
 from h2o_chat.cache.quantized import dequantise, quantise, row_bytes
-from h2o_chat.cache.rope import MOST_TOKENS, Rope
-from h2o_chat.cache.scores import REMEMBER
+from h2o_chat.cache.rope import Rope
 from h2o_chat.cache.state import STATES, State
-
-GROW = 256
-"""Slots that the `full` policy adds at a time."""
 
 
 @dataclass(frozen=True)
@@ -34,52 +29,44 @@ class Shape:
     """What layers of one arena have in common."""
 
     rows: int
-    heads: int
-    """KV heads."""
-    groups: int
-    """Query heads per KV head."""
-    key: int
-    """Components of a key, D."""
-    value: int
-    """Components of a value."""
-    dtype: torch.dtype
-    """Of keys and values as the model computes them."""
+    heads: int  # KV heads
+    groups: int  # query heads per KV head
+    key: int  # components of a key, D
+    value: int  # components of a value
+    dtype: torch.dtype  # of keys and values as the model computes them
     device: torch.device
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is saved of one arena."""
+
+    layers: tuple[int, ...]
+    shape: Shape
+    states: dict[str, Tensor]  # the saved ones of `state.STATES`, [L, R, H, S, ...]
+    lost: Tensor  # [R]
 
 
 class Arena:
     """The slots of some layers, which turn their keys alike.
 
     Args:
-        saved: states that were saved, [L, R, H, S, ...]; they are taken over, not copied. None: empty slots.
+        slots: S.
     """
 
     @torch.inference_mode(False)  # else it could be written to in inference mode alone
     def __init__(
-        self,
-        plan: Plan,
-        layers: Sequence[int],
-        rope: Rope | None,
-        shape: Shape,
-        saved: Mapping[str, Tensor] | None = None,
+        self, plan: Plan, layers: Sequence[int], rope: Rope | None, shape: Shape, slots: int
     ) -> None:
         self.plan, self.layers, self.rope, self.of = plan, tuple(layers), rope, shape
         self.device = shape.device
         self.exact = torch.promote_types(shape.dtype, torch.float32)
-        self._trailing: dict[str, tuple[int, ...]] = {
-            "": (),
-            "key": (shape.key,),
-            "value": (shape.value,),
-            "group": (scores.columns(plan.policy, shape.groups),),
-        }
+        size = (len(self.layers), shape.rows, shape.heads, slots)
+        states = {state.name: self.empty(state, size) for state in STATES}
+        self.slots = Slots(plan.budget, self.layers, **states)
         self.windows: list[int | None] = [None] * len(self.layers)
         """Of each layer: positions that a query sees, itself included; None: all before it."""
-        slots = saved["positions"].shape[3] if saved else (plan.budget or GROW) + 1
-        size = (len(self.layers), shape.rows, shape.heads, slots)
-        states = {state.name: (saved or {}).get(state.name) for state in STATES}
-        filled = {s.name: self.empty(s, size) if (had := states[s.name]) is None else had for s in STATES}
-        self.slots = Slots(slots - 1, self.layers, **filled)
-        self.order = torch.arange(slots, dtype=torch.int32, device=self.device).repeat(*size[:3], 1)
+        self.order = torch.empty(size, dtype=torch.int32, device=self.device)
         """[L, R, H, S] slots in use, then the empty ones in the order in which they will be written."""
         self.base = torch.zeros(shape.rows, dtype=torch.int32, device=self.device)
         """[R] positions whose rotation index is 0."""
@@ -87,9 +74,19 @@ class Arena:
         """[R] shares of attention that evicted tokens had been receiving, summed over layers and heads."""
         self.clamps = False
         """Some key may be clamped."""
-        self._given: Tensor | None = None
-        if saved:
-            self.refresh()
+        self._probabilities: Tensor | None = None
+        self.refresh()
+
+    def empty(self, state: State, shape: tuple[int, ...]) -> Tensor:
+        """Empty slots of a state: [*shape, ...]."""
+        of, bits = self.of, self.plan.bits
+        groups = self.plan.policy.scores.columns(of.groups)
+        trailing = {"": (), "key": (of.key,), "value": (of.value,), "group": (groups,)}[state.trailing]
+        dtypes = {"kv": of.dtype, "exact": self.exact, "int32": torch.int32, "bool": torch.bool}
+        dtype = dtypes[state.dtype]
+        if state.dtype == "kv" and bits is not None:
+            dtype, trailing = torch.uint8, (row_bytes(trailing[0], bits),)
+        return torch.full((*shape, *trailing), state.empty, dtype=dtype, device=self.device)
 
     # -- shape -----------------------------------------------------------------------------------------
 
@@ -97,63 +94,6 @@ class Arena:
     def shape(self) -> torch.Size:
         """[L, R, H, S]"""
         return self.slots.positions.shape
-
-    def fits(self, other: "Arena") -> bool:
-        """Whether the layers of both could be one arena."""
-        return self.rope is other.rope and self.of == other.of and self.shape[3] == other.shape[3]
-
-    @torch.inference_mode(False)
-    def join(self, others: Iterable["Arena"]) -> None:
-        """Takes over the layers of other arenas that fit."""
-        parts = [self, *others]
-        self.layers = tuple(layer for part in parts for layer in part.layers)
-        self.windows = [window for part in parts for window in part.windows]
-        for name in self.slots.states:
-            self.slots.states[name] = torch.cat([part.slots.states.pop(name) for part in parts])
-        self.order = torch.cat([part.order for part in parts])
-        self.lost = sum((part.lost for part in parts[1:]), parts[0].lost)
-        self.slots.layers = self.layers
-        self._given = None
-
-    @torch.inference_mode(False)
-    def grow(self, slots: int) -> None:
-        """Makes room for so many slots in use: where nothing is ever evicted."""
-        missing = slots - (self.shape[3] - 1)
-        if missing <= 0:
-            return
-        more = -(-missing // GROW) * GROW
-        for state in STATES:
-            grown = self.empty(state, (*self.shape[:3], more))
-            self.slots.states[state.name] = torch.cat((self.slots.states[state.name], grown), 3)
-        self.order = torch.cat(
-            (
-                self.order,
-                self.order.shape[3] + torch.arange(more, device=self.device).expand(*self.shape[:3], more),
-            ),
-            3,
-        )
-        self._given = None
-
-    @torch.inference_mode(False)
-    def select_rows(self, rows: Tensor) -> None:
-        """Row i becomes a copy of row rows[i]."""
-        rows = rows.to(self.device)
-        for name, state in self.slots.states.items():
-            self.slots.states[name] = state.index_select(1, rows)
-        self.order, self.lost = self.order.index_select(1, rows), self.lost.index_select(0, rows)
-        self.base = self.base.index_select(0, rows)
-        self.of = replace(self.of, rows=len(rows))
-        self._given = None
-
-    def refresh(self) -> None:
-        """Makes anew what follows from the saved states."""
-        self.order.copy_(in_use_first(self.slots.positions))
-        self.slots.hidden.copy_(self.slots.positions < 0)
-
-    def layer(self, at: int) -> Slots:
-        """Views of one layer's states: [1, R, H, S, ...]."""
-        states = {name: state[at : at + 1] for name, state in self.slots.states.items()}
-        return Slots(self.slots.budget, self.layers[at : at + 1], **states)
 
     @property
     def bytes_held(self) -> int:
@@ -166,21 +106,75 @@ class Arena:
         layers, rows, heads, _ = self.shape
         return layers * rows * heads * (self.of.key + self.of.value) * self.of.dtype.itemsize
 
-    def empty(self, state: State, shape: tuple[int, ...]) -> Tensor:
-        trailing = self._trailing[state.trailing]
-        dtypes = {"kv": self.of.dtype, "exact": self.exact, "int32": torch.int32, "bool": torch.bool}
-        dtype = dtypes[state.dtype]
-        if state.dtype == "kv" and self.plan.bits is not None:
-            dtype, trailing = torch.uint8, (row_bytes(trailing[0], self.plan.bits),)
-        return torch.full((*shape, *trailing), state.empty, dtype=dtype, device=self.device)
+    @torch.inference_mode(False)
+    def grow(self, tokens: int) -> None:
+        """Makes room for so many tokens of a row, in blocks; a budget already has its slots."""
+        missing = min(tokens, self.plan.budget) - (self.shape[3] - 1)
+        if missing > 0:
+            more = (*self.shape[:3], -(-missing // GROW) * GROW)
+            self._replace(
+                {s.name: torch.cat((self.slots.states[s.name], self.empty(s, more)), 3) for s in STATES}
+            )
+
+    @torch.inference_mode(False)
+    def select_rows(self, rows: Tensor) -> None:
+        """Row i becomes a copy of row rows[i]."""
+        rows = rows.to(self.device)
+        self.of = replace(self.of, rows=len(rows))
+        self.base, self.lost = self.base.index_select(0, rows), self.lost.index_select(0, rows)
+        self._replace({name: state.index_select(1, rows) for name, state in self.slots.states.items()})
+
+    def _replace(self, states: dict[str, Tensor]) -> None:
+        """Takes tensors of other layers, rows or slots."""
+        self.slots = Slots(self.plan.budget, self.layers, **states)
+        self.order = torch.empty_like(self.slots.positions)
+        self._probabilities = None
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Makes anew what follows from the saved states."""
+        self.order.copy_(in_use_first(self.slots.positions))
+        self.slots.hidden.copy_(self.slots.positions < 0)
+
+    # -- what is saved ---------------------------------------------------------------------------------
+
+    def part(self) -> Part:
+        """Everything saved, the tensors themselves."""
+        states = {state.name: self.slots.states[state.name] for state in STATES if state.saved}
+        return Part(self.layers, self.of, states, self.lost)
+
+    def take_over(self, part: Part, base: Sequence[int]) -> None:
+        """Goes on with the tensors of a part of these layers, and the clocks' `base`."""
+        self.lost, self.base = part.lost, torch.tensor(base, dtype=torch.int32, device=self.device)
+        self._replace(part.states | {"hidden": part.states["positions"] < 0})
+
+    def put_row(self, row: int, parts: Sequence[Part], base: int) -> None:
+        """Takes over what the parts of one row say of these layers; no parts: the row is emptied."""
+        self.base[row], self.lost[row] = base, 0
+        for state in STATES:
+            self.slots.states[state.name][:, row] = state.empty
+        for part in parts:
+            for number, layer in enumerate(part.layers):
+                if layer not in self.layers:
+                    continue
+                for name, saved in part.states.items():
+                    mine = self.slots.states[name][self.layers.index(layer), row]  # [H, S, ...]
+                    slots = min(mine.shape[1], saved.shape[3])  # where slots are added, the others are empty
+                    mine[:, :slots] = saved[number, 0, :, :slots]
+                if number == 0:
+                    self.lost[row] += part.lost[0]
+        self.refresh()
 
     # -- keys and values -------------------------------------------------------------------------------
 
+    def layer(self, at: int) -> Slots:
+        """Views of one layer's states: [1, R, H, S, ...]."""
+        states = {name: state[at : at + 1] for name, state in self.slots.states.items()}
+        return Slots(self.slots.budget, self.layers[at : at + 1], **states)
+
     def numbers(self, stored: Tensor) -> Tensor:
         """Stored keys or values [..., D or B] as numbers. [..., D]"""
-        if self.plan.bits is None:
-            return stored
-        return dequantise(stored, self.plan.bits, self.of.dtype)
+        return stored if self.plan.bits is None else dequantise(stored, self.plan.bits, self.of.dtype)
 
     def held_keys(self, at: int) -> Tensor:
         """One layer's keys as queries meet them, turned to their rotation index. [R, H, S, D]"""
@@ -206,17 +200,21 @@ class Arena:
     @torch.no_grad()
     def place(self, now: Pass, prompt: bool) -> None:
         """Gives the next token of every row its empty slot, in all layers; `write` brings the rest."""
-        self.slot = self._next_slots(now.held)  # [L, R, H, 1]
+        if len(set(now.held)) == 1:
+            self.slot = self.order[..., now.held[0] : now.held[0] + 1].long()  # [L, R, H, 1]
+        else:
+            held = self.per_row(now.held).long().expand(*self.shape[:3], 1)
+            self.slot = self.order.gather(3, held).long()
+        real = [first if count else -1 for first, count in zip(now.first, now.count, strict=True)]
+        self.new = self.per_row(real)  # [R, 1, 1] positions
         self.when = self.per_row(now.first)[..., 0]  # [R, 1]
         self.edge = edge_angles(self, self.when, self.of.dtype) if self.clamps else None
         self.used = self.shape[3] if now.used is None else now.used + 1
-        at = self.per_row([first if count else -1 for first, count in zip(now.first, now.count, strict=True)])
-        self.new = at  # [R, 1, 1]
         new = {
-            "positions": at,
+            "positions": self.new,
             "prompt": prompt,
-            "protected": self.safe_from_the_start(at),
-            "hidden": at < 0,
+            "protected": self.protected(now),
+            "hidden": self.new < 0,
         }
         for name, value in new.items():
             state = self.slots.states[name]
@@ -225,70 +223,64 @@ class Arena:
         # Of each layer [R * H]: its rows in keys seen as [R * H * S, D].
         start = torch.arange(0, self.order[0].numel(), self.shape[3], device=self.device)
         self.flat_slot = self.slot.flatten(1) + start
-        if self._given is None:
+        if self._probabilities is None:
             layers, rows, heads, slots = self.shape
+            size = (layers, rows, heads, self.of.groups, slots)
             with torch.inference_mode(False):
-                self._given = torch.zeros(
-                    layers, rows, heads, self.of.groups, slots, dtype=self.exact, device=self.device
-                )
-
-    def _next_slots(self, held: Sequence[int]) -> Tensor:
-        """The empty slots to be written next, after `held` slots in use of each row. [L, R, H, 1]"""
-        if len(set(held)) == 1:
-            return self.order[..., held[0] : held[0] + 1].long()
-        return self.order.gather(3, self.per_row(held).long().expand(*self.shape[:3], 1)).long()
+                self._probabilities = torch.zeros(size, dtype=self.exact, device=self.device)
 
     def write(self, at: int, keys: Tensor, values: Tensor) -> None:
         """One layer's keys and values [R, H, 1, D] of the tokens that were placed."""
-        slots = self.layer(at)
         keys, values = self.to_store(keys, values, self.new)
-        for stored, new in ((slots.keys, keys), (slots.values, values)):
-            stored[0].flatten(0, 2).index_copy_(0, self.flat_slot[at], new.flatten(0, 2))
+        for stored, new in ((self.slots.keys, keys), (self.slots.values, values)):
+            stored[at].flatten(0, 2).index_copy_(0, self.flat_slot[at], new.flatten(0, 2))
 
-    def given(self, at: int) -> Tensor:
+    def probabilities(self, at: int) -> Tensor:
         """Where one layer's probabilities go: [R, H, G, T], T slots in use at most."""
-        assert self._given is not None
-        return self._given[at, ..., : self.used]
+        assert self._probabilities is not None
+        return self._probabilities[at, ..., : self.used]
 
     @torch.no_grad()
     def finish(self, now: Pass) -> None:
         """After all layers attended: adds what each slot received."""
-        assert self._given is not None
+        assert self._probabilities is not None
         policy, slots = self.plan.policy, self.slots
-        gain = self._given.transpose(-1, -2)  # [L, R, H, S, G]
-        if policy.uses:
-            seen = self._seen_by(now)
-            gain = scores.gained(
-                policy, self._given.unsqueeze(-2), seen, self.when, torch.zeros_like(self.when)
-            )
-        slots.score.copy_(scores.add(policy, slots.score, gain, now.count))
+        gain = policy.scores.gained_at_once(policy.forget, self._probabilities, self.when)  # [L, R, H, S, G]
+        slots.score.copy_(policy.scores.add(policy.forget, slots.score, gain, now.count))
         if self.plan.observe:
-            received = self._given.mean(3) * (1 - REMEMBER)  # [L, R, H, S]
-            left = scores.left(REMEMBER, now.count, slots.recent)
+            received = self._probabilities.mean(3) * (1 - scores.REMEMBER)  # [L, R, H, S]
+            left = scores.left(scores.REMEMBER, now.count, slots.recent)
             left = left if isinstance(left, float) else left[..., 0]
             slots.recent.copy_(received + slots.recent * left)
 
-    def safe_from_the_start(self, positions: Tensor) -> Tensor:
-        """Which new tokens, by position, are protected as they are written: sinks, system prompt, pins."""
-        safe = (positions >= 0) & (positions < self.plan.protect_below)
-        return safe | among(positions, self.plan.pins) if self.plan.pins else safe
-
-    def _seen_by(self, now: Pass) -> Tensor:
-        """How many tokens each row's decoded token sees. [L, R, H, 1]"""
-        windows = torch.tensor(
-            [MOST_TOKENS if window is None else window for window in self.windows], device=self.device
-        )[:, None, None, None]
-        positions = self.slots.positions
-        return ((positions >= 0) & (positions > self.per_row(now.first) - windows)).sum(-1, keepdim=True)
+    def protected(self, now: Pass) -> Tensor:
+        """Which new tokens are protected as they are written: sinks, system prompt, pins. [R, 1, N] bool"""
+        flags = torch.zeros(len(now.count), 1, now.tokens, dtype=torch.bool)
+        for row, columns in enumerate(now.protected):
+            if columns:
+                flags[row, 0, list(columns)] = True
+        return flags.to(self.device)
 
     def per_row(self, numbers: Sequence[int]) -> Tensor:
         """[R, 1, 1] int32"""
         return torch.tensor(numbers, dtype=torch.int32, device=self.device)[:, None, None]
 
 
-def among(positions: Tensor, wanted: Iterable[int]) -> Tensor:
-    """Which positions are among the wanted ones; same shape, bool."""
-    return torch.isin(positions, torch.tensor(sorted(wanted), dtype=positions.dtype, device=positions.device))
+@torch.inference_mode(False)
+def joined(arenas: Sequence[Arena]) -> list[Arena]:
+    """The layers of all these in as few arenas as they fit."""
+    groups: dict[tuple[int, Shape, int], list[Arena]] = {}
+    for arena in arenas:
+        groups.setdefault((id(arena.rope), arena.of, arena.shape[3]), []).append(arena)
+    for first, *others in groups.values():
+        for other in others:
+            first.layers += other.layers
+            first.windows += other.windows
+            first.lost = first.lost + other.lost
+        alike = [first, *others]
+        if others:
+            first._replace({s.name: torch.cat([a.slots.states.pop(s.name) for a in alike]) for s in STATES})
+    return [group[0] for group in groups.values()]
 
 
 def in_use_first(positions: Tensor) -> Tensor:

@@ -17,11 +17,10 @@ from h2o_chat.cache.absorb import absorb
 from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.distance import edge_angles
-from h2o_chat.cache.handoff import Handoff
-from h2o_chat.cache.layer import H2OLayer
-from h2o_chat.cache.scores import REMEMBER, gained, together, weighted
+from h2o_chat.cache.layer import Handoff
+from h2o_chat.cache.scores import REMEMBER, weighted
 from h2o_chat.cache.settle import settle
-from h2o_chat.cache.step import Now
+from h2o_chat.cache.step import Step, begin
 
 NAME = "h2o"
 
@@ -91,23 +90,59 @@ def h2o_attention(
     rows, heads, tokens, size = keys.shape
     queries = query.view(rows, heads, -1, tokens, query.shape[-1])  # [R, H, G, N, D]
     mask = None if attention_mask is None else _columns(attention_mask, tokens)
-    now = layer.cache.begin(layer, keys, values, queries.shape[2], mask)
-    how = _Logits(size**-0.5 if scaling is None else scaling, softcap, sliding_window)
-    attend = _decode if tokens == 1 else _prefill
-    output = attend(layer, now, queries, keys, values, how)
+    step, arena = begin(layer.cache, layer, keys, values, queries.shape[2], mask)
+    arena.windows[layer.at] = sliding_window
+    scaling = size**-0.5 if scaling is None else scaling
+    here = _Layer(arena, layer.at, scaling, softcap, sliding_window)
+    if tokens == 1:
+        output = here.decode(step.passes[0], queries, keys, values)
+    else:
+        output = here.prefill(step, queries, keys, values)
     layer.fed += tokens
     return output.flatten(1, 2).transpose(1, 2).contiguous(), None  # [R, N, H * G, D]
 
 
-@dataclass(frozen=True)
-class _Logits:
-    """How this layer makes and masks its logits."""
+def _columns(mask: Tensor, tokens: int) -> Tensor:
+    """The padding mask of the new tokens. [R, all columns so far] -> [R, N] bool"""
+    if mask.ndim != 2:
+        raise ModelError(
+            f"h2o needs a padding mask [rows, columns], this one has the shape {tuple(mask.shape)}."
+        )
+    return mask[:, -tokens:].bool()
 
+
+@dataclass(frozen=True)
+class _Layer:
+    """One layer at work: where its slots are, and how it makes and masks its logits."""
+
+    arena: Arena
+    at: int  # which of the arena's layers it is
     scaling: float
     softcap: float | None
-    sliding_window: int | None
+    window: int | None  # positions that a query sees, itself included; None: all before it
 
-    def __call__(self, queries: Tensor, keys: Tensor) -> Tensor:
+    def logits(self, queries: Tensor, keys: Tensor, used: int, when: Tensor, edge: Angles | None) -> Tensor:
+        """[R, H, G, N, D], [R, H, T + M, D] -> [R, H, G, N, T + M]; the first T = `used` keys are of slots.
+
+        Args:
+            when: [R, N] positions of the queries.
+            edge: where some keys are clamped, what turns the queries to the index at which they meet those.
+        """
+        logits = self.products(queries, keys)
+        if not used:
+            return logits
+        slots, held = self.arena.layer(self.at), logits[..., :used]
+        if edge is not None:
+            assert self.arena.rope is not None
+            far = self.products(self.arena.rope.turn(queries, *edge), keys[:, :, :used])
+            torch.where(slots.clamped[0, :, :, None, None, :used], far, held, out=held)
+        held.masked_fill_(slots.hidden[0, :, :, None, None, :used], -torch.inf)
+        if self.window is not None:
+            seen_from = when[:, None, None, :, None] - self.window  # [R, 1, 1, N, 1]
+            held.masked_fill_(slots.positions[0, :, :, None, None, :used] <= seen_from, -torch.inf)
+        return logits
+
+    def products(self, queries: Tensor, keys: Tensor) -> Tensor:
         """[R, H, G, N, D], [R, H, S, D] -> [R, H, G, N, S] in fp32 (fp64 for fp64)."""
         overflows = queries.dtype == torch.float16  # up to 65,504: scaled before the product, not after it
         if overflows:
@@ -120,152 +155,91 @@ class _Logits:
             logits = self.softcap * torch.tanh(logits / self.softcap)
         return logits.view(*queries.shape[:-1], -1)
 
+    def decode(self, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """One token per row: into its empty slot, then it attends to all slots. -> [R, H, G, 1, D]"""
+        arena = self.arena
+        arena.write(self.at, keys, values)
+        held = arena.held_keys(self.at)[:, :, : arena.used]
+        logits = self.logits(queries, held, arena.used, arena.when, arena.edge)
+        probabilities = arena.probabilities(self.at)  # [R, H, G, T]
+        torch.softmax(logits.squeeze(3), -1, out=probabilities)
+        if 0 in now.count:  # padding is no query, and may have seen nothing at all
+            padding = torch.tensor([count == 0 for count in now.count], device=probabilities.device)
+            probabilities.masked_fill_(padding[:, None, None, None], 0)
+        output = probabilities.to(values.dtype) @ arena.held_values(self.at)[:, :, : arena.used]
+        if self.at == len(arena.layers) - 1:
+            arena.finish(now)
+            settle(arena, now)
+        return output.view(*queries.shape[:-1], -1)
 
-def _columns(mask: Tensor, tokens: int) -> Tensor:
-    """The padding mask of the new tokens. [R, all columns so far] -> [R, N] bool"""
-    if mask.ndim != 2:
-        raise ModelError(
-            f"h2o needs a padding mask [rows, columns], this one has the shape {tuple(mask.shape)}."
-        )
-    return mask[:, -tokens:].bool()
+    def prefill(self, step: Step, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """A prompt in passes: each attends to the slots and itself, then it is chosen who stays.
 
+        Chunks count from each row's first real token, so that a padded row equals the same row alone: real
+        tokens are moved to the front, and the output is moved back. -> [R, H, G, N, D]
+        """
+        back = None
+        if step.real is not None:
+            front = (~step.real).to(torch.uint8).argsort(dim=-1, stable=True)  # [R, N]
+            back = front.argsort(-1)[:, None, None, :, None]
+            order = front[:, None, :, None]
+            keys, values = keys.take_along_dim(order, 2), values.take_along_dim(order, 2)
+            queries = queries.take_along_dim(order.unsqueeze(1), 3)
+        outputs = []
+        for now in step.passes:
+            cut = slice(now.start, now.end)
+            part = queries[..., cut, :], keys[:, :, cut], values[:, :, cut]
+            outputs.append(self.attend(now, step.of_prompt, *part))
+        output = torch.cat(outputs, 3)
+        return output if back is None else output.take_along_dim(back, 3)
 
-def _see_slots(
-    arena: Arena,
-    at: int,
-    used: int,
-    logits: Tensor,
-    queries: Tensor,
-    when: Tensor,
-    edge: Angles | None,
-    how: _Logits,
-) -> None:
-    """Corrects the logits of the first `used` slots, in place: clamped keys, and slots that no query sees.
+    def attend(self, now: Pass, prompt: bool, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """One pass; its keys take no slots until it is chosen who stays. -> [R, H, G, N, D]
 
-    Args:
-        logits: [R, H, G, N, T or more], of every slot's key as it is stored.
-        queries: [R, H, G, N, D] at positions `when` [R, N].
-        edge: where some keys are clamped, what turns the queries to the index at which they meet those.
-    """
-    slots, logits = arena.layer(at), logits[..., :used]
-    if edge is not None:
-        assert arena.rope is not None
-        far = how(arena.rope.turn(queries, *edge), arena.held_keys(at)[:, :, :used])
-        torch.where(slots.clamped[0, :, :, None, None, :used], far, logits, out=logits)
-    logits.masked_fill_(slots.hidden[0, :, :, None, None, :used], -torch.inf)
-    if how.sliding_window is not None:
-        seen_from = when[:, None, None, :, None] - how.sliding_window  # [R, 1, 1, N, 1]
-        logits.masked_fill_(slots.positions[0, :, :, None, None, :used] <= seen_from, -torch.inf)
-
-
-def _decode(layer: H2OLayer, now: Now, queries: Tensor, keys: Tensor, values: Tensor, how: _Logits) -> Tensor:
-    """One token per row: into its empty slot, then it attends to all slots. -> [R, H, G, 1, D]"""
-    arena, at, this = layer.arena, layer.at, now.passes[0]
-    assert arena is not None
-    arena.windows[at] = how.sliding_window
-    arena.write(at, keys, values)
-    held = arena.held_keys(at)[:, :, : arena.used]
-    logits = how(queries, held)
-    _see_slots(arena, at, arena.used, logits, queries, arena.when, arena.edge, how)
-    given = arena.given(at)  # [R, H, G, T]
-    torch.softmax(logits.squeeze(3), -1, out=given)
-    if 0 in this.count:  # padding is no query, and may have seen nothing at all
-        padding = torch.tensor([count == 0 for count in this.count], device=given.device)
-        given.masked_fill_(padding[:, None, None, None], 0)
-    output = given.to(values.dtype) @ arena.held_values(at)[:, :, : arena.used]
-    if layer.number == arena.layers[-1]:
-        arena.finish(this)
-        settle(arena, this)
-    return output.view(*queries.shape[:-1], -1)
-
-
-def _prefill(
-    layer: H2OLayer, now: Now, queries: Tensor, keys: Tensor, values: Tensor, how: _Logits
-) -> Tensor:
-    """A prompt in passes: each attends to the slots and itself, then it is chosen who stays.
-
-    Chunks count from each row's first real token, so that a padded row equals the same row alone: real
-    tokens are moved to the front, and the output is moved back.
-    """
-    assert layer.arena is not None
-    layer.arena.windows[layer.at] = how.sliding_window
-    back = None
-    if (real := now.step.real) is not None:
-        front = (~real).to(torch.uint8).argsort(dim=-1, stable=True)  # [R, N]
-        back = front.argsort(-1)[:, None, None, :, None]
-        order = front[:, None, :, None]
-        keys, values = keys.take_along_dim(order, 2), values.take_along_dim(order, 2)
-        queries = queries.take_along_dim(order.unsqueeze(1), 3)
-    outputs = []
-    for this in now.passes:
-        cut = slice(this.start, this.end)
-        part = queries[..., cut, :], keys[:, :, cut], values[:, :, cut]
-        outputs.append(_pass(layer.arena, layer.at, this, now.prompt, *part, how))
-    output = torch.cat(outputs, 3)
-    return output if back is None else output.take_along_dim(back, 3)
-
-
-def _pass(
-    arena: Arena,
-    at: int,
-    this: Pass,
-    prompt: bool,
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    how: _Logits,
-) -> Tensor:
-    """One pass; its keys take no slots until it is chosen who stays. -> [R, H, G, N, D]
-
-    Queries go through in blocks, and what they gave is summed by column, so that no N x N matrix is held.
-    """
-    plan, policy, device = arena.plan, arena.plan.policy, keys.device
-    tokens, groups = this.tokens, queries.shape[2]
-    place = torch.arange(tokens, device=device, dtype=torch.int32)
-    count = torch.tensor(this.count, device=device, dtype=torch.int32)[:, None]
-    when = torch.tensor(this.first, device=device, dtype=torch.int32)[:, None] + place  # [R, N]
-    new = when.masked_fill(place >= count, -1)  # real tokens stand in front
-    later = (count - 1 - place).clamp_min(0)  # [R, N] queries that come after each one in its row
-    padded = any(here != tokens for here in this.count)
-    used = arena.shape[3] if this.used is None else this.used
-    edge = edge_angles(arena, when, queries.dtype) if arena.clamps else None
-    all_keys, all_values = keys, values
-    if used:  # [R, H, T + N, D]
-        all_keys = torch.cat((arena.held_keys(at)[:, :, :used], keys), 2)
-        all_values = torch.cat((arena.held_values(at)[:, :, :used], values), 2)
-    gain = share = None
-    outputs = []
-    for start in range(0, tokens, BLOCK):
-        cut = slice(start, start + BLOCK)
-        end = min(start + BLOCK, tokens)  # later keys cannot be seen
-        asked, asked_at = queries[..., cut, :], when[:, cut]
-        logits = how(asked, all_keys[:, :, : used + end])
-        unseen = place[:end] > place[cut, None]  # [B, end]
-        if how.sliding_window is not None:
-            unseen = unseen | (place[:end] <= place[cut, None] - how.sliding_window)
-        logits[..., used:].masked_fill_(unseen, -torch.inf)
-        if used:
+        Queries go through in blocks, and what they gave is summed by column, so that no N x N matrix is held.
+        """
+        arena, policy, device = self.arena, self.arena.plan.policy, keys.device
+        tokens, groups = now.tokens, queries.shape[2]
+        place = torch.arange(tokens, device=device, dtype=torch.int32)
+        count = arena.per_row(now.count)[:, 0]  # [R, 1]
+        when = arena.per_row(now.first)[:, 0] + place  # [R, N]
+        new = when.masked_fill(place >= count, -1)  # real tokens stand in front
+        later = (count - 1 - place).clamp_min(0)  # [R, N] queries that come after each one in its row
+        used = arena.shape[3] if now.used is None else now.used
+        edge = edge_angles(arena, when, queries.dtype) if arena.clamps else None
+        all_keys, all_values = keys, values
+        if used:  # [R, H, T + N, D]
+            all_keys = torch.cat((arena.held_keys(self.at)[:, :, :used], keys), 2)
+            all_values = torch.cat((arena.held_values(self.at)[:, :, :used], values), 2)
+        gain = share = None
+        outputs = []
+        for start in range(0, tokens, BLOCK):
+            cut = slice(start, start + BLOCK)
+            end = min(start + BLOCK, tokens)  # later keys cannot be seen
+            asked = queries[..., cut, :]
             turned = None if edge is None else (edge[0][..., cut, :], edge[1][..., cut, :])
-            _see_slots(arena, at, used, logits, asked, asked_at, turned, how)
-        probabilities = logits.softmax(-1)
-        if padded:
-            probabilities = probabilities.masked_fill((new[:, cut] < 0)[:, None, None, :, None], 0)
-        weights = probabilities.to(values.dtype).flatten(2, 3)  # [R, H, G * B, T + end]
-        output = weights @ all_values[:, :, : used + end]
-        outputs.append(output.view(*asked.shape[:-1], -1))
+            logits = self.logits(asked, all_keys[:, :, : used + end], used, when[:, cut], turned)
+            unseen = place[:end] > place[cut, None]  # [B, end]
+            if self.window is not None:
+                unseen = unseen | (place[:end] <= place[cut, None] - self.window)
+            logits[..., used:].masked_fill_(unseen, -torch.inf)
+            probabilities = logits.softmax(-1)
+            if any(here != tokens for here in now.count):
+                probabilities = probabilities.masked_fill((new[:, cut] < 0)[:, None, None, :, None], 0)
+            weights = probabilities.to(values.dtype).flatten(2, 3)  # [R, H, G * B, T + end]
+            outputs.append((weights @ all_values[:, :, : used + end]).view(*asked.shape[:-1], -1))
 
-        visible = logits[:, :, 0].isfinite().sum(-1) if policy.uses else None  # [R, H, B]
-        more = gained(policy, probabilities, visible, asked_at, later[:, cut])  # [R, H, T + end, G]
-        more = torch.nn.functional.pad(more, (0, 0, 0, tokens - end))
-        gain = more if gain is None else together(policy, gain, more)
-        if plan.observe:
-            weight = (1 - REMEMBER) / groups * REMEMBER ** later[:, cut].to(probabilities.dtype)
-            received = weighted(probabilities, weight).sum(2)  # [R, H, T + end]
-            received = torch.nn.functional.pad(received, (0, tokens - end))
-            share = received if share is None else share + received
-    assert gain is not None
-    absorb(arena, at, this, keys, values, new, gain, share, prompt)
-    return torch.cat(outputs, 3)
+            rest = tokens - end
+            more = policy.scores.gained(policy.forget, probabilities, when[:, cut], later[:, cut])
+            more = torch.nn.functional.pad(more, (0, 0, 0, rest))  # [R, H, T + N, G]
+            gain = more if gain is None else policy.scores.together(gain, more)
+            if arena.plan.observe:
+                weight = (1 - REMEMBER) / groups * REMEMBER ** later[:, cut].to(probabilities.dtype)
+                received = torch.nn.functional.pad(weighted(probabilities, weight).sum(2), (0, rest))
+                share = received if share is None else share + received  # [R, H, T + N]
+        assert gain is not None
+        absorb(arena, self.at, now, keys, values, new, gain, share, prompt)
+        return torch.cat(outputs, 3)
 
 
 def _padding_mask(*_: Any, attention_mask: Tensor | None = None, **__: Any) -> Tensor | None:

@@ -1,33 +1,52 @@
 """What is due and when, as plain integers of the host: nothing here reads the device, nothing imports torch.
 
-One `Clock` per row. Before a step `plan_passes` says which tokens attend together, and which rows give up
-tokens afterwards; all layers then do the same.
+One `Clock` per row. Before a step `decode_pass` or `prompt_passes` says which tokens attend together, and
+which rows give up tokens afterwards; all layers then do the same.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 COMPARE_TOKENS = 16
-"""Tokens at least between two comparisons of a row's keys, for a policy that asks ..."""
+"""Keys are compared every max(16, budget / 16) tokens: O(budget) per token, and before a token can go."""
 COMPARE_SHARE = 16
-"""... and at least 1 / COMPARE_SHARE of the budget: a token's share of comparing all keys with all is then
-O(budget), and a token is compared before it leaves the recent part."""
 
 
 @dataclass
 class Clock:
     """One row's counts."""
 
-    seen: int = 0
-    """Real tokens fed."""
-    held: int = 0
-    """Slots in use in the fullest KV head."""
-    base: int = 0
-    """The position whose rotation index is 0."""
-    near_from: int = 0
-    """Keys at positions below this are clamped."""
-    compared: int = 0
-    """`seen` when the keys were last compared: tokens from this position on never were."""
+    seen: int = 0  # real tokens fed
+    held: int = 0  # slots in use in the fullest KV head
+    base: int = 0  # the position whose rotation index is 0
+    near_from: int = 0  # keys at positions below this are clamped
+    compared: int = 0  # `seen` when keys were last compared: tokens from this position on never were
+    protect_below: int = 0  # tokens at positions below this are protected: sinks, system prompt
+    pins: frozenset[int] = frozenset()  # positions not fed yet that are protected as they are fed
+
+    def protects(self, tokens: int) -> tuple[int, ...]:
+        """Which of the next so many tokens are protected as they are fed: 0 for the next one, and so on."""
+        end = self.seen + tokens
+        safe = {*range(self.seen, min(end, self.protect_below)), *self.pins}
+        return tuple(sorted(position - self.seen for position in safe if position < end))
+
+    def advance(self, tokens: int, budget: int, leaves: int) -> bool:
+        """Counts tokens fed; whether the row is over its budget: then it gives tokens up, `leaves` stay."""
+        self.seen += tokens
+        self.held += tokens
+        if self.pins:
+            self.pins = frozenset(position for position in self.pins if position >= self.seen)
+        if self.held <= budget:
+            return False
+        self.held = leaves
+        return True
+
+    def compare(self, budget: int) -> bool:
+        """Whether the keys were compared long enough ago; then they are now."""
+        due = self.seen - self.compared >= max(COMPARE_TOKENS, budget // COMPARE_SHARE)
+        if due:
+            self.compared = self.seen
+        return due
 
 
 @dataclass(frozen=True)
@@ -35,22 +54,15 @@ class Pass:
     """Tokens that attend at once. Afterwards the rows that are over their budget give tokens up."""
 
     start: int
-    end: int
-    """Columns of the call, padding included."""
-    first: tuple[int, ...]
-    """Of each row: the position of its first real token here."""
-    count: tuple[int, ...]
-    """Of each row: its real tokens here."""
-    held: tuple[int, ...]
-    """Of each row: slots in use before."""
-    used: int | None
-    """Leading slots that may be in use before; None: any slot."""
-    settles: tuple[int, ...]
-    """Rows that give up tokens afterwards."""
-    compares: tuple[int, ...]
-    """Those of them whose keys are compared before that."""
-    compared: tuple[int, ...]
-    """Of each row: tokens from this position on were not compared, nor will be in this pass."""
+    end: int  # columns of the call, padding included
+    first: tuple[int, ...]  # of each row: the position of its first real token here
+    count: tuple[int, ...]  # of each row: its real tokens here
+    held: tuple[int, ...]  # of each row: slots in use before
+    used: int | None  # leading slots that may be in use before; None: any slot
+    protected: tuple[tuple[int, ...], ...]  # of each row: which of its tokens are, see `Clock.protects`
+    settles: tuple[int, ...]  # rows that give up tokens afterwards
+    compares: tuple[int, ...]  # those of them whose keys are compared before that
+    compared: tuple[int, ...]  # of each row: tokens from this position on are not compared after this pass
 
     @property
     def tokens(self) -> int:
@@ -63,92 +75,70 @@ class Pass:
         return len(set(self.first)) == len(set(self.held)) == 1 and set(self.count) == {self.tokens}
 
 
-def decode_pass(clocks: Sequence[Clock], count: Sequence[int], budget: int | None, stride: int) -> Pass:
+def decode_pass(clocks: Sequence[Clock], count: Sequence[int], budget: int, stride: int) -> Pass:
     """One token a row, written into an empty slot; a row settles when that was the last one.
 
     Advances the clocks.
 
     Args:
         count: 1, or 0 for padding, of each row.
-        budget: slots that may be in use; None: nothing is ever given up.
+        budget: slots that may be in use.
         stride: slots that are given up at once.
     """
-    first, held, used = _before(clocks)
-    settles = []
-    for row, (clock, more) in enumerate(zip(clocks, count, strict=True)):
-        clock.seen += more
-        clock.held += more
-        if budget is not None and clock.held > budget:
-            clock.held -= stride
-            settles.append(row)
-    compares = _compare(clocks, settles, budget)
-    compared = tuple(clock.compared for clock in clocks)
-    return Pass(0, 1, first, tuple(count), held, used, tuple(settles), compares, compared)
+    return _pass(clocks, 0, 1, count, budget, leaves=budget + 1 - stride)
 
 
 def prompt_passes(
-    clocks: Sequence[Clock], columns: int, count: Sequence[int], budget: int | None, chunk: int
+    clocks: Sequence[Clock], columns: int, count: Sequence[int], budget: int, chunk: int
 ) -> list[Pass]:
-    """The passes of a prompt, `chunk` columns each. Advances the clocks.
-
-    Chunks between which no row gives anything up are one pass: the same numbers for fewer products.
+    """The passes of a prompt, `chunk` columns each; chunks between which no row gives anything up are one
+    pass: the same numbers for fewer products. Advances the clocks.
 
     Args:
         columns: of the call.
         count: real tokens of each row, at its front.
     """
+
+    def real(end: int) -> list[int]:
+        """Real tokens of each row from `start` to `end`."""
+        return [max(0, min(mine, end) - start) for mine in count]
+
     passes = []
     start = 0
     while start < columns:
-        end = min(start + chunk, columns)
-        while end < columns and not _over(clocks, count, start, end + chunk, budget):
-            end = min(end + chunk, columns)
-        passes.append(_prompt_pass(clocks, start, end, count, budget))
+        end = start + chunk
+        while end < columns and not _over(clocks, real(end + chunk), budget):
+            end += chunk
+        end = min(end, columns)
+        passes.append(_pass(clocks, start, end, real(end), budget, leaves=budget))
         start = end
     return passes
 
 
-def _real(count: int, start: int, end: int) -> int:
-    """Real tokens of a row between two columns."""
-    return max(0, min(count, end) - start)
+def _over(clocks: Sequence[Clock], count: Sequence[int], budget: int) -> bool:
+    """Whether some row has more than its budget after so many tokens more."""
+    return any(clock.held + more > budget for clock, more in zip(clocks, count, strict=True))
 
 
-def _over(clocks: Sequence[Clock], count: Sequence[int], start: int, end: int, budget: int | None) -> bool:
-    """Whether some row has more than its budget after these columns."""
-    if budget is None:
-        return False
-    return any(
-        clock.held + _real(mine, start, end) > budget for clock, mine in zip(clocks, count, strict=True)
-    )
-
-
-def _prompt_pass(
-    clocks: Sequence[Clock], start: int, end: int, count: Sequence[int], budget: int | None
+def _pass(
+    clocks: Sequence[Clock], start: int, end: int, count: Sequence[int], budget: int, leaves: int
 ) -> Pass:
-    first, held, used = _before(clocks)
-    here = tuple(_real(mine, start, end) for mine in count)
-    settles = []
-    for row, (clock, more) in enumerate(zip(clocks, here, strict=True)):
-        clock.seen += more
-        clock.held += more
-        if budget is not None and clock.held > budget:
-            clock.held = budget
-            settles.append(row)
-    compares = _compare(clocks, settles, budget)
-    compared = tuple(clock.compared for clock in clocks)
-    return Pass(start, end, first, here, held, used, tuple(settles), compares, compared)
-
-
-def _before(clocks: Sequence[Clock]) -> tuple[tuple[int, ...], tuple[int, ...], int | None]:
-    """`Pass.first`, `held` and `used`: slots are written from the first on, until something is evicted."""
+    """The pass of these columns, `count` real tokens of each row; `leaves` stay in a row that settles."""
     first, held = tuple(clock.seen for clock in clocks), tuple(clock.held for clock in clocks)
-    return first, held, max(held) if first == held else None
-
-
-def _compare(clocks: Sequence[Clock], settles: Sequence[int], budget: int | None) -> tuple[int, ...]:
-    """Of the rows that settle, those whose keys were last compared long enough ago."""
-    every = max(COMPARE_TOKENS, (budget or 0) // COMPARE_SHARE)
-    due = [row for row in settles if clocks[row].seen - clocks[row].compared >= every]
-    for row in due:
-        clocks[row].compared = clocks[row].seen
-    return tuple(due)
+    rows = list(zip(clocks, count, strict=True))
+    protected = tuple(clock.protects(more) for clock, more in rows)
+    settles = tuple(row for row, (clock, more) in enumerate(rows) if clock.advance(more, budget, leaves))
+    compares = tuple(row for row in settles if clocks[row].compare(budget))
+    return Pass(
+        start,
+        end,
+        first,
+        tuple(count),
+        held,
+        # Slots are written from the first on, until something is evicted.
+        max(held) if first == held else None,
+        protected,
+        settles,
+        compares,
+        tuple(clock.compared for clock in clocks),
+    )

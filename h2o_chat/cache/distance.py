@@ -31,50 +31,51 @@ if TYPE_CHECKING:
 class Distance:
     """The numbers of one model under one policy."""
 
-    window: int
-    """Tokens that the model was trained to look back."""
-    reach: int
-    """Tokens: no key is met farther away than reach - 1."""
-    nearer: int
-    """Tokens subtracted from the clamped distance of pinned and system-prompt keys."""
-    learned: bool
-    """Positions are added to the embedding (OPT, GPT-2): nothing can be turned."""
-    rebases: bool
-    """Indices are ours to choose; False in plain transformers, which feeds true positions."""
+    window: int  # tokens that the model was trained to look back
+    reach: int  # no key is met farther away than reach - 1 tokens
+    nearer: int  # tokens subtracted from the clamped distance of pinned and system-prompt keys
+    sinks: int  # first tokens, which are met at reach - 1 though they are protected
+    learned: bool  # positions are added to the embedding (OPT, GPT-2): nothing can be turned
+    rebases: bool  # indices are ours to choose; False in plain transformers, which feeds true positions
 
     @property
     def block(self) -> int:
         """Tokens between two clampings."""
         return max(1, self.window // 32)
 
+    def clamped_indices(self, protected: Tensor, positions: Tensor) -> Tensor:
+        """Index that a clamped key is turned to: 0; `nearer` if it is pinned or of a system prompt. [..., S]
 
-def distance_of(trained: Positions, policy: Policy, shares: Shares | None, rebases: bool) -> Distance:
+        Sinks stay at 0, and so does the first token where a policy has no sinks: models need them far away.
+        """
+        return self.nearer * (protected & (positions >= max(1, self.sinks)))
+
+
+def distance_of(trained: Positions, policy: Policy, shares: Shares, rebases: bool) -> Distance:
     """`Policy.reach` of the window, and at least the budget: distances are true until something is evicted.
 
     Only models that chat meet pinned keys nearer: a model that continues text takes what is near for what it
     has just read (docs/POLICY.md).
     """
     window = trained.window
-    reach = window if shares is None else max(int(window * policy.reach), min(shares.budget, window))
+    reach = max(int(window * policy.reach), min(shares.budget, window))
     at = max(1, int(window * policy.protected_at))
     nearer = reach - min(reach, at) if trained.chats else 0
-    return Distance(window, reach, nearer, trained.learned, rebases)
+    return Distance(window, reach, nearer, shares.sinks, trained.learned, rebases)
 
 
-def due(distance: Distance, clocks: Sequence[Clock], count: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Rows to clamp and rows to rebase before so many tokens of each row. Advances `near_from` and `base`."""
-    clamp, rebase = [], []
-    for row, (clock, more) in enumerate(zip(clocks, count, strict=True)):
+def due(distance: Distance, clocks: Sequence[Clock], count: Sequence[int]) -> tuple[bool, bool]:
+    """Whether to clamp, and to rebase, before so many tokens of each row. Advances `near_from`, `base`."""
+    clamps = rebases = False
+    for clock, more in zip(clocks, count, strict=True):
         # Clamped is what is far from the first new token, or out of the last one's window.
         leaving = clock.seen + max(1 - distance.reach, more - distance.window)
         near_from = -(-leaving // distance.block) * distance.block
         if leaving > 0 and near_from > clock.near_from:
-            clock.near_from = near_from
-            clamp.append(row)
+            clock.near_from, clamps = near_from, True
         if distance.rebases and clock.seen + more - clock.base > distance.window:
-            clock.base = clock.seen
-            rebase.append(row)
-    return clamp, rebase
+            clock.base, rebases = clock.seen, True
+    return clamps, rebases
 
 
 def indices(positions: Tensor, base: Tensor) -> Tensor:
@@ -86,62 +87,48 @@ def indices(positions: Tensor, base: Tensor) -> Tensor:
     return (positions - base[:, None, None]).masked_fill(positions < 0, 0)
 
 
-def clamped_indices(distance: Distance, sinks: int, protected: Tensor, positions: Tensor) -> Tensor:
-    """Index that a clamped key is turned to: 0, or `nearer` if it is pinned or of a system prompt. [..., S]
-
-    Sinks stay at 0, and so does the first token where a policy has no sinks: models need them far away.
-    """
-    return distance.nearer * (protected & (positions >= max(1, sinks)))
-
-
 def held_indices(arena: "Arena") -> Tensor:
     """Rotation index of every slot's key. [L, R, H, S]"""
-    slots, plan = arena.slots, arena.plan
+    slots, distance = arena.slots, arena.plan.distance
     near = indices(slots.positions, arena.base)
-    if plan.distance is None:
+    if distance is None:
         return near
-    far = clamped_indices(plan.distance, plan.sinks, slots.protected, slots.positions)
-    return torch.where(slots.clamped, far, near)
+    return torch.where(slots.clamped, distance.clamped_indices(slots.protected, slots.positions), near)
 
 
 def clamp(arena: "Arena", near_from: Sequence[int]) -> None:
     """Turns the keys at positions below `near_from` of each row to their clamped index and marks them."""
-    slots, plan = arena.slots, arena.plan
-    if arena.rope is None or plan.distance is None:
+    slots, distance = arena.slots, arena.plan.distance
+    if arena.rope is None or distance is None:
         return
-    edge = torch.tensor(near_from, dtype=torch.int32, device=slots.positions.device)[:, None, None]
-    leaving = (slots.positions >= 0) & ~slots.clamped & (slots.positions < edge)
-    if plan.bits is None:
-        far = clamped_indices(plan.distance, plan.sinks, slots.protected, slots.positions)
-        _turn(arena, leaving, far - indices(slots.positions, arena.base))
+    leaving = (slots.positions >= 0) & ~slots.clamped & (slots.positions < arena.per_row(near_from))
+    to = distance.clamped_indices(slots.protected, slots.positions)
+    _turn(arena, leaving, to - indices(slots.positions, arena.base))
     slots.clamped.logical_or_(leaving)
 
 
 def rebase(arena: "Arena", base: Sequence[int]) -> None:
     """Makes `base` [R] the positions whose rotation index is 0; keys that are not clamped are turned back."""
-    slots = arena.slots
-    new = torch.tensor(base, dtype=torch.int32, device=slots.positions.device)
-    if arena.plan.bits is None and arena.rope is not None:
-        shift = (arena.base - new)[:, None, None].expand_as(slots.positions)
-        _turn(arena, (slots.positions >= 0) & ~slots.clamped & (shift != 0), shift)
-    arena.base = new
+    slots, new = arena.slots, arena.per_row(base)[:, 0, 0]
+    shift = (arena.base - new)[:, None, None].expand_as(slots.positions)
+    _turn(arena, (slots.positions >= 0) & ~slots.clamped & (shift != 0), shift)
+    arena.base.copy_(new)
 
 
 def protect(arena: "Arena", protected: Tensor) -> None:
     """Says anew which slots are protected, [L, R, H, S] bool; clamped keys that come nearer are turned."""
-    slots, plan = arena.slots, arena.plan
-    if plan.distance is not None and plan.bits is None and arena.rope is not None:
-        by = clamped_indices(plan.distance, plan.sinks, protected, slots.positions)
-        by = by - clamped_indices(plan.distance, plan.sinks, slots.protected, slots.positions)
-        _turn(arena, slots.clamped & (by != 0), by)
+    slots, distance = arena.slots, arena.plan.distance
+    if distance is not None:
+        was, to = (distance.clamped_indices(p, slots.positions) for p in (slots.protected, protected))
+        _turn(arena, slots.clamped & (to != was), to - was)
     slots.protected.copy_(protected)
 
 
 def _turn(arena: "Arena", which: Tensor, by: Tensor) -> None:
     """Turns the keys of some slots, [L, R, H, S] bool, by so many positions, [L, R, H, S]."""
-    assert arena.rope is not None
-    turned = arena.rope.rotate(arena.slots.keys, by)
-    arena.slots.keys.copy_(torch.where(which.unsqueeze(-1), turned, arena.slots.keys))
+    if arena.rope is not None and arena.plan.bits is None:
+        turned = arena.rope.rotate(arena.slots.keys, by)
+        arena.slots.keys.copy_(torch.where(which.unsqueeze(-1), turned, arena.slots.keys))
 
 
 def before_rope(arena: "Arena", keys: Tensor, index: Tensor) -> Tensor:
@@ -166,24 +153,20 @@ def edge_angles(arena: "Arena", at: Tensor, dtype: torch.dtype) -> tuple[Tensor,
     return arena.rope.angles(by[:, None, None], dtype)
 
 
-def fed_indices(distance: Distance, first: Tensor | int, tokens: int, real: Tensor | None) -> Tensor:
-    """The rotation indices to feed with the next tokens, for ever below the window. [R or 1, N]
+def fed_indices(distance: Distance, first: Tensor, tokens: int, real: Tensor | None) -> Tensor:
+    """The rotation indices to feed with the next tokens, for ever below the window. [R, N]
 
     Learned positions run to the end of the window and then again and again through its second half. At each
     return older tokens seem to come after newer ones until they are evicted.
 
     Args:
-        first: index of the first new token, an int or [R, 1].
+        first: [R, 1] index of the first new token.
         real: [R, N] bool, False for padding, which repeats its neighbour's index.
     """
-    if real is None:
-        device = first.device if isinstance(first, Tensor) else None
-        index = first + torch.arange(tokens, device=device)[None]
-    else:
-        index = (first + real.long().cumsum(-1) - 1).clamp_min(0)
+    along = torch.arange(tokens, device=first.device) if real is None else real.long().cumsum(-1) - 1
+    index = (first + along).clamp_min(0)
     if not distance.learned:
-        return torch.as_tensor(index)
+        return index
     half = distance.window // 2
-    return torch.where(
-        index < distance.window, index, half + (index - distance.window) % (distance.window - half)
-    )
+    again = half + (index - distance.window) % (distance.window - half)
+    return torch.where(index < distance.window, index, again)

@@ -1,26 +1,20 @@
-"""One attention layer as transformers sees it: it hands keys and values on, and its slots lie in an arena."""
+"""One attention layer as transformers sees it: it hands keys and values on to `h2o_attention`."""
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch import Tensor
 from transformers.cache_utils import CacheLayerMixin
 
-from h2o_chat.base.errors import UsageError
-from h2o_chat.cache.handoff import Handoff
+from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.cache.policies import Slots
 
 if TYPE_CHECKING:
-    from h2o_chat.cache.arena import Arena, Shape
+    from h2o_chat.cache.arena import Arena
     from h2o_chat.cache.cache import H2OCache
 
 
 class H2OLayer(CacheLayerMixin):
-    """The place of one layer in its cache.
-
-    Args:
-        cache: it belongs to.
-        number: of the layer.
-    """
+    """The place of one layer in its cache."""
 
     def __init__(self, cache: "H2OCache", number: int) -> None:
         super().__init__()
@@ -32,6 +26,10 @@ class H2OLayer(CacheLayerMixin):
         self.fed = 0
         """Columns fed, padding included: what transformers calls the sequence length."""
 
+    def move_to(self, arena: "Arena", at: int) -> None:
+        """Its slots are there."""
+        self.arena, self.at, self.is_initialized = arena, at, True
+
     @property
     def slots(self) -> Slots:
         """Views of its states, [R, H, S, ...]."""
@@ -40,7 +38,7 @@ class H2OLayer(CacheLayerMixin):
         return Slots(self.arena.slots.budget, (self.number,), **states)
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Slots are made by `H2OCache.begin`, once the queries have come too."""
+        """Slots are made by `step.begin`, once the queries have come too."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> Any:
         """Hands the new keys and values [R, H, N, D] on to `h2o_attention`, which fills the slots.
@@ -49,15 +47,16 @@ class H2OLayer(CacheLayerMixin):
             UsageError: the batch has other rows than the cache, or comes from another model.
         """
         if self.arena is not None:
-            self._check(self.arena.of, key_states)
+            self._check(self.arena, key_states)
         handoff = Handoff(self, key_states, value_states)
         return handoff, handoff
 
-    def _check(self, of: "Shape", keys: Tensor) -> None:
+    def _check(self, arena: "Arena", keys: Tensor) -> None:
         """
         Raises:
             UsageError: these keys do not fit the slots.
         """
+        of, rows = arena.of, keys.shape[0]
         now = (keys.shape[1], keys.shape[3], keys.dtype, keys.device)
         if now != (of.heads, of.key, of.dtype, of.device):
             held = f"{of.heads} KV heads of {of.key} {of.dtype} on {of.device}"
@@ -65,9 +64,9 @@ class H2OLayer(CacheLayerMixin):
                 f"This H2OCache holds {held}, and is fed {now[0]} of {now[1]} {now[2]} on {now[3]}.",
                 "Use one cache per model, precision and device, or cache.reset().",
             )
-        if keys.shape[0] != of.rows:
+        if rows != of.rows:
             raise UsageError(
-                f"This H2OCache holds {of.rows} rows, the batch has {keys.shape[0]}.",
+                f"This H2OCache holds {of.rows} rows, the batch has {rows}.",
                 "Use one cache per batch, or cache.reset().",
             )
 
@@ -94,3 +93,29 @@ class H2OLayer(CacheLayerMixin):
     def reset(self) -> None:
         """Forgets everything; slots are made anew with the next tokens."""
         self.arena, self.is_initialized, self.fed = None, False, 0
+
+
+class Handoff:
+    """What `update()` returns instead of tensors: a layer, and the keys and values [R, H, N, D] for it.
+
+    Only `h2o_attention` unwraps it. Any other function would attend to the new tokens alone, silently;
+    whatever it does to this object raises a ModelError instead.
+    """
+
+    def __init__(self, layer: H2OLayer, keys: Tensor, values: Tensor) -> None:
+        self.layer, self.keys, self.values = layer, keys, values
+
+    def __getattr__(self, name: str) -> NoReturn:
+        _wrong_attention()
+
+    @classmethod
+    def __torch_function__(cls, *_: Any, **__: Any) -> NoReturn:
+        _wrong_attention()
+
+
+def _wrong_attention() -> NoReturn:
+    raise ModelError(
+        "An H2OCache was given to a model that was not loaded with its attention.",
+        'Load it with from_pretrained(..., attn_implementation="h2o") after `from h2o_chat import H2OCache`,'
+        ' or call model.set_attn_implementation("h2o").',
+    )

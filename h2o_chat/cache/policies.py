@@ -10,37 +10,29 @@ it. Shapes: R rows, H KV heads, G query heads per KV head, S slots, D head size.
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from h2o_chat.base.errors import BudgetError
-from h2o_chat.cache.baselines import by_lot, fixed, from_the_future, last_used, oldest_first, pooled, strided
+from h2o_chat.cache.rope import MOST_TOKENS
+from h2o_chat.cache.scores import Received
 
 
 class Slots:
     """What a policy may look at: states by the names of `state.STATES`, [L, R, H, S, ...].
 
-    Empty slots have position -1 and score 0.
+    Empty slots have position -1 and score 0. Distinctness and novelty of a key not yet compared are the mean
+    of the others; they are zeros for a policy that does not look at keys.
     """
 
-    positions: Tensor
-    """[L, R, H, S] int32, in the conversation."""
-    score: Tensor
-    """[L, R, H, S, G] attention received from each query head, forgotten at the policy's rate; a policy that
-    counts uses (see `Policy`) has them in one column."""
-    values: Tensor
-    """[L, R, H, S, D]"""
-    distinctness: Tensor
-    """[L, R, H, S] minus the cosine of a key, before RoPE, to the mean of the kept keys; of a key not yet
-    compared the mean of the others. Zeros for a policy that does not look at keys."""
-    novelty: Tensor
-    """[L, R, H, S] minus the cosine of a key, before RoPE, to the nearest other one kept, 0 to -1; else as
-    `distinctness`."""
-    prompt: Tensor
-    """[L, R, H, S] bool: read in a prompt, not generated."""
+    positions: Tensor  # [L, R, H, S] int32, in the conversation
+    score: Tensor  # [L, R, H, S, G] attention received from each query head, forgotten at the policy's rate
+    values: Tensor  # [L, R, H, S, D]
+    distinctness: Tensor  # [L, R, H, S] minus the cosine of a key, before RoPE, to the mean of the kept keys
+    novelty: Tensor  # [L, R, H, S] minus its cosine to the nearest other one kept, 0 to -1
+    prompt: Tensor  # [L, R, H, S] bool: read in a prompt, not generated
 
     def __init__(self, budget: int = 0, layers: Sequence[int] = (0,), **states: Tensor) -> None:
         self.budget, self.layers, self.states = budget, layers, states
@@ -52,36 +44,17 @@ class Slots:
             raise AttributeError(f"slots have no state {name!r}: one of {', '.join(self.states)}") from None
 
 
+Priority = Callable[[Slots], Tensor]
+
+
+def oldest_first(slots: Slots) -> Tensor:
+    """No opinion: ties drop the oldest, which leaves a sliding window. [L, R, H, S]"""
+    return torch.zeros_like(slots.score[..., 0])
+
+
 def accumulated_attention(slots: Slots) -> Tensor:
     """The published score: the sum of all attention received (2306.14048, section 4.2). [L, R, H, S]"""
     return slots.score.sum(-1)
-
-
-def output_change(slots: Slots) -> Tensor:
-    """How far the layer's output would move if this token went (CAOTE, arXiv 2504.14051). [L, R, H, S]
-
-    With `a` the share of attention and `o = sum(a v)`, dropping token i moves the output by
-    `a_i / (1 - a_i) * ||v_i - o||`: a token that is much attended to but says what the others say anyway
-    can go.
-    """
-    score = slots.score.sum(-1)
-    share = score / score.sum(-1, keepdim=True).clamp_min(torch.finfo(score.dtype).tiny)  # [L, R, H, S]
-    values = slots.values.to(share.dtype)
-    output = share.unsqueeze(-2) @ values  # [L, R, H, 1, D]
-    distance = torch.linalg.vector_norm(values - output, dim=-1)  # [L, R, H, S]
-    # The bound keeps 1/0 out where nothing else was ever attended to.
-    others = (1 - share).clamp_min(torch.finfo(share.dtype).eps)
-    change: Tensor = share / others * distance
-    return change
-
-
-def unlike_others(slots: Slots) -> Tensor:
-    """Distinct keys stay (KeyDiff, arXiv 2504.15364, which compares them after RoPE). [L, R, H, S]
-
-    Nobody attends to a name until it is asked for, so attention received cannot keep it. Its key is unlike
-    the others from the start.
-    """
-    return slots.distinctness
 
 
 WORD = 0.4
@@ -165,39 +138,25 @@ def prominence(numbers: Tensor, held: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Policy:
-    """One row of the table below."""
+    """What to rank by, and the numbers that go with it."""
 
-    priority: Callable[[Slots], Tensor]
-    forget: float
-    """score = forget * score + attention received, at every query."""
-    sinks: int
-    """First tokens protected unless told otherwise (attention sinks, StreamingLLM, 2309.17453)."""
-    heavy: bool
-    """Whether part of the budget is for heavy hitters; else all but the sinks is recent."""
-    slots_per_sink: int = 0
-    """So many slots of the budget for each sink, where a small budget has none to spare; 0: all `sinks`."""
-    recent: float = 0.5
-    """Share of the budget that the newest tokens have, where part of it is for heavy hitters."""
-    keys: bool = False
-    """Whether it looks at keys."""
-    pairs: bool = False
-    """Whether it compares them with each other too: novelty."""
-    stride: float = 0.0
-    """Share of the budget that is given up at once; 0: one slot. Fewer rankings for a little quality."""
-    uses: Literal["", "count", "last"] = ""
-    """Score uses instead of attention: how many there were, or 1 + the position of the last. A query uses the
-    tokens that it gives more than their fair share, 1 / how many it sees."""
-    window: int = 0
-    """Of a pass of at least so many queries (a prompt chunk, or a whole prompt) only the last so many count,
-    in full, and what was before is forgotten; 0: all count."""
+    priority: Priority  # the lowest goes first
+    forget: float  # score = forget * score + attention received, at every query
+    sinks: int  # first tokens protected unless the caller says otherwise (StreamingLLM, arXiv 2309.17453)
+    heavy: bool  # part of the budget is for heavy hitters; else all but the sinks is recent
+    slots_per_sink: int = 0  # a small budget has fewer sinks: one for so many slots; 0: all `sinks`
+    recent: float = 0.5  # share of the budget that the newest tokens have, where part is for heavy hitters
+    keys: bool = False  # it looks at `distinctness`
+    pairs: bool = False  # it looks at `novelty` too, which compares every key with every other
+    stride: float = 0.0  # share of the budget given up at once; 0: one slot. Fewer rankings, a little worse
     reach: float = 1.0
-    """Of the trained window: the distance at which keys are clamped (but see `protected_at`). In a
-    training text of W tokens W - d pairs lie d apart, so the last distances are hardly trained."""
+    """Share of the trained window at which keys are clamped. In a training text of W tokens W - d pairs lie d
+    apart, so the last distances are hardly trained."""
     protected_at: float = 1.0
-    """Of the trained window: where a system prompt and pins are met once they are out of reach; at most
-    `reach`. Sinks are not, nor is anything by a model that does not chat (`H2OCache.nearer`)."""
-    offline: bool = False
-    """Sees the future, so it cannot generate: a reference of the lab (`lab/belady.py`)."""
+    """Share of the trained window at which clamped keys of a system prompt and pins are met instead; at most
+    `reach`. Not sinks, and none with a model that does not chat (`distance.distance_of`)."""
+    bounded: bool = True  # False: nothing is ever given up, slots are added instead
+    scores: Received = field(default_factory=Received)  # how the score grows
     name: str = "custom"
 
 
@@ -216,33 +175,25 @@ POLICIES: dict[str, Policy] = {
         protected_at=1 / 16,
     ),
     "h2o-paper": Policy(accumulated_attention, forget=1.0, sinks=0, heavy=True),
-    # Output change with a score that forgets: CAOTE (arXiv 2504.14051) on it.
-    "caote": Policy(output_change, forget=0.95, sinks=4, heavy=True),
-    "distinct": Policy(unlike_others, forget=1.0, sinks=4, heavy=True, recent=0.25, keys=True),
-    "random": Policy(by_lot, forget=1.0, sinks=4, heavy=True, recent=0.25),
-    "heavy-only": Policy(accumulated_attention, forget=1.0, sinks=0, heavy=True, recent=0.0),
-    # The newest query alone decides (TOVA, arXiv 2401.06104).
-    "last-query": Policy(accumulated_attention, forget=0.0, sinks=0, heavy=True, recent=0.0),
-    # Caches as processors have them, over attention: recency and frequency of use.
-    "lru": Policy(last_used, forget=1.0, sinks=0, heavy=True, recent=0.25, uses="last"),
-    "lfu": Policy(accumulated_attention, forget=1.0, sinks=0, heavy=True, recent=0.25, uses="count"),
-    # SnapKV (arXiv 2404.14469): a prompt is judged by its last 32 queries, neighbours stay together. It
-    # evicts nothing while decoding; here each generated token takes 1/32 of a score and adds its attention.
-    "snapkv": Policy(pooled(7), forget=31 / 32, sinks=0, heavy=True, recent=0.25, window=32),
-    # Sparse Transformer (arXiv 1904.10509) as a cache, alone and with heavy hitters (2306.14048, section 5).
-    "strided": Policy(strided(oldest_first), forget=1.0, sinks=0, heavy=True),
-    "strided-h2": Policy(strided(accumulated_attention), forget=1.0, sinks=0, heavy=True),
-    "fixed": Policy(fixed(oldest_first), forget=1.0, sinks=0, heavy=True),
-    "fixed-h2": Policy(fixed(accumulated_attention), forget=1.0, sinks=0, heavy=True),
-    # Belady's rule, for the lab alone: least attention still to come, and farthest next use.
-    "belady": Policy(from_the_future, forget=1.0, sinks=0, heavy=True, recent=0.0, offline=True),
-    "belady-next": Policy(from_the_future, forget=1.0, sinks=0, heavy=True, recent=0.0, offline=True),
     "window": Policy(oldest_first, forget=1.0, sinks=0, heavy=False),
     "streaming": Policy(oldest_first, forget=1.0, sinks=4, heavy=False),
-    # Keeps everything: its slots grow instead of being given up, so its priority is never asked for.
-    "full": Policy(oldest_first, forget=1.0, sinks=0, heavy=False),
+    "full": Policy(oldest_first, forget=1.0, sinks=0, heavy=False, bounded=False),
 }
 POLICIES = {name: replace(policy, name=name) for name, policy in POLICIES.items()}
+"""Those that a person would choose; `named` knows the others too."""
+
+
+def named(name: str) -> Policy:
+    """A policy by its name.
+
+    Raises:
+        UsageError: there is none of that name that can generate.
+    """
+    if name in POLICIES:
+        return POLICIES[name]
+    from h2o_chat.lab.references import reference
+
+    return reference(name)
 
 
 @dataclass(frozen=True)
@@ -254,15 +205,23 @@ class Shares:
     recent: int
 
     @property
+    def bounded(self) -> bool:
+        """Whether the budget is one."""
+        return self.budget < MOST_TOKENS
+
+    @property
     def most_protected(self) -> int:
         """Sinks, system prompt and pins together may hold this many slots."""
-        return max(self.sinks, (self.budget - self.recent) // 2)
+        return max(self.sinks, (self.budget - self.recent) // 2) if self.bounded else self.budget
 
     def stride(self, policy: Policy) -> int:
         """Slots given up at once: so many that what is safe always fits."""
         most = self.budget - self.recent - self.most_protected
         return max(1, min(int(self.budget * policy.stride), most))
 
+
+BOUNDLESS = Shares(MOST_TOKENS, sinks=0, recent=MOST_TOKENS)
+"""Of `full`."""
 
 MANY = 10_000
 """Slots; which larger budget is the smallest that works is found to a slot or two, and not by trying all."""
@@ -273,11 +232,14 @@ def divide(policy: str | Policy, budget: int, sinks: int | None = None, recent: 
 
     Raises:
         BudgetError: the parts do not fit; says the numbers and the smallest budget that works.
+        UsageError: an unknown policy.
     """
+    policy = named(policy) if isinstance(policy, str) else policy
+    if not policy.bounded:
+        return BOUNDLESS
     for what, value in (("sinks", sinks), ("recent", recent)):
         if value is not None and value < 0:
             raise BudgetError(f"{what}={value} slots cannot be protected.", "It must be 0 or more.")
-    policy = POLICIES[policy] if isinstance(policy, str) else policy
 
     def shares(size: int) -> Shares:
         most = size // policy.slots_per_sink if policy.slots_per_sink else policy.sinks
@@ -285,15 +247,14 @@ def divide(policy: str | Policy, budget: int, sinks: int | None = None, recent: 
         own = int(size * policy.recent) if policy.heavy else size - protected
         return Shares(size, protected, own if recent is None else recent)
 
-    def works(s: Shares) -> bool:
-        if policy.heavy:
-            return s.sinks + s.recent < s.budget
-        return s.sinks < s.budget and s.sinks + s.recent <= s.budget
+    def works(size: int) -> bool:
+        parts = shares(size)
+        return parts.sinks < size and parts.sinks + parts.recent + policy.heavy <= size
 
     asked = shares(budget)
-    if not works(asked):
-        few = next((size for size in range(1, MANY) if works(shares(size))), None)
-        smallest = few or bisect_left(range(1 << 62), True, key=lambda size: works(shares(size)))
+    if not works(budget):
+        few = next((size for size in range(1, MANY) if works(size)), None)
+        smallest = few or bisect_left(range(1 << 62), True, key=works)
         raise BudgetError(
             f"A budget of {budget} slots cannot hold {asked.sinks} sinks, {asked.recent} recent"
             f" and at least {int(policy.heavy)} heavy tokens under the policy {policy.name!r}.",

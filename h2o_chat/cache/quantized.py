@@ -1,7 +1,7 @@
 """Keys and values in 8 or 4 bits: one row of bytes for each token and KV head, its own scale at the end.
 
-A row is written once and never rounded again, so keys are stored as they are before RoPE (`slots.py`) and
-turned as they are read. One scale per token, as in FlexGen (arXiv 2303.06865), which H2O's 4-bit figures use.
+A row is written once and never rounded again, so keys are stored as they are before RoPE and turned as they
+are read. One scale per token, as in FlexGen (arXiv 2303.06865), which H2O's 4-bit figures use.
 Shapes: any leading ones, D components, B bytes.
 """
 

@@ -16,29 +16,23 @@ if TYPE_CHECKING:
 
 
 def require_room(shape: "Shape", slots: int) -> None:
-    """Refuses slots for which there is no memory.
-
-    Args:
-        shape: of the layer.
-        slots: budget + 1.
-
+    """
     Raises:
-        BudgetError: says what they need and what is free.
+        BudgetError: there is no memory for so many slots of one layer; says what they need and what is free.
     """
     # Quantised slots hold as many keys as they come, for a moment.
-    each = (shape.key + shape.value) * shape.dtype.itemsize + state_bytes(shape.groups)
-    needed = shape.rows * shape.heads * slots * each
+    kv_bytes = (shape.key + shape.value) * shape.dtype.itemsize
+    slot_bytes = shape.rows * shape.heads * (kv_bytes + state_bytes(shape.groups))
     if shape.device.type == "cpu":
         free = int(psutil.virtual_memory().available)
     elif shape.device.type == "cuda":
         free = torch.cuda.mem_get_info(shape.device)[0]
     else:
         return
-    if needed > free:
-        one = needed // slots
+    if slots * slot_bytes > free:
         raise BudgetError(
-            f"A budget of {slots - 1:,} slots needs {needed / 1e9:,.1f} GB for one layer alone, and"
-            f" {shape.device} has {free / 1e9:,.1f} GB free.",
-            f"A slot takes {one:,} bytes in every layer: a budget of {free // (2 * one):,} fills half of that"
-            " with one layer.",
+            f"A budget of {slots - 1:,} slots needs {slots * slot_bytes / 1e9:,.1f} GB for one layer alone,"
+            f" and {shape.device} has {free / 1e9:,.1f} GB free.",
+            f"A slot takes {slot_bytes:,} bytes in every layer: a budget of {free // (2 * slot_bytes):,}"
+            " fills half of that with one layer.",
         )

@@ -1,15 +1,14 @@
 """Rotary positions of any family, found by probing, so that kept keys can be moved.
 
 RoPE (arXiv 2104.09864) turns pairs of a key's components by `position * frequency`. Attention sees only
-differences of positions, so a kept key may be turned later: that is what keeps a conversation of millions
-of tokens inside the window that the model was trained for (see `H2OCache.position_ids`).
+differences of positions, so a kept key may be turned later: so a conversation of millions of tokens stays
+inside the window that the model was trained for (`distance.py`).
 
 Families differ in the frequencies (several thetas, scaled, none in some layers), in how much of the head is
 turned, and in which components pair up. Nothing here knows a family: the frequencies come from the model's
 own buffers, and each layer is asked, with one token at two positions, which of them it uses.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -73,24 +72,10 @@ class Rope:
 class Positions:
     """What a model was trained to see."""
 
-    window: int
-    """Tokens; the largest position index fed stays below it."""
-    ropes: tuple[Rope | None, ...]
-    """Per layer; None where a layer uses no rotary positions."""
-    learned: bool
-    """Positions are added to the embedding (OPT, GPT-2): a kept key cannot be moved."""
-    chats: bool = False
-    """It was trained on conversations."""
-
-
-class _KeyCatcher(Cache):
-    """Keeps the keys of one forward pass, as each layer hands them to its attention."""
-
-    def __init__(self) -> None:
-        super().__init__(layer_class_to_replicate=DynamicLayer)
-
-    def keys(self) -> list[Tensor]:
-        return [layer.keys for layer in self.layers]
+    window: int  # tokens; the largest position index fed stays below it
+    ropes: tuple[Rope | None, ...]  # per layer; None where a layer uses no rotary positions
+    learned: bool  # positions are added to the embedding (OPT, GPT-2): a kept key cannot be moved
+    chats: bool = False  # it was trained on conversations
 
 
 def trained_window(config: Any) -> int:
@@ -100,36 +85,25 @@ def trained_window(config: Any) -> int:
     them the same for ever.
 
     Raises:
-        ModelError: the configuration does not say.
+        ModelError: the configuration does not say, or says what can be no window.
     """
     config = config.get_text_config()
+    window = getattr(config, "max_position_embeddings", None)
     rope = getattr(config, "rope_parameters", None) or {}
     if rope.get("rope_type") == "longrope":
         original = rope.get("original_max_position_embeddings")
-        original = original or getattr(config, "original_max_position_embeddings", None)
-        if original:
-            return _window(original)
-    window = getattr(config, "max_position_embeddings", None)
+        window = original or getattr(config, "original_max_position_embeddings", None) or window
     if not window:
         raise ModelError(
             f"{type(config).__name__} does not say how many positions the model was trained for.",
             "Expected max_position_embeddings in config.json.",
         )
-    return _window(window)
-
-
-def _window(tokens: Any) -> int:
-    """A window that a configuration names.
-
-    Raises:
-        ModelError: it can be none.
-    """
-    if type(tokens) is not int or not 0 < tokens < MOST_TOKENS:
+    if type(window) is not int or not 0 < window < MOST_TOKENS:
         raise ModelError(
-            f"The model's config.json names a window of {str(tokens)[:60]} positions.",
+            f"The model's config.json names a window of {str(window)[:60]} positions.",
             f"It must be a number of tokens below {MOST_TOKENS:,}: mend it, or fetch the file again.",
         )
-    return tokens
+    return window
 
 
 @torch.no_grad()
@@ -147,97 +121,71 @@ def probe(model: Any, chats: bool = False) -> Positions:
             configuration does not say how many positions the model was trained for.
     """
     window = trained_window(model.config)
-    candidates = list(_frequencies(model))
-    far = max(1, min(window, 512) // 2 - 1)
+    frequencies = _frequencies(model)
     at_zero = _keys_at(model, 0)
-    if not candidates:
+    if not frequencies:
         return Positions(window, (None,) * len(at_zero), learned=True, chats=chats)
-    steps = [1, far]
+    steps = (1, max(1, min(window, 512) // 2 - 1))
     moved = {step: _keys_at(model, step) for step in steps}
+    # Layers that turn alike share one object, and with it the angles of a step.
+    shared: dict[Any, Rope] = {}
     found: list[Rope | None] = []
     for layer, key in enumerate(at_zero):
-        rope = _which(layer, key, {step: moved[step][layer] for step in steps}, candidates, model.config)
-        # Layers that turn alike share one object, and with it the angles of a step.
-        found.append(next((other for other in found if _alike(rope, other)), rope))
+        known = [
+            shared.setdefault(
+                (number, interleaved, key.shape[-1], key.device),
+                Rope(frequency.to(key.device), interleaved, key.shape[-1]),
+            )
+            for number, frequency in enumerate(frequencies)
+            for interleaved in (False, True)
+            if 2 * len(frequency) <= key.shape[-1]
+        ]
+        there = {step: moved[step][layer] for step in steps}
+        rope = next((rope for rope in (None, *known) if _explains(rope, key, there)), known)
+        if isinstance(rope, list):
+            raise ModelError(
+                f"{type(model.config).__name__}: the keys of layer {layer} move with the position in a way"
+                f" that none of {len(known)} rotations explains.",
+                "This family's positions are not supported yet.",
+            )
+        found.append(rope)
     return Positions(window, tuple(found), learned=False, chats=chats)
-
-
-def _alike(one: Rope | None, other: Rope | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    same = (one.interleaved, one.size) == (other.interleaved, other.size)
-    together = one.inv_freq.device == other.inv_freq.device
-    return same and together and torch.equal(one.inv_freq, other.inv_freq)
 
 
 def _keys_at(model: Any, index: int) -> list[Tensor]:
     """Keys [1, H, 1, D] per layer of one token fed at a position index."""
-    catcher = _KeyCatcher()
+    cache = Cache(layer_class_to_replicate=DynamicLayer)
     device = model.get_input_embeddings().weight.device
     token = torch.ones(1, 1, dtype=torch.long, device=device)
+    at = torch.full_like(token, index)
     implementation = model.config._attn_implementation
-    model.set_attn_implementation("eager")  # the catcher is no H2OCache
+    model.set_attn_implementation("eager")  # this is no H2OCache
     try:
-        model(
-            input_ids=token,
-            position_ids=torch.full_like(token, index),
-            past_key_values=catcher,
-            use_cache=True,
-        )
+        model(input_ids=token, position_ids=at, past_key_values=cache, use_cache=True)
     finally:
         model.set_attn_implementation(implementation)
-    return catcher.keys()
+    return [layer.keys for layer in cache.layers]
 
 
-def _frequencies(model: Any) -> Iterator[Tensor]:
+def _frequencies(model: Any) -> list[Tensor]:
     """Every distinct set of inverse frequencies [P] the model carries (gemma3 has two)."""
-    seen: list[Tensor] = []
+    found: list[Tensor] = []
     for name, buffer in model.named_buffers():
         last = name.rpartition(".")[2]
         if last.endswith("inv_freq") and "original" not in last:
-            freq = buffer.detach().float().cpu()
-            if not any(freq.shape == other.shape and torch.equal(freq, other) for other in seen):
-                seen.append(freq)
-                yield freq
+            one = buffer.detach().float().cpu()
+            if not any(one.shape == other.shape and torch.equal(one, other) for other in found):
+                found.append(one)
+    return found
 
 
-def _which(
-    layer: int, key: Tensor, moved: dict[int, Tensor], candidates: list[Tensor], config: Any
-) -> Rope | None:
-    """The rotation that takes the key at index 0 to the keys at the other indices; None: they are the same.
-
-    Args:
-        key: [1, H, 1, D] of one token at index 0.
-        moved: the key of the same token by index.
-        candidates: inverse frequencies [P] that the model carries.
-
-    Raises:
-        ModelError: none does.
-    """
+def _explains(rope: Rope | None, key: Tensor, moved: dict[int, Tensor]) -> bool:
+    """Whether a rotation (None: none) takes the key [1, H, 1, D] at index 0 to those at other indices."""
     # Keys come out of matrix products in the model's precision: bf16 keeps 8 bits.
     tolerance = max(1e-3, 8 * torch.finfo(key.dtype).eps)
-    exact = {step: other.double().cpu() for step, other in moved.items()}
-    device = key.device
     key = key.double().cpu()
-
-    def explains(rope: Rope | None) -> bool:
-        for step, other in exact.items():
-            guess = key if rope is None else rope.rotate(key, torch.tensor(float(step)))
-            if (guess - other).norm() > tolerance * key.norm():
-                return False
-        return True
-
-    ropes = [
-        Rope(freq, interleaved, key.shape[-1])
-        for freq in candidates
-        for interleaved in (False, True)
-        if 2 * len(freq) <= key.shape[-1]
-    ]
-    for rope in (None, *ropes):
-        if explains(rope):
-            return rope and Rope(rope.inv_freq.to(device), rope.interleaved, rope.size)
-    raise ModelError(
-        f"{type(config).__name__}: the keys of layer {layer} move with the position in a way that none of"
-        f" {len(ropes)} rotations explains.",
-        "This family's positions are not supported yet.",
-    )
+    for step, other in moved.items():
+        guess = key if rope is None else rope.rotate(key, torch.tensor(float(step)))
+        if (guess - other.double().cpu()).norm() > tolerance * key.norm():
+            return False
+    return True

@@ -1,25 +1,18 @@
 """Copies of everything that a cache holds: of all its rows, of one of them, of several put together."""
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
-from h2o_chat.cache.arena import Shape
+from h2o_chat.base.errors import UsageError
+from h2o_chat.cache.arena import Arena, Part
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.policies import Shares
+from h2o_chat.cache.step import join, place_layers
 
-
-@dataclass(frozen=True)
-class Part:
-    """One arena's share of a snapshot."""
-
-    layers: tuple[int, ...]
-    shape: Shape
-    states: dict[str, Tensor]
-    """The saved ones of `state.STATES`, [L, R, H, S, ...]."""
-    lost: Tensor
-    """[R]"""
+if TYPE_CHECKING:
+    from h2o_chat.cache.cache import H2OCache
 
 
 @dataclass(frozen=True)
@@ -27,23 +20,15 @@ class Snapshot:
     """Everything that a cache holds; `H2OCache.restore` puts it back."""
 
     policy: str
-    shares: Shares | None
-    """None for the `full` policy."""
-    bits: int | None
-    """Of a number in the slots; None: as the model computes it."""
-    parts: list[Part]
-    """None before the first token."""
-    clocks: list[Clock]
-    """Of each row."""
-    fed: int
-    """Columns, padding included."""
-    protect_below: int
-    """Tokens at positions below this are protected: sinks, system prompt."""
-    pins: frozenset[int] = frozenset()
-    """Positions that will be protected when they are fed."""
+    shares: Shares
+    bits: int | None  # of a number in the slots; None: as the model computes it
+    parts: list[Part]  # none before the first token
+    clocks: list[Clock]  # of each row, see `H2OCache.clocks`
+    fresh: Clock  # of rows without a clock of their own
+    fed: int  # columns, padding included
 
     def row(self, number: int) -> "Snapshot":
-        """One row of it, as views."""
+        """One row of it, as views; `fed` is then without padding."""
         cut = slice(number, number + 1)
         parts = [
             Part(
@@ -54,7 +39,16 @@ class Snapshot:
             )
             for part in self.parts
         ]
-        return replace(self, parts=parts, clocks=[replace(self.clocks[number])])
+        clock = replace(self.clocks[number])
+        return replace(self, parts=parts, clocks=[clock], fed=clock.seen)
+
+    def copy(self) -> "Snapshot":
+        """With tensors of its own."""
+        parts = [
+            replace(part, states={name: s.clone() for name, s in part.states.items()}, lost=part.lost.clone())
+            for part in self.parts
+        ]
+        return replace(self, parts=parts)
 
 
 def together(rows: list[Snapshot]) -> Snapshot:
@@ -71,3 +65,64 @@ def together(rows: list[Snapshot]) -> Snapshot:
     ]
     clocks = [replace(row.clocks[0]) for row in rows]
     return replace(first, parts=parts, clocks=clocks, fed=max(row.fed for row in rows))
+
+
+def take(cache: "H2OCache") -> Snapshot:
+    """The whole state, with the tensors themselves."""
+    join(cache)
+    return Snapshot(
+        cache.plan.policy.name,
+        cache.plan.shares,
+        cache.plan.bits,
+        [arena.part() for arena in cache.arenas],
+        [replace(clock) for clock in cache.clocks],
+        replace(cache.fresh),
+        cache.fed,
+    )
+
+
+@torch.inference_mode(False)
+def put(cache: "H2OCache", snapshot: Snapshot) -> None:
+    """Puts a whole state into a cache; the snapshot's tensors become the cache's."""
+    _refuse_other(cache, snapshot)
+    cache.reset()
+    cache.clocks, cache.fresh = [replace(clock) for clock in snapshot.clocks], replace(snapshot.fresh)
+    for part in snapshot.parts:
+        arena = Arena(cache.plan, part.layers, cache.rope(part.layers[0]), part.shape, slots=0)
+        arena.take_over(part, [clock.base for clock in cache.clocks])
+        cache.arenas.append(arena)
+    while len(cache.layers) < sum(len(part.layers) for part in snapshot.parts):
+        cache.layers.append(cache.new_layer())
+    place_layers(cache)
+    for layer in cache.layers:
+        layer.fed = snapshot.fed
+
+
+@torch.inference_mode(False)
+def put_row(cache: "H2OCache", row: int, snapshot: Snapshot | None) -> None:
+    """Copies one row's state into a row of a cache, or (None) empties it."""
+    if snapshot is not None:
+        _refuse_other(cache, snapshot)
+        if len(snapshot.clocks) != 1 or (snapshot.parts and not cache.arenas):
+            raise UsageError(
+                f"A snapshot of {len(snapshot.clocks)} rows cannot be put into row {row}.",
+                "Give one row, of Snapshot.row; before the first token use cache.restore().",
+            )
+    clock = cache.clocks[row] = replace(snapshot.clocks[0]) if snapshot else cache.plan.clock()
+    for arena in cache.arenas:
+        arena.grow(clock.held)
+        arena.put_row(row, snapshot.parts if snapshot else [], clock.base)
+
+
+def _refuse_other(cache: "H2OCache", snapshot: Snapshot) -> None:
+    """
+    Raises:
+        UsageError: it is the snapshot of a cache with another policy, budget or precision.
+    """
+    was = snapshot.policy, snapshot.shares, snapshot.bits
+    now = cache.plan.policy.name, cache.plan.shares, cache.plan.bits
+    if was != now:
+        raise UsageError(
+            "This snapshot is of a cache with {} {} {} bits, this one has {} {} {}.".format(*was, *now),
+            "Make the cache with the same policy, budget and K/V precision.",
+        )

@@ -7,54 +7,47 @@ from it, so a new state is one line here.
 from dataclasses import dataclass
 from typing import Literal
 
-Trailing = Literal["", "key", "value", "group"]
-
 
 @dataclass(frozen=True)
 class State:
     """One number, flag or row of numbers that every slot has: a tensor [L, R, H, S, ...]."""
 
     name: str
-    trailing: Trailing
-    """What follows [L, R, H, S]: nothing, D of keys or values, G query heads."""
-    dtype: Literal["kv", "exact", "int32", "bool"]
-    """kv: as the model computes keys and values, or bytes; exact: fp32, and fp64 where the model has it."""
-    empty: float = 0
-    """What an empty slot holds."""
-    saved: bool = True
-    """False: it follows from the others and is made anew when a snapshot is restored."""
+    trailing: Literal["", "key", "value", "group"]  # after [L, R, H, S]: D of keys or values, G query heads
+    dtype: Literal["kv", "exact", "int32", "bool"]  # kv: as the model's, or bytes; exact: fp32, or fp64 as it
+    empty: float = 0  # what an empty slot holds
+    saved: bool = True  # False: it follows from the others and is made anew when a snapshot is restored
 
 
 STATES = (
-    State(
-        "keys", "key", "kv"
-    ),  # turned to their rotation index (`distance.py`); in bytes they are not turned
+    # Keys are turned to their rotation index (`distance.py`); in bytes they are not turned.
+    State("keys", "key", "kv"),
     State("values", "value", "kv"),
-    State("positions", "", "int32", empty=-1),  # in the conversation; -1 = empty
-    State(
-        "score", "group", "exact"
-    ),  # attention received from each query head, forgotten at the policy's rate
-    State("recent", "", "exact"),  # share of its KV head's attention, a mean over about the last 32 queries
-    State("distinctness", "", "exact"),  # minus the cosine of its key to the mean of the kept keys
-    State("novelty", "", "exact"),  # minus the cosine of its key to the nearest other one kept
-    State("prompt", "", "bool"),  # read in a prompt, not generated
-    State("protected", "", "bool"),  # sink, system prompt or pinned
-    State("clamped", "", "bool"),  # every query meets its key at one fixed distance (`distance.py`)
-    State("hidden", "", "bool", empty=1, saved=False),  # no query sees it
+    # In the conversation; -1 = empty.
+    State("positions", "", "int32", empty=-1),
+    # Attention received from each query head, forgotten at the policy's rate.
+    State("score", "group", "exact"),
+    # Share of its KV head's attention, a mean over about the last 32 queries.
+    State("recent", "", "exact"),
+    # Minus the cosine of its key to the mean of the kept keys, and to the nearest other one kept.
+    State("distinctness", "", "exact"),
+    State("novelty", "", "exact"),
+    # Read in a prompt, not generated.
+    State("prompt", "", "bool"),
+    # Sink, system prompt or pinned.
+    State("protected", "", "bool"),
+    # Every query meets its key at one fixed distance (`distance.py`).
+    State("clamped", "", "bool"),
+    # No query sees it.
+    State("hidden", "", "bool", empty=1, saved=False),
 )
 
-_BYTES = {"exact": 4, "int32": 4, "bool": 1}
 ORDER_BYTES = 4
 """Of each slot's place in the order of writing."""
 
 
 def state_bytes(groups: int) -> int:
-    """Bytes of one slot of one layer, row and KV head, beside its key and value.
-
-    Args:
-        groups: G, query heads per KV head.
-    """
-    each = {"": 1, "group": groups}
-    return ORDER_BYTES + sum(
-        _BYTES[state.dtype] * each[state.trailing] for state in STATES if state.dtype != "kv"
-    )
+    """Bytes of one slot of one layer, row and KV head, beside its key and value; `groups` is G."""
+    bytes_of, numbers = {"exact": 4, "int32": 4, "bool": 1}, {"": 1, "group": groups}
+    own = [state for state in STATES if state.dtype != "kv"]
+    return ORDER_BYTES + sum(bytes_of[state.dtype] * numbers[state.trailing] for state in own)

@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 
 from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.errors import OutOfMemoryError
 from h2o_chat.base.progress import never, unheard
+from h2o_chat.chat import advice
 from h2o_chat.chat.engine_like import EngineLike
 from h2o_chat.chat.exchange import Exchange
 from h2o_chat.chat.feeding import too_small, turn_tokens
@@ -14,7 +16,6 @@ from h2o_chat.chat.message import Message, as_event, give_texts, not_too_long, o
 from h2o_chat.chat.resume import ended_in_marker, remember
 from h2o_chat.chat.spans import about_to_be, tokens_of, was_read
 from h2o_chat.chat.templates import choose
-from h2o_chat.engine import advice
 from h2o_chat.events.events import CacheState, Event, Note, Prompt, Said, Token, Turn
 
 
@@ -101,6 +102,9 @@ class Chat:
                         exchange.close(event, self.engine)
                 yield from self.take_notes()
                 yield event
+        except OutOfMemoryError as error:
+            hint = advice.smaller(self.session, self._settings, self.engine)
+            raise OutOfMemoryError(error.message, hint) from error
         finally:
             exchange.answer.text = exchange.text
             if pin and not was_read(exchange.user):  # it was not read

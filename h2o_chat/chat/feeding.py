@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from h2o_chat.chat import advice
 from h2o_chat.chat.engine_like import EngineLike
 from h2o_chat.chat.templates import Template
-from h2o_chat.engine import advice
 from h2o_chat.events.events import Note, Prompt
 
 

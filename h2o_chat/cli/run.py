@@ -260,6 +260,9 @@ def _tell(note: Note, out: Output) -> None:
     _complain(note.message, note.hint)
 
 
+_SMALLER = "Try a smaller --budget or --chunk, a smaller model, or --quantize nf4."
+
+
 def ending(work: Callable[[], ExitCode], out: Output | None = None) -> ExitCode:
     """Runs `work`; whatever it raises is said on stderr, and as an event to `out`, and becomes an exit code.
 
@@ -268,6 +271,8 @@ def ending(work: Callable[[], ExitCode], out: Output | None = None) -> ExitCode:
     """
     try:
         return work()
+    except OutOfMemoryError as error:
+        return _failed(error if error.hint else OutOfMemoryError(error.message, _SMALLER), out)
     except H2OChatError as error:
         return _failed(error, out)
     except KeyboardInterrupt:
@@ -280,8 +285,7 @@ def ending(work: Callable[[], ExitCode], out: Output | None = None) -> ExitCode:
         if not isinstance(error, Exception) and not is_panic(error):
             raise
         if _out_of_memory(error):
-            hint = "Try a smaller --budget or --chunk, a smaller model, or --quantize nf4."
-            return _failed(OutOfMemoryError(f"Out of memory: {error}", hint), out)
+            return _failed(OutOfMemoryError(f"Out of memory: {error}", _SMALLER), out)
         sys.stderr.write(written_out(traceback.format_exc()))
         hint = "This is a bug of h2o-chat: please report it together with the lines above."
         message = f"{type(error).__name__}: {error}"

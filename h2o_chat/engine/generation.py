@@ -1,32 +1,65 @@
-"""One call of `Engine.generate`: from a prompt to the events of its answer."""
+"""One turn of a conversation: from a prompt to the events of its answer."""
 
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from h2o_chat.base.config import Sampling
-from h2o_chat.base.errors import ModelError, WindowFullError
+from h2o_chat.base.errors import ModelError, OutOfMemoryError, UsageError, WindowFullError
 from h2o_chat.engine.detokenize import Detokenizer, StopText, texts
+from h2o_chat.engine.row import Row
 from h2o_chat.events.events import Error, Event, Finish, Prompt, Token, Turn
-
-if TYPE_CHECKING:
-    from h2o_chat.engine.engine import Engine
+from h2o_chat.models.load import out_of_memory
 
 
-class Generation:
-    """One turn: its prompt is read, then it is answered token by token."""
+def generate(row: Row, ids: list[int], sampling: Sampling, cancel: Callable[[], bool]) -> Iterator[Event]:
+    """Reads `ids` and answers: `Prompt`, `Token` ..., now and then `CacheState`, at the end `Turn`.
 
-    def __init__(
-        self, engine: "Engine", ids: list[int], sampling: Sampling, cancel: Callable[[], bool]
-    ) -> None:
-        self.engine, self.ids, self.sampling, self.cancel = engine, ids, sampling, cancel
-        self.observer = engine.observer
-        self.first = engine.seen
+    `cancel` is asked before every step and every prompt chunk. A prompt that was not read to its end is
+    forgotten: one `Turn` comes, of no tokens, and the state is what it was before the call. So it is if
+    anything is raised, after a `Turn` with what was generated.
+
+    Raises:
+        UsageError: there is nothing to read.
+        GenerationError: the model's logits cannot be sampled from.
+        OutOfMemoryError: the device is full.
+    """
+    if not ids and not row.pending:
+        raise UsageError("There is nothing to read: the prompt is empty.")
+    before = None
+    turn = _Turn(row, ids, sampling, cancel)
+    try:
+        before = row.snapshot()
+        read = turn.read()
+        if read is None:
+            row.restore(before, hand_over=True)
+            yield turn.ended("stopped")
+            return
+        yield from turn.answer(*read)
+    except GeneratorExit:
+        raise  # the reader left between two events, where the state is whole
+    except BaseException as error:
+        if before is not None:  # there was room for it
+            row.restore(before, hand_over=True)
+        if row.settings.events_every:
+            yield row.look()  # takes back what was told of the tokens that are forgotten
+        yield turn.ended("error")
+        if out_of_memory(error):
+            raise OutOfMemoryError(f"{row.runner.device} ran out of memory: {error}") from error
+        raise
+
+
+class _Turn:
+    """Its prompt is read, then it is answered token by token."""
+
+    def __init__(self, row: Row, ids: list[int], sampling: Sampling, cancel: Callable[[], bool]) -> None:
+        self.row, self.ids, self.sampling, self.cancel = row, ids, sampling, cancel
+        self.observer = row.observer
+        self.first = row.seen
         self.lost_before = self.observer.lost_mark()
-        self.detokenizer = Detokenizer(engine.tokenizer, [*engine.pending, *ids])
+        self.detokenizer = Detokenizer(row.tokenizer, [*row.pending, *ids])
         self.stop = StopText(sampling.stop)
         self.text: list[str] = []
         self.new_tokens = 0
@@ -36,7 +69,7 @@ class Generation:
 
     def ended(self, finish: Finish) -> Turn:
         """The event that closes the turn."""
-        steps, kept = self.new_tokens - 1, self.engine.cache.most_kept
+        steps, kept = self.new_tokens - 1, self.row.kept
         with suppress(ModelError):  # it has failed before, in the answer
             self.text.append(self._rest())
         return Turn(
@@ -46,24 +79,24 @@ class Generation:
             new_tokens=self.new_tokens,
             ttft_ms=self.ttft_ms,
             tok_s=1000 * steps / self.decode_ms if steps > 0 else 0.0,
-            seen=self.engine.seen,
+            seen=self.row.seen,
             kept=kept,
-            evicted=self.engine.seen - kept,
+            evicted=self.row.seen - kept,
             lost=self.observer.lost_since(self.lost_before),
         )
 
     def read(self) -> tuple[Prompt, Tensor] | None:
         """Feeds the prompt, chunk by chunk; what was read and the logits after it, or None if cancelled."""
         clock = time.perf_counter()
-        ids = [*self.engine.pending, *self.ids]
+        ids = [*self.row.pending, *self.ids]
         tokens = len(ids)
-        logits = self.engine.feed(self.ids, self.cancel)
+        logits = self.row.feed(self.ids, self.cancel)
         if logits is None:
             return None
         self.ttft_ms = _ms_since(clock)
         self.prompt_tokens = tokens
-        chunks = -(-tokens // self.engine.cache.pass_tokens)
-        told = texts(self.engine.tokenizer, ids) if self.engine.settings.events_every else []
+        chunks = -(-tokens // self.row.cache.pass_tokens)
+        told = texts(self.row.tokenizer, ids) if self.row.settings.events_every else []
         prompt = Prompt(tokens, self.first, self.first + tokens - 1, chunks, self.ttft_ms, texts=told)
         return prompt, logits
 
@@ -71,20 +104,20 @@ class Generation:
         """All events of a turn whose prompt was read."""
         yield prompt
         finish = yield from self._answer(logits)
-        if self.engine.settings.events_every:
-            yield self.engine.look()
+        if self.row.settings.events_every:
+            yield self.row.look()
         yield self.ended(finish)
 
     def _answer(self, logits: Tensor) -> Generator[Event, None, Finish]:
         """Token after token, until something ends it; returns what."""
-        engine, sampling = self.engine, self.sampling
+        row, sampling = self.row, self.sampling
         step_ms = 0.0
         if self.cancel():
             return "stopped"
         while True:
             clock = time.perf_counter()
-            token = engine.sampler.choose(logits, sampling)
-            engine.pending = (token,)
+            token = row.sampler.choose(logits, sampling)
+            row.pending = (token,)
             self.new_tokens += 1
             text = self.stop.add(self.detokenizer.add(token))
             finish = self._finish(token)
@@ -93,21 +126,21 @@ class Generation:
             self.text.append(text)
             choose_ms = _ms_since(clock)
             self.ttft_ms += choose_ms if self.new_tokens == 1 else 0
-            yield Token(token, text, engine.seen, step_ms + choose_ms)
+            yield Token(token, text, row.seen, step_ms + choose_ms)
             if finish is not None:
                 return finish
-            every = engine.settings.events_every
+            every = row.settings.events_every
             if every and self.new_tokens % every == 0:
-                yield engine.look()
+                yield row.look()
             if self.cancel():  # before the token is fed: it waits for the next turn
                 return "stopped"
             clock = time.perf_counter()
             try:
-                logits = engine.forward([token])
+                logits = row.forward([token])
             except WindowFullError as error:
                 yield Error(error.code, error.message, error.hint)
                 return "length"
-            engine.pending = ()
+            row.pending = ()
             step_ms = _ms_since(clock)
             self.decode_ms += step_ms + choose_ms
 
@@ -120,7 +153,7 @@ class Generation:
     def _finish(self, token: int) -> Finish | None:
         if self.stop.found:
             return "stop"
-        if token in self.engine.eos and not self.sampling.ignore_eos:
+        if token in self.row.eos and not self.sampling.ignore_eos:
             return "eos"
         return "length" if self.new_tokens == self.sampling.max_tokens else None
 

@@ -1,13 +1,12 @@
 """What a cache holds, as a `cache` event: made between steps, from one copy of small tensors to the host."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.settle import ranking
 from h2o_chat.engine.holders import Holders
@@ -33,11 +32,12 @@ POOLED = 32
 class Observer:
     """Remembers the last event, so that the next one can say what changed; bounded like the cache.
 
-    Looks at row 0: a conversation has one row.
+    Args:
+        row: of the cache, the one that is looked at.
     """
 
-    def __init__(self, cache: H2OCache, tokenizer: Any) -> None:
-        self._cache = cache
+    def __init__(self, cache: H2OCache, tokenizer: Any, row: int = 0) -> None:
+        self._cache, self._row = cache, row
         self._tokenizer = tokenizer
         self.ids: dict[int, int] = {}
         """Token ids by position, of tokens that some cache holds."""
@@ -51,7 +51,7 @@ class Observer:
         self.lost = (0, 0.0)
         """`lost_mark` at the last event."""
 
-    def fed(self, first: int, ids: list[int]) -> None:
+    def fed(self, first: int, ids: Sequence[int]) -> None:
         """Notes the ids of tokens at the positions first, first + 1 ..."""
         self.ids.update(enumerate(ids, first))
 
@@ -62,14 +62,18 @@ class Observer:
 
     def lost_since(self, mark: tuple[int, float]) -> float:
         """`lost` per token since an earlier `lost_mark`, 0 to 1."""
-        seen, lost = self.lost_mark()
-        return (lost - mark[1]) / max(1, seen - mark[0])
+        return _per_token(mark, self.lost_mark())
 
     def lost_mark(self) -> tuple[int, float]:
         """(tokens seen, attention lost so far, averaged over layers and heads)."""
         arenas = self._cache.arenas
-        caches = sum(len(arena.layers) * arena.of.heads for arena in arenas)
-        return self._cache.fed, sum(float(arena.lost[0]) for arena in arenas) / max(1, caches)
+        heads = sum(len(arena.layers) * arena.of.heads for arena in arenas)
+        return self._seen, sum(float(arena.lost[self._row]) for arena in arenas) / max(1, heads)
+
+    @property
+    def _seen(self) -> int:
+        clocks = self._cache.clocks
+        return clocks[self._row].seen if self._row < len(clocks) else 0
 
     def state(self, watched: bool = True) -> CacheState:
         """What the cache holds now, and what changed since the last call.
@@ -77,28 +81,25 @@ class Observer:
         Args:
             watched: whether anybody looks at what only a memory panel shows.
         """
-        cache = self._cache
-        at = _host(cache, -1, lambda arena: arena.slots.positions)  # [L, H, S]
-        scores = _host(cache, 0.0, lambda arena: ranking(arena, cache.clocks))
-        protected = _host(cache, False, lambda arena: arena.slots.protected)
-        seen, held = self._cache.fed, at >= 0
+        cache, seen = self._cache, self._seen
+        at, scores, protected, received = _on_host(cache, self._row)
+        held = at >= 0
         positions, which, counts = np.unique(at[held], return_inverse=True, return_counts=True)
         hold = counts / (at.shape[0] * at.shape[1])
         score = np.bincount(which, scores[held], len(positions)) / counts
         sinks = np.bincount(which, protected[held], len(positions)) > 0
         recent_from = self._recent_from(seen)
-        lost = self.lost_since(self.lost)
-        self.lost = self.lost_mark()
+        before, self.lost = self.lost, self.lost_mark()
         gone, gone_tokens = self._gone(positions) if watched else ([], 0)
-        whole = self.hold is None
+        whole, rows = self.hold is None, max(1, len(cache.clocks))
         if whole or not watched:
             self.holders.forget()
         return CacheState(
             seen=seen,
             kept=int(held.sum(-1).max()),
-            bytes=self._cache.bytes_held,
-            bytes_full=self._cache.bytes_full,
-            lost=lost,
+            bytes=cache.bytes_held // rows,
+            bytes_full=sum(arena.plain_slot_bytes for arena in cache.arenas) // rows * seen,
+            lost=_per_token(before, self.lost),
             kinds=_kinds(at, protected, recent_from),
             heaviest=self._heaviest(positions, hold, score, sinks, recent_from, seen) if watched else [],
             changed=self._changed(positions, hold, score),
@@ -109,24 +110,11 @@ class Observer:
             gone=gone,
             gone_tokens=gone_tokens,
             ranks=_ranks(score) if watched else [],
-            attended=self._attended(held, positions, which, counts) if watched else [],
+            attended=_attended(held, positions, which, counts, received) if watched else [],
         )
 
-    def _attended(
-        self,
-        held: NDArray[Any],
-        positions: NDArray[Any],
-        which: NDArray[Any],
-        counts: NDArray[Any],
-    ) -> list[int]:
-        """The positions that lately received more than if all that is held received the same."""
-        received = _host(self._cache, 0.0, lambda arena: arena.slots.recent)
-        mean = np.bincount(which, received[held], len(positions)) / counts
-        return [int(at) for at in positions[mean * held.sum(-1).max() > 1]]
-
     def _recent_from(self, seen: int) -> int:
-        shares = self._cache.plan.shares
-        return 0 if shares is None else max(0, seen - shares.recent)
+        return max(0, seen - self._cache.plan.shares.recent)
 
     def _heaviest(
         self,
@@ -188,13 +176,38 @@ class Observer:
         return np.where(told[at] == positions, marks[at], 0.0)
 
 
-def _host(cache: H2OCache, empty: Any, state: Callable[[Arena], torch.Tensor]) -> NDArray[Any]:
-    """Row 0 of a state [L, R, H, S] of all layers, in order: [L, H, S]; one empty slot before any token."""
+def _per_token(before: tuple[int, float], now: tuple[int, float]) -> float:
+    """What was lost per token between two marks."""
+    return (now[1] - before[1]) / max(1, now[0] - before[0])
+
+
+def _on_host(cache: H2OCache, row: int) -> tuple[NDArray[Any], ...]:
+    """Positions, scores, protected and recent of one row, [L, H, S] each, layers in order: one copy an arena.
+
+    One empty slot before any token.
+    """
     if not cache.arenas:
-        return np.full((1, 1, 1), empty)
-    parts = [state(arena)[:, 0].cpu().numpy() for arena in cache.arenas]
+        return np.array([[[-1]]]), np.zeros((1, 1, 1)), np.zeros((1, 1, 1), bool), np.zeros((1, 1, 1))
+    parts = []
+    for arena in cache.arenas:
+        slots = arena.slots
+        states = slots.positions, ranking(arena, cache.clocks), slots.protected, slots.recent
+        parts.append(torch.stack([state[:, row].double() for state in states]).cpu().numpy())
     order = np.argsort([layer for arena in cache.arenas for layer in arena.layers])
-    return np.concatenate(parts)[order]
+    at, scores, protected, recent = np.concatenate(parts, 1)[:, order]
+    return at.astype(np.int64), scores, protected > 0, recent
+
+
+def _attended(
+    held: NDArray[Any],
+    positions: NDArray[Any],
+    which: NDArray[Any],
+    counts: NDArray[Any],
+    received: NDArray[Any],
+) -> list[int]:
+    """The positions that lately received more than if all that is held received the same."""
+    mean = np.bincount(which, received[held], len(positions)) / counts
+    return [int(at) for at in positions[mean * held.sum(-1).max() > 1]]
 
 
 def _kinds(at: NDArray[Any], protected: NDArray[Any], recent_from: int) -> dict[str, int]:

@@ -5,7 +5,7 @@ from collections import deque
 import torch
 from torch import Tensor
 from transformers.generation.logits_process import (
-    LogitsProcessorList,
+    LogitsProcessor,
     MinPLogitsWarper,
     RepetitionPenaltyLogitsProcessor,
     TemperatureLogitsWarper,
@@ -27,7 +27,7 @@ class Sampler:
         self.random = torch.Generator(device).manual_seed(seed)
         self.history: deque[int] = deque(maxlen=REPETITION_TOKENS)
         self._sampling: Sampling | None = None
-        self._processors = LogitsProcessorList()
+        self._processors: list[LogitsProcessor] = []
 
     def choose(self, logits: Tensor, sampling: Sampling) -> int:
         """The next token from logits [V].
@@ -40,9 +40,11 @@ class Sampler:
         scores = scores.masked_fill(wrong, 0)
         if sampling is not self._sampling:
             self._sampling, self._processors = sampling, _processors(sampling)
-        history = self.history if sampling.repetition_penalty != 1 else ()
-        seen = torch.tensor([list(history)], dtype=torch.long, device=scores.device)
-        scores = self._processors(seen, scores)
+        seen = None  # the others do not look at it
+        if sampling.repetition_penalty != 1:
+            seen = torch.tensor([list(self.history)], dtype=torch.long, device=scores.device)
+        for process in self._processors:
+            scores = process(seen, scores)
         if sampling.temperature == 0:
             token = scores.argmax(-1)
         else:
@@ -56,9 +58,9 @@ class Sampler:
         return chosen
 
 
-def _processors(sampling: Sampling) -> LogitsProcessorList:
+def _processors(sampling: Sampling) -> list[LogitsProcessor]:
     """In transformers' own order: penalties, temperature, then the cuts."""
-    processors = LogitsProcessorList()
+    processors: list[LogitsProcessor] = []
     if sampling.repetition_penalty != 1:
         processors.append(RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty))
     if sampling.temperature not in (0, 1):

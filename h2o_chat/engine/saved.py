@@ -10,7 +10,7 @@ import math
 import os
 import zlib
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from h2o_chat.base.errors import SavedCacheError
-from h2o_chat.cache.arena import Shape
+from h2o_chat.cache.arena import Part, Shape
 from h2o_chat.cache.clock import COMPARE_SHARE, COMPARE_TOKENS, Clock
-from h2o_chat.cache.policies import POLICIES, Shares
+from h2o_chat.cache.policies import BOUNDLESS, Shares, named
 from h2o_chat.cache.quantized import BITS, dequantise, row_bytes
 from h2o_chat.cache.rope import MOST_TOKENS
-from h2o_chat.cache.scores import columns
-from h2o_chat.cache.snapshot import Part
 from h2o_chat.cache.snapshot import Snapshot as CacheSnapshot
 from h2o_chat.cache.state import STATES
 from h2o_chat.events.events import Session
@@ -50,6 +48,9 @@ IDENTITY = (
     "window",
 )
 """Fields of `Session` that must be what they were."""
+
+COUNTS = ("seen", "held", "base", "near_from", "compared")
+"""Fields of `Clock` that are counts of the tokens fed."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ def write(path: Path, snapshot: Snapshot, session: Session) -> None:
         OSError: no room, no right to write there.
     """
     cache = snapshot.cache
+    clock = cache.clocks[0] if cache.clocks else cache.fresh
     tensors = {
         f"{number}.{name}": tensor.contiguous().cpu()
         for number, part in enumerate(cache.parts)
@@ -89,10 +91,10 @@ def write(path: Path, snapshot: Snapshot, session: Session) -> None:
         "format": FORMAT,
         "session": {name: getattr(session, name) for name in IDENTITY},
         "fed": cache.fed,
-        "protect_below": cache.protect_below,
-        "pins": sorted(cache.pins),
+        "protect_below": clock.protect_below,
+        "pins": sorted(clock.pins),
         "parts": [list(part.layers) for part in cache.parts],
-        "clock": asdict(cache.clocks[0]) if cache.clocks else None,
+        "clock": {name: getattr(clock, name) for name in COUNTS} if cache.clocks else None,
         "lost": snapshot.lost,
         "checks": {name: _check(tensor) for name, tensor in tensors.items()},
     }
@@ -185,7 +187,8 @@ def _snapshot(
         _Wrong, KeyError, TypeError, ValueError: that is nothing.
     """
     fed = _count(about["fed"])
-    clocks = [_clock(about["clock"], fed)] if fed else []
+    fresh = Clock(protect_below=_count(about["protect_below"]), pins=_pins(about["pins"]))
+    clocks = [_clock(about["clock"], fed, fresh)] if fed else []
     parts = [
         _part(number, layers, tensors, session, device, head_size, groups, fed)
         for number, layers in enumerate(_layers(about["parts"], session) if fed else [])
@@ -206,13 +209,14 @@ def _snapshot(
     return Snapshot(
         cache=CacheSnapshot(
             policy=session.policy,
-            shares=None if session.budget is None else Shares(session.budget, session.sinks, session.recent),
+            shares=BOUNDLESS
+            if session.budget is None
+            else Shares(session.budget, session.sinks, session.recent),
             bits=BITS.get(session.kv_dtype),
             parts=parts,
             clocks=clocks,
+            fresh=fresh,
             fed=fed,
-            protect_below=_count(about["protect_below"]),
-            pins=_pins(about["pins"]),
         ),
         pending=tuple(ids["pending"].tolist()),
         random=_random(tensors["random"], device),
@@ -257,9 +261,10 @@ def _layers(value: Any, session: Session) -> list[list[int]]:
     return list(value)
 
 
-def _clock(value: Any, fed: int) -> Clock:
+def _clock(value: Any, fed: int, fresh: Clock) -> Clock:
     """The counts of its row."""
-    clock = Clock(**{field.name: _count(value[field.name]) for field in fields(Clock)})
+    counts: dict[str, Any] = {name: _count(value[name]) for name in COUNTS}
+    clock = replace(fresh, **counts)
     if clock.seen != fed or max(clock.held, clock.base, clock.compared) > fed:
         raise _Wrong(f"its counts {_seen(value)} are not those of {fed} tokens")
     return clock
@@ -284,7 +289,7 @@ def _part(
         "": (),
         "key": (head_size,),
         "value": (head_size,),
-        "group": (columns(POLICIES[session.policy], groups),),
+        "group": (named(session.policy).scores.columns(groups),),
     }
     kinds = {"kv": dtype, "exact": exact, "int32": torch.int32, "bool": torch.bool}
     for state in STATES:
@@ -341,7 +346,7 @@ def _from_5(about: dict[str, Any], tensors: dict[str, Tensor], groups: int) -> C
             new[f"{layer}.{name}"] = tensors[f"{layer}.{old}"][None]
         score, by_head = tensors[f"{layer}.score"], tensors[f"{layer}.by_head"]
         if not by_head.shape[-1]:  # only their sum counted
-            width = columns(POLICIES[about["session"]["policy"]], groups)
+            width = named(about["session"]["policy"]).scores.columns(groups)
             by_head = score.new_zeros(*score.shape, width)
             by_head[..., 0] = score
         new[f"{layer}.score"] = by_head[None]
@@ -352,7 +357,8 @@ def _from_5(about: dict[str, Any], tensors: dict[str, Tensor], groups: int) -> C
         held = max(int((tensors[f"{layer}.positions"] >= 0).sum(-1).max()) for layer in range(layers))
         every = max(COMPARE_TOKENS, (about["session"]["budget"] or 0) // COMPARE_SHARE)
         base = int(tensors["0.base"][0])
-        clock = asdict(Clock(fed, held, base, _count(about["near_from"]), fed // every * every))
+        counts = fed, held, base, _count(about["near_from"]), fed // every * every
+        clock = dict(zip(COUNTS, counts, strict=True))
     about = about | {"format": 6, "parts": [[layer] for layer in range(layers)], "clock": clock}
     return about, new
 

@@ -58,6 +58,10 @@ class Session:
     """Tokens the model was trained to look back."""
     versions: dict[str, str] = field(default_factory=dict)
     schema: int = SCHEMA
+    stride: int = 1
+    """Slots given up at once while decoding."""
+    slot_bytes: int = 0
+    """Of one slot in all layers and KV heads, with what is counted beside its key and value; 0: not known."""
 
 
 @dataclass(frozen=True)

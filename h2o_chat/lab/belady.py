@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicLayer
 
+from h2o_chat.base.config import OFFLINE
 from h2o_chat.cache.cache import H2OCache
-from h2o_chat.cache.policies import Policy, Slots
+from h2o_chat.cache.policies import Policy, Slots, named, oldest_first
 
 BLOCK = 64
 """Queries that attend at once."""
@@ -24,14 +25,24 @@ TABLE_BYTES = 1 << 29
 """What the tables of the documents measured together may hold."""
 
 
+BELADY = {
+    # Least attention still to come; farthest next use.
+    name: Policy(oldest_first, forget=1.0, sinks=0, heavy=True, recent=0.0, name=name)
+    for name in OFFLINE
+}
+"""By name; `knowing` gives them their priority."""
+
+
+def any_policy(name: str) -> Policy:
+    """A policy of any name, for its shares of a budget."""
+    return BELADY[name] if name in BELADY else named(name)
+
+
 class Foresight(H2OCache):
     """An `H2OCache` that knows the documents it will be fed, from `foresee`."""
 
-    foresees = True
-
-    def __init__(self, *args: Any, future: list[Tensor], **plan: Any) -> None:
-        super().__init__(*args, **plan)
-        self.plan.policy = knowing(self.plan.policy, future)
+    def __init__(self, *args: Any, policy: str, future: list[Tensor], **plan: Any) -> None:
+        super().__init__(*args, policy=knowing(BELADY[policy], future), **plan)
 
 
 def knowing(policy: Policy, worth: list[Tensor]) -> Policy:

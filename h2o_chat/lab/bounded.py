@@ -80,7 +80,7 @@ def measure(loaded: Loaded, settings: Settings, tokens: int, progress: Callable[
         budget=settings.budget,
         most_kept_slots=most_kept,
         largest_index=watch.largest_index,
-        window_tokens=old.trained.window,
+        window_tokens=old.runner.trained.window,
         rss_after_1000_bytes=rss_early,
         rss_end_bytes=rss_end,
         rss_growth_share=rss_end / rss_early - 1,

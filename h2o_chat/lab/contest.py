@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from h2o_chat.base.config import Settings
+from h2o_chat.base.config import OFFLINE, Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.cache import H2OCache
-from h2o_chat.cache.policies import POLICIES
 from h2o_chat.cache.rope import Positions
 from h2o_chat.lab.contestant import Contestant, full_cache
 
@@ -57,7 +56,7 @@ def runs_of(policies: Sequence[str], budgets: Sequence[int]) -> list[Run]:
     """
     runs = [Run()]
     for contestant in [Contestant.parse(policy) for policy in policies]:
-        if POLICIES[contestant.policy].offline:
+        if contestant.policy in OFFLINE:
             raise UsageError(f"{contestant} has to know the future, which is not known here.")
         for budget in budgets:
             contestant.shares(budget)  # refuses what does not fit, before anything is measured

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from h2o_chat.base.config import KV_DTYPES
+from h2o_chat.base.config import KV_DTYPES, OFFLINE, POLICIES
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.cache import H2OCache
-from h2o_chat.cache.policies import POLICIES, Shares, divide
+from h2o_chat.cache.policies import Shares, divide
 from h2o_chat.cache.rope import Positions
+from h2o_chat.lab.belady import any_policy
 from h2o_chat.models.fits import equal_slots
 from h2o_chat.models.load import Loaded
 
@@ -37,9 +38,9 @@ class Contestant:
             UsageError: not such a text, or an unknown policy.
         """
         name, colon, numbers = text.partition(":")
-        if name not in POLICIES or name == "full":
-            known = ", ".join(policy for policy in POLICIES if policy != "full")
-            raise UsageError(f"Policy {name!r} cannot be compared.", f"One of: {known}.")
+        known = [policy for policy in (*POLICIES, *OFFLINE) if policy != "full"]
+        if name not in known:
+            raise UsageError(f"Policy {name!r} cannot be compared.", f"One of: {', '.join(known)}.")
         given: dict[str, Any] = {}
         for part in numbers.split(",") if colon else ():
             key, _, value = part.partition("=")
@@ -63,7 +64,7 @@ class Contestant:
         Raises:
             BudgetError: the parts do not fit.
         """
-        return divide(self.policy, budget, self.sinks, self.recent)
+        return divide(any_policy(self.policy), budget, self.sinks, self.recent)
 
     def cache(self, budget: int, positions: Positions) -> H2OCache:
         """An empty cache."""

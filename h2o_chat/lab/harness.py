@@ -131,7 +131,7 @@ class BoundedLM(TemplateLM):
         )
         columns = cache.plan.chunk
         real = torch.arange(ids.shape[1]) < lengths - 1  # the last token of a row is a target alone
-        ids, real = ids.to(self.engine.device), real.to(self.engine.device)
+        ids, real = ids.to(self.engine.runner.device), real.to(self.engine.runner.device)
         for start in range(0, ids.shape[1] - 1, columns):
             cut = slice(start, min(start + columns, ids.shape[1] - 1))
             width = cut.stop - start

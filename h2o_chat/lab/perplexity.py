@@ -19,11 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from h2o_chat.base.config import PREFILLS
+from h2o_chat.base.config import OFFLINE, PREFILLS
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.cache.cache import H2OCache
-from h2o_chat.cache.policies import POLICIES
 from h2o_chat.cache.rope import probe
 from h2o_chat.cache.step import Step
 from h2o_chat.lab.belady import Foresight, foresee, rows_at_once
@@ -146,7 +145,7 @@ def through(
     positions, length, rows, held = probe(loaded.model), ids.shape[1], list[list[float]](), 0
     config = loaded.model.config.get_text_config()
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    offline = POLICIES[plan["policy"]].offline
+    offline = plan["policy"] in OFFLINE
     at_once = min(ROWS, rows_at_once(len(positions.ropes), heads, length)) if offline else ROWS
     for batch in torch.split(ids.to(loaded.device), at_once):
         if offline:
@@ -198,7 +197,7 @@ def measure(
             "Give a smaller --prompt or a larger --length.",
         )
     positions = probe(loaded.model)
-    foresight = [c for c in contestants if POLICIES[c.policy].offline]
+    foresight = [c for c in contestants if c.policy in OFFLINE]
     if foresight and length > positions.window:
         raise UsageError(
             f"{foresight[0]} has to read documents with everything kept first, and {length:,} tokens are more"

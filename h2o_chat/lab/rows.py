@@ -2,16 +2,14 @@
 
 A conversation is fed message by message, in chunks mostly shorter than a sentence, so with a small model
 most time goes into making the calls. Here the next chunks of several conversations, where about equally
-long, go through in one call: each state is a row, gathered for it, and padding is no token. Every row keeps
-its own chunks, so answers are those of one conversation alone, up to rounding.
+long, go through a runner in one call. Every row keeps its own chunks, so answers are those of one
+conversation alone, up to rounding.
 """
 
-import inspect
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,9 +17,8 @@ from torch import Tensor
 from h2o_chat.base.errors import GenerationError
 from h2o_chat.base.progress import Tick, unheard
 from h2o_chat.cache.cache import H2OCache
-from h2o_chat.cache.snapshot import Snapshot, together
-from h2o_chat.cache.step import Step
-from h2o_chat.engine.engine import end_tokens
+from h2o_chat.cache.snapshot import Snapshot
+from h2o_chat.engine.runner import Runner
 from h2o_chat.lab.script import Feed, Script
 from h2o_chat.models.fits import slot_bytes
 from h2o_chat.models.load import Loaded
@@ -54,6 +51,8 @@ class _Row:
     pieces: deque[Feed | _Question]
     answers: list[str | None]
     """Of the conversation's questions, to be filled in."""
+    state: Snapshot
+    """Of the cache; shared by branches, never written to. Out of date while the runner holds the row."""
     question: int | None = None
     asked: list[int] = field(default_factory=list)
     """The question's tokens."""
@@ -65,11 +64,8 @@ class _Row:
     fed: int = 0
     slots: int = 0
     """Of a layer; only the full cache has more of them as it grows."""
-    state: Snapshot | None = None
-    """One row of the cache; shared by branches, never written to."""
 
 
-@torch.inference_mode()
 def answers(
     loaded: Loaded,
     scripts: Sequence[Script],
@@ -93,12 +89,15 @@ def answers(
         BudgetError: more is pinned than may be.
         GenerationError: the model's logits cannot be chosen from.
     """
-    reader = _Reader(loaded, cache)
-    eos = end_tokens(loaded)
+    reader = _Reader(Runner(loaded, cache))
+    eos = reader.runner.eos
     found: list[list[str | None]] = [[None] * sum(feed.asks for feed in script.feeds) for script in scripts]
     # Long ones first: the last under way are then short, and few calls have few rows.
     order = sorted(range(len(scripts)), key=lambda number: -scripts[number].tokens)
-    waiting = [_Row(scripts[number], _pieces(scripts[number], cache), found[number]) for number in order]
+    waiting = [
+        _Row(scripts[number], _pieces(scripts[number], cache), found[number], reader.begun(scripts[number]))
+        for number in order
+    ]
     if nll is not None:
         nll += [[] for _ in scripts]
         for row, number in zip(waiting, order, strict=True):
@@ -119,7 +118,7 @@ def answers(
                 continue
             row.answer.append(token)
             if token not in eos and len(row.answer) < tokens:
-                row.pieces.append(Feed([token], given=False))
+                row.pieces.append(Feed([token], prompt=False))
             row.answers[row.question] = row.script.text(row.asked, row.answer)
         under_way = [row for row in _branched(under_way) if reader.has_room(row)]
         done += sum(row.question is None for row in group)
@@ -128,7 +127,7 @@ def answers(
 
 def _pieces(script: Script, cache: H2OCache) -> deque[Feed | _Question]:
     """The calls that the model gets."""
-    everything = cache.plan.shares is None
+    everything = not cache.plan.shares.bounded
     pieces: deque[Feed | _Question] = deque()
     joined: list[int] = []
     number = 0
@@ -147,7 +146,7 @@ def _pieces(script: Script, cache: H2OCache) -> deque[Feed | _Question]:
 
 
 def _cut(feed: Feed, size: int) -> list[Feed]:
-    return [Feed(feed.ids[at : at + size], feed.given) for at in range(0, len(feed.ids), size)]
+    return [Feed(feed.ids[at : at + size], feed.prompt) for at in range(0, len(feed.ids), size)]
 
 
 def _branched(rows: Iterable[_Row]) -> list[_Row]:
@@ -161,6 +160,7 @@ def _branched(rows: Iterable[_Row]) -> list[_Row]:
                 replace(
                     row,
                     pieces=deque(question.pieces),
+                    state=_without_pins(row.state),
                     question=question.number,
                     asked=asked,
                     answer=[],
@@ -169,6 +169,12 @@ def _branched(rows: Iterable[_Row]) -> list[_Row]:
                 )
             )
     return [row for row in mains + branches if row.pieces]
+
+
+def _without_pins(state: Snapshot) -> Snapshot:
+    """With no pins ahead: a branch has other tokens there."""
+    (clock,) = state.clocks
+    return replace(state, clocks=[replace(clock, pins=frozenset())])
 
 
 def _next_tokens(row: _Row) -> int:
@@ -199,31 +205,42 @@ def _surprised(row: _Row, piece: list[int], logits: Tensor) -> None:
 
 
 class _Reader:
-    """A cache that holds now these rows, now those."""
+    """Chooses the rows that a runner holds, now these, now those."""
 
-    def __init__(self, loaded: Loaded, cache: H2OCache) -> None:
-        self.model, self.cache = loaded.model, cache
-        self.device = self.model.get_input_embeddings().weight.device
-        self.only_last = "logits_to_keep" in inspect.signature(self.model.forward).parameters
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
         self.inside: list[_Row] = []
-        """Rows that the cache holds: their own `state` is out of date."""
-        assert cache.trained is not None
-        self.window, self.learned = cache.trained.window, cache.trained.learned
-        slots = cache.plan.shares.budget if cache.plan.shares else self.window
-        row_bytes = slots * slot_bytes(self.model.config.get_text_config(), self.model.dtype.itemsize)
+        """Rows that the runner holds."""
+        plan, model = runner.cache.plan, runner.model
+        slots = plan.shares.budget if plan.shares.bounded else runner.trained.window
+        row_bytes = slots * slot_bytes(model.config.get_text_config(), model.dtype.itemsize)
         self.rows_under_way = max(1, min(UNDER_WAY, STATE_BYTES // row_bytes))
+
+    def begun(self, script: Script) -> Snapshot:
+        """A conversation before its first token: what will be protected is known.
+
+        Raises:
+            BudgetError: more is pinned than may be.
+        """
+        cache = self.runner.cache
+        cache.reset()
+        cache.protect(script.protected, row=0)
+        cache.pin(script.pins, row=0)
+        return self.runner.take(0)
 
     def has_room(self, row: _Row) -> bool:
         """False where the full cache is at the end of the model's window."""
-        piece = row.pieces[0]
-        assert isinstance(piece, Feed)
-        return self.cache.plan.shares is not None or row.fed + len(piece.ids) <= self.window
+        return (
+            self.runner.cache.plan.shares.bounded or row.fed + _next_tokens(row) <= self.runner.trained.window
+        )
 
     def choose(self, rows: Sequence[_Row]) -> list[_Row]:
         """The rows to feed in one call: those that get most tokens through for the time it takes."""
-        kinds: dict[Any, list[_Row]] = {}
+        kinds: dict[tuple[bool, int], list[_Row]] = {}
         for row in rows:
-            kinds.setdefault(self._kind(row), []).append(row)
+            piece = row.pieces[0]
+            assert isinstance(piece, Feed)
+            kinds.setdefault((piece.prompt, row.slots), []).append(row)
         best: list[_Row] = []
         most = 0.0
         for alike in kinds.values():
@@ -235,66 +252,24 @@ class _Reader:
                     best, most = group, through
         return best
 
-    def _kind(self, row: _Row) -> tuple[Any, ...]:
-        """What rows of one call have in common."""
-        piece = row.pieces[0]
-        assert isinstance(piece, Feed)
-        end = row.fed + len(piece.ids)
-        # A branch has other tokens there.
-        pins = frozenset(pin for pin in row.script.pins if row.fed <= pin < end and row.question is None)
-        apart = (row.fed, row.script.protected, pins) if pins or row.fed < row.script.protected else None
-        return piece.given, row.slots, apart
-
     def feed(self, group: list[_Row]) -> Tensor:
         """Feeds the next piece of each; logits [R, V] of their last tokens."""
         if group != self.inside:
-            self._enter(group)
-        (given, _, apart) = self._kind(group[0])
-        pieces = [feed.ids for row in group if isinstance(feed := row.pieces.popleft(), Feed)]
-        tokens = max(map(len, pieces))
-        ids = torch.tensor([[0] * (tokens - len(piece)) + piece for piece in pieces], device=self.device)
-        missing = torch.tensor([tokens - len(piece) for piece in pieces], device=self.device)
-        real = torch.arange(tokens, device=self.device) >= missing[:, None] if bool(missing.any()) else None
-        self.cache.protect(apart[1] if apart else 0)
-        if apart and apart[2]:
-            self.cache.pin(apart[2])
-        self.cache.prepare(Step(tokens, given, real))
+            self.leave()
+            self.runner.hold([row.state for row in group])
+            self.inside = group
+        feeds = [feed for row in group if isinstance(feed := row.pieces.popleft(), Feed)]
         measured = any(row.nll is not None for row in group)
-        inputs: dict[str, Any] = {"logits_to_keep": 1} if self.only_last and not measured else {}
-        if real is not None or self.learned:  # see `Engine.forward`
-            inputs["attention_mask"] = torch.ones_like(ids) if real is None else real.long()
-        output = self.model(
-            input_ids=ids,
-            position_ids=self.cache.position_ids().to(self.device).expand(len(group), -1),
-            past_key_values=self.cache,
-            use_cache=True,
-            **inputs,
-        )
+        pieces = [feed.ids for feed in feeds]
+        logits = self.runner.feed(pieces, feeds[0].prompt, all_columns=measured)
         for number, (row, piece) in enumerate(zip(group, pieces, strict=True)):
-            row.fed, row.slots = row.fed + len(piece), self.cache.arenas[0].shape[3]
+            row.fed, row.slots = row.fed + len(piece), self.runner.cache.arenas[0].shape[3]
             if row.nll is not None:
-                _surprised(row, piece, output.logits[number, -len(piece) :])
-        return torch.as_tensor(output.logits[:, -1])
+                _surprised(row, piece, logits[number, -len(piece) :])
+        return logits[:, -1]
 
     def leave(self) -> None:
         """Gives the rows inside their state."""
-        if not self.inside:
-            return
-        state = self.cache.snapshot(copy=False)
         for number, row in enumerate(self.inside):
-            row.state = state.row(number)
+            row.state = self.runner.take(number, copy=False)
         self.inside = []
-
-    def _enter(self, group: list[_Row]) -> None:
-        """The cache holds these rows from now on."""
-        self.leave()
-        self.cache.reset()
-        self.inside = group
-        if not group[0].fed:
-            return
-        state = together([row.state for row in group if row.state])
-        # What is ahead of one row is not ahead of another.
-        state = replace(state, protect_below=self.cache.plan.sinks, pins=frozenset())
-        self.cache.restore(state, hand_over=True)
-        for row in group:
-            row.state = None

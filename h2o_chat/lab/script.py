@@ -13,7 +13,7 @@ class Feed:
     """What is fed at once, before it is cut into chunks."""
 
     ids: list[int]
-    given: bool
+    prompt: bool
     """Said to the model, not by it."""
     asks: bool = False
     """An answer is wanted; the conversation goes on as if this had not been asked."""
@@ -45,17 +45,17 @@ class Script:
         first = self.tokens + len(self._pending)
         if role == "user":
             ids = self._prompt(text)
-            self._feed(ids, given=True)
+            self._feed(ids, prompt=True)
             return range(first, first + len(ids))
         ids = literal(self.tokenizer, text)
         if ids[:-1]:
-            self._feed(ids[:-1], given=False)
+            self._feed(ids[:-1], prompt=False)
         self._pending += ids[-1:]
         return range(first, first + len(ids))
 
     def ask(self, text: str) -> None:
         """A question to be answered from here, which the rest of the conversation does not know of."""
-        self.feeds.append(Feed([*self._pending, *self._prompt(text)], given=True, asks=True))
+        self.feeds.append(Feed([*self._pending, *self._prompt(text)], prompt=True, asks=True))
 
     def pin(self, positions: range) -> None:
         """Protects what is said there."""
@@ -73,8 +73,8 @@ class Script:
         self.protected = fed.head if self._system is not None else 0
         return fed.ids
 
-    def _feed(self, ids: list[int], given: bool) -> None:
-        feed = Feed([*self._pending, *ids], given)
+    def _feed(self, ids: list[int], prompt: bool) -> None:
+        feed = Feed([*self._pending, *ids], prompt)
         self.feeds.append(feed)
         self.tokens += len(feed.ids)
         self._pending = []

@@ -8,14 +8,14 @@ from tiny_models import VOCAB, tiny
 from torch import Tensor
 
 from h2o_chat import H2OCache
+from h2o_chat.base.config import OFFLINE, Settings
 from h2o_chat.base.config import POLICIES as SETTABLE
-from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.policies import POLICIES
-from h2o_chat.lab.belady import Foresight, attended, foresee, future_attention, next_use
+from h2o_chat.lab.belady import BELADY, Foresight, attended, foresee, future_attention, next_use
+from h2o_chat.lab.references import REFERENCES
 
 LENGTH, BUDGET, HEADS = 90, 12, 2
-OFFLINE = [name for name, policy in POLICIES.items() if policy.offline]
 
 
 @pytest.fixture(scope="module")
@@ -77,4 +77,6 @@ def test_nothing_that_generates_takes_them(policy: str) -> None:
 
 
 def test_every_other_policy_can_be_set() -> None:
-    assert set(SETTABLE) == set(POLICIES) - set(OFFLINE)
+    assert set(SETTABLE) == {*POLICIES, *REFERENCES}
+    assert set(OFFLINE) == {*BELADY}
+    assert not set(SETTABLE) & set(OFFLINE)

@@ -15,7 +15,7 @@ from tiny_models import VOCAB, tiny
 from torch import Tensor
 
 from h2o_chat import H2OCache
-from h2o_chat.cache.policies import POLICIES as TABLE
+from h2o_chat.cache.policies import named
 from h2o_chat.cache.step import Step
 
 POLICIES = ["h2o", "h2o-paper", "window", "streaming", "caote", "distinct", "random", "last-query"]
@@ -197,9 +197,9 @@ def plans(draw: st.DrawFn) -> dict[str, Any]:
     """Every share of a budget that can work."""
     policy = draw(st.sampled_from(POLICIES))
     budget = draw(st.integers(10, 30))
-    if TABLE[policy].heavy:
+    if named(policy).heavy:
         recent = draw(st.none() | st.integers(0, budget - 3))
-        free = budget - (int(budget * TABLE[policy].recent) if recent is None else recent)
+        free = budget - (int(budget * named(policy).recent) if recent is None else recent)
         sinks = draw(st.integers(0, min(free // 2, free - 1)))
     else:
         sinks = draw(st.integers(0, budget - 1))
@@ -220,9 +220,9 @@ def test_budget_sinks_and_recent_hold_after_every_call(
 ) -> None:
     cache = H2OCache(**plan)
     budget, sinks, recent = plan["budget"], plan["sinks"], plan["recent"]
-    heavy = TABLE[plan["policy"]].heavy
+    heavy = named(plan["policy"]).heavy
     if recent is None:
-        recent = int(budget * TABLE[plan["policy"]].recent) if heavy else budget - sinks
+        recent = int(budget * named(plan["policy"]).recent) if heavy else budget - sinks
     seen = 0
     for part in tokens(75, seed).split(parts, 1):
         feed(cache, part)

@@ -18,8 +18,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, set_seed
 from transformers.cache_utils import DynamicCache
 
 from h2o_chat import H2OCache
+from h2o_chat.base.config import POLICIES
 from h2o_chat.base.errors import BudgetError, H2OChatError, ModelError, UsageError
-from h2o_chat.cache.policies import POLICIES, Policy, Slots
+from h2o_chat.cache.policies import Policy, Slots
 from h2o_chat.cache.rope import probe
 from h2o_chat.cache.step import Step
 
@@ -52,7 +53,7 @@ def held(cache: H2OCache) -> list[list[set[int]]]:
 # -- it generates ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", [name for name in POLICIES if not POLICIES[name].offline])
+@pytest.mark.parametrize("policy", POLICIES)
 def test_greedy_equals_a_loop_by_hand(model: Any, policy: str) -> None:
     ids = prompt()
     by_hand, cache = (H2OCache(budget=BUDGET, policy=policy, chunk=40) for _ in range(2))

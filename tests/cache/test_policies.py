@@ -6,6 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from h2o_chat.base.config import OFFLINE
+from h2o_chat.base.config import POLICIES as NAMES
 from h2o_chat.base.errors import BudgetError
 from h2o_chat.cache.policies import (
     POLICIES,
@@ -13,10 +15,11 @@ from h2o_chat.cache.policies import (
     divide,
     highest,
     lowest,
-    output_change,
     output_change_by_head,
     priorities,
 )
+from h2o_chat.lab.belady import any_policy
+from h2o_chat.lab.references import output_change
 
 SLOTS = st.lists(st.tuples(st.integers(-1, 50), st.integers(0, 3)), min_size=1, max_size=12)
 
@@ -88,7 +91,7 @@ def test_the_frame_orders_empty_unseen_heavy_and_safe() -> None:
     assert found.flatten().tolist() == [-infinite, -infinite, 0.5, infinite, infinite]
 
 
-@pytest.mark.parametrize("name", [name for name in POLICIES if name != "full"])
+@pytest.mark.parametrize("name", [name for name in (*NAMES, *OFFLINE) if name != "full"])
 @given(
     budget=st.integers(1, 200),
     sinks=st.none() | st.integers(0, 60),
@@ -98,17 +101,17 @@ def test_a_budget_is_divided_or_refused_with_the_smallest_that_works(
     name: str, budget: int, sinks: int | None, recent: int | None
 ) -> None:
     try:
-        shares = divide(name, budget, sinks, recent)
+        shares = divide(any_policy(name), budget, sinks, recent)
     except BudgetError as error:
         smallest = int(error.hint.rstrip(".").rpartition(" ")[2])
         assert smallest != budget
-        assert divide(name, smallest, sinks, recent).budget == smallest
+        assert divide(any_policy(name), smallest, sinks, recent).budget == smallest
         if smallest > 1:
             with pytest.raises(BudgetError, match=str(smallest - 1)):
-                divide(name, smallest - 1, sinks, recent)
+                divide(any_policy(name), smallest - 1, sinks, recent)
         return
     heavy = shares.budget - shares.sinks - shares.recent
-    assert heavy >= (1 if POLICIES[name].heavy else 0)
+    assert heavy >= (1 if any_policy(name).heavy else 0)
     assert shares.most_protected + shares.recent <= shares.budget
 
 

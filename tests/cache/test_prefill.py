@@ -13,7 +13,7 @@ from twins import TWINS, WholePrompt
 from h2o_chat import H2OCache
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache import attention, novelty
-from h2o_chat.cache.policies import POLICIES, Slots
+from h2o_chat.cache.policies import Slots, named
 from h2o_chat.cache.step import Step
 
 BUDGET = 16
@@ -107,7 +107,7 @@ def test_pooling_goes_by_age_and_leaves_empty_slots_out() -> None:
     score = torch.tensor([[[3.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]]])
     slots = Slots(positions=positions, score=score[..., None])
     # By age: - 5 7 9 12 21 30 40, and three neighbours to either side.
-    assert POLICIES["snapkv"].priority(slots).tolist() == [[[3, 3, 3, 1, 3, 3, 3, 3]]]
+    assert named("snapkv").priority(slots).tolist() == [[[3, 3, 3, 1, 3, 3, 3, 3]]]
 
 
 def test_a_padded_row_equals_the_row_alone() -> None:

@@ -1,58 +1,16 @@
 """While decoding, one value is read from the device per token, the token itself. Reading is waiting."""
 
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from reads import reads
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.engine.engine import Engine
 from h2o_chat.models.load import load
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
-METHODS = ("tolist", "cpu", "numpy", "__array__", "__index__", "__iter__", "__contains__")
-"""Ways to read a tensor that no operation of torch tells of, or not on a CPU."""
-
-
-class Reads(TorchDispatchMode):
-    """Counts operations whose result Python cannot have without waiting for the device."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: Counter[str] = Counter()
-
-    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = operation.overloadpacket.__name__
-        # item(), int(), float(), bool() and `if tensor` all end in the first; the others have as many results
-        # as the tensor has true elements.
-        if name in ("_local_scalar_dense", "nonzero", "masked_select", "unique2", "equal"):
-            self.found[name] += 1
-        if name in ("index", "index_put", "index_put_") and any(
-            index is not None and index.dtype == torch.bool for index in args[1]
-        ):
-            self.found[f"{name} by a mask"] += 1
-        return operation(*args, **(kwargs or {}))
-
-
-@contextmanager
-def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
-    mode = Reads()
-    with monkeypatch.context() as patched, mode:
-        for name in METHODS:
-            usual = getattr(Tensor, name)
-
-            def counted(self: Tensor, *args: Any, usual: Any = usual, name: str = name, **how: Any) -> Any:
-                mode.found[name] += 1
-                return usual(self, *args, **how)
-
-            patched.setattr(Tensor, name, counted)
-        yield mode.found
 
 
 def test_what_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,8 @@ from here import h2o_here
 from program import PROGRAM, Ended, Program
 from sweep import sweep
 
-from h2o_chat.base.errors import ExitCode
+from h2o_chat.base.errors import ExitCode, OutOfMemoryError
+from h2o_chat.cli.run import ending
 from h2o_chat.events.events import CacheState, End, Note, Prompt, Said, Session, Token, Turn, from_json
 
 
@@ -185,3 +186,13 @@ def test_another_system_prompt_begins_another_conversation(small: Path, tmp_path
         "goes on with the system prompt that it began with"
         in h2o_here("run", "and", "--resume", "last", "--system", "Be rude.", *flags).err
     )
+
+
+def test_whoever_runs_out_of_memory_is_told_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    for hint, said in (("", "Try a smaller --budget"), ("Ask for less.", "Ask for less.")):
+
+        def fails(hint: str = hint) -> ExitCode:
+            raise OutOfMemoryError("cuda:0 ran out of memory", hint)
+
+        assert ending(fails) == ExitCode.MEMORY
+        assert said in capsys.readouterr().err

@@ -84,7 +84,7 @@ def alone(loaded: Loaded, script: Script, budget: int, tokens: int) -> list[str]
     engine.pin(sorted(script.pins))  # type: ignore[arg-type]
     for feed in script.feeds:
         if not feed.asks:
-            engine.feed(feed.ids, given=feed.given)
+            engine.feed(feed.ids, prompt=feed.prompt)
             continue
         before = engine.snapshot()
         *_, turn = (e for e in engine.generate(feed.ids, Sampling(max_tokens=tokens)) if isinstance(e, Turn))

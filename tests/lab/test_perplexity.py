@@ -1,6 +1,7 @@
 """What forgetting costs on real text: the project's own cache against sections 3 and 5 of algorithm.md."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from h2o_chat import H2OCache
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.rope import probe
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.step import Step, join
 from h2o_chat.lab.contestant import Contestant
 from h2o_chat.lab.evals import run_perplexity
 from h2o_chat.lab.figures import bootstrap
@@ -77,12 +78,12 @@ class Renumbered(H2OCache):
 
     def __init__(self, *args: Any, **plan: Any) -> None:
         super().__init__(*args, **plan)
-        self.plan.distance = None  # nothing is clamped
+        self.plan = replace(self.plan, distance=None)  # nothing is clamped
         self.stands: dict[Any, Tensor] = {}
 
     def prepare(self, step: Step) -> None:
         assert step.tokens == 1
-        self._join()
+        join(self)
         self.at = max((self._renumber(arena) for arena in self.arenas), default=0)
         super().prepare(step)
 

@@ -31,6 +31,7 @@ from h2o_chat.lab.recall import (
     scripts_of,
 )
 from h2o_chat.lab.results import Results
+from h2o_chat.lab.script import Feed, Script
 from h2o_chat.models.load import Loaded, load
 from h2o_chat.store import StoredMessage
 
@@ -140,6 +141,18 @@ def test_rows_answer_as_each_conversation_does_alone(pocket: Loaded, settings: S
     assert len(set(together)) >= 2
 
 
+def test_the_longest_piece_of_a_call_does_not_lead_the_oldest_row_past_the_window(pocket: Loaded) -> None:
+    """Each fits into the window of 2,048, but not the first one's age with the other one's question."""
+    scripts = []
+    for told, asked in ((2010, 30), (1995, 40)):
+        ids = torch.randint(3, 4000, (told + asked,), generator=torch.Generator().manual_seed(told)).tolist()
+        script = Script(pocket.tokenizer, choose(pocket.tokenizer, "auto"))
+        script.feeds = [Feed(ids[:told], True), Feed(ids[told:], True, asks=True)]
+        scripts.append(script)
+    cache = H2OCache(policy="full", positions=probe(pocket.model))
+    assert all(answers(pocket, scripts, cache))
+
+
 @pytest.mark.parametrize("policy", ["h2o", "full"])
 def test_conversations_surprise_in_rows_as_each_does_alone(pocket: Loaded, policy: str) -> None:
     scripts = scripts_of(pocket, [question(turns) for turns in (5, 0, 3, 12)])
@@ -150,7 +163,7 @@ def test_conversations_surprise_in_rows_as_each_does_alone(pocket: Loaded, polic
         said, logits = list[int](), list[Tensor]()
         for feed in script.feeds[:-1]:
             for piece in torch.tensor([feed.ids]).split(cache.pass_tokens, 1):
-                cache.prepare(Step(piece.shape[1], prompt=feed.given))
+                cache.prepare(Step(piece.shape[1], prompt=feed.prompt))
                 where = cache.position_ids()
                 with torch.no_grad():
                     logits += [pocket.model(piece, position_ids=where, past_key_values=cache).logits[0]]

@@ -1,9 +1,16 @@
 """What a person should know about the room in the memory, in words."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import BudgetError
+from h2o_chat.chat.engine_like import EngineLike
 from h2o_chat.events.events import Note, Prompt, Session
 from h2o_chat.models.fits import mb
+
+WIDE = ("float32", "float64")
+"""Precisions of more than two bytes."""
 
 
 def too_small(prompt: Prompt, budget: int, protected: int, fits: int | None) -> Iterator[Note]:
@@ -45,26 +52,23 @@ def pinned(number: int, on: bool, tokens: int, held: int, slots: int, left: int 
     return Note(code, text, about=number)
 
 
-def smaller(session: Session, slot_bytes: int, itemsize: int, seen: int, can_be_halved: bool) -> str:
-    """What to ask for where a device was too small, in numbers of this model.
-
-    Args:
-        slot_bytes: of one slot in every layer and KV head.
-        itemsize: bytes of a number in the precision that is computed in.
-        seen: tokens fed so far.
-        can_be_halved: half of the budget still holds sinks and recent tokens.
-    """
+def smaller(session: Session, settings: Settings, engine: EngineLike) -> str:
+    """What to ask for where a device was too small, in numbers of this model."""
     if session.budget is None:
-        half = max(64, seen // 2)
-        size = mb(half * slot_bytes)
+        half = max(64, engine.seen // 2)
+        size = mb(half * session.slot_bytes)
         return f"The full cache grows with every token: --policy h2o --budget {half} stays below {size}."
-    fewer = f"--budget {session.budget // 2} needs half of that" if can_be_halved else "they cannot be fewer"
+    try:  # do sinks and recent tokens fit into half of it?
+        engine.check(replace(settings, budget=session.budget // 2))
+        fewer = f"--budget {session.budget // 2} needs half of that"
+    except BudgetError:
+        fewer = "they cannot be fewer"
     more = [f"--chunk {session.chunk // 2} reads prompts in smaller parts"] if session.chunk > 16 else []
     more = ["--prefill chunked reads prompts in parts"] if session.prefill == "full" else more
     more += ["--kv-dtype int8 makes slots smaller"] if session.kv_dtype == session.dtype else []
-    more += ["--dtype bfloat16 halves slots and weights"] if itemsize > 2 else []
+    more += ["--dtype bfloat16 halves slots and weights"] if session.dtype in WIDE else []
     more += ["--quantize nf4 makes the weights smaller"] if session.quantization == "none" else []
     return (
-        f"The {session.budget:,} slots take {mb(session.budget * slot_bytes)}, and as much again so that a"
-        f" turn can be taken back: {fewer}. Else: {'; '.join(more) or 'a smaller model'}."
+        f"The {session.budget:,} slots take {mb(session.budget * session.slot_bytes)}, and as much again so"
+        f" that a turn can be taken back: {fewer}. Else: {'; '.join(more) or 'a smaller model'}."
     )

@@ -1,0 +1,142 @@
+"""What is never evicted, of each row apart: sinks, a system prompt, pins.
+
+Of tokens that are held a flag of their slots says so; of tokens yet to be fed the clock of their row does.
+`H2OCache` says what each function does.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from h2o_chat.base.errors import BudgetError, UsageError
+from h2o_chat.cache import distance
+from h2o_chat.cache.arena import Arena
+from h2o_chat.cache.clock import Clock
+from h2o_chat.cache.plan import Plan
+from h2o_chat.cache.policies import divide
+
+if TYPE_CHECKING:
+    from h2o_chat.cache.cache import H2OCache
+
+
+def rows(cache: "H2OCache", row: int | None) -> dict[int, Clock]:
+    """The clocks of one row or (None) of every row.
+
+    The first token fixes how many rows there are: until then a row comes into being as it is named, and
+    every row are also those to come (-1).
+
+    Raises:
+        UsageError: there is no such row.
+    """
+    if row is None:
+        return dict(enumerate(cache.clocks)) | ({} if cache.arenas else {-1: cache.fresh})
+    if row < 0 or (cache.arenas and row >= len(cache.clocks)):
+        raise UsageError(f"There is no row {row}.", f"This H2OCache has {len(cache.clocks)} rows, from 0.")
+    name_rows(cache, row + 1)
+    return {row: cache.clocks[row]}
+
+
+def name_rows(cache: "H2OCache", rows: int) -> None:
+    """Gives the first `rows` rows clocks, those that have none yet."""
+    cache.clocks += [replace(cache.fresh) for _ in range(rows - len(cache.clocks))]
+
+
+def protect(cache: "H2OCache", tokens: int, row: int | None) -> int:
+    """Protects the first tokens, as many as may be; how many are."""
+    shares = cache.plan.shares
+    below = max(shares.sinks, min(tokens, shares.most_protected))
+    for clock in rows(cache, row).values():
+        clock.protect_below = below
+    return below
+
+
+def pin(cache: "H2OCache", positions: Iterable[int], row: int | None) -> int:
+    """Protects the tokens at these positions; of how many something is held, or will be.
+
+    Raises:
+        BudgetError: that is more than may be protected; nothing has changed.
+    """
+    clocks, wanted = rows(cache, row), {position for position in positions if position >= 0}
+    chosen = [_held_at(arena, clocks, wanted) for arena in cache.arenas]
+    masks = [arena.slots.protected | mask for arena, mask in zip(cache.arenas, chosen, strict=True)]
+    ahead = {at: clock.pins | {p for p in wanted if p >= clock.seen} for at, clock in clocks.items()}
+    most = max(_needed(masks, at, clock, ahead[at]) for at, clock in clocks.items())
+    if most > cache.plan.shares.most_protected:
+        raise _too_many(cache.plan, most, now=protected(cache, row))
+    found = set().union(*ahead.values()) & wanted
+    for arena, mask, safe in zip(cache.arenas, chosen, masks, strict=True):
+        found |= set(arena.slots.positions[mask].tolist())
+        distance.protect(arena, safe)
+    for at, clock in clocks.items():
+        clock.pins = ahead[at]
+    return len(found)
+
+
+def unpin(cache: "H2OCache", positions: Iterable[int] | None, keep: Iterable[int], row: int | None) -> None:
+    """Lets pinned tokens be evicted again, None: all but `keep`."""
+    clocks, kept = rows(cache, row), set(keep)
+    wanted = None if positions is None else set(positions)
+    for arena in cache.arenas:
+        goes = _held_at(arena, clocks, wanted)
+        if wanted is None:
+            goes &= ~_held_at(arena, clocks, kept)
+        for at, clock in clocks.items():
+            goes[:, at] &= arena.slots.positions[:, at] >= clock.protect_below
+        distance.protect(arena, arena.slots.protected & ~goes)
+    for clock in clocks.values():
+        clock.pins = clock.pins & kept if wanted is None else clock.pins - wanted
+
+
+def protected(cache: "H2OCache", row: int | None = None) -> int:
+    """Slots of the fullest row and KV head that are protected, or will be by what is yet to be fed."""
+    masks = [arena.slots.protected for arena in cache.arenas]
+    needed = [_needed(masks, at, clock, clock.pins) for at, clock in rows(cache, row).items()]
+    return max(needed, default=0)
+
+
+def budget_for(plan: Plan, protected: int) -> int | None:
+    """The smallest budget, from this one on, of which so many slots may be protected; None: no budget."""
+    shares, policy = plan.shares, plan.policy
+    if protected <= shares.most_protected:
+        return shares.budget if shares.bounded else None
+    if not policy.heavy:
+        return None
+    sizes = count(shares.budget)
+    return next(size for size in sizes if divide(policy, size, *plan.asked).most_protected >= protected)
+
+
+def _needed(masks: Sequence[Tensor], row: int, clock: Clock, pins: Iterable[int]) -> int:
+    """Protected slots of one row's fullest KV head, of masks [L, R, H, S], and what is yet to be fed."""
+    held = max((int(mask[:, row].sum(-1).max()) for mask in masks), default=0)
+    first = max(clock.protect_below - clock.seen, 0)
+    return held + first + sum(position >= clock.protect_below for position in pins)
+
+
+def _held_at(arena: Arena, rows: Iterable[int], wanted: Iterable[int] | None) -> Tensor:
+    """Which slots of these rows hold a token at one of these positions, or (None) any. [L, R, H, S] bool"""
+    positions = arena.slots.positions
+    mine = torch.zeros(arena.shape[1], dtype=torch.bool)
+    mine[list(rows)] = True
+    held = (positions >= 0) & mine.to(arena.device)[:, None, None]
+    if wanted is None:
+        return held
+    return held & torch.isin(positions, torch.tensor(sorted(wanted), dtype=torch.int32, device=arena.device))
+
+
+def _too_many(plan: Plan, most: int, now: int) -> BudgetError:
+    """So many slots may not be protected: how many may, and what would fit."""
+    shares, fits = plan.shares, budget_for(plan, most)
+    hint = (
+        f"{plan.policy.name} keeps only the newest; with h2o something can be pinned."
+        if fits is None
+        else f"It would fit into a budget of {fits:,}; or unpin something."
+    )
+    return BudgetError(
+        f"That would protect {most:,} slots; of a budget of {shares.budget:,} at most"
+        f" {shares.most_protected:,} may be ({now:,} are).",
+        hint,
+    )

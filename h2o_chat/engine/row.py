@@ -1,0 +1,230 @@
+"""One conversation: a row of a runner, with what waits to be fed, its sampling and what is seen of it."""
+
+import errno
+import os
+import secrets
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from torch import Tensor
+
+from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import UsageError
+from h2o_chat.base.progress import never
+from h2o_chat.engine.observe import Observer
+from h2o_chat.engine.runner import Runner
+from h2o_chat.engine.sampling import Sampler
+from h2o_chat.engine.saved import Snapshot, read, write
+from h2o_chat.engine.session import session_of
+from h2o_chat.events.events import CacheState
+from h2o_chat.models.load import out_of_memory
+
+
+class Row:
+    """One conversation; every token is fed once.
+
+    The last token of an answer has been sampled but not fed: it waits in `pending` and goes in front of the
+    next turn.
+
+    Args:
+        runner: holds its keys and values, and those of other rows.
+        settings: its seed, and how often a `CacheState` is told.
+        number: which of the runner's rows it is.
+    """
+
+    def __init__(self, runner: Runner, settings: Settings, number: int = 0) -> None:
+        self.runner, self.number, self.settings = runner, number, settings
+        self.model, self.cache, self.eos = runner.model, runner.cache, runner.eos
+        self.tokenizer = runner.loaded.tokenizer
+        self.seed = secrets.randbits(32) if settings.seed is None else settings.seed
+        self.sampler = Sampler(self.seed, runner.device)
+        self.observer = Observer(self.cache, self.tokenizer, number)
+        self._watched = True
+        self.pending: tuple[int, ...] = ()
+        """Sampled, not fed yet."""
+        self.session = session_of(runner, self.seed)
+
+    @property
+    def seen(self) -> int:
+        """Tokens fed since the conversation began."""
+        return self.runner.clock(self.number).seen
+
+    @property
+    def kept(self) -> int:
+        """Slots in use in the fullest KV head."""
+        return self.runner.clock(self.number).held
+
+    # -- tokens in ----------------------------------------------------------------------------------------
+
+    def forward(self, ids: Sequence[int], prompt: bool = False) -> Tensor:
+        """Feeds tokens in one call, while other rows wait; logits [V] of the last one.
+
+        Args:
+            prompt: they were said to the model, not by it.
+
+        Raises:
+            UsageError: more tokens than the model's window holds.
+            WindowFullError: the `full` policy reached the end of the window.
+        """
+        first = self.seen
+        pieces = [ids if number == self.number else () for number in range(self.runner.rows)]
+        logits = self.runner.feed(pieces, prompt)[self.number, -1]
+        if self.settings.events_every:  # else nobody would ask, and nothing would forget them
+            self.observer.fed(first, ids)
+        self.sampler.history.extend(ids)
+        return logits
+
+    def feed(
+        self, ids: Sequence[int], cancel: Callable[[], bool] = never, chunk: int = 0, prompt: bool = True
+    ) -> Tensor | None:
+        """Feeds what waits and `ids`, chunk by chunk (0: as prefill has it); logits of the last token.
+
+        Args:
+            prompt: they were said to the model, not by it.
+
+        Returns:
+            None if it was cancelled, between two chunks: then part of it was fed.
+        """
+        ids = [*self.pending, *ids]
+        logits = None
+        while ids:
+            if cancel():
+                return None
+            tokens = chunk or self.runner.call_tokens
+            logits = self.forward(ids[:tokens], prompt)
+            ids = ids[tokens:]
+        self.pending = ()
+        return logits
+
+    def relive(self, ids: Sequence[int], *, answer: bool, exact: bool, cancel: Callable[[], bool]) -> bool:
+        """Feeds a message again: a prompt as it was read, an answer up to its last token, which waits.
+
+        Args:
+            exact: an answer token by token, as it was generated; else in chunks: faster, another memory.
+
+        Returns:
+            Whether it was fed to its end; False if it was cancelled.
+
+        Raises:
+            UsageError: a token that this model does not have: it was said with another model.
+        """
+        known = self.model.get_input_embeddings().num_embeddings
+        if ids and not 0 <= min(ids) <= max(ids) < known:
+            raise UsageError(
+                f"The conversation holds the token {max(ids):,}, and {self.session.model} knows {known:,}:"
+                " it was held with another model of that name.",
+                "Resume it with the folder it was held with, or export it and import it as a new one.",
+            )
+        whole, last = (ids[:-1], tuple(ids[-1:])) if answer else (ids, ())
+        if whole and self.feed(whole, cancel, 1 if answer and exact else 0, prompt=not answer) is None:
+            return False
+        self.pending = (*self.pending, *last)
+        return True
+
+    def reseed(self, seed: int) -> None:
+        """Draws from here on as a conversation would that began with this seed."""
+        self.seed = seed
+        self.sampler.random.manual_seed(seed)
+        self.session = replace(self.session, seed=seed)
+
+    # -- what is protected -----------------------------------------------------------------------------
+
+    def protect(self, tokens: int) -> int:
+        """Protects the first tokens of the conversation (a system prompt); returns how many are."""
+        return self.cache.protect(tokens, self.number)
+
+    def pin(self, positions: range) -> int:
+        """Protects the tokens at these positions, see `H2OCache.pin`; returns how many could be.
+
+        Raises:
+            BudgetError: that is more than may be protected; nothing has changed.
+        """
+        return self.cache.pin(positions, self.number)
+
+    def unpin(self, positions: range | None = None, keep: Sequence[int] = ()) -> None:
+        """Lets them be evicted again; None: all that was pinned, but `keep`."""
+        self.cache.unpin(positions, keep, self.number)
+
+    def budget_for(self, protected: int) -> int | None:
+        """The smallest budget of which so many slots may be protected; None where no budget does."""
+        return self.cache.budget_for(protected)
+
+    def protection(self) -> tuple[int, int | None]:
+        """(protected slots of the fullest KV head, slots left for heavy hitters or None without a limit)."""
+        shares, protected = self.cache.plan.shares, self.cache.protected_in(self.number)
+        return protected, shares.budget - shares.recent - protected if shares.bounded else None
+
+    # -- what is seen of it ----------------------------------------------------------------------------
+
+    def look(self) -> CacheState:
+        """What the cache holds now."""
+        return self.observer.state(self._watched)
+
+    def watch(self, on: bool) -> None:
+        """Whether somebody looks at what only a memory panel shows; else it is not collected."""
+        self._watched = on
+
+    def inspect(self, position: int) -> list[list[bool]]:
+        """Which KV heads hold the token at a position: [layers][KV heads]."""
+        layers = range(len(self.cache.layers))
+        return [(self.cache.kept(layer)[self.number] == position).any(-1).tolist() for layer in layers]
+
+    def text_of(self, position: int) -> str:
+        """Text of a token that is still held."""
+        return self.observer.text_of(position)
+
+    # -- going back ------------------------------------------------------------------------------------
+
+    def save(self, path: Path) -> None:
+        """Writes the state to a file, in one move.
+
+        Raises:
+            OSError: no room, on the disk or in memory, or no right to write there.
+        """
+        try:
+            write(path, self.snapshot(copy=False), self.session)
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error):
+                raise
+            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)) from error
+
+    def load(self, path: Path) -> None:
+        """Goes on from the state in a file.
+
+        Raises:
+            SavedCacheError: it is not there, damaged, or of another model or memory; nothing has changed.
+        """
+        config = self.model.config.get_text_config()
+        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        groups = config.num_attention_heads // self.session.kv_heads
+        snapshot = read(path, self.session, self.runner.device, size, groups, config.vocab_size)
+        self.restore(snapshot, hand_over=True)
+
+    def snapshot(self, *, copy: bool = True) -> Snapshot:
+        """The state, for going back; without `copy` good until the next token is fed."""
+        return Snapshot(
+            cache=self.runner.take(self.number, copy=copy),
+            pending=self.pending,
+            random=self.sampler.random.get_state(),
+            history=tuple(self.sampler.history),
+            texts=dict(self.observer.ids),
+            lost=self.observer.lost,
+        )
+
+    def restore(self, snapshot: Snapshot, *, hand_over: bool = False) -> None:
+        """Goes back to a snapshot; it can be used again unless it is handed over, which needs no memory."""
+        self.runner.put(self.number, snapshot.cache, hand_over=hand_over)
+        self.pending = snapshot.pending
+        self.sampler.random.set_state(snapshot.random)
+        self.sampler.history = deque(snapshot.history, self.sampler.history.maxlen)
+        self.observer.ids = dict(snapshot.texts)
+        self.observer.lost = snapshot.lost
+
+    def reset(self) -> None:
+        """Forgets the conversation."""
+        self.runner.empty(self.number)
+        self.pending = ()
+        self.sampler.history.clear()
+        self.observer = Observer(self.cache, self.tokenizer, self.number)

@@ -1,0 +1,176 @@
+"""Weights, step and cache of R rows. A row is one conversation (`row.py`); here it is a number."""
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import ModelError
+from h2o_chat.cache.cache import H2OCache
+from h2o_chat.cache.clock import Clock
+from h2o_chat.cache.rope import probe
+from h2o_chat.cache.snapshot import Snapshot, together
+from h2o_chat.cache.step import Step
+from h2o_chat.models.load import Loaded
+from h2o_chat.models.tokenizing import blamed_on_the_model
+
+CALL_TOKENS = 512
+"""Of a prompt, fed in one call at most ..."""
+CALL_FLOP = 150e9
+"""... and at most about this many operations: less than a second on a CPU, until it may be stopped."""
+
+
+class Runner:
+    """Feeds tokens to R conversations, which may be of different age.
+
+    Args:
+        loaded: the model, with attn_implementation="h2o".
+        cache: an empty one, made with the model's positions.
+        rows: R.
+    """
+
+    def __init__(self, loaded: Loaded, cache: H2OCache, rows: int = 1) -> None:
+        assert cache.trained is not None, "the cache was made without positions"
+        self.loaded, self.cache, self.rows = loaded, cache, rows
+        self.model, self.trained = loaded.model, cache.trained
+        self.eos = end_tokens(loaded)
+        self.device = self.model.get_input_embeddings().weight.device
+        self._call_tokens = min(CALL_TOKENS, int(CALL_FLOP / 2 / max(1, self.model.num_parameters())))
+        self._keeps_last = "logits_to_keep" in inspect.signature(self.model.forward).parameters
+
+    # -- rows ------------------------------------------------------------------------------------------
+
+    def clock(self, row: int) -> Clock:
+        """A row's counts."""
+        return self.cache.clocks[row] if row < len(self.cache.clocks) else Clock()
+
+    def take(self, row: int, *, copy: bool = True) -> Snapshot:
+        """What a row holds; without `copy` good until the next token is fed."""
+        return self.cache.take_row(row, copy=copy)
+
+    def put(self, row: int, snapshot: Snapshot, *, hand_over: bool = False) -> None:
+        """Gives a row what was taken of one, here or elsewhere; the others are as they were.
+
+        Args:
+            hand_over: the snapshot is not used again: a runner of one row takes its tensors, not copies.
+
+        Raises:
+            UsageError: it was taken of a cache with another policy, budget or precision.
+        """
+        if self.rows == 1:
+            self.cache.restore(snapshot, hand_over=hand_over)
+        elif self.cache.arenas or not snapshot.parts:
+            self.cache.put_row(row, snapshot)
+        else:  # nothing was fed yet, so no row has slots
+            self.hold([snapshot if other == row else self.take(other) for other in range(self.rows)])
+
+    def empty(self, row: int) -> None:
+        """Forgets all of a row; the others are as they were."""
+        if self.rows == 1:
+            self.cache.reset()  # which gives its memory back
+        else:
+            self.cache.put_row(row, None)
+
+    def hold(self, rows: Sequence[Snapshot]) -> None:
+        """Has these rows from now on, copies, and no others: as many as are given."""
+        self.cache.reset()
+        self.rows = len(rows)
+        some = next((one for one in rows if one.parts), None)
+        if some is not None:
+            self.cache.restore(together([one if one.parts else some for one in rows]), hand_over=True)
+        for row, one in enumerate(rows):
+            if not one.parts:
+                self.cache.put_row(row, one)
+
+    # -- a step ----------------------------------------------------------------------------------------
+
+    @property
+    def call_tokens(self) -> int:
+        """Prompt tokens to feed to a row in the next call."""
+        return self.cache.call_tokens(self._call_tokens)
+
+    def feed(self, pieces: Sequence[Sequence[int]], prompt: bool, *, all_columns: bool = False) -> Tensor:
+        """Feeds every row its next tokens, in one call of the model.
+
+        Args:
+            pieces: the tokens of each row, R of them. A row without any waits: nothing of it changes.
+            prompt: they were said to the model, not by it.
+            all_columns: logits after every token, not after the last one alone.
+
+        Returns:
+            Logits [R, 1, V] of each row's last token, or [R, N, V]: shorter pieces stand at the end of the N
+            columns, and what stands before them means nothing.
+
+        Raises:
+            UsageError: more tokens than the model's window holds.
+            WindowFullError: the `full` policy reached the end of the window.
+        """
+        tokens = max(map(len, pieces))
+        padding = [tokens - len(piece) for piece in pieces]
+        real = None
+        if any(padding):
+            pieces = [[0] * missing + [*piece] for missing, piece in zip(padding, pieces, strict=True)]
+            real = (
+                torch.arange(tokens, device=self.device) >= torch.tensor(padding, device=self.device)[:, None]
+            )
+        self.cache.prepare(Step(tokens, prompt, real))
+        logits = self._transformers_step(torch.tensor(pieces, device=self.device), real, all_columns)
+        return logits if all_columns else logits[:, -1:]
+
+    @torch.inference_mode()
+    def _transformers_step(self, ids: Tensor, real: Tensor | None, all_columns: bool) -> Tensor:
+        """The prepared step, computed by transformers: tokens [R, N] in, logits [R, N or fewer, V] out."""
+        inputs: dict[str, Any] = {"logits_to_keep": 1} if self._keeps_last and not all_columns else {}
+        if real is not None or self.trained.learned:
+            # Without a mask OPT builds one over everything ever seen.
+            inputs["attention_mask"] = torch.ones_like(ids) if real is None else real.long()
+        output = self.model(
+            input_ids=ids,
+            position_ids=self.cache.position_ids().to(self.device).expand(len(ids), -1),
+            past_key_values=self.cache,
+            use_cache=True,
+            **inputs,
+        )
+        return torch.as_tensor(output.logits)
+
+
+def cache_for(loaded: Loaded, settings: Settings) -> H2OCache:
+    """An empty cache as the settings have it.
+
+    Raises:
+        BudgetError: the budget cannot work.
+        ModelError: the model's positions are not understood.
+    """
+    with blamed_on_the_model("The model cannot compute with the configuration in its folder"):
+        trained = probe(loaded.model, loaded.chats)
+    return H2OCache(
+        settings.budget,
+        policy=settings.policy,
+        sinks=settings.sinks,
+        recent=settings.recent,
+        chunk=settings.chunk,
+        prefill=settings.prefill,
+        positions=trained,
+        observe=True,
+        kv=settings.kv_dtype,
+    )
+
+
+def end_tokens(loaded: Loaded) -> frozenset[int]:
+    """Ids that end an answer, wherever the model says so.
+
+    Raises:
+        ModelError: what its generation_config.json or config.json names is no id.
+    """
+    config = loaded.model.generation_config.eos_token_id
+    ids = config if isinstance(config, list) else [config]
+    wrong = [one for one in ids if one is not None and type(one) is not int]
+    if wrong:
+        raise ModelError(
+            f"The model's generation_config.json or config.json names {str(wrong[0])[:60]!r} as its end.",
+            "It must be a token's number, or a list of them: mend it, or fetch the file again.",
+        )
+    return frozenset(token for token in (*ids, loaded.tokenizer.eos_token_id) if token is not None)

@@ -1,0 +1,50 @@
+"""What ran, as the `session` event tells it."""
+
+import platform
+
+import torch
+import transformers
+
+import h2o_chat
+from h2o_chat.cache.quantized import BITS
+from h2o_chat.engine.runner import Runner
+from h2o_chat.events.events import Session
+from h2o_chat.models.fits import slot_bytes
+
+
+def session_of(runner: Runner, seed: int) -> Session:
+    """Of a conversation in this runner whose sampling has this seed."""
+    model, plan, loaded = runner.model, runner.cache.plan, runner.loaded
+    config = model.config.get_text_config()
+    dtype = str(model.dtype).removeprefix("torch.")
+    kv = next((name for name, bits in BITS.items() if bits == plan.bits), "auto")
+    return Session(
+        model=loaded.name,
+        revision=loaded.revision,
+        template="",
+        policy=plan.policy.name,
+        budget=plan.shares.budget if plan.shares.bounded else None,
+        sinks=plan.shares.sinks,
+        recent=plan.shares.recent if plan.shares.bounded else 0,
+        chunk=plan.chunk,
+        prefill=plan.prefill,
+        quantization=loaded.quantization,
+        dtype=dtype,
+        kv_dtype=dtype if kv == "auto" else kv,
+        device=loaded.device,
+        engine="transformers",
+        threads=torch.get_num_threads(),
+        seed=seed,
+        layers=len(runner.trained.ropes),
+        kv_heads=getattr(config, "num_key_value_heads", None) or config.num_attention_heads,
+        window=runner.trained.window,
+        versions={
+            "h2o-chat": h2o_chat.__version__,
+            # A class of torch's own, which would import torch wherever the event is read.
+            "torch": str(torch.__version__),
+            "transformers": transformers.__version__,
+            "python": platform.python_version(),
+        },
+        stride=plan.stride,
+        slot_bytes=slot_bytes(config, model.dtype.itemsize, kv),
+    )

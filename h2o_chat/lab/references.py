@@ -1,0 +1,201 @@
+"""Policies to compare with, which nobody would choose: caches and sparse patterns known from elsewhere.
+
+As in `cache/policies.py`: pure functions, the lowest priority goes first, ties drop the oldest. All of them
+can generate, so every place that takes the name of a policy takes these too. Those that see the future
+cannot: `belady.py`. Shapes: L layers, R rows, H KV heads, G query heads per KV head, S slots.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from h2o_chat.base.config import OFFLINE
+from h2o_chat.base.config import POLICIES as NAMES
+from h2o_chat.base.errors import UsageError
+from h2o_chat.cache.policies import Policy, Priority, Slots, accumulated_attention, oldest_first
+from h2o_chat.cache.scores import Received
+
+BLOCK = 32
+"""Tokens: the stride, and the length of a fixed block; about the root of the window (1904.10509, 4.2)."""
+SUMMARY = 4
+"""Tokens at the end of a fixed block that later ones may see."""
+
+
+def output_change(slots: Slots) -> Tensor:
+    """How far the layer's output would move if this token went (CAOTE, arXiv 2504.14051). [L, R, H, S]
+
+    With `a` the share of attention and `o = sum(a v)`, dropping token i moves the output by
+    `a_i / (1 - a_i) * ||v_i - o||`: a token that is much attended to but says what the others say anyway
+    can go.
+    """
+    score = slots.score.sum(-1)
+    share = score / score.sum(-1, keepdim=True).clamp_min(torch.finfo(score.dtype).tiny)  # [L, R, H, S]
+    values = slots.values.to(share.dtype)
+    output = share.unsqueeze(-2) @ values  # [L, R, H, 1, D]
+    distance = torch.linalg.vector_norm(values - output, dim=-1)  # [L, R, H, S]
+    # The bound keeps 1/0 out where nothing else was ever attended to.
+    others = (1 - share).clamp_min(torch.finfo(share.dtype).eps)
+    change: Tensor = share / others * distance
+    return change
+
+
+def unlike_others(slots: Slots) -> Tensor:
+    """Distinct keys stay (KeyDiff, arXiv 2504.15364, which compares them after RoPE). [L, R, H, S]
+
+    Nobody attends to a name until it is asked for, so attention received cannot keep it. Its key is unlike
+    the others from the start.
+    """
+    return slots.distinctness
+
+
+def by_lot(slots: Slots) -> Tensor:
+    """A draw for each token and head that never changes (Random Attention, arXiv 2609.03430). [L, R, H, S]"""
+    head = torch.arange(slots.positions.shape[-2], device=slots.positions.device)[:, None]
+    drawn = (slots.positions.long() * 2_654_435_761 + head * 40_503 + 12_345) & 0xFFFFFFFF
+    for shift, factor in ((16, 0x45D9F3B), (16, 0x45D9F3B), (16, 1)):  # mixed, as hashes are
+        drawn = ((drawn ^ (drawn >> shift)) * factor) & 0xFFFFFFFF
+    return drawn.to(slots.score.dtype)
+
+
+def last_used(slots: Slots) -> Tensor:
+    """Least recently used goes (LRU); `score` is 1 + the position of its last use. [L, R, H, S]
+
+    In fp32 positions are exact up to 16.7 million; past that, neighbours tie.
+    """
+    return torch.maximum(slots.score[..., 0], slots.positions.to(slots.score.dtype) + 1)
+
+
+def pooled(kernel: int) -> Priority:
+    """A token is worth what its best neighbour is: the maximum over `kernel` tokens held, by age.
+
+    SnapKV (arXiv 2404.14469, section 4) pools so that what stands around a token stays with it.
+    """
+
+    def priority(slots: Slots) -> Tensor:
+        by_age = slots.positions.argsort(dim=-1, stable=True)
+        ordered = slots.score.sum(-1).gather(-1, by_age)
+        best = torch.nn.functional.max_pool1d(ordered.flatten(0, -2), kernel, stride=1, padding=kernel // 2)
+        return torch.empty_like(ordered).scatter_(-1, by_age, best.view_as(ordered))
+
+    return priority
+
+
+def strided(then: Priority) -> Priority:
+    """Every 32nd token stays (Sparse Transformer, arXiv 1904.10509, section 4.2); others as `then` says.
+
+    There the stride is counted from the query, so every token is needed again 32 steps later; a cache that
+    evicts has to count from the start. The newest such tokens get a quarter of the slots.
+    """
+    return _pattern(lambda place: place % BLOCK == 0, columns=1, then=then)
+
+
+def fixed(then: Priority) -> Priority:
+    """The last 4 tokens of every block of 32 stay (1904.10509, section 4.2); others as `then` says.
+
+    The newest such tokens get a quarter of the slots. The local part is the newest tokens, not the block
+    that is being written.
+    """
+    return _pattern(lambda place: place % BLOCK >= BLOCK - SUMMARY, columns=SUMMARY, then=then)
+
+
+def _pattern(chosen: Callable[[Tensor], Tensor], columns: int, then: Priority) -> Priority:
+    """`columns` tokens of every block are chosen; as many blocks back as a quarter of the slots holds."""
+
+    def priority(slots: Slots) -> Tensor:
+        # What stands in a prompt chunk beside the slots makes no difference to what they can hold.
+        reach = max(1, slots.budget // 4 // columns) * BLOCK
+        newest = slots.positions.amax(-1, keepdim=True)
+        stays = chosen(slots.positions) & (slots.positions > newest - reach)
+        otherwise = then(slots)
+        # Finite, so that what the frame protects stands above it.
+        return otherwise.masked_fill(stays, torch.finfo(otherwise.dtype).max)
+
+    return priority
+
+
+class Uses(Received):
+    """How often a token was used: a query uses the tokens that it gives more than their fair share, 1 / how
+    many it sees. One number for all query heads."""
+
+    def columns(self, groups: int) -> int:
+        return 1
+
+    def used(self, attention: Tensor) -> Tensor:
+        """[..., R, H, G, N, T] -> [..., R, H, N, T] 1 where the query uses the token, else 0."""
+        visible = (attention[..., 0, :, :] > 0).sum(-1, keepdim=True)
+        return (attention.sum(-3) * visible > attention.shape[-3]).to(attention.dtype)
+
+    def gained(self, forget: float, attention: Tensor, at: Tensor, later: Tensor) -> Tensor:
+        return self.used(attention).sum(-2).unsqueeze(-1)
+
+    def gained_at_once(self, forget: float, attention: Tensor, at: Tensor) -> Tensor:
+        return self.gained(forget, attention.unsqueeze(-2), at, torch.zeros_like(at))
+
+
+class LastUse(Uses):
+    """1 + the position of the last query that used a token."""
+
+    def gained(self, forget: float, attention: Tensor, at: Tensor, later: Tensor) -> Tensor:
+        used = self.used(attention)
+        return (used * (at + 1).to(used.dtype)[:, None, :, None]).amax(-2).unsqueeze(-1)
+
+    def add(self, forget: float, score: Tensor, gain: Tensor, queries: Sequence[int]) -> Tensor:
+        return torch.maximum(score, gain)
+
+    def together(self, one: Tensor, other: Tensor) -> Tensor:
+        return torch.maximum(one, other)
+
+
+class LastQueries(Received):
+    """Of a pass of at least 32 queries (a prompt chunk, or a whole prompt) only the last 32 count, in full,
+    and what was before is forgotten."""
+
+    count = 32
+
+    def gained(self, forget: float, attention: Tensor, at: Tensor, later: Tensor) -> Tensor:
+        return self.summed(attention, (later < self.count).to(attention.dtype))
+
+    def add(self, forget: float, score: Tensor, gain: Tensor, queries: Sequence[int]) -> Tensor:
+        short = torch.tensor([n < self.count for n in queries], dtype=score.dtype, device=score.device)
+        return super().add(forget, score * short[:, None, None, None], gain, queries)
+
+
+REFERENCES: dict[str, Policy] = {
+    # Output change with a score that forgets: CAOTE (arXiv 2504.14051) on it; the default before.
+    "caote": Policy(output_change, forget=0.95, sinks=4, heavy=True),
+    "distinct": Policy(unlike_others, forget=1.0, sinks=4, heavy=True, recent=0.25, keys=True),
+    "random": Policy(by_lot, forget=1.0, sinks=4, heavy=True, recent=0.25),
+    "heavy-only": Policy(accumulated_attention, forget=1.0, sinks=0, heavy=True, recent=0.0),
+    # The newest query alone decides (TOVA, arXiv 2401.06104).
+    "last-query": Policy(accumulated_attention, forget=0.0, sinks=0, heavy=True, recent=0.0),
+    # Caches as processors have them, over attention: recency and frequency of use.
+    "lru": Policy(last_used, forget=1.0, sinks=0, heavy=True, recent=0.25, scores=LastUse()),
+    "lfu": Policy(accumulated_attention, forget=1.0, sinks=0, heavy=True, recent=0.25, scores=Uses()),
+    # SnapKV (arXiv 2404.14469): a prompt is judged by its last 32 queries, neighbours stay together. It
+    # evicts nothing while decoding; here each generated token takes 1/32 of a score and adds its attention.
+    "snapkv": Policy(pooled(7), forget=31 / 32, sinks=0, heavy=True, recent=0.25, scores=LastQueries()),
+    # Sparse Transformer (arXiv 1904.10509) as a cache, alone and with heavy hitters (2306.14048, section 5).
+    "strided": Policy(strided(oldest_first), forget=1.0, sinks=0, heavy=True),
+    "strided-h2": Policy(strided(accumulated_attention), forget=1.0, sinks=0, heavy=True),
+    "fixed": Policy(fixed(oldest_first), forget=1.0, sinks=0, heavy=True),
+    "fixed-h2": Policy(fixed(accumulated_attention), forget=1.0, sinks=0, heavy=True),
+}
+REFERENCES = {name: replace(policy, name=name) for name, policy in REFERENCES.items()}
+
+
+def reference(name: str) -> Policy:
+    """The policy of that name, for `cache.policies.named`.
+
+    Raises:
+        UsageError: there is none, or it has to see the future.
+    """
+    if name in OFFLINE:
+        raise UsageError(
+            "This policy decides by what will be attended to, which nobody knows while generating.",
+            f"{name} is a reference for h2o-chat eval perplexity alone.",
+        )
+    if name not in REFERENCES:
+        raise UsageError(f"Policy {name!r} is not known.", f"One of: {', '.join(NAMES)}.")
+    return REFERENCES[name]

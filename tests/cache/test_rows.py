@@ -1,0 +1,202 @@
+"""Rows of different age, each with its own system prompt and pins, equal the same rows alone, in float64."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from tiny_models import VOCAB, tiny
+from torch import Tensor
+
+from h2o_chat import H2OCache
+from h2o_chat.base.errors import BudgetError, UsageError
+from h2o_chat.cache.rope import Positions, probe
+from h2o_chat.cache.step import Step
+
+BUDGET = 32
+LONGEST = 64
+"""Tokens of the trained window: keys are clamped and turned back on the way."""
+SYSTEM = (5, 0, 3)
+"""First tokens of each row that are protected."""
+PINS: tuple[set[int], ...] = ({12, 50, 70}, {3, 40}, set())
+"""Of each row: some read with the first prompt, some generated later, at another age of each row."""
+AGES = (30, 9, 55)
+
+
+def noise(count: int, seed: int) -> list[int]:
+    return torch.randint(3, VOCAB, (count,), generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+class Fed:
+    """A model and a cache of some rows."""
+
+    def __init__(self, family: str, **how: Any) -> None:
+        longest = 100 if how.get("policy") == "full" else LONGEST
+        self.model = tiny(family, "h2o", max_position_embeddings=longest)
+        self.trained: Positions = probe(self.model, chats=True)
+        self.cache = H2OCache(BUDGET, positions=self.trained, observe=True, **how)
+
+    @torch.inference_mode()
+    def feed(self, rows: Sequence[Sequence[int]], prompt: bool) -> list[Tensor]:
+        """Logits [N, V] of each row's tokens; a row may have none."""
+        columns = max(map(len, rows))
+        missing = [columns - len(row) for row in rows]
+        ids = torch.tensor([[0] * n + [*row] for n, row in zip(missing, rows, strict=True)])
+        real = torch.arange(columns) >= torch.tensor(missing)[:, None] if any(missing) else None
+        self.cache.prepare(Step(columns, prompt, real))
+        mask = torch.ones_like(ids) if real is None else real.long()
+        where = self.cache.position_ids().expand(len(rows), -1)
+        logits = self.model(ids, attention_mask=mask, position_ids=where, past_key_values=self.cache).logits
+        return [logits[row, missing[row] :] for row in range(len(rows))]
+
+    def feed_row(self, row: int, tokens: Sequence[int], prompt: bool) -> Tensor:
+        """The other rows wait."""
+        rows: list[Sequence[int]] = [[] for _ in self.cache.clocks]
+        rows[row] = tokens
+        return self.feed(rows, prompt)[row]
+
+
+def kept(cache: H2OCache, row: int) -> list[list[list[int]]]:
+    """[layers][KV heads][...] positions."""
+    layers = range(len(cache.layers))
+    return [[sorted(p for p in head if p >= 0) for head in cache.kept(n)[row].tolist()] for n in layers]
+
+
+def alone(family: str, row: int, **how: Any) -> Fed:
+    one = Fed(family, **how)
+    one.cache.protect(SYSTEM[row])
+    one.cache.pin(PINS[row])
+    return one
+
+
+def same(together: Fed, row: int, expected: Fed) -> None:
+    assert kept(together.cache, row) == kept(expected.cache, 0), f"row {row}"
+    assert together.cache.protected_in(row) == expected.cache.protected, f"row {row}"
+    lost = sum(float(arena.lost[row]) for arena in together.cache.arenas)
+    assert lost == pytest.approx(sum(float(arena.lost[0]) for arena in expected.cache.arenas))
+
+
+def close(actual: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(actual, expected, atol=1e-7, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("family", "how"),
+    [
+        ("llama", {"policy": "h2o"}),
+        ("llama", {"policy": "h2o", "kv": "int8"}),
+        ("llama", {"policy": "h2o-paper"}),
+        ("llama", {"policy": "full"}),
+        ("llama", {"policy": "lru"}),
+        ("gemma3_text", {"policy": "h2o"}),
+        ("opt", {"policy": "caote"}),
+    ],
+)
+def test_rows_with_their_own_pins_equal_the_rows_alone_while_one_is_refilled(
+    family: str, how: dict[str, Any]
+) -> None:
+    together = Fed(family, **how)
+    for row in range(3):
+        together.cache.protect(SYSTEM[row], row=row)
+        together.cache.pin(PINS[row], row=row)
+    ones = [alone(family, row, **how) for row in range(3)]
+
+    def step(rows: list[list[int]], prompt: bool) -> None:
+        for row, logits in enumerate(together.feed(rows, prompt)):
+            if rows[row]:
+                close(logits, ones[row].feed([rows[row]], prompt)[0])
+            same(together, row, ones[row])
+
+    step([noise(age, row) for row, age in enumerate(AGES)], True)
+    for number in range(20):
+        step([noise(1, 10 * number + row) for row in range(3)], False)
+    # Row 1 is emptied and gets another conversation; the others wait, then all go on.
+    together.cache.put_row(1, None)
+    assert kept(together.cache, 1) == [[[]] * len(heads) for heads in kept(together.cache, 0)]
+    assert together.cache.protected_in(1) == (
+        0 if how["policy"] in ("h2o-paper", "full", "lru", "h2o") else 4
+    )
+    ones[1] = Fed(family, **how)
+    for cache, row in ((together.cache, 1), (ones[1].cache, 0)):
+        cache.protect(5, row=row)
+        cache.pin([8, 30], row=row)
+    step([[], noise(26, 500), []], True)
+    for number in range(20):
+        step([noise(1, 1000 + 10 * number + row) for row in range(3)], False)
+    if how["policy"] != "full":
+        assert min(clock.base for clock in together.cache.clocks[::2]) > 0 or family == "opt"
+    for row in (0, 2):  # one lets go, the others keep theirs
+        together.cache.unpin(row=row)
+        ones[row].cache.unpin()
+    step([noise(1, 2000 + row) for row in range(3)], False)
+
+
+@pytest.mark.parametrize("policy", ["h2o", "h2o-paper", "full"])
+def test_a_row_that_was_taken_goes_on_in_another_row_and_another_cache(policy: str) -> None:
+    """What it leaves and what it comes to go on as if it had never been there."""
+    together = Fed("gemma3_text", policy=policy)
+    together.cache.protect(5, row=1)
+    together.feed([noise(age, row) for row, age in enumerate(AGES)], True)
+    together.cache.pin([2, 60], row=1)
+    for number in range(9):
+        together.feed([noise(1, 10 * number + row) for row in range(3)], False)
+    assert [together.cache.protected_in(row) for row in range(3)] == [0, 6, 0]
+    taken = together.cache.take_row(1)
+    before = kept(together.cache, 1)
+    elsewhere = Fed("gemma3_text", policy=policy)
+    elsewhere.cache.restore(taken)
+    assert kept(elsewhere.cache, 0) == before
+    together.cache.put_row(1, together.cache.take_row(2))
+    together.cache.put_row(0, taken)
+    assert together.cache.protected_in(0) == together.cache.protected == elsewhere.cache.protected
+    for number in range(9):
+        tokens = noise(2, 100 + number)
+        first, second, third = together.feed([tokens[:1], tokens[1:], tokens[1:]], False)
+        close(first, elsewhere.feed([tokens[:1]], False)[0])
+        close(second, third)
+        assert kept(together.cache, 0) == kept(elsewhere.cache, 0)
+        assert kept(together.cache, 1) == kept(together.cache, 2)
+    together.cache.put_row(2, taken)  # it serves more than once
+    assert kept(together.cache, 2) == before
+
+
+def test_what_is_protected_for_every_row_is_so_in_rows_to_come() -> None:
+    together = Fed("llama")
+    together.cache.protect(4)
+    together.cache.pin([9], row=1)
+    together.cache.pin([12])
+    assert (together.cache.protected, together.cache.protected_in(1), together.cache.protected_in(0)) == (
+        6,
+        6,
+        5,
+    )
+    together.feed([noise(20, row) for row in range(3)], True)
+    assert [together.cache.protected_in(row) for row in range(3)] == [5, 6, 5]
+    with pytest.raises(UsageError, match="no row 3"):
+        together.cache.pin([1], row=3)
+    with pytest.raises(BudgetError, match=r"at most 9 may be \(6 are\)"):
+        together.cache.pin(range(14, 18), row=1)
+    assert together.cache.pin(range(14, 18), row=0) == 4
+    with pytest.raises(BudgetError, match="at most 9"):
+        together.cache.pin([18])
+    assert [together.cache.protected_in(row) for row in range(3)] == [9, 6, 5], "nothing has changed"
+    together.cache.reset()
+    assert together.cache.protected == 0
+
+
+def test_rows_that_were_named_have_to_come() -> None:
+    together = Fed("llama")
+    together.cache.protect(4, row=2)
+    with pytest.raises(UsageError, match="protected in row 2, and the batch has 2 rows"):
+        together.feed([noise(5, 0), noise(5, 1)], True)
+
+
+def test_only_one_row_alike_can_be_put() -> None:
+    together = Fed("llama")
+    together.feed([noise(20, row) for row in range(2)], True)
+    with pytest.raises(UsageError, match="2 rows cannot be put into row 0"):
+        together.cache.put_row(0, together.cache.snapshot())
+    with pytest.raises(UsageError, match="is of a cache with caote"):
+        together.cache.put_row(0, Fed("llama", policy="caote").cache.snapshot())
+    with pytest.raises(UsageError, match="no row 2"):
+        together.cache.put_row(2, together.cache.take_row(1))

@@ -17,11 +17,12 @@ from rich.style import Style
 from textual.pilot import Pilot
 
 from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.progress import Progress
 from h2o_chat.chat.chat import Chat
 from h2o_chat.engine.engine import Engine
 from h2o_chat.models.load import load
 from h2o_chat.tui.app import ChatApp
-from h2o_chat.tui.work import OpenChat, Progress
+from h2o_chat.tui.work import OpenChat
 
 ASSETS = Path(__file__).parent.parent / "assets"
 SIZES = ((120, 36), (80, 24), (60, 24))

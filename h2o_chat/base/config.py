@@ -11,7 +11,7 @@ import platformdirs
 
 from h2o_chat.base.errors import UsageError
 
-Policy = Literal[
+PolicyName = Literal[
     "h2o",
     "h2o-paper",
     "caote",
@@ -34,16 +34,16 @@ Prefill = Literal["chunked", "full"]
 Quantize = Literal["auto", "none", "int8", "nf4"]
 Dtype = Literal["auto", "float32", "float16", "bfloat16", "float64"]
 KvDtype = Literal["auto", "int8", "int4"]
-Template = Literal["auto", "plain", "alpaca", "vicuna", "llama-2", "chatml"]
+TemplateName = Literal["auto", "plain", "alpaca", "vicuna", "llama-2", "chatml"]
 
-POLICIES: tuple[str, ...] = get_args(Policy)
+POLICIES: tuple[str, ...] = get_args(PolicyName)
 OFFLINE = ("belady", "belady-next")
 """Policies of the lab that see the future."""
 PREFILLS: tuple[str, ...] = get_args(Prefill)
 QUANTIZE: tuple[str, ...] = get_args(Quantize)
 DTYPES: tuple[str, ...] = get_args(Dtype)
 KV_DTYPES: tuple[str, ...] = get_args(KvDtype)
-TEMPLATES: tuple[str, ...] = get_args(Template)
+TEMPLATES: tuple[str, ...] = get_args(TemplateName)
 
 FILE_LIMIT_BYTES = 2**20
 """Of a configuration: a larger file is something else."""
@@ -101,7 +101,7 @@ class Settings:
     model: str | None = None
     budget: int = 512
     """Slots per layer, row and KV head; ignored by the `full` policy."""
-    policy: Policy = "h2o"
+    policy: PolicyName = "h2o"
     sinks: int | None = None
     """First tokens never evicted; None takes the policy's own number."""
     recent: int | None = None
@@ -116,7 +116,7 @@ class Settings:
     dtype: Dtype = "auto"
     device: str = "auto"
     threads: int | None = None
-    template: Template = "auto"
+    template: TemplateName = "auto"
     system: str | None = None
     seed: int | None = None
     """None draws one; it is printed either way."""

@@ -6,11 +6,11 @@ from typing import Protocol
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import never
-from h2o_chat.chat.resume import Memory
+from h2o_chat.chat.resume import Restorable
 from h2o_chat.events.events import CacheState, Event, Session
 
 
-class EngineLike(Memory, Protocol):
+class EngineLike(Restorable, Protocol):
     """See `engine.Engine`."""
 
     session: Session

@@ -1,10 +1,11 @@
-"""What the user says and its answer, while the turn goes on: where its tokens lie, what is on disk of it."""
+"""A user's message and its answer while the turn goes on: their positions, and what is on disk of them."""
 
 from collections.abc import Sequence
 
 from h2o_chat.chat.keeping import Keeper
 from h2o_chat.chat.message import Message
 from h2o_chat.chat.saved_caches import Saves
+from h2o_chat.chat.spans import of_prompt, was_read
 from h2o_chat.events.events import Prompt, Token, Turn
 
 
@@ -25,7 +26,7 @@ class Exchange:
         self._keeper = keeper
         self._system_tokens = system_tokens
         self._system = before[0] if before and before[0].role == "system" else None
-        self._end = next((one.last for one in reversed(before) if one.first >= 0), -1) + 1
+        self._end = next((one.last for one in reversed(before) if was_read(one)), -1) + 1
         self._pieces: list[str] = []  # joined once: a string that grows by a token costs its whole length
 
     @property
@@ -48,18 +49,12 @@ class Exchange:
 
     def read(self, prompt: Prompt) -> None:
         """Gives messages their positions, once the prompt was read."""
-        first = max(prompt.first, self._end)
-        placed = []
-        if prompt.system and self._system:
-            self._system.first, self._system.last = first, min(first + prompt.system - 1, prompt.last)
-            first += prompt.system
-            placed.append(self._system)
-        if first <= prompt.last:
-            self.user.first, self.user.last = first, prompt.last
-            placed.append(self.user)
+        for message, tokens in zip((self._system, self.user), of_prompt(prompt, self._end), strict=True):
+            if message is not None and tokens:
+                message.first, message.last = tokens.start, tokens.stop - 1
+                if self._keeper:
+                    self._keeper.placed(message.id, message.first, message.last)
         if self._keeper:
-            for message in placed:
-                self._keeper.placed(message.id, message.first, message.last)
             self._keeper.placed(self.answer.id, prompt.last + 1, -1)  # its end is known when it has one
 
     def token(self, token: Token) -> None:
@@ -67,7 +62,7 @@ class Exchange:
         if self._keeper:
             self._keeper.token(token.id, token.text)
         self._pieces.append(token.text)
-        self.answer.first = token.position if self.answer.first < 0 else self.answer.first
+        self.answer.first = self.answer.first if was_read(self.answer) else token.position
         self.answer.last = token.position
 
     def ended(self, turn: Turn) -> None:
@@ -79,7 +74,7 @@ class Exchange:
                 message.first = message.last = -1
 
     def close(self, turn: Turn, engine: Saves) -> None:
-        """What is on disk of it ends too, and the memory is saved."""
+        """What is on disk of it ends too, and the cache is saved."""
         if self._keeper is None:
             return
         if turn.finish == "error":

@@ -1,16 +1,17 @@
-"""What messages and words hold: the share of caches that keep each token, as the events told it."""
+"""Hold of messages and words: the share of caches that keep each token, by the `cache` events."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any
 
 from h2o_chat.chat.message import Message
+from h2o_chat.chat.spans import fed, own, tokens_of, was_read
 from h2o_chat.engine.detokenize import Detokenizer
 from h2o_chat.events.events import CacheState
 from h2o_chat.store import StoredMessage
 
 TURN = 3
-"""Messages that may be read, or be nowhere again, in one turn: a system prompt, what is said, an answer."""
+"""Messages whose positions one turn may change: the system prompt, what is said, the answer."""
 
 
 class Holds:
@@ -60,8 +61,8 @@ class Holds:
                 total[self._placed[at]] = total.get(self._placed[at], 0.0) + hold
         for index in {*self._holding, *total, *self._placed[new:]}:
             message = messages[index]
-            fed = min(message.last + 1, seen) - message.first  # the last token of an answer waits
-            message.hold = total.get(index, 0.0) / fed if fed > 0 else 1.0
+            read = fed(tokens_of(message), seen)
+            message.hold = total.get(index, 0.0) / read if read else 1.0
         self._holding = sorted(total)
         return [(index, messages[index].hold) for index in self._holding]
 
@@ -72,12 +73,12 @@ class Holds:
             From where on `_placed` is new.
         """
         start = max(0, min(self._known, len(messages)) - TURN)
-        if messages and messages[0].first >= 0 and self._placed[:1] != [0]:
+        if messages and was_read(messages[0]) and self._placed[:1] != [0]:
             start = 0  # a system prompt that was read at last
         kept = bisect_left(self._placed, start)
         del self._placed[kept:], self._firsts[kept:]
         for index in range(start, len(messages)):
-            if messages[index].first >= 0:
+            if was_read(messages[index]):
                 self._placed.append(index)
                 self._firsts.append(messages[index].first)
         self._known = len(messages)
@@ -89,13 +90,12 @@ class Holds:
 
         A character made of several tokens has the largest.
         """
-        fed = message.last - message.first + 1
-        if message.first < 0 or not 0 < fed <= len(message.ids):
+        if not 0 < len(tokens_of(message)) <= len(message.ids):
             return []
-        skipped = len(message.ids) - fed if message.role == "user" else 0  # those of a system prompt
-        text = Detokenizer(tokenizer, list(message.ids[:skipped]))
+        which = own(message, len(message.ids))
+        text = Detokenizer(tokenizer, list(message.ids[: which.start]))
         pieces, hold = [], 0.0
-        for place, token in enumerate(message.ids[skipped : skipped + fed], message.first):
+        for place, token in zip(tokens_of(message), message.ids[which], strict=True):
             hold = max(hold, self._held.get(place, 0.0))
             if piece := text.add(token):
                 pieces.append((piece, hold))

@@ -1,4 +1,4 @@
-"""A conversation on disk while it goes on: what is said is written at once, the memory after each turn.
+"""A conversation on disk while it goes on: what is said is written at once, the cache after each turn.
 
 Another process may be writing, or the disk may fail, while somebody talks. Then it is said, once, the
 conversation goes on, and what is said waits in memory until it can be written, in order.
@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from h2o_chat.base.errors import DiskError, EngineError, StoreBusyError, StoreError, UsageError
-from h2o_chat.chat import saved_caches as memories
+from h2o_chat.chat import saved_caches
 from h2o_chat.events.events import Note, Session
 from h2o_chat.store import Store, StoredMessage, Writer
 
 GIVE_UP_S = 180.0
-"""After so long it is said that nothing more is being stored, though it is tried again and again."""
+"""Seconds of waiting after which a note says that nothing more is stored; writing is still tried."""
 
 
 class Keeper:
@@ -42,9 +42,9 @@ class Keeper:
         self._session, self._settings = session, settings
         self._writer: Writer | None = None
         self._trouble: Note | None = None
-        """What was said last, until all is written again."""
+        """The last note about trouble; None once all is written."""
         self._gave_way = False
-        """All saved memories have, on a full disk."""
+        """On a full disk all saved caches were removed."""
         self._never: StoreError | None = None
         """Why a conversation could not even be begun."""
         if conversation is not None:
@@ -134,7 +134,7 @@ class Keeper:
 
     @property
     def may_pass(self) -> bool:
-        """Whether it is another process that is waited for, and not for too long yet."""
+        """Whether only another process keeps the store busy, for less than GIVE_UP_S."""
         waiting = self._writer.waiting if self._writer else None
         return (
             waiting is not None
@@ -144,25 +144,15 @@ class Keeper:
 
     @property
     def unstored(self) -> str:
-        """What was said and is not on disk, in words; empty: all is."""
+        """What is not on disk, in words; empty where all is."""
         if self._never:
             return f"Nothing of this conversation is stored. {self._never.message}"
         if self._writer is None or (waiting := self._writer.waiting).trouble is None:
             return ""
         return f"Not stored: {waiting.words}. {waiting.trouble.message}"
 
-    @property
-    def stored_as(self) -> str | None:
-        """The conversation, if anything of it is on disk."""
-        try:
-            if self.conversation:
-                self.store.leaf(self.conversation)
-        except (StoreError, UsageError):
-            return None
-        return self.conversation
-
     def flush(self) -> bool:
-        """Tries again to write what waits; whether all is on disk."""
+        """Tries again to write what waits; returns whether all is on disk."""
         if self._writer is None:
             return self._never is None
         done = self._writer.waiting.flush()
@@ -170,7 +160,7 @@ class Keeper:
         return done
 
     def end(self) -> None:
-        """Nothing more is said: an answer that is open is finished as far as it got."""
+        """Ends writing: an open answer is finished as far as it got."""
         if self._writer:
             self._writer.settle()
             self._look()
@@ -192,7 +182,7 @@ class Keeper:
         return self.store.path(self.conversation, leaf)
 
     def leave(self) -> None:
-        """Lets nobody leave a conversation of which a part still waits, while the program goes on.
+        """Checks that the conversation may be left: all of it is on disk.
 
         Raises:
             StoreError: it does.
@@ -201,7 +191,7 @@ class Keeper:
             self.catch_up()
 
     def catch_up(self) -> None:
-        """Lets nobody read a conversation of which a part still waits.
+        """Writes what waits, so that the conversation can be read.
 
         Raises:
             StoreError: it does.
@@ -211,42 +201,42 @@ class Keeper:
             raise StoreError(f"Not all that was said is on disk yet. {why}", "Try again when it is.")
 
     def saved(self, message: int) -> Path | None:
-        """The file with the memory after an answer, if it may be there."""
+        """The file with the cache after an answer, if it may be there."""
         if self.conversation is None:
             return None
         return self.store.caches(self.conversation) / f"{message}.safetensors"
 
-    def save(self, engine: memories.Saves, message: int | None) -> None:
-        """Saves the memory after an answer, and removes those of the oldest messages.
+    def save(self, engine: saved_caches.Saves, message: int | None) -> None:
+        """Saves the cache after an answer, and removes those of the oldest messages.
 
-        Words come first: while any wait to be written, no memory is.
+        Words come first: while any wait to be written, no cache is saved.
         """
         if message is None or not self.flush() or (path := self.saved(message)) is None:
             return
         try:
-            memories.save(self.store, engine, path)
+            saved_caches.save(self.store, engine, path)
         except (OSError, EngineError) as error:
             self.notes.append(
                 Note("store", f"The memory could not be saved: {error}.", "It will be rebuilt on resuming.")
             )
 
     def changed(self, session: Session, settings: dict[str, Any]) -> None:
-        """The memory is another one from here on, and so it is when the conversation is resumed."""
+        """Another cache is in use from here on, and will be when the conversation is resumed."""
         self._session, self._settings = session, settings
         if self._writer:
             self._writer.run(asdict(session))
             self._writer.settings(_with_seed(settings, session))
             self._look()
 
-    def save_again(self, engine: memories.Saves) -> None:
-        """Saves the memory as it is now instead of what was saved last, where anything was."""
+    def save_again(self, engine: saved_caches.Saves) -> None:
+        """Saves the cache as it is now in the place of the last saved one, where there is one."""
         if self.leaf is None or not self.flush():
             return
         if (path := self.saved(self.leaf)) is not None and path.exists():
             self.save(engine, self.leaf)
 
     def _begun(self) -> Writer | None:
-        """Who writes the conversation, which begins with the first thing said; None if it cannot."""
+        """The writer, made when the first message is said; None if the store cannot be written."""
         if self._writer is None and self._never is None:
             try:
                 self._writer = self.store.begin(
@@ -262,14 +252,12 @@ class Keeper:
         return self._writer
 
     def _look(self) -> None:
-        """Says what has changed: that something cannot be written, or that all is written again."""
+        """Adds a note when writing fails, and another when all is written again."""
         if self._writer is None:
             return
         waiting = self._writer.waiting
-        if isinstance(waiting.trouble, DiskError):
-            self._gave_way = self._gave_way or memories.give_way(
-                self.store, self._writer.conversation, waiting.flush
-            )
+        if isinstance(waiting.trouble, DiskError) and not self._gave_way:
+            self._gave_way = saved_caches.give_way(self.store, self._writer.conversation, waiting.flush)
         if (trouble := waiting.trouble) is None:
             if self._trouble is not None:
                 self.notes.append(Note("stored", "All that was said is stored again."))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from h2o_chat.base.errors import UsageError
+from h2o_chat.chat.spans import own, tokens_of, was_read
 from h2o_chat.engine.detokenize import MOST_TEXTS, texts
 from h2o_chat.events.events import Finish, Role, Said
 from h2o_chat.store import Conversation, StoredMessage, title_of
@@ -51,7 +52,7 @@ class Message:
 
 
 def of_stored(stored: StoredMessage) -> Message:
-    """A message as it was written down; whoever knows the memory sets its hold."""
+    """A message as it was written down; its hold is set by `Holds`."""
     return Message(
         stored.role,
         stored.text,
@@ -64,11 +65,19 @@ def of_stored(stored: StoredMessage) -> Message:
 
 
 def as_event(index: int, message: Message) -> Said:
-    """For who reads the events from here on."""
+    """A message as an event."""
     role, finish = cast(Role, message.role), cast(Finish | None, message.finish)
-    hold = message.hold if message.first >= 0 else None
+    hold = message.hold if was_read(message) else None
     place = message.first, message.last
     return Said(index, role, message.text, finish, hold, *place, message.texts, message.pinned)
+
+
+def of_event(said: Said) -> Message:
+    """The message that an event tells of: the other way round."""
+    first, hold = (-1, 1.0) if said.hold is None else (max(said.first, 0), said.hold)
+    return Message(
+        *(said.role, said.text, first, said.last, said.finish, hold), pinned=said.pinned, texts=said.texts
+    )
 
 
 def as_conversation(messages: Sequence[Message], model: str) -> Conversation:
@@ -93,7 +102,7 @@ def as_conversation(messages: Sequence[Message], model: str) -> Conversation:
     return Conversation("", title_of(asked), model, {}, now, now, leaf, stored)
 
 
-def spell(messages: Sequence[Message], stored: Mapping[int, Sequence[int]], tokenizer: Any) -> None:
+def give_texts(messages: Sequence[Message], stored: Mapping[int, Sequence[int]], tokenizer: Any) -> None:
     """Gives the newest messages, up to MOST_TEXTS tokens of them, the texts of their tokens.
 
     Args:
@@ -103,13 +112,10 @@ def spell(messages: Sequence[Message], stored: Mapping[int, Sequence[int]], toke
     for message in reversed(messages):
         ids = stored.get(message.id or -1, ())
         left -= len(ids)
-        if message.first < 0 or not ids or left < 0:
+        if not was_read(message) or not ids or left < 0:
             continue
-        # What was said with an answer's end, and the system prompt, were fed in front of a message.
-        own = min(message.last - message.first + 1, len(ids))
         answer = message.role == "assistant"
-        spelt = texts(tokenizer, ids, special=not answer)
-        message.texts = spelt[:own] if answer else spelt[-own:]
-        system = messages[0]
+        spelt, which, system = texts(tokenizer, ids, special=not answer), own(message, len(ids)), messages[0]
+        message.texts = spelt[which]
         if not answer and system.role == "system" and system.last == message.first - 1:
-            system.texts = spelt[: len(spelt) - own][-(system.last - system.first + 1) :]
+            system.texts = spelt[max(0, which.start - len(tokens_of(system))) : which.start]

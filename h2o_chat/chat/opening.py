@@ -14,6 +14,7 @@ from h2o_chat.chat.keeping import Keeper
 from h2o_chat.events.events import Note
 from h2o_chat.models.hub import stay_offline
 from h2o_chat.models.obtain import fetch_missing
+from h2o_chat.remote.engine_here import engine_here
 from h2o_chat.store import Store
 
 
@@ -55,30 +56,14 @@ def stored(folder: Path, wanted: str) -> tuple[Kept, dict[str, Any]]:
 
 
 OpenEngine = Callable[[Settings, Progress], EngineLike]
-"""`engine_here`, or `engine_apart.engine_apart`."""
+"""`remote.engine_here`, or `remote.engine_apart`."""
 
 
-def engine_here(settings: Settings, progress: Progress) -> EngineLike:
-    """Loads the model; imports torch.
-
-    Raises:
-        BudgetError: the budget cannot work.
-        H2OChatError: what `models.load` raises.
-    """
-    from h2o_chat.cache.policies import divide
-    from h2o_chat.engine.engine import Engine
-    from h2o_chat.models.load import load
-
-    if settings.policy != "full":  # a budget that cannot work is refused before weights are read
-        divide(settings.policy, settings.budget, settings.sinks, settings.recent)
-    loaded = load(settings, progress)
-    progress("warm up", None)
-    return Engine(loaded, settings)
+Opener = Callable[[Progress], Chat]
+"""Opens a conversation, kept on disk or not; tells how far it is."""
 
 
-def opener(
-    settings: Settings, kept: Kept | None, open_engine: OpenEngine = engine_here
-) -> Callable[[Progress], Chat]:
+def opener(settings: Settings, kept: Kept | None, open_engine: OpenEngine = engine_here) -> Opener:
     """What opens the conversation, when and in whatever thread it is called; None keeps nothing on disk."""
 
     def open_chat(progress: Progress) -> Chat:
@@ -113,7 +98,7 @@ def opener(
 
 def opener_of(
     settings: Settings, kept: Kept | None, open_engine: OpenEngine = engine_here
-) -> Callable[[str], Callable[[Progress], Chat]]:
+) -> Callable[[str], Opener]:
     """By a model's name: what opens it, in a new conversation that is kept in the same place."""
     folder = None if kept is None else Kept(kept.folder)
     return lambda name: opener(replace(settings, model=name), folder, open_engine)

@@ -1,4 +1,4 @@
-"""From a stored transcript to the memory: a saved cache where there is one, else reading it all again."""
+"""From a stored transcript to the cache: a saved one where there is one, else reading it all again."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -6,14 +6,15 @@ from typing import Any, Protocol
 
 from h2o_chat.base.errors import BudgetError, SavedCacheError
 from h2o_chat.base.progress import never, unheard
+from h2o_chat.chat.spans import tokens_of, was_read
 from h2o_chat.chat.templates import Template, literal
 from h2o_chat.events.events import Note
 from h2o_chat.models.tokenizing import text_of
 from h2o_chat.store import StoredMessage
 
 
-class Memory(Protocol):
-    """What is restored: an engine."""
+class Restorable(Protocol):
+    """What an engine must be able to do to be restored."""
 
     tokenizer: Any
 
@@ -40,18 +41,18 @@ class SavedCaches(Protocol):
 
 
 def remember(
-    engine: Memory,
+    engine: Restorable,
     template: Template,
     keeper: SavedCaches,
     path: Sequence[StoredMessage],
     progress: Callable[[float], None],
     cancel: Callable[[], bool],
 ) -> bool:
-    """Gives the engine the memory that it had after the messages of a path.
+    """Gives the engine the cache that it had after the messages of a path.
 
     From the last saved cache on the path; what was said since is fed as it was then, token by token, so the
-    memory is the same. Where no cache can be used all is read anew, in chunks, which is faster; the memory
-    may then differ, and a note says so.
+    cache is the same. Where none can be used all is read anew, in chunks, which is faster; the cache may then
+    differ, and a note says so.
 
     Args:
         progress: told the share that was read, 0 to 1.
@@ -79,30 +80,30 @@ def remember(
     return whole
 
 
-def _pin_again(engine: Memory, notes: list[Note], path: Sequence[StoredMessage]) -> None:
-    """What is pinned is pinned, whatever was when the memory was saved; what is yet to be fed, as it is."""
-    if path and path[0].role == "system" and path[0].first >= 0:
-        engine.protect(path[0].last - path[0].first + 1)
-    pinned = [message for message in path if message.pinned and message.first >= 0]
-    engine.unpin(keep=[at for message in pinned for at in range(message.first, message.last + 1)])
+def _pin_again(engine: Restorable, notes: list[Note], path: Sequence[StoredMessage]) -> None:
+    """Pins what the messages say is pinned, whatever was pinned when the cache was saved."""
+    if path and path[0].role == "system" and was_read(path[0]):
+        engine.protect(len(tokens_of(path[0])))
+    pinned = [message for message in path if message.pinned and was_read(message)]
+    engine.unpin(keep=[at for message in pinned for at in tokens_of(message)])
     for number, message in enumerate(path):
-        if message.pinned and message.first >= 0:
+        if message.pinned and was_read(message):
             try:
-                engine.pin(range(message.first, message.last + 1))
+                engine.pin(tokens_of(message))
             except BudgetError as error:
                 text = f"Message {number} is no longer pinned. {error.message}"
                 notes.append(Note(error.code, text, error.hint))
 
 
 def build_anew(
-    engine: Memory,
+    engine: Restorable,
     template: Template,
     notes: list[Note],
     path: Sequence[StoredMessage],
     progress: Callable[[float], None],
     cancel: Callable[[], bool],
 ) -> bool:
-    """Gives an engine with an empty memory all the messages of a path to read, and pins what was pinned.
+    """Gives an engine with an empty cache all the messages of a path to read, and pins what was pinned.
 
     Args:
         notes: gets what is pinned no longer.
@@ -122,7 +123,7 @@ def ended_in_marker(tokenizer: Any, template: Template, answer: StoredMessage) -
 
 
 def _load_nearest(
-    engine: Memory, keeper: SavedCaches, path: Sequence[StoredMessage]
+    engine: Restorable, keeper: SavedCaches, path: Sequence[StoredMessage]
 ) -> tuple[int, SavedCacheError | None]:
     """Loads the last usable saved cache of a path.
 
@@ -144,7 +145,7 @@ def _load_nearest(
 
 
 def read_again(
-    engine: Memory,
+    engine: Restorable,
     template: Template,
     path: Sequence[StoredMessage],
     known: int = 0,
@@ -161,12 +162,12 @@ def read_again(
     system, read = path[0].text if path and path[0].role == "system" else None, True
     for index, message in enumerate(rest, known):
         if message.role == "system":
-            engine.protect(message.last - message.first + 1 if message.first >= 0 else 0)
+            engine.protect(len(tokens_of(message)))
             continue
         ids: Sequence[int] = message.ids
         if message.role == "user":
             # The tokens of a turn that failed, or was cut off before it was read, are nowhere.
-            read = not ids or message.first >= 0
+            read = not ids or was_read(message)
             if not ids:
                 ids = prompt(engine, template, path[:index], system, message.text)
         elif not ids:
@@ -181,7 +182,7 @@ def read_again(
 
 
 def prompt(
-    engine: Memory, template: Template, before: Sequence[StoredMessage], system: str | None, text: str
+    engine: Restorable, template: Template, before: Sequence[StoredMessage], system: str | None, text: str
 ) -> list[int]:
     """The tokens of a user's message that was never said to a model, after `before`."""
     if not engine.seen:

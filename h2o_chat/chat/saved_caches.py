@@ -1,6 +1,6 @@
-"""The files with the memory after an answer: which are kept, and which give way on a full disk.
+"""The files with the cache after an answer: which are kept, and which give way on a full disk.
 
-A memory can be built again from what was said, so words come first.
+A cache can be built again from what was said, so words come first.
 """
 
 import shutil
@@ -19,20 +19,20 @@ FULL_BYTES = 4 << 20
 
 
 class Saves(Protocol):
-    """What is saved: an engine."""
+    """What an engine must be able to do to be saved."""
 
     def save(self, path: Path) -> None: ...
 
 
 def save(store: Store, engine: Saves, path: Path) -> None:
-    """Saves a memory, and removes those after the oldest messages; never the one that was just saved.
+    """Saves the cache, and removes the oldest files beyond SAVED_TURNS; never the one that was just saved.
 
-    On a full disk others give way.
+    On a full disk the others are removed first.
 
     Raises:
         OSError: it cannot be written.
         EngineError: whatever the engine raises.
-        StoreError: the others cannot be found.
+        StoreError: the other files cannot be found.
     """
     _save(store, engine, path)
     older = [file for file in saved_caches(path.parent) if file != path]
@@ -41,19 +41,19 @@ def save(store: Store, engine: Saves, path: Path) -> None:
 
 
 def give_way(store: Store, conversation: str, write: Callable[[], bool]) -> bool:
-    """Removes memories, on a full disk, until words can be written. Those of others that are open stay.
+    """On a full disk: removes saved caches until words can be written. Those of open conversations stay.
+
+    Args:
+        conversation: the one that is written; its saved caches go last.
+        write: tries to write; whether it could.
 
     Returns:
         Whether all of them were removed.
-
-    Args:
-        conversation: the one that is written; its memories go last.
-        write: tries to write; whether it could.
     """
     if not _full(store.folder, FULL_BYTES):
         return False
     try:
-        for file in store.memories(conversation):
+        for file in store.removable_caches(conversation):
             file.unlink(missing_ok=True)
             if not _full(store.folder, FULL_BYTES) and write():
                 return False
@@ -67,7 +67,7 @@ def _save(store: Store, engine: Saves, path: Path) -> None:
     try:
         engine.save(path)
     except OSError:
-        older = [file for file in store.memories(path.parent.name) if file != path]
+        older = [file for file in store.removable_caches(path.parent.name) if file != path]
         needed = max((file.stat().st_size for file in older), default=0)
         if not _full(path.parent, needed + FULL_BYTES):
             raise  # that is not what is wrong

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from h2o_chat.base.errors import StoreError
+from h2o_chat.base.errors import StoreError, UsageError
 from h2o_chat.chat.chat import Chat
 from h2o_chat.chat.keeping import Keeper
 
@@ -51,12 +51,22 @@ def leave(chat: Chat, say: bool) -> None:
         StoreError: not all of it is stored.
     """
     unstored = let_go(chat.keeper) if chat.keeper else ""
-    stored_as = chat.keeper.stored_as if chat.keeper else None
+    known_as = stored_as(chat.keeper) if chat.keeper else None
     chat.close()
-    if stored_as and say:
-        sys.stderr.write(f"h2o-chat: go on with --resume {stored_as}\n")
+    if known_as and say:
+        sys.stderr.write(f"h2o-chat: go on with --resume {known_as}\n")
     if unstored:
         raise StoreError(unstored, NOWHERE_ELSE)
+
+
+def stored_as(keeper: Keeper) -> str | None:
+    """The id of a conversation, if anything of it is on disk."""
+    try:
+        if keeper.conversation:
+            keeper.store.leaf(keeper.conversation)
+    except (StoreError, UsageError):
+        return None
+    return keeper.conversation
 
 
 def _waiting_for(things: int) -> str:

@@ -45,7 +45,7 @@ class Problem:
 
 
 @dataclass
-class Report:
+class DoctorReport:
     """What was found; keys that end in `_bytes` are in bytes."""
 
     sections: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -65,9 +65,9 @@ class Report:
         return any(problem.prevents for problem in self.problems)
 
 
-def examine() -> Report:
+def examine() -> DoctorReport:
     """Looks at everything; downloads and changes nothing."""
-    report = Report()
+    report = DoctorReport()
     report.sections["versions"] = _versions(report)
     torch = _imported("torch", report)
     models = _imported("h2o_chat.models.load", report) if torch else None
@@ -81,7 +81,7 @@ def examine() -> Report:
     return report
 
 
-def _versions(report: Report) -> dict[str, Any]:
+def _versions(report: DoctorReport) -> dict[str, Any]:
     for line in _requirements():
         from packaging.requirements import Requirement  # comes with transformers
 
@@ -112,7 +112,7 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _imported(name: str, report: Report) -> ModuleType | None:
+def _imported(name: str, report: DoctorReport) -> ModuleType | None:
     try:
         return importlib.import_module(name)
     except Exception as error:  # a broken installation raises whatever it likes
@@ -121,7 +121,7 @@ def _imported(name: str, report: Report) -> ModuleType | None:
         return None
 
 
-def _configuration(report: Report) -> tuple[Settings | None, dict[str, Any]]:
+def _configuration(report: DoctorReport) -> tuple[Settings | None, dict[str, Any]]:
     """The settings that hold without flags; None if they are wrong."""
     path = config_file()
     wrong: list[UsageError] = []
@@ -159,7 +159,7 @@ def _machine(settings: Settings | None, *, ready: bool) -> dict[str, Any]:
     }
 
 
-def _gpus(torch: Any, report: Report) -> dict[str, Any]:
+def _gpus(torch: Any, report: DoctorReport) -> dict[str, Any]:
     rows: dict[str, Any] = {
         "cuda": torch.version.cuda or "torch was built without it",
         "triton": importlib.util.find_spec("triton") is not None,
@@ -182,7 +182,7 @@ def _gpus(torch: Any, report: Report) -> dict[str, Any]:
     return rows
 
 
-def _terminal(report: Report) -> dict[str, Any]:
+def _terminal(report: DoctorReport) -> dict[str, Any]:
     from rich.console import Console
 
     is_terminal, encoding = sys.stdout.isatty(), sys.stdout.encoding
@@ -201,7 +201,7 @@ def _terminal(report: Report) -> dict[str, Any]:
     return rows | {"size": f"{columns} x {lines}", "colours": colours, "TERM": os.environ.get("TERM")}
 
 
-def _folders(report: Report) -> dict[str, Any]:
+def _folders(report: DoctorReport) -> dict[str, Any]:
     needed_for = {
         "config": (config_file().parent, "h2o-chat config cannot set anything"),
         "data": (data_folder(None), "conversations cannot be kept"),
@@ -255,7 +255,7 @@ def _token() -> str:
         return f"{file} cannot be read: {error.strerror}"
 
 
-def _model(settings: Settings, models: Any, report: Report) -> dict[str, Any]:
+def _model(settings: Settings, models: Any, report: DoctorReport) -> dict[str, Any]:
     """What a start without flags would run."""
     rows: dict[str, Any] = {"asked_for": settings.model or "the bundled model"}
     try:
@@ -274,7 +274,7 @@ def _model(settings: Settings, models: Any, report: Report) -> dict[str, Any]:
     return rows
 
 
-def _not_here(model: Known, report: Report) -> dict[str, Any]:
+def _not_here(model: Known, report: DoctorReport) -> dict[str, Any]:
     what, pull = f"{model.repository} is not on this machine", f"h2o-chat models pull {model.repository}"
     if is_offline():
         report.wrong(UsageError(f"{what}, and HF_HUB_OFFLINE is set.", f"Unset it, then: {pull}"))

@@ -12,7 +12,7 @@ from h2o_chat.cli.run import ending
 from h2o_chat.models.obtain import size
 
 if TYPE_CHECKING:
-    from h2o_chat.cli.doctor import Report
+    from h2o_chat.cli.doctor import DoctorReport
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False) -> None:
@@ -32,7 +32,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="One JSON object
     raise typer.Exit(ending(work))
 
 
-def _print(report: "Report") -> None:
+def _print(report: "DoctorReport") -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -92,11 +92,12 @@ def perplexity(
         settings = checked(model=model, dtype=dtype, threads=threads, seed=seed)
         wanted = policies or COMPARED
         if texts is None:
-            from h2o_chat.lab.sampled import run_sampled
+            from h2o_chat.lab.evals import run_sampled
 
             slots = budgets or [64]
             return run_sampled(settings, sampled or 0, streams, wanted, slots, as_json, plot, results)
-        from h2o_chat.lab.perplexity import Reading, run_perplexity
+        from h2o_chat.lab.evals import run_perplexity
+        from h2o_chat.lab.perplexity import Reading
 
         readings = [
             Reading(prefill, chunk)
@@ -156,7 +157,7 @@ def recall(
                 "What shall be asked?", "Give --questions FILE or --generate TOKENS, one of them."
             )
         if generate is not None:
-            from h2o_chat.lab.long_recall import run_long_recall
+            from h2o_chat.lab.evals import run_long_recall
 
             slots = budgets or [512]
             return run_long_recall(
@@ -171,7 +172,7 @@ def recall(
                 equal_bytes,
                 plot,
             )
-        from h2o_chat.lab.recall import run_recall
+        from h2o_chat.lab.evals import run_recall
 
         assert questions is not None
         slots = budgets or [64, 128, 256, 512]
@@ -200,7 +201,7 @@ def agreement(
 
     def work() -> ExitCode:
         settings = checked(model=model, dtype=dtype, threads=threads, seed=seed)
-        from h2o_chat.lab.agreement import run_agreement
+        from h2o_chat.lab.evals import run_agreement
 
         wanted, slots = policies or COMPARED, budgets or [32, 64, 128]
         return run_agreement(settings, texts, wanted, slots, prompt, tokens, prompts, as_json, plot, results)
@@ -228,7 +229,7 @@ def generate(
 
     def work() -> ExitCode:
         settings = checked(model=model, dtype=dtype, threads=threads, seed=seed, chunk=chunk)
-        from h2o_chat.lab.generate import run_generate
+        from h2o_chat.lab.evals import run_generate
 
         stops = tuple(stop or ())
         wanted, slots = policies or COMPARED, budgets or [64, 128]
@@ -329,7 +330,8 @@ def observe(
 
     def work() -> ExitCode:
         settings = checked(model=model, dtype=dtype, threads=threads, seed=seed)
-        from h2o_chat.lab.observe import PARTS, run_observe
+        from h2o_chat.lab.evals import run_observe
+        from h2o_chat.lab.observe import PARTS
 
         wanted, slots, asked = policies or COMPARED, budgets or [64], parts or list(PARTS)
         return run_observe(settings, texts, switch_to, wanted, slots, length, documents, asked, as_json, plot)

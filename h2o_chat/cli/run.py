@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.deadline import Deadline
@@ -27,15 +27,15 @@ from h2o_chat.base.errors import (
     name_of,
     written_out,
 )
-from h2o_chat.base.progress import Progress, progress_bar
-from h2o_chat.chat.chat import Chat
+from h2o_chat.base.progress import progress_bar
 from h2o_chat.chat.keeping import Keeper
-from h2o_chat.chat.stored import NOWHERE_ELSE, let_go
+from h2o_chat.chat.stored import NOWHERE_ELSE, let_go, stored_as
 from h2o_chat.events.events import End, Error, Event, Note, Session, Token, Turn, to_json
 from h2o_chat.events.recorder import Recorder
 from h2o_chat.models.tokenizing import is_panic
 
-OpenChat = Callable[[Progress], Chat]
+if TYPE_CHECKING:
+    from h2o_chat.chat.opening import Opener
 
 SEPARATOR = "---"
 """A line of this stands between the turns of a script, and between its answers."""
@@ -142,7 +142,7 @@ class _Tally:
     """Why the conversation is not stored, where it should have been."""
 
     def end(self) -> End:
-        conversation = self.keeper.stored_as if self.keeper else None
+        conversation = stored_as(self.keeper) if self.keeper else None
         return End(self.turns, self.tokens, time.monotonic() - self.began, conversation)
 
 
@@ -150,7 +150,7 @@ class _Tally:
 class Job:
     """What to do: checked, but nothing loaded yet."""
 
-    open_chat: OpenChat
+    open_chat: "Opener"
     turns: Sequence[str]
     sampling: Sampling
 

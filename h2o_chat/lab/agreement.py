@@ -11,24 +11,20 @@ Shapes: N prompts of P tokens, T tokens of continuation, V words; log-probabilit
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from h2o_chat.base.config import Settings
-from h2o_chat.base.errors import ExitCode, UsageError
-from h2o_chat.base.progress import Tick, progress_bar, unheard
+from h2o_chat.base.errors import UsageError
+from h2o_chat.base.progress import Tick, unheard
 from h2o_chat.cache.rope import Positions, probe
 from h2o_chat.cache.step import Step
-from h2o_chat.lab.contest import Run, runs_of
+from h2o_chat.lab.contest import Run
 from h2o_chat.lab.figures import mean_interval
-from h2o_chat.lab.output import print_tables, tell
+from h2o_chat.lab.output import print_tables
 from h2o_chat.lab.perplexity import ROWS
-from h2o_chat.lab.pictures import check
 from h2o_chat.lab.results import Results, key
-from h2o_chat.lab.texts import documents, read_texts
-from h2o_chat.models.load import Loaded, load
+from h2o_chat.models.load import Loaded
 
 LOGIT_BYTES = 1 << 28
 """Of the reference's log-probabilities; a large vocabulary gets fewer prompts at once."""
@@ -54,7 +50,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Report:
+class AgreementReport:
     """All scores, and what they were measured on."""
 
     model: str
@@ -109,7 +105,7 @@ def measure(
     seed: int,
     tick: Tick = unheard,
     results: Results | None = None,
-) -> Report:
+) -> AgreementReport:
     """The first run, which is the full cache, then the others against it, on prompts [N, P].
 
     Args:
@@ -145,7 +141,7 @@ def measure(
             found[at] += results.once(where, partial(_against, loaded, batch, run, positions, reference))
             tick((number + (at + 1) / len(others)) / len(batches))
     scores = [_score(run, each, tokens, seed) for run, each in zip(others, found, strict=True)]
-    return Report(loaded.name, loaded.dtype, len(prompts), length, tokens, seed, scores)
+    return AgreementReport(loaded.name, loaded.dtype, len(prompts), length, tokens, seed, scores)
 
 
 def _against(
@@ -180,34 +176,7 @@ def _score(run: Run, each: Sequence[tuple[float, float, int]], tokens: int, seed
     )
 
 
-def run_agreement(
-    settings: Settings,
-    texts: Path,
-    policies: Sequence[str],
-    budgets: Sequence[int],
-    prompt: int,
-    tokens: int,
-    most_prompts: int,
-    as_json: bool,
-    plots: Path | None = None,
-    results: Path | None = None,
-) -> ExitCode:
-    """The command: a table, or one JSON object, on stdout; a picture into `plots`; progress on stderr."""
-    runs, found, known = runs_of(policies, budgets), read_texts(texts), Results(results)
-    check(plots)
-    with progress_bar() as show:
-        loaded = load(settings, show)
-        # Cut as long as they would be with what follows, so that prompts are no neighbours.
-        prompts = documents(found, loaded.tokenizer, prompt + tokens)[:most_prompts, :prompt]
-        report = measure(loaded, prompts, runs, tokens, settings.seed or 0, partial(show, "continue"), known)
-    if plots is not None:
-        from h2o_chat.lab.plots import plot_agreement
-
-        plot_agreement(report, plots)
-    return tell(report, as_json, show_table)
-
-
-def show_table(report: Report) -> None:
+def show_table(report: AgreementReport) -> None:
     """One line for each policy and budget."""
     from rich.table import Table
 

@@ -16,18 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.base.errors import ExitCode, UsageError
-from h2o_chat.base.progress import Tick, part, progress_bar, unheard
+from h2o_chat.base.errors import UsageError
+from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.chat.templates import choose
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
-from h2o_chat.lab.contest import Run, runs_of
+from h2o_chat.lab.contest import Run
 from h2o_chat.lab.figures import mean_interval
-from h2o_chat.lab.output import print_tables, slots, tell
-from h2o_chat.lab.pictures import check
+from h2o_chat.lab.output import print_tables, slots
 from h2o_chat.lab.results import Results, key
 from h2o_chat.lab.texts import read_lines
-from h2o_chat.models.load import Loaded, load
+from h2o_chat.models.load import Loaded
 from h2o_chat.store import clean
 
 ROUGE = ("rouge1", "rouge2", "rougeL")
@@ -60,7 +59,7 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class Report:
+class GenerateReport:
     """All scores, and what they were measured on."""
 
     model: str
@@ -154,7 +153,7 @@ def measure(
     seed: int = 0,
     tick: Tick = unheard,
     results: Results | None = None,
-) -> Report:
+) -> GenerateReport:
     """The full cache, which is the first run, then all others against it.
 
     Args:
@@ -194,36 +193,10 @@ def measure(
                     change_interval=mean_interval(changes, seed),
                 )
             )
-    return Report(loaded.name, len(items), longest, scores, said)
+    return GenerateReport(loaded.name, len(items), longest, scores, said)
 
 
-def run_generate(
-    settings: Settings,
-    file: Path,
-    policies: Sequence[str],
-    budgets: Sequence[int],
-    tokens: int,
-    stop: tuple[str, ...],
-    as_json: bool,
-    plots: Path | None,
-    results: Path | None = None,
-) -> ExitCode:
-    """The command: a table, or one JSON object, on stdout; a picture into `plots`; progress on stderr."""
-    runs, items, known = runs_of(policies, budgets), read_items(file), Results(results)
-    check(plots)
-    rouge_scorer()  # says what is missing before the model is loaded
-    with progress_bar() as show:
-        loaded = load(settings, show)
-        seed, tick = settings.seed or 0, partial(show, "answer")
-        report = measure(loaded, items, runs, tokens, stop, settings.chunk, seed, tick, known)
-    if plots is not None:
-        from h2o_chat.lab.paper_plots import plot_generate
-
-        plot_generate(report, plots)
-    return tell(report, as_json, show_table)
-
-
-def show_table(report: Report) -> None:
+def show_table(report: GenerateReport) -> None:
     """Policies and budgets down, metrics across."""
     from rich.table import Table
 

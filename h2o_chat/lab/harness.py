@@ -207,7 +207,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Report:
+class HarnessReport:
     """All results, and what they were measured on."""
 
     model: str
@@ -273,7 +273,7 @@ def _manager(tasks: Sequence[str], include: Path | None, data: Path | None) -> A
 
 def compare(
     model: str, runs: Sequence[Run], evaluate: Callable[[Run, Tick], Any], settings: Settings, tick: Tick
-) -> Report:
+) -> HarnessReport:
     """Evaluates the full cache, which is the first run, then the others against it."""
     results: list[Result] = []
     full: dict[tuple[str, str], tuple[float, list[float]]] = {}
@@ -303,7 +303,7 @@ def compare(
                         documents=len(documents),
                     )
                 )
-    return Report(model, settings.chunk or 1, results)
+    return HarnessReport(model, settings.chunk or 1, results)
 
 
 def _per_document(documents: Sequence[dict[str, Any]], metric: str, value: float) -> list[float]:
@@ -314,7 +314,7 @@ def _per_document(documents: Sequence[dict[str, Any]], metric: str, value: float
     return each
 
 
-def show_table(report: Report) -> None:
+def show_table(report: HarnessReport) -> None:
     """One line for each policy and budget, one column for each metric."""
     from rich.table import Table
 

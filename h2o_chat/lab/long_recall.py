@@ -8,25 +8,20 @@ model, and not forgotten.
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 
-from h2o_chat.base.config import Settings
-from h2o_chat.base.errors import ExitCode
-from h2o_chat.base.progress import Tick, part, progress_bar, unheard
+from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.rope import probe
 from h2o_chat.chat.templates import choose
 from h2o_chat.lab import rows
-from h2o_chat.lab.contestant import Contestant, crossed, full_cache, slots_of
+from h2o_chat.lab.contestant import Contestant, full_cache, slots_of
 from h2o_chat.lab.conversations import draw
 from h2o_chat.lab.figures import wilson
-from h2o_chat.lab.output import print_tables, tell
-from h2o_chat.lab.pictures import check
+from h2o_chat.lab.output import print_tables
 from h2o_chat.lab.recall import ANSWER_TOKENS, Question, Share, is_right, slots_cell
 from h2o_chat.lab.results import Results, key
 from h2o_chat.lab.script import Script
-from h2o_chat.models.load import Loaded, load
+from h2o_chat.models.load import Loaded
 
 BARE = "full, nothing between"
 """Who was told the facts alone."""
@@ -35,7 +30,7 @@ GROUPS = ("plain", "plain, far half", "pinned", "corrected", "not told")
 
 
 @dataclass(frozen=True)
-class LongReport:
+class LongRecallReport:
     """All shares, and what they were measured on."""
 
     model: str
@@ -58,7 +53,7 @@ def measure_long(
     tick: Tick = unheard,
     results: Results | None = None,
     equal_bytes: bool = False,
-) -> LongReport:
+) -> LongRecallReport:
     """The facts with nothing in between first, then the full cache where it fits, then all others.
 
     Args:
@@ -95,7 +90,7 @@ def measure_long(
         pins = _room(contestant, slots, scripts)
         found = right(str(contestant), slots, scripts if pins else list(map(_unpinned, scripts)), cache)
         shares += _shares(str(contestant), budget, questions, found, known, tokens, pins, slots)
-    return LongReport(loaded.name, tokens, conversations, positions.window, fits, shares)
+    return LongRecallReport(loaded.name, tokens, conversations, positions.window, fits, shares)
 
 
 def _drawn(loaded: Loaded, tokens: int, conversations: int, seed: int) -> tuple[list[Script], list[Question]]:
@@ -146,42 +141,7 @@ def _shares(
     return shares
 
 
-def run_long_recall(
-    settings: Settings,
-    tokens: int,
-    conversations: int,
-    policies: Sequence[str],
-    budgets: Sequence[int],
-    as_json: bool,
-    results: Path | None = None,
-    kv_dtypes: Sequence[str] = (),
-    equal_bytes: bool = False,
-    plots: Path | None = None,
-) -> ExitCode:
-    """The command: a table, or one JSON object, on stdout; pictures into `plots`; progress on stderr."""
-    contestants, known = crossed(policies, kv_dtypes), Results(results)
-    check(plots)
-    with progress_bar() as show:
-        loaded = load(settings, show)
-        report = measure_long(
-            loaded,
-            tokens,
-            conversations,
-            settings.seed or 0,
-            contestants,
-            budgets,
-            partial(show, "answer"),
-            known,
-            equal_bytes,
-        )
-    if plots is not None:
-        from h2o_chat.lab.plots import plot_long_recall
-
-        plot_long_recall(report, plots)
-    return tell(report, as_json, show_table)
-
-
-def show_table(report: LongReport) -> None:
+def show_table(report: LongRecallReport) -> None:
     """Contestants and budgets down, kinds of facts across."""
     from rich.table import Table
 

@@ -9,15 +9,12 @@ Shapes: N documents of L tokens, all within the model's window; H KV heads.
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from h2o_chat.base.config import Settings
-from h2o_chat.base.errors import ExitCode, UsageError
-from h2o_chat.base.progress import Tick, part, progress_bar, unheard
+from h2o_chat.base.errors import UsageError
+from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.cache.rope import trained_window
 from h2o_chat.lab.blocks import blocks
 from h2o_chat.lab.claims import (
@@ -30,15 +27,12 @@ from h2o_chat.lab.claims import (
     top_overlap,
     uniform_law,
 )
-from h2o_chat.lab.contest import Run, runs_of
+from h2o_chat.lab.contest import Run
 from h2o_chat.lab.diversity import Diversity, diversity
 from h2o_chat.lab.figures import mean_interval
-from h2o_chat.lab.output import tell
-from h2o_chat.lab.pictures import check
 from h2o_chat.lab.removal import Removed, removal
-from h2o_chat.lab.texts import documents, read_texts
 from h2o_chat.lab.topic import Switch, joined, switches
-from h2o_chat.models.load import Loaded, load
+from h2o_chat.models.load import Loaded
 
 PARTS = ("attention", "removal", "topic", "diversity")
 KEPT_SHARE = 0.2
@@ -80,7 +74,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Report:
+class ObserveReport:
     """Everything, and what it was measured on; a part that was not asked for is empty."""
 
     model: str
@@ -212,7 +206,7 @@ def measure(
     parts: Sequence[str],
     seed: int,
     tick: Tick = unheard,
-) -> Report:
+) -> ObserveReport:
     """All parts on documents [N, L]; `others` [M, L] are what the topic changes to.
 
     Raises:
@@ -243,7 +237,7 @@ def measure(
             topics = switches(loaded, joined(ids, others), runs, seed, told)
         else:
             texts = diversity(loaded, ids, runs, seed, told)
-    return Report(
+    return ObserveReport(
         model=loaded.name,
         documents=len(ids),
         length_tokens=length,
@@ -256,36 +250,3 @@ def measure(
         topic=topics,
         diversity=texts,
     )
-
-
-def run_observe(
-    settings: Settings,
-    texts: Path,
-    switch_to: Path | None,
-    policies: Sequence[str],
-    budgets: Sequence[int],
-    length: int,
-    most: int,
-    parts: Sequence[str],
-    as_json: bool,
-    plots: Path | None,
-) -> ExitCode:
-    """The command: tables, or one JSON object, on stdout; pictures into `plots`; progress on stderr."""
-    unknown = [part for part in parts if part not in PARTS]
-    if unknown:
-        raise UsageError(f"There is no part {unknown[0]!r}.", f"One of: {', '.join(PARTS)}.")
-    runs, found = runs_of(policies, budgets), read_texts(texts)
-    after = read_texts(switch_to) if switch_to else found
-    check(plots)
-    with progress_bar() as show:
-        loaded = load(settings, show)
-        ids, others = (documents(given, loaded.tokenizer, length)[:most] for given in (found, after))
-        report = measure(loaded, ids, others, runs, parts, settings.seed or 0, partial(show, "observe"))
-    # Imported here: they import the report above.
-    from h2o_chat.lab.observe_tables import show_tables
-
-    if plots is not None:
-        from h2o_chat.lab.paper_plots import plot_observe
-
-        plot_observe(report, plots)
-    return tell(report, as_json, show_tables)

@@ -2,11 +2,11 @@
 
 from rich.table import Table
 
-from h2o_chat.lab.observe import Report
+from h2o_chat.lab.observe import ObserveReport
 from h2o_chat.lab.output import print_tables
 
 
-def show_tables(report: Report) -> None:
+def show_tables(report: ObserveReport) -> None:
     """One table for each part that was asked for."""
     title = f"{report.model}: {report.documents} documents of {report.length_tokens:,} tokens"
     if report.layers:
@@ -27,7 +27,7 @@ def _table(title: str, caption: str, *columns: str) -> Table:
     return table
 
 
-def _attention(report: Report, title: str) -> Table:
+def _attention(report: ObserveReport, title: str) -> Table:
     uniform = report.uniform
     table = _table(
         f"{title}: attention",
@@ -58,7 +58,7 @@ def _attention(report: Report, title: str) -> Table:
     return table
 
 
-def _diminishing(report: Report) -> Table:
+def _diminishing(report: ObserveReport) -> Table:
     names = list(report.layers[0].diminishing)
     caption = "z: attention kept (mass), or nearness of the layer's output to that with everything (output)."
     table = _table("Greedy choices with diminishing returns, share, by F", caption, "layer", *names)
@@ -67,7 +67,7 @@ def _diminishing(report: Report) -> Table:
     return table
 
 
-def _removal(report: Report) -> Table:
+def _removal(report: ObserveReport) -> Table:
     caption = "Perplexity of the second half to that with all tokens; [95% bootstrap over documents]."
     shares = sorted({one.share for one in report.removal})
     table = _table(
@@ -79,7 +79,7 @@ def _removal(report: Report) -> Table:
     return table
 
 
-def _topic(report: Report) -> Table:
+def _topic(report: ObserveReport) -> Table:
     stretches = [f"{one.first}-{one.end}" for one in report.topic[0].stretches]
     table = _table(
         "After a change of topic, by tokens of the new text",
@@ -102,7 +102,7 @@ def _topic(report: Report) -> Table:
     return table
 
 
-def _diversity(report: Report) -> Table:
+def _diversity(report: ObserveReport) -> Table:
     tokens = report.diversity[0].tokens
     caption = "Lower is more diverse; [95% bootstrap over prompts]."
     table = _table(f"Self-BLEU of continuations of {tokens} tokens", caption, "policy", "slots", "Self-BLEU")

@@ -11,18 +11,18 @@ from h2o_chat.base.errors import ExitCode
 if TYPE_CHECKING:
     from rich.table import Table
 
-Report = TypeVar("Report")
+Found = TypeVar("Found")
 
 WIDTH = 200
 """Columns of a table where stdout is no terminal, which would say how many it has."""
 
 
-def tell(report: Report, as_json: bool, show: Callable[[Report], None]) -> ExitCode:
-    """Writes a report, a dataclass or a list of them, as JSON; or has it shown."""
+def tell(found: Found, as_json: bool, show: Callable[[Found], None]) -> ExitCode:
+    """Writes what was found, a dataclass or a list of them, as JSON; or has it shown."""
     if as_json:
-        sys.stdout.write(json.dumps(report, default=asdict) + "\n")
+        sys.stdout.write(json.dumps(found, default=asdict) + "\n")
     else:
-        show(report)
+        show(found)
     return ExitCode.OK
 
 

@@ -3,13 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from h2o_chat.lab.generate import METRICS
-from h2o_chat.lab.generate import Report as Generated
-from h2o_chat.lab.observe import Report as Observed
+from h2o_chat.lab.generate import METRICS, GenerateReport
+from h2o_chat.lab.observe import ObserveReport
 from h2o_chat.lab.pictures import draw
 
 
-def plot_observe(report: Observed, folder: Path) -> list[Path]:
+def plot_observe(report: ObserveReport, folder: Path) -> list[Path]:
     """One picture for each part that was asked for; their files."""
     files = []
     if report.layers:
@@ -26,12 +25,12 @@ def plot_observe(report: Observed, folder: Path) -> list[Path]:
     return files
 
 
-def plot_generate(report: Generated, folder: Path) -> list[Path]:
+def plot_generate(report: GenerateReport, folder: Path) -> list[Path]:
     """Every metric by policy and budget; the file."""
     return [draw(folder / "generate.png", f"{report.model}: answers", _generate, report)]
 
 
-def _sparsity(axes: Any, report: Observed) -> None:
+def _sparsity(axes: Any, report: ObserveReport) -> None:
     middle = [one.sparsity for one in report.layers]
     low = [one.sparsity - one.sparsity_interval[0] for one in report.layers]
     high = [one.sparsity_interval[1] - one.sparsity for one in report.layers]
@@ -39,7 +38,7 @@ def _sparsity(axes: Any, report: Observed) -> None:
     axes.set(xlabel="layer", ylabel="share", ylim=(0, 1))
 
 
-def _ranks(axes: Any, report: Observed) -> None:
+def _ranks(axes: Any, report: ObserveReport) -> None:
     for one, scores in zip(report.layers, report.scores, strict=True):
         ranks = range(1, len(scores) + 1)
         axes.loglog(ranks, scores, label=f"layer {one.layer}: exponent {one.exponent:.2f}, R2 {one.r2:.2f}")
@@ -47,7 +46,7 @@ def _ranks(axes: Any, report: Observed) -> None:
     axes.legend(fontsize="small")
 
 
-def _removal(axes: Any, report: Observed) -> None:
+def _removal(axes: Any, report: ObserveReport) -> None:
     for what in dict.fromkeys(one.what for one in report.removal):
         found = sorted((one for one in report.removal if one.what == what), key=lambda one: one.share)
         low = [one.ratio - one.interval[0] for one in found]
@@ -60,7 +59,7 @@ def _removal(axes: Any, report: Observed) -> None:
     axes.legend()
 
 
-def _topic(axes: Any, report: Observed) -> None:
+def _topic(axes: Any, report: ObserveReport) -> None:
     for one in report.topic:
         ends = [stretch.end for stretch in one.stretches]
         name = one.contestant if one.budget is None else f"{one.contestant}, {one.budget} slots"
@@ -69,7 +68,7 @@ def _topic(axes: Any, report: Observed) -> None:
     axes.legend()
 
 
-def _diversity(axes: Any, report: Observed) -> None:
+def _diversity(axes: Any, report: ObserveReport) -> None:
     names = [f"{one.contestant}\n{one.budget or 'all'}" for one in report.diversity]
     middle = [one.self_bleu for one in report.diversity]
     low = [one.self_bleu - one.interval[0] for one in report.diversity]
@@ -78,7 +77,7 @@ def _diversity(axes: Any, report: Observed) -> None:
     axes.set(xlabel="policy, slots", ylabel="Self-BLEU")
 
 
-def _generate(axes: Any, report: Generated) -> None:
+def _generate(axes: Any, report: GenerateReport) -> None:
     for metric in METRICS:
         found = [one for one in report.scores if one.metric == metric]
         names = [f"{one.contestant}\n{one.budget or 'all'}" for one in found]

@@ -14,26 +14,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from h2o_chat.base.config import OFFLINE, PREFILLS, Settings
-from h2o_chat.base.errors import ExitCode, UsageError
-from h2o_chat.base.progress import Tick, part, progress_bar, unheard
+from h2o_chat.base.config import OFFLINE, PREFILLS
+from h2o_chat.base.errors import UsageError
+from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.rope import probe
 from h2o_chat.cache.step import Step
 from h2o_chat.lab.belady import Foresight, foresee, rows_at_once
-from h2o_chat.lab.contestant import Contestant, crossed, slots_of
+from h2o_chat.lab.contestant import Contestant, slots_of
 from h2o_chat.lab.figures import bootstrap
-from h2o_chat.lab.output import tell
-from h2o_chat.lab.pictures import check
 from h2o_chat.lab.results import Results, key
-from h2o_chat.lab.texts import documents, read_texts
-from h2o_chat.models.load import Loaded, load
+from h2o_chat.models.load import Loaded
 
 ROWS = 16
 """Documents at once."""
@@ -93,7 +89,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Report:
+class PerplexityReport:
     """All scores, and what they were measured on."""
 
     model: str
@@ -178,7 +174,7 @@ def measure(
     readings: Sequence[Reading] = (Reading(),),
     equal_bytes: bool = False,
     results: Results | None = None,
-) -> Report:
+) -> PerplexityReport:
     """All contestants at all budgets on documents [N, L], after each reading of their first `prompt` tokens.
 
     Args:
@@ -265,37 +261,4 @@ def measure(
                         to_full_pass=to_full_pass,
                     )
                 )
-    return Report(loaded.name, loaded.dtype, count, length, positions.window, prompt, seed, scores)
-
-
-def run_perplexity(
-    settings: Settings,
-    texts: Path,
-    policies: Sequence[str],
-    budgets: Sequence[int],
-    length: int,
-    as_json: bool,
-    prompt: int = 0,
-    readings: Sequence[Reading] = (Reading(),),
-    kv_dtypes: Sequence[str] = (),
-    equal_bytes: bool = False,
-    plots: Path | None = None,
-    results: Path | None = None,
-) -> ExitCode:
-    """The command: a table, or one JSON object, on stdout; a picture into `plots`; progress on stderr."""
-    contestants = crossed(policies, kv_dtypes)
-    found, known = read_texts(texts), Results(results)
-    check(plots)
-    with progress_bar() as show:
-        loaded = load(settings, show)
-        ids = documents(found, loaded.tokenizer, length)
-        seed, tick = settings.seed or 0, partial(show, "read")
-        report = measure(loaded, ids, contestants, budgets, seed, tick, prompt, readings, equal_bytes, known)
-    # Imported here: they import the report above.
-    from h2o_chat.lab.perplexity_table import show_table
-
-    if plots is not None:
-        from h2o_chat.lab.plots import plot_perplexity
-
-        plot_perplexity(report, plots)
-    return tell(report, as_json, show_table)
+    return PerplexityReport(loaded.name, loaded.dtype, count, length, positions.window, prompt, seed, scores)

@@ -3,10 +3,10 @@
 from rich.table import Table
 
 from h2o_chat.lab.output import print_tables
-from h2o_chat.lab.perplexity import Report
+from h2o_chat.lab.perplexity import PerplexityReport
 
 
-def show_table(report: Report) -> None:
+def show_table(report: PerplexityReport) -> None:
     """Contestants down, budgets across; with several stretches, one line for each."""
     budgets = sorted({score.budget for score in report.scores})
     ratio = all(score.ratio is not None for score in report.scores)

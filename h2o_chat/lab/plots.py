@@ -5,32 +5,30 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from h2o_chat.lab.agreement import Report as Agreement
-from h2o_chat.lab.long_recall import BARE
-from h2o_chat.lab.long_recall import LongReport as LongRecall
-from h2o_chat.lab.perplexity import Report as Perplexity
-from h2o_chat.lab.perplexity import Score
+from h2o_chat.lab.agreement import AgreementReport
+from h2o_chat.lab.long_recall import BARE, LongRecallReport
+from h2o_chat.lab.perplexity import PerplexityReport, Score
 from h2o_chat.lab.pictures import draw
-from h2o_chat.lab.recall import Report as Recall
-from h2o_chat.lab.sampled import Report as Sampled
+from h2o_chat.lab.recall import RecallReport
+from h2o_chat.lab.sampled import SampledReport
 
 Point = tuple[int, float, tuple[float, float]]
 """Slots, a value, its interval."""
 
 
-def plot_perplexity(report: Perplexity, folder: Path) -> list[Path]:
+def plot_perplexity(report: PerplexityReport, folder: Path) -> list[Path]:
     """The ratio to full by budget; of documents longer than the window, the perplexity by position."""
     long = any(score.ratio is None for score in report.scores)
     title = f"{report.model}: perplexity" + (" by position" if long else " to full")
     return [draw(folder / "perplexity.png", title, _by_position if long else _by_budget, report)]
 
 
-def plot_sampled(report: Sampled, folder: Path) -> list[Path]:
+def plot_sampled(report: SampledReport, folder: Path) -> list[Path]:
     """Perplexity by tenths of the streams."""
     return [draw(folder / "sampled.png", f"{report.model}: perplexity of its own text", _tenths, report)]
 
 
-def plot_recall(report: Recall, folder: Path) -> list[Path]:
+def plot_recall(report: RecallReport, folder: Path) -> list[Path]:
     """Right answers by budget, over all facts; the full cache as a line."""
     return [
         draw(
@@ -42,7 +40,7 @@ def plot_recall(report: Recall, folder: Path) -> list[Path]:
     ]
 
 
-def plot_long_recall(report: LongRecall, folder: Path) -> list[Path]:
+def plot_long_recall(report: LongRecallReport, folder: Path) -> list[Path]:
     """Right answers by budget, a picture for each kind of facts; the full cache as lines."""
     groups = list(dict.fromkeys(share.group for share in report.shares if share.budget is not None))
     return [
@@ -56,7 +54,7 @@ def plot_long_recall(report: LongRecall, folder: Path) -> list[Path]:
     ]
 
 
-def plot_agreement(report: Agreement, folder: Path) -> list[Path]:
+def plot_agreement(report: AgreementReport, folder: Path) -> list[Path]:
     """KL, equal tokens and the first other token, a picture each, by budget."""
     name = report.model
     return [
@@ -84,7 +82,7 @@ def _lines(axes: Any, points: dict[str, list[Point]], what: str) -> None:
     axes.legend(fontsize="small")
 
 
-def _by_budget(axes: Any, report: Perplexity) -> None:
+def _by_budget(axes: Any, report: PerplexityReport) -> None:
     points: dict[str, list[Point]] = {}
     for score in report.scores:
         if score.ratio is not None:
@@ -92,7 +90,7 @@ def _by_budget(axes: Any, report: Perplexity) -> None:
     _lines(axes, points, "ratio")
 
 
-def _by_position(axes: Any, report: Perplexity) -> None:
+def _by_position(axes: Any, report: PerplexityReport) -> None:
     lines: dict[str, list[Score]] = {}
     for score in report.scores:
         lines.setdefault(f"{_who(score)}, {score.budget:,} slots", []).append(score)
@@ -108,7 +106,7 @@ def _who(score: Score) -> str:
     return ", ".join(part for part in (score.contestant, score.reading) if part)
 
 
-def _tenths(axes: Any, report: Sampled) -> None:
+def _tenths(axes: Any, report: SampledReport) -> None:
     for one in report.stretches:
         middle = [tenth.perplexity for tenth in one.tenths]
         low = [tenth.perplexity - tenth.interval[0] for tenth in one.tenths]
@@ -120,7 +118,7 @@ def _tenths(axes: Any, report: Sampled) -> None:
     axes.legend(fontsize="small")
 
 
-def _shares(axes: Any, report: Recall | LongRecall, group: str) -> None:
+def _shares(axes: Any, report: RecallReport | LongRecallReport, group: str) -> None:
     points: dict[str, list[Point]] = {}
     for share in report.shares:
         if share.group != group:
@@ -135,20 +133,22 @@ def _shares(axes: Any, report: Recall | LongRecall, group: str) -> None:
     axes.set_ylim(0, 1)
 
 
-def _kl(axes: Any, report: Agreement) -> None:
+def _kl(axes: Any, report: AgreementReport) -> None:
     _lines(axes, _points(report, [(one.kl, one.kl_interval) for one in report.scores]), "KL")
 
 
-def _equal(axes: Any, report: Agreement) -> None:
+def _equal(axes: Any, report: AgreementReport) -> None:
     _lines(axes, _points(report, [(one.equal, one.equal_interval) for one in report.scores]), "share")
 
 
-def _before(axes: Any, report: Agreement) -> None:
+def _before(axes: Any, report: AgreementReport) -> None:
     values = [(one.tokens_before, one.tokens_before_interval) for one in report.scores]
     _lines(axes, _points(report, values), f"tokens, of {report.tokens:,}")
 
 
-def _points(report: Agreement, values: Sequence[tuple[float, tuple[float, float]]]) -> dict[str, list[Point]]:
+def _points(
+    report: AgreementReport, values: Sequence[tuple[float, tuple[float, float]]]
+) -> dict[str, list[Point]]:
     points: dict[str, list[Point]] = {}
     for one, (value, interval) in zip(report.scores, values, strict=True):
         points.setdefault(one.contestant, []).append((one.budget, value, interval))

@@ -10,28 +10,25 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from h2o_chat.base.config import Settings
-from h2o_chat.base.errors import ExitCode, UsageError
-from h2o_chat.base.progress import Tick, part, progress_bar, unheard
+from h2o_chat.base.errors import UsageError
+from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.rope import probe
 from h2o_chat.chat.templates import choose
 from h2o_chat.lab import rows
-from h2o_chat.lab.contestant import Contestant, crossed, full_cache, slots_of
+from h2o_chat.lab.contestant import Contestant, full_cache, slots_of
 from h2o_chat.lab.figures import interval, resampled, wilson
-from h2o_chat.lab.output import print_tables, tell
-from h2o_chat.lab.pictures import check
+from h2o_chat.lab.output import print_tables
 from h2o_chat.lab.results import Results, key
 from h2o_chat.lab.script import Script
 from h2o_chat.lab.texts import read_lines
-from h2o_chat.models.load import Loaded, load
+from h2o_chat.models.load import Loaded
 from h2o_chat.store import clean
 
 ANSWER_TOKENS = 32
@@ -88,7 +85,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Report:
+class RecallReport:
     """All shares and costs, and what they were measured on."""
 
     model: str
@@ -189,7 +186,7 @@ def measure(
     tick: Tick = unheard,
     results: Results | None = None,
     equal_bytes: bool = False,
-) -> Report:
+) -> RecallReport:
     """The full cache first, then all contestants at all budgets.
 
     Args:
@@ -227,7 +224,7 @@ def measure(
         found, nats = run(str(contestant), slots, [budget], contestant.cache(slots, positions))
         shares += _shares(str(contestant), budget, questions, found, full, slots)
         costs += _costs(str(contestant), budget, nats[str(budget)], least[str(budget)])
-    return Report(loaded.name, len(questions), shares, costs)
+    return RecallReport(loaded.name, len(questions), shares, costs)
 
 
 def _costs(
@@ -279,31 +276,6 @@ def _stretch(low: int, high: int) -> str:
     return f"{low:,} to {high:,}" if high < EDGES[-1] else f"{low:,} and more"
 
 
-def run_recall(
-    settings: Settings,
-    questions: Path,
-    policies: Sequence[str],
-    budgets: Sequence[int],
-    as_json: bool,
-    results: Path | None = None,
-    kv_dtypes: Sequence[str] = (),
-    equal_bytes: bool = False,
-    plots: Path | None = None,
-) -> ExitCode:
-    """The command: a table, or one JSON object, on stdout; a picture into `plots`; progress on stderr."""
-    contestants = crossed(policies, kv_dtypes)
-    found, known = read_questions(questions), Results(results)
-    check(plots)
-    with progress_bar() as show:
-        loaded, tick = load(settings, show), partial(show, "answer")
-        report = measure(loaded, found, contestants, budgets, tick, known, equal_bytes)
-    if plots is not None:
-        from h2o_chat.lab.plots import plot_recall
-
-        plot_recall(report, plots)
-    return tell(report, as_json, show_table)
-
-
 def slots_cell(share: Share) -> str:
     """What a table says of a share's slots."""
     if share.budget is None:
@@ -311,7 +283,7 @@ def slots_cell(share: Share) -> str:
     return f"{share.slots:,}" + ("" if share.slots == share.budget else f" in the bytes of {share.budget:,}")
 
 
-def show_table(report: Report) -> None:
+def show_table(report: RecallReport) -> None:
     """Contestants and budgets down; distances, all facts and what was not told across."""
     from rich.table import Table
 

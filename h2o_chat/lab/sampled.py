@@ -14,25 +14,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from h2o_chat.base.config import Settings
-from h2o_chat.base.errors import ExitCode, UsageError
-from h2o_chat.base.progress import Tick, part, progress_bar, unheard
+from h2o_chat.base.errors import UsageError
+from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.cache.rope import probe
 from h2o_chat.cache.step import Step
-from h2o_chat.lab.contest import Run, runs_of
+from h2o_chat.lab.contest import Run
 from h2o_chat.lab.contestant import full_cache
 from h2o_chat.lab.figures import bootstrap, interval, resampled
-from h2o_chat.lab.output import print_tables, tell
+from h2o_chat.lab.output import print_tables
 from h2o_chat.lab.perplexity import nll
-from h2o_chat.lab.pictures import check
 from h2o_chat.lab.results import Results, key
-from h2o_chat.models.load import Loaded, load
+from h2o_chat.models.load import Loaded
 
 AT_ONCE = 64
 """Pieces drawn side by side."""
@@ -70,7 +67,7 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Report:
+class SampledReport:
     """What was measured, and on what."""
 
     model: str
@@ -168,7 +165,7 @@ def measure(
     seed: int,
     tick: Tick = unheard,
     results: Results | None = None,
-) -> Report:
+) -> SampledReport:
     """All runs on the same `streams` streams, of `tokens` tokens together.
 
     Args:
@@ -199,34 +196,10 @@ def measure(
         where = key(loaded, "sampled costs", data, contestant=run.name, budget=run.budget)
         costs = results.once(where, partial(cost_of, loaded, ids, run, window, told))
         found.append(stretch(run, torch.tensor(costs), own, window, seed))
-    return Report(loaded.name, loaded.dtype, streams, pieces * window, window, seed, found)
+    return SampledReport(loaded.name, loaded.dtype, streams, pieces * window, window, seed, found)
 
 
-def run_sampled(
-    settings: Settings,
-    tokens: int,
-    streams: int,
-    policies: Sequence[str],
-    budgets: Sequence[int],
-    as_json: bool,
-    plots: Path | None = None,
-    results: Path | None = None,
-) -> ExitCode:
-    """The command: a table, or one JSON object, on stdout; a picture into `plots`; progress on stderr."""
-    known = Results(results)
-    runs = [run for run in runs_of(policies, budgets) if run.budget is not None]
-    check(plots)
-    with progress_bar() as show:
-        loaded = load(settings, show)
-        report = measure(loaded, tokens, streams, runs, settings.seed or 0, partial(show, "read"), known)
-    if plots is not None:
-        from h2o_chat.lab.plots import plot_sampled
-
-        plot_sampled(report, plots)
-    return tell(report, as_json, show_table)
-
-
-def show_table(report: Report) -> None:
+def show_table(report: SampledReport) -> None:
     """Tenths down, then how flat they are; policies and budgets across."""
     from rich.table import Table
 

@@ -1,7 +1,7 @@
 """`h2o-chat bench ui`: how soon the screen answers beside a long conversation, and what the engine loses.
 
-The real app draws for a terminal that only notes what is written to it and when: no waiting for idle widgets,
-which is what driving it through Textual's Pilot would measure. The conversation is read from a real store.
+The real app draws for a terminal that only notes when something is written (`tui/driven.py`). The
+conversation is read from a real store.
 """
 
 import asyncio
@@ -9,19 +9,13 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle
 from pathlib import Path
-from typing import Any, ClassVar
 
-from textual import events
-from textual.drivers.headless_driver import HeadlessDriver
-
-from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.base.errors import H2OChatError
+from h2o_chat.base.config import Settings
 from h2o_chat.base.progress import progress_bar
 from h2o_chat.chat.message import Message
 from h2o_chat.events.events import CacheState, Event, Prompt, Said, Session, Token, Turn, to_json
@@ -29,21 +23,16 @@ from h2o_chat.events.recording import read
 from h2o_chat.lab.store_bench import conversation_of
 from h2o_chat.lab.ui_share import SPOKEN, record, share
 from h2o_chat.store import Store
-from h2o_chat.tui.app import ChatApp
-from h2o_chat.tui.pane import Pane
+from h2o_chat.tui.driven import Terminal, drawn, press, settled, shown, until, written
 from h2o_chat.tui.player import Pace, Player, Recorded
 from h2o_chat.tui.replay import ReplayPane
-from h2o_chat.tui.work import Jobs, OpenChat, Opened
+from h2o_chat.tui.work import Jobs, Opened
 
-SIZE = (120, 36)
 KEYS = "what does it still know of the things that it was told at the beginning"
 STREAMED_MS = 5.0
 """Between two tokens: 200 a second."""
 STREAMED_TOKENS = 600
 """At least; of fewer the answer is streamed again and again: pictures are counted in whole seconds."""
-DRAWN_S = 120.0
-"""What is not on the screen after this time never will be."""
-QUIET_S = 0.3
 MARKDOWN = "\n\n1. one of **them**\n2. another, `so`\n\n```py\nfor x in things:\n    print(x)\n```\n"
 
 
@@ -61,27 +50,6 @@ class Times:
     worst: float
     target: str
     times: int
-
-
-class Terminal(HeadlessDriver):
-    """A terminal nobody looks at, where the app draws all the same."""
-
-    drawn: ClassVar[list[float]] = []
-    """When something was written, by `time.perf_counter`."""
-    wrote: ClassVar[asyncio.Event]
-    """Something was, since it was last cleared."""
-
-    def start_application_mode(self) -> None:
-        Terminal.wrote = asyncio.Event()
-        super().start_application_mode()
-
-    @property
-    def is_headless(self) -> bool:
-        return False
-
-    def write(self, data: str) -> None:
-        self.drawn.append(time.perf_counter())
-        self.wrote.set()
 
 
 def run_ui(settings: Settings, turns: int, tokens: int, rounds: int, seed: int) -> list[Times]:
@@ -135,7 +103,7 @@ async def _quiet_times(folder: Path, conversation: str, recorded: Sequence[Event
     session = next(event for event in recorded if isinstance(event, Session))
     state = next(event for event in recorded if isinstance(event, CacheState))
     pieces = [event.text for event in recorded if isinstance(event, Token) and event.text.strip()]
-    async with _shown(lambda _: Recorded(session)) as app:
+    async with shown(lambda _: Recorded(session)) as app:
         opened = []
         for _ in range(5):
             before = app.chat
@@ -145,15 +113,15 @@ async def _quiet_times(folder: Path, conversation: str, recorded: Sequence[Event
             began = time.perf_counter()
             while app.chat is before:
                 await asyncio.sleep(0.0005)
-            opened.append((await _settled(len(Terminal.drawn)) - began) * 1000)
+            opened.append((await settled(len(Terminal.drawn)) - began) * 1000)
         app.prompt.focus()
-        keys = [await _drawn(_written, partial(_press, app, key)) for key in KEYS]
+        keys = [await drawn(written, partial(press, app, key)) for key in KEYS]
         app.transcript.messages.open_answer(
             "pocket", len(_stored(folder, conversation, session, state).messages)
         )
-        await _settled(0)
+        await settled(0)
         appended = [
-            await _drawn(_written, partial(app.transcript.messages.stream, text)) for text in pieces[:400]
+            await drawn(written, partial(app.transcript.messages.stream, text)) for text in pieces[:400]
         ]
     return [
         _times("open the conversation", opened, "< 1000"),
@@ -177,12 +145,12 @@ async def _streaming(folder: Path, conversation: str, recorded: Sequence[Event])
     path.write_text("".join(to_json(event) + "\n" for event in [session, *said, state, *turns]))
     player = Player(read(path), Pace(1.0))
     player.pace.pause()  # until all that was said before is on the screen
-    async with _shown(player.open, ReplayPane(Jobs(), player, path.name)) as app:
-        await _until(lambda: app.transcript.messages.answering is not None)
-        await _settled(0)
+    async with shown(player.open, ReplayPane(Jobs(), player, path.name)) as app:
+        await until(lambda: app.transcript.messages.answering is not None)
+        await settled(0)
         began = time.perf_counter()
         player.pace.pause()
-        await _until(lambda: not app.pane.busy, 31 + 10 * STREAMED_MS / 1000 * tokens)
+        await until(lambda: not app.pane.busy, 31 + 10 * STREAMED_MS / 1000 * tokens)
         ended = time.perf_counter()
     seconds = max(int(ended - began), 1)
     frames = [0] * seconds
@@ -237,70 +205,6 @@ def _stored(folder: Path, conversation: str, session: Session, state: CacheState
         store.close()
     messages = [Message(m.role, m.text, m.first, m.last, m.finish, m.id % 9 / 8, m.id) for m in path]
     return Recorded(session, messages, state)
-
-
-@asynccontextmanager
-async def _shown(open_chat: OpenChat, pane: Pane | None = None) -> Any:
-    """The app, with its first conversation open."""
-    app = ChatApp(open_chat, Settings(), Sampling(), pane=pane)
-    app.driver_class = Terminal
-    running = asyncio.create_task(app.run_async(size=SIZE))
-    try:
-        await _until(lambda: app.is_running and app.chat is not None)
-        if pane is None:
-            app.prompt.cursor_blink = False  # which would be taken for an answer
-            await _settled(0)
-        yield app
-    finally:
-        app.exit()
-        await running
-
-
-def _press(app: ChatApp, key: str) -> None:
-    driver = app._driver
-    assert driver is not None
-    driver.process_message(events.Key("space" if key == " " else key, key))
-
-
-async def _drawn(
-    seen: Callable[[int], Awaitable[float]], act: Callable[[], object] = lambda: None
-) -> tuple[float, float]:
-    """Milliseconds from an act to when it is seen, and those that this thread worked."""
-    before, began, worked = len(Terminal.drawn), time.perf_counter(), time.thread_time()
-    act()
-    end = await seen(before)
-    return (end - began) * 1000, (time.thread_time() - worked) * 1000
-
-
-async def _written(before: int) -> float:
-    """When something more was written."""
-    while len(Terminal.drawn) <= before:  # not by looking again and again, which would be work too
-        Terminal.wrote.clear()
-        try:
-            await asyncio.wait_for(Terminal.wrote.wait(), DRAWN_S)
-        except TimeoutError:  # which is an OSError, and would be told as one
-            raise _silent(DRAWN_S) from None
-    return Terminal.drawn[before]
-
-
-async def _settled(before: int) -> float:
-    """When the last was written, of what comes after so much was."""
-    await _written(before)
-    while time.perf_counter() - Terminal.drawn[-1] < QUIET_S:
-        await asyncio.sleep(QUIET_S / 3)
-    return Terminal.drawn[-1]
-
-
-async def _until(met: Callable[[], object], seconds: float = DRAWN_S) -> None:
-    end = time.perf_counter() + max(seconds, DRAWN_S)
-    while not met():
-        if time.perf_counter() > end:
-            raise _silent(max(seconds, DRAWN_S))
-        await asyncio.sleep(0.0005)
-
-
-def _silent(seconds: float) -> H2OChatError:
-    return H2OChatError(f"The screen did not answer within {seconds:.0f} s.", "Is the machine very busy?")
 
 
 def _times(what: str, values: Sequence[float], target: str, unit: str = "ms") -> Times:

@@ -24,7 +24,7 @@ from h2o_chat.base.errors import ModelError
 from h2o_chat.models.cached import cache_folder, cached, is_commit
 from h2o_chat.models.resolve import all_aliases, check_weights, is_inside, nearest
 
-Report = Callable[[int, int], None]
+Fetched = Callable[[int, int], None]
 """(bytes that are here, bytes in all)"""
 
 ANSWER_WITHIN_S = 5.0
@@ -57,7 +57,7 @@ class _File:
     """What the cache calls it: SHA-256 of a large file, of a small one what git calls it."""
 
 
-def pull(repository: str, report: Report, check: Callable[[Path], object]) -> Path:
+def pull(repository: str, report: Fetched, check: Callable[[Path], object]) -> Path:
     """Fetches what is missing of a model; returns its folder in the cache.
 
     Args:
@@ -161,7 +161,7 @@ def _weight_names(repository: str, folder: Path, files: dict[str, _File]) -> lis
     return names
 
 
-def _fetch_all(repository: str, revision: str, files: list[_File], root: Path, report: Report) -> None:
+def _fetch_all(repository: str, revision: str, files: list[_File], root: Path, report: Fetched) -> None:
     """Makes every file a blob of the cache, and a link to it in the folder of the revision.
 
     Raises:

@@ -22,13 +22,11 @@ from transformers.utils import logging as hf_logging
 import h2o_chat.cache.attention
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, OutOfMemoryError, UsageError
+from h2o_chat.base.progress import Progress
 from h2o_chat.models.choices import Choice, choose, default_threads
 from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.resolve import check_weights, find, read_config
 from h2o_chat.models.tokenizing import blamed_on_the_model, one_line
-
-Progress = Callable[[str, float | None], None]
-"""(stage: "resolve" | "load" | "quantise" | "warm up", share done 0..1 or None)"""
 
 _NF4_BLOCK = 32
 _LAYERS = {"full_attention", "sliding_attention"}
@@ -58,6 +56,9 @@ class Loaded:
 
 def load(settings: Settings, progress: Progress) -> Loaded:
     """Finds and loads the model of the settings.
+
+    Args:
+        progress: gets the stages "resolve", then "load" or "quantise".
 
     Raises:
         ModelError: not found, not supported or damaged; says which, and what to do.

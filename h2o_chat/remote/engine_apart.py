@@ -36,7 +36,7 @@ _PROGRAM = "from h2o_chat.remote.engine_process import main; main()"
 LOOK_S = 0.02
 """How often is asked whether a call was cancelled while nothing comes of it."""
 HEARD_S = 0.25
-"""How often is told again how far the opening is, so that somebody who has left is noticed."""
+"""Seconds between two reports of how far the opening is: in each, leaving is noticed."""
 ENDING_S = 5.0
 """A process whose end of the pipe is closed is gone after this time."""
 
@@ -68,7 +68,7 @@ class _Process:
         self._unread: dict[int, deque[Reply]] = {}
         """What came of calls that are not over, while another's reply was waited for."""
         self.dropped: list[int] = []
-        """Of what is held there: to be told with the next call."""
+        """Numbers of what is held there and no longer needed here; sent with the next call."""
 
     def begin(
         self, engine: Held | None, name: str, *args: Any, cancels: bool = False, **keywords: Any
@@ -185,7 +185,7 @@ class EngineApart:
         """
         text, read, over = [], 0, False
         try:
-            for event in self._told("generate", list(ids), sampling, cancel=cancel):
+            for event in self._yielded("generate", list(ids), sampling, cancel=cancel):
                 match event:
                     case Prompt():
                         read = event.tokens
@@ -285,14 +285,14 @@ class EngineApart:
 
     def _ask(self, name: str, *args: Any, **keywords: Any) -> Any:
         """What a method returns."""
-        told = self._told(name, *args, **keywords)
+        replies = self._yielded(name, *args, **keywords)
         while True:
             try:
-                next(told)
+                next(replies)
             except StopIteration as end:
                 return end.value
 
-    def _told(
+    def _yielded(
         self, name: str, *args: Any, cancel: Callable[[], bool] | None = None, **keywords: Any
     ) -> Generator[Any, None, Any]:
         """What a method tells, one thing after another, then returns or raises."""
@@ -306,9 +306,9 @@ class EngineApart:
                 if not self._process.waits(call, LOOK_S):
                     continue
                 reply = self._process.next(call)
-                self.seen, self.pending, over = reply.seen, reply.pending, reply.kind != "told"
+                self.seen, self.pending, over = reply.seen, reply.pending, reply.kind != "yielded"
                 match reply.kind:
-                    case "told":
+                    case "yielded":
                         yield from reply.value
                     case "returned":
                         return reply.value
@@ -331,11 +331,11 @@ class EngineApart:
         while not over:
             if self._process.waits(call, LOOK_S):
                 reply = self._process.next(call)
-                self.seen, self.pending, over = reply.seen, reply.pending, reply.kind != "told"
+                self.seen, self.pending, over = reply.seen, reply.pending, reply.kind != "yielded"
 
 
 def engine_apart(settings: Settings, progress: Progress) -> EngineApart:
-    """What `opening.engine_here` opens, in a process of its own.
+    """What `engine_here` opens, in a process of its own.
 
     Raises:
         EngineError: that process has ended.
@@ -362,7 +362,7 @@ def _opened(process: _Process, settings: Settings, progress: Progress) -> Engine
             continue
         reply = process.next(call)
         match reply.kind:
-            case "told":
+            case "yielded":
                 for stage in reply.value:
                     progress(*stage)
             case "returned":

@@ -23,7 +23,7 @@ from h2o_chat.base.errors import H2OChatError
 from h2o_chat.events.events import Event, Session, Token
 
 QUICK_S = 0.02
-"""What is told sooner one after the other nobody can see apart."""
+"""Tokens closer together than this share one message."""
 
 
 @dataclass(frozen=True)
@@ -54,25 +54,24 @@ class Call:
     args: tuple[Any, ...]
     keywords: dict[str, Any]
     cancels: bool
-    """It takes `cancel`, and is told by `Cancel`."""
+    """It takes `cancel`: a `Cancel` may follow."""
     dropped: Sequence[int]
-    """What is held for nobody any more."""
+    """Numbers of what the caller holds no longer: it is let go."""
 
 
 @dataclass(frozen=True)
 class Cancel:
-    """Whoever made this call wants no more of it."""
+    """This call is to end at its next step."""
 
     call: int
 
 
 @dataclass(frozen=True)
 class Reply:
-    """Something of a call: any number of things `told`, some at once, and at the end what it `returned` or
-    `raised`."""
+    """What came of a call: lists of what it `yielded`, and at the end what it `returned` or `raised`."""
 
     call: int
-    kind: Literal["told", "returned", "raised"]
+    kind: Literal["yielded", "returned", "raised"]
     value: Any
     seen: int
     """Of its engine, as it is now."""
@@ -80,17 +79,17 @@ class Reply:
 
 
 def together(events: Iterable[Event]) -> Iterator[list[Event]]:
-    """Tokens that come quickly are told a few at once: a message wakes the other process, which costs a small
-    model 6% of a token. What is slow, or no token, is told as it comes, behind what waits.
+    """Joins quick tokens to a few at once: each message wakes the other process, which costs a small model 6%
+    of a token. Slow tokens and other events go as they come, behind the tokens that wait.
     """
-    waiting, was_token, came, told = list[Event](), False, 0.0, 0.0
+    waiting, was_token, came, sent = list[Event](), False, 0.0, 0.0
     for event in events:
         now, is_token = perf_counter(), isinstance(event, Token)
         quick, was_token, came = is_token and was_token and now - came < QUICK_S, is_token, now
         waiting.append(event)
-        if not quick or now - told >= QUICK_S:
+        if not quick or now - sent >= QUICK_S:
             yield waiting
-            waiting, told = [], now
+            waiting, sent = [], now
     if waiting:
         yield waiting
 
@@ -119,9 +118,9 @@ class _Serving:
         except Exception as error:
             kind, value = "raised", _for_others(error)
         try:
-            self._tell(message.number, kind, value, engine)
+            self._reply(message.number, kind, value, engine)
         except (TypeError, AttributeError, PicklingError) as error:  # what cannot be sent was not sent
-            self._tell(message.number, "raised", _for_others(error), engine)
+            self._reply(message.number, "raised", _for_others(error), engine)
 
     def _value(self, call: Call, engine: Any) -> Any:
         """Does it, telling what it tells on the way."""
@@ -142,7 +141,7 @@ class _Serving:
         match call.name:
             case "generate":
                 for events in together(value):
-                    self._tell(call.number, "told", events, engine)
+                    self._reply(call.number, "yielded", events, engine)
                 return None
             case "snapshot":
                 return self._keep(value)
@@ -152,11 +151,11 @@ class _Serving:
 
     def _open(self, number: int, settings: Settings) -> tuple[Known, Any]:
         """The first engine, and its tokenizer; tells how far it is."""
-        from h2o_chat.chat.opening import engine_here
         from h2o_chat.models.hub import stay_offline
+        from h2o_chat.remote.engine_here import engine_here
 
         stay_offline()
-        engine = engine_here(settings, lambda *progress: self._tell(number, "told", [progress]))
+        engine = engine_here(settings, lambda *progress: self._reply(number, "yielded", [progress]))
         return self._know(engine), engine.tokenizer
 
     def _know(self, engine: Any) -> Known:
@@ -167,7 +166,7 @@ class _Serving:
         self._held[number] = value
         return Held(number)
 
-    def _tell(self, call: int, kind: Any, value: Any, engine: Any = None) -> None:
+    def _reply(self, call: int, kind: Any, value: Any, engine: Any = None) -> None:
         seen, pending = (0, ()) if engine is None else (engine.seen, engine.pending)
         self._pipe.send(Reply(call, kind, value, seen, pending))
 

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from h2o_chat.store.database import LONG_WAIT_S, Database, Step
+from h2o_chat.store.lock import Held
+from h2o_chat.store.places import Places
 from h2o_chat.store.rows import Conversation, Ids, StoredMessage, clean, insert_message
 
 DELETED_AT_ONCE = 20
@@ -127,3 +129,21 @@ def _show(connection: sqlite3.Connection, ids: Sequence[str]) -> None:
         connection.execute(
             "UPDATE conversations SET hidden = 0, updated = ? WHERE id = ?", (time.time(), conversation)
         )
+
+
+def sweep(database: Database, places: Places, ours: str = "") -> bool:
+    """Erases what is hidden and in nobody's hands, and what is in ours; whether there was any."""
+    swept = False
+    for conversation in hidden(database):
+        try:
+            lock = None if conversation == ours else places.lock(conversation)
+        except Held:
+            continue
+        try:
+            erase(database, conversation)
+            places.remove_caches(conversation)
+        finally:
+            if lock:
+                lock.release()
+        swept = True
+    return swept

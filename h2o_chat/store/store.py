@@ -4,25 +4,25 @@ Messages form a tree: going back adds a sibling, and nothing is ever overwritten
 writes holds the conversation (`claim`), until `Writer.close` or the death of the process.
 """
 
-import difflib
 import json
-import shutil
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from h2o_chat.base.errors import BusyError, StoreError, UsageError
-from h2o_chat.base.own import no_link, own_folder
+from h2o_chat.base.own import own_folder
 from h2o_chat.events.events import Note
 from h2o_chat.store import bulk
-from h2o_chat.store.database import WAIT_S, Database, Rows, explained
-from h2o_chat.store.lock import Held, Lock, held
+from h2o_chat.store.database import WAIT_S, Database, explained
+from h2o_chat.store.find import find
+from h2o_chat.store.lock import Held, Lock
+from h2o_chat.store.places import Places, saved_caches
+from h2o_chat.store.reading import read_messages
 from h2o_chat.store.rows import (
     BRANCH,
     IDS,
-    MESSAGE,
     NEWEST_FIRST,
     NUMBERED,
     SEARCH,
@@ -32,13 +32,10 @@ from h2o_chat.store.rows import (
     Hits,
     Ids,
     Messages,
-    Streamed,
     Summaries,
     Summary,
     clean,
-    message_of,
     query_of,
-    streamed,
 )
 from h2o_chat.store.writer import Writer
 
@@ -62,6 +59,7 @@ class Store:
             self.notes = [_mended(folder)] if own_folder(folder) else []
             """What a person should know about the folder."""
         self._database = Database(folder / DATABASE)
+        self._places = Places(folder)
 
     def close(self) -> None:
         """Close writers first."""
@@ -81,7 +79,7 @@ class Store:
             StoreError: its lock cannot be made.
         """
         conversation = bulk.new_id(self._database)
-        lock = self._take(conversation)
+        lock = self._places.lock(conversation)
         created = bulk.creating(conversation, model, settings, "", time.time())
         try:
             return Writer(self._database, conversation, lock, created)
@@ -99,10 +97,10 @@ class Store:
             KeyError: a parent or a leaf is none of the messages, or comes later.
         """
         whole = list(conversations)
-        if self._sweep():
+        if bulk.sweep(self._database, self._places):
             self._database.forget_removed()
         ids = [bulk.new_id(self._database) for _ in whole]
-        locks = [self._take(one) for one in ids]
+        locks = [self._places.lock(one) for one in ids]
         try:
             bulk.put(self._database, whole, ids)
         finally:
@@ -117,25 +115,9 @@ class Store:
             UsageError: none, or several; names those that are near.
         """
         ids = [str(row[0]) for row in self._database.rows(f"{IDS} {NEWEST_FIRST}")]
-        low = wanted.strip().lower()
-        if low in ids:
-            return low
         if not ids:
             raise UsageError(f"There is no conversation in {self.folder} yet.")
-        if low == "last":
-            return ids[0]
-        starting = [one for one in ids if low and one.startswith(low)]
-        if len(starting) == 1:
-            return starting[0]
-        if starting:
-            raise UsageError(
-                f"{wanted!r} begins {len(starting)} ids: {_several(starting)}.", "Give more of it."
-            )
-        near = difflib.get_close_matches(low, ids, n=3, cutoff=0.5)
-        raise UsageError(
-            f"There is no conversation {wanted!r}." + (f" Near it: {_several(near)}." if near else ""),
-            "h2o-chat sessions list shows them all; last is the newest.",
-        )
+        return find(ids, wanted)
 
     def list(self, limit: int | None = None) -> Summaries:
         """Newest first."""
@@ -217,7 +199,7 @@ class Store:
         lock = self._lock(conversation)
         try:
             bulk.hide(self._database, conversation)
-            self._sweep(conversation)
+            bulk.sweep(self._database, self._places, conversation)
             self._database.forget_removed()
         finally:
             lock.release()
@@ -251,22 +233,17 @@ class Store:
     def caches(self, conversation: str) -> Path:
         """The folder of its saved caches, made when first asked for."""
         self._one("id", conversation)
-        folder = self._cache_folder(conversation)
-        with explained(folder):
-            for one in (folder.parent, folder):
-                no_link(one)
-                own_folder(one)
-        return folder
+        return self._places.made_cache_folder(conversation)
 
-    def memories(self, ours: str) -> Iterator[Path]:
-        """Files of saved caches, those first that are missed least: a memory can be built again from words.
+    def removable_caches(self, ours: str) -> Iterator[Path]:
+        """Files of saved caches that a full disk may lose: they can be built again from words.
 
         The conversation that was held longest ago comes first, `ours` last, and what others hold is left out.
         """
         rows = self._database.rows(f"{IDS} AND id != ? ORDER BY updated", ours)
         for conversation in [*(str(one) for (one,) in rows), ours]:
-            if conversation == ours or not held(self._lock_file(conversation)):
-                yield from saved_caches(self._cache_folder(conversation))
+            if conversation == ours or not self._places.is_held(conversation):
+                yield from saved_caches(self._places.cache_folder(conversation))
 
     def claim(self, conversation: str) -> Writer:
         """Takes the conversation, to write. An answer that a dead process left is finished: `interrupted`.
@@ -288,7 +265,7 @@ class Store:
     def _lock(self, conversation: str) -> Lock:
         self._one("id", conversation)
         try:
-            lock = self._take(conversation)
+            lock = self._places.lock(conversation)
         except Held as holder:
             who = "another process" if holder.pid is None else f"process {holder.pid}"
             raise BusyError(
@@ -302,43 +279,6 @@ class Store:
             raise
         return lock
 
-    def _take(self, conversation: str) -> Lock:
-        """
-        Raises:
-            Held: somebody has it.
-            StoreError: the file cannot be made.
-        """
-        path = self._lock_file(conversation)
-        with explained(path):
-            no_link(path.parent)
-            own_folder(path.parent)
-            return Lock(path)
-
-    def _sweep(self, ours: str = "") -> bool:
-        """Erases what is hidden and in nobody's hands, and what is in ours; whether there was any."""
-        swept = False
-        for conversation in bulk.hidden(self._database):
-            try:
-                lock = None if conversation == ours else self._take(conversation)
-            except Held:
-                continue
-            try:
-                bulk.erase(self._database, conversation)
-                with explained(self.folder):
-                    if self._cache_folder(conversation).exists():
-                        shutil.rmtree(self._cache_folder(conversation))
-            finally:
-                if lock:
-                    lock.release()
-            swept = True
-        return swept
-
-    def _lock_file(self, conversation: str) -> Path:
-        return self.folder / "locks" / conversation
-
-    def _cache_folder(self, conversation: str) -> Path:
-        return self.folder / "caches" / conversation
-
     def _one(self, column: str, conversation: str) -> Any:
         found = self._database.rows(
             f"SELECT {column} FROM conversations WHERE id = ? AND NOT hidden", conversation
@@ -351,25 +291,7 @@ class Store:
         return [Summary(*row) for row in self._database.rows(f"{SUMMARY} {where}", *values)]
 
     def _messages(self, conversation: str, where: str, *values: Any) -> Messages:
-        """Rows as messages; where an answer is not finished, what was streamed of it."""
-        rows, partial = self._read(where, values)
-        dead = None
-        if partial and not held(self._lock_file(conversation)):
-            dead = "interrupted"
-            rows, partial = self._read(where, values)  # its writer may have finished and left meanwhile
-        return [message_of(row, *partial[row[0]], dead) if row[-2] else message_of(row) for row in rows]
-
-    def _read(self, where: str, values: Sequence[Any]) -> tuple[Rows, dict[int, Streamed]]:
-        """Rows of `MESSAGE`, and by number the tokens and the text of those that are open."""
-        with self._database.reading() as connection:
-            rows = connection.execute(f"{MESSAGE} WHERE {where}", values).fetchall()
-            return rows, {row[0]: streamed(connection, row[-1]) for row in rows if row[-2]}
-
-
-def saved_caches(folder: Path) -> list[Path]:
-    """Those of one conversation, by the number of their message: clocks go backwards, numbers do not."""
-    files = [file for file in folder.glob("*.safetensors") if file.stem.isdecimal()]
-    return sorted(files, key=lambda file: int(file.stem))
+        return read_messages(self._database, lambda: self._places.is_held(conversation), where, *values)
 
 
 def conversation_ids(folder: Path, start: str = "") -> list[str]:
@@ -394,7 +316,3 @@ def _mended(folder: Path) -> Note:
 
 def _unknown(conversation: str) -> UsageError:
     return UsageError(f"There is no conversation {conversation!r}.", "See h2o-chat sessions list.")
-
-
-def _several(ids: Sequence[str]) -> str:
-    return ", ".join(ids[:5]) + (", ..." if len(ids) > 5 else "")

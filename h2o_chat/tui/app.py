@@ -1,7 +1,7 @@
 """The chat screen: one conversation beside what the model still remembers of it.
 
 It paints first and loads in a thread. Threads report through one queue, which a timer empties; every
-change that is not the answer to a key starts in `_take`.
+change that is not the answer to a key starts in `_take` (`reports.py`).
 """
 
 from collections.abc import Callable, Iterable
@@ -15,7 +15,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.events import Resize
 from textual.filter import Monochrome, NoColor
-from textual.geometry import Size
 from textual.screen import Screen
 from textual.widget import Widget
 
@@ -23,22 +22,19 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.deadline import Deadline
 from h2o_chat.base.errors import ExitCode, H2OChatError
 from h2o_chat.chat.chat import Chat
-from h2o_chat.events.events import CacheState, Error, Note, Prompt, Said, Token, Turn
 from h2o_chat.events.recorder import Recorder
-from h2o_chat.tui import leaving, work
+from h2o_chat.tui import leaving, reports, work
+from h2o_chat.tui.beside import Beside
 from h2o_chat.tui.compositor import PartialCompositor
-from h2o_chat.tui.crash import save_trace
 from h2o_chat.tui.cursor import Pointed
 from h2o_chat.tui.divider import Divider
 from h2o_chat.tui.help import Help
 from h2o_chat.tui.keys import Keys
 from h2o_chat.tui.pane import Pane
-from h2o_chat.tui.panel.held import Memory
-from h2o_chat.tui.panel.panel import TABS, MemoryLine, MemoryPanel
-from h2o_chat.tui.panel.strip import RememberStrip
-from h2o_chat.tui.status import StatusLine
+from h2o_chat.tui.panel.held import CacheView
+from h2o_chat.tui.panel.panel import TABS
 from h2o_chat.tui.talk import slash
-from h2o_chat.tui.talk.attach import Reading
+from h2o_chat.tui.talk.acts import ACTS
 from h2o_chat.tui.talk.history import History
 from h2o_chat.tui.talk.prompt import PromptBox
 from h2o_chat.tui.talk.talk import TalkPane
@@ -48,14 +44,8 @@ from h2o_chat.tui.transcript.transcript import Transcript
 LOOK_S, BESIDE_ENGINE_S = 1 / 20, 1 / 12
 """Between two looks at what the threads report; the second while an engine answers: two processes share a
 memory, and often the halves of one core."""
-NUMBERS_A_SECOND = 3
-"""While an answer is made: nobody reads faster."""
 LEAVE_SECONDS = 2.0
 """A second ctrl+c within this time leaves."""
-FOLD_BELOW = 100
-"""Columns under which the panel becomes one line."""
-STRIP_COLUMNS, STRIP_ROWS, FRAME_ROWS = 60, 16, 30
-"""What a screen must have for the strip; the rows it must have for a frame around that."""
 
 
 class ChatScreen(Screen[None]):
@@ -127,17 +117,14 @@ class ChatApp(App[None], inherit_bindings=False):
         self.theme = theme if theme in self.available_themes else H2O_DARK.name
         self.exit_code = ExitCode.OK
         self.deadline: Deadline | None = None
-        self._memory = Memory()
-        self.pane = pane or TalkPane(work.Jobs(recorder), sampling, self._memory, History(folder), opener_of)
+        self._memory = CacheView()
+        jobs = work.Jobs(recorder)
+        self.pane = pane or TalkPane(jobs, sampling, self._memory, ACTS, History(folder), opener_of)
         self._open_chat = open_chat
         self.transcript.heat.memory = self._memory
         self._first = settings.model or "the bundled model"
-        self._panel_wanted = True
-        self._terminal = Size(0, 0)
-        self._drawn = -1
-        """The state of the cache that panel and strip show."""
+        self._beside = Beside(self._memory)
         self._interrupted = float("-inf")
-        self._numbers_drawn = float("-inf")
 
     @property
     def chat(self) -> work.ChatLike | None:
@@ -148,6 +135,11 @@ class ChatApp(App[None], inherit_bindings=False):
     def busy(self) -> bool:
         """Whether an answer is being made."""
         return self.pane.busy
+
+    @property
+    def jobs(self) -> work.Jobs:
+        """What runs in a thread."""
+        return self.pane.jobs
 
     @property
     def transcript(self) -> Transcript:
@@ -162,12 +154,12 @@ class ChatApp(App[None], inherit_bindings=False):
         return self.query_one(PromptBox)
 
     def compose(self) -> ComposeResult:
-        yield StatusLine(self._memory, id="status")
+        yield self._beside.status
         with Horizontal(id="middle"):
             yield self.pane
-            yield MemoryPanel(self._memory, id="panel")
-        yield MemoryLine(self._memory, id="line")
-        yield RememberStrip(self._memory, id="strip")
+            yield self._beside.panel
+        yield self._beside.line
+        yield self._beside.strip
         yield Keys()
 
     def get_default_screen(self) -> Screen[None]:
@@ -180,7 +172,7 @@ class ChatApp(App[None], inherit_bindings=False):
         self.set_timer(LOOK_S, self._drain)
         if self.deadline:
             leaving.take_signals(self, self.deadline)
-        self.pane.jobs.start(lambda: self.pane.jobs.load(self._open_chat))
+        self.jobs.start(lambda: self.jobs.load(self._open_chat))
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return variables(self.current_theme)
@@ -200,7 +192,7 @@ class ChatApp(App[None], inherit_bindings=False):
             self.notify(f"{error.message} {error.hint}", severity="warning", markup=False)
 
     def exit(self, *args: Any, **kwargs: Any) -> None:
-        self.pane.jobs.cancel()  # what there is of an answer is kept
+        self.jobs.cancel()  # what there is of an answer is kept
         if self.deadline:
             self.deadline.begin(self.exit_code)
         super().exit(*args, **kwargs)
@@ -208,87 +200,28 @@ class ChatApp(App[None], inherit_bindings=False):
     # What the threads report
 
     def _drain(self) -> None:
-        if not self.query(StatusLine):
+        if not self._beside.status.is_attached:
             return  # the screen is being taken down; nobody would see it
-        reports = list(self.pane.jobs.drain())
+        reports = list(self.jobs.drain())
         for report in reports:
             self._take(report)
-        if reports or (self._drawn != self._memory.states and not self.busy):
-            self._refresh_numbers()
+        if reports or (self._beside.behind and not self.busy):
+            self._beside.refresh(busy=self.busy)
         beside_engine = self.busy and isinstance(self.chat, Chat)
         self.set_timer(BESIDE_ENGINE_S if beside_engine else LOOK_S, self._drain)
 
     def _take(self, report: work.Report | work.Text) -> None:
+        """Show a report. Of what broke, only a chat that was never open decides how the process ends."""
         match report:
-            case work.Stage():
-                self._stage(report)
             case work.Opened():
                 self.exit_code = ExitCode.OK  # whatever could not be opened before
-                self._memory.begin(report.chat.session, report.chat.state, report.chat.messages)
-                self.pane.opened(report.chat)
-                self._watch()
-            case work.Text():
-                self.transcript.messages.stream(report.text)
-            case Token():
-                self._memory.add(report)
-                self.transcript.messages.token(report)
-            case CacheState():
-                self.transcript.heat.take(report)
-                self._memory.add(report)
-                self.pane.remembered()
-            case Said():
-                self._memory.add(report)
-                self.pane.said(report)
-            case Prompt():
-                self._memory.add(report)
-                self.pane.read(report)
-            case Turn(finish="stopped", prompt_tokens=0):
-                self._memory.add(report)
-                self.pane.unsaid()
-            case Turn():
-                self._memory.add(report)
-                self.pane.ended(report)
-            case Note():
-                self.pane.noted(report)
-            case Error():
-                self.transcript.messages.error(report.code, report.message, report.hint)
-            case work.Stopped():
-                self.pane.not_opened()
-            case work.Failed():
-                self._failed(report.error)
-            case work.Crashed():
-                self._crashed(report)
-            case work.Done():
-                self.pane.done()
-            case Reading():
-                self.pane.files_read(report)
-
-    def _stage(self, stage: work.Stage) -> None:
-        """Loading goes on in the transcript; whatever else takes long, below it."""
-        if (stages := self.pane.stages) is not None:
-            stopped = stages.stops
-            stages.stage(stage)
-            self.transcript.messages.redraw(stages)
-            if stages.stops != stopped:
-                self.refresh_bindings()
-        elif stage.share is not None:
-            self.divider.doing(f"{stage.name} {stage.share:.0%} · esc stops")
-
-    def _failed(self, error: H2OChatError) -> None:
-        self.transcript.messages.error(error.code, error.message, error.hint)
-        self._job_broke(error.exit_code)
-
-    def _crashed(self, report: work.Crashed) -> None:
-        what = f"{type(report.error).__name__}: {report.error}"
-        hint = f"This is a bug of h2o-chat. The traceback is in {save_trace(report.trace)}"
-        self.transcript.messages.error("bug", what, hint)
-        self._job_broke(ExitCode.BUG)
-
-    def _job_broke(self, code: ExitCode) -> None:
-        """A chat that could not be opened decides how the process ends; a broken answer does not."""
-        if self.chat is None:
-            self.exit_code = code
-        self.pane.not_opened()
+            case work.Failed(error) if self.chat is None:
+                self.exit_code = error.exit_code
+            case work.Crashed() if self.chat is None:
+                self.exit_code = ExitCode.BUG
+        reports.show(report, self.pane, self._memory)
+        if isinstance(report, work.Opened):
+            self._watch()
 
     # What the person does
 
@@ -320,34 +253,27 @@ class ChatApp(App[None], inherit_bindings=False):
 
     def action_toggle_panel(self) -> None:
         """Hide or show the memory panel."""
-        self._panel_wanted = not self._panel_wanted
-        self._fold()
+        self._beside.toggle_panel()
+        self._watch()
 
     def action_widen_panel(self) -> None:
         """Give the memory panel more of the screen, or less."""
-        self.query_one(MemoryPanel).toggle_class("-wide")
+        self._beside.panel.toggle_class("-wide")
 
     def action_tab(self, number: int) -> None:
         """Show a tab of the memory panel."""
-        self.query_one(MemoryPanel).tab = number - 1
+        self._beside.panel.tab = number - 1
 
     def action_next_axis(self) -> None:
         """Show the strip by another axis."""
-        self.query_one(RememberStrip).next_axis()
+        self._beside.strip.next_axis()
 
     def action_help(self) -> None:
         """The keys and the commands."""
-        pane = self.pane
-        places: list[tuple[str, object]] = [
-            ("everywhere", self),
-            ("the conversation", pane),
-            ("the transcript", self.transcript),
-            ("the memory panel", self.query_one(MemoryPanel)),
-            ("the strip", self.query_one(RememberStrip)),
-        ]
-        talks = isinstance(pane, TalkPane)
-        if talks:
-            places.insert(0, ("the prompt", self.prompt))
+        talks = isinstance(self.pane, TalkPane)
+        places: list[tuple[str, object]] = [("the prompt", self.prompt)] if talks else []
+        places += [("everywhere", self), ("the conversation", self.pane), ("the transcript", self.transcript)]
+        places += [("the memory panel", self._beside.panel), ("the strip", self._beside.strip)]
         self.push_screen(Help(places, commands=talks))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
@@ -369,44 +295,18 @@ class ChatApp(App[None], inherit_bindings=False):
             self.call_next(self.refresh_bindings)
         self._memory.cursor = message.position
         self.pane.pointed()
-        self._refresh_numbers(moved=True)
-        span = self._memory.span(message.position) if message.position is not None else None
-        if message.follow and message.position is not None and span is not None:
-            share = (message.position - span.first) / (span.last - span.first + 1)
-            if view := self.transcript.messages.by_index.get(span.index):
-                self.transcript.window.show_place(view, share)
-            else:
-                self.divider.say("that message is not shown here")
+        self._beside.refresh(moved=True)
+        position = message.position if message.follow else None
+        if position is not None and not self.transcript.inspector.show_place(position):
+            self.divider.say("that message is not shown here")
 
     # Layout
 
     def on_resize(self, event: Resize) -> None:
-        self._terminal = event.size
-        self._fold()
-
-    def _fold(self) -> None:
-        columns, rows = self._terminal
-        strip = self.query_one(RememberStrip)
-        strip.display = columns >= STRIP_COLUMNS and rows >= STRIP_ROWS
-        strip.set_class(rows < FRAME_ROWS, "-low")
-        wide = columns >= FOLD_BELOW
-        self.query_one(MemoryPanel).display = wide and self._panel_wanted
-        self.query_one(MemoryLine).display = not wide and self._panel_wanted
+        self._beside.fold(event.size)
         self._watch()
 
     def _watch(self) -> None:
         """What only the panel shows is not even collected while it is hidden, unless it is recorded."""
         if isinstance(self.chat, Chat):
-            self.chat.watch(self._panel_wanted or self.pane.jobs.recording)
-
-    def _refresh_numbers(self, moved: bool = False) -> None:
-        """Draw what has changed; panel and strip only when the cache has reported, or the cursor moved."""
-        now = monotonic()
-        if self.busy and not moved and now - self._numbers_drawn < 1 / NUMBERS_A_SECOND:
-            return
-        self._numbers_drawn = now
-        self.query(StatusLine).refresh()  # not there yet, or no longer, where the screen comes or goes
-        if moved or self._drawn != self._memory.states:
-            self._drawn = self._memory.states
-            for widget in self.query("MemoryPanel, MemoryLine, RememberStrip"):
-                widget.refresh()
+            self.chat.watch(self._beside.wanted or self.jobs.recording)

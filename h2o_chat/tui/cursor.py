@@ -6,7 +6,7 @@ from textual.message import Message
 class Pointed(Message):
     """Somebody points at a token, or at none any more. Posted by any widget; the app takes it.
 
-    It sets `Memory.cursor` and has the panel, the strip and the transcript drawn again.
+    It sets `CacheView.cursor` and has the panel, the strip and the transcript drawn again.
     """
 
     def __init__(self, position: int | None, *, follow: bool = False) -> None:

@@ -11,13 +11,11 @@ import os
 import signal
 import termios
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from h2o_chat.base.deadline import Deadline
 from h2o_chat.base.errors import ExitCode
-
-if TYPE_CHECKING:
-    from h2o_chat.tui.app import ChatApp
+from h2o_chat.tui.work import Jobs
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SHOWN_AGAIN = (
@@ -28,7 +26,19 @@ _SHOWN_AGAIN = (
 """What Textual says to a terminal at the end, for an end that it does not come to."""
 
 
-def run(screen: "ChatApp") -> None:
+class Left(Protocol):
+    """The screen, as far as leaving it goes: `app.ChatApp`."""
+
+    exit_code: ExitCode
+    deadline: Deadline | None
+
+    @property
+    def jobs(self) -> Jobs: ...
+    def run(self) -> object: ...
+    def exit(self) -> None: ...
+
+
+def run(screen: Left) -> None:
     """Runs the screen, and returns when somebody has left it and nothing goes on in its thread.
 
     What is still to be done then is to let the conversation go (`Chat.close`): it may wait for the store, so
@@ -44,14 +54,14 @@ def run(screen: "ChatApp") -> None:
     finally:
         terminal.in_use = False
         screen.deadline.begin(screen.exit_code)
-        screen.pane.jobs.cancel()  # a browser ends the screen without asking the app
-        screen.pane.jobs.wait()
+        screen.jobs.cancel()  # a browser ends the screen without asking the app
+        screen.jobs.wait()
         screen.deadline.call_off()
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def take_signals(screen: "ChatApp", deadline: Deadline) -> None:
+def take_signals(screen: Left, deadline: Deadline) -> None:
     """SIGINT, SIGTERM and SIGHUP leave the screen from here on; a second SIGINT or SIGTERM waits for nothing.
 
     Python calls the handler also where the loop of the screen is stuck, in which asyncio would call its own.

@@ -1,4 +1,4 @@
-"""The conversation's half of the screen: the transcript, what goes on, and below it an entry."""
+"""The conversation's half of the screen: the transcript, a line with what goes on, and an entry below it."""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -9,6 +9,8 @@ from textual.containers import Horizontal, Vertical
 from textual.reactive import reactive
 from textual.widget import Widget
 
+from h2o_chat.base.errors import H2OChatError
+from h2o_chat.chat.spans import was_read
 from h2o_chat.events.events import Note, Prompt, Said, Turn
 from h2o_chat.tui.divider import Divider
 from h2o_chat.tui.loading import Loading
@@ -16,7 +18,7 @@ from h2o_chat.tui.talk.attach import Reading
 from h2o_chat.tui.talk.greeting import greeting
 from h2o_chat.tui.transcript import markdown
 from h2o_chat.tui.transcript.finding import FindBar
-from h2o_chat.tui.transcript.inspect import told
+from h2o_chat.tui.transcript.inspect import facts
 from h2o_chat.tui.transcript.tokens import Tokens
 from h2o_chat.tui.transcript.transcript import Transcript
 from h2o_chat.tui.work import SHOWN_MESSAGES, ChatLike, Job, Jobs
@@ -27,7 +29,7 @@ HEAT = {
     "score": "heat: score · brighter: ranked higher by the policy · struck: gone",
     "just evicted": "heat: just evicted · brighter: let go by more caches just now",
 }
-"""What is said of each kind."""
+"""The remark for each kind of heat."""
 
 
 class Pane(Vertical):
@@ -44,7 +46,7 @@ class Pane(Vertical):
     READING: ClassVar[str] = "reading"
     ANSWERING: ClassVar[str] = "answering"
     UNENDED: ClassVar[str] = "error"
-    """How an answer ended that nothing more is said about."""
+    """Finish of an answer that ended without a `turn` event."""
     STOPS: ClassVar[bool] = True
     """Whether a job can be stopped."""
 
@@ -147,10 +149,14 @@ class Pane(Vertical):
         self.copy(blocks[at], f"code block {at + 1} of {len(blocks)}")
 
     def copy(self, text: str, what: str) -> None:
-        """To the clipboard of the terminal, which does not answer."""
+        """Copy to the terminal's clipboard; whether that worked is unknown."""
         if text:
             self.app.copy_to_clipboard(text)
             self.divider.say(f"copied {what} · {len(text):,} characters")
+
+    def show_error(self, error: H2OChatError) -> None:
+        """What went wrong, in the transcript."""
+        self.transcript.messages.error(error.code, error.message, error.hint)
 
     # What a job reports
 
@@ -161,7 +167,7 @@ class Pane(Vertical):
         self.transcript.window.follow()
 
     def not_opened(self) -> None:
-        """What was being opened will not be."""
+        """The model could not be opened."""
         if self.stages is not None:
             self.stages.fail()
             self.transcript.messages.redraw(self.stages)
@@ -180,7 +186,7 @@ class Pane(Vertical):
         self.app.refresh_bindings()
 
     def _tell(self, chat: ChatLike) -> None:
-        """What was said in it."""
+        """Show its messages and notes."""
         self.transcript.messages.note(greeting(chat.session))
         earlier = max(len(chat.messages) - SHOWN_MESSAGES, 0)
         if earlier:
@@ -188,7 +194,7 @@ class Pane(Vertical):
                 f"{earlier} earlier messages are not shown here (h2o-chat sessions show)"
             )
         for index, message in enumerate(chat.messages[earlier:], earlier):
-            hold = message.hold if message.first >= 0 else None
+            hold = message.hold if was_read(message) else None
             name = self._speaker(message.role)
             tokens = Tokens(message.first, message.texts) if message.texts else None
             self.transcript.messages.message(
@@ -246,7 +252,7 @@ class Pane(Vertical):
         """Another token is under the cursor, or more is known of it."""
         memory, line = self.transcript.heat.memory, ""
         if memory.cursor is not None and (view := self.transcript.inspector.view_of(memory.cursor)):
-            line = told(memory, view, memory.cursor)
+            line = facts(memory, view, memory.cursor)
         self.divider.point(line)
         self.transcript.refresh_changed()
 

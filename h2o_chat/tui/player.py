@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from threading import Event as Flag
 
-from h2o_chat.chat.message import Message
+from h2o_chat.base.progress import Progress
+from h2o_chat.chat.message import Message, of_event
 from h2o_chat.events.events import CacheState, End, Event, Note, Prompt, Said, Session, Token, Turn
-from h2o_chat.tui.work import SHOWN_MESSAGES, ChatLike, Opened, Progress, Report
+from h2o_chat.tui.work import SHOWN_MESSAGES, ChatLike, Opened, Report
 
 LONGEST_WAIT_S = 5.0
 """Nobody watches a prompt being read for minutes."""
@@ -79,14 +80,7 @@ class Recorded:
         """One more message; of those too old to be shown only the number is kept."""
         del self.messages[said.index :]
         self.messages += [FORGOTTEN] * (said.index - len(self.messages))
-        first, hold = (-1, 1.0) if said.hold is None else (max(said.first, 0), said.hold)
-        self.messages.append(
-            Message(
-                *(said.role, said.text, first, said.last, said.finish, hold),
-                pinned=said.pinned,
-                texts=said.texts,
-            )
-        )
+        self.messages.append(of_event(said))
         if len(self.messages) > SHOWN_MESSAGES:
             self.messages[-SHOWN_MESSAGES - 1] = FORGOTTEN
 

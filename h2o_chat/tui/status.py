@@ -6,7 +6,7 @@ from textual.widget import Widget
 from h2o_chat.base.safe import safe_text
 from h2o_chat.events.events import Session
 from h2o_chat.tui.glyphs import short
-from h2o_chat.tui.panel.held import Memory
+from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.theme import MUTED
 
 WIDE = 80
@@ -14,13 +14,13 @@ WIDE = 80
 
 
 class StatusLine(Widget):
-    """Everything from `Memory`; narrow screens shorten the model's name, never drop a number."""
+    """Everything from `CacheView`; narrow screens shorten the model's name, never drop a number."""
 
     DEFAULT_CSS = """
     StatusLine { height: 1; padding: 0 1; background: $panel; }
     """
 
-    def __init__(self, memory: Memory, id: str) -> None:
+    def __init__(self, memory: CacheView, id: str) -> None:
         super().__init__(id=id)
         self._memory = memory
 

@@ -14,6 +14,7 @@ from queue import SimpleQueue
 from typing import Protocol
 
 from h2o_chat.base.errors import H2OChatError
+from h2o_chat.base.progress import Progress
 from h2o_chat.chat.chat import Chat
 from h2o_chat.chat.message import Message
 from h2o_chat.events.events import CacheState, Error, Event, Note, Session, Token
@@ -25,8 +26,6 @@ MOST_WAITING = 500
 
 SHOWN_MESSAGES = 1000
 """Shown of a conversation that is opened; what is older is in the store."""
-
-Progress = Callable[[str, float | None], None]
 
 
 class ChatLike(Protocol):
@@ -177,7 +176,7 @@ class Jobs:
         self._cancel.set()
 
     def read(self, files: Reading) -> None:
-        """Read the files of a message beside any job; it is reported when that is done, if ever."""
+        """Read the files of a message in a thread of their own; a report follows when they are read."""
         files.begin(self._reports.put)
 
     def drain(self) -> Iterator[Report | Text]:
@@ -230,4 +229,4 @@ def _events(report: Report) -> Iterator[Event]:
 
 
 class _Left(BaseException):
-    """The person left, or stopped it, while the model was loading. What opens it may not catch this."""
+    """The person left, or stopped the loading. A `BaseException`: what opens the model must not catch it."""

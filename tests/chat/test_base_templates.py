@@ -36,7 +36,7 @@ def tokenizer() -> Any:
 
 
 def test_every_name_can_be_asked_for() -> None:
-    assert set(get_args(config.Template)) == {"auto", "plain", *BASE_TEMPLATES}
+    assert set(get_args(config.TemplateName)) == {"auto", "plain", *BASE_TEMPLATES}
 
 
 @pytest.mark.parametrize("name", BASE_TEMPLATES)

@@ -369,7 +369,7 @@ def test_hold_of_messages_is_the_mean_over_their_tokens() -> None:
     turn = turn_of(chat.send("two", Sampling()))
     assert turn.hold == [(1, pytest.approx(0.25 / (answer.last + 1 - answer.first)))]
     assert chat.messages[0].hold == 0.0
-    assert len(chat._holds) == 1, "what is gone takes no memory"
+    assert len(chat.holds) == 1, "what is gone takes no memory"
 
 
 def test_a_failed_turn_leaves_no_positions_and_the_next_one_works() -> None:

@@ -39,7 +39,7 @@ def model(small: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return small
 
 
-def problems(report: doctor.Report) -> str:
+def problems(report: doctor.DoctorReport) -> str:
     return "\n".join(f"{'!' if one.prevents else ''}{one.what} {one.do}" for one in report.problems)
 
 
@@ -93,7 +93,7 @@ def test_a_broken_installation_is_said(h2o: Program, home: Path, model: Path, br
 def test_what_is_missing_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     needs = ["torch>=99", "no-such-package>=1", "bitsandbytes>=99; extra == 'quantize'", "typer>=0.20"]
     monkeypatch.setattr(doctor, "_requirements", lambda: needs)
-    report = doctor.Report()
+    report = doctor.DoctorReport()
     doctor._versions(report)
     first, second = report.problems
     assert "torch is 2" in first.what
@@ -191,12 +191,12 @@ def test_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
         version = type("Version", (), {"cuda": "12.8"})
         cuda = Cuda()
 
-    report = doctor.Report()
+    report = doctor.DoctorReport()
     assert doctor._gpus(Torch, report)["devices"] == []
     assert "CUDA driver is broken" in problems(report)
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     Torch.cuda.count = 0
-    report = doctor.Report()
+    report = doctor.DoctorReport()
     doctor._gpus(Torch, report)
     assert "torch finds no GPU" in problems(report)
 

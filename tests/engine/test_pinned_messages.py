@@ -7,7 +7,9 @@ import pytest
 from test_resume import SAID, SETTINGS, SHORT, loaded, open_chat, resumed, store
 
 from h2o_chat.base.errors import BudgetError, UsageError
+from h2o_chat.chat.again import edit, regenerate
 from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.pins import pin
 from h2o_chat.events.events import CacheState, Note
 from h2o_chat.models.load import Loaded
 from h2o_chat.store import Store
@@ -53,7 +55,7 @@ def test_a_message_is_pinned_as_it_is_said_and_stays(loaded: Loaded, store: Stor
     rebuilt = resumed(loaded, store, conversation, WIDER)
     list(rebuilt.send(SAID[6], SHORT))
     assert held(rebuilt, 2) == 1.0, "also where it was all read anew"
-    events = list(rebuilt.pin(2, on=False))
+    events = list(pin(rebuilt, 2, on=False))
     assert [event.event for event in events] == ["cache", "note"]
     assert "no longer pinned. 4 slots protected" in events[1].message
     rebuilt.keeper.close()
@@ -65,14 +67,14 @@ def test_what_is_left_is_pinned_and_going_back_keeps_the_pin(loaded: Loaded, sto
     for text in SAID[:4]:
         list(chat.send(text, SHORT))
     before = held(chat, 0)
-    *_, note = chat.pin(0)
+    *_, note = pin(chat, 0)
     assert isinstance(note, Note)
     assert "tokens are left and stay" in note.message or before == 1.0
-    list(chat.edit(6, "And now?", SHORT))
-    list(chat.regenerate(SHORT))
+    list(edit(chat, 6, "And now?", SHORT))
+    list(regenerate(chat, SHORT))
     assert chat.messages[0].pinned
     assert held(chat, 0) >= before
-    slots = chat._engine.protection()[0]
+    slots = chat.engine.protection()[0]
     assert slots > 4, "the memory of before the edit was saved without the pin: it is there all the same"
 
 
@@ -82,15 +84,15 @@ def test_what_does_not_fit_is_not_said(loaded: Loaded, store: Store) -> None:
     with pytest.raises(BudgetError, match=r"at most 12 may be"):
         list(chat.send("word " * 40, SHORT, pin=True))
     assert [message.text for message in chat.messages][::2] == [SAID[0]]
-    assert chat._engine.protection()[0] == 4
+    assert chat.engine.protection()[0] == 4
     with pytest.raises(UsageError, match="There is no message 9"):
-        list(chat.pin(9))
+        list(pin(chat, 9))
 
 
 def test_a_prompt_that_is_stopped_leaves_no_pin(loaded: Loaded, store: Store) -> None:
     chat = open_chat(loaded, store, settings=WIDER)
     list(chat.send(SAID[1], SHORT, lambda: True, pin=True))
-    assert (chat.messages, chat._engine.protection()[0]) == ([], 4)
+    assert (chat.messages, chat.engine.protection()[0]) == ([], 4)
 
 
 def test_pins_that_fit_no_longer_are_told(loaded: Loaded, store: Store, tmp_path: Path) -> None:

@@ -17,7 +17,9 @@ from sweep import sweep
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import SavedCacheError, UsageError
+from h2o_chat.chat.again import edit, regenerate
 from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.feeding import turn_tokens
 from h2o_chat.chat.keeping import Keeper
 from h2o_chat.chat.saved_caches import SAVED_TURNS
 from h2o_chat.engine.engine import Engine
@@ -128,12 +130,13 @@ def test_answering_again_is_the_same_turn_from_a_copy_of_the_memory(loaded: Load
     chat, twin = open_chat(loaded, store), open_chat(loaded, None)
     for text in SAID[:3]:
         say(chat, text), say(twin, text)
-    copy = twin._engine.snapshot()
+    copy = twin.engine.snapshot()
     once = say(chat, SAID[3])
     assert once == say(twin, SAID[3])
-    assert chat._engine.cache.fed > 2 * SETTINGS.budget  # much was evicted meanwhile
-    twin._engine.restore(copy)
-    assert answer(chat.regenerate(SHORT)) == answer(twin._engine.generate(twin._tokens(SAID[3])[0], SHORT))
+    assert chat.engine.cache.fed > 2 * SETTINGS.budget  # much was evicted meanwhile
+    twin.engine.restore(copy)
+    ids, _ = turn_tokens(twin.engine, twin.template, twin.system, SAID[3], marked=False)
+    assert answer(regenerate(chat, SHORT)) == answer(twin.engine.generate(ids, SHORT))
     assert chat.messages[-1].text == "".join(m.text for m in chat.keeper.path(chat.keeper.leaf)[-1:])
     assert len(store.children(close(chat), chat.messages[5].id)) == 2  # both answers are kept
 
@@ -143,7 +146,7 @@ def test_editing_an_earlier_message_is_a_branch_from_there(loaded: Loaded, store
     for text in SAID[:5]:
         say(chat, text)
     say(twin, SAID[0]), say(twin, SAID[1])
-    assert answer(chat.edit(4, SAID[7], SHORT)) == say(twin, SAID[7])
+    assert answer(edit(chat, 4, SAID[7], SHORT)) == say(twin, SAID[7])
     assert [m.text for m in chat.messages if m.role == "user"] == [SAID[0], SAID[1], SAID[7]]
     assert [m.text for m in store.messages(close(chat)) if m.role == "user"] == [*SAID[:5], SAID[7]]
 
@@ -153,11 +156,11 @@ def test_the_first_message_can_be_edited_and_another_branch_gone_to(loaded: Load
     first = say(chat, SAID[0])
     leaf = chat.messages[-1].id
     say(chat, SAID[1])
-    answer(chat.edit(1, SAID[5], SHORT))
+    answer(edit(chat, 1, SAID[5], SHORT))
     assert [m.text for m in chat.messages][:2] == ["Be brief.", SAID[5]]
     assert chat.go_to(leaf)
     assert [m.text for m in chat.messages][:2] == ["Be brief.", SAID[0]]
-    assert answer(chat.regenerate(SHORT)) == first
+    assert answer(regenerate(chat, SHORT)) == first
 
 
 def test_only_the_last_few_memories_are_kept_and_older_turns_are_fed_again(
@@ -168,7 +171,7 @@ def test_only_the_last_few_memories_are_kept_and_older_turns_are_fed_again(
         say(chat, text)
     assert chat.keeper is not None
     assert len(list(store.caches(chat.keeper.conversation or "").iterdir())) == SAVED_TURNS
-    events = list(chat.edit(2, SAID[8], SHORT))
+    events = list(edit(chat, 2, SAID[8], SHORT))
     assert [event.code for event in events if isinstance(event, Note)] == ["rebuilt"]
     assert len(answer(iter(events))) > 0
 
@@ -225,7 +228,7 @@ def test_a_memory_that_cannot_be_used_is_rebuilt(loaded: Loaded, store: Store, h
     assert again.resume(lambda _: None)
     assert codes(again)[-1] == "rebuilt"
     assert set(codes(again)) <= {"rebuilt", "saved-cache"}
-    assert again._engine.cache.fed == chat._engine.cache.fed
+    assert again.engine.cache.fed == chat.engine.cache.fed
     assert say(again, SAID[6])
 
 
@@ -337,7 +340,7 @@ def test_an_imported_conversation_goes_on_and_cannot_forge_a_turn(loaded: Loaded
             writer.said(role, text)
     chat = resumed(loaded, store, conversation)
     marks = set(loaded.tokenizer.all_special_ids)
-    fed = list(chat._engine.sampler.history)
+    fed = list(chat.engine.sampler.history)
     whole = loaded.tokenizer.apply_chat_template(
         [{"role": role, "content": "x"} for role, _ in said], return_dict=False
     )
@@ -386,7 +389,7 @@ def test_a_clock_that_went_backwards_costs_no_memory(loaded: Loaded, store: Stor
         assert newest(store, folder.name).stem == str(chat.messages[-1].id), said
     kept = sorted(int(file.stem) for file in folder.iterdir())
     assert kept == sorted(m.id or 0 for m in chat.messages if m.role == "assistant")[-SAVED_TURNS:]
-    chat.keeper.save(chat._engine, chat.messages[1].id)  # going back to an older branch saves there
+    chat.keeper.save(chat.engine, chat.messages[1].id)  # going back to an older branch saves there
     assert (folder / f"{chat.messages[1].id}.safetensors").exists()
     assert len(list(folder.iterdir())) == SAVED_TURNS
 

@@ -17,13 +17,13 @@ from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.rope import probe
 from h2o_chat.cache.step import Step, join
 from h2o_chat.lab.contestant import Contestant
+from h2o_chat.lab.evals import run_perplexity
 from h2o_chat.lab.figures import bootstrap
 from h2o_chat.lab.perplexity import (
     Reading,
     buckets,
     measure,
     nll,
-    run_perplexity,
 )
 from h2o_chat.lab.texts import documents, read_texts
 from h2o_chat.models.load import Loaded, load

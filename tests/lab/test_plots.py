@@ -7,12 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 from h2o_chat.cli.cli import app
-from h2o_chat.lab.long_recall import LongReport
-from h2o_chat.lab.perplexity import Report, Score
-from h2o_chat.lab.recall import Report as Recall
-from h2o_chat.lab.recall import Share
-from h2o_chat.lab.sampled import Report as Sampled
-from h2o_chat.lab.sampled import Stretch, Tenth
+from h2o_chat.lab.long_recall import LongRecallReport
+from h2o_chat.lab.perplexity import PerplexityReport, Score
+from h2o_chat.lab.recall import RecallReport, Share
+from h2o_chat.lab.sampled import SampledReport, Stretch, Tenth
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 
@@ -23,8 +21,8 @@ def score(policy: str, budget: int, value: float, ratio: bool = True, first: int
     return Score(policy, "", budget, budget, 1024, 4, 8, first, first + 100, value, shown, interval, None)
 
 
-def report(*scores: Score) -> Report:
-    return Report("tiny", "float32", 3, 512, 512, 0, 0, list(scores))
+def report(*scores: Score) -> PerplexityReport:
+    return PerplexityReport("tiny", "float32", 3, 512, 512, 0, 0, list(scores))
 
 
 def test_ratios_by_budget() -> None:
@@ -45,7 +43,7 @@ def test_far_documents_by_position_and_streams_by_tenths(tmp_path: Path) -> None
     assert list(zip(*line.get_data(), strict=True)) == [(100, 5), (200, 6)]
     assert line.get_label() == "h2o, 64 slots"
     tenths = [Tenth(100 * n, 100 * n + 100, 4.0 + n, (3.5, 20.0), 1.1, (1, 1.2)) for n in range(10)]
-    own = Sampled("tiny", "f", 2, 1000, 100, 0, [Stretch("h2o", 64, tenths, 1, (1, 1), 1, (1, 1))])
+    own = SampledReport("tiny", "f", 2, 1000, 100, 0, [Stretch("h2o", 64, tenths, 1, (1, 1), 1, (1, 1))])
     (path,) = plots.plot_sampled(own, tmp_path / "new" / "folder")
     assert path.stat().st_size > 5000
     assert plots.plot_perplexity(long, tmp_path)[0].name == "perplexity.png"
@@ -58,11 +56,11 @@ def test_recall_beside_the_full_cache(tmp_path: Path) -> None:
         Share("h2o", 64, "all facts", 6, 10, (0.3, 0.8), 0.6),
         Share("h2o", 64, "0 to 300", 1, 10, (0.0, 0.4), 0.1),
     ]
-    plots._shares(axes, Recall("tiny", 10, shares, []), "all facts")
+    plots._shares(axes, RecallReport("tiny", 10, shares, []), "all facts")
     (bars,) = axes.containers
     assert list(zip(*bars[0].get_data(), strict=True)) == [(64, 0.6)]
     assert axes.lines[0].get_ydata()[0] == 0.9
-    assert plots.plot_recall(Recall("tiny", 10, shares, []), tmp_path)[0].stat().st_size > 5000
+    assert plots.plot_recall(RecallReport("tiny", 10, shares, []), tmp_path)[0].stat().st_size > 5000
 
 
 def test_recall_of_one_kind_beside_who_was_told_nothing_else() -> None:
@@ -73,7 +71,7 @@ def test_recall_of_one_kind_beside_who_was_told_nothing_else() -> None:
         Share("h2o", 512, "plain", 6, 10, (0.3, 0.8), 0.6, 512),
         Share("h2o", 512, "pinned", 4, 4, (0.5, 1.0), 1.0, 512),
     ]
-    plots._shares(axes, LongReport("tiny", 1000, 2, 2048, True, shares), "plain")
+    plots._shares(axes, LongRecallReport("tiny", 1000, 2, 2048, True, shares), "plain")
     (bars,) = axes.containers
     assert list(zip(*bars[0].get_data(), strict=True)) == [(512, 0.6)]
     lines = {line.get_label(): line for line in axes.lines if line.get_linestyle() in (":", "--")}

@@ -18,9 +18,9 @@ from psutil import Process, pid_exists
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import BudgetError, EngineError, ModelError
-from h2o_chat.chat.opening import engine_here
 from h2o_chat.events.events import CacheState, Event, Prompt, Token, Turn
 from h2o_chat.remote.engine_apart import EngineApart, engine_apart
+from h2o_chat.remote.engine_here import engine_here
 from h2o_chat.remote.engine_process import Call, Held, Reply, serve
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
@@ -374,13 +374,13 @@ def test_what_nobody_holds_any_more_is_let_go(loaded: Any, monkeypatch: pytest.M
     """Snapshots are as large as the cache."""
     from h2o_chat.remote import engine_process
 
-    monkeypatch.setattr("h2o_chat.chat.opening.engine_here", lambda *_: loaded.remade(SETTINGS))
+    monkeypatch.setattr("h2o_chat.remote.engine_here.engine_here", lambda *_: loaded.remade(SETTINGS))
     ours, theirs = Pipe()
     serving = engine_process._Serving(theirs)
 
     def ask(engine: Held | None, name: str, *args: Any, dropped: tuple[int, ...] = ()) -> Any:
         serving.take(Call(1, engine, name, args, {}, False, dropped))
-        while (reply := ours.recv()).kind == "told":
+        while (reply := ours.recv()).kind == "yielded":
             pass
         assert isinstance(reply, Reply)
         assert reply.kind == "returned", reply.value

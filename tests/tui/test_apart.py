@@ -9,14 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from conftest import POCKET
 from psutil import pid_exists
+from screens import POCKET
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.opening import Kept, opener, opener_of
 from h2o_chat.remote.engine_apart import engine_apart
 from h2o_chat.tui.app import ChatApp
-from h2o_chat.tui.talk.settings import Changed
 
 Drive = Callable[..., Any]
 SETTINGS = Settings(model=str(POCKET), budget=48, threads=1, seed=3)
@@ -54,7 +53,7 @@ async def test_asks_stops_goes_back_and_builds_anew(drive: Drive, tmp_path: Path
         await screen.until(
             lambda: screen.chat.session.budget == 32 and not screen.app.busy, "it is built anew"
         )
-        engine = screen.chat._engine
+        engine = screen.chat.engine
         state = screen.chat.state
         assert state.kept <= 32
         held = {at for at in range(engine.seen) if any(map(any, engine.inspect(at)))}
@@ -69,7 +68,7 @@ async def test_an_engine_that_is_killed_is_told_and_the_screen_stays(drive: Driv
         await screen.opened()
         await screen.ask("Tell me about trains.")
         await screen.streaming()
-        os.kill(screen.chat._engine._process._process.pid, signal.SIGKILL)
+        os.kill(screen.chat.engine._process._process.pid, signal.SIGKILL)
         await screen.answered()
         assert "SIGKILL" in screen.bodies()[-1]
         assert "less" in screen.bodies()[-1]
@@ -78,7 +77,7 @@ async def test_an_engine_that_is_killed_is_told_and_the_screen_stays(drive: Driv
         await screen.ask("And now?")
         await screen.answered()
         assert "SIGKILL" in screen.bodies()[-1]
-        screen.app.pane._set(Changed({"seed": 5}, None))
+        await screen.ask("/set seed 5")
         await screen.until(lambda: "SIGKILL" in screen.bodies()[-1], "settings are refused")
         await screen.pilot.press("ctrl+b")  # what would be told to the engine is not, and nothing falls
         await screen.ask(f"/model {POCKET}")
@@ -87,7 +86,7 @@ async def test_an_engine_that_is_killed_is_told_and_the_screen_stays(drive: Driv
         await screen.ask("And now?")
         await screen.until(lambda: screen.chat.messages and not screen.app.busy, "it answers")
         assert screen.chat.messages[-1].text
-        first = screen.chat._engine._process._process.pid
+        first = screen.chat.engine._process._process.pid
         await screen.ask(f"/model {POCKET}")
         await screen.until(lambda: screen.chat.messages == [] and not screen.app.busy, "a third one is open")
         assert not pid_exists(first), "nothing of the model that was left is there"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from conftest import WIDE, stored  # tests/tui/conftest.py
+from screens import WIDE, stored
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.store import DATABASE, Store

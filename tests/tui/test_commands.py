@@ -2,22 +2,26 @@
 
 import json
 import os
+import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import WIDE, Screen, stored
+from screens import WIDE, Screen, stored
+from textual.binding import Binding
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import H2OChatError, UsageError
 from h2o_chat.tui.app import ChatApp
 from h2o_chat.tui.help import help_text
 from h2o_chat.tui.talk import slash
+from h2o_chat.tui.talk.acts import ACTS
 from h2o_chat.tui.talk.attach import LIMIT_BYTES, with_files
 from h2o_chat.tui.talk.editor import edited
 from h2o_chat.tui.talk.history import KEPT, History
+from h2o_chat.tui.talk.talk import KEYS
 
 Drive = Callable[..., Any]
 
@@ -42,6 +46,11 @@ def test_every_command_has_one_name_and_stands_in_the_help() -> None:
     assert all(
         f"/{one.name} {one.arguments}".strip() in shown and one.help in shown for one in slash.COMMANDS
     )
+
+
+def test_every_command_and_every_key_does_something_and_nothing_else_is_there_to_be_done() -> None:
+    keys = [re.fullmatch(r"act\('(.+)'\)", one.action) for one in KEYS if isinstance(one, Binding)]
+    assert {one.name for one in slash.COMMANDS} | {key[1] for key in keys if key} == ACTS.keys()
 
 
 @pytest.mark.parametrize(
@@ -152,11 +161,11 @@ async def test_settings_change_while_the_conversation_goes_on(
         await screen.answered()
         first = screen.chat.messages[1].text
         assert screen.chat.session.seed == 5
-        seen = screen.chat._engine.seen
+        seen = screen.chat.engine.seen
         await command(screen, "/budget 32")
         await screen.until(lambda: screen.chat.session.budget == 32, "the memory is another one")
-        assert screen.chat._engine.seen == seen
-        assert screen.chat._engine.cache.most_kept <= 32
+        assert screen.chat.engine.seen == seen
+        assert screen.chat.engine.cache.most_kept <= 32
         assert screen.app._memory.session.budget == 32
         assert [message.text for message in screen.chat.messages][1] == first
         await command(screen, "/policy caote")

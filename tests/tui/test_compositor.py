@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import WIDE  # tests/tui/conftest.py
+from screens import WIDE
 from test_replay import replaying
 from textual._compositor import Compositor
 from textual.geometry import Region

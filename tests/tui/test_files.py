@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import opener
+from screens import opener
 
 from h2o_chat.base.config import Settings
 from h2o_chat.tui.talk import menu

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import SMALL, WIDE, Screen, stored  # tests/tui/conftest.py
 from rich.cells import cell_len
+from screens import SMALL, WIDE, Screen, stored
 from test_replay import ended, replaying
 from test_transcript import TranscriptApp, _page
 from textual.events import Key
@@ -18,7 +18,7 @@ from h2o_chat.base.config import Sampling
 from h2o_chat.events.events import CacheState, Session
 from h2o_chat.events.recording import read
 from h2o_chat.tui.panel import ranks
-from h2o_chat.tui.panel.held import Memory
+from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.panel.panel import MemoryPanel
 from h2o_chat.tui.panel.strip import RememberStrip
 from h2o_chat.tui.talk.conversations import Conversations
@@ -268,7 +268,7 @@ async def test_the_list_of_conversations_says_all_of_it_in_a_small_terminal(
 
 
 def test_the_line_below_the_ranks_fits_the_panel(told: Path) -> None:
-    memory = Memory()
+    memory = CacheView()
     for event in read(told):
         if isinstance(event, Session):
             memory.begin(event, None)
@@ -284,7 +284,7 @@ def test_the_line_below_the_ranks_fits_the_panel(told: Path) -> None:
 
 
 async def test_what_was_lost_is_not_known_of_a_conversation_just_opened(told: Path) -> None:
-    memory = Memory()
+    memory = CacheView()
     events = list(read(told))
     session = next(event for event in events if isinstance(event, Session))
     state = [event for event in events if isinstance(event, CacheState)][-1]
@@ -310,7 +310,7 @@ async def test_why_tells_no_fight_for_slots_where_there_was_none(drive: Drive) -
     ("text", "shown"), [(" sister", "sister@28"), (" unforgettable", "unforg…@28"), ("語" * 9, "語語語…@28")]
 )
 def test_the_token_above_its_tab_is_whole_or_says_that_it_is_not(told: Path, text: str, shown: str) -> None:
-    memory = Memory()
+    memory = CacheView()
     for event in read(told):
         if isinstance(event, Session):
             memory.begin(event, None)

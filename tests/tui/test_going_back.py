@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import WIDE, Screen, stored  # tests/tui/conftest.py
+from screens import WIDE, Screen, stored
 from textual.widgets import Input, OptionList, Static
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.store import Store
+from h2o_chat.tui.talk import going_back
 from h2o_chat.tui.talk.conversations import Conversations
+from h2o_chat.tui.transcript import drawing
 
 Drive = Callable[..., Any]
 SAID = ("Hi, my name is Flora.", "Do you like films?", "What is my name?")
@@ -77,7 +79,7 @@ async def test_an_earlier_message_is_said_anew(talk: Any) -> None:
         await screen.pilot.press("tab", "up", "up", "up", "up", "down")
         assert screen.app.transcript.selected == 2
         [marked] = [view for view in screen.app.transcript.messages.views if view.marked]
-        assert marked.title(60).plain.startswith("▸ you")
+        assert drawing.title(marked, 60).plain.startswith("▸ you")
         await screen.pilot.press("e")
         assert screen.app.prompt.text == SAID[1]
         assert screen.app.prompt.has_focus
@@ -137,7 +139,7 @@ async def test_going_back_is_cancelled(talk: Any, monkeypatch: pytest.MonkeyPatc
 
 def slowly(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
     """After its first message, reading again lasts until it is stopped."""
-    engine, real = screen.chat._engine, screen.chat._engine.relive
+    engine, real = screen.chat.engine, screen.chat.engine.relive
     read: list[object] = []
 
     def relive(*args: Any, cancel: Callable[[], bool], **kwargs: Any) -> bool:
@@ -299,7 +301,7 @@ async def test_what_was_said_before_is_gone_back_to(talk: Any) -> None:
         await screen.ask("/branch")
         assert "nothing else was said" in screen.app.divider.remark
         first, kept = shown(screen), screen.app._memory.hold.copy()
-        screen.app.pane.edit_message(2)  # type: ignore[attr-defined]
+        going_back.edit(screen.app.pane, "2")  # type: ignore[arg-type]
         await say(screen, INSTEAD)
         assert "/branch" in screen.app.divider.remark
         other, after = shown(screen), screen.app._memory.hold.copy()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Screen, stored  # tests/tui/conftest.py
+from screens import Screen, stored
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.tui.transcript.heat import GONE, MODES
@@ -22,7 +22,7 @@ LASTING = Sampling(max_tokens=40, ignore_eos=True)
 
 def kept(screen: Screen) -> dict[int, float]:
     """Hold by position, counted from the cache itself."""
-    session, cache = screen.chat.session, screen.chat._engine.cache
+    session, cache = screen.chat.session, screen.chat.engine.cache
     at = Counter(p for layer in range(session.layers) for p in cache.kept(layer)[0].flatten().tolist())
     return {p: count / (session.layers * session.kv_heads) for p, count in at.items() if p >= 0}
 
@@ -52,7 +52,7 @@ async def test_the_heat_is_what_the_cache_keeps(drive: Drive) -> None:
             await screen.ask(text)
             await screen.answered()
         await screen.pilot.press("ctrl+t")
-        transcript, engine = screen.app.transcript, screen.chat._engine
+        transcript, engine = screen.app.transcript, screen.chat.engine
         assert transcript.heat.mode == "hold"
         hold, checked = kept(screen), Counter[str]()
         recent_from = engine.seen - screen.chat.session.recent
@@ -104,7 +104,7 @@ async def test_gauges_are_live_and_those_of_the_conversation(drive: Drive) -> No
         held = kept(screen)
         said = [view for view in screen.app.transcript.messages.views if view.kind != "note"]
         for view, message in zip(said, screen.chat.messages, strict=True):
-            read = range(message.first, min(message.last + 1, screen.chat._engine.seen))
+            read = range(message.first, min(message.last + 1, screen.chat.engine.seen))
             assert view.hold == pytest.approx(sum(held.get(p, 0.0) for p in read) / len(read))
             assert view.hold == message.hold
         assert seen[-1] == pytest.approx(screen.chat.messages[2].hold)

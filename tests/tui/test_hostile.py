@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import SMALL, WIDE, Screen  # tests/tui/conftest.py
 from rich.cells import cell_len
+from screens import SMALL, WIDE, Screen
 from sweep import sweep
 
 from h2o_chat.base.config import Sampling, Settings

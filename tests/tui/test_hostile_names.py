@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Screen  # tests/tui/conftest.py
 from rich.cells import cell_len
+from screens import Screen
 from test_hostile import HOSTILE  # tests/tui/test_hostile.py
 from textual.widgets import OptionList
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from conftest import WIDE, Screen
 from hub_server import Repository, serve
 from huggingface_hub import constants
+from screens import WIDE, Screen
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.opening import Kept, opener, opener_of

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from test_transcript import TranscriptApp
 
 from h2o_chat.base.config import Sampling
+from h2o_chat.chat.spans import Span
 from h2o_chat.events.events import CacheState, Session
-from h2o_chat.tui.panel.held import Memory, Span
+from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.transcript.body import fold_at
 from h2o_chat.tui.transcript.thought import divide
 from h2o_chat.tui.transcript.tokens import Tokens
@@ -68,7 +69,7 @@ async def test_long_messages_are_folded_and_say_what_is_held() -> None:
     async with app.run_test(size=(80, 30)) as pilot:
         transcript = app.query_one(Transcript)
         tokens = Tokens(10, LONG.splitlines(keepends=True))
-        memory: Memory = transcript.heat.memory
+        memory: CacheView = transcript.heat.memory
         memory.begin(SESSION, None)
         memory.spans.append(Span(0, "user", 10, 69))
         held = [(at, 0.5, 1.0) for at in range(40, 70)]

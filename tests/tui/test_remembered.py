@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from conftest import POCKET, TOLD  # tests/tui/conftest.py
+from screens import POCKET, TOLD
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.cache.settle import ranking
 from h2o_chat.chat.chat import Chat
 from h2o_chat.events.events import CacheState, Event, Prompt, Said, Token, Turn, from_json, to_json
 from h2o_chat.events.recording import _check
-from h2o_chat.tui.panel.held import Memory
+from h2o_chat.tui.panel.held import CacheView
 
 SETTINGS = Settings(model=str(POCKET), budget=24, threads=1, seed=3, events_every=3, system="Be kind.")
 SHORT = Sampling(max_tokens=24, ignore_eos=True)
@@ -34,7 +34,7 @@ def told(event: Event) -> Event:
 
 def held(chat: Chat) -> dict[int, set[tuple[int, int]]]:
     """Position -> the (layer, KV head) pairs that hold it, from the cache."""
-    cache = chat._engine.cache  # type: ignore[attr-defined]
+    cache = chat.engine.cache  # type: ignore[attr-defined]
     found: dict[int, set[tuple[int, int]]] = {}
     for layer in range(chat.session.layers):
         for head, slots in enumerate(cache.kept(layer)[0].tolist()):
@@ -44,11 +44,11 @@ def held(chat: Chat) -> dict[int, set[tuple[int, int]]]:
     return found
 
 
-def assert_true(memory: Memory, chat: Chat) -> None:
+def assert_true(memory: CacheView, chat: Chat) -> None:
     """All that the memory knows, counted again."""
     found, caches = held(chat), chat.session.layers * chat.session.kv_heads
     assert {position: len(by) / caches for position, by in found.items()} == memory.hold
-    cache = chat._engine.cache  # type: ignore[attr-defined]
+    cache = chat.engine.cache  # type: ignore[attr-defined]
     seen = cache.fed
     recent_from = 0 if chat.session.budget is None else seen - chat.session.recent
     protected = {
@@ -78,7 +78,7 @@ def assert_true(memory: Memory, chat: Chat) -> None:
         assert score == pytest.approx(ranked[rank - 1], rel=1e-4, abs=1e-6)
 
 
-def followed(chat: Chat, memory: Memory, events: Iterator[Event]) -> Iterator[Event]:
+def followed(chat: Chat, memory: CacheView, events: Iterator[Event]) -> Iterator[Event]:
     """The events, each taken in; after each `cache` event all is counted again."""
     for event in events:
         memory.add(told(event))
@@ -90,7 +90,7 @@ def followed(chat: Chat, memory: Memory, events: Iterator[Event]) -> Iterator[Ev
 @pytest.mark.parametrize("policy", ["h2o", "h2o-paper", "streaming", "full"])
 def test_it_is_what_the_cache_keeps_at_every_step(pocket: Any, policy: Any) -> None:
     settings = replace(SETTINGS, policy=policy)
-    chat, memory = talk(pocket, settings), Memory()
+    chat, memory = talk(pocket, settings), CacheView()
     memory.begin(chat.session, chat.state, chat.messages)
     for line in TOLD:
         count = Counter(event.event for event in followed(chat, memory, chat.send(line, SHORT)))
@@ -108,11 +108,11 @@ def test_it_is_what_the_cache_keeps_at_every_step(pocket: Any, policy: Any) -> N
 
 
 def test_the_log_has_the_words_that_went(pocket: Any) -> None:
-    chat, memory = talk(pocket), Memory()
+    chat, memory = talk(pocket), CacheView()
     memory.begin(chat.session, chat.state, chat.messages)
     for event in chat.send(TOLD[0], SHORT):
         memory.add(event)
-    observer = chat._engine.observer  # type: ignore[attr-defined]
+    observer = chat.engine.observer  # type: ignore[attr-defined]
     before = {position: observer.text_of(position) for position in memory.hold}
     for event in chat.send(TOLD[1], SHORT):
         memory.add(event)
@@ -122,7 +122,7 @@ def test_the_log_has_the_words_that_went(pocket: Any) -> None:
 
 
 def test_nothing_is_collected_while_nobody_looks(pocket: Any) -> None:
-    chat, memory = talk(pocket), Memory()
+    chat, memory = talk(pocket), CacheView()
     memory.begin(chat.session, chat.state, chat.messages)
     for number, line in enumerate(TOLD):
         chat.watch(number != 1)
@@ -140,7 +140,7 @@ def test_nothing_is_collected_while_nobody_looks(pocket: Any) -> None:
 
 def test_what_went_before_does_not_count_once_all_is_told_anew(pocket: Any) -> None:
     """As after an edit: the memory is brought back by an engine that has told nothing."""
-    chat, memory = talk(pocket), Memory()
+    chat, memory = talk(pocket), CacheView()
     memory.begin(chat.session, chat.state, chat.messages)
     for event in chat.send(TOLD[0], SHORT):
         memory.add(event)
@@ -154,7 +154,7 @@ def test_what_went_before_does_not_count_once_all_is_told_anew(pocket: Any) -> N
 
 
 def test_a_turn_that_failed_was_never_said() -> None:
-    memory = Memory()
+    memory = CacheView()
     for event in (
         Said(1, "user", "a"), Prompt(9, 0, 8, 1, 0.0, 4), Token(1, "x", 9, 0.0),
         Turn("x", "eos", 9, 1, 0, 0, 9, 9, 0, 0), Said(3, "user", "b"), Prompt(4, 9, 12, 1, 0.0),

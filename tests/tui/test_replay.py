@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import SMALL, WIDE, Screen, stored  # tests/tui/conftest.py
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from screens import SMALL, WIDE, Screen, stored
 from textual.widgets import Static
 
 from h2o_chat.base.config import Sampling, Settings

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import SMALL, WIDE, Screen, opener  # tests/tui/conftest.py
+from screens import SMALL, WIDE, Screen, opener
 from textual import events
 
 from h2o_chat.base.config import Sampling, Settings
@@ -157,11 +157,11 @@ async def test_the_panel_is_true_after_a_stop(drive: Drive) -> None:
 
 def _assert_panel_is_true(screen: Screen) -> None:
     """Every number of the panel, counted again from the cache itself."""
-    cache = screen.chat._engine.cache
+    cache = screen.chat.engine.cache
     layers = range(screen.chat.session.layers)
     kept = [[[p for p in head if p >= 0] for head in cache.kept(layer)[0].tolist()] for layer in layers]
     holders = Counter(position for layer in kept for head in layer for position in head)
-    seen, most = screen.chat._engine.seen, max(len(head) for layer in kept for head in layer)
+    seen, most = screen.chat.engine.seen, max(len(head) for layer in kept for head in layer)
     recent_from = seen - screen.chat.session.recent
     old = {position: count for position, count in holders.items() if position < recent_from}
 

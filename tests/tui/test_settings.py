@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import SMALL, WIDE, Screen, stored  # tests/tui/conftest.py
+from screens import SMALL, WIDE, Screen, stored
 from textual.widgets import Input, Select, Static
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.tui.talk import changing
-from h2o_chat.tui.talk.settings import CHOICES, GROUPS, HELP, Settings
+from h2o_chat.tui.talk.settings import CHOICES, GROUPS, HELP, SettingsScreen
 
 Drive = Callable[..., Any]
 
@@ -29,9 +29,14 @@ async def type_into(screen: Screen, name: str, text: str) -> None:
     await screen.pilot.press("end", "ctrl+u", *text)
 
 
+def is_open(screen: Screen) -> bool:
+    """Whether the settings are shown."""
+    return isinstance(screen.app.screen, SettingsScreen)
+
+
 async def opened(screen: Screen) -> None:
     await screen.pilot.press("f2")
-    await screen.until(lambda: isinstance(screen.app.screen, Settings), "the settings are shown")
+    await screen.until(lambda: is_open(screen), "the settings are shown")
 
 
 def test_every_setting_has_a_field_and_its_meaning() -> None:
@@ -63,14 +68,14 @@ async def test_what_is_changed_holds_after_one_key(
         await screen.opened()
         await screen.ask("My name is Flora.")
         await screen.answered()
-        seen, built = screen.chat._engine.seen, []
-        real = screen.chat._engine.remade
+        seen, built = screen.chat.engine.seen, []
+        real = screen.chat.engine.remade
 
         def remade(settings: Any) -> Any:
             built.append(settings)
             return real(settings)
 
-        monkeypatch.setattr(screen.chat._engine, "remade", remade)
+        monkeypatch.setattr(screen.chat.engine, "remade", remade)
         await opened(screen)
         assert field(screen, "budget").value == "48"
         await type_into(screen, "temperature", "0.7")
@@ -87,8 +92,8 @@ async def test_what_is_changed_holds_after_one_key(
         assert (session.policy, session.kv_dtype) == ("window", "int8")
         assert (sampling.temperature, sampling.max_tokens) == (0.7, None)
         assert len(built) == 1, "it was read again once, whatever was changed"
-        assert screen.chat._engine.seen == seen
-        assert screen.chat._engine.cache.most_kept <= 32
+        assert screen.chat.engine.seen == seen
+        assert screen.chat.engine.cache.most_kept <= 32
         assert screen.app.prompt.has_focus
         assert any("temperature = 0.7, max_tokens = none" in body for body in screen.bodies())
 
@@ -99,14 +104,14 @@ async def test_what_is_wrong_is_said_beside_its_field(
     open_chat = stored(shared_models, tmp_path / "data")
     async with drive("pilot-chat", SMALL, open_chat=open_chat) as screen:
         await screen.opened()
-        before = changing.values(screen.app.pane)  # type: ignore[arg-type]
+        before = changing.values(screen.chat, screen.app.pane.sampling)
         await opened(screen)
         await type_into(screen, "top_p", "3")
         assert "It must be in (0, 1]" in said(screen, "top_p")
         await type_into(screen, "budget", "1[$error]")
         assert "It must be a whole number" in said(screen, "budget")
         await screen.pilot.press("enter")
-        assert isinstance(screen.app.screen, Settings), "nothing holds as long as something is wrong"
+        assert is_open(screen), "nothing holds as long as something is wrong"
         assert field(screen, "top_p").has_focus
         await type_into(screen, "top_p", "0.9")
         assert said(screen, "top_p") == HELP["top_p"]
@@ -116,10 +121,10 @@ async def test_what_is_wrong_is_said_beside_its_field(
         await screen.pilot.press("enter")
         assert "smallest budget that works here is" in said(screen, "budget")
         assert field(screen, "budget").has_focus
-        assert changing.values(screen.app.pane) == before  # type: ignore[arg-type]
+        assert changing.values(screen.chat, screen.app.pane.sampling) == before
         await screen.pilot.press("up", "down", "escape")
-        assert screen.app.screen is not Settings
-        assert changing.values(screen.app.pane) == before  # type: ignore[arg-type]
+        assert not is_open(screen)
+        assert changing.values(screen.chat, screen.app.pane.sampling) == before
 
 
 async def test_what_cannot_be_built_again_is_said_there_too(drive: Drive) -> None:
@@ -128,7 +133,7 @@ async def test_what_cannot_be_built_again_is_said_there_too(drive: Drive) -> Non
         await screen.ask("Once")
         await screen.answered()
         await screen.ask("/set")
-        await screen.until(lambda: isinstance(screen.app.screen, Settings), "the command shows them too")
+        await screen.until(lambda: is_open(screen), "the command shows them")
         await type_into(screen, "recent", "5")
         await screen.pilot.press("ctrl+s")
         assert "not stored" in said(screen, "recent")
@@ -137,5 +142,5 @@ async def test_what_cannot_be_built_again_is_said_there_too(drive: Drive) -> Non
         await screen.pilot.press("ctrl+s")
         await screen.until(lambda: screen.app.theme == "nord", "the colours are other ones")
         await screen.pilot.press("ctrl+p", *"set", "enter")
-        await screen.until(lambda: isinstance(screen.app.screen, Settings), "so does the palette")
+        await screen.until(lambda: is_open(screen), "so does the palette")
         assert all(isinstance(field(screen, name), Input | Select) for name in HELP)

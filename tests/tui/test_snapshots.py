@@ -15,7 +15,7 @@ from string import ascii_letters
 from typing import Any
 
 import pytest
-from conftest import POCKET, Screen  # tests/tui/conftest.py
+from screens import POCKET, Screen
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from textual.widgets import Input
@@ -158,7 +158,7 @@ OPENINGS: dict[str, tuple[OpenChat, str]] = {
 @pytest.mark.parametrize("name", OPENINGS)
 async def test_opening_looks_so(name: str, page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     open_chat, until = OPENINGS[name]
-    monkeypatch.setattr("h2o_chat.tui.app.save_trace", lambda trace: Path("/a/folder/bug.log"))
+    monkeypatch.setattr("h2o_chat.tui.reports.save_trace", lambda trace: Path("/a/folder/bug.log"))
     looked_at.clear()
     app = ChatApp(open_chat, Settings(model="pocket"), Sampling())
     async with app.run_test(size=(100, 30)) as pilot:

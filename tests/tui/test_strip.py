@@ -5,17 +5,17 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from conftest import SMALL, WIDE, Screen  # tests/tui/conftest.py
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from screens import SMALL, WIDE, Screen
 from test_replay import ended, replaying
 from textual.geometry import Size
 
 from h2o_chat.events.events import CacheState, Session
 from h2o_chat.events.recording import read
 from h2o_chat.tui.panel.axis import AXES, Axis, by_age, choose, edges_of
-from h2o_chat.tui.panel.held import Memory
+from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.panel.strip import LARGE_TOKENS, RememberStrip, cells_of, height
 
 
@@ -60,7 +60,7 @@ def test_the_axis_is_chosen_by_length() -> None:
 @pytest.mark.parametrize("cells", [250, 40, 1])
 def test_a_cell_is_what_its_tokens_are(told: Path, axis: Axis, cells: int) -> None:
     """Of a recording of the real engine, each cell counted again token by token."""
-    memory = Memory()
+    memory = CacheView()
     for event in read(told):
         if isinstance(event, Session):
             memory.begin(event, None)
@@ -93,7 +93,7 @@ class Unmounted(RememberStrip):
     size = Size(120, 5)  # type: ignore[assignment]
 
 
-def long(seen: int, messages: int, budget: int = 512) -> Memory:
+def long(seen: int, messages: int, budget: int = 512) -> CacheView:
     """What a long conversation leaves: sinks, the recent part, and some of what lies between."""
     session = Session(
         *("org/name", None, "plain", "h2o", budget, 4, budget // 2, 16, "chunked", "none", "float32"),
@@ -104,13 +104,13 @@ def long(seen: int, messages: int, budget: int = 512) -> Memory:
     some = random.sample(old, min(len(old), 4 * budget))
     held = [(at, 1.0, 1.0) for at in (*range(4), *range(recent_from, seen))]
     held += [(at, random.randint(1, 31) / 32, 0.5) for at in some]
-    memory = Memory()
+    memory = CacheView()
     memory.begin(session, None)
     state = CacheState(seen, min(seen, budget), 1, 1, 0, {"S": 4}, [], sorted(held), [[0.5]], True, [(0, 3)])
     memory.add(state)
     firsts = [0, *sorted(random.sample(range(1, seen), messages - 1)), seen]
     for index, (first, end) in enumerate(pairwise(firsts)):
-        memory._place(index, ("user", "assistant")[index % 2], first, end - 1)
+        memory.places.place(index, ("user", "assistant")[index % 2], first, end - 1)
     return memory
 
 

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import POCKET, WIDE, Screen, opener  # tests/tui/conftest.py
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from screens import POCKET, WIDE, Screen, opener
 from test_replay import SESSION, ended, replaying
 
 from h2o_chat.base.config import Sampling, Settings
@@ -16,14 +16,14 @@ from h2o_chat.events.recorder import Recorder
 from h2o_chat.events.recording import read
 from h2o_chat.tui.app import ChatApp
 from h2o_chat.tui.panel import headmap, lives, log, ranks
-from h2o_chat.tui.panel.held import Memory
+from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.panel.lives import COLUMNS, STEPS, Lives
 from h2o_chat.tui.panel.panel import TABS, MemoryPanel
 
 
 @pytest.fixture
-def memory(told: Path) -> Memory:
-    found = Memory()
+def memory(told: Path) -> CacheView:
+    found = CacheView()
     for event in read(told):
         if isinstance(event, Session):
             found.begin(event, None)
@@ -62,7 +62,7 @@ def test_pooled_cells_are_lit_from_half_on() -> None:
     assert headmap.head_map([[True], [False], [False], [False]], 1, 1) == (["▀"], "1 = 2×1")
 
 
-def test_the_facts_are_those_of_the_token_under_the_cursor(memory: Memory) -> None:
+def test_the_facts_are_those_of_the_token_under_the_cursor(memory: CacheView) -> None:
     assert memory.cache is not None
     for rank, heavy in enumerate(memory.cache.heaviest, 1):
         memory.cursor = heavy.position
@@ -86,7 +86,7 @@ def test_a_power_law_is_found() -> None:
     assert (slope, 10**start) == (pytest.approx(-0.7), pytest.approx(5))
 
 
-def test_scores_fall_from_left_to_right(memory: Memory) -> None:
+def test_scores_fall_from_left_to_right(memory: CacheView) -> None:
     lines = [line.plain for line in ranks.draw(memory, 42, 16)]
     assert len(lines) == 16
     points = [(row.index("•"), at) for at, row in enumerate(lines[:-2]) if "•" in row]
@@ -100,12 +100,12 @@ def test_scores_fall_from_left_to_right(memory: Memory) -> None:
     st.lists(st.tuples(st.integers(1, 2**53), st.floats(allow_nan=False, allow_infinity=False)), max_size=9)
 )
 def test_any_scores_can_be_drawn(points: list[tuple[int, float]]) -> None:
-    memory = Memory()
+    memory = CacheView()
     memory.begin(SESSION, CacheState(9, 4, 10, 90, 0.1, {"S": 1}, [], [], [[0.5]], ranks=points))
     assert len(ranks.draw(memory, 42, 16)) in (1, 16)
 
 
-def test_the_last_row_of_the_survival_map_is_what_is_held(memory: Memory) -> None:
+def test_the_last_row_of_the_survival_map_is_what_is_held(memory: CacheView) -> None:
     seen = memory.seen
     lines = [line.plain for line in lives.draw(memory.lives, seen + lives.LABEL_CELLS, 40)]
     rows = lines[:-2]
@@ -132,7 +132,7 @@ def test_a_million_tokens_leave_a_small_history() -> None:
     assert [step.seen for step in history.steps] == [100]
 
 
-def test_the_log_has_the_newest_first(memory: Memory) -> None:
+def test_the_log_has_the_newest_first(memory: CacheView) -> None:
     head, *lines, count = [line.plain for line in log.draw(memory, 42, 12)]
     assert "token" in head
     assert len(lines) == 10

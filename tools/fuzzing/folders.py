@@ -226,8 +226,8 @@ class _Opened:
     def __call__(self, raw: bytes) -> None:
         from h2o_chat.base.config import Sampling, Settings
         from h2o_chat.chat.chat import Chat
-        from h2o_chat.chat.opening import engine_here
         from h2o_chat.models.resolve import read_config
+        from h2o_chat.remote.engine_here import engine_here
 
         self.path.write_bytes(raw)
         read_config(self.folder)

@@ -4,7 +4,7 @@ from textual.content import Content
 
 from h2o_chat.base.safe import fit
 from h2o_chat.tui.glyphs import number
-from h2o_chat.tui.panel.held import Memory
+from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.theme import MUTED
 
 FACTS_CELLS = 11
@@ -13,7 +13,7 @@ WIDEST = 4
 HALVES = {(True, True): "█", (True, False): "▀", (False, True): "▄", (False, False): "·"}
 
 
-def draw(memory: Memory, width: int, rows: int) -> list[Content]:
+def draw(memory: CacheView, width: int, rows: int) -> list[Content]:
     """The map, and what else is known of the token beside it."""
     position = memory.pointed
     if position is None:
@@ -63,7 +63,7 @@ def _most(layers: list[list[bool]], left: int, across: int) -> bool:
     return 2 * sum(lit) >= len(lit)
 
 
-def _facts(memory: Memory, position: int, which: list[list[bool]] | None, rows: int) -> list[str]:
+def _facts(memory: CacheView, position: int, which: list[list[bool]] | None, rows: int) -> list[str]:
     """What fits beside the map, the first lines first."""
     hold, heavy = memory.hold.get(position, 0.0), memory.heavy(position)
     score = heavy[1].score if heavy else memory.score.get(position)

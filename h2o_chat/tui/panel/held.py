@@ -1,4 +1,4 @@
-"""What the events have said so far, as the screen shows it. No widgets here.
+"""What the events have said of the cache so far, as the screen shows it. No widgets here.
 
 Bounded: of tokens it knows those that the cache holds, and of the past a fixed number of points.
 """
@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from h2o_chat.chat.message import Message
-from h2o_chat.events.events import CacheState, Event, Gone, Heavy, Prompt, Said, Session, Token, Turn
+from h2o_chat.chat.spans import Span, Spans
+from h2o_chat.events.events import CacheState, Event, Gone, Heavy, Session, Token, Turn
 from h2o_chat.tui.panel.lives import Lives
 
 LOST_KEPT = 64
@@ -25,16 +26,6 @@ Kind = Literal["S", "H", "R", "·"]
 """`S` protected, `H` heavy, `R` recent, `·` gone from every cache."""
 
 
-@dataclass
-class Span:
-    """Where the tokens of a message lie."""
-
-    index: int
-    role: str
-    first: int
-    last: int
-
-
 @dataclass(frozen=True)
 class Went:
     """A token that left the last cache, and how much had been seen when that was told."""
@@ -44,8 +35,8 @@ class Went:
 
 
 @dataclass
-class Memory:
-    """The newest of every event, and what no single event carries."""
+class CacheView:
+    """What the screen knows of the cache: the newest of every event, and what no single event carries."""
 
     session: Session | None = None
     cache: CacheState | None = None
@@ -58,8 +49,8 @@ class Memory:
     """Their scores, to a factor of two."""
     attended: dict[int, int] = field(default_factory=dict)
     """How much had been seen when more than its even share of the attention last went to a token held."""
-    spans: list[Span] = field(default_factory=list)
-    """Of the messages whose tokens were read, in order."""
+    places: Spans = field(default_factory=Spans)
+    """Of the messages whose tokens were read."""
     lost: deque[float] = field(default_factory=lambda: deque(maxlen=LOST_KEPT))
     went: deque[Went] = field(default_factory=lambda: deque(maxlen=LOG_KEPT))
     """The newest last."""
@@ -70,8 +61,6 @@ class Memory:
     states: int = 0
     """`cache` events so far: whoever draws them sees whether there is another one."""
     _bitmaps: dict[int, str] = field(default_factory=dict)
-    _asked: int = 0
-    """The message that the model answers, or is about to."""
     _steps_ms: deque[float] = field(default_factory=lambda: deque(maxlen=PACE_TOKENS))
 
     def begin(
@@ -80,32 +69,24 @@ class Memory:
         """Forget all: another conversation is shown from here on, of which the cache holds this."""
         self.__init__(session, states=self.states + 1)  # type: ignore[misc]
         for index, message in enumerate(messages or []):
-            self._place(index, message.role, message.first, message.last)
+            self.places.place(index, message.role, message.first, message.last)
         if cache is not None:
             self._take(cache)
             self.lost.clear()
 
     def add(self, event: Event) -> None:
         """Take in one event; those that say nothing about memory change nothing."""
+        self.places.add(event)
         match event:
             case Token():
                 self._steps_ms.append(event.ms)
                 self.tok_s = 1000 * len(self._steps_ms) / max(sum(self._steps_ms), 1e-3)
-                self._answered(event.position)
             case CacheState():
                 self._take(event)
-            case Said():
-                self._cut(event.index)
-                self._place(event.index, event.role, event.first, event.last)
-                self._asked = event.index
-            case Prompt():
-                self._read(event)
             case Turn():
                 self._steps_ms.clear()
                 if event.new_tokens:
                     self.tok_s = event.tok_s
-                if event.finish == "error":  # the model has not seen this turn, nor with the first its system
-                    self._cut(self._asked if self._asked > 1 else 0)
 
     # What is asked
 
@@ -186,10 +167,14 @@ class Memory:
             return heavy[1].text
         return next((one.token.text for one in reversed(self.went) if one.token.position == position), None)
 
+    @property
+    def spans(self) -> list[Span]:
+        """Of the messages whose tokens were read, in order."""
+        return self.places.all
+
     def span(self, position: int) -> Span | None:
         """The message that a token belongs to."""
-        at = bisect_right(self.spans, position, key=lambda span: span.first) - 1
-        return self.spans[at] if at >= 0 and position <= self.spans[at].last else None
+        return self.places.at(position)
 
     # What is told
 
@@ -217,30 +202,3 @@ class Memory:
         self.attended.update((position, cache.seen) for position in cache.attended if position in self.hold)
         self.went.extend(Went(cache.seen, token) for token in cache.gone)
         self.gone_tokens += cache.gone_tokens
-
-    def _read(self, prompt: Prompt) -> None:
-        """The first token may be the last one of the answer before, which had not been fed."""
-        first = max(prompt.first, self.spans[-1].last + 1 if self.spans else 0)
-        if prompt.system and not self.spans:
-            end = min(first + prompt.system - 1, prompt.last)
-            self._place(0, "system", first, end)
-            first = end + 1
-        self._place(self._asked, "user", first, prompt.last)
-
-    def _answered(self, position: int) -> None:
-        last = self.spans[-1] if self.spans else None
-        if last is not None and last.index == self._asked + 1:
-            last.last = max(last.last, position)
-        else:
-            self._place(self._asked + 1, "assistant", position, position)
-
-    def _place(self, index: int, role: str, first: int, last: int) -> None:
-        """A message lies here; what cannot be, since something lies there already, is left out."""
-        after = self.spans[-1].last if self.spans else -1
-        if after < first <= last:
-            self.spans.append(Span(index, role, first, last))
-
-    def _cut(self, index: int) -> None:
-        """Message `index` and all behind it are on another branch."""
-        while self.spans and self.spans[-1].index >= index:
-            self.spans.pop()

@@ -6,11 +6,11 @@ from textual.content import Content
 
 from h2o_chat.base.safe import fit, token_label
 from h2o_chat.tui.glyphs import number, percent
-from h2o_chat.tui.panel.held import Memory, Went
+from h2o_chat.tui.panel.held import CacheView, Went
 from h2o_chat.tui.theme import MUTED
 
 
-def draw(memory: Memory, width: int, rows: int, first: int = 0) -> list[Content]:
+def draw(memory: CacheView, width: int, rows: int, first: int = 0) -> list[Content]:
     """The tokens that left the last cache that held them: when, what, how much was held, what it scored.
 
     Args:

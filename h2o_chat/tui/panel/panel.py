@@ -15,7 +15,7 @@ from h2o_chat.tui.cursor import Pointed
 from h2o_chat.tui.frame import edge, row
 from h2o_chat.tui.glyphs import bar, percent, size, spark
 from h2o_chat.tui.panel import headmap, lives, log, ranks
-from h2o_chat.tui.panel.held import Memory
+from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.theme import MUTED
 
 LABEL_CELLS = 7
@@ -29,7 +29,7 @@ HITTERS = (3, 16)
 
 
 class MemoryPanel(Widget, can_focus=True):
-    """Drawn as a whole, frame included, from `Memory`; one node, redrawn when the cache reports.
+    """Drawn as a whole, frame included, from `CacheView`; one node, redrawn when the cache reports.
 
     Attributes:
         tab: The index of the tab that is shown.
@@ -50,7 +50,7 @@ class MemoryPanel(Widget, can_focus=True):
     ]
     tab: reactive[int] = reactive(0)
 
-    def __init__(self, memory: Memory, id: str) -> None:
+    def __init__(self, memory: CacheView, id: str) -> None:
         super().__init__(id=id)
         self._memory = memory
         self._hitters_at = 0
@@ -237,7 +237,7 @@ class MemoryLine(Widget):
     MemoryLine { height: 1; padding: 0 1; color: $muted; }
     """
 
-    def __init__(self, memory: Memory, id: str) -> None:
+    def __init__(self, memory: CacheView, id: str) -> None:
         super().__init__(id=id)
         self._memory = memory
 

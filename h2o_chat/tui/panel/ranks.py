@@ -8,14 +8,14 @@ from math import log10
 from textual.content import Content
 
 from h2o_chat.tui.glyphs import number, short
-from h2o_chat.tui.panel.held import Memory
+from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.theme import MUTED
 
 LABEL_CELLS = 8
 POINT, FIT, CUT, HERE = "•", "·", "┊", "◆"
 
 
-def draw(memory: Memory, width: int, rows: int) -> list[Content]:
+def draw(memory: CacheView, width: int, rows: int) -> list[Content]:
     """The plot, its axes, and a line that says what the fitted one is."""
     points = memory.cache.ranks if memory.cache else []
     if len(points) < 2 or rows < 5:

@@ -17,7 +17,7 @@ from h2o_chat.tui.cursor import Pointed
 from h2o_chat.tui.frame import edge, row
 from h2o_chat.tui.glyphs import LEVELS, percent
 from h2o_chat.tui.panel.axis import AXES, NAME_CELLS, Axis, choose, edges_of
-from h2o_chat.tui.panel.held import Kind, Memory
+from h2o_chat.tui.panel.held import CacheView, Kind
 from h2o_chat.tui.theme import MUTED
 
 COLORS = {"S": "$secondary", "H": "$accent", "R": "$primary", "·": MUTED}
@@ -47,7 +47,7 @@ def large(edges: list[int]) -> bool:
     return any(end - first > LARGE_TOKENS for first, end in pairwise(edges))
 
 
-def cells_of(memory: Memory, edges: list[int]) -> list[Cell]:
+def cells_of(memory: CacheView, edges: list[int]) -> list[Cell]:
     """The cells of an axis; what it costs depends on what is held, not on the conversation."""
     count, mean = len(edges) - 1, not large(edges)
     total, heavy, recent = [0.0] * count, [0] * count, [0] * count
@@ -74,7 +74,7 @@ def cells_of(memory: Memory, edges: list[int]) -> list[Cell]:
     return cells
 
 
-def _protected(memory: Memory, edges: list[int]) -> set[int]:
+def _protected(memory: CacheView, edges: list[int]) -> set[int]:
     """The cells that have a protected token."""
     runs = list(memory.cache.protected) if memory.cache else []
     if memory.cache and not runs and not memory.cache.whole and memory.is_protected(0):
@@ -103,7 +103,7 @@ def height(hold: float) -> str:
 
 
 class RememberStrip(Widget, can_focus=True):
-    """Drawn from `Memory`; the arrows and the mouse move along it, and the transcript follows.
+    """Drawn from `CacheView`; the arrows and the mouse move along it, and the transcript follows.
 
     Attributes:
         axis: The one that was chosen; None leaves that to the length.
@@ -125,7 +125,7 @@ class RememberStrip(Widget, can_focus=True):
     ]
     axis: reactive[Axis | None] = reactive(None)
 
-    def __init__(self, memory: Memory, id: str) -> None:
+    def __init__(self, memory: CacheView, id: str) -> None:
         super().__init__(id=id)
         self._memory = memory
         self._drawn: tuple[object, ...] = ()

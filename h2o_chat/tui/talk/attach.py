@@ -19,8 +19,6 @@ _TYPED = re.compile(r"(?:^|\s)@([^\s@\"]*)$")
 class Reading:
     """The files of a message, while they are read."""
 
-    typed: str
-    """What the person has sent, to be given back."""
     text: str
     """What is to be said; when it is read, with the files."""
     error: H2OChatError | None = None

@@ -1,60 +1,84 @@
-"""What may come back into the prompt box: an earlier message to be said anew, a text that was not sent."""
+"""What commands and keys do that go back: answer again, say something else, go to another branch."""
 
-from dataclasses import dataclass
-
-from h2o_chat.tui.talk.prompt import PromptBox
-from h2o_chat.tui.transcript.transcript import Transcript
-
-
-@dataclass
-class Sent:
-    """What a job was begun with."""
-
-    text: str = ""
-    """What the person typed for it."""
-    edits: int | None = None
-    """The message in whose place it is said."""
-    taken: bool = False
-    """It has become part of the conversation."""
-    withdrawn: bool = False
-    """It was stopped before the model had read it."""
+from h2o_chat.base.errors import UsageError
+from h2o_chat.chat import again
+from h2o_chat.chat.chat import Chat
+from h2o_chat.tui.talk import branches
+from h2o_chat.tui.talk.chosen import message_number
+from h2o_chat.tui.talk.editing import Sent
+from h2o_chat.tui.talk.talk import TalkPane
 
 
-class Editing:
-    """An earlier message in the box, and the text that it took the place of.
+def regenerate(pane: TalkPane, _: str) -> None:
+    """Answer the last message once more."""
+    if (talk := pane.ready) is None or not _can_go_back(pane, talk):
+        return
+    pane.editing.give_up()
+    pane.sent = Sent(edits=_last_said(talk))
+    pane.begin(
+        lambda cancel, progress: again.regenerate(talk, pane.sampling, cancel, progress),
+        "going back · esc stops",
+    )
 
-    Attributes:
-        index: The place of the message; None while none is edited.
-    """
 
-    def __init__(self, prompt: PromptBox, transcript: Transcript) -> None:
-        self.index: int | None = None
-        self._prompt, self._transcript = prompt, transcript
-        self._draft = ""
+def edit(pane: TalkPane, words: str) -> None:
+    """Put a message into the box: by its number, the marked one, or the last."""
+    _edit(pane, message_number(pane, words) if words else pane.transcript.selected)
 
-    def begin(self, index: int, text: str) -> None:
-        """Put a message into the box; what stands there waits."""
-        if self.index is None:
-            self._draft = self._prompt.text or self._draft
-        self.index = index
-        self._prompt.put(text)
-        self._prompt.focus()
-        self._transcript.select(index)
 
-    def end(self) -> int | None:
-        """It is sent, or no longer wanted; which it was."""
-        index, self.index = self.index, None
-        self._transcript.select(None)
-        return index
+def edit_chosen(pane: TalkPane, _: str) -> None:
+    """Put the marked message into the box, or the last one; where it is no message of the user, say so."""
+    chosen = pane.transcript.selected
+    view = None if chosen is None else pane.transcript.messages.by_index.get(chosen)
+    if view is not None and view.kind != "user":
+        pane.divider.say("only what you said can be said anew · up and down choose that")
+    else:
+        _edit(pane, chosen)
 
-    def give_up(self) -> None:
-        """The message stays as it was."""
-        if self.end() is not None:
-            self._prompt.clear()
-            self.bring_back()
 
-    def bring_back(self) -> None:
-        """The text that waited stands in the box again, unless there is another by now."""
-        if self._draft and not self._prompt.text:
-            self._prompt.put(self._draft)
-        self._draft = ""
+def edit_last(pane: TalkPane, _: str) -> None:
+    """Put the last message into the box."""
+    _edit(pane, None)
+
+
+def _edit(pane: TalkPane, index: int | None) -> None:
+    if (talk := pane.ready) is None or not _can_go_back(pane, talk):
+        return
+    index = _last_said(talk) if index is None else index
+    assert index is not None
+    if not 0 <= index < len(talk.messages) or talk.messages[index].role != "user":
+        raise UsageError(f"Message {index} is not one of yours.", "Only what you said can be said anew.")
+    pane.editing.begin(index, talk.messages[index].text)
+
+
+def branch(pane: TalkPane, words: str) -> None:
+    """Go to the next branch at a message, or at the last one that has any; and back."""
+    pane.idle()
+    index = message_number(pane, words) if words else pane.transcript.selected
+    if (talk := pane.ready) is None or not _can_go_back(pane, talk):
+        return
+    if index is not None and index >= len(talk.messages):
+        raise UsageError(f"There is no message {index}.", f"They are 0 to {len(talk.messages) - 1}.")
+    fork = branches.next_fork(talk, index)
+    if fork is None:
+        pane.divider.say("nothing else was said here · e and ctrl+r begin a branch")
+        return
+    pane.editing.give_up()
+    pane.sent = Sent(fork=fork.index)
+    pane.begin(lambda cancel, progress: branches.go(talk, fork, cancel, progress), "going there · esc stops")
+
+
+def _can_go_back(pane: TalkPane, talk: Chat) -> bool:
+    """Whether there is anything to go back to; else it is said."""
+    index = _last_said(talk)
+    if index is None:
+        pane.divider.say("nothing was said yet")
+    elif talk.keeper is None or talk.messages[index].id is None:
+        pane.divider.say("this conversation is not stored: there is no going back")
+        index = None
+    return index is not None
+
+
+def _last_said(talk: Chat) -> int | None:
+    own = [index for index, message in enumerate(talk.messages) if message.role == "user"]
+    return own[-1] if own else None

@@ -37,7 +37,7 @@ HELP = {
 }
 GROUPS = {
     "answers · from the next one on": (*changing.ANSWERING, "seed"),
-    "memory · built again from what was said": changing.REMEMBERING,
+    "memory · built again from what was said": changing.REBUILDING,
     "screen": ("theme",),
 }
 CHOICES = {
@@ -65,7 +65,7 @@ class Changed:
     theme: str | None
 
 
-class Settings(ModalScreen[Changed | None]):
+class SettingsScreen(ModalScreen[Changed | None]):
     """Ends with what was changed, or None.
 
     Args:
@@ -76,28 +76,29 @@ class Settings(ModalScreen[Changed | None]):
     """
 
     DEFAULT_CSS = """
-    Settings { align: center middle; }
-    Settings #box {
+    SettingsScreen { align: center middle; }
+    SettingsScreen #box {
         width: 90%; max-width: 100; height: auto; max-height: 90%; padding: 0 1;
         border: round $border; border-title-color: $text; border-title-style: bold; background: $background;
     }
-    Settings VerticalScroll { height: auto; scrollbar-size-vertical: 1; }
-    Settings .group { color: $primary; text-style: bold; margin-top: 1; }
-    Settings .group:first-child { margin-top: 0; }
-    Settings .setting { height: auto; }
-    Settings .name { width: 20; }
-    Settings .remark { width: 1fr; padding-left: 1; color: $muted; }
-    Settings .remark.-wrong { color: $error; }
-    Settings Input, Settings Input:focus {
+    SettingsScreen VerticalScroll { height: auto; scrollbar-size-vertical: 1; }
+    SettingsScreen .group { color: $primary; text-style: bold; margin-top: 1; }
+    SettingsScreen .group:first-child { margin-top: 0; }
+    SettingsScreen .setting { height: auto; }
+    SettingsScreen .name { width: 20; }
+    SettingsScreen .remark { width: 1fr; padding-left: 1; color: $muted; }
+    SettingsScreen .remark.-wrong { color: $error; }
+    SettingsScreen Input, SettingsScreen Input:focus {
         width: 24; height: 1; border: none; padding: 0 1; background: $panel;
     }
-    Settings OneOf { width: 24; padding: 0 0 0 1; background: $panel; }
-    Settings OneOf > SelectCurrent { background: $panel; padding: 0 1; }
-    Settings .setting:focus-within .name { color: $accent; text-style: bold; }
-    Settings.-narrow .setting { layout: grid; grid-size: 2; grid-columns: 20 1fr; grid-rows: auto; }
-    Settings.-narrow Input, Settings.-narrow Input:focus, Settings.-narrow OneOf { width: 1fr; }
-    Settings.-narrow .remark { column-span: 2; padding-left: 0; display: none; }
-    Settings.-narrow .remark.-wrong { display: block; }
+    SettingsScreen OneOf { width: 24; padding: 0 0 0 1; background: $panel; }
+    SettingsScreen OneOf > SelectCurrent { background: $panel; padding: 0 1; }
+    SettingsScreen .setting:focus-within .name { color: $accent; text-style: bold; }
+    SettingsScreen.-narrow .setting { layout: grid; grid-size: 2; grid-columns: 20 1fr; grid-rows: auto; }
+    SettingsScreen.-narrow Input, SettingsScreen.-narrow Input:focus { width: 1fr; }
+    SettingsScreen.-narrow OneOf { width: 1fr; }
+    SettingsScreen.-narrow .remark { column-span: 2; padding-left: 0; display: none; }
+    SettingsScreen.-narrow .remark.-wrong { display: block; }
     """
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (NARROW, "-wide")]  # noqa: RUF012  (Screen has it so)
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -208,7 +209,7 @@ class Settings(ModalScreen[Changed | None]):
 
     def _to_blame(self, new: dict[str, Any]) -> str:
         """The field beside which it is said that such a memory cannot be."""
-        changed = [name for name in changing.REMEMBERING if name in new]
+        changed = [name for name in changing.REBUILDING if name in new]
         return "budget" if "budget" in changed else changed[0]
 
     def action_back(self) -> None:

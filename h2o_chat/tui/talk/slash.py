@@ -1,15 +1,9 @@
-"""The commands that begin with a slash: one table for the menu, the help, the palette and what is done."""
+"""The commands that begin with a slash: what the menu, the help and the palette show. `acts.py` does them."""
 
 import difflib
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from h2o_chat.base.errors import UsageError
-from h2o_chat.tui.talk import acts
-
-if TYPE_CHECKING:
-    from h2o_chat.tui.talk.talk import TalkPane
 
 
 @dataclass(frozen=True)
@@ -20,36 +14,30 @@ class Command:
     arguments: str
     """As they are shown; empty where there are none."""
     help: str
-    act: Callable[["TalkPane", str], None]
-    """Gets what stands behind the name."""
 
 
 COMMANDS = (
-    Command("help", "", "the keys and these commands", acts.show_help),
-    Command("new", "", "begin another conversation", lambda pane, _: pane.action_new()),
-    Command(
-        "open", "", "stored conversations: find, open, rename", lambda pane, _: pane.action_conversations()
-    ),
-    Command("system", "[TEXT]", "begin anew with this system prompt", acts.system),
-    Command(
-        "set", "[NAME VALUE]", "settings: how to answer, how to remember; all of them, or one", acts.change
-    ),
-    Command("policy", "NAME", "another policy; the memory is built again", acts.short("policy")),
-    Command("budget", "TOKENS", "another budget; the memory is built again", acts.short("budget")),
-    Command("model", "[NAME]", "begin with another model; without a name: which there are", acts.model),
-    Command("stats", "", "what the memory holds, in numbers", acts.stats),
-    Command("pin", "[next|NUMBER]", "protect a message: the chosen one, or the next you send", acts.pin),
-    Command("unpin", "[NUMBER]", "let a pinned message be forgotten again", acts.unpin),
-    Command("why", "WORD|@POSITION", "why a token was kept or dropped", acts.why),
-    Command("find", "WORDS", "look for words in this conversation", acts.find),
-    Command("copy", "[code|NUMBER]", "copy the last answer, its last code block, or a message", acts.copy),
-    Command("export", "md|json|html [FILE]", "this conversation as a file", acts.export),
-    Command("regenerate", "", "answer the last message once more", lambda pane, _: pane.action_regenerate()),
-    Command("edit", "[NUMBER]", "say something else instead of a message", acts.edit),
-    Command("branch", "[NUMBER]", "go to what was said there before, and back", acts.branch),
-    Command("theme", "[NAME]", "other colours", acts.theme),
-    Command("editor", "", "write in $EDITOR", lambda pane, _: pane.prompt.action_editor()),
-    Command("quit", "", "leave", lambda pane, _: pane.app.exit()),
+    Command("help", "", "the keys and these commands"),
+    Command("new", "", "begin another conversation"),
+    Command("open", "", "stored conversations: find, open, rename"),
+    Command("system", "[TEXT]", "begin anew with this system prompt"),
+    Command("set", "[NAME VALUE]", "settings: how to answer, how to remember; all of them, or one"),
+    Command("policy", "NAME", "another policy; the memory is built again"),
+    Command("budget", "TOKENS", "another budget; the memory is built again"),
+    Command("model", "[NAME]", "begin with another model; without a name: which there are"),
+    Command("stats", "", "what the memory holds, in numbers"),
+    Command("pin", "[next|NUMBER]", "protect a message: the chosen one, or the next you send"),
+    Command("unpin", "[NUMBER]", "let a pinned message be forgotten again"),
+    Command("why", "WORD|@POSITION", "why a token was kept or dropped"),
+    Command("find", "WORDS", "look for words in this conversation"),
+    Command("copy", "[code|NUMBER]", "copy the last answer, its last code block, or a message"),
+    Command("export", "md|json|html [FILE]", "this conversation as a file"),
+    Command("regenerate", "", "answer the last message once more"),
+    Command("edit", "[NUMBER]", "say something else instead of a message"),
+    Command("branch", "[NUMBER]", "go to what was said there before, and back"),
+    Command("theme", "[NAME]", "other colours"),
+    Command("editor", "", "write in $EDITOR"),
+    Command("quit", "", "leave"),
 )
 
 _BY_NAME = {command.name: command for command in COMMANDS}

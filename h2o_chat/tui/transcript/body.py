@@ -15,7 +15,7 @@ from h2o_chat.tui.transcript import markdown
 LIVE_CHARS = 2_000
 """The most that is drawn again as a text grows; what it costs does not depend on how long it is."""
 FEW_CHARS = 300
-"""And what is drawn again where blocks, or rows of words without markup, can be told to stay as they are."""
+"""The same where the text can be cut sooner: between blocks, or rows without markup."""
 SETTLED_CHARS = 3_000
 """A piece of running text that is settled goes on to about this size."""
 CARET = "▌"
@@ -39,11 +39,11 @@ class Piece:
     y: int = 0
     """The line of the whole text that it begins in."""
     fold: bool = False
-    """It says what is not shown, and how much of that is held: that is written when it is drawn."""
+    """This piece stands for the folded part; its line is written when it is drawn."""
     strips: Sequence[Strip] = field(default=(), repr=False)
     """Its rows, as they were drawn last."""
     key: object = None
-    """When: they are drawn again if it is another one."""
+    """The key they were drawn for: another key means they must be drawn again."""
 
     def height(self, width: int) -> int:
         """Rows, with the empty one below it if there is one."""

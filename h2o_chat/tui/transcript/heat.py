@@ -7,8 +7,9 @@ from typing import Literal, get_args
 
 from textual.content import Span
 
+from h2o_chat.chat.spans import fed
 from h2o_chat.events.events import CacheState
-from h2o_chat.tui.panel.held import Memory
+from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.transcript.tokens import Tokens
 
 Mode = Literal["off", "hold", "score", "just evicted"]
@@ -25,7 +26,7 @@ class Heat:
     """What the words show, of what the events have told."""
 
     def __init__(self) -> None:
-        self.memory = Memory()
+        self.memory = CacheView()
         self.mode: Mode = "off"
         self.version = 0
         """Another one whenever a word may look different."""
@@ -114,7 +115,7 @@ class Heat:
         for position, hold in memory.hold.items():
             if span := memory.span(position):
                 total[span.index] += hold
-        read = {span.index: min(span.last + 1, memory.seen) - span.first for span in memory.spans}
+        read = {span.index: fed(span.tokens, memory.seen) for span in memory.spans}
         return {index: total[index] / count if count > 0 else 1.0 for index, count in read.items()}
 
 

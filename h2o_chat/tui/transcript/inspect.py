@@ -1,15 +1,14 @@
 """The token under the cursor: moved with the arrows, picked with the mouse, told on one line."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from h2o_chat.base.safe import token_label
-from h2o_chat.tui.cursor import Pointed
-from h2o_chat.tui.panel.held import Memory
+from h2o_chat.tui.panel.held import CacheView
+from h2o_chat.tui.transcript.drawing import Canvas
+from h2o_chat.tui.transcript.messages import Messages
 from h2o_chat.tui.transcript.turn import TurnView
 from h2o_chat.tui.transcript.where import character, shows, spot
-
-if TYPE_CHECKING:
-    from h2o_chat.tui.transcript.transcript import Transcript
+from h2o_chat.tui.transcript.window import Window
 
 KINDS = {"S": "protected", "H": "heavy", "R": "recent", "·": "gone"}
 FARTHEST = 4096
@@ -17,20 +16,29 @@ FARTHEST = 4096
 
 
 class Inspector:
-    """Moves the cursor over the tokens of the transcript; where it is stands in `Memory.cursor`."""
+    """Moves the cursor over the tokens of the messages; where it is stands in `CacheView.cursor`.
 
-    def __init__(self, transcript: "Transcript") -> None:
-        self._transcript = transcript
+    Args:
+        messages: whose tokens they are.
+        window: follows the cursor.
+        canvas: what they are drawn on.
+        point: says where the cursor shall be; None: nowhere.
+    """
+
+    def __init__(
+        self, messages: Messages, window: Window, canvas: Canvas, point: Callable[[int | None], object]
+    ) -> None:
+        self._messages, self._window, self._canvas, self._tell = messages, window, canvas, point
         self.on = False
         """Whether the arrows move the cursor."""
 
     @property
-    def memory(self) -> Memory:
-        return self._transcript.heat.memory
+    def memory(self) -> CacheView:
+        return self._messages.heat.memory
 
     def begin(self) -> bool:
         """The cursor appears, at the last token that is seen; False where none is."""
-        seen = [view for view in self._transcript.seen() if view.tokens]
+        seen = [view for view in self._window.seen() if view.tokens]
         ends = [view.tokens.first + len(view.tokens) - 1 for view in reversed(seen) if view.tokens]
         start = next((at for end in ends if (at := self._shown(end, -1)) is not None), None)
         self.on = start is not None
@@ -41,7 +49,7 @@ class Inspector:
     def end(self) -> None:
         """The cursor goes away."""
         self.on = False
-        self._transcript.post_message(Pointed(None))
+        self._tell(None)
 
     def step(self, step: int) -> None:
         """The next token, or the one before."""
@@ -70,31 +78,40 @@ class Inspector:
             self.on = True
             self._point(position)
 
+    def show_place(self, position: int) -> bool:
+        """Bring into the window about where a token stands in its message; False if that is not shown."""
+        if (span := self.memory.span(position)) is None:
+            return True  # of no message: there is nowhere to go
+        if (view := self._messages.by_index.get(span.index)) is None:
+            return False
+        self._window.show_place(view, span.tokens.index(position) / len(span.tokens))
+        return True
+
     # Where tokens are
 
     def view_of(self, position: int) -> TurnView | None:
         """The message that a token belongs to, if that is shown and its tokens are known."""
         span = self.memory.span(position)
-        view = self._transcript.messages.by_index.get(span.index) if span else None
+        view = self._messages.by_index.get(span.index) if span else None
         return view if view is not None and view.tokens is not None else None
 
     def token_at(self, row: int, column: int) -> int | None:
         """Position of the token in a row and column of the whole transcript."""
-        page = self._transcript.page
+        page = self._window.page
         at = page.at(row)
         if at is None or (view := page.views[at]).tokens is None:
             return None
-        found = character(view, row - page.starts[at], column, page.width, self._transcript)
+        found = character(view, row - page.starts[at], column, page.width, self._canvas)
         return None if found is None else view.tokens.at(found)
 
     def place(self, position: int) -> tuple[int, int] | None:
         """(row, column) of a token in the whole transcript; None where it is not shown as itself."""
-        page, view = self._transcript.page, self.view_of(position)
+        page, view = self._window.page, self.view_of(position)
         if view is None or view.tokens is None or not shows(view, position):
             return None
         span = view.tokens.span(position)
         assert span is not None
-        row, column = spot(view, span[0], page.width, self._transcript, raw=True)
+        row, column = spot(view, span[0], page.width, self._canvas, raw=True)
         at = page.views.index(view)
         page.changed(at)
         return page.starts[at] + row, column
@@ -110,17 +127,17 @@ class Inspector:
     def _point(self, position: int | None) -> None:
         if position is None:
             return
-        self._transcript.post_message(Pointed(position))
+        self._tell(position)
         self._go_to(position)
 
     def _go_to(self, position: int) -> None:
         place, view = self.place(position), self.view_of(position)
         if place is not None and view is not None:
-            page = self._transcript.page
-            self._transcript.window.go_to(view, place[0] - page.starts[page.views.index(view)])
+            page = self._window.page
+            self._window.go_to(view, place[0] - page.starts[page.views.index(view)])
 
 
-def told(memory: Memory, view: TurnView, position: int) -> str:
+def facts(memory: CacheView, view: TurnView, position: int) -> str:
     """What is known of a token, on one line, the most telling first."""
     text = view.tokens.own_text(position) if view.tokens else ""
     hold, kind = memory.hold.get(position, 0.0), memory.kind(position)
@@ -143,7 +160,7 @@ def told(memory: Memory, view: TurnView, position: int) -> str:
     return " · ".join(parts)
 
 
-def rank(memory: Memory, position: int) -> int | None:
+def rank(memory: CacheView, position: int) -> int | None:
     """Among the tokens kept outside the recent part, by hold and then score; None if it is none of them."""
     if position not in memory.hold or position >= memory.recent_from:
         return None

@@ -2,25 +2,34 @@
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from textual.content import Content
 
 from h2o_chat.base.safe import safe_text
+from h2o_chat.chat.spans import texts_of
 from h2o_chat.events.events import Prompt, Token, Turn
+from h2o_chat.tui.transcript.find import Finder
+from h2o_chat.tui.transcript.heat import Heat
 from h2o_chat.tui.transcript.thought import OPEN
 from h2o_chat.tui.transcript.tokens import Tokens
 from h2o_chat.tui.transcript.turn import TurnView
-
-if TYPE_CHECKING:
-    from h2o_chat.tui.transcript.transcript import Transcript
+from h2o_chat.tui.transcript.window import Window
 
 
 class Messages:
-    """In the order in which they stand, and by their place in the conversation."""
+    """The messages on the page, in order and by their place in the conversation.
 
-    def __init__(self, transcript: "Transcript") -> None:
-        self._transcript = transcript
+    Args:
+        window: on the page where they stand.
+        heat: what their words show.
+        finder: what is marked in them.
+    """
+
+    def __init__(self, window: Window, heat: Heat, finder: Finder) -> None:
+        self.heat = heat
+        self.selected: int | None = None
+        """The place of the message that is marked."""
+        self._window, self._page, self._finder = window, window.page, finder
         self.by_index: dict[int, TurnView] = {}
         """The messages of the conversation that are shown, by their place in it."""
         self.answer: TurnView | None = None
@@ -31,7 +40,7 @@ class Messages:
     @property
     def views(self) -> list[TurnView]:
         """Everything from top to bottom: messages, notes, errors."""
-        return self._transcript.page.views
+        return self._page.views
 
     @property
     def answering(self) -> int | None:
@@ -51,7 +60,7 @@ class Messages:
 
     @contextmanager
     def filling(self) -> Iterator[None]:
-        """Many messages at once: they are laid out when all are there."""
+        """Add many messages and lay them out once, at the end."""
         self._filling = True
         try:
             yield
@@ -63,23 +72,30 @@ class Messages:
         """Show nothing."""
         self.views.clear()
         self.by_index.clear()
-        self.answer = self._transcript.selected = None
-        self._transcript.finder.look("", [])
-        self._transcript.window.follow()
+        self.answer = self.selected = None
+        self._finder.look("", [])
+        self._window.follow()
 
     def cut(self, index: int) -> None:
         """Take away message `index` and all that stands below it."""
         first = min((message for message in self.by_index if message >= index), default=None)
         if first is None:
             return
-        selected = self._transcript.selected
-        if selected is not None and selected >= index:
-            self._transcript.select(None)
+        if self.selected is not None and self.selected >= index:
+            self.mark(None)
         place = self.views.index(self.by_index[first])
         del self.views[place:]
         self.by_index = {message: view for message, view in self.by_index.items() if message < index}
-        self._transcript.finder.look("", [])
+        self._finder.look("", [])
         self._laid(place)
+
+    def mark(self, index: int | None) -> None:
+        """Mark a message as chosen; None marks none."""
+        for message, wanted in ((self.selected, False), (index, True)):
+            if message is not None and message in self.by_index:
+                self.by_index[message].marked = wanted
+        self.selected = index if index in self.by_index else None
+        self._window.redraw()
 
     # Messages
 
@@ -102,16 +118,16 @@ class Messages:
             tokens: of which it consists, where that is known.
         """
         view = TurnView(role, name, text, index, finish)
-        view.hold, view.tokens, view.raw = hold, tokens, self._transcript.heat.mode != "off"
+        view.hold, view.tokens, view.raw = hold, tokens, self.heat.mode != "off"
         view.folded = view.is_long
         self.by_index[index] = self.add(view)
 
     def unfold_last(self) -> None:
-        """The last message is to be read, however long it is."""
+        """Unfold the last message."""
         if self.by_index:
             last = self.by_index[max(self.by_index)]
             last.folded = False
-            self._transcript.window.changed(last)
+            self._window.changed(last)
 
     def note(self, text: str) -> None:
         """Say something that is no part of the conversation; an answer that has not begun comes after it."""
@@ -136,10 +152,10 @@ class Messages:
             if not view.folded and view.kept_open is None and view.is_long:
                 view.folded = True
                 view.changed()
-                self._transcript.page.changed()
+                self._page.changed()
         self._index = message
         self.answer = TurnView("assistant", name, index=message)
-        self.answer.raw = self._transcript.heat.mode != "off"
+        self.answer.raw = self.heat.mode != "off"
         self.answer.open()
         self.add(self.answer)
 
@@ -168,7 +184,7 @@ class Messages:
     def withdraw(self) -> None:
         """Take back the open answer and the message that it was to answer: neither was said."""
         assert self.answer is not None
-        self._transcript.finder.look("", [])
+        self._finder.look("", [])
         self.views.remove(self.by_index.pop(self._index - 1))
         self.views.remove(self.answer)
         self.answer = None
@@ -177,12 +193,12 @@ class Messages:
     # Their tokens, and how much of them is held
 
     def read(self, prompt: Prompt) -> None:
-        """A prompt was read: its messages have tokens. The memory knows already where they lie."""
-        for span in self._transcript.heat.memory.spans[-2:]:
-            view, skip = self.by_index.get(span.index), span.first - prompt.first
-            if view is not None and view.kind == span.role != "assistant" and skip >= 0 and prompt.texts:
-                view.tokens = Tokens(span.first, prompt.texts[skip : span.last + 1 - prompt.first])
-                self._transcript.window.changed(view)
+        """A prompt was read: its messages get their tokens. `CacheView` must have the event already."""
+        for span in self.heat.memory.spans[-2:]:
+            view, texts = self.by_index.get(span.index), texts_of(prompt, span.tokens)
+            if view is not None and view.kind == span.role != "assistant" and texts:
+                view.tokens = Tokens(span.first, texts)
+                self._window.changed(view)
         if self.answer is not None:
             self.answer.thinks = "".join(prompt.texts[-8:]).rstrip().endswith(OPEN)
 
@@ -194,34 +210,35 @@ class Messages:
             self.answer.tokens.add(token.text)
 
     def token_text(self, position: int) -> str:
-        """Of a token, as far as its message is shown here and told of its tokens; else nothing."""
-        span = self._transcript.heat.memory.span(position)
+        """The text of a token; empty where its message is not shown or its tokens are not known."""
+        span = self.heat.memory.span(position)
         view = self.by_index.get(span.index) if span else None
         return view.tokens.own_text(position) if view and view.tokens else ""
 
     def remembered(self) -> None:
-        """The cache has reported, and the memory knows."""
-        for index, hold in self._transcript.heat.gauges().items():
+        """The cache has reported: show the gauges. `CacheView` must have the event already."""
+        for index, hold in self.heat.gauges().items():
             if index in self.by_index:
                 self.by_index[index].hold = hold
-        self._transcript.refresh_changed()
+        self._window.redraw()
 
     def show_pins(self, pinned: Collection[int]) -> None:
         """Write which messages are pinned."""
-        for index in self.by_index:
-            self.show_pin(index, index in pinned)
+        for index, view in self.by_index.items():
+            view.pinned = index in pinned
+        self._window.redraw()
 
     def show_pin(self, index: int, on: bool) -> None:
         """Write whether a message is pinned, where it is shown."""
         if index in self.by_index:
             self.by_index[index].pinned = on
-            self._transcript.refresh()
+            self._window.redraw()
 
     def show_message_hold(self, index: int, hold: float) -> None:
         """Write the gauge of one message, where that is known."""
         if index in self.by_index:
             self.by_index[index].hold = hold
-            self._transcript.refresh()
+            self._window.redraw()
 
     def show_hold(self, turn: Turn) -> None:
         """Write every message's gauge; a message that is not mentioned has nothing left."""
@@ -231,7 +248,7 @@ class Messages:
             if turn.finish == "error" and message >= max(self.by_index) - 1:
                 view.tokens = None  # the model has not seen them
                 view.changed()
-        self._transcript.refresh()
+        self._window.redraw()
 
     def show_raw(self, raw: bool) -> None:
         """Show all as the text of their tokens, or as they are read."""
@@ -245,6 +262,6 @@ class Messages:
     def _laid(self, place: int = 0) -> None:
         """From this place on some have another height."""
         if self._filling:
-            self._transcript.page.changed(place)
+            self._page.changed(place)
         else:
-            self._transcript.window.laid(place)
+            self._window.laid(place)

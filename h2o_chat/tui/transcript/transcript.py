@@ -1,7 +1,6 @@
 """The conversation, drawn row by row: it costs what is seen of it, however long it is."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from rich.style import Style as RichStyle
 from textual.binding import Binding, BindingType
@@ -14,20 +13,39 @@ from textual.strip import Strip
 from textual.style import Style
 from textual.visual import Visual
 
+from h2o_chat.tui.cursor import Pointed
 from h2o_chat.tui.transcript.body import Piece
+from h2o_chat.tui.transcript.drawing import draw_row, selected_text
 from h2o_chat.tui.transcript.dress import dressed, selected
 from h2o_chat.tui.transcript.find import Finder
 from h2o_chat.tui.transcript.heat import Heat
 from h2o_chat.tui.transcript.inspect import Inspector
 from h2o_chat.tui.transcript.messages import Messages
 from h2o_chat.tui.transcript.page import Page
-from h2o_chat.tui.transcript.thought import divide
 from h2o_chat.tui.transcript.turn import TurnView
 from h2o_chat.tui.transcript.where import spot
 from h2o_chat.tui.transcript.window import Window
 
 MOST_LINES = 1 << 32
 """Lines of one message, so that each line of all messages has a number; in order."""
+
+
+KEYS: list[BindingType] = [
+    Binding("ctrl+c", "app.interrupt", show=False),  # the screen's own would copy without a word
+    Binding(*("m", "app.toggle_panel", "memory"), show=False, tooltip="hide the memory panel, or show it"),
+    Binding("up", "select(-1)", "your messages", tooltip="choose your message above"),
+    Binding("down", "select(1)", "your next message", show=False, tooltip="choose your message below"),
+    Binding("left_square_bracket", "choose(-1)", "choose the message above", show=False),
+    Binding("right_square_bracket", "choose(1)", "choose the message below", show=False),
+    Binding("z", "fold", "fold", tooltip="fold a long message, or unfold it"),
+    Binding("t", "thought", "thought", show=False, tooltip="show what was thought before an answer"),
+    Binding("i", "inspect", "tokens", tooltip="look at tokens: arrows or a click choose one"),
+    Binding("left", "token(-1)", "the token before", show=False),
+    Binding("right", "token(1)", "the next token", show=False),
+    Binding("escape", "leave", "leave the tokens"),
+    Binding("ctrl+up", "scroll_up", show=False),
+    Binding("ctrl+down", "scroll_down", show=False),
+]
 
 
 class Transcript(ScrollView, can_focus=True):
@@ -44,36 +62,19 @@ class Transcript(ScrollView, can_focus=True):
     }
     """
     BORDER_TITLE = "chat"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+c", "app.interrupt", show=False),  # the screen's own would copy without a word
-        Binding(
-            *("m", "app.toggle_panel", "memory"), show=False, tooltip="hide the memory panel, or show it"
-        ),
-        Binding("up", "select(-1)", "your messages", tooltip="choose your message above"),
-        Binding("down", "select(1)", "your next message", show=False, tooltip="choose your message below"),
-        Binding("left_square_bracket", "choose(-1)", "choose the message above", show=False),
-        Binding("right_square_bracket", "choose(1)", "choose the message below", show=False),
-        Binding("z", "fold", "fold", tooltip="fold a long message, or unfold it"),
-        Binding("t", "thought", "thought", show=False, tooltip="show what was thought before an answer"),
-        Binding("i", "inspect", "tokens", tooltip="look at tokens: arrows or a click choose one"),
-        Binding("left", "token(-1)", "the token before", show=False),
-        Binding("right", "token(1)", "the next token", show=False),
-        Binding("escape", "leave", "leave the tokens"),
-        Binding("ctrl+up", "scroll_up", show=False),
-        Binding("ctrl+down", "scroll_down", show=False),
-    ]
+    BINDINGS = KEYS
 
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
-        self.selected: int | None = None
-        """The message of the user that is marked."""
         self.auto_links = False
         self.heat = Heat()
-        self.inspector = Inspector(self)
         self.finder = Finder()
         self.page = Page()
-        self.messages = Messages(self)
-        self.window = Window(self)
+        self.window = Window(self, self.page, self.refresh_changed)
+        self.messages = Messages(self.window, self.heat, self.finder)
+        self.inspector = Inspector(
+            self.messages, self.window, self, lambda position: self.post_message(Pointed(position))
+        )
         self._shown: dict[int, Strip] = {}
         """What was drawn last, by row of the window."""
         self._epoch = 0
@@ -81,16 +82,16 @@ class Transcript(ScrollView, can_focus=True):
 
     # What is chosen
 
+    @property
+    def selected(self) -> int | None:
+        """The place of the message that is marked."""
+        return self.messages.selected
+
     def select(self, index: int | None) -> None:
-        """Mark a message; None marks none."""
-        turns = self.messages.by_index
-        for message, wanted in ((self.selected, False), (index, True)):
-            if message is not None and message in turns:
-                turns[message].marked = wanted
-        self.selected = index if index in turns else None
-        self.refresh()
+        """Mark a message and go there; None marks none."""
+        self.messages.mark(index)
         if self.selected is not None:
-            self.window.go_to(turns[self.selected])
+            self.window.go_to(self.messages.by_index[self.selected])
 
     def action_select(self, step: int) -> None:
         """Mark the next message of the user, up or down; below the last one none is marked."""
@@ -108,11 +109,8 @@ class Transcript(ScrollView, can_focus=True):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that would do nothing now are neither bound nor shown."""
-        match action:
-            case "token" | "leave":
-                return self.inspector.on
-            case "inspect":
-                return not self.inspector.on
+        if action in ("token", "leave", "inspect"):
+            return self.inspector.on == (action != "inspect")
         return super().check_action(action, parameters)
 
     def action_choose(self, step: int) -> None:
@@ -126,20 +124,19 @@ class Transcript(ScrollView, can_focus=True):
     def action_fold(self) -> None:
         """Fold the marked message, or unfold it; where none is marked, the first long one that is seen."""
         view = self.messages.by_index.get(-1 if self.selected is None else self.selected)
-        view = view or next((one for one in self.seen() if one.folded or one.is_long), None)
+        view = view or next((one for one in self.window.seen() if one.folded or one.is_long), None)
         if view is not None and view.is_long:
             self.fold(view)
 
     def fold(self, view: TurnView) -> None:
         """Fold a long message, or unfold it; so it stays."""
-        view.folded = not view.folded
-        view.kept_open = not view.folded or None
+        view.toggle_fold()
         self.window.changed(view)
 
     def action_thought(self) -> None:
         """Show what was thought before an answer, or fold it away."""
         turns = self.messages.by_index
-        chosen = [turns[self.selected]] if self.selected in turns else reversed(self.seen())
+        chosen = [turns[self.selected]] if self.selected in turns else reversed(self.window.seen())
         view = next((one for one in chosen if one.thought is not None), None)
         if view is not None:
             view.thought_shown = not view.thought_shown
@@ -195,12 +192,6 @@ class Transcript(ScrollView, can_focus=True):
                 self.inspector.pick(self.inspector.token_at(row, place.x))
                 self.refresh_bindings()
 
-    def seen(self) -> list[TurnView]:
-        """The messages in the window."""
-        top, rows = self.scroll_offset.y, self.scrollable_content_region.height
-        first, last = self.page.at(top), self.page.at(min(top + rows, self.page.height) - 1)
-        return [] if first is None or last is None else self.page.views[first : last + 1]
-
     # Finding and copying
 
     def find(self, words: str, step: int = -1) -> str:
@@ -216,13 +207,9 @@ class Transcript(ScrollView, can_focus=True):
 
     def chosen_text(self) -> str:
         """What was said in the marked message, or in the last one."""
-        last = max(self.messages.by_index, default=-1)
-        return self.text_of(last if self.selected is None else self.selected)
-
-    def text_of(self, index: int) -> str:
-        """What was said in a message, without what was thought before; nothing where it is not shown."""
+        index = max(self.messages.by_index, default=-1) if self.selected is None else self.selected
         view = self.messages.by_index.get(index)
-        return divide(view.source, begun=view.thinks)[1] if view is not None else ""
+        return view.said if view is not None else ""
 
     # Where the window is
 
@@ -254,19 +241,19 @@ class Transcript(ScrollView, can_focus=True):
         if place is None:
             return Strip.blank(self.page.width, self.ground)
         local = row - self.page.starts[place]
-        return self.page.views[place].row(local, self.page.width, place * MOST_LINES, self)
+        return draw_row(self.page.views[place], local, self.page.width, place * MOST_LINES, self)
 
     @property
     def ground(self) -> RichStyle:
-        """See `turn.Canvas`: `rich_style`, which is worked out anew each time."""
+        """See `drawing.Canvas`: `rich_style`, which is worked out anew each time."""
         return self.visual_style.rich_style
 
     def draw(self, content: Content, width: int) -> Sequence[Strip]:
-        """See `turn.Canvas`."""
+        """See `drawing.Canvas`."""
         return Visual.to_strips(self, content, width, None, self.visual_style, apply_selection=False)
 
     def dress(self, view: TurnView, piece: Piece, line: int) -> Content:
-        """See `turn.Canvas`."""
+        """See `drawing.Canvas`."""
         content = dressed(view, piece, self.heat, self.finder, self.page.width)
         selection = self.text_selection
         if selection is not None:
@@ -275,7 +262,7 @@ class Transcript(ScrollView, can_focus=True):
         return content
 
     def key(self, view: TurnView, piece: Piece) -> object:
-        """See `turn.Canvas`."""
+        """See `drawing.Canvas`."""
         warm = piece.start >= 0 or piece.fold
         heat = (self.heat.version, self.heat.memory.cursor) if warm else None
         return self._epoch, heat, self.finder.version
@@ -287,7 +274,8 @@ class Transcript(ScrollView, can_focus=True):
         self.refresh()
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        parts = (view.selected(selection, place * MOST_LINES) for place, view in enumerate(self.page.views))
+        numbered = enumerate(self.page.views)
+        parts = (selected_text(view, selection, place * MOST_LINES) for place, view in numbered)
         return "\n\n".join(part for part in parts if part), "\n"
 
     def notify_style_update(self) -> None:

@@ -1,17 +1,11 @@
 """One message of the conversation: a title with its hold gauge above a text, and an empty line below it."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from typing import Protocol
 
-from rich.segment import Segment
-from rich.style import Style
 from textual.content import Content
-from textual.selection import Selection
 from textual.strip import Strip
 
-from h2o_chat.base.safe import fit, safe_text
-from h2o_chat.tui.glyphs import gauge
+from h2o_chat.base.safe import safe_text
 from h2o_chat.tui.theme import MUTED
 from h2o_chat.tui.transcript.body import CARET, Growing, Piece, fold_at, joined, placed, plain, whole
 from h2o_chat.tui.transcript.thought import divide
@@ -25,28 +19,9 @@ FINISHES = {
 }
 """What is said under an answer that did not end by itself."""
 
-COLOURS = {"user": "$secondary", "assistant": "$primary", "error": "$error"}
-"""Of the titles, for kinds that have one."""
 
 INDENT = 2
 """Columns before the text; one is left free behind it."""
-
-
-class Canvas(Protocol):
-    """What messages are drawn on."""
-
-    @property
-    def ground(self) -> Style:
-        """Of what is empty."""
-
-    def draw(self, content: Content, width: int) -> Sequence[Strip]:
-        """The rows of a text, wrapped; each segment with the offset of its first character."""
-
-    def dress(self, view: "TurnView", piece: Piece, line: int) -> Content:
-        """What a piece shows, with the styles of the moment; `line` is that of the title."""
-
-    def key(self, view: "TurnView", piece: Piece) -> object:
-        """Another one whenever `dress` gives something else."""
 
 
 class TurnView:
@@ -99,7 +74,8 @@ class TurnView:
         self._pieces: list[Piece] | None = None
         self._layout: tuple[int, list[int]] = (0, [])
         """For which width, and the row at which each piece begins; then the row behind them."""
-        self._title: tuple[object, Strip] | None = None
+        self.drawn_title: tuple[object, Strip] | None = None
+        """See `drawing.py`: when it was drawn, and how it looked."""
 
     @property
     def content(self) -> Content:
@@ -128,6 +104,11 @@ class TurnView:
         return divide(self.source, begun=self.thinks)[0] if self.kind == "assistant" else None
 
     @property
+    def said(self) -> str:
+        """Its text, without what was thought before."""
+        return divide(self.source, begun=self.thinks)[1]
+
+    @property
     def is_long(self) -> bool:
         """Worth folding."""
         return fold_at(self.source) < len(self.source)
@@ -136,6 +117,11 @@ class TurnView:
     def folds(self) -> int:
         """From which character of its source on it is folded."""
         return fold_at(self.source) if self.folded and self.growing is None else len(self.source)
+
+    def toggle_fold(self) -> None:
+        """Fold it, or unfold it; so it stays."""
+        self.folded = not self.folded
+        self.kept_open = not self.folded or None
 
     def _build(self, raw: bool, folded: bool) -> list[Piece]:
         if self._given is not None:
@@ -272,91 +258,9 @@ class TurnView:
         self.rows(width)
         return self._layout[1]
 
-    def row(self, row: int, width: int, line: int, canvas: Canvas) -> Strip:
-        """One row of it.
-
-        Args:
-            line: of the title; the lines of the text follow. What is selected is said in these.
-        """
-        piece, local = self.at(row, width)
-        if piece is None:
-            return (
-                self._titles(width, line, canvas)
-                if row < self.titled
-                else _row([], 0, line, width, canvas.ground)
-            )
-        key = (width, line, canvas.key(self, piece))
-        if piece.key != key:
-            strips = canvas.draw(canvas.dress(self, piece, line), max(width - INDENT - 1, 1))
-            piece.strips, piece.key = _rows(piece, strips, line + 1, width, canvas.ground), key
-        return piece.strips[local]
-
-    def _titles(self, width: int, line: int, canvas: Canvas) -> Strip:
-        """The title: who speaks, and how much of it is held."""
-        key = (width, line, self.hold, self.marked, self.pinned, canvas.key(self, Piece(Content())))
-        if self._title is None or self._title[0] != key:
-            strips = canvas.draw(
-                self.title(width - 1), width - 1
-            )  # none where it is painted before it has room
-            segments = [Segment(segment.text, _bare(segment)) for strip in strips for segment in strip]
-            self._title = (key, _row(segments, 0, line, width, canvas.ground, indent=1))
-        return self._title[1]
-
-    def title(self, width: int) -> Content:
-        """What stands above the text."""
-        right = "" if self.hold is None else gauge(self.hold)
-        speaker = f"▸ {self.name}" if self.marked else self.name
-        speaker += " · pinned" if self.pinned else ""
-        name = fit(speaker, max(width - len(right), 0)) if right else speaker
-        colour = "$accent" if self.marked else COLOURS.get(self.kind, MUTED)
-        return Content.assemble((name, f"bold {colour}"), (right, MUTED)).truncate(max(width, 1))
-
-    def selected(self, selection: Selection, line: int) -> str:
-        """What is selected of its text; `line` is that of the title."""
-        lines = self.plain.split("\n")
-        spans = [(text, selection.get_span(line + 1 + n)) for n, text in enumerate(lines)]
-        return "\n".join(text[span[0] : None if span[1] < 0 else span[1]] for text, span in spans if span)
-
 
 def _mark(finish: str | None) -> Content:
     """What is said under an answer that did not end by itself."""
     if finish not in FINISHES:
         return Content()
     return Content.styled(f"■ {FINISHES[finish]}", f"italic {MUTED}")
-
-
-def _rows(piece: Piece, strips: Sequence[Strip], line: int, width: int, ground: Style) -> list[Strip]:
-    """The rows of a piece in full width, with offsets in lines of the whole text that begins at `line`."""
-    rows, y = [], -1
-    for strip in strips:
-        segments = list(strip)
-        x, y = offset(segments, y + 1)
-        rows.append(_row(segments, x + (piece.x if y == 0 else 0), line + piece.y + y, width, ground))
-    if piece.gap:
-        rows.append(_row([], 0, line + piece.y + y + 1, width, ground))
-    return rows
-
-
-def _row(
-    segments: Sequence[Segment], x: int, y: int, width: int, ground: Style, indent: int = INDENT
-) -> Strip:
-    """A row in full width, whose text begins at character `x` of line `y`."""
-    placed = [Segment(" " * indent, ground + Style.from_meta({"offset": (x, y)}))]
-    for segment in segments:
-        place = Style.from_meta({"offset": (x, y)})
-        placed.append(Segment(segment.text, segment.style + place if segment.style else place))
-        x += len(segment.text)
-    return Strip(placed).adjust_cell_length(width, ground)
-
-
-def offset(segments: Sequence[Segment], y: int) -> tuple[int, int]:
-    """Of the first character of a row; an empty one is a line of its own, which is said."""
-    style = segments[0].style if segments else None
-    x, y = style.meta["offset"] if style and "offset" in style.meta else (0, y)
-    return int(x), int(y)
-
-
-def _bare(segment: Segment) -> Style:
-    """Its style, without what was drawn from where."""
-    style = segment.style or Style()
-    return style.clear_meta_and_links()

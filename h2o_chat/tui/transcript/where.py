@@ -8,7 +8,8 @@ from rich.cells import cell_len
 from textual.strip import Strip
 
 from h2o_chat.tui.transcript.body import Piece
-from h2o_chat.tui.transcript.turn import INDENT, Canvas, TurnView, offset
+from h2o_chat.tui.transcript.drawing import Canvas, offset
+from h2o_chat.tui.transcript.turn import INDENT, TurnView
 
 
 def shows(view: TurnView, position: int) -> bool:

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 
 from h2o_chat.base.safe import token_label
-from h2o_chat.tui.panel.held import Memory
+from h2o_chat.tui.panel.held import CacheView
 
 MOST = 6
 """Tokens told of: a word may be cut into several."""
 
 
-def positions_of(memory: Memory, text_of: Callable[[int], str], wanted: str) -> list[int]:
+def positions_of(memory: CacheView, text_of: Callable[[int], str], wanted: str) -> list[int]:
     """Where a word, or `@position`, stands: the tokens of its last occurrence among those known.
 
     Known are those held, and those in the log of what went.
@@ -31,7 +31,7 @@ def positions_of(memory: Memory, text_of: Callable[[int], str], wanted: str) -> 
     return sorted(set(places[at : at + len(wanted)])) if at >= 0 and wanted else []
 
 
-def why(memory: Memory, position: int, text_of: Callable[[int], str]) -> str:
+def why(memory: CacheView, position: int, text_of: Callable[[int], str]) -> str:
     """One token: what it is, who holds it, and the reason."""
     if memory.session is None or memory.cache is None:
         return "Nothing was seen yet."
@@ -49,7 +49,7 @@ def why(memory: Memory, position: int, text_of: Callable[[int], str]) -> str:
     return f"{name}: {holders}. {_kept(memory, position, kind)}"
 
 
-def _kept(memory: Memory, position: int, kind: str) -> str:
+def _kept(memory: CacheView, position: int, kind: str) -> str:
     session = memory.session
     assert session is not None
     assert memory.cache is not None
@@ -73,14 +73,14 @@ def _kept(memory: Memory, position: int, kind: str) -> str:
     )
 
 
-def _protected(memory: Memory, position: int) -> str:
+def _protected(memory: CacheView, position: int) -> str:
     session, span = memory.session, memory.span(position)
     if session is not None and position < session.sinks:
         return "one of the first tokens, which attention rests on (a sink)"
     return "the system prompt" if span and span.role == "system" else "its message is pinned"
 
 
-def _gone(memory: Memory, position: int) -> str:
+def _gone(memory: CacheView, position: int) -> str:
     session = memory.session
     assert session is not None
     went = next((went for went in reversed(memory.went) if went.token.position == position), None)

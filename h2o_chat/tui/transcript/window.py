@@ -1,22 +1,27 @@
 """Where the window on the conversation is: at its end while that grows, else where the reader left it."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
 
+from h2o_chat.tui.transcript.page import Page
 from h2o_chat.tui.transcript.turn import TurnView
-
-if TYPE_CHECKING:
-    from h2o_chat.tui.transcript.transcript import Transcript
 
 
 class Window:
-    """Moves over the rows of a transcript; what stands in it is wrapped before it is seen."""
+    """Moves over the rows of a page; what stands in it is wrapped before it is seen.
 
-    def __init__(self, transcript: "Transcript") -> None:
-        self._transcript = transcript
+    Args:
+        widget: what scrolls and is drawn.
+        page: all messages.
+        redraw: draws the rows of the window that show something else.
+    """
+
+    def __init__(self, widget: ScrollView, page: Page, redraw: Callable[[], None]) -> None:
+        self.page = page
+        self.redraw = redraw
+        self._widget = widget
         self._follows = True
         self._moving = False
 
@@ -27,11 +32,11 @@ class Window:
 
     def go_to(self, view: TurnView, row: int = 0) -> None:
         """Bring a row of a message into the window, with the title if there is room."""
-        page, rows = self._transcript.page, self._transcript.scrollable_content_region.height
+        page, rows = self.page, self._widget.scrollable_content_region.height
         place = page.views.index(view)
         view.rows(page.width)
         page.changed(place)
-        start, top = page.starts[place], self._transcript.scroll_offset.y
+        start, top = page.starts[place], self._widget.scroll_offset.y
         if not top <= start + row < top + rows:
             self._follows = False
             self._move(start + max(row - rows // 2, 0))
@@ -41,26 +46,32 @@ class Window:
 
     def show_place(self, view: TurnView, share: float) -> None:
         """Go to a message, so far into it."""
-        page, rows = self._transcript.page, self._transcript.scrollable_content_region.height
+        page, rows = self.page, self._widget.scrollable_content_region.height
         place = page.views.index(view)
         row = int(share * view.rows(page.width))
         page.changed(place)
         self._follows = False
         self._move(max(page.starts[place] + row - rows // 2, 0))
 
+    def seen(self) -> list[TurnView]:
+        """The messages in the window."""
+        top, rows = self._widget.scroll_offset.y, self._widget.scrollable_content_region.height
+        first, last = self.page.at(top), self.page.at(min(top + rows, self.page.height) - 1)
+        return [] if first is None or last is None else self.page.views[first : last + 1]
+
     def scrolled(self, to: float) -> None:
         """It was scrolled, by the reader or from here."""
         if not self._moving:
-            self._follows = to >= self._transcript.max_scroll_y
+            self._follows = to >= self._widget.max_scroll_y
             self._move(round(to))
 
     def resized(self) -> None:
         """It may have another width, or height."""
-        page, width = self._transcript.page, self._transcript.scrollable_content_region.width
+        page, width = self.page, self._widget.scrollable_content_region.width
         if width and width != page.width:
             self.keeping(lambda: setattr(page, "width", width))
         else:
-            self._move(self._transcript.scroll_offset.y)
+            self._move(self._widget.scroll_offset.y)
 
     def changed(self, view: TurnView) -> None:
         """One message has another height."""
@@ -69,7 +80,7 @@ class Window:
 
     def keeping(self, change: Callable[[], None]) -> None:
         """Change heights; the message at the top of the window stays there."""
-        page, top = self._transcript.page, self._transcript.scroll_offset.y
+        page, top = self.page, self._widget.scroll_offset.y
         place = page.at(top)
         local = 0 if place is None else top - page.starts[place]
         change()
@@ -82,29 +93,29 @@ class Window:
 
     def laid(self, place: int = 0) -> None:
         """From this place on some have another height: the window stays at the end, or with what was seen."""
-        self._transcript.page.changed(place)
-        self._move(self._transcript.scroll_offset.y)
+        self.page.changed(place)
+        self._move(self._widget.scroll_offset.y)
 
     def _move(self, top: int) -> None:
         """Go to a row, having wrapped what is seen there."""
-        transcript, page = self._transcript, self._transcript.page
-        rows = transcript.scrollable_content_region.height
+        widget, page = self._widget, self.page
+        rows = widget.scrollable_content_region.height
         if not rows:  # it has no place on the screen yet
             return
         top = page.look(top, rows, self._follows)
         self._moving = True
         self._resize(Size(page.width, page.height), rows)
-        if top != transcript.scroll_offset.y:
-            transcript.scroll_to(y=top, animate=False, force=True)  # which draws all of them
+        if top != widget.scroll_offset.y:
+            widget.scroll_to(y=top, animate=False, force=True)  # which draws all of them
         else:
-            transcript.refresh_changed()
+            self.redraw()
         self._moving = False
 
     def _resize(self, size: Size, rows: int) -> None:
         """Say how much there is; where a scrollbar neither comes nor goes, no layout is needed for that."""
-        transcript, was = self._transcript, self._transcript.virtual_size
+        widget, was = self._widget, self._widget.virtual_size
         if size.width != was.width or (size.height > rows) != (was.height > rows):
-            transcript.virtual_size = size
+            widget.virtual_size = size
         elif size != was:
-            transcript.set_reactive(ScrollView.virtual_size, size)
-            transcript.vertical_scrollbar.window_virtual_size = size.height
+            widget.set_reactive(ScrollView.virtual_size, size)
+            widget.vertical_scrollbar.window_virtual_size = size.height

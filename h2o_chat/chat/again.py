@@ -1,0 +1,66 @@
+"""Going back in a stored conversation: to answer again, or to say something else instead of a message."""
+
+from collections.abc import Callable, Iterator
+
+from h2o_chat.base.config import Sampling
+from h2o_chat.base.errors import StoreError, UsageError
+from h2o_chat.base.progress import never, unheard
+from h2o_chat.chat.chat import Chat
+from h2o_chat.events.events import Event
+
+
+def regenerate(
+    chat: Chat,
+    sampling: Sampling,
+    cancel: Callable[[], bool] = never,
+    progress: Callable[[float], None] = unheard,
+) -> Iterator[Event]:
+    """Answers the last message again, from the cache as it was before; the first answer is kept beside.
+
+    Args and events: see `edit`.
+
+    Raises:
+        UsageError: nothing was said yet.
+        StoreError: the conversation is not stored.
+    """
+    asked = [index for index, message in enumerate(chat.messages) if message.role == "user"]
+    if not asked:
+        raise UsageError("There is no answer to make again: nothing was said.")
+    yield from edit(chat, asked[-1], chat.messages[asked[-1]].text, sampling, cancel, progress)
+
+
+def edit(
+    chat: Chat,
+    index: int,
+    text: str,
+    sampling: Sampling,
+    cancel: Callable[[], bool] = never,
+    progress: Callable[[float], None] = unheard,
+) -> Iterator[Event]:
+    """Says something else instead of message `index`; what followed it is kept as another branch.
+
+    No event comes until the cache has been brought back, none at all if that was cancelled: then nothing has
+    changed.
+
+    Args:
+        progress: told the share of what had to be read again, 0 to 1.
+
+    Raises:
+        UsageError: it is not a message of the user.
+        StoreError: the conversation is not stored.
+    """
+    if not 0 <= index < len(chat.messages) or chat.messages[index].role != "user":
+        raise UsageError(f"Message {index} is not one of yours.", "Only what you said can be said anew.")
+    before = chat.messages[index - 1].id if index else None
+    if chat.keeper is None or chat.messages[index].id is None:
+        raise StoreError("This conversation is not stored: there is nothing to go back to.")
+    leaf, pinned = chat.keeper.leaf, chat.messages[index].pinned
+    if not chat.go_to(before, progress, cancel):
+        return
+    yield from chat.looked()
+    yield from chat.send(text, sampling, cancel, pin=pinned)
+    if len(chat.messages) <= index:  # stopped before it was read: nothing was said instead
+        chat.go_to(leaf, progress)
+        yield from chat.take_notes()
+        chat.spell()
+        yield from chat.said_from(index)

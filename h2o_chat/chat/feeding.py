@@ -1,0 +1,38 @@
+"""What a turn is fed to the engine as, and what to say where it leaves the cache too little room."""
+
+from collections.abc import Iterator
+
+from h2o_chat.chat.engine_like import EngineLike
+from h2o_chat.chat.templates import Template
+from h2o_chat.engine import advice
+from h2o_chat.events.events import Note, Prompt
+
+
+def turn_tokens(
+    engine: EngineLike, template: Template, system: str | None, text: str, marked: bool
+) -> tuple[list[int], int]:
+    """The tokens of a turn, and how many of them are the system prompt, which is protected.
+
+    Args:
+        marked: the last answer ended in the marker that the next turn begins with: it was fed already.
+    """
+    pending = engine.pending
+    if not engine.seen and not pending:
+        fed = template.first(system, text)
+        system_tokens = fed.head if system else 0
+        engine.protect(system_tokens)
+        return fed.ids, system_tokens
+    fed = template.later(text, marked)
+    if pending and pending[-1] in engine.eos and pending[-1] in fed.ids[: fed.head]:
+        # The model has closed its answer itself: the template's own closing would say so twice.
+        return fed.ids[fed.ids.index(pending[-1]) + 1 :], 0
+    return fed.ids, 0
+
+
+def too_small(engine: EngineLike, prompt: Prompt) -> Iterator[Note]:
+    """See `advice.too_small`; nothing where the cache keeps all."""
+    budget = engine.session.budget
+    if budget is not None:
+        protected, _ = engine.protection()
+        fits = engine.budget_for(prompt.system) if prompt.system > protected else None
+        yield from advice.too_small(prompt, budget, protected, fits)

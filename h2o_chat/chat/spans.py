@@ -1,0 +1,148 @@
+"""Which tokens a message is: the one place that knows; the conversation, exports and the screen ask here.
+
+A prompt has, in this order: the last token of the answer before, if that was not fed yet (it stays the
+answer's); the system prompt, with the first message; what the user says, with the template around it. An
+answer has the tokens that follow, one by one.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from h2o_chat.events.events import Event, Prompt, Said, Token, Turn
+
+
+class Placed(Protocol):
+    """A message, here or in the store."""
+
+    @property
+    def role(self) -> str: ...
+    @property
+    def first(self) -> int: ...
+    @property
+    def last(self) -> int: ...
+
+
+def was_read(message: Placed) -> bool:
+    """Whether its tokens have positions: it was read, or has been begun."""
+    return message.first >= 0
+
+
+def tokens_of(message: Placed) -> range:
+    """The positions of its tokens; none where it was not read."""
+    return range(message.first, message.last + 1) if was_read(message) else range(0)
+
+
+def fed(tokens: range, seen: int) -> int:
+    """How many of these the model has read: the last token of an answer waits for the next prompt."""
+    return max(0, min(tokens.stop, seen) - tokens.start)
+
+
+def about_to_be(before: int, ids: int, system: int) -> range:
+    """Positions of what the user says, before it is read.
+
+    Args:
+        before: tokens seen or waiting.
+        ids: tokens that will be read.
+        system: how many of them are the system prompt.
+    """
+    return range(before + system, before + ids)
+
+
+def of_prompt(prompt: Prompt, after: int) -> tuple[range, range]:
+    """Positions of the system prompt and of what the user says, of a prompt that was read.
+
+    Args:
+        after: behind the last message before.
+    """
+    first = max(prompt.first, after)
+    system = range(first, min(first + prompt.system, prompt.last + 1))
+    return system, range(system.stop, prompt.last + 1)
+
+
+def texts_of(prompt: Prompt, tokens: range) -> Sequence[str]:
+    """The texts of these tokens, if they are among the prompt's."""
+    if tokens.start < prompt.first or not prompt.texts:
+        return ()
+    return prompt.texts[tokens.start - prompt.first : tokens.stop - prompt.first]
+
+
+def own(message: Placed, stored: int) -> slice:
+    """Which of the ids stored with a message are its own.
+
+    With a user's message all ids are stored that were read with it; its own are the last ones.
+
+    Args:
+        stored: how many ids there are.
+    """
+    count = min(len(tokens_of(message)), stored)
+    return slice(stored - count, stored) if message.role == "user" else slice(0, count)
+
+
+@dataclass
+class Span:
+    """A message and the positions of its tokens."""
+
+    index: int
+    """Its place in the conversation."""
+    role: str
+    first: int
+    last: int
+
+    @property
+    def tokens(self) -> range:
+        return tokens_of(self)
+
+
+class Spans:
+    """The messages that were read, in order, as events tell of them."""
+
+    def __init__(self) -> None:
+        self.all: list[Span] = []
+        self._asked = 0
+        """The place of the message that the model answers, or is about to."""
+
+    def add(self, event: Event) -> None:
+        """Take in one event; those that move no message change nothing."""
+        match event:
+            case Said():
+                self._cut(event.index)
+                self.place(event.index, event.role, event.first, event.last)
+                self._asked = event.index
+            case Prompt():
+                system, user = of_prompt(event, self._end)
+                if not self.all:
+                    self.place(0, "system", system.start, system.stop - 1)
+                self.place(self._asked, "user", user.start, user.stop - 1)
+            case Token():
+                self._answer(event.position)
+            case Turn(finish="error"):  # the model has not seen this turn, nor a system prompt read with it
+                self._cut(self._asked if self._asked > 1 else 0)
+
+    def place(self, index: int, role: str, first: int, last: int) -> None:
+        """A message lies here; what cannot be, since something lies there already, is left out."""
+        if self._end <= first <= last:
+            self.all.append(Span(index, role, first, last))
+
+    def at(self, position: int) -> Span | None:
+        """The message that a token belongs to."""
+        found = bisect_right(self.all, position, key=lambda span: span.first) - 1
+        return self.all[found] if found >= 0 and position <= self.all[found].last else None
+
+    @property
+    def _end(self) -> int:
+        """Behind the last message."""
+        return self.all[-1].last + 1 if self.all else 0
+
+    def _answer(self, position: int) -> None:
+        last = self.all[-1] if self.all else None
+        if last is not None and last.index == self._asked + 1:
+            last.last = max(last.last, position)
+        else:
+            self.place(self._asked + 1, "assistant", position, position)
+
+    def _cut(self, index: int) -> None:
+        """Message `index` and all behind it are on another branch."""
+        while self.all and self.all[-1].index >= index:
+            self.all.pop()

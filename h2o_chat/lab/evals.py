@@ -1,0 +1,226 @@
+"""The commands that may draw: they read what is asked for, load the model, measure, draw and print.
+
+What is measured stands in the module named for it. All print a table, or one JSON object, on stdout; pictures
+go into `folder`, where one is named; progress goes to stderr.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import ExitCode, UsageError
+from h2o_chat.base.progress import progress_bar
+from h2o_chat.lab import (
+    agreement,
+    generate,
+    long_recall,
+    observe,
+    observe_tables,
+    paper_plots,
+    perplexity,
+    perplexity_table,
+    plots,
+    recall,
+    sampled,
+)
+from h2o_chat.lab.contest import runs_of
+from h2o_chat.lab.contestant import crossed
+from h2o_chat.lab.output import tell
+from h2o_chat.lab.pictures import check
+from h2o_chat.lab.results import Results
+from h2o_chat.lab.texts import documents, read_texts
+from h2o_chat.models.load import load
+
+Found = TypeVar("Found")
+
+
+def run_perplexity(
+    settings: Settings,
+    texts: Path,
+    policies: Sequence[str],
+    budgets: Sequence[int],
+    length: int,
+    as_json: bool,
+    prompt: int = 0,
+    readings: Sequence[perplexity.Reading] = (perplexity.Reading(),),
+    kv_dtypes: Sequence[str] = (),
+    equal_bytes: bool = False,
+    folder: Path | None = None,
+    results: Path | None = None,
+) -> ExitCode:
+    """`eval perplexity --texts`."""
+    contestants = crossed(policies, kv_dtypes)
+    found, known = read_texts(texts), Results(results)
+    check(folder)
+    with progress_bar() as show:
+        loaded = load(settings, show)
+        ids = documents(found, loaded.tokenizer, length)
+        seed, tick = settings.seed or 0, partial(show, "read")
+        report = perplexity.measure(
+            loaded, ids, contestants, budgets, seed, tick, prompt, readings, equal_bytes, known
+        )
+    return _end(report, as_json, perplexity_table.show_table, folder, plots.plot_perplexity)
+
+
+def run_sampled(
+    settings: Settings,
+    tokens: int,
+    streams: int,
+    policies: Sequence[str],
+    budgets: Sequence[int],
+    as_json: bool,
+    folder: Path | None = None,
+    results: Path | None = None,
+) -> ExitCode:
+    """`eval perplexity --sampled`."""
+    known = Results(results)
+    runs = [run for run in runs_of(policies, budgets) if run.budget is not None]
+    check(folder)
+    with progress_bar() as show:
+        loaded = load(settings, show)
+        report = sampled.measure(
+            loaded, tokens, streams, runs, settings.seed or 0, partial(show, "read"), known
+        )
+    return _end(report, as_json, sampled.show_table, folder, plots.plot_sampled)
+
+
+def run_recall(
+    settings: Settings,
+    questions: Path,
+    policies: Sequence[str],
+    budgets: Sequence[int],
+    as_json: bool,
+    results: Path | None = None,
+    kv_dtypes: Sequence[str] = (),
+    equal_bytes: bool = False,
+    folder: Path | None = None,
+) -> ExitCode:
+    """`eval recall --questions`."""
+    contestants = crossed(policies, kv_dtypes)
+    found, known = recall.read_questions(questions), Results(results)
+    check(folder)
+    with progress_bar() as show:
+        loaded, tick = load(settings, show), partial(show, "answer")
+        report = recall.measure(loaded, found, contestants, budgets, tick, known, equal_bytes)
+    return _end(report, as_json, recall.show_table, folder, plots.plot_recall)
+
+
+def run_long_recall(
+    settings: Settings,
+    tokens: int,
+    conversations: int,
+    policies: Sequence[str],
+    budgets: Sequence[int],
+    as_json: bool,
+    results: Path | None = None,
+    kv_dtypes: Sequence[str] = (),
+    equal_bytes: bool = False,
+    folder: Path | None = None,
+) -> ExitCode:
+    """`eval recall --generate`."""
+    contestants, known = crossed(policies, kv_dtypes), Results(results)
+    check(folder)
+    with progress_bar() as show:
+        loaded = load(settings, show)
+        report = long_recall.measure_long(
+            loaded,
+            tokens,
+            conversations,
+            settings.seed or 0,
+            contestants,
+            budgets,
+            partial(show, "answer"),
+            known,
+            equal_bytes,
+        )
+    return _end(report, as_json, long_recall.show_table, folder, plots.plot_long_recall)
+
+
+def run_agreement(
+    settings: Settings,
+    texts: Path,
+    policies: Sequence[str],
+    budgets: Sequence[int],
+    prompt: int,
+    tokens: int,
+    most_prompts: int,
+    as_json: bool,
+    folder: Path | None = None,
+    results: Path | None = None,
+) -> ExitCode:
+    """`eval agreement`."""
+    runs, found, known = runs_of(policies, budgets), read_texts(texts), Results(results)
+    check(folder)
+    with progress_bar() as show:
+        loaded = load(settings, show)
+        # Cut as long as they would be with what follows, so that prompts are no neighbours.
+        prompts = documents(found, loaded.tokenizer, prompt + tokens)[:most_prompts, :prompt]
+        report = agreement.measure(
+            loaded, prompts, runs, tokens, settings.seed or 0, partial(show, "continue"), known
+        )
+    return _end(report, as_json, agreement.show_table, folder, plots.plot_agreement)
+
+
+def run_generate(
+    settings: Settings,
+    file: Path,
+    policies: Sequence[str],
+    budgets: Sequence[int],
+    tokens: int,
+    stop: tuple[str, ...],
+    as_json: bool,
+    folder: Path | None,
+    results: Path | None = None,
+) -> ExitCode:
+    """`eval generate`."""
+    runs, items, known = runs_of(policies, budgets), generate.read_items(file), Results(results)
+    check(folder)
+    generate.rouge_scorer()  # says what is missing before the model is loaded
+    with progress_bar() as show:
+        loaded = load(settings, show)
+        seed, tick = settings.seed or 0, partial(show, "answer")
+        report = generate.measure(loaded, items, runs, tokens, stop, settings.chunk, seed, tick, known)
+    return _end(report, as_json, generate.show_table, folder, paper_plots.plot_generate)
+
+
+def run_observe(
+    settings: Settings,
+    texts: Path,
+    switch_to: Path | None,
+    policies: Sequence[str],
+    budgets: Sequence[int],
+    length: int,
+    most: int,
+    parts: Sequence[str],
+    as_json: bool,
+    folder: Path | None,
+) -> ExitCode:
+    """`eval observe`."""
+    unknown = [part for part in parts if part not in observe.PARTS]
+    if unknown:
+        raise UsageError(f"There is no part {unknown[0]!r}.", f"One of: {', '.join(observe.PARTS)}.")
+    runs, found = runs_of(policies, budgets), read_texts(texts)
+    after = read_texts(switch_to) if switch_to else found
+    check(folder)
+    with progress_bar() as show:
+        loaded = load(settings, show)
+        ids, others = (documents(some, loaded.tokenizer, length)[:most] for some in (found, after))
+        report = observe.measure(
+            loaded, ids, others, runs, parts, settings.seed or 0, partial(show, "observe")
+        )
+    return _end(report, as_json, observe_tables.show_tables, folder, paper_plots.plot_observe)
+
+
+def _end(
+    found: Found,
+    as_json: bool,
+    show: Callable[[Found], None],
+    folder: Path | None,
+    draw: Callable[[Found, Path], object],
+) -> ExitCode:
+    """Draws, where pictures are wanted, and prints."""
+    if folder is not None:
+        draw(found, folder)
+    return tell(found, as_json, show)

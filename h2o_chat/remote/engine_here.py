@@ -1,0 +1,27 @@
+"""An engine in this process; `engine_apart` opens the same in a process of its own."""
+
+from typing import TYPE_CHECKING
+
+from h2o_chat.base.config import Settings
+from h2o_chat.base.progress import Progress
+
+if TYPE_CHECKING:
+    from h2o_chat.engine.engine import Engine
+
+
+def engine_here(settings: Settings, progress: Progress) -> "Engine":
+    """Loads the model; imports torch.
+
+    Raises:
+        BudgetError: the budget cannot work.
+        H2OChatError: what `models.load` raises.
+    """
+    from h2o_chat.cache.policies import divide
+    from h2o_chat.engine.engine import Engine
+    from h2o_chat.models.load import load
+
+    if settings.policy != "full":  # a budget that cannot work is refused before weights are read
+        divide(settings.policy, settings.budget, settings.sinks, settings.recent)
+    loaded = load(settings, progress)
+    progress("warm up", None)
+    return Engine(loaded, settings)

@@ -1,0 +1,69 @@
+"""What the threads report is shown: each report in the one way that it is shown in."""
+
+from h2o_chat.events.events import CacheState, Error, Note, Prompt, Said, Token, Turn
+from h2o_chat.tui import work
+from h2o_chat.tui.crash import save_trace
+from h2o_chat.tui.pane import Pane
+from h2o_chat.tui.panel.held import CacheView
+from h2o_chat.tui.talk.attach import Reading
+
+
+def show(report: work.Report | work.Text, pane: Pane, memory: CacheView) -> None:
+    """Shows it in the pane, and keeps what it tells of the cache."""
+    messages = pane.transcript.messages
+    match report:
+        case work.Stage():
+            _stage(report, pane)
+        case work.Opened():
+            memory.begin(report.chat.session, report.chat.state, report.chat.messages)
+            pane.opened(report.chat)
+        case work.Text():
+            messages.stream(report.text)
+        case Token():
+            memory.add(report)
+            messages.token(report)
+        case CacheState():
+            pane.transcript.heat.take(report)  # before the memory has it: what changed is marked
+            memory.add(report)
+            pane.remembered()
+        case Said():
+            memory.add(report)
+            pane.said(report)
+        case Prompt():
+            memory.add(report)
+            pane.read(report)
+        case Turn(finish="stopped", prompt_tokens=0):
+            memory.add(report)
+            pane.unsaid()
+        case Turn():
+            memory.add(report)
+            pane.ended(report)
+        case Note():
+            pane.noted(report)
+        case Error():
+            messages.error(report.code, report.message, report.hint)
+        case work.Stopped():
+            pane.not_opened()
+        case work.Failed(error):
+            pane.show_error(error)
+            pane.not_opened()
+        case work.Crashed(error, trace):
+            hint = f"This is a bug of h2o-chat. The traceback is in {save_trace(trace)}"
+            messages.error("bug", f"{type(error).__name__}: {error}", hint)
+            pane.not_opened()
+        case work.Done():
+            pane.done()
+        case Reading():
+            pane.files_read(report)
+
+
+def _stage(stage: work.Stage, pane: Pane) -> None:
+    """Loading goes on in the transcript; whatever else takes long, below it."""
+    if (stages := pane.stages) is not None:
+        stopped = stages.stops
+        stages.stage(stage)
+        pane.transcript.messages.redraw(stages)
+        if stages.stops != stopped:
+            pane.app.refresh_bindings()
+    elif stage.share is not None:
+        pane.divider.doing(f"{stage.name} {stage.share:.0%} · esc stops")

@@ -1,0 +1,92 @@
+"""What `/set` and the screen of settings do: changed settings are made to hold."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import H2OChatError
+from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.rebuilding import rebuild
+from h2o_chat.events.events import Note
+from h2o_chat.tui.talk import changing
+from h2o_chat.tui.talk.editing import Sent
+from h2o_chat.tui.talk.settings import Changed, SettingsScreen
+from h2o_chat.tui.talk.talk import TalkPane
+from h2o_chat.tui.work import Opened, Report
+
+
+def short(name: str) -> Callable[[TalkPane, str], None]:
+    """`/name VALUE` for `/set name VALUE`."""
+    return lambda pane, words: change(pane, f"{name} {words}")
+
+
+def change(pane: TalkPane, words: str) -> None:
+    """`NAME VALUE` changes a setting, `NAME` tells its value, nothing shows all of them."""
+    name, _, value = words.partition(" ")
+    name, value = name.replace("-", "_"), value.strip()
+    if not name:
+        _show(pane)
+    elif value:
+        apply(pane, {name: changing.read(name, value)})
+    elif name in changing.SETTABLE:
+        now = changing.values(pane.idle(), pane.sampling)[name]
+        pane.transcript.messages.note(f"{name} = {changing.shown(now)}")
+    else:
+        changing.read(name, value)
+
+
+def _show(pane: TalkPane) -> None:
+    """Show all settings, to change them."""
+
+    def chosen(changed: Changed | None) -> None:
+        if changed is None:
+            return
+        if changed.theme:
+            pane.app.theme = changed.theme
+        if changed.values:
+            try:
+                apply(pane, changed.values)
+            except H2OChatError as error:
+                pane.show_error(error)
+
+    screen = SettingsScreen(
+        changing.values(pane.idle(), pane.sampling),
+        sorted(pane.app.available_themes),
+        pane.app.theme,
+        lambda new: changing.check(pane.idle(), new),
+    )
+    pane.app.push_screen(screen, chosen)
+
+
+def apply(pane: TalkPane, new: dict[str, Any]) -> None:
+    """Make these values hold: the cache is built again at most once.
+
+    Raises:
+        UsageError: there is no conversation now.
+    """
+    talk = pane.idle()
+    if "seed" in new:
+        talk.reseed(new["seed"])
+    answering = {name: new[name] for name in new if name in changing.ANSWERING}
+    pane.sampling = replace(pane.sampling, **answering)
+    rebuilding = {name: value for name, value in new.items() if name in changing.REBUILDING}
+    soon = ", ".join(f"{name} = {changing.shown(new[name])}" for name in new if name not in rebuilding)
+    if soon and rebuilding:  # what is in the transcript now will be shown anew
+        talk.notes.append(Note("setting", f"{soon}, from the next answer on"))
+    elif soon:
+        pane.transcript.messages.note(f"{soon}, from the next answer on")
+    if rebuilding:
+        _rebuild(pane, talk, replace(talk.settings, **rebuilding))
+
+
+def _rebuild(pane: TalkPane, talk: Chat, settings: Settings) -> None:
+    """Read the conversation again, into a cache with these settings."""
+    pane.editing.give_up()
+    pane.sent = Sent()
+
+    def work(cancel: Callable[[], bool], progress: Callable[[float], None]) -> Iterator[Report]:
+        if rebuild(talk, settings, progress, cancel):
+            yield Opened(talk)
+
+    pane.begin(work, f"reading {pane.memory.seen:,} tokens again · esc stops")

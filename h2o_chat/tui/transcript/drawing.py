@@ -1,0 +1,120 @@
+"""A message as rows of the screen: its title with the gauge of its hold, its pieces, an empty row."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.content import Content
+from textual.selection import Selection
+from textual.strip import Strip
+
+from h2o_chat.base.safe import fit
+from h2o_chat.tui.glyphs import gauge
+from h2o_chat.tui.theme import MUTED
+from h2o_chat.tui.transcript.body import Piece
+from h2o_chat.tui.transcript.turn import INDENT, TurnView
+
+COLOURS = {"user": "$secondary", "assistant": "$primary", "error": "$error"}
+"""Of the titles, for kinds that have one."""
+
+
+class Canvas(Protocol):
+    """What messages are drawn on."""
+
+    @property
+    def ground(self) -> Style:
+        """Of what is empty."""
+
+    def draw(self, content: Content, width: int) -> Sequence[Strip]:
+        """The rows of a text, wrapped; each segment with the offset of its first character."""
+
+    def dress(self, view: TurnView, piece: Piece, line: int) -> Content:
+        """What a piece shows, with the styles of the moment; `line` is that of the title."""
+
+    def key(self, view: TurnView, piece: Piece) -> object:
+        """Another one whenever `dress` gives something else."""
+
+
+def draw_row(view: TurnView, row: int, width: int, line: int, canvas: Canvas) -> Strip:
+    """One row of a message.
+
+    Args:
+        line: of the title; the lines of the text follow. What is selected is said in these.
+    """
+    piece, local = view.at(row, width)
+    if piece is None:
+        return (
+            _titles(view, width, line, canvas)
+            if row < view.titled
+            else _row([], 0, line, width, canvas.ground)
+        )
+    key = (width, line, canvas.key(view, piece))
+    if piece.key != key:
+        strips = canvas.draw(canvas.dress(view, piece, line), max(width - INDENT - 1, 1))
+        piece.strips, piece.key = _rows(piece, strips, line + 1, width, canvas.ground), key
+    return piece.strips[local]
+
+
+def _titles(view: TurnView, width: int, line: int, canvas: Canvas) -> Strip:
+    """The title: who speaks, and how much of it is held."""
+    key = (width, line, view.hold, view.marked, view.pinned, canvas.key(view, Piece(Content())))
+    if view.drawn_title is None or view.drawn_title[0] != key:
+        strips = canvas.draw(title(view, width - 1), width - 1)  # none where it is painted before it has room
+        segments = [Segment(segment.text, _bare(segment)) for strip in strips for segment in strip]
+        view.drawn_title = (key, _row(segments, 0, line, width, canvas.ground, indent=1))
+    return view.drawn_title[1]
+
+
+def title(view: TurnView, width: int) -> Content:
+    """What stands above the text."""
+    right = "" if view.hold is None else gauge(view.hold)
+    speaker = f"▸ {view.name}" if view.marked else view.name
+    speaker += " · pinned" if view.pinned else ""
+    name = fit(speaker, max(width - len(right), 0)) if right else speaker
+    colour = "$accent" if view.marked else COLOURS.get(view.kind, MUTED)
+    return Content.assemble((name, f"bold {colour}"), (right, MUTED)).truncate(max(width, 1))
+
+
+def selected_text(view: TurnView, selection: Selection, line: int) -> str:
+    """What is selected of the text of a message; `line` is that of the title."""
+    lines = view.plain.split("\n")
+    spans = [(text, selection.get_span(line + 1 + n)) for n, text in enumerate(lines)]
+    return "\n".join(text[span[0] : None if span[1] < 0 else span[1]] for text, span in spans if span)
+
+
+def _rows(piece: Piece, strips: Sequence[Strip], line: int, width: int, ground: Style) -> list[Strip]:
+    """The rows of a piece in full width, with offsets in lines of the whole text that begins at `line`."""
+    rows, y = [], -1
+    for strip in strips:
+        segments = list(strip)
+        x, y = offset(segments, y + 1)
+        rows.append(_row(segments, x + (piece.x if y == 0 else 0), line + piece.y + y, width, ground))
+    if piece.gap:
+        rows.append(_row([], 0, line + piece.y + y + 1, width, ground))
+    return rows
+
+
+def _row(
+    segments: Sequence[Segment], x: int, y: int, width: int, ground: Style, indent: int = INDENT
+) -> Strip:
+    """A row in full width, whose text begins at character `x` of line `y`."""
+    placed = [Segment(" " * indent, ground + Style.from_meta({"offset": (x, y)}))]
+    for segment in segments:
+        place = Style.from_meta({"offset": (x, y)})
+        placed.append(Segment(segment.text, segment.style + place if segment.style else place))
+        x += len(segment.text)
+    return Strip(placed).adjust_cell_length(width, ground)
+
+
+def offset(segments: Sequence[Segment], y: int) -> tuple[int, int]:
+    """Of the first character of a row; an empty one is a line of its own, which is said."""
+    style = segments[0].style if segments else None
+    x, y = style.meta["offset"] if style and "offset" in style.meta else (0, y)
+    return int(x), int(y)
+
+
+def _bare(segment: Segment) -> Style:
+    """Its style, without what was drawn from where."""
+    style = segment.style or Style()
+    return style.clear_meta_and_links()

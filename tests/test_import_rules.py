@@ -1,0 +1,187 @@
+"""Who may import whom, read from the source: packages import downwards only, files never in a circle.
+
+Every import counts, also those inside functions and those for type checkers alone.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1] / "h2o_chat"
+
+PACKAGES = (
+    "base",
+    "events",
+    "store",
+    "cache",
+    "models",
+    "engine",
+    "remote",
+    "chat",
+    "tui",
+    "lab",  # above the screen, which it measures too
+    "cli",
+)
+"""Each may import those before it and itself."""
+
+HEAVY = {"torch", "transformers", "accelerate", "bitsandbytes"}
+LIGHT = ("base", "events", "store", "remote", "chat", "tui", "cli")
+"""These load without `HEAVY`: importing it takes seconds, and help and errors come at once."""
+
+STILL_IN_CIRCLES = ("h2o_chat.cache.", "h2o_chat.engine.")
+"""Circles inside each of these two folders are being removed and do not count yet."""
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import, in one file."""
+
+    name: str
+    """What is imported: a module, or `module.name` where a name is taken from one."""
+    line: int
+    at_start: bool
+    """It runs when the file is imported: it is neither in a function nor for type checkers."""
+
+
+def imports_of(source: str) -> list[Import]:
+    """All imports of a file, wherever they stand."""
+    return list(_imports(ast.parse(source), at_start=True))
+
+
+def _imports(node: ast.AST, at_start: bool) -> Iterator[Import]:
+    for child in ast.iter_child_nodes(node):
+        match child:
+            case ast.Import(names=names):
+                yield from (Import(one.name, child.lineno, at_start) for one in names)
+            case ast.ImportFrom(module=module, names=names, level=level):
+                assert level == 0, f"line {child.lineno}: say from which module, not from how many dots above"
+                yield from (Import(f"{module}.{one.name}", child.lineno, at_start) for one in names)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+                yield from _imports(child, at_start=False)
+            case ast.If(test=ast.Name(id="TYPE_CHECKING"), body=body, orelse=other):
+                for one in body:
+                    yield from _imports(ast.Module([one], []), at_start=False)
+                for one in other:
+                    yield from _imports(ast.Module([one], []), at_start)
+            case _:
+                yield from _imports(child, at_start)
+
+
+def _name_of(path: Path) -> str:
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+IMPORTS = {_name_of(path): imports_of(path.read_text("utf-8")) for path in sorted(ROOT.rglob("*.py"))}
+
+
+def file_of(name: str) -> str | None:
+    """The file of this project that an import reads; None: it is another's."""
+    while name and name not in IMPORTS:
+        name = name.rpartition(".")[0]
+    return name or None
+
+
+def package_of(module: str) -> str | None:
+    """The folder it is in; None: `h2o_chat` itself and `__main__`."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and (ROOT / parts[1]).is_dir() else None
+
+
+def circles(arrows: Mapping[str, Iterable[str]]) -> list[set[str]]:
+    """Groups of files in which each can be reached from each."""
+    reached = {start: _reached(start, arrows) for start in arrows}
+    groups = {frozenset(there for there in reached[start] if start in reached[there]) for start in arrows}
+    return [set(group) for group in groups if group]
+
+
+def _reached(start: str, arrows: Mapping[str, Iterable[str]]) -> set[str]:
+    """Everything behind the arrows from here on; itself only where one leads back."""
+    reached = set[str]()
+    left = [start]
+    while left:
+        for there in arrows[left.pop()]:
+            if there not in reached:
+                reached.add(there)
+                left.append(there)
+    return reached
+
+
+def test_every_folder_has_its_place() -> None:
+    there = {path.name for path in ROOT.iterdir() if path.is_dir() and any(path.glob("*.py"))}
+    assert there == set(PACKAGES)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_packages_import_downwards_only(package: str) -> None:
+    above = PACKAGES[PACKAGES.index(package) + 1 :]
+    up = [
+        f"{module}, line {one.line}: {there}"
+        for module, found in IMPORTS.items()
+        if package_of(module) == package
+        for one in found
+        if (there := file_of(one.name)) and package_of(there) in above
+    ]
+    assert not up
+
+
+def test_no_circles_among_files() -> None:
+    arrows = {
+        module: {there for one in found if (there := file_of(one.name)) and there != module}
+        for module, found in IMPORTS.items()
+    }
+    found = [
+        sorted(group)
+        for group in circles(arrows)
+        if not any(all(module.startswith(folder) for module in group) for folder in STILL_IN_CIRCLES)
+    ]
+    assert not found
+
+
+@pytest.mark.parametrize("package", LIGHT)
+def test_loads_without_torch(package: str) -> None:
+    """Neither its files nor those that they import at their start."""
+    arrows = {
+        module: {file_of(one.name) or one.name.partition(".")[0] for one in found if one.at_start}
+        for module, found in IMPORTS.items()
+    }
+    everything = arrows | {
+        other: set() for there in arrows.values() for other in there if other not in arrows
+    }
+    heavy = {
+        module: sorted(found)
+        for module in IMPORTS
+        if package_of(module) == package and (found := _reached(module, everything) & HEAVY)
+    }
+    assert not heavy
+
+
+def test_only_the_screen_imports_textual_at_its_start() -> None:
+    others = [
+        f"{module}, line {one.line}"
+        for module, found in IMPORTS.items()
+        for one in found
+        if package_of(module) != "tui" and one.at_start and one.name.partition(".")[0] == "textual"
+    ]
+    assert not others
+
+
+def test_imports_are_seen_wherever_they_stand() -> None:
+    found = imports_of(
+        "import a\n"
+        "if TYPE_CHECKING:\n    from b import c\nelse:\n    import d\n"
+        "def f():\n    def g():\n        import e\n"
+        "class H:\n    import i\n"
+        "try:\n    import j\nexcept ImportError:\n    pass\n"
+    )
+    assert [(one.name, one.at_start) for one in found] == [
+        ("a", True), ("b.c", False), ("d", True), ("e", False), ("i", True), ("j", True),
+    ]  # fmt: skip
+
+
+def test_circles_are_found() -> None:
+    arrows = {"a": ["b"], "b": ["c", "d"], "c": ["a"], "d": ["d"], "e": ["a"]}
+    assert sorted(map(sorted, circles(arrows))) == [["a", "b", "c"], ["d"]]

@@ -191,7 +191,7 @@ def named(name: str) -> Policy:
     """
     if name in POLICIES:
         return POLICIES[name]
-    from h2o_chat.lab.references import reference
+    from h2o_chat.cache.references import reference
 
     return reference(name)
 

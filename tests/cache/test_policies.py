@@ -18,8 +18,8 @@ from h2o_chat.cache.policies import (
     output_change_by_head,
     priorities,
 )
+from h2o_chat.cache.references import output_change
 from h2o_chat.lab.belady import any_policy
-from h2o_chat.lab.references import output_change
 
 SLOTS = st.lists(st.tuples(st.integers(-1, 50), st.integers(0, 3)), min_size=1, max_size=12)
 

@@ -2,7 +2,7 @@
 
 As in `cache/policies.py`: pure functions, the lowest priority goes first, ties drop the oldest. All of them
 can generate, so every place that takes the name of a policy takes these too. Those that see the future
-cannot: `belady.py`. Shapes: L layers, R rows, H KV heads, G query heads per KV head, S slots.
+cannot: `lab/belady.py`. Shapes: L layers, R rows, H KV heads, G query heads per KV head, S slots.
 """
 
 from collections.abc import Callable, Sequence

@@ -31,9 +31,6 @@ HEAVY = {"torch", "transformers", "accelerate", "bitsandbytes"}
 LIGHT = ("base", "events", "store", "remote", "chat", "tui", "cli")
 """These load without `HEAVY`: importing it takes seconds, and help and errors come at once."""
 
-STILL_IN_CIRCLES = ("h2o_chat.cache.", "h2o_chat.engine.")
-"""Circles inside each of these two folders are being removed and do not count yet."""
-
 
 @dataclass(frozen=True)
 class Import:
@@ -133,12 +130,7 @@ def test_no_circles_among_files() -> None:
         module: {there for one in found if (there := file_of(one.name)) and there != module}
         for module, found in IMPORTS.items()
     }
-    found = [
-        sorted(group)
-        for group in circles(arrows)
-        if not any(all(module.startswith(folder) for module in group) for folder in STILL_IN_CIRCLES)
-    ]
-    assert not found
+    assert not [sorted(group) for group in circles(arrows)]
 
 
 @pytest.mark.parametrize("package", LIGHT)

@@ -11,7 +11,7 @@ from torch import Tensor
 from h2o_chat.cache import scores
 from h2o_chat.cache.arena import Arena, along, in_use_first
 from h2o_chat.cache.clock import Pass
-from h2o_chat.cache.distance import held_indices, indices
+from h2o_chat.cache.distance import indices
 from h2o_chat.cache.policies import Slots, highest
 from h2o_chat.cache.scores import REMEMBER
 from h2o_chat.cache.settle import compare, rank, visible_from
@@ -88,7 +88,7 @@ def _stay(arena: Arena, at: int, now: Pass, union: Slots, used: int) -> Tensor:
         return in_use[..., :most]
     if now.compares and arena.plan.policy.keys:
         new = indices(union.positions[..., used:], arena.base)
-        index = torch.cat((held_indices(arena)[at : at + 1, ..., :used], new), 3)
+        index = torch.cat((arena.held_indices()[at : at + 1, ..., :used], new), 3)
         compare(arena, union, index, now.compares)
     seen = [first + count for first, count in zip(now.first, now.count, strict=True)]
     visible = visible_from(arena, seen)

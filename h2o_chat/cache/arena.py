@@ -16,7 +16,7 @@ from torch import Tensor
 
 from h2o_chat.cache import scores
 from h2o_chat.cache.clock import Pass
-from h2o_chat.cache.distance import edge_angles, held_indices, indices
+from h2o_chat.cache.distance import indices
 from h2o_chat.cache.plan import GROW, Plan
 from h2o_chat.cache.policies import Slots
 from h2o_chat.cache.quantized import dequantise, quantise, row_bytes
@@ -181,7 +181,25 @@ class Arena:
         keys = self.numbers(self.slots.keys[at])
         if self.plan.bits is None or self.rope is None:
             return keys
-        return self.rope.rotate(keys, held_indices(self)[at])
+        return self.rope.rotate(keys, self.held_indices()[at])
+
+    def held_indices(self) -> Tensor:
+        """Rotation index of every slot's key. [L, R, H, S]"""
+        slots, distance = self.slots, self.plan.distance
+        near = indices(slots.positions, self.base)
+        if distance is None:
+            return near
+        return torch.where(slots.clamped, distance.clamped_indices(slots.protected, slots.positions), near)
+
+    def edge_angles(self, at: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """What turns queries at positions `at` [R, N] to index reach - 1 (`Rope.turn`). [R, 1, 1, N, D] each
+
+        From there clamped keys at index 0 stand at distance reach - 1, and protected ones nearer.
+        """
+        assert self.rope is not None
+        assert self.plan.distance is not None
+        by = self.plan.distance.reach - 1 - (at - self.base[:, None])
+        return self.rope.angles(by[:, None, None], dtype)
 
     def held_values(self, at: int) -> Tensor:
         """One layer's values as the model computes with them. [R, H, S, D]"""
@@ -208,7 +226,7 @@ class Arena:
         real = [first if count else -1 for first, count in zip(now.first, now.count, strict=True)]
         self.new = self.per_row(real)  # [R, 1, 1] positions
         self.when = self.per_row(now.first)[..., 0]  # [R, 1]
-        self.edge = edge_angles(self, self.when, self.of.dtype) if self.clamps else None
+        self.edge = self.edge_angles(self.when, self.of.dtype) if self.clamps else None
         self.used = self.shape[3] if now.used is None else now.used + 1
         new = {
             "positions": self.new,

@@ -16,11 +16,11 @@ from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.cache.absorb import absorb
 from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.clock import Pass
-from h2o_chat.cache.distance import edge_angles
 from h2o_chat.cache.layer import Handoff
+from h2o_chat.cache.ready import begin
 from h2o_chat.cache.scores import REMEMBER, weighted
 from h2o_chat.cache.settle import settle
-from h2o_chat.cache.step import Step, begin
+from h2o_chat.cache.step import Step
 
 NAME = "h2o"
 
@@ -206,7 +206,7 @@ class _Layer:
         new = when.masked_fill(place >= count, -1)  # real tokens stand in front
         later = (count - 1 - place).clamp_min(0)  # [R, N] queries that come after each one in its row
         used = arena.shape[3] if now.used is None else now.used
-        edge = edge_angles(arena, when, queries.dtype) if arena.clamps else None
+        edge = arena.edge_angles(when, queries.dtype) if arena.clamps else None
         all_keys, all_values = keys, values
         if used:  # [R, H, T + N, D]
             all_keys = torch.cat((arena.held_keys(self.at)[:, :, :used], keys), 2)

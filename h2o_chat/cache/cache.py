@@ -17,9 +17,10 @@ from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.layer import H2OLayer
 from h2o_chat.cache.plan import plan_of
 from h2o_chat.cache.policies import Policy
+from h2o_chat.cache.ready import chunks_of, fed_indices, make_ready
 from h2o_chat.cache.rope import Positions, Rope, probe
 from h2o_chat.cache.snapshot import Snapshot
-from h2o_chat.cache.step import Step, chunks_of, fed_indices, make_ready
+from h2o_chat.cache.step import Step
 
 
 class H2OCache(Cache):

@@ -1,4 +1,4 @@
-"""Where a kept key stands: the one place that turns keys (RoPE, arXiv 2104.09864) after they were written.
+"""Where a kept key stands (RoPE, arXiv 2104.09864): the rules; `turning.py` turns the keys.
 
 Attention sees differences of rotation indices only. So that no index grows with the conversation, and no
 distance leaves the window that the model was trained for:
@@ -14,7 +14,6 @@ Keys in bytes (`quantized.py`) are stored unturned and turned as they are read.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -22,9 +21,6 @@ from torch import Tensor
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.policies import Policy, Shares
 from h2o_chat.cache.rope import Positions
-
-if TYPE_CHECKING:
-    from h2o_chat.cache.arena import Arena
 
 
 @dataclass(frozen=True)
@@ -85,72 +81,6 @@ def indices(positions: Tensor, base: Tensor) -> Tensor:
         base: [R] the position whose index is 0.
     """
     return (positions - base[:, None, None]).masked_fill(positions < 0, 0)
-
-
-def held_indices(arena: "Arena") -> Tensor:
-    """Rotation index of every slot's key. [L, R, H, S]"""
-    slots, distance = arena.slots, arena.plan.distance
-    near = indices(slots.positions, arena.base)
-    if distance is None:
-        return near
-    return torch.where(slots.clamped, distance.clamped_indices(slots.protected, slots.positions), near)
-
-
-def clamp(arena: "Arena", near_from: Sequence[int]) -> None:
-    """Turns the keys at positions below `near_from` of each row to their clamped index and marks them."""
-    slots, distance = arena.slots, arena.plan.distance
-    if arena.rope is None or distance is None:
-        return
-    leaving = (slots.positions >= 0) & ~slots.clamped & (slots.positions < arena.per_row(near_from))
-    to = distance.clamped_indices(slots.protected, slots.positions)
-    _turn(arena, leaving, to - indices(slots.positions, arena.base))
-    slots.clamped.logical_or_(leaving)
-
-
-def rebase(arena: "Arena", base: Sequence[int]) -> None:
-    """Makes `base` [R] the positions whose rotation index is 0; keys that are not clamped are turned back."""
-    slots, new = arena.slots, arena.per_row(base)[:, 0, 0]
-    shift = (arena.base - new)[:, None, None].expand_as(slots.positions)
-    _turn(arena, (slots.positions >= 0) & ~slots.clamped & (shift != 0), shift)
-    arena.base.copy_(new)
-
-
-def protect(arena: "Arena", protected: Tensor) -> None:
-    """Says anew which slots are protected, [L, R, H, S] bool; clamped keys that come nearer are turned."""
-    slots, distance = arena.slots, arena.plan.distance
-    if distance is not None:
-        was, to = (distance.clamped_indices(p, slots.positions) for p in (slots.protected, protected))
-        _turn(arena, slots.clamped & (to != was), to - was)
-    slots.protected.copy_(protected)
-
-
-def _turn(arena: "Arena", which: Tensor, by: Tensor) -> None:
-    """Turns the keys of some slots, [L, R, H, S] bool, by so many positions, [L, R, H, S]."""
-    if arena.rope is not None and arena.plan.bits is None:
-        turned = arena.rope.rotate(arena.slots.keys, by)
-        arena.slots.keys.copy_(torch.where(which.unsqueeze(-1), turned, arena.slots.keys))
-
-
-def before_rope(arena: "Arena", keys: Tensor, index: Tensor) -> Tensor:
-    """Keys [..., D] as numbers at rotation index [...] as they are before RoPE, of length 1. [..., D]
-
-    Where nobody said how a layer turns its keys (`H2OCache` without a model) they are taken as they are, and
-    distance counts too.
-    """
-    if arena.plan.bits is None and arena.rope is not None:
-        keys = arena.rope.rotate(keys, -index)
-    return torch.nn.functional.normalize(keys.to(arena.exact), dim=-1)
-
-
-def edge_angles(arena: "Arena", at: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """What turns queries at positions `at` [R, N] to index reach - 1, for `Rope.turn`: [R, 1, 1, N, D] each.
-
-    From there clamped keys at index 0 stand at distance reach - 1, and protected ones nearer.
-    """
-    assert arena.rope is not None
-    assert arena.plan.distance is not None
-    by = arena.plan.distance.reach - 1 - (at - arena.base[:, None])
-    return arena.rope.angles(by[:, None, None], dtype)
 
 
 def fed_indices(distance: Distance, first: Tensor, tokens: int, real: Tensor | None) -> Tensor:

@@ -1,22 +1,20 @@
 """One attention layer as transformers sees it: it hands keys and values on to `h2o_attention`."""
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from torch import Tensor
 from transformers.cache_utils import CacheLayerMixin
 
 from h2o_chat.base.errors import ModelError, UsageError
+from h2o_chat.cache.arena import Arena
+from h2o_chat.cache.cache_like import CacheLike
 from h2o_chat.cache.policies import Slots
-
-if TYPE_CHECKING:
-    from h2o_chat.cache.arena import Arena
-    from h2o_chat.cache.cache import H2OCache
 
 
 class H2OLayer(CacheLayerMixin):
     """The place of one layer in its cache."""
 
-    def __init__(self, cache: "H2OCache", number: int) -> None:
+    def __init__(self, cache: CacheLike, number: int) -> None:
         super().__init__()
         self.cache, self.number = cache, number
         self.arena: Arena | None = None
@@ -26,7 +24,7 @@ class H2OLayer(CacheLayerMixin):
         self.fed = 0
         """Columns fed, padding included: what transformers calls the sequence length."""
 
-    def move_to(self, arena: "Arena", at: int) -> None:
+    def move_to(self, arena: Arena, at: int) -> None:
         """Its slots are there."""
         self.arena, self.at, self.is_initialized = arena, at, True
 
@@ -51,7 +49,7 @@ class H2OLayer(CacheLayerMixin):
         handoff = Handoff(self, key_states, value_states)
         return handoff, handoff
 
-    def _check(self, arena: "Arena", keys: Tensor) -> None:
+    def _check(self, arena: Arena, keys: Tensor) -> None:
         """
         Raises:
             UsageError: these keys do not fit the slots.

@@ -7,23 +7,20 @@ Of tokens that are held a flag of their slots says so; of tokens yet to be fed t
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from h2o_chat.base.errors import BudgetError, UsageError
-from h2o_chat.cache import distance
+from h2o_chat.cache import turning
 from h2o_chat.cache.arena import Arena
+from h2o_chat.cache.cache_like import CacheLike
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.plan import Plan
 from h2o_chat.cache.policies import divide
 
-if TYPE_CHECKING:
-    from h2o_chat.cache.cache import H2OCache
 
-
-def rows(cache: "H2OCache", row: int | None) -> dict[int, Clock]:
+def rows(cache: CacheLike, row: int | None) -> dict[int, Clock]:
     """The clocks of one row or (None) of every row.
 
     The first token fixes how many rows there are: until then a row comes into being as it is named, and
@@ -40,12 +37,12 @@ def rows(cache: "H2OCache", row: int | None) -> dict[int, Clock]:
     return {row: cache.clocks[row]}
 
 
-def name_rows(cache: "H2OCache", rows: int) -> None:
+def name_rows(cache: CacheLike, rows: int) -> None:
     """Gives the first `rows` rows clocks, those that have none yet."""
     cache.clocks += [replace(cache.fresh) for _ in range(rows - len(cache.clocks))]
 
 
-def protect(cache: "H2OCache", tokens: int, row: int | None) -> int:
+def protect(cache: CacheLike, tokens: int, row: int | None) -> int:
     """Protects the first tokens, as many as may be; how many are."""
     shares = cache.plan.shares
     below = max(shares.sinks, min(tokens, shares.most_protected))
@@ -54,7 +51,7 @@ def protect(cache: "H2OCache", tokens: int, row: int | None) -> int:
     return below
 
 
-def pin(cache: "H2OCache", positions: Iterable[int], row: int | None) -> int:
+def pin(cache: CacheLike, positions: Iterable[int], row: int | None) -> int:
     """Protects the tokens at these positions; of how many something is held, or will be.
 
     Raises:
@@ -70,13 +67,13 @@ def pin(cache: "H2OCache", positions: Iterable[int], row: int | None) -> int:
     found = set().union(*ahead.values()) & wanted
     for arena, mask, safe in zip(cache.arenas, chosen, masks, strict=True):
         found |= set(arena.slots.positions[mask].tolist())
-        distance.protect(arena, safe)
+        turning.protect(arena, safe)
     for at, clock in clocks.items():
         clock.pins = ahead[at]
     return len(found)
 
 
-def unpin(cache: "H2OCache", positions: Iterable[int] | None, keep: Iterable[int], row: int | None) -> None:
+def unpin(cache: CacheLike, positions: Iterable[int] | None, keep: Iterable[int], row: int | None) -> None:
     """Lets pinned tokens be evicted again, None: all but `keep`."""
     clocks, kept = rows(cache, row), set(keep)
     wanted = None if positions is None else set(positions)
@@ -86,12 +83,12 @@ def unpin(cache: "H2OCache", positions: Iterable[int] | None, keep: Iterable[int
             goes &= ~_held_at(arena, clocks, kept)
         for at, clock in clocks.items():
             goes[:, at] &= arena.slots.positions[:, at] >= clock.protect_below
-        distance.protect(arena, arena.slots.protected & ~goes)
+        turning.protect(arena, arena.slots.protected & ~goes)
     for clock in clocks.values():
         clock.pins = clock.pins & kept if wanted is None else clock.pins - wanted
 
 
-def protected(cache: "H2OCache", row: int | None = None) -> int:
+def protected(cache: CacheLike, row: int | None = None) -> int:
     """Slots of the fullest row and KV head that are protected, or will be by what is yet to be fed."""
     masks = [arena.slots.protected for arena in cache.arenas]
     needed = [_needed(masks, at, clock, clock.pins) for at, clock in rows(cache, row).items()]

@@ -6,7 +6,8 @@ from h2o_chat.base.config import PREFILLS, Prefill
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.distance import Distance, distance_of
-from h2o_chat.cache.policies import Policy, Shares, divide, named
+from h2o_chat.cache.named import named
+from h2o_chat.cache.policies import Policy, Shares, divide
 from h2o_chat.cache.quantized import BITS
 from h2o_chat.cache.rope import Positions
 

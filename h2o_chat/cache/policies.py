@@ -180,20 +180,7 @@ POLICIES: dict[str, Policy] = {
     "full": Policy(oldest_first, forget=1.0, sinks=0, heavy=False, bounded=False),
 }
 POLICIES = {name: replace(policy, name=name) for name, policy in POLICIES.items()}
-"""Those that a person would choose; `named` knows the others too."""
-
-
-def named(name: str) -> Policy:
-    """A policy by its name.
-
-    Raises:
-        UsageError: there is none of that name that can generate.
-    """
-    if name in POLICIES:
-        return POLICIES[name]
-    from h2o_chat.cache.references import reference
-
-    return reference(name)
+"""Those that a person would choose; `named.py` knows the others too."""
 
 
 @dataclass(frozen=True)
@@ -227,14 +214,12 @@ MANY = 10_000
 """Slots; which larger budget is the smallest that works is found to a slot or two, and not by trying all."""
 
 
-def divide(policy: str | Policy, budget: int, sinks: int | None = None, recent: int | None = None) -> Shares:
-    """The shares of a budget under a policy, or the policy of that name; None takes the policy's own number.
+def divide(policy: Policy, budget: int, sinks: int | None = None, recent: int | None = None) -> Shares:
+    """The shares of a budget under a policy; None takes the policy's own number.
 
     Raises:
         BudgetError: the parts do not fit; says the numbers and the smallest budget that works.
-        UsageError: an unknown policy.
     """
-    policy = named(policy) if isinstance(policy, str) else policy
     if not policy.bounded:
         return BOUNDLESS
     for what, value in (("sinks", sinks), ("recent", recent)):

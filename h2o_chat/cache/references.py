@@ -11,9 +11,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from h2o_chat.base.config import OFFLINE
-from h2o_chat.base.config import POLICIES as NAMES
-from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.policies import Policy, Priority, Slots, accumulated_attention, oldest_first
 from h2o_chat.cache.scores import Received
 
@@ -183,19 +180,3 @@ REFERENCES: dict[str, Policy] = {
     "fixed-h2": Policy(fixed(accumulated_attention), forget=1.0, sinks=0, heavy=True),
 }
 REFERENCES = {name: replace(policy, name=name) for name, policy in REFERENCES.items()}
-
-
-def reference(name: str) -> Policy:
-    """The policy of that name, for `cache.policies.named`.
-
-    Raises:
-        UsageError: there is none, or it has to see the future.
-    """
-    if name in OFFLINE:
-        raise UsageError(
-            "This policy decides by what will be attended to, which nobody knows while generating.",
-            f"{name} is a reference for h2o-chat eval perplexity alone.",
-        )
-    if name not in REFERENCES:
-        raise UsageError(f"Policy {name!r} is not known.", f"One of: {', '.join(NAMES)}.")
-    return REFERENCES[name]

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from h2o_chat.cache.arena import Arena, along, in_use_first
 from h2o_chat.cache.clock import Clock, Pass
-from h2o_chat.cache.distance import before_rope, held_indices
 from h2o_chat.cache.novelty import distinctness, novelty
 from h2o_chat.cache.policies import Slots, lowest, mean_held, priorities
 from h2o_chat.cache.rope import MOST_TOKENS
 from h2o_chat.cache.state import STATES
+from h2o_chat.cache.turning import before_rope
 
 
 @torch.no_grad()
@@ -33,7 +33,7 @@ def _settle_rows(arena: Arena, rows: list[int], now: Pass, due: bool) -> None:
     part = _rows(arena, which)
     seen = [now.first[row] + now.count[row] for row in rows]
     if due and arena.plan.policy.keys:
-        index = held_indices(arena)
+        index = arena.held_indices()
         compare(arena, part, index if which is None else index.index_select(1, which))
     compared = [now.compared[row] for row in rows]
     priority = rank(arena, part, seen, compared, visible_from(arena, seen))

@@ -1,18 +1,15 @@
 """Copies of everything that a cache holds: of all its rows, of one of them, of several put together."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.arena import Arena, Part
+from h2o_chat.cache.cache_like import CacheLike
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.policies import Shares
-from h2o_chat.cache.step import join, place_layers
-
-if TYPE_CHECKING:
-    from h2o_chat.cache.cache import H2OCache
+from h2o_chat.cache.ready import join, place_layers
 
 
 @dataclass(frozen=True)
@@ -67,7 +64,7 @@ def together(rows: list[Snapshot]) -> Snapshot:
     return replace(first, parts=parts, clocks=clocks, fed=max(row.fed for row in rows))
 
 
-def take(cache: "H2OCache") -> Snapshot:
+def take(cache: CacheLike) -> Snapshot:
     """The whole state, with the tensors themselves."""
     join(cache)
     return Snapshot(
@@ -82,7 +79,7 @@ def take(cache: "H2OCache") -> Snapshot:
 
 
 @torch.inference_mode(False)
-def put(cache: "H2OCache", snapshot: Snapshot) -> None:
+def put(cache: CacheLike, snapshot: Snapshot) -> None:
     """Puts a whole state into a cache; the snapshot's tensors become the cache's."""
     _refuse_other(cache, snapshot)
     cache.reset()
@@ -99,7 +96,7 @@ def put(cache: "H2OCache", snapshot: Snapshot) -> None:
 
 
 @torch.inference_mode(False)
-def put_row(cache: "H2OCache", row: int, snapshot: Snapshot | None) -> None:
+def put_row(cache: CacheLike, row: int, snapshot: Snapshot | None) -> None:
     """Copies one row's state into a row of a cache, or (None) empties it."""
     if snapshot is not None:
         _refuse_other(cache, snapshot)
@@ -114,7 +111,7 @@ def put_row(cache: "H2OCache", row: int, snapshot: Snapshot | None) -> None:
         arena.put_row(row, snapshot.parts if snapshot else [], clock.base)
 
 
-def _refuse_other(cache: "H2OCache", snapshot: Snapshot) -> None:
+def _refuse_other(cache: CacheLike, snapshot: Snapshot) -> None:
     """
     Raises:
         UsageError: it is the snapshot of a cache with another policy, budget or precision.

@@ -109,10 +109,11 @@ def _cannot_work(values: dict[str, Any]) -> BudgetError | None:
     asked = Settings(**{name: values[name] for name in _SHARES if name in values})
     if asked.policy == "full":
         return None
+    from h2o_chat.cache.named import named
     from h2o_chat.cache.policies import divide
 
     try:
-        divide(asked.policy, asked.budget, asked.sinks, asked.recent)
+        divide(named(asked.policy), asked.budget, asked.sinks, asked.recent)
     except BudgetError as error:
         return error
     return None

@@ -295,7 +295,8 @@ def _fits(settings: Settings, model: Found, models: Any, rows: dict[str, Any]) -
     """
     import torch
 
-    from h2o_chat.cache import policies
+    from h2o_chat.cache.named import named
+    from h2o_chat.cache.policies import divide
     from h2o_chat.models import choices
     from h2o_chat.models import fits as memory
 
@@ -320,8 +321,7 @@ def _fits(settings: Settings, model: Found, models: Any, rows: dict[str, Any]) -
     rows |= {"weights_bytes": need.weights, "slots_bytes": need.slots, "headroom_bytes": need.headroom}
     rows["needed_bytes"] = need.total
     rows["fits"] = False
-    if settings.policy != "full":
-        policies.divide(settings.policy, settings.budget, settings.sinks, settings.recent)
+    divide(named(settings.policy), settings.budget, settings.sinks, settings.recent)
     choices.choose(model.name, settings, config, weights)
     rows["fits"] = True
     if quantization != "none" and importlib.util.find_spec("bitsandbytes") is None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import never
+from h2o_chat.cache.named import named
 from h2o_chat.cache.policies import divide
 from h2o_chat.engine import generation
 from h2o_chat.engine.row import Row
@@ -40,8 +41,7 @@ class Engine(Row):
         Raises:
             BudgetError: the budget cannot work.
         """
-        if settings.policy != "full":
-            divide(settings.policy, settings.budget, settings.sinks, settings.recent)
+        divide(named(settings.policy), settings.budget, settings.sinks, settings.recent)
 
     def remade(self, settings: Settings) -> "Engine":
         """Another memory for the same model, with nothing in it.

@@ -22,7 +22,8 @@ from torch import Tensor
 from h2o_chat.base.errors import SavedCacheError
 from h2o_chat.cache.arena import Part, Shape
 from h2o_chat.cache.clock import COMPARE_SHARE, COMPARE_TOKENS, Clock
-from h2o_chat.cache.policies import BOUNDLESS, Shares, named
+from h2o_chat.cache.named import named
+from h2o_chat.cache.policies import BOUNDLESS, Shares
 from h2o_chat.cache.quantized import BITS, dequantise, row_bytes
 from h2o_chat.cache.rope import MOST_TOKENS
 from h2o_chat.cache.snapshot import Snapshot as CacheSnapshot

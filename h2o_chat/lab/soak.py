@@ -19,7 +19,6 @@ import torch
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import progress_bar
-from h2o_chat.cache.distance import held_indices
 from h2o_chat.chat.chat import Chat
 from h2o_chat.chat.keeping import Keeper
 from h2o_chat.engine.engine import Engine
@@ -136,7 +135,7 @@ def _rounding(old: Engine, fresh: Engine) -> float:
         if arena.rope is None:
             continue
         layer, row, head, slot = (arena.slots.positions == 0).nonzero().T
-        index = held_indices(arena)[layer, row, head, slot]
+        index = arena.held_indices()[layer, row, head, slot]
         kept = arena.rope.rotate(arena.slots.keys[layer, row, head, slot], -index)
         numbers = [arena.layers[at] for at in layer.tolist()]
         exact = torch.stack([new_keys[n][0, h, 0] for n, h in zip(numbers, head.tolist(), strict=True)])

@@ -16,12 +16,13 @@ def engine_here(settings: Settings, progress: Progress) -> "Engine":
         BudgetError: the budget cannot work.
         H2OChatError: what `models.load` raises.
     """
+    from h2o_chat.cache.named import named
     from h2o_chat.cache.policies import divide
     from h2o_chat.engine.engine import Engine
     from h2o_chat.models.load import load
 
-    if settings.policy != "full":  # a budget that cannot work is refused before weights are read
-        divide(settings.policy, settings.budget, settings.sinks, settings.recent)
+    # A budget that cannot work is refused before weights are read.
+    divide(named(settings.policy), settings.budget, settings.sinks, settings.recent)
     loaded = load(settings, progress)
     progress("warm up", None)
     return Engine(loaded, settings)

@@ -15,7 +15,7 @@ from tiny_models import VOCAB, tiny
 from torch import Tensor
 
 from h2o_chat import H2OCache
-from h2o_chat.cache.policies import named
+from h2o_chat.cache.named import named
 from h2o_chat.cache.step import Step
 
 POLICIES = ["h2o", "h2o-paper", "window", "streaming", "caote", "distinct", "random", "last-query"]

@@ -118,7 +118,7 @@ def test_a_budget_is_divided_or_refused_with_the_smallest_that_works(
 def test_the_smallest_budget_is_found_at_once() -> None:
     """It was looked for by trying all, for minutes."""
     with pytest.raises(BudgetError, match="cannot hold 100000000 sinks") as caught:
-        divide("h2o", 64, sinks=100_000_000)
+        divide(POLICIES["h2o"], 64, sinks=100_000_000)
     smallest = int(caught.value.hint.split()[-1].rstrip("."))
-    divide("h2o", smallest, sinks=100_000_000)
+    divide(POLICIES["h2o"], smallest, sinks=100_000_000)
     assert smallest <= 250_000_000

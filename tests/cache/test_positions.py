@@ -10,7 +10,6 @@ from torch import Tensor
 import h2o_chat.cache.attention  # noqa: F401  (registers "h2o")
 from h2o_chat.base.errors import UsageError, WindowFullError
 from h2o_chat.cache.cache import H2OCache
-from h2o_chat.cache.distance import held_indices
 from h2o_chat.cache.rope import Positions, Rope, probe
 from h2o_chat.cache.step import Step
 from h2o_chat.lab.bounded import rounding
@@ -285,7 +284,7 @@ def test_rows_of_different_age_pass_the_window_each_in_its_own_time(policy: str)
             assert torch.equal(far[0][row], far[1][0])
             if policy == "h2o":
                 indices = [
-                    held_indices(cache.layers[layer].arena)[cache.layers[layer].at]
+                    cache.layers[layer].arena.held_indices()[cache.layers[layer].at]
                     for cache in (together, alone)
                 ]
                 assert torch.equal(*(found.sort(-1).values for found in (indices[0][row], indices[1][0])))

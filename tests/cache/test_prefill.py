@@ -13,7 +13,8 @@ from twins import TWINS, WholePrompt
 from h2o_chat import H2OCache
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache import attention, novelty
-from h2o_chat.cache.policies import Slots, named
+from h2o_chat.cache.named import named
+from h2o_chat.cache.policies import Slots
 from h2o_chat.cache.step import Step
 
 BUDGET = 16

@@ -14,8 +14,9 @@ from torch import Tensor
 from h2o_chat import H2OCache
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
+from h2o_chat.cache.ready import join
 from h2o_chat.cache.rope import probe
-from h2o_chat.cache.step import Step, join
+from h2o_chat.cache.step import Step
 from h2o_chat.lab.contestant import Contestant
 from h2o_chat.lab.evals import run_perplexity
 from h2o_chat.lab.figures import bootstrap

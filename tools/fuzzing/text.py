@@ -63,11 +63,12 @@ def _number(raw: bytes) -> None:
 
 
 def _contestant(raw: bytes) -> None:
+    from h2o_chat.cache.named import named
     from h2o_chat.cache.policies import divide
     from h2o_chat.lab.contestant import Contestant
 
     one = Contestant.parse(text_of(raw))
-    divide(one.policy, 64, one.sinks, one.recent)
+    divide(named(one.policy), 64, one.sinks, one.recent)
 
 
 def _name(raw: bytes) -> None:

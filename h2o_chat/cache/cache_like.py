@@ -1,0 +1,27 @@
+"""What the functions beside `H2OCache` need of it, so that none of them imports it."""
+
+from typing import Any, Protocol
+
+from h2o_chat.cache.arena import Arena
+from h2o_chat.cache.clock import Clock
+from h2o_chat.cache.plan import Plan
+from h2o_chat.cache.rope import Rope
+from h2o_chat.cache.step import Step
+
+
+class CacheLike(Protocol):
+    """See `cache.H2OCache`."""
+
+    plan: Plan
+    clocks: list[Clock]
+    fresh: Clock
+    arenas: list[Arena]
+    layers: list[Any]
+    step: Step | None
+
+    @property
+    def fed(self) -> int: ...
+    def rope(self, layer: int) -> Rope | None: ...
+    def new_layer(self) -> Any: ...
+    def prepare(self, step: Step) -> None: ...
+    def reset(self) -> None: ...

@@ -1,0 +1,122 @@
+"""Everything that has to happen before the tokens of a step attend."""
+
+import torch
+from torch import Tensor
+
+from h2o_chat.base.errors import UsageError, WindowFullError
+from h2o_chat.cache import distance as distances
+from h2o_chat.cache import turning
+from h2o_chat.cache.arena import Arena, Shape, joined
+from h2o_chat.cache.cache_like import CacheLike
+from h2o_chat.cache.clock import decode_pass, prompt_passes
+from h2o_chat.cache.layer import H2OLayer
+from h2o_chat.cache.pins import name_rows
+from h2o_chat.cache.room import require_room
+from h2o_chat.cache.step import Step
+
+
+@torch.no_grad()
+def make_ready(cache: CacheLike, step: Step) -> None:
+    """Decides from the clocks what is due, for all layers, and does what is due before they attend.
+
+    Raises:
+        WindowFullError: the `full` policy reached the end of the window.
+    """
+    plan, clocks, distance = cache.plan, cache.clocks, cache.plan.distance
+    counts = [step.tokens] * len(clocks) if step.real is None else step.real.sum(-1).tolist()
+    ends = [clock.seen + count for clock, count in zip(clocks, counts, strict=True)]
+    if distance and distance.rebases and not plan.shares.bounded and max(ends) > distance.window:
+        raise WindowFullError(
+            f"The full cache has reached the {distance.window} tokens the model was trained for.",
+            "Use another policy (h2o goes on for ever) or start anew.",
+        )
+    join(cache)
+    if distance is not None and not distance.learned:
+        clamps, rebases = distances.due(distance, clocks, counts)
+        for arena in cache.arenas:
+            if clamps:
+                turning.clamp(arena, [clock.near_from for clock in clocks])
+            if rebases:
+                turning.rebase(arena, [clock.base for clock in clocks])
+            arena.clamps = arena.rope is not None and any(clock.near_from for clock in clocks)
+    for arena in cache.arenas:
+        arena.grow(max(ends))
+    if step.tokens == 1:
+        step.passes = [decode_pass(clocks, counts, plan.budget, plan.stride)]
+        for arena in cache.arenas:
+            arena.place(step.passes[0], step.of_prompt)
+    else:
+        chunk = plan.chunk if plan.prefill == "chunked" else step.tokens
+        step.passes = prompt_passes(clocks, step.tokens, counts, plan.budget, chunk)
+
+
+def chunks_of(cache: CacheLike, most: int) -> int:
+    """As many whole chunks as `most` tokens hold; one where keys are due to be clamped between two chunks."""
+    chunk, distance = cache.plan.chunk, cache.plan.distance
+    many = max(chunk, most // chunk * chunk)
+    seen = max((clock.seen for clock in cache.clocks), default=0)
+    clamps = distance is not None and not distance.learned and seen + many - chunk >= distance.reach
+    return chunk if clamps else many
+
+
+def fed_indices(cache: CacheLike, step: Step) -> Tensor:
+    """The rotation indices of a prepared step: [R, N], before the first token [R or 1, N]."""
+    assert cache.plan.distance is not None
+    first = [0]
+    if step.passes:
+        first = [at - clock.base for at, clock in zip(step.passes[0].first, cache.clocks, strict=True)]
+    start = torch.tensor(first, device=None if step.real is None else step.real.device)[:, None]
+    return distances.fed_indices(cache.plan.distance, start, step.tokens, step.real)
+
+
+def begin(
+    cache: CacheLike, layer: H2OLayer, keys: Tensor, values: Tensor, groups: int, mask: Tensor | None
+) -> tuple[Step, Arena]:
+    """Called by each layer's attention: the step under way, and the layer's arena, made if it has none.
+
+    Args:
+        keys, values: [R, H, N, D] of the step.
+        groups: G.
+        mask: [R, N] bool, False for padding, as transformers says it; None: all are real.
+    """
+    rows, heads, tokens, size = keys.shape
+    if layer.number == 0:
+        if cache.step is None or cache.step.begun:  # plain transformers: nobody called `prepare`
+            cache.prepare(Step(tokens, real=None if mask is None or bool(mask.all()) else mask))
+        assert cache.step is not None
+        cache.step.begun = True
+        if not cache.arenas:
+            if len(cache.clocks) > rows:
+                raise UsageError(
+                    f"Something was protected in row {len(cache.clocks) - 1}, and the batch has {rows} rows.",
+                    "Feed as many rows as were named, or cache.reset().",
+                )
+            name_rows(cache, rows)
+            make_ready(cache, cache.step)
+    step = cache.step
+    assert step is not None
+    if layer.arena is None:
+        shape = Shape(rows, heads, groups, size, values.shape[-1], keys.dtype, keys.device)
+        require_room(shape, cache.plan.slots)
+        arena = Arena(cache.plan, [layer.number], cache.rope(layer.number), shape, cache.plan.slots)
+        arena.grow(max(clock.held for clock in cache.clocks))
+        if tokens == 1:
+            arena.place(step.passes[0], step.of_prompt)
+        cache.arenas.append(arena)
+        layer.move_to(arena, 0)
+        return step, arena
+    return step, layer.arena
+
+
+def join(cache: CacheLike) -> None:
+    """Each layer made an arena of its own in the first step: puts them into as few as they fit."""
+    if 1 < len(cache.arenas) == len(cache.layers):
+        cache.arenas = joined(cache.arenas)
+        place_layers(cache)
+
+
+def place_layers(cache: CacheLike) -> None:
+    """Says to each layer where its slots are."""
+    for arena in cache.arenas:
+        for at, number in enumerate(arena.layers):
+            cache.layers[number].move_to(arena, at)

@@ -1,0 +1,58 @@
+"""Keys that were written are turned to another rotation index: clamped, rebased, pinned (`distance.py`).
+
+Shapes: L layers, R rows, H KV heads, S slots, D head size.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from h2o_chat.cache.arena import Arena
+from h2o_chat.cache.distance import indices
+
+
+def clamp(arena: Arena, near_from: Sequence[int]) -> None:
+    """Turns the keys at positions below `near_from` of each row to their clamped index and marks them."""
+    slots, distance = arena.slots, arena.plan.distance
+    if arena.rope is None or distance is None:
+        return
+    leaving = (slots.positions >= 0) & ~slots.clamped & (slots.positions < arena.per_row(near_from))
+    to = distance.clamped_indices(slots.protected, slots.positions)
+    _turn(arena, leaving, to - indices(slots.positions, arena.base))
+    slots.clamped.logical_or_(leaving)
+
+
+def rebase(arena: Arena, base: Sequence[int]) -> None:
+    """Makes `base` [R] the positions whose rotation index is 0; keys that are not clamped are turned back."""
+    slots, new = arena.slots, arena.per_row(base)[:, 0, 0]
+    shift = (arena.base - new)[:, None, None].expand_as(slots.positions)
+    _turn(arena, (slots.positions >= 0) & ~slots.clamped & (shift != 0), shift)
+    arena.base.copy_(new)
+
+
+def protect(arena: Arena, protected: Tensor) -> None:
+    """Says anew which slots are protected, [L, R, H, S] bool; clamped keys that come nearer are turned."""
+    slots, distance = arena.slots, arena.plan.distance
+    if distance is not None:
+        was, to = (distance.clamped_indices(p, slots.positions) for p in (slots.protected, protected))
+        _turn(arena, slots.clamped & (to != was), to - was)
+    slots.protected.copy_(protected)
+
+
+def _turn(arena: Arena, which: Tensor, by: Tensor) -> None:
+    """Turns the keys of some slots, [L, R, H, S] bool, by so many positions, [L, R, H, S]."""
+    if arena.rope is not None and arena.plan.bits is None:
+        turned = arena.rope.rotate(arena.slots.keys, by)
+        arena.slots.keys.copy_(torch.where(which.unsqueeze(-1), turned, arena.slots.keys))
+
+
+def before_rope(arena: Arena, keys: Tensor, index: Tensor) -> Tensor:
+    """Keys [..., D] as numbers at rotation index [...] as they are before RoPE, of length 1. [..., D]
+
+    Where nobody said how a layer turns its keys (`H2OCache` without a model) they are taken as they are, and
+    distance counts too.
+    """
+    if arena.plan.bits is None and arena.rope is not None:
+        keys = arena.rope.rotate(keys, -index)
+    return torch.nn.functional.normalize(keys.to(arena.exact), dim=-1)

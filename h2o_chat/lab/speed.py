@@ -65,7 +65,7 @@ class _Stock:
 
     def read(self, ids: Sequence[int]) -> None:
         self.cache = DynamicCache(config=self.model.config)
-        self._forward(list(ids))
+        int(self._forward(list(ids)).argmax())
 
     def decode(self, ids: Sequence[int]) -> None:
         for token in ids:
@@ -92,7 +92,9 @@ class _Ours:
     def read(self, ids: Sequence[int]) -> None:
         self.engine.model.set_attn_implementation("h2o")
         self.engine.reset()
-        self.engine.feed(list(ids))
+        logits = self.engine.feed(list(ids))
+        assert logits is not None
+        int(logits.argmax())
 
     def decode(self, ids: Sequence[int]) -> None:
         self.engine.model.set_attn_implementation("h2o")
@@ -140,7 +142,7 @@ def run_speed(
                 rival.decode(ids[:TURN_TOKENS])
             rival.back(TURN_TOKENS)
             decodes[name].append(sample)
-    weight_bytes, read_gb_s = _weight_bytes(loaded.model), _bandwidth_gb_s()
+    weight_bytes, read_gb_s = _weight_bytes(loaded.model), _bandwidth_gb_s(loaded.model.device)
     return [
         Speed(
             contestant=name,
@@ -192,12 +194,12 @@ def _weight_bytes(model: Any) -> int:
     return int(sum(weights.values()) + scales)
 
 
-def _bandwidth_gb_s() -> float:
-    """The best of five passes over COPY_BYTES of fp32."""
-    numbers = torch.ones(COPY_BYTES // 4)
+def _bandwidth_gb_s(device: torch.device) -> float:
+    """The best of five passes over COPY_BYTES of fp32, in the memory of the weights."""
+    numbers = torch.ones(COPY_BYTES // 4, device=device)
     best = float("inf")
     for _ in range(5):
         clock = time.perf_counter()
-        numbers.sum()
+        float(numbers.sum())  # read, so that the device is waited for
         best = min(best, time.perf_counter() - clock)
     return COPY_BYTES / best / 1e9

@@ -151,6 +151,7 @@ class Arena:
     def put_row(self, row: int, parts: Sequence[Part], base: int) -> None:
         """Takes over what the parts of one row say of these layers; no parts: the row is emptied."""
         self.base[row], self.lost[row] = base, 0
+        self._probabilities = None  # those of slots that are empty now would be added for ever
         for state in STATES:
             self.slots.states[state.name][:, row] = state.empty
         for part in parts:

@@ -122,7 +122,13 @@ class H2OCache(Cache):
         return self.pass_tokens if self.plan.prefill == "full" else chunks_of(self, most)
 
     def kept(self, layer: int) -> Tensor:
-        """True positions of the tokens a layer holds, once it was fed. [R, H, S] int32, -1 = empty"""
+        """True positions of the tokens a layer holds. [R, H, S] int32, -1 = empty
+
+        Raises:
+            UsageError: nothing was fed yet, so there are no slots.
+        """
+        if not self.arenas:
+            raise UsageError("This H2OCache holds nothing yet.", "Feed it to a model first.")
         return torch.as_tensor(self.layers[layer].slots.positions).clone()
 
     @property
@@ -187,9 +193,19 @@ class H2OCache(Cache):
         In plain transformers nobody calls it: then the first layer does.
 
         Raises:
-            UsageError: more tokens at once than the window holds.
+            UsageError: more tokens at once than the window holds; the step before was not fed, or failed.
             WindowFullError: the `full` policy reached the end of the window.
         """
+        if self.step is not None and not self.step.begun:
+            raise UsageError(
+                f"A step of {self.step.tokens} tokens was prepared, and not fed.",
+                "Feed it to the model first.",
+            )
+        if len({layer.fed for layer in self.layers}) > 1:
+            raise UsageError(
+                "The last step ended in the middle: some layers have read it, others have not.",
+                "Go back to a snapshot that was taken before it, or call cache.reset().",
+            )
         distance = self.plan.distance
         if distance is not None and distance.rebases and step.tokens > distance.window:
             raise UsageError(
@@ -208,7 +224,7 @@ class H2OCache(Cache):
         Raises:
             UsageError: nothing was prepared, or the cache was made without positions.
         """
-        if self.plan.distance is None:
+        if self.plan.distance is None or not self.plan.distance.rebases:
             raise UsageError("This H2OCache was made without positions.", "Pass positions=probe(model).")
         if self.step is None:
             raise UsageError("No step was prepared.", "Call cache.prepare(Step(tokens=...)) first.")

@@ -36,7 +36,7 @@ class H2OLayer(CacheLayerMixin):
         return Slots(self.arena.slots.budget, (self.number,), **states)
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Slots are made by `step.begin`, once the queries have come too."""
+        """Slots are made by `ready.begin`, once the queries have come too."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> Any:
         """Hands the new keys and values [R, H, N, D] on to `h2o_attention`, which fills the slots.

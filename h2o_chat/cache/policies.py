@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from h2o_chat.base.errors import BudgetError
+from h2o_chat.base.errors import BudgetError, UsageError
 from h2o_chat.cache.rope import MOST_TOKENS
 from h2o_chat.cache.scores import Received
 
@@ -258,9 +258,16 @@ def priorities(
         recent_from: [R, 1, 1] positions from here on are recent, hence safe.
         visible_from: [L or 1, R, 1, 1] no later query sees positions before this (sliding-window layers):
             they go first, protected ones too. Empty slots (-1) fall under the same rule.
+
+    Raises:
+        UsageError: the policy ranks by integers or flags.
     """
     safe = protected | (slots.positions >= recent_from)
-    priority = policy.priority(slots).masked_fill(safe, torch.inf)
+    priority = policy.priority(slots)
+    if not priority.is_floating_point():
+        raise UsageError(f"The policy {policy.name!r} ranks by {priority.dtype}.", "Return floating numbers.")
+    # NaN would stand above what is safe, and a policy's own infinity beside it.
+    priority = priority.nan_to_num().masked_fill(safe, torch.inf)
     return priority.masked_fill(slots.positions < visible_from, -torch.inf)
 
 

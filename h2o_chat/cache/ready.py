@@ -78,12 +78,21 @@ def begin(
         keys, values: [R, H, N, D] of the step.
         groups: G.
         mask: [R, N] bool, False for padding, as transformers says it; None: all are real.
+
+    Raises:
+        UsageError: another number of tokens was prepared, or rows were named that do not come.
+        BudgetError: there is no room for the slots.
     """
     rows, heads, tokens, size = keys.shape
     if layer.number == 0:
         if cache.step is None or cache.step.begun:  # plain transformers: nobody called `prepare`
             cache.prepare(Step(tokens, real=None if mask is None or bool(mask.all()) else mask))
         assert cache.step is not None
+        if cache.step.tokens != tokens:
+            raise UsageError(
+                f"A step of {cache.step.tokens} tokens was prepared, and {tokens} are fed.",
+                "Say in Step how many columns come; after that go back to a snapshot, or call cache.reset().",
+            )
         cache.step.begun = True
         if not cache.arenas:
             if len(cache.clocks) > rows:

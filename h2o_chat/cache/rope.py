@@ -40,7 +40,7 @@ class Rope:
     def angles(self, by: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Cosines and signed sines [..., D] of `by` positions, in fp32 (fp64 for fp64).
 
-        `by` stays below the window, see `H2OCache.position_ids`: fp32 would not do for growing angles.
+        With `H2OCache.position_ids` `by` stays below the window: fp32 would not do for growing angles.
         """
         exact = torch.float64 if dtype == torch.float64 else torch.float32
         frequencies, signs, _ = self._per_component

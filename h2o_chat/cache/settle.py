@@ -88,7 +88,7 @@ def rank(
         compared: of each row, the position from which on keys were not compared yet.
     """
     looked = _looked_at(arena, part, compared)
-    recent = arena.plan.shares.recent if arena.plan.shares else 0
+    recent = arena.plan.shares.recent
     recent_from = arena.per_row([tokens - recent for tokens in seen])
     return priorities(arena.plan.policy, looked, part.protected, recent_from, visible_from)
 

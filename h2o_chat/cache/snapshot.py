@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from h2o_chat.base.errors import UsageError
-from h2o_chat.cache.arena import Arena, Part
+from h2o_chat.cache.arena import Arena, Part, Shape
 from h2o_chat.cache.cache_like import CacheLike
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.policies import Shares
@@ -49,8 +49,18 @@ class Snapshot:
 
 
 def together(rows: list[Snapshot]) -> Snapshot:
-    """Rows of one cache, or of caches alike, as one snapshot of all of them."""
+    """Rows of one cache, or of caches alike, as one snapshot of all of them.
+
+    Raises:
+        UsageError: they have other numbers of slots, or their layers lie in other arenas.
+    """
     first = rows[0]
+    alike = {tuple((part.layers, part.states["positions"].shape[3]) for part in row.parts) for row in rows}
+    if len(alike) > 1:
+        raise UsageError(
+            f"Rows of {len(alike)} kinds cannot be held together: {ascii(sorted(alike))[:200]}.",
+            "Rows of the full policy fit together while they have as many slots.",
+        )
     parts = [
         Part(
             part.layers,
@@ -100,15 +110,19 @@ def put_row(cache: CacheLike, row: int, snapshot: Snapshot | None) -> None:
     """Copies one row's state into a row of a cache, or (None) empties it."""
     if snapshot is not None:
         _refuse_other(cache, snapshot)
-        if len(snapshot.clocks) != 1 or (snapshot.parts and not cache.arenas):
+        if len(snapshot.clocks) > 1 or (snapshot.parts and not cache.arenas):
             raise UsageError(
                 f"A snapshot of {len(snapshot.clocks)} rows cannot be put into row {row}.",
                 "Give one row, of Snapshot.row; before the first token use cache.restore().",
             )
-    clock = cache.clocks[row] = replace(snapshot.clocks[0]) if snapshot else cache.plan.clock()
+    # Of a row that nothing was fed to there is no clock but the fresh one.
+    clocks = [*snapshot.clocks, snapshot.fresh] if snapshot else [cache.plan.clock()]
+    clock = cache.clocks[row] = replace(clocks[0])
     for arena in cache.arenas:
         arena.grow(clock.held)
         arena.put_row(row, snapshot.parts if snapshot else [], clock.base)
+    for layer in cache.layers:  # a step of this row may have ended in the middle
+        layer.fed = cache.fed
 
 
 def _refuse_other(cache: CacheLike, snapshot: Snapshot) -> None:
@@ -123,3 +137,13 @@ def _refuse_other(cache: CacheLike, snapshot: Snapshot) -> None:
             "This snapshot is of a cache with {} {} {} bits, this one has {} {} {}.".format(*was, *now),
             "Make the cache with the same policy, budget and K/V precision.",
         )
+    mine, theirs = ({replace(one, rows=1) for one in shapes} for shapes in _shapes(cache, snapshot))
+    if mine and theirs and mine != theirs:
+        raise UsageError(
+            f"This snapshot is of layers {sorted(map(str, theirs))}, not {sorted(map(str, mine))}.",
+            "Use it with the same model, in the same precision and on the same device.",
+        )
+
+
+def _shapes(cache: CacheLike, snapshot: Snapshot) -> tuple[list[Shape], list[Shape]]:
+    return [arena.of for arena in cache.arenas], [part.shape for part in snapshot.parts]

@@ -85,7 +85,8 @@ class Row:
             prompt: they were said to the model, not by it.
 
         Returns:
-            None if it was cancelled, between two chunks: then part of it was fed.
+            None if there is nothing to feed, or it was cancelled between two chunks. Then part of it was fed:
+            go back to a snapshot, as after an error.
         """
         ids = [*self.pending, *ids]
         logits = None
@@ -223,7 +224,7 @@ class Row:
         self.observer.lost = snapshot.lost
 
     def reset(self) -> None:
-        """Forgets the conversation."""
+        """Forgets the conversation; the sampler draws on from where it is."""
         self.runner.empty(self.number)
         self.pending = ()
         self.sampler.history.clear()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from h2o_chat.base.config import Settings
-from h2o_chat.base.errors import ModelError
+from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.rope import probe
@@ -30,10 +30,14 @@ class Runner:
         loaded: the model, with attn_implementation="h2o".
         cache: an empty one, made with the model's positions.
         rows: R.
+
+    Raises:
+        UsageError: the cache was made without positions.
     """
 
     def __init__(self, loaded: Loaded, cache: H2OCache, rows: int = 1) -> None:
-        assert cache.trained is not None, "the cache was made without positions"
+        if cache.trained is None or cache.plan.distance is None or not cache.plan.distance.rebases:
+            raise UsageError("This H2OCache was made without positions.", "Pass positions=probe(model).")
         self.loaded, self.cache, self.rows = loaded, cache, rows
         self.model, self.trained = loaded.model, cache.trained
         self.eos = end_tokens(loaded)
@@ -58,8 +62,14 @@ class Runner:
             hand_over: the snapshot is not used again: a runner of one row takes its tensors, not copies.
 
         Raises:
-            UsageError: it was taken of a cache with another policy, budget or precision.
+            UsageError: it was taken of a cache with another policy, budget, precision or model; or of several
+                rows; or there is no such row.
         """
+        if len(snapshot.clocks) > 1 or not 0 <= row < self.rows:
+            raise UsageError(
+                f"{len(snapshot.clocks)} rows cannot be put into row {row} of {self.rows}.",
+                "Give what was taken of one row, and one of the runner's rows.",
+            )
         if self.rows == 1:
             self.cache.restore(snapshot, hand_over=hand_over)
         elif self.cache.arenas or not snapshot.parts:
@@ -105,10 +115,15 @@ class Runner:
             columns, and what stands before them means nothing.
 
         Raises:
-            UsageError: more tokens than the model's window holds.
+            UsageError: more tokens than the model's window holds, none at all, or not a piece for each row.
             WindowFullError: the `full` policy reached the end of the window.
         """
-        tokens = max(map(len, pieces))
+        tokens = max(map(len, pieces), default=0)
+        if len(pieces) != self.rows or not tokens:
+            raise UsageError(
+                f"{len(pieces)} pieces of at most {tokens} tokens were given to {self.rows} rows.",
+                "Give a piece for each row, and at least one token in all.",
+            )
         padding = [tokens - len(piece) for piece in pieces]
         real = None
         if any(padding):

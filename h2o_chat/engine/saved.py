@@ -33,6 +33,12 @@ from h2o_chat.events.events import Session
 FORMAT = 6
 """Of the file. Older ones are taken over by `MIGRATIONS`; where there is none the memory is rebuilt."""
 
+FIRST_STATES = {
+    *("keys", "values", "positions", "score", "recent"),
+    *("distinctness", "novelty", "prompt", "protected", "clamped"),
+}
+"""Which every file has. A state that came later may be missing: it begins with its empty value."""
+
 IDENTITY = (
     "model",
     "revision",
@@ -284,8 +290,7 @@ def _part(
     """One arena's states, checked: shapes, types, ranges; nothing in a file may index outside a tensor."""
     dtype, bits = getattr(torch, session.dtype), BITS.get(session.kv_dtype)
     exact = torch.float64 if dtype == torch.float64 else torch.float32
-    states = {state.name: tensors[f"{number}.{state.name}"] for state in STATES if state.saved}
-    slots = states["positions"].shape[-1] if session.budget is None else session.budget + 1
+    slots = tensors[f"{number}.positions"].shape[-1] if session.budget is None else session.budget + 1
     trailing: dict[str, tuple[int, ...]] = {
         "": (),
         "key": (head_size,),
@@ -293,13 +298,21 @@ def _part(
         "group": (named(session.policy).scores.columns(groups),),
     }
     kinds = {"kv": dtype, "exact": exact, "int32": torch.int32, "bool": torch.bool}
+    states = {}
     for state in STATES:
         if not state.saved:
             continue
-        tensor, more, kind = states[state.name], trailing[state.trailing], kinds[state.dtype]
+        more, kind = trailing[state.trailing], kinds[state.dtype]
         if state.dtype == "kv" and bits is not None:
             more, kind = (row_bytes(head_size, bits),), torch.uint8
-        _check_tensor(state.name, tensor, (len(layers), 1, session.kv_heads, slots, *more), kind)
+        shape = (len(layers), 1, session.kv_heads, slots, *more)
+        tensor = tensors.get(f"{number}.{state.name}")
+        if tensor is None:  # a state that came later than the file
+            if state.name in FIRST_STATES:
+                raise _Wrong(f"it has no {state.name}")
+            tensor = torch.full(shape, state.empty, dtype=kind)
+        states[state.name] = tensor
+        _check_tensor(state.name, tensor, shape, kind)
         if kind == torch.uint8 and bits and not bool(dequantise(tensor, bits, dtype).isfinite().all()):
             raise _Wrong(f"{state.name} holds what is no number")
     lost = tensors[f"{number}.lost"]
@@ -312,9 +325,9 @@ def _part(
         raise _Wrong(f"it holds {int(held.max())} tokens in {session.budget} slots")
     if session.budget is None and slots <= fed:
         raise _Wrong(f"it has {slots} slots for {fed} tokens")
-    shape = Shape(1, session.kv_heads, groups, head_size, head_size, dtype, device)
+    of = Shape(1, session.kv_heads, groups, head_size, head_size, dtype, device)
     moved = {name: tensor.to(device) for name, tensor in states.items()}
-    return Part(tuple(layers), shape, moved, lost.to(device))
+    return Part(tuple(layers), of, moved, lost.to(device))
 
 
 def _check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], kind: torch.dtype) -> None:

@@ -8,9 +8,10 @@ from torch import Tensor
 
 from h2o_chat.base.config import OFFLINE
 from h2o_chat.base.config import POLICIES as NAMES
-from h2o_chat.base.errors import BudgetError
+from h2o_chat.base.errors import BudgetError, UsageError
 from h2o_chat.cache.policies import (
     POLICIES,
+    Policy,
     Slots,
     divide,
     highest,
@@ -122,3 +123,17 @@ def test_the_smallest_budget_is_found_at_once() -> None:
     smallest = int(caught.value.hint.split()[-1].rstrip("."))
     divide(POLICIES["h2o"], smallest, sinks=100_000_000)
     assert smallest <= 250_000_000
+
+
+def test_what_a_policy_has_no_number_for_goes_and_what_is_safe_stays() -> None:
+    positions = torch.arange(6).view(1, 1, 1, 6)
+    numbers = torch.tensor([torch.nan, torch.nan, 2.0, torch.inf, 1.0, 0.0]).view(1, 1, 1, 6)
+    slots = Slots(positions=positions, score=numbers.unsqueeze(-1))
+    protected = positions == 0
+    none = torch.zeros(1, 1, 1, 1, dtype=torch.long)
+    policy = Policy(lambda _: numbers, forget=1.0, sinks=1, heavy=True)
+    ranked = priorities(policy, slots, protected, torch.tensor([[[5]]]), none)
+    assert set(highest(ranked, positions, 2).flatten().tolist()) == {0, 5}
+    whole = Policy(lambda some: some.positions, forget=1.0, sinks=1, heavy=True)
+    with pytest.raises(UsageError, match=r"ranks by torch\.int64"):
+        priorities(whole, slots, protected, torch.tensor([[[5]]]), none)

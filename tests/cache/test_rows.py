@@ -200,3 +200,71 @@ def test_only_one_row_alike_can_be_put() -> None:
         together.cache.put_row(0, Fed("llama", policy="caote").cache.snapshot())
     with pytest.raises(UsageError, match="no row 2"):
         together.cache.put_row(2, together.cache.take_row(1))
+
+
+def test_rows_that_are_all_emptied_are_as_new() -> None:
+    """What the last token gave to slots that are empty now is added to nobody's score."""
+    torch.manual_seed(0)
+    before, after = torch.randint(3, VOCAB, (2, 40)), torch.randint(3, VOCAB, (30,)).tolist()
+    used, new = (Fed("llama", policy="h2o-paper") for _ in range(2))
+    used.feed(before[:, :30].tolist(), prompt=True)
+    new.feed([[5], [5]], prompt=True)
+    for token in before[:, 30:].T.tolist():
+        used.feed([[one] for one in token], prompt=False)
+    for one in (used, new):
+        one.cache.put_row(0, None)
+        one.cache.put_row(1, None)
+        for token in after:
+            logits = one.feed_row(1, [token], prompt=False)
+    assert kept(used.cache, 1) == kept(new.cache, 1)
+    expected = new.feed_row(1, [7], prompt=False)
+    torch.testing.assert_close(used.feed_row(1, [7], prompt=False), expected)
+    assert logits.isfinite().all()
+    for ours, theirs in zip(used.cache.arenas, new.cache.arenas, strict=True):
+        torch.testing.assert_close(ours.slots.score[:, 1], theirs.slots.score[:, 1])
+
+
+def test_a_step_is_fed_once_and_as_it_was_said() -> None:
+    one = Fed("llama")
+    one.feed([[5, 6, 7]], prompt=True)
+    one.cache.prepare(Step(1))
+    with pytest.raises(UsageError, match="was prepared, and not fed"):
+        one.cache.prepare(Step(1))
+    with pytest.raises(UsageError, match="A step of 1 tokens was prepared, and 2 are fed"):
+        one.model(torch.tensor([[8, 9]]), past_key_values=one.cache)
+
+
+def test_after_a_step_that_failed_there_is_no_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Fed("llama")
+    one.feed([[5, 6, 7]], prompt=True)
+    before = one.cache.snapshot()
+    broken = one.model.model.layers[1].self_attn
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(broken, "forward", fails)
+        with pytest.raises(KeyboardInterrupt):
+            one.feed([[8]], prompt=False)
+    with pytest.raises(UsageError, match="ended in the middle"):
+        one.feed([[8]], prompt=False)
+    one.cache.restore(before)
+    assert one.feed([[8]], prompt=False)[0].isfinite().all()
+
+
+def test_a_row_of_another_model_is_refused() -> None:
+    one, other = Fed("llama"), Fed("llama")
+    other.model.float()
+    for fed in (one, other):
+        fed.feed([[5, 6, 7], [8, 9, 10]], prompt=True)
+    with pytest.raises(UsageError, match="snapshot is of layers"):
+        one.cache.put_row(0, other.cache.take_row(0))
+
+
+def test_a_row_that_was_taken_before_its_first_token_can_be_put() -> None:
+    one = Fed("llama")
+    fresh = Fed("llama").cache.snapshot()
+    one.feed([[5, 6, 7], [8, 9, 10]], prompt=True)
+    one.cache.put_row(1, fresh)
+    assert kept(one.cache, 1) == [[[], []] for _ in one.cache.layers]

@@ -12,6 +12,8 @@ from safetensors.torch import load_file, save_file
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import SavedCacheError
+from h2o_chat.cache import absorb, arena, settle, state
+from h2o_chat.engine import saved
 from h2o_chat.engine.engine import Engine
 from h2o_chat.engine.saved import _check
 from h2o_chat.models.load import load
@@ -67,6 +69,25 @@ def test_what_is_crafted_is_refused_and_changes_nothing(engine: Engine, tmp_path
     assert 10 < len(str(caught.value)) < 400
     assert engine.seen == 36, "as it was"
     assert list(engine.generate([7], short))
+
+
+def test_a_state_that_came_later_than_the_file_begins_empty(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Adding a state takes one line: files that do not have it still open."""
+    file = tmp_path / "1.safetensors"
+    engine.reset()
+    list(engine.generate(list(range(5, 40)), Sampling(max_tokens=2, ignore_eos=True)))
+    engine.save(file)
+    later = (*state.STATES, state.State("later", "", "int32", empty=-7))
+    for module in (arena, absorb, settle, saved):
+        monkeypatch.setattr(module, "STATES", later)
+    monkeypatch.setattr(state, "STATES", later)
+    engine.reset()
+    engine.load(file)
+    assert engine.seen == 36
+    assert bool((engine.cache.arenas[0].slots.later == -7).all())
+    assert list(engine.generate([7], Sampling(max_tokens=2, ignore_eos=True)))
 
 
 def test_what_is_no_description(engine: Engine, tmp_path: Path) -> None:

@@ -177,3 +177,16 @@ def test_imports_are_seen_wherever_they_stand() -> None:
 def test_circles_are_found() -> None:
     arrows = {"a": ["b"], "b": ["c", "d"], "c": ["a"], "d": ["d"], "e": ["a"]}
     assert sorted(map(sorted, circles(arrows))) == [["a", "b", "c"], ["d"]]
+
+
+def test_files_and_classes_stay_small() -> None:
+    """The core, the app and the conversation grow first: they are split before they do."""
+    long = []
+    for file in sorted(ROOT.rglob("*.py")):
+        text = file.read_text("utf-8")
+        if text.count("\n") > 400:
+            long.append(str(file))
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef) and (node.end_lineno or 0) - node.lineno >= 250:
+                long.append(f"{file}: {node.name}")
+    assert not long

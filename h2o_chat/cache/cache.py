@@ -17,7 +17,7 @@ from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.layer import H2OLayer
 from h2o_chat.cache.plan import plan_of
 from h2o_chat.cache.policies import Policy
-from h2o_chat.cache.ready import chunks_of, fed_indices, make_ready
+from h2o_chat.cache.ready import chunks_of, fed_indices, make_ready, refuse
 from h2o_chat.cache.rope import Positions, Rope, probe
 from h2o_chat.cache.snapshot import Snapshot
 from h2o_chat.cache.step import Step
@@ -196,21 +196,7 @@ class H2OCache(Cache):
             UsageError: more tokens at once than the window holds; the step before was not fed, or failed.
             WindowFullError: the `full` policy reached the end of the window.
         """
-        if self.step is not None and not self.step.begun:
-            raise UsageError(
-                f"A step of {self.step.tokens} tokens was prepared, and not fed.",
-                "Feed it to the model first.",
-            )
-        if len({layer.fed for layer in self.layers}) > 1:
-            raise UsageError(
-                "The last step ended in the middle: some layers have read it, others have not.",
-                "Go back to a snapshot that was taken before it, or call cache.reset().",
-            )
-        distance = self.plan.distance
-        if distance is not None and distance.rebases and step.tokens > distance.window:
-            raise UsageError(
-                f"{step.tokens} tokens at once are more than the model's window of {distance.window}."
-            )
+        refuse(self, step)
         step.passes, step.begun = [], False
         if self.arenas:
             make_ready(self, step)

@@ -15,6 +15,27 @@ from h2o_chat.cache.room import require_room
 from h2o_chat.cache.step import Step
 
 
+def refuse(cache: CacheLike, step: Step) -> None:
+    """
+    Raises:
+        UsageError: the step before was not fed, or failed; or these are more tokens than the window holds.
+    """
+    if cache.step is not None and not cache.step.begun:
+        raise UsageError(
+            f"A step of {cache.step.tokens} tokens was prepared, and not fed.", "Feed it to the model first."
+        )
+    if len({layer.fed for layer in cache.layers}) > 1:
+        raise UsageError(
+            "The last step ended in the middle: some layers have read it, others have not.",
+            "Go back to a snapshot that was taken before it, or call cache.reset().",
+        )
+    distance = cache.plan.distance
+    if distance is not None and distance.rebases and step.tokens > distance.window:
+        raise UsageError(
+            f"{step.tokens} tokens at once are more than the model's window of {distance.window}."
+        )
+
+
 @torch.no_grad()
 def make_ready(cache: CacheLike, step: Step) -> None:
     """Decides from the clocks what is due, for all layers, and does what is due before they attend.

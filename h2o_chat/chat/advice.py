@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from h2o_chat.base.config import Settings
-from h2o_chat.base.errors import BudgetError
+from h2o_chat.base.errors import BudgetError, OutOfMemoryError
 from h2o_chat.chat.engine_like import EngineLike
 from h2o_chat.events.events import Note, Prompt, Session
 from h2o_chat.models.fits import mb
@@ -50,6 +50,13 @@ def pinned(number: int, on: bool, tokens: int, held: int, slots: int, left: int 
     room = "" if left is None else f", {left:,} are left for heavy hitters"
     code, text = "pinned" if on else "unpinned", f"Message {number} {said} {slots:,} slots protected{room}."
     return Note(code, text, about=number)
+
+
+def with_hint(
+    error: OutOfMemoryError, session: Session, settings: Settings, engine: EngineLike
+) -> OutOfMemoryError:
+    """The same error, saying what to ask for."""
+    return OutOfMemoryError(error.message, smaller(session, settings, engine))
 
 
 def smaller(session: Session, settings: Settings, engine: EngineLike) -> str:

@@ -37,7 +37,8 @@ class Chat:
         """What a person should know; whoever shows it takes it away."""
         self.state: CacheState | None = None
         """What the cache held when last looked at."""
-        self._settings = settings
+        self.settings = settings
+        """What the conversation is held with."""
         self._system = settings.system
         self.template = choose(engine.tokenizer, settings.template)
         self.holds = Holds()
@@ -103,8 +104,7 @@ class Chat:
                 yield from self.take_notes()
                 yield event
         except OutOfMemoryError as error:
-            hint = advice.smaller(self.session, self._settings, self.engine)
-            raise OutOfMemoryError(error.message, hint) from error
+            raise advice.with_hint(error, self.session, self.settings, self.engine) from error
         finally:
             exchange.answer.text = exchange.text
             if pin and not was_read(exchange.user):  # it was not read
@@ -116,15 +116,10 @@ class Chat:
         """The system prompt of the conversation, which may be another than that of the settings."""
         return self._system
 
-    @property
-    def settings(self) -> Settings:
-        """What the conversation is held with."""
-        return self._settings
-
     def reseed(self, seed: int) -> None:
         """Draws from here on as with this seed."""
         self.engine.reseed(seed)
-        self._settings = replace(self._settings, seed=seed)
+        self.settings = replace(self.settings, seed=seed)
         self.session = replace(self.session, seed=seed)
 
     @property
@@ -134,7 +129,7 @@ class Chat:
 
     def go_on_with(self, engine: EngineLike, settings: Settings) -> None:
         """Takes another engine, which has read the conversation."""
-        self.engine, self._settings = engine, settings
+        self.engine, self.settings = engine, settings
         self.session = replace(engine.session, template=self.template_name)
         if self.keeper:
             self.keeper.changed(engine.session, asdict(settings))
@@ -220,13 +215,13 @@ class Chat:
 
     def spell(self) -> None:
         """Gives the messages of a stored conversation their tokens' texts, where events are asked for."""
-        if self.keeper and self._settings.events_every:
+        if self.keeper and self.settings.events_every:
             stored = {one.id: one.ids for one in self.keeper.path(self.keeper.leaf)}
             give_texts(self.messages, stored, self.engine.tokenizer)
 
     def looked(self) -> Iterator[Event]:
         """What the cache held when last looked at, where events are asked for."""
-        if self.state is not None and self._settings.events_every:
+        if self.state is not None and self.settings.events_every:
             yield self.state
 
     def take_notes(self) -> Iterator[Note]:
@@ -245,12 +240,12 @@ class Chat:
         if self.keeper:
             self.keeper.begin_anew()
         if system is not None:
-            self._settings = replace(self._settings, system=system or None)
+            self.settings = replace(self.settings, system=system or None)
         self.engine.reset()
         self.holds.forget()
         self.state = None
         self._marked = False
-        self._system = self._settings.system
+        self._system = self.settings.system
         self.messages = self._blank()
 
     def inspect(self, position: int) -> list[list[bool]]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from h2o_chat.base.errors import UsageError
-from h2o_chat.cache.arena import Arena, Part, Shape
+from h2o_chat.cache.arena import Arena, Part
 from h2o_chat.cache.cache_like import CacheLike
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.policies import Shares
@@ -137,13 +137,10 @@ def _refuse_other(cache: CacheLike, snapshot: Snapshot) -> None:
             "This snapshot is of a cache with {} {} {} bits, this one has {} {} {}.".format(*was, *now),
             "Make the cache with the same policy, budget and K/V precision.",
         )
-    mine, theirs = ({replace(one, rows=1) for one in shapes} for shapes in _shapes(cache, snapshot))
+    mine = {replace(arena.of, rows=1) for arena in cache.arenas}
+    theirs = {replace(part.shape, rows=1) for part in snapshot.parts}
     if mine and theirs and mine != theirs:
         raise UsageError(
             f"This snapshot is of layers {sorted(map(str, theirs))}, not {sorted(map(str, mine))}.",
             "Use it with the same model, in the same precision and on the same device.",
         )
-
-
-def _shapes(cache: CacheLike, snapshot: Snapshot) -> tuple[list[Shape], list[Shape]]:
-    return [arena.of for arena in cache.arenas], [part.shape for part in snapshot.parts]

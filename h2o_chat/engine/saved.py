@@ -195,6 +195,8 @@ def _snapshot(
     """
     fed = _count(about["fed"])
     fresh = Clock(protect_below=_count(about["protect_below"]), pins=_pins(about["pins"]))
+    if fresh.pins and min(fresh.pins) < fed:
+        raise _Wrong(f"it pins token {min(fresh.pins)} as one to come, and {fed} were fed")
     clocks = [_clock(about["clock"], fed, fresh)] if fed else []
     parts = [
         _part(number, layers, tensors, session, device, head_size, groups, fed)

@@ -106,9 +106,11 @@ def delivered(folder: Path) -> int:
     """Characters of the answer that are on disk."""
     store = Store(folder)
     try:
-        return len(store.path(store.find("last"))[-1].text)
+        path = store.path(store.find("last"))
     except UsageError:  # nothing was said yet
         return 0
+    else:  # the conversation is stored a moment before its first message
+        return len(path[-1].text) if path else 0
     finally:
         store.close()
 

@@ -1,0 +1,4 @@
+#include "lanes_avx512.h"
+#include "step.h"
+
+const Form form_avx512 = {decode, embed, before, after, head};

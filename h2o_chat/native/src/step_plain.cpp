@@ -1,0 +1,4 @@
+#include "lanes_plain.h"
+#include "step.h"
+
+const Form form_plain = {decode, embed, before, after, head};

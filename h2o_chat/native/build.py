@@ -196,7 +196,9 @@ def _sources() -> list[Path]:
 
 
 def _flags(stem: str) -> tuple[str, ...]:
-    return (*FLAGS, *FORMS.get(stem, ()), *(() if _is_x86() else ("-DH2O_PLAIN_ONLY",)))
+    # A thread that the system does not give is an exception, which pool.cpp catches: fewer threads will do.
+    thrown = ("-fexceptions",) if stem == "pool" else ()
+    return (*FLAGS, *FORMS.get(stem, ()), *thrown, *(() if _is_x86() else ("-DH2O_PLAIN_ONLY",)))
 
 
 def _is_x86() -> bool:

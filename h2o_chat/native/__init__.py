@@ -1,0 +1,1 @@
+"""The native step: a whole token in C++ on packed weights."""

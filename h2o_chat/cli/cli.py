@@ -122,8 +122,13 @@ _FLAGS: dict[str, Any] = {
         autocompletion=names_starting_with,
         rich_help_panel=_MODEL,
     ),
+    "engine": typer.Option(
+        help="What computes; auto: native, the fastest, on a CPU where it can.", rich_help_panel=_MODEL
+    ),
     "quantize": typer.Option(
-        help="How weights are held; auto: nf4 where 16-bit weights pass 2 GiB.", rich_help_panel=_MODEL
+        help="How weights are held; auto: native: int4 from half a billion parameters, else int8;"
+        " transformers: nf4 where 16-bit weights pass 2 GiB.",
+        rich_help_panel=_MODEL,
     ),
     "dtype": typer.Option(help="Precision; auto: the model's own, float32 on a CPU.", rich_help_panel=_MODEL),
     "device": typer.Option(help="auto, cpu, cuda or cuda:N.", rich_help_panel=_MODEL),

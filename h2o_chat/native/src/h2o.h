@@ -61,9 +61,8 @@ typedef struct {
 typedef struct {
     float *keys, *values;   // [R, H, S, D], keys turned
     int32_t *positions;     // [R, H, S], -1: empty
-    float *score;           // [R, H, S, G]; null: the caller adds `probabilities`
+    float *score;           // [R, H, S, G]
     float *recent;          // [R, H, S]; null: nobody looks
-    float *probabilities;   // [R, H, G, S]; null: `score` is enough
     uint8_t *prompt, *protect, *hidden;  // [R, H, S]
     const uint8_t *clamped; // [R, H, S]
     const int32_t *order;   // [R, H, S] slots in use, then the empty ones in the order of writing

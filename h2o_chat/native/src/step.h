@@ -227,28 +227,21 @@ inline void attend(Job &job, const h2o_layer &layer, const h2o_slots &slots, int
     }
 }
 
-// Adds the probabilities of a KV head's queries to its slots' scores, or hands them to the caller.
+// Adds the probabilities of a KV head's queries to its slots' scores.
 inline void add_scores(const Job &job, const h2o_slots &slots, int token, int head) {
     const Sizes of(*job.frame);
     const h2o_step &step = *job.step;
     const ptrdiff_t first = first_slot(job, slots, token, head), stride = job.weights_stride;
     const float *weights = job.weights + (static_cast<ptrdiff_t>(token) * of.heads + head * of.groups) * stride;
-    if (slots.probabilities)
-        for (int g = 0; g < of.groups; ++g)
-            std::memcpy(slots.probabilities + first * of.groups + static_cast<ptrdiff_t>(g) * slots.slots,
-                        weights + g * stride, sizeof(float) * slots.used);
-    if (slots.score) {
-        float *score = slots.score + first * of.groups;
-        for (int s = 0; s < slots.used; ++s)
-            for (int g = 0; g < of.groups; ++g, ++score) *score = fma(*score, step.forget, weights[g * stride + s]);
-    }
-    if (slots.recent) {
-        const float share = (1.0f - step.remember) / static_cast<float>(of.groups);
-        for (int s = 0; s < slots.used; ++s) {
-            float received = 0;
-            for (int g = 0; g < of.groups; ++g) received += weights[g * stride + s];
-            slots.recent[first + s] = fma(slots.recent[first + s], step.remember, received * share);
-        }
+    float *score = slots.score + first * of.groups;
+    for (int s = 0; s < slots.used; ++s)
+        for (int g = 0; g < of.groups; ++g, ++score) *score = fma(*score, step.forget, weights[g * stride + s]);
+    if (!slots.recent) return;
+    const float share = (1.0f - step.remember) / static_cast<float>(of.groups);
+    for (int s = 0; s < slots.used; ++s) {
+        float received = 0;
+        for (int g = 0; g < of.groups; ++g) received += weights[g * stride + s];
+        slots.recent[first + s] = fma(slots.recent[first + s], step.remember, received * share);
     }
 }
 

@@ -16,8 +16,10 @@ from torch import Tensor
 
 from h2o_chat.base.errors import OutOfMemoryError, UsageError
 from h2o_chat.cache import scores
+from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.attention import h2o_attention
 from h2o_chat.cache.cache import H2OCache
+from h2o_chat.cache.policies import Slots
 from h2o_chat.cache.scores import Received
 from h2o_chat.cache.settle import settle
 from h2o_chat.native import library as c
@@ -97,7 +99,7 @@ class NativeStep:
         )
         self._checked(self.library.h2o_decode(self._model, ctypes.byref(step), logits.data_ptr()))
         for arena in cache.arenas:
-            settle(arena, now)
+            settle(arena, now, self._compare)
         for layer in cache.layers:
             layer.fed += 1
         return logits
@@ -127,6 +129,26 @@ class NativeStep:
         logits = torch.empty(*last.shape[:2], frame.vocabulary)
         self._checked(run.h2o_head(model, logits.shape[0] * logits.shape[1], last.data_ptr(), logits.data_ptr()))
         return logits
+
+    def _compare(self, arena: Arena, part: Slots, index: Tensor) -> None:
+        """`settle.compare_keys` in the library: part's keys [L, r, H, S, D] at rotation index [L, r, H, S]."""
+        layers, rows, _, slots = part.positions.shape
+        novelty = part.states["novelty"].data_ptr() if arena.plan.policy.pairs else None
+        index, numbers = index.to(torch.int32).contiguous(), _int32(arena.layers)
+        self._checked(
+            self.library.h2o_compare(
+                self._model,
+                layers,
+                ctypes.addressof(numbers),
+                rows,
+                slots,
+                part.keys.data_ptr(),
+                part.positions.data_ptr(),
+                index.data_ptr(),
+                part.states["distinctness"].data_ptr(),
+                novelty,
+            )
+        )
 
     def _checked(self, failed: int) -> None:
         """

@@ -16,7 +16,6 @@ from h2o_chat.cache.rope import MOST_TOKENS
 from h2o_chat.cache.state import STATES
 from h2o_chat.cache.turning import before_rope
 
-
 Compare = Callable[[Arena, Slots, Tensor], None]
 """`compare_keys`, or what does the same."""
 
@@ -49,7 +48,7 @@ def _settle_rows(arena: Arena, rows: list[int], now: Pass, compare: Compare | No
         if state.dtype != "kv":  # what lies there is masked, and overwritten by the next token
             mine = part.states[state.name]
             mine.scatter_(3, along(going, mine), state.empty)
-    order = in_use_first(part.positions).to(arena.order.dtype)
+    order = in_use_first(part.positions)
     if which is None:
         arena.order.copy_(order)
         return

@@ -1,6 +1,6 @@
 """A model opened for the step that computes it: packed weights for the native one, else transformers'."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ INT4_FROM_PARAMETERS = 500_000_000
 class LoadedNative(Loaded):
     """A model in packed weights. `model` has none: it is there for its configuration."""
 
-    packed: Packed
+    packed: Packed = field(kw_only=True)
 
 
 def open_model(settings: Settings, progress: Progress) -> Loaded:
@@ -49,9 +49,11 @@ def open_model(settings: Settings, progress: Progress) -> Loaded:
         weights = check_weights(found.folder)
         why = why_not_native(settings, config)
         if why and settings.engine == "native":
-            raise UsageError(f"The native step cannot compute {found.name}: {why}.", "Use --engine transformers.")
+            raise UsageError(
+                f"The native step cannot compute {found.name}: {why}.", "Use --engine transformers."
+            )
         if why:
-            return load(settings, progress)
+            return replace(load(settings, progress), why_not_native=why)
         torch.set_num_threads(settings.threads or default_threads())
         bits = bits_of(settings, weights)
         tokenizer = load_tokenizer(found.folder, config)
@@ -70,7 +72,7 @@ def open_model(settings: Settings, progress: Progress) -> Loaded:
 
 
 def why_not_native(settings: Settings, config: Any) -> str:
-    """Why transformers computes a model and not the native step, in words; nothing where the native step does."""
+    """Why transformers computes it and not the native step, in words; nothing where the native step does."""
     if settings.engine == "transformers":
         return "--engine transformers was given"
     if settings.quantize in ("none", "nf4"):
@@ -121,7 +123,8 @@ def _require_room(name: str, settings: Settings, config: Any, weights: Weights, 
     tables = (1 if config.tie_word_embeddings else 2) * config.vocab_size * config.hidden_size
     rest = max(0, weights.parameters - tables)
     needs = {
-        f"int{one}": Need(int(tables * 17 / 16 + rest * (2 * one + 1) / 16), slots, HEADROOM_BYTES) for one in (4, 8)
+        f"int{one}": Need(int(tables * 17 / 16 + rest * (2 * one + 1) / 16), slots, HEADROOM_BYTES)
+        for one in (4, 8)
     }
     require(name, "the CPU", free_bytes(torch.device("cpu")), f"int{bits}", needs, settings.budget)
 

@@ -50,7 +50,7 @@ FORMS = {
 """Files for x86-64 alone, and the flags that only they get."""
 
 RUNTIMES = (("-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL"), ())
-"""How C++'s own library is linked: into ours where it can be, because some Pythons bring an older one along."""
+"""How C++'s own library is linked: into ours where it can be: some Pythons bring an older one."""
 
 LIMIT_S = 600
 """A compiler that takes longer is ended."""
@@ -207,7 +207,7 @@ def is_current() -> bool:
 
 
 def digest() -> str:
-    """Of the sources, of this file, which holds the flags, and of the kind of machine: 64 hexadecimal digits."""
+    """Of the sources, of this file with its flags, and of the kind of machine: 64 hexadecimal digits."""
     known = hashlib.sha256(f"{platform.system()} {platform.machine()}".encode())
     for file in (Path(__file__), *sorted(SOURCES.glob("*"))):
         known.update(f"\0{file.name}\0".encode() + file.read_bytes())

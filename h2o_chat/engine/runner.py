@@ -16,7 +16,7 @@ from h2o_chat.cache.snapshot import Snapshot, together
 from h2o_chat.cache.step import Step
 from h2o_chat.models.load import Loaded
 from h2o_chat.models.tokenizing import blamed_on_the_model
-from h2o_chat.native.loading import LoadedNative
+from h2o_chat.native.loading import LoadedNative, positions_of
 from h2o_chat.native.step import NativeStep
 
 CALL_TOKENS = 512
@@ -169,7 +169,7 @@ def cache_for(loaded: Loaded, settings: Settings) -> H2OCache:
         ModelError: the model's positions are not understood.
     """
     if isinstance(loaded, LoadedNative):
-        trained = loaded.packed.frame.positions(loaded.chats)
+        trained = positions_of(loaded.packed.frame, loaded.chats)
     else:
         with blamed_on_the_model("The model cannot compute with the configuration in its folder"):
             trained = probe(loaded.model, loaded.chats)

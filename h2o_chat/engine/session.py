@@ -32,7 +32,7 @@ def session_of(runner: Runner, seed: int) -> Session:
         dtype=dtype,
         kv_dtype=dtype if kv == "auto" else kv,
         device=loaded.device,
-        engine=runner.native.name if runner.native else "transformers",
+        engine="native" if runner.native else "transformers",
         threads=torch.get_num_threads(),
         seed=seed,
         layers=len(runner.trained.ropes),

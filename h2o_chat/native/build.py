@@ -30,7 +30,6 @@ LIBRARY = FOLDER / ("_step" + {"darwin": ".dylib", "win32": ".dll"}.get(sys.plat
 FAILURE = FOLDER / "_step.failed.txt"
 """Why the last attempt gave no library, in words."""
 
-COMMAND = "python -m h2o_chat.native.build"
 COMPILERS = ("c++", "g++", "clang++")
 """Looked for on PATH in this order, where $CXX names none."""
 

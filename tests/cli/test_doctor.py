@@ -181,7 +181,7 @@ def not_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "failure", lambda: "There is no C++ compiler:\nnone was found.")
 
 
-def test_the_native_step(home: Path, model: Path, compiled: None) -> None:
+def test_the_native_step(home: Path, compiled: None) -> None:
     report = doctor.examine()
     assert report.sections["machine"]["native_step"] == "AVX2, compiled on 2026-11-22 by g++ 12.2.0"
     will = report.sections["what_will_run"]

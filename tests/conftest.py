@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from h2o_chat.native import build
 from h2o_chat.store import Store
 
 # A busy machine is not a failing test.
@@ -67,6 +68,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
         if not torch.cuda.is_available():
             pytest.skip("needs a CUDA device")
+    if item.get_closest_marker("compiler"):
+        try:
+            build.compiler()
+        except build.BuildError as error:
+            pytest.skip(str(error))
     os.environ[network_guard.LOOPBACK] = "yes" if item.get_closest_marker("loopback") else ""
 
 

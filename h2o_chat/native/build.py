@@ -30,7 +30,6 @@ LIBRARY = FOLDER / ("_step" + {"darwin": ".dylib", "win32": ".dll"}.get(sys.plat
 FAILURE = FOLDER / "_step.failed.txt"
 """Why the last attempt gave no library, in words."""
 
-COMMAND = "python -m h2o_chat.native.build"
 COMPILERS = ("c++", "g++", "clang++")
 """Looked for on PATH in this order, where $CXX names none."""
 
@@ -49,6 +48,9 @@ FORMS = {
 }
 """Files for x86-64 alone, and the flags that only they get."""
 
+RUNTIMES = (("-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL"), ())
+"""How C++'s own library is linked: into ours where it can be: some Pythons bring an older one."""
+
 LIMIT_S = 600
 """A compiler that takes longer is ended."""
 
@@ -61,7 +63,7 @@ class Made:
     """What stands in a library about how it was made."""
 
     sources: str
-    """The digest of the sources and of all that is said to the compiler."""
+    """Their digest, with all that is said to the compiler."""
     date: str
     compiler: str
 
@@ -126,19 +128,25 @@ def compile_sources(folder: Path, more: tuple[str, ...] = ()) -> list[Path]:
         for file, to in zip(files, objects, strict=True)
     ]
     with ThreadPoolExecutor(os.cpu_count() or 1) as several:
-        list(several.map(_run, commands))
+        list(several.map(run, commands))
     return objects
 
 
-def link(objects: list[Path], more: tuple[str, ...] = ()) -> Path:
+def link(objects: list[Path]) -> Path:
     """The library of these object files, beside them.
 
     Raises:
         BuildError: it cannot be linked.
     """
     library = objects[0].parent / LIBRARY.name
-    _run([*compiler(), "-shared", "-pthread", *more, *map(str, objects), "-o", str(library)])
-    return library
+    command = [*compiler(), "-shared", "-pthread", *map(str, objects), "-o", str(library)]
+    for runtime in RUNTIMES:
+        try:
+            run([*command, *runtime])
+            return library
+        except BuildError as error:
+            failed = error
+    raise failed
 
 
 def compiler() -> list[str]:
@@ -154,6 +162,29 @@ def compiler() -> list[str]:
     if asked:
         raise BuildError(f"There is no C++ compiler: $CXX is {asked[0]!r}, which is not there.")
     raise BuildError(f"There is no C++ compiler: none of {', '.join(COMPILERS)} is on PATH.")
+
+
+def run(command: list[str]) -> str:
+    """What a compiler says on stdout.
+
+    Raises:
+        BuildError: it failed, or took longer than `LIMIT_S`.
+    """
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=LIMIT_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise BuildError(f"{shlex.join(command)}\nwas not done after {LIMIT_S} s.") from None
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip()[:SAID]
+        raise BuildError(f"{shlex.join(command)}\nended with exit code {done.returncode}:\n{said}")
+    return done.stdout
 
 
 def made() -> Made | None:
@@ -175,9 +206,9 @@ def is_current() -> bool:
 
 
 def digest() -> str:
-    """Of the sources, of the flags, and of the kind of machine: 64 hexadecimal digits."""
-    known = hashlib.sha256(repr((FLAGS, FORMS, platform.system(), platform.machine())).encode())
-    for file in sorted(SOURCES.glob("*")):
+    """Of the sources, of this file with its flags, and of the kind of machine: 64 hexadecimal digits."""
+    known = hashlib.sha256(f"{platform.system()} {platform.machine()}".encode())
+    for file in (Path(__file__), *sorted(SOURCES.glob("*"))):
         known.update(f"\0{file.name}\0".encode() + file.read_bytes())
     return known.hexdigest()
 
@@ -207,7 +238,7 @@ def _is_x86() -> bool:
 
 def _about(command: list[str]) -> str:
     """One line of C++ that holds what `made` reads."""
-    by = re.sub(r"[^ -~]|[\"\\]", "", _run([*command, "--version"]).partition("\n")[0])
+    by = re.sub(r"[^ -~]|[\"\\]", "", run([*command, "--version"]).partition("\n")[0])
     text = f"h2o_made {digest()} {datetime.now(UTC).date()} {by}"
     return f'extern "C" __attribute__((visibility("default"))) const char h2o_made[] = "{text}";\n'
 
@@ -220,24 +251,6 @@ def _move(library: Path) -> None:
         os.replace(beside, LIBRARY)
     finally:
         beside.unlink(missing_ok=True)
-
-
-def _run(command: list[str]) -> str:
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=LIMIT_S,
-        )
-    except subprocess.TimeoutExpired:
-        raise BuildError(f"{shlex.join(command)}\nwas not done after {LIMIT_S} s.") from None
-    if done.returncode:
-        said = (done.stderr or done.stdout).strip()[:SAID]
-        raise BuildError(f"{shlex.join(command)}\nended with exit code {done.returncode}:\n{said}")
-    return done.stdout
 
 
 if __name__ == "__main__":

@@ -1,13 +1,10 @@
 """The compiled library, as ctypes sees it: `src/h2o.h` in Python. No torch."""
 
 import ctypes
-import platform
 from ctypes import POINTER, Structure, c_double, c_float, c_int32, c_int64, c_uint8, c_uint16, c_void_p
 from functools import cache
-from pathlib import Path
 
-FILE = Path(__file__).with_name("_step.dll" if platform.system() == "Windows" else "_step.so")
-"""`build.py` makes it."""
+from h2o_chat.native import build
 
 FORMS = {1: "plain", 2: "AVX2", 4: "AVX-512"}
 """What each form of the kernels is called, by its bit."""
@@ -128,7 +125,7 @@ def library() -> ctypes.CDLL | None:
     """The library with its functions declared; None where there is none (`why_not`)."""
     if why_not():
         return None
-    loaded = ctypes.CDLL(str(FILE))
+    loaded = ctypes.CDLL(str(build.LIBRARY))
     for name, (result, arguments) in _FUNCTIONS.items():
         function = getattr(loaded, name)
         function.restype, function.argtypes = result, arguments
@@ -138,14 +135,15 @@ def library() -> ctypes.CDLL | None:
 @cache
 def why_not() -> str:
     """Why there is no library, in words; nothing where there is one."""
-    if not FILE.is_file():
-        return "it was not compiled"
+    if build.made() is None:
+        return "its library was not compiled"
+    if not build.is_current():
+        return f"{build.LIBRARY} was compiled from other sources"
     try:
-        loaded = ctypes.CDLL(str(FILE))
+        ctypes.CDLL(str(build.LIBRARY))
     except OSError as error:
-        return f"{FILE} cannot be loaded: {error}"
-    missing = [name for name in _FUNCTIONS if not hasattr(loaded, name)]
-    return f"{FILE} is of another version: {missing[0]} is not in it" if missing else ""
+        return f"{build.LIBRARY} cannot be loaded: {error}"
+    return ""
 
 
 def forms() -> list[str]:

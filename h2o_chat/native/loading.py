@@ -48,16 +48,13 @@ def open_model(settings: Settings, progress: Progress) -> Loaded:
         config = check_family(found.folder)
         weights = check_weights(found.folder)
         why = why_not_native(settings, config)
-        if why and settings.engine == "native":
-            raise UsageError(
-                f"The native step cannot compute {found.name}: {why}.", "Use --engine transformers."
-            )
+        require_asked(found.name, settings, why)
         if why:
             return replace(load(settings, progress), why_not_native=why)
         torch.set_num_threads(settings.threads or default_threads())
         bits = bits_of(settings, weights)
         tokenizer = load_tokenizer(found.folder, config)
-        _require_room(found.name, settings, config, weights, bits)
+        require_room(found.name, settings, config, weights)
         packed = packed_for(found.folder, bits, progress)
         return LoadedNative(
             model=_without_weights(found.folder, config),
@@ -114,18 +111,32 @@ def positions_of(frame: Frame, chats: bool) -> Positions:
     return Positions(frame.window_tokens, layers, learned=False, chats=chats)
 
 
-def _require_room(name: str, settings: Settings, config: Any, weights: Weights, bits: int) -> None:
+def require_asked(name: str, settings: Settings, why: str) -> None:
+    """
+    Raises:
+        UsageError: the native step was asked for, and there is a reason why not (`why_not_native`).
+    """
+    if why and settings.engine == "native":
+        raise UsageError(f"The native step cannot compute {name}: {why}.", "Use --engine transformers.")
+
+
+def needs_of(settings: Settings, config: Any, weights: Weights) -> dict[str, Need]:
+    """What a model needs in packed weights, by their quantization."""
+    slots = (settings.budget + 1) * slot_bytes(config, 4, settings.kv_dtype)
+    tables = (1 if config.tie_word_embeddings else 2) * config.vocab_size * config.hidden_size
+    rest = max(0, weights.parameters - tables)
+    return {
+        f"int{bits}": Need(int(tables * 17 / 16 + rest * (2 * bits + 1) / 16), slots, HEADROOM_BYTES)
+        for bits in (4, 8)
+    }
+
+
+def require_room(name: str, settings: Settings, config: Any, weights: Weights) -> None:
     """
     Raises:
         OutOfMemoryError: the packed weights and the slots do not fit.
     """
-    slots = (settings.budget + 1) * slot_bytes(config, 4, settings.kv_dtype)
-    tables = (1 if config.tie_word_embeddings else 2) * config.vocab_size * config.hidden_size
-    rest = max(0, weights.parameters - tables)
-    needs = {
-        f"int{one}": Need(int(tables * 17 / 16 + rest * (2 * one + 1) / 16), slots, HEADROOM_BYTES)
-        for one in (4, 8)
-    }
+    needs, bits = needs_of(settings, config, weights), bits_of(settings, weights)
     require(name, "the CPU", free_bytes(torch.device("cpu")), f"int{bits}", needs, settings.budget)
 
 

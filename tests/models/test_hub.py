@@ -237,7 +237,7 @@ def test_a_name_is_fetched_when_it_is_used(hub: Hub, h2o: Call, here: Call, shar
     done = h2o("run", "Once", "-m", "some/stories", *flags)
     assert done.returncode == ExitCode.OK, done.stderr
     assert done.stdout
-    assert "some/stories (none, float32, cpu)" in done.stderr
+    assert "some/stories (none, float32, cpu, transformers)" in done.stderr
     asked = len(hub.requests)
     again = here("run", "Once", "-m", "stories", *flags)
     assert (again.returncode, again.stdout) == (ExitCode.OK, done.stdout)

@@ -3,9 +3,9 @@
     tools/compare_rounding.py MODEL=TEXTS [MODEL=TEXTS ...] [--half first|second|both] [--length 512]
 
 TEXTS is a JSON list of strings, or of conversations (lists of {role, content}), which go through the chat
-template. They are joined and cut into documents. int8 and int4 are the packed weights of the native step, with
-head and activations in int8, emulated in torch (`tests/native/twin.py`); nf4 is that of bitsandbytes, which
-leaves head and activations alone. Choose a rounding on the first half of the documents, report the second.
+template. They are joined and cut into documents. int8 and int4 are the packed weights of the native step,
+with head and activations in int8, emulated in torch (`tests/native/twin.py`); nf4 is that of bitsandbytes,
+which leaves head and activations alone. Choose a rounding on the first half, report the second.
 """
 
 import argparse

@@ -59,10 +59,8 @@ def test_frequencies_are_those_of_the_formula() -> None:
 
 
 def test_scaled_rotations() -> None:
-    (plain,), (yarn,), (llama3,) = (
-        frame(max_position_embeddings=1024, **more).ropes
-        for more in ({}, {"rope_parameters": YARN}, {"rope_parameters": LLAMA3})
-    )
+    (plain,) = frame().ropes
+    (yarn,), (llama3,) = (frame(rope_parameters=one).ropes for one in (YARN, LLAMA3))
     assert yarn.scale == pytest.approx(0.1 * math.log(4) + 1)
     assert yarn.inv_freq[0] == plain.inv_freq[0]
     assert yarn.inv_freq[-1] == pytest.approx(plain.inv_freq[-1] / 4)

@@ -83,7 +83,7 @@ def test_addresses_are_those_of_the_file(packed: Packed) -> None:
 def test_nobody_can_write_to_it(packed: Packed) -> None:
     """The pages are shared by all processes."""
     code = (
-        "import sys\nfrom pathlib import Path\nfrom h2o_chat.native.packed import open_packed\nimport ctypes\n"
+        "import ctypes, sys\nfrom pathlib import Path\nfrom h2o_chat.native.packed import open_packed\n"
         "packed = open_packed(Path(sys.argv[1]))\nprint('open', flush=True)\n"
         "ctypes.memset(packed.vector('norm'), 1, 4)"
     )
@@ -116,7 +116,7 @@ def test_damaged_headers(whole: bytes, tmp_path_factory: pytest.TempPathFactory,
 def test_headers_of_somebody_who_knows_the_format(
     whole: bytes, tmp_path_factory: pytest.TempPathFactory, data: Any
 ) -> None:
-    """Some number in the header is another one, and its checksum is right: nothing is read beyond the file."""
+    """Another digit somewhere, and the right checksum: nothing is read beyond the file."""
     path = tmp_path_factory.mktemp("crafted", numbered=True) / "file.h2o"
     text = text_of(whole)
     digits = [at for at, byte in enumerate(text) if chr(byte).isdigit()]
@@ -126,8 +126,7 @@ def test_headers_of_somebody_who_knows_the_format(
     path.write_bytes(with_text(whole, changed))
     try:
         opened = open_packed(path, verify=True)
-    except PackedError as error:
-        assert str(path) in error.message
+    except PackedError:
         return
     for place in layout(opened.frame):  # it was no number that says what lies where
         assert place.offset + place.bytes <= opened.bytes
@@ -212,7 +211,12 @@ def test_checksums_are_verified_when_the_file_changed(
 ) -> None:
     read: list[Path] = []
     verify = Packed.verify
-    monkeypatch.setattr(Packed, "verify", lambda self: (read.append(self.path), verify(self)))
+
+    def counted(self: Packed) -> None:
+        read.append(self.path)
+        verify(self)
+
+    monkeypatch.setattr(Packed, "verify", counted)
     path, about = packed.path, packed.path.stat()
     open_packed(path)
     assert not read, "they were when it was packed"

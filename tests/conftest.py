@@ -1,8 +1,11 @@
 """What every test may use."""
 
+import atexit
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +36,11 @@ os.environ["XDG_CONFIG_HOME"] = str(Path(__file__).parent / "no configuration he
 for name in [name for name in os.environ if name.startswith("H2O_CHAT_")]:
     if name not in ("H2O_CHAT_SHARED", "H2O_CHAT_DATA"):
         del os.environ[name]
+
+# Packed weights of the tests' models are made once, for all processes of this run, and not among the user's.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="h2o-chat-cache-")
+    atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 # Nobody else is asked either, by no test and no process that a test starts.
 NO_NETWORK = str(Path(__file__).parent / "no_network")

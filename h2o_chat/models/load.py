@@ -47,6 +47,8 @@ class Loaded:
     """none | int8 | nf4"""
     dtype: str
     device: str
+    why_not_native: str = ""
+    """In words; nothing where nobody asked for the native step, or has it."""
 
     @property
     def chats(self) -> bool:

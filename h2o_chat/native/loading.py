@@ -1,6 +1,6 @@
 """A model opened for the step that computes it: packed weights for the native one, else transformers'."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ INT4_FROM_PARAMETERS = 500_000_000
 class LoadedNative(Loaded):
     """A model in packed weights. `model` has none: it is there for its configuration."""
 
-    packed: Packed
+    packed: Packed = field(kw_only=True)
 
 
 def open_model(settings: Settings, progress: Progress) -> Loaded:
@@ -50,7 +50,7 @@ def open_model(settings: Settings, progress: Progress) -> Loaded:
         why = why_not_native(settings, config)
         require_asked(found.name, settings, why)
         if why:
-            return load(settings, progress)
+            return replace(load(settings, progress), why_not_native=why)
         torch.set_num_threads(settings.threads or default_threads())
         bits = bits_of(settings, weights)
         tokenizer = load_tokenizer(found.folder, config)
@@ -69,7 +69,7 @@ def open_model(settings: Settings, progress: Progress) -> Loaded:
 
 
 def why_not_native(settings: Settings, config: Any) -> str:
-    """Why transformers computes a model and not the native step, in words; nothing where the native step does."""
+    """Why transformers computes it and not the native step, in words; nothing where the native step does."""
     if settings.engine == "transformers":
         return "--engine transformers was given"
     if settings.quantize in ("none", "nf4"):
@@ -114,10 +114,15 @@ def positions_of(frame: Frame, chats: bool) -> Positions:
 def require_asked(name: str, settings: Settings, why: str) -> None:
     """
     Raises:
-        UsageError: the native step was asked for, and there is a reason why not (`why_not_native`).
+        UsageError: what only the native step has was asked for, and there is a reason why not.
     """
     if why and settings.engine == "native":
         raise UsageError(f"The native step cannot compute {name}: {why}.", "Use --engine transformers.")
+    if why and settings.quantize == "int4":
+        raise UsageError(
+            f"--quantize int4 is of the native step, which cannot compute {name}: {why}.",
+            "Use --quantize nf4.",
+        )
 
 
 def needs_of(settings: Settings, config: Any, weights: Weights) -> dict[str, Need]:

@@ -29,7 +29,7 @@ from h2o_chat.native.sources import Sources
 from h2o_chat.native.tiles import tiled, tiled_scales
 
 STAGE = "pack"
-BLOCK_NUMBERS = 1 << 18
+BLOCK_NUMBERS = 1 << 17
 """Of a matrix at once: what is computed with them stays in the processor's cache."""
 
 
@@ -72,7 +72,7 @@ def pack(folder: Path, bits: int, print_: str, path: Path, progress: Progress) -
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _remove_leftovers(path.parent)
-        with _part_of(path) as (file, part):
+        with _part_of(path) as (file, part), _one_thread():
             _write(file, sources, frame, print_, home_of(folder), progress)
             file.flush()
             os.fsync(file.fileno())
@@ -150,6 +150,17 @@ def _blocks(matrix: Matrix, sources: Sources) -> Iterator[Tensor]:
     for which, source in enumerate(matrix.sources):
         for first in range(0, source.rows, at_once):
             yield block(which, first)
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Blocks are small: beside other work several threads wait for each other longer than they compute."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextlib.contextmanager

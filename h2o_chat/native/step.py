@@ -1,8 +1,8 @@
 """Tokens in, logits out, the cache updated: as transformers' step, with packed weights.
 
 A decoded token is one call of the library, which writes keys and values into the arena's slots and adds
-probabilities to their scores. A prompt goes layer by layer: products in the library, attention and eviction as
-always (`cache/attention.py`).
+probabilities to their scores. A prompt goes layer by layer: products in the library, attention and eviction
+as always (`cache/attention.py`).
 
 Shapes: R rows, N tokens of a row, H KV heads, G query heads per KV head, D head size, V vocabulary.
 """
@@ -16,8 +16,10 @@ from torch import Tensor
 
 from h2o_chat.base.errors import OutOfMemoryError, UsageError
 from h2o_chat.cache import scores
+from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.attention import h2o_attention
 from h2o_chat.cache.cache import H2OCache
+from h2o_chat.cache.policies import Slots
 from h2o_chat.cache.scores import Received
 from h2o_chat.cache.settle import settle
 from h2o_chat.native import library as c
@@ -64,7 +66,7 @@ class NativeStep:
         return self._layer_by_layer(cache, ids, all_columns)
 
     def _at_once(self, cache: H2OCache, ids: Tensor) -> bool:
-        """Whether one call of the library does it all: a token of each row, slots as the library knows them."""
+        """Whether one call of the library does it all: a token of each row, in slots that it knows."""
         return bool(
             ids.shape[1] == 1
             and sum(len(arena.layers) for arena in cache.arenas) == self.frame.layers
@@ -97,7 +99,7 @@ class NativeStep:
         )
         self._checked(self.library.h2o_decode(self._model, ctypes.byref(step), logits.data_ptr()))
         for arena in cache.arenas:
-            settle(arena, now)
+            settle(arena, now, self._compare)
         for layer in cache.layers:
             layer.fed += 1
         return logits
@@ -125,8 +127,30 @@ class NativeStep:
             self._checked(run.h2o_after(model, layer, tokens, attended.data_ptr(), x.data_ptr()))
         last = x if all_columns else x[:, -1:].contiguous()
         logits = torch.empty(*last.shape[:2], frame.vocabulary)
-        self._checked(run.h2o_head(model, logits.shape[0] * logits.shape[1], last.data_ptr(), logits.data_ptr()))
+        self._checked(
+            run.h2o_head(model, logits.shape[0] * logits.shape[1], last.data_ptr(), logits.data_ptr())
+        )
         return logits
+
+    def _compare(self, arena: Arena, part: Slots, index: Tensor) -> None:
+        """`settle.compare_keys` in the library: keys [L, r, H, S, D] at rotation index [L, r, H, S]."""
+        layers, rows, _, slots = part.positions.shape
+        novelty = part.states["novelty"].data_ptr() if arena.plan.policy.pairs else None
+        index, numbers = index.to(torch.int32).contiguous(), _int32(arena.layers)
+        self._checked(
+            self.library.h2o_compare(
+                self._model,
+                layers,
+                ctypes.addressof(numbers),
+                rows,
+                slots,
+                part.keys.data_ptr(),
+                part.positions.data_ptr(),
+                index.data_ptr(),
+                part.states["distinctness"].data_ptr(),
+                novelty,
+            )
+        )
 
     def _checked(self, failed: int) -> None:
         """
@@ -134,7 +158,9 @@ class NativeStep:
             OutOfMemoryError: the library had no memory for a call.
         """
         if failed:
-            raise OutOfMemoryError("There is no memory for the native step's buffers.", "Use a smaller --chunk.")
+            raise OutOfMemoryError(
+                "There is no memory for the native step's buffers.", "Use a smaller --chunk."
+            )
 
     # -- what the library points to --------------------------------------------------------------------
 
@@ -187,7 +213,9 @@ class NativeStep:
     def _point_to_slots(self, cache: H2OCache, used: int) -> None:
         """Says where the slots of every layer are; tensors are replaced when slots are added or restored."""
         pointers = tuple(
-            state.data_ptr() for arena in cache.arenas for state in (*arena.slots.states.values(), arena.order)
+            state.data_ptr()
+            for arena in cache.arenas
+            for state in (*arena.slots.states.values(), arena.order)
         )
         if pointers != self._pointers:
             self._pointers = pointers

@@ -34,11 +34,14 @@ class Room {
     Room &operator=(const Room &) = delete;
     ~Room() { std::free(at_); }
 
+    // Numbers that were there stay only if there is room for as many already.
     bool make(size_t count) {
+        if (count <= count_) return true;
         std::free(at_);
         const size_t bytes = (count * sizeof(T) + 127) / 64 * 64;
         at_ = static_cast<T *>(std::aligned_alloc(64, bytes));
         if (at_) std::memset(at_, 0, bytes);
+        count_ = at_ ? count : 0;
         return at_ != nullptr;
     }
 
@@ -46,6 +49,7 @@ class Room {
 
   private:
     T *at_ = nullptr;
+    size_t count_ = 0;
 };
 
 }  // namespace
@@ -66,6 +70,8 @@ struct h2o_model {
     Room<int32_t> sums, rows;
     Room<int64_t> ids;
     Room<char> own;
+    int turned = 0;  // indices in the tables of compare
+    Room<float> table_cosines, table_sines, compared;
 
     ~h2o_model() {
         if (pool) pool_close(pool);
@@ -225,6 +231,61 @@ int32_t h2o_decode(h2o_model *model, const h2o_step *step, float *logits) {
     job.ids = model->ids.get();
     job.logits = logits;
     run(*model, model->kernels->decode, job);
+    return 0;
+}
+
+// Cosines and sines of all indices up to `highest`, which stays below the model's window. False: no memory.
+static bool make_tables(h2o_model &model, int highest) {
+    if (highest < model.turned) return true;
+    const int count = std::max(1024, rounded_up(highest + 1, 1024) * 3 / 2);
+    const size_t pairs = static_cast<size_t>(count) * std::max(1, model.frame.rope_count) * model.most_pairs;
+    model.turned = 0;
+    if (!model.table_cosines.make(pairs) || !model.table_sines.make(pairs)) return false;
+    std::vector<int32_t> index(count);
+    for (int at = 0; at < count; ++at) index[at] = at;
+    angles(model, count, index.data(), false, model.table_cosines.get(), model.table_sines.get());
+    model.turned = count;
+    return true;
+}
+
+int32_t h2o_compare(h2o_model *model, int32_t layer_count, const int32_t *layers, int32_t rows, int32_t slots,
+                    const float *keys, const int32_t *positions, const int32_t *index, float *distinctness,
+                    float *novelty) {
+    const h2o_frame &frame = model->frame;
+    const size_t all = static_cast<size_t>(layer_count) * rows * frame.kv_heads * slots;
+    int highest = 0;
+    for (size_t at = 0; at < all; ++at)
+        if (positions[at] >= 0) highest = std::max(highest, index[at]);
+    std::vector<const h2o_rope *> ropes(layer_count);
+    for (int at = 0; at < layer_count; ++at) {
+        const int rope = model->layers[layers[at]].rope;
+        ropes[at] = rope < 0 ? nullptr : &model->ropes[rope];
+    }
+    Comparison of = {};
+    of.layers = layer_count;
+    of.rows = rows;
+    of.heads = frame.kv_heads;
+    of.slots = slots;
+    of.size = frame.head_size;
+    of.stride = rounded_up(slots, 64);
+    of.own_floats = rounded_up(of.size, 16) + static_cast<int64_t>(of.stride) * (of.size + 1);
+    if (!make_tables(*model, highest) || !model->compared.make(of.own_floats * pool_threads(model->pool))) return 1;
+    of.keys = keys;
+    of.positions = positions;
+    of.index = index;
+    of.distinctness = distinctness;
+    of.novelty = novelty;
+    of.ropes = ropes.data();
+    of.first_rope = model->ropes.get();
+    of.cosines = model->table_cosines.get();
+    of.sines = model->table_sines.get();
+    of.table_pairs = static_cast<int64_t>(model->turned) * model->most_pairs;
+    of.most_pairs = model->most_pairs;
+    of.own = model->compared.get();
+    Team team;
+    Job job = job_of(*model, team, 1);
+    job.comparison = &of;
+    run(*model, model->kernels->compare, job);
     return 0;
 }
 

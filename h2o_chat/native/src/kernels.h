@@ -131,12 +131,13 @@ inline void product(Job &job, const h2o_matrix &m, const Rounded &in, Out out) {
     }
 }
 
-// A head turned by angles of its pairs: (a cos - b sin, b cos + a sin).
+// A head turned by angles of its pairs, or back: (a cos - b sin, b cos + a sin).
+template <bool back = false>
 inline void turn(const float *x, const float *cosines, const float *sines, int pairs, int size, float *out) {
     for (int i = 0; i < pairs; ++i) {
-        const float a = x[i], b = x[i + pairs];
-        out[i] = fma(a, cosines[i], -(b * sines[i]));
-        out[i + pairs] = fma(b, cosines[i], a * sines[i]);
+        const float a = x[i], b = x[i + pairs], sine = back ? -sines[i] : sines[i];
+        out[i] = fma(a, cosines[i], -(b * sine));
+        out[i + pairs] = fma(b, cosines[i], a * sine);
     }
     for (int i = 2 * pairs; i < size; ++i) out[i] = x[i];
 }

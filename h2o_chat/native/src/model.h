@@ -21,6 +21,22 @@ struct Rounded {
     }
 };
 
+// Keys to be compared, of L layers and R rows: [L, R, H, S, ...].
+struct Comparison {
+    int layers, rows, heads, slots, size;
+    int stride;                   // slots rounded up to 64
+    const float *keys;
+    const int32_t *positions, *index;
+    float *distinctness, *novelty;
+    const h2o_rope *const *ropes;  // [L] of each layer, or null
+    const h2o_rope *first_rope;
+    const float *cosines, *sines;  // [ropes, indices, pairs]
+    int64_t table_pairs;           // from one rope to the next
+    int most_pairs;
+    float *own;                    // of each thread
+    int64_t own_floats;
+};
+
 // One call of a model, by all threads.
 struct Job {
     const h2o_frame *frame;
@@ -51,6 +67,7 @@ struct Job {
     // Of a call for one layer:
     const float *in;        // `attended` of the caller
     float *queries, *keys, *values;
+    const Comparison *comparison;
 };
 
 // One form of the kernels. Every function is run by all threads of the team.
@@ -60,6 +77,7 @@ struct Form {
     void (*before)(Job &job, int thread);
     void (*after)(Job &job, int thread);
     void (*head)(Job &job, int thread);
+    void (*compare)(Job &job, int thread);
 };
 
 extern const Form form_plain, form_avx2, form_avx512;

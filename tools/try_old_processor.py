@@ -70,9 +70,9 @@ def main() -> None:
     here = answer([], "this machine")
     for processor in PROCESSORS:
         if processor not in NO_PROGRAM:
-            found = answer(["qemu-x86_64", "-cpu", processor], processor)
-            if found != here:
-                sys.exit(f"{processor} answers {found!r}, this machine {here!r}.")
+            told = answer(["qemu-x86_64", "-cpu", processor], processor)
+            if told != here:
+                sys.exit(f"{processor} answers {told!r}, this machine {here!r}.")
     print("All of them compute the same bits and answer the same.")
 
 

@@ -1,13 +1,13 @@
 """llama.cpp, told what to do by lines on stdin. Runs in the peers' environment, as a script.
 
-    python llama_cpp.py FILE.gguf --context TOKENS --threads N [--flash on|off|auto]
+    python llama.py FILE.gguf --context TOKENS --threads N [--flash on|off|auto]
 
     read N      forgets everything and reads N tokens     -> {"ms": [of all of them]}
     decode N    N tokens one by one, each the likeliest;
                 then they are forgotten                   -> {"ms": [of each]}
 
-Ends with stdin. Nothing of h2o_chat is imported here: the environment has llama_cpp and gguf alone. Between two
-lines it waits in a read: its threads sleep.
+Ends with stdin. Nothing of h2o_chat is imported here: the environment has numpy, gguf and llama_cpp alone.
+Between two lines it waits in a read: its threads sleep.
 """
 
 import argparse
@@ -16,9 +16,6 @@ import random
 import sys
 import time
 from typing import Any
-
-# Before `llama_cpp` is looked for: this file has its name, and its folder stands first in the path.
-sys.path.pop(0)
 
 import llama_cpp as llama
 import numpy as np
@@ -33,10 +30,13 @@ ERROR = 4
 """llama.cpp's log level; less is not told: it describes its graph in a thousand lines."""
 
 
-@llama.llama_log_callback
 def _log(level: int, text: bytes, _: Any) -> None:
     if level == ERROR:
         sys.stderr.write(text.decode(errors="replace"))
+
+
+LOG = llama.llama_log_callback(_log)
+"""Kept: llama.cpp calls it later."""
 
 
 class Peer:
@@ -47,7 +47,7 @@ class Peer:
     """
 
     def __init__(self, path: str, context: int, threads: int, flash: str) -> None:
-        llama.llama_log_set(_log, None)
+        llama.llama_log_set(LOG, None)
         llama.llama_backend_init()
         self.model = llama.llama_model_load_from_file(path.encode(), llama.llama_model_default_params())
         if not self.model:

@@ -1,6 +1,6 @@
 """llama.cpp, told what to do by lines on stdin. Runs in the peers' environment, as a script.
 
-    python llama.py FILE.gguf --context TOKENS --threads N [--flash on|off|auto]
+    python llama.py FILE.gguf --context TOKENS --threads N
 
     read N      forgets everything and reads N tokens     -> {"ms": [of all of them]}
     decode N    N tokens one by one, each the likeliest;
@@ -20,11 +20,6 @@ from typing import Any
 import llama_cpp as llama
 import numpy as np
 
-FLASH = {
-    "auto": llama.LLAMA_FLASH_ATTN_TYPE_AUTO,
-    "on": llama.LLAMA_FLASH_ATTN_TYPE_ENABLED,
-    "off": llama.LLAMA_FLASH_ATTN_TYPE_DISABLED,
-}
 BATCH_TOKENS = 512
 ERROR = 4
 """llama.cpp's log level; less is not told: it describes its graph in a thousand lines."""
@@ -46,7 +41,7 @@ class Peer:
         SystemExit: llama.cpp does not open it.
     """
 
-    def __init__(self, path: str, context: int, threads: int, flash: str) -> None:
+    def __init__(self, path: str, context: int, threads: int) -> None:
         llama.llama_log_set(LOG, None)
         llama.llama_backend_init()
         self.model = llama.llama_model_load_from_file(path.encode(), llama.llama_model_default_params())
@@ -55,7 +50,6 @@ class Peer:
         params = llama.llama_context_default_params()
         params.n_ctx, params.n_batch, params.n_ubatch = context, BATCH_TOKENS, BATCH_TOKENS
         params.n_threads = params.n_threads_batch = threads
-        params.flash_attn_type = FLASH[flash]
         self.context = llama.llama_init_from_model(self.model, params)
         if not self.context:
             sys.exit(f"llama.cpp makes no context of {context} tokens.")
@@ -101,9 +95,8 @@ def main() -> None:
     parser.add_argument("path")
     parser.add_argument("--context", type=int, required=True)
     parser.add_argument("--threads", type=int, required=True)
-    parser.add_argument("--flash", choices=FLASH, default="auto")
     asked = parser.parse_args()
-    peer = Peer(asked.path, asked.context, asked.threads, asked.flash)
+    peer = Peer(asked.path, asked.context, asked.threads)
     for line in sys.stdin:
         order, tokens = line.split()
         took_ms = peer.read(int(tokens)) if order == "read" else peer.decode(int(tokens))

@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+INSTALLED := .venv/.installed
 
 .PHONY: chat test test-all lint clean
 
@@ -29,9 +30,14 @@ lint: $(READY)
 clean:
 	rm -rf .venv
 
+# The native step is compiled again when a source is newer. Without a compiler everything works without it.
+$(READY): $(INSTALLED) h2o_chat/native/build.py $(wildcard h2o_chat/native/src/*)
+	@$(BIN)/python h2o_chat/native/build.py || true
+	touch $@
+
 # torch goes first: where pip finds a wheel without CUDA (README, "Installing"), nothing asks for another one.
 # pip itself must be new enough to know --group.
-$(READY): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml constraints.txt hatch_build.py
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "h2o-chat needs Python 3.11 or newer")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"

@@ -1,14 +1,18 @@
 """What every test may use."""
 
+import atexit
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from h2o_chat.native import build
 from h2o_chat.store import Store
 
 # A busy machine is not a failing test.
@@ -32,6 +36,11 @@ os.environ["XDG_CONFIG_HOME"] = str(Path(__file__).parent / "no configuration he
 for name in [name for name in os.environ if name.startswith("H2O_CHAT_")]:
     if name not in ("H2O_CHAT_SHARED", "H2O_CHAT_DATA"):
         del os.environ[name]
+
+# Packed weights of the tests' models are made once, for all processes of this run, and not among the user's.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="h2o-chat-cache-")
+    atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 # Nobody else is asked either, by no test and no process that a test starts.
 NO_NETWORK = str(Path(__file__).parent / "no_network")
@@ -59,6 +68,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
         if not torch.cuda.is_available():
             pytest.skip("needs a CUDA device")
+    if item.get_closest_marker("compiler"):
+        try:
+            build.compiler()
+        except build.BuildError as error:
+            pytest.skip(str(error))
     os.environ[network_guard.LOOPBACK] = "yes" if item.get_closest_marker("loopback") else ""
 
 

@@ -18,6 +18,7 @@ PACKAGES = (
     "store",
     "cache",
     "models",
+    "native",
     "engine",
     "remote",
     "chat",

@@ -31,7 +31,8 @@ PolicyName = Literal[
     "full",
 ]
 Prefill = Literal["chunked", "full"]
-Quantize = Literal["auto", "none", "int8", "nf4"]
+Quantize = Literal["auto", "none", "int8", "int4", "nf4"]
+EngineName = Literal["auto", "native", "transformers"]
 Dtype = Literal["auto", "float32", "float16", "bfloat16", "float64"]
 KvDtype = Literal["auto", "int8", "int4"]
 TemplateName = Literal["auto", "plain", "alpaca", "vicuna", "llama-2", "chatml"]
@@ -41,6 +42,7 @@ OFFLINE = ("belady", "belady-next")
 """Policies of the lab that see the future."""
 PREFILLS: tuple[str, ...] = get_args(Prefill)
 QUANTIZE: tuple[str, ...] = get_args(Quantize)
+ENGINES: tuple[str, ...] = get_args(EngineName)
 DTYPES: tuple[str, ...] = get_args(Dtype)
 KV_DTYPES: tuple[str, ...] = get_args(KvDtype)
 TEMPLATES: tuple[str, ...] = get_args(TemplateName)
@@ -112,6 +114,8 @@ class Settings:
     """full: a whole prompt attends to itself before anything is forgotten; memory grows with the prompt."""
     kv_dtype: KvDtype = "auto"
     """How slots hold keys and values; auto: as the model computes them."""
+    engine: EngineName = "auto"
+    """What computes a step; auto: native on a CPU, where the model and the other settings allow it."""
     quantize: Quantize = "auto"
     dtype: Dtype = "auto"
     device: str = "auto"
@@ -133,6 +137,7 @@ class Settings:
             ("--policy", self.policy, POLICIES),
             ("--prefill", self.prefill, PREFILLS),
             ("--kv-dtype", self.kv_dtype, KV_DTYPES),
+            ("--engine", self.engine, ENGINES),
             ("--quantize", self.quantize, QUANTIZE),
             ("--dtype", self.dtype, DTYPES),
             ("--template", self.template, TEMPLATES),

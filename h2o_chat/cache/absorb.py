@@ -14,7 +14,7 @@ from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.distance import indices
 from h2o_chat.cache.policies import Slots, highest
 from h2o_chat.cache.scores import REMEMBER
-from h2o_chat.cache.settle import compare, rank, visible_from
+from h2o_chat.cache.settle import compare_keys, rank, visible_from
 from h2o_chat.cache.state import STATES
 
 
@@ -89,7 +89,7 @@ def _stay(arena: Arena, at: int, now: Pass, union: Slots, used: int) -> Tensor:
     if now.compares and arena.plan.policy.keys:
         new = indices(union.positions[..., used:], arena.base)
         index = torch.cat((arena.held_indices()[at : at + 1, ..., :used], new), 3)
-        compare(arena, union, index, now.compares)
+        compare_keys(arena, union, index, now.compares)
     seen = [first + count for first, count in zip(now.first, now.count, strict=True)]
     visible = visible_from(arena, seen)
     visible = visible[at : at + 1] if visible.shape[0] > 1 else visible

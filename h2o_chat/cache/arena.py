@@ -303,8 +303,12 @@ def joined(arenas: Sequence[Arena]) -> list[Arena]:
 
 
 def in_use_first(positions: Tensor) -> Tensor:
-    """Slots in use first, then the empty ones, each as they lie. [..., S]"""
-    return (positions < 0).to(torch.uint8).argsort(dim=-1, stable=True)
+    """Slots in use first, then the empty ones, each as they lie. [..., S] int32"""
+    empty = positions < 0
+    before = empty.cumsum(-1, dtype=torch.int32)  # empty ones up to each slot
+    slot = torch.arange(positions.shape[-1], dtype=torch.int32, device=positions.device)
+    place = torch.where(empty, len(slot) - before[..., -1:] + before - 1, slot - before)
+    return torch.empty_like(before).scatter_(-1, place.long(), slot.expand_as(before))
 
 
 def along(index: Tensor, state: Tensor) -> Tensor:

@@ -95,7 +95,7 @@ def h2o_attention(
     scaling = size**-0.5 if scaling is None else scaling
     here = _Layer(arena, layer.at, scaling, softcap, sliding_window)
     if tokens == 1:
-        output = here.decode(step.passes[0], queries, keys, values)
+        output = here.decode(step, queries, keys, values)
     else:
         output = here.prefill(step, queries, keys, values)
     layer.fed += tokens
@@ -155,9 +155,11 @@ class _Layer:
             logits = self.softcap * torch.tanh(logits / self.softcap)
         return logits.view(*queries.shape[:-1], -1)
 
-    def decode(self, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    def decode(self, step: Step, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """One token per row: into its empty slot, then it attends to all slots. -> [R, H, G, 1, D]"""
-        arena = self.arena
+        arena, now = self.arena, step.passes[0]
+        if self.at == 0:
+            arena.place(now, step.of_prompt)
         arena.write(self.at, keys, values)
         held = arena.held_keys(self.at)[:, :, : arena.used]
         logits = self.logits(queries, held, arena.used, arena.when, arena.edge)

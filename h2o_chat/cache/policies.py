@@ -90,7 +90,7 @@ def heavy_or_novel(slots: Slots) -> Tensor:
       slots novelty counts for less: the words that a fact is asked by are repeated ones too.
     """
     held = slots.positions >= 0
-    change = output_change_by_head(slots).pow(4).sum(-1).pow(1 / 4)
+    change = output_change_by_head(slots).square().square().sum(-1).sqrt().sqrt()
     change = whole_words(change, slots.positions)
     in_use = (FLOOR + change / mean_held(change, held).clamp_min(torch.finfo(change.dtype).tiny)).log()
     age = slots.positions.amax(-1, keepdim=True) - slots.positions + 1  # 1 for the newest
@@ -107,7 +107,8 @@ def output_change_by_head(slots: Slots) -> Tensor:
     output = share.transpose(-1, -2) @ values  # [L, R, H, G, D]
     # ||v - o||^2 multiplied out, so that no [L, R, H, G, S, D] is made.
     crossed = values @ output.transpose(-1, -2)  # [L, R, H, S, G]
-    squares = values.square().sum(-1, keepdim=True) + output.square().sum(-1).unsqueeze(-2)
+    lengths = torch.linalg.vector_norm(values, dim=-1, keepdim=True)
+    squares = lengths.square() + output.square().sum(-1).unsqueeze(-2)
     distance = (squares - 2 * crossed).clamp_min(0).sqrt()
     change: Tensor = share / (1 - share).clamp_min(torch.finfo(share.dtype).eps) * distance
     return change
@@ -276,6 +277,8 @@ def lowest(priority: Tensor, positions: Tensor, count: int) -> Tensor:
     if count == 1:
         tied = priority == priority.amin(-1, keepdim=True)
         return positions.masked_fill(~tied, torch.iinfo(positions.dtype).max).argmin(-1, keepdim=True)
+    if priority.dtype == torch.float32:
+        return _one_key(priority, positions).topk(count, largest=False, sorted=False).indices
     return _ascending(priority, positions)[..., :count]
 
 
@@ -286,5 +289,17 @@ def highest(priority: Tensor, positions: Tensor, count: int) -> Tensor:
 
 def _ascending(priority: Tensor, positions: Tensor) -> Tensor:
     """Slots by priority, of equal ones the oldest first. [L, R, H, S]"""
+    if priority.dtype == torch.float32:
+        return _one_key(priority, positions).argsort(dim=-1)
     by_age = positions.argsort(dim=-1, stable=True)
     return by_age.gather(-1, priority.gather(-1, by_age).argsort(dim=-1, stable=True))
+
+
+def _one_key(priority: Tensor, positions: Tensor) -> Tensor:
+    """Whole numbers in the order of the priority [..., S] fp32, and of positions where those are equal.
+
+    Which sorts once instead of twice. The bits of a float are in its order but for negative ones.
+    """
+    bits = (priority + 0.0).view(torch.int32)  # -0 becomes 0
+    bits = bits ^ ((bits >> 31) & torch.iinfo(torch.int32).max)
+    return (bits.long() << 32) + positions

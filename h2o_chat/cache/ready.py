@@ -64,8 +64,6 @@ def make_ready(cache: CacheLike, step: Step) -> None:
         arena.grow(max(ends))
     if step.tokens == 1:
         step.passes = [decode_pass(clocks, counts, plan.budget, plan.stride)]
-        for arena in cache.arenas:
-            arena.place(step.passes[0], step.of_prompt)
     else:
         chunk = plan.chunk if plan.prefill == "chunked" else step.tokens
         step.passes = prompt_passes(clocks, step.tokens, counts, plan.budget, chunk)
@@ -130,8 +128,6 @@ def begin(
         require_room(shape, cache.plan.slots)
         arena = Arena(cache.plan, [layer.number], cache.rope(layer.number), shape, cache.plan.slots)
         arena.grow(max(clock.held for clock in cache.clocks))
-        if tokens == 1:
-            arena.place(step.passes[0], step.of_prompt)
         cache.arenas.append(arena)
         layer.move_to(arena, 0)
         return step, arena

@@ -3,7 +3,7 @@
 Shapes: L layers, R rows of which r are due, H KV heads, S slots, D head size.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -16,23 +16,26 @@ from h2o_chat.cache.rope import MOST_TOKENS
 from h2o_chat.cache.state import STATES
 from h2o_chat.cache.turning import before_rope
 
+Compare = Callable[[Arena, Slots, Tensor], None]
+"""`compare_keys`, or what does the same."""
+
 
 @torch.no_grad()
-def settle(arena: Arena, now: Pass) -> None:
+def settle(arena: Arena, now: Pass, compare: Compare | None = None) -> None:
     """Gives up slots in the rows whose last empty slot has been written."""
     compared = [row for row in now.settles if row in now.compares]
     others = [row for row in now.settles if row not in now.compares]
     for rows, due in ((compared, True), (others, False)):
         if rows:
-            _settle_rows(arena, rows, now, due)
+            _settle_rows(arena, rows, now, compare or compare_keys if due else None)
 
 
-def _settle_rows(arena: Arena, rows: list[int], now: Pass, due: bool) -> None:
+def _settle_rows(arena: Arena, rows: list[int], now: Pass, compare: Compare | None) -> None:
     """The policy ranks, and `stride` slots of every layer and head of these rows are given up."""
     which = None if len(rows) == arena.shape[1] else torch.tensor(rows, device=arena.device)
     part = _rows(arena, which)
     seen = [now.first[row] + now.count[row] for row in rows]
-    if due and arena.plan.policy.keys:
+    if compare and arena.plan.policy.keys:
         index = arena.held_indices()
         compare(arena, part, index if which is None else index.index_select(1, which))
     compared = [now.compared[row] for row in rows]
@@ -45,7 +48,7 @@ def _settle_rows(arena: Arena, rows: list[int], now: Pass, due: bool) -> None:
         if state.dtype != "kv":  # what lies there is masked, and overwritten by the next token
             mine = part.states[state.name]
             mine.scatter_(3, along(going, mine), state.empty)
-    order = in_use_first(part.positions).to(arena.order.dtype)
+    order = in_use_first(part.positions)
     if which is None:
         arena.order.copy_(order)
         return
@@ -63,7 +66,7 @@ def _rows(arena: Arena, which: Tensor | None) -> Slots:
     return Slots(arena.slots.budget, arena.layers, **states)
 
 
-def compare(arena: Arena, part: Slots, index: Tensor, rows: Sequence[int] | None = None) -> None:
+def compare_keys(arena: Arena, part: Slots, index: Tensor, rows: Sequence[int] | None = None) -> None:
     """Compares keys at rotation index [L, r, H, S] with each other, in all rows or some of them."""
     unit = before_rope(arena, arena.numbers(part.keys), index)
     unit.masked_fill_((part.positions < 0).unsqueeze(-1), 0)

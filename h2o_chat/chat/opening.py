@@ -5,13 +5,13 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from h2o_chat.base.config import Settings
+from h2o_chat.base.config import QUANTIZE, Settings
 from h2o_chat.base.errors import BusyError, H2OChatError, StoreError
 from h2o_chat.base.progress import Progress
 from h2o_chat.chat.chat import Chat
 from h2o_chat.chat.engine_like import EngineLike
 from h2o_chat.chat.keeping import Keeper
-from h2o_chat.events.events import Note
+from h2o_chat.events.events import Note, Session
 from h2o_chat.models.hub import stay_offline
 from h2o_chat.models.obtain import fetch_missing
 from h2o_chat.remote.engine_here import engine_here
@@ -47,7 +47,8 @@ def stored(folder: Path, wanted: str) -> tuple[Kept, dict[str, Any]]:
         store.claim(conversation).close()  # before minutes are spent on loading its model
         settings = store.settings(conversation)
         known = {field.name for field in fields(Settings)}
-        held_with = {k: v for k, v in settings.items() if k in known}
+        # Before there was another step every conversation was held with transformers'.
+        held_with = {"engine": "transformers"} | {k: v for k, v in settings.items() if k in known}
         if begun := store.children(conversation, None):  # /system begins with another than was set
             held_with["system"] = begun[0].text if begun[0].role == "system" else None
         return Kept(folder, conversation, tuple(store.notes)), held_with
@@ -71,20 +72,21 @@ def opener(settings: Settings, kept: Kept | None, open_engine: OpenEngine = engi
         fetch_missing(settings.model, progress)
         stay_offline()
         engine = open_engine(settings, progress)
+        held = _as_held(settings, engine.session)
         if kept is None:
-            return Chat(engine, settings)
+            return Chat(engine, held)
         try:
-            keeper = Keeper(Store(kept.folder), kept.conversation, engine.session, _lasting(settings))
+            keeper = Keeper(Store(kept.folder), kept.conversation, engine.session, _lasting(held))
         except BusyError:
             raise
         except StoreError as error:
             if kept.conversation is not None:
                 raise
-            chat = Chat(engine, settings)
+            chat = Chat(engine, held)
             chat.unkept = error.message
             chat.notes.append(_not_kept(error))
             return chat
-        chat = Chat(engine, settings, keeper)
+        chat = Chat(engine, held, keeper)
         chat.notes += kept.notes
         if kept.conversation is not None:
             progress("remember", 0.0)
@@ -109,6 +111,14 @@ _OTHER_SYSTEM = Note(
     "The conversation goes on with the system prompt that it began with: what was read cannot be changed.",
     "Another one begins another conversation: leave out --resume, or say /system TEXT on the screen.",
 )
+
+
+def _as_held(settings: Settings, session: Session) -> Settings:
+    """The settings with the step and the weights that were chosen: whoever resumes it has the same."""
+    chosen = {"engine": session.engine}
+    if session.quantization in QUANTIZE:  # fp4 only comes with the weights
+        chosen["quantize"] = session.quantization
+    return Settings(**asdict(settings) | chosen)
 
 
 def _lasting(settings: Settings) -> dict[str, Any]:

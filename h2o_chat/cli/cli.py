@@ -3,16 +3,14 @@
 import atexit
 import difflib
 import gc
-import inspect
 import os
 import sys
 from collections import ChainMap
-from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperGroup
@@ -25,11 +23,12 @@ from h2o_chat.cli import config_command, models_command, sessions_command
 from h2o_chat.cli.bench_commands import bench
 from h2o_chat.cli.doctor_command import doctor
 from h2o_chat.cli.eval_commands import evaluate
+from h2o_chat.cli.flags import FLAGS, asked_for, takes_flags
 from h2o_chat.cli.replay_command import replay
 from h2o_chat.cli.web import ADDRESS as WEB_ADDRESS
 from h2o_chat.models.hub import is_offline
 from h2o_chat.models.obtain import checked, obtain
-from h2o_chat.models.resolve import Found, look_up, names_starting_with
+from h2o_chat.models.resolve import Found, look_up
 from h2o_chat.store import conversation_ids
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ app.command()(replay)
 
 Kind = TypeVar("Kind", Settings, Sampling)
 
-_MODEL, _MEMORY, _ANSWER, _DISK, _BROWSER = "Model", "Memory", "Answers", "Disk", "Browser"
+_DISK, _BROWSER = "Disk", "Browser"
 
 
 def _conversations(incomplete: str) -> list[str]:
@@ -114,97 +113,6 @@ _Record = Annotated[
     ),
 ]
 
-_FLAGS: dict[str, Any] = {
-    "model": typer.Option(
-        *("--model", "-m"),
-        metavar="NAME",
-        help="Folder, short name or org/name; see h2o-chat models.",
-        autocompletion=names_starting_with,
-        rich_help_panel=_MODEL,
-    ),
-    "quantize": typer.Option(
-        help="How weights are held; auto: nf4 where 16-bit weights pass 2 GiB.", rich_help_panel=_MODEL
-    ),
-    "dtype": typer.Option(help="Precision; auto: the model's own, float32 on a CPU.", rich_help_panel=_MODEL),
-    "device": typer.Option(help="auto, cpu, cuda or cuda:N.", rich_help_panel=_MODEL),
-    "threads": typer.Option(help="CPU threads.", show_default="all cores but one", rich_help_panel=_MODEL),
-    "template": typer.Option(
-        help="auto: the model's chat template if it has one, else plain: continue the text.",
-        rich_help_panel=_MODEL,
-    ),
-    "system": typer.Option(metavar="TEXT", help="System prompt.", rich_help_panel=_MODEL),
-    "budget": typer.Option(
-        "--budget", "-b", help="Tokens kept per layer and KV head.", rich_help_panel=_MEMORY
-    ),
-    "policy": typer.Option(help="What to forget first.", rich_help_panel=_MEMORY),
-    "recent": typer.Option(
-        help="Newest tokens always kept.", show_default="by policy", rich_help_panel=_MEMORY
-    ),
-    "sinks": typer.Option(
-        help="First tokens always kept.", show_default="by policy", rich_help_panel=_MEMORY
-    ),
-    "chunk": typer.Option(
-        help="Prompt tokens read at once.", show_default="budget / 4, at least 8", rich_help_panel=_MEMORY
-    ),
-    "prefill": typer.Option(
-        help="full: a whole prompt attends to itself first, as in the paper; memory grows with it.",
-        rich_help_panel=_MEMORY,
-    ),
-    "kv_dtype": typer.Option(
-        help="Precision of the memory; auto: as the model computes.", rich_help_panel=_MEMORY
-    ),
-    "temperature": typer.Option(help="0: always the likeliest token.", rich_help_panel=_ANSWER),
-    "top_p": typer.Option(help="Sample from this share of the probability.", rich_help_panel=_ANSWER),
-    "top_k": typer.Option(help="Sample from so many tokens; 0: all.", rich_help_panel=_ANSWER),
-    "min_p": typer.Option(help="Drop tokens below this share of the likeliest.", rich_help_panel=_ANSWER),
-    "repetition_penalty": typer.Option(help="Above 1: repeat less.", rich_help_panel=_ANSWER),
-    "seed": typer.Option(help="For sampling.", show_default="random, printed", rich_help_panel=_ANSWER),
-    "max_tokens": typer.Option(help="Longest answer.", rich_help_panel=_ANSWER),
-    "stop": typer.Option(metavar="TEXT", help="Ends an answer; may be repeated.", rich_help_panel=_ANSWER),
-    "ignore_eos": typer.Option(
-        "--ignore-eos", help="Go on past the model's own end.", rich_help_panel=_ANSWER
-    ),
-}
-"""Flags of the screen and of `run`: fields of `Settings` and `Sampling`, which hold defaults and checks."""
-
-
-def _takes_flags(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command, whose first parameter is the context, all shared flags.
-
-    It is handed `given`: what stands on the command line, before what is built in.
-    """
-    hints = get_type_hints(Settings) | get_type_hints(Sampling) | {"stop": list[str]}
-    known = {f.name: f.default for one in (Settings, Sampling) for f in fields(one)} | {"stop": []} | defaults
-    flags = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=known[name],
-            annotation=Annotated[hints[name], option],
-        )
-        for name, option in _FLAGS.items()
-    ]
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = [p for p in inspect.signature(command).parameters.values() if p.name != "given"]
-
-        def with_flags(context: typer.Context, **values: Any) -> None:
-            shared = {name: values.pop(name) for name in _FLAGS}
-            asked = {name: value for name, value in shared.items() if _asked(context, name)}
-            command(context, given=ChainMap(asked, shared), **values)
-
-        with_flags.__signature__ = inspect.Signature([*own, *flags])  # type: ignore[attr-defined]
-        with_flags.__name__, with_flags.__doc__ = command.__name__, command.__doc__
-        return with_flags
-
-    return decorate
-
-
-def _asked(context: typer.Context, name: str) -> bool:
-    """Whether a flag stands on the command line."""
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
 
 def _kept(resume: str | None, data: Path | None, wanted: bool) -> tuple["Kept | None", dict[str, Any]]:
     """Where the conversation is kept, if it is, and what a resumed one was held with."""
@@ -241,7 +149,7 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
-@_takes_flags(max_tokens=None)
+@takes_flags(max_tokens=None)
 def screen(
     context: typer.Context,
     version: Annotated[
@@ -329,8 +237,8 @@ def screen(
 
 def _no_flags_before(context: typer.Context) -> ExitCode:
     """A flag in front of a command would be lost silently."""
-    for name in _FLAGS:
-        if _asked(context, name):
+    for name in FLAGS:
+        if asked_for(context, name):
             flag = "--" + name.replace("_", "-")
             command = context.invoked_subcommand
             raise UsageError(
@@ -340,7 +248,7 @@ def _no_flags_before(context: typer.Context) -> ExitCode:
 
 
 @app.command()
-@_takes_flags()
+@takes_flags()
 def run(
     context: typer.Context,
     prompt: Annotated[str | None, typer.Argument(help="What to say; piped input is appended.")] = None,

@@ -8,6 +8,7 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+import shlex
 import shutil
 import sys
 import tempfile
@@ -27,6 +28,7 @@ from h2o_chat.models.aliases import ALIASES, fits
 from h2o_chat.models.cached import cache_folder
 from h2o_chat.models.hub import SPARE_BYTES, is_offline
 from h2o_chat.models.resolve import Found, Known, check_weights, look_up
+from h2o_chat.native import build, library
 
 SMALLEST_SCREEN = (60, 24)
 """Columns and lines that the screen is drawn and tested for."""
@@ -73,6 +75,7 @@ def examine() -> DoctorReport:
     models = _imported("h2o_chat.models.load", report) if torch else None
     settings, report.sections["configuration"] = _configuration(report)
     report.sections["machine"] = _machine(settings, ready=models is not None)
+    report.sections["machine"]["native_step"] = _native_step(report)
     report.sections["gpus"] = _gpus(torch, report) if torch else {}
     report.sections["terminal"] = _terminal(report)
     report.sections["folders"] = _folders(report)
@@ -157,6 +160,19 @@ def _machine(settings: Settings | None, *, ready: bool) -> dict[str, Any]:
         "memory_bytes": memory.total,
         "available_bytes": memory.available,
     }
+
+
+def _native_step(report: DoctorReport) -> str:
+    """The form of the native step that this processor runs, and how it was compiled; or why there is none."""
+    why, made = library.why_not(), build.made()
+    if not why and made:
+        return f"{library.forms()[-1]}, compiled on {made.date} by {made.compiler}"
+    report.note(
+        " ".join(f"There is no native step: {why}. {build.failure()}".split()),
+        "On a CPU it makes a token several times as fast. With a C++ compiler (apt install g++, or"
+        f" dnf install gcc-c++): {shlex.quote(sys.executable)} -m h2o_chat.native.build",
+    )
+    return f"none: {why}"
 
 
 def _gpus(torch: Any, report: DoctorReport) -> dict[str, Any]:
@@ -299,10 +315,17 @@ def _fits(settings: Settings, model: Found, models: Any, rows: dict[str, Any]) -
     from h2o_chat.cache.policies import divide
     from h2o_chat.models import choices
     from h2o_chat.models import fits as memory
+    from h2o_chat.native import loading
 
     config, weights = models.check_family(model.folder), check_weights(model.folder)
     rows["class"] = type(config).__name__.removesuffix("Config")
     models.load_tokenizer(model.folder, config)
+    why = loading.why_not_native(settings, config)
+    rows["step"] = f"transformers: {why}" if why else f"native, {library.forms()[-1]}"
+    loading.require_asked(model.name, settings, why)
+    if not why:
+        _fits_native(settings, model, config, weights, rows)
+        return
     stored = choices.stored_quantization(config)
     device = choices.choose_device(settings.device)
     quantization = choices.choose_quantization(settings, weights, stored)
@@ -317,10 +340,7 @@ def _fits(settings: Settings, model: Found, models: Any, rows: dict[str, Any]) -
         as_stored=stored is not None,
         kv=settings.kv_dtype,
     )
-    rows |= {"quantization": quantization, "dtype": dtype, "device": str(device), "budget": settings.budget}
-    rows |= {"weights_bytes": need.weights, "slots_bytes": need.slots, "headroom_bytes": need.headroom}
-    rows["needed_bytes"] = need.total
-    rows["fits"] = False
+    _needs(rows, need, quantization, dtype, str(device), settings)
     divide(named(settings.policy), settings.budget, settings.sinks, settings.recent)
     choices.choose(model.name, settings, config, weights)
     rows["fits"] = True
@@ -329,3 +349,29 @@ def _fits(settings: Settings, model: Found, models: Any, rows: dict[str, Any]) -
             f"bitsandbytes is not installed, and {model.name} would be held in {quantization}.",
             "Install it: pip install bitsandbytes, or: h2o-chat config set quantize none",
         )
+
+
+def _fits_native(settings: Settings, model: Found, config: Any, weights: Any, rows: dict[str, Any]) -> None:
+    """The same for packed weights.
+
+    Raises:
+        H2OChatError: it would not start.
+    """
+    from h2o_chat.cache.named import named
+    from h2o_chat.cache.policies import divide
+    from h2o_chat.native import loading
+
+    quantization = f"int{loading.bits_of(settings, weights)}"
+    need = loading.needs_of(settings, config, weights)[quantization]
+    _needs(rows, need, quantization, "float32", "cpu", settings)
+    divide(named(settings.policy), settings.budget, settings.sinks, settings.recent)
+    loading.require_room(model.name, settings, config, weights)
+    rows["fits"] = True
+
+
+def _needs(
+    rows: dict[str, Any], need: Any, quantization: str, dtype: str, device: str, settings: Settings
+) -> None:
+    rows |= {"quantization": quantization, "dtype": dtype, "device": device, "budget": settings.budget}
+    rows |= {"weights_bytes": need.weights, "slots_bytes": need.slots, "headroom_bytes": need.headroom}
+    rows |= {"needed_bytes": need.total, "fits": False}

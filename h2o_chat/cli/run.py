@@ -322,7 +322,8 @@ def _note(session: Session) -> None:
     budget = "" if session.budget is None else f", budget {session.budget}"
     kv = "" if session.kv_dtype == session.dtype else f", K/V {session.kv_dtype}"
     sys.stderr.write(
-        f"h2o-chat: {session.model} ({session.quantization}, {session.dtype}{kv}, {session.device}),"
+        f"h2o-chat: {session.model} ({session.quantization}, {session.dtype}{kv}, {session.device},"
+        f" {session.engine}),"
         f" template {session.template}, policy {session.policy}{budget}, seed {session.seed}\n"
     )
 

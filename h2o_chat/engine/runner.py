@@ -16,6 +16,8 @@ from h2o_chat.cache.snapshot import Snapshot, together
 from h2o_chat.cache.step import Step
 from h2o_chat.models.load import Loaded
 from h2o_chat.models.tokenizing import blamed_on_the_model
+from h2o_chat.native.loading import LoadedNative, positions_of
+from h2o_chat.native.step import NativeStep
 
 CALL_TOKENS = 512
 """Of a prompt, fed in one call at most ..."""
@@ -41,7 +43,11 @@ class Runner:
         self.loaded, self.cache, self.rows = loaded, cache, rows
         self.model, self.trained = loaded.model, cache.trained
         self.eos = end_tokens(loaded)
-        self.device = self.model.get_input_embeddings().weight.device
+        self.native: NativeStep | None = None
+        """None: transformers computes."""
+        if isinstance(loaded, LoadedNative):
+            self.native = NativeStep(loaded.packed, torch.get_num_threads())
+        self.device = torch.device("cpu") if self.native else self.model.get_input_embeddings().weight.device
         self._call_tokens = min(CALL_TOKENS, int(CALL_FLOP / 2 / max(1, self.model.num_parameters())))
         self._keeps_last = "logits_to_keep" in inspect.signature(self.model.forward).parameters
 
@@ -132,7 +138,10 @@ class Runner:
                 torch.arange(tokens, device=self.device) >= torch.tensor(padding, device=self.device)[:, None]
             )
         self.cache.prepare(Step(tokens, prompt, real))
-        logits = self._transformers_step(torch.tensor(pieces, device=self.device), real, all_columns)
+        ids = torch.tensor(pieces, device=self.device)
+        if self.native is not None:
+            return self.native.feed(self.cache, ids, all_columns=all_columns)
+        logits = self._transformers_step(ids, real, all_columns)
         return logits if all_columns else logits[:, -1:]
 
     @torch.inference_mode()
@@ -159,8 +168,11 @@ def cache_for(loaded: Loaded, settings: Settings) -> H2OCache:
         BudgetError: the budget cannot work.
         ModelError: the model's positions are not understood.
     """
-    with blamed_on_the_model("The model cannot compute with the configuration in its folder"):
-        trained = probe(loaded.model, loaded.chats)
+    if isinstance(loaded, LoadedNative):
+        trained = positions_of(loaded.packed.frame, loaded.chats)
+    else:
+        with blamed_on_the_model("The model cannot compute with the configuration in its folder"):
+            trained = probe(loaded.model, loaded.chats)
     return H2OCache(
         settings.budget,
         policy=settings.policy,

@@ -42,6 +42,7 @@ FIRST_STATES = {
 IDENTITY = (
     "model",
     "revision",
+    "engine",
     "quantization",
     "dtype",
     "kv_dtype",

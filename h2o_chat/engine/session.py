@@ -32,7 +32,7 @@ def session_of(runner: Runner, seed: int) -> Session:
         dtype=dtype,
         kv_dtype=dtype if kv == "auto" else kv,
         device=loaded.device,
-        engine="transformers",
+        engine="native" if runner.native else "transformers",
         threads=torch.get_num_threads(),
         seed=seed,
         layers=len(runner.trained.ropes),
@@ -46,5 +46,6 @@ def session_of(runner: Runner, seed: int) -> Session:
             "python": platform.python_version(),
         },
         stride=plan.stride,
+        engine_why=runner.native.form if runner.native else loaded.why_not_native,
         slot_bytes=slot_bytes(config, model.dtype.itemsize, kv),
     )

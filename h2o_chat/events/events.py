@@ -48,6 +48,7 @@ class Session:
     """Precision of keys and values in the slots."""
     device: str
     engine: str
+    """What computes a step: `native` or `transformers`."""
     threads: int
     seed: int
     """Of the sampling."""
@@ -62,6 +63,8 @@ class Session:
     """Slots given up at once while decoding."""
     slot_bytes: int = 0
     """Of one slot in all layers and KV heads, with what is counted beside its key and value; 0: not known."""
+    engine_why: str = ""
+    """Of the native step: which form of it this processor runs. Else why it was not taken."""
 
 
 @dataclass(frozen=True)

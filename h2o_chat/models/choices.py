@@ -112,14 +112,14 @@ def choose_devices(
         for how in ways
     }
     devices = [device]
-    if device.type == "cuda" and settings.device == "auto" and needs[quantization].total > _free(device):
+    if device.type == "cuda" and settings.device == "auto" and needs[quantization].total > free_bytes(device):
         devices = [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
     where = ", ".join(map(str, devices))
-    require(name, where, sum(map(_free, devices)), quantization, needs, settings.budget)
+    require(name, where, sum(map(free_bytes, devices)), quantization, needs, settings.budget)
     return devices
 
 
-def _free(device: torch.device) -> int:
+def free_bytes(device: torch.device) -> int:
     """Bytes that are free on a device."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]

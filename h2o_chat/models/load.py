@@ -47,6 +47,8 @@ class Loaded:
     """none | int8 | nf4"""
     dtype: str
     device: str
+    why_not_native: str = ""
+    """In words; nothing where nobody asked for the native step, or has it."""
 
     @property
     def chats(self) -> bool:
@@ -69,7 +71,7 @@ def load(settings: Settings, progress: Progress) -> Loaded:
     found = find(settings.model)
     folder = found.folder
     torch.set_num_threads(settings.threads or default_threads())
-    with _quiet():
+    with quiet():
         config = check_family(folder)
         weights = check_weights(folder)
         tokenizer = load_tokenizer(folder, config)
@@ -316,7 +318,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """What transformers and bitsandbytes have to say goes to our progress and our errors, or nowhere."""
     logging.getLogger("bitsandbytes").setLevel(logging.CRITICAL)  # it speaks up again at the first token
     level = hf_logging.get_verbosity()

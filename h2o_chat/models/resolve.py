@@ -151,8 +151,8 @@ def check_weights(folder: Path) -> Weights:
     """
     by_dtype: dict[str, int] = {}
     stored = 0
-    for path in _weight_files(folder):
-        for tensor in _header(path).values():
+    for path in weight_files(folder):
+        for tensor in header_of(path).values():
             count = 1
             for side in tensor["shape"]:
                 count *= side
@@ -273,7 +273,12 @@ def _what_is_there(folder: Path) -> str:
     return "A model folder holds config.json, tokenizer.json and safetensors weights."
 
 
-def _weight_files(folder: Path) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of a folder.
+
+    Raises:
+        ModelError: there are none, or one that the index names is missing.
+    """
     index = folder / "model.safetensors.index.json"
     single = folder / "model.safetensors"
     if single.is_file():
@@ -310,10 +315,13 @@ def is_inside(name: Any) -> bool:
     return not (Path(name).is_absolute() or ".." in Path(name).parts)
 
 
-def _header(path: Path) -> dict[str, Any]:
-    """The tensors of one safetensors file: `{name: {dtype, shape, data_offsets}}`.
+def header_of(path: Path) -> dict[str, Any]:
+    """The tensors of one safetensors file: `{name: {dtype, shape, data_offsets}}`, which end where it ends.
 
     Format: 8 bytes of header length, the header in JSON, the data (github.com/huggingface/safetensors).
+
+    Raises:
+        ModelError: it has no such header, or is longer or shorter than that says.
     """
     size = path.stat().st_size
     with path.open("rb") as file:

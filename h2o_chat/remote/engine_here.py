@@ -14,15 +14,15 @@ def engine_here(settings: Settings, progress: Progress) -> "Engine":
 
     Raises:
         BudgetError: the budget cannot work.
-        H2OChatError: what `models.load` raises.
+        H2OChatError: what `native.loading.open_model` raises.
     """
     from h2o_chat.cache.named import named
     from h2o_chat.cache.policies import divide
     from h2o_chat.engine.engine import Engine
-    from h2o_chat.models.load import load
+    from h2o_chat.native.loading import open_model
 
     # A budget that cannot work is refused before weights are read.
     divide(named(settings.policy), settings.budget, settings.sinks, settings.recent)
-    loaded = load(settings, progress)
+    loaded = open_model(settings, progress)
     progress("warm up", None)
     return Engine(loaded, settings)

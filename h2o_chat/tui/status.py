@@ -29,7 +29,8 @@ class StatusLine(Widget):
         wide = width >= WIDE
         numbers = self._numbers(wide)
         session = self._memory.session
-        how = f" · {_weights(session)} · {safe_text(session.device)}" if session else ""
+        native = " native" if session and session.engine == "native" else ""
+        how = f" · {_weights(session)} · {safe_text(session.device)}{native}" if session else ""
         room = width - len(numbers) - len(how) - 1
         model = _ellipsis(self._model(wide), room)
         left = Content.assemble((model, "bold $foreground"), (how, MUTED))

@@ -18,6 +18,7 @@ from program import PROGRAM, Program
 
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.cli import doctor
+from h2o_chat.native import build, library
 
 SECRET = "hf_ThisMustNotBeShown"
 
@@ -163,6 +164,60 @@ def test_quantising_needs_its_package(home: Path, model: Path, monkeypatch: pyte
         doctor.importlib.util, "find_spec", lambda name: None if name == "bitsandbytes" else find(name)
     )
     assert "!bitsandbytes is not installed, and stories260k" in problems(doctor.examine())
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the library was compiled and runs."""
+    monkeypatch.setattr(library, "why_not", lambda: "")
+    monkeypatch.setattr(library, "forms", lambda: ["plain", "AVX2"])
+    monkeypatch.setattr(build, "made", lambda: build.Made("5e" * 32, "2026-11-22", "g++ 12.2.0"))
+
+
+@pytest.fixture
+def not_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where there was no compiler."""
+    monkeypatch.setattr(library, "why_not", lambda: "its library was not compiled")
+    monkeypatch.setattr(build, "failure", lambda: "There is no C++ compiler:\nnone was found.")
+
+
+def test_the_native_step(home: Path, compiled: None) -> None:
+    report = doctor.examine()
+    assert report.sections["machine"]["native_step"] == "AVX2, compiled on 2026-11-22 by g++ 12.2.0"
+    will = report.sections["what_will_run"]
+    assert (will["step"], will["quantization"], will["fits"]) == ("native, AVX2", "int8", True)
+    assert "There is no native step" not in problems(report)
+
+
+def test_without_the_native_step(home: Path, model: Path, not_compiled: None) -> None:
+    """Everything works; what is missing is said, and the command that makes it."""
+    report = doctor.examine()
+    assert report.sections["machine"]["native_step"] == "none: its library was not compiled"
+    will = report.sections["what_will_run"]
+    assert (will["step"], will["fits"]) == ("transformers: its library was not compiled", True)
+    assert not report.prevents
+    assert (
+        "There is no native step: its library was not compiled. There is no C++ compiler: none was found."
+        in problems(report)
+    )
+    assert f"{sys.executable} -m h2o_chat.native.build" in problems(report)
+
+
+def test_the_native_step_was_asked_for_and_is_not_there(
+    home: Path, model: Path, not_compiled: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("H2O_CHAT_ENGINE", "native")
+    said = "!The native step cannot compute stories260k: its library was not compiled."
+    assert said in problems(doctor.examine())
+
+
+def test_another_step_by_choice(
+    home: Path, model: Path, compiled: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("H2O_CHAT_QUANTIZE", "nf4")
+    report = doctor.examine()
+    assert report.sections["what_will_run"]["step"].startswith("transformers: --quantize nf4")
+    assert not report.prevents
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is read-only, for root too")

@@ -1,0 +1,109 @@
+"""The flags that the screen and `run` share."""
+
+import inspect
+from collections import ChainMap
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.models.resolve import names_starting_with
+
+MODEL, MEMORY, ANSWER = "Model", "Memory", "Answers"
+"""Panels of the help."""
+
+FLAGS: dict[str, Any] = {
+    "model": typer.Option(
+        *("--model", "-m"),
+        metavar="NAME",
+        help="Folder, short name or org/name; see h2o-chat models.",
+        autocompletion=names_starting_with,
+        rich_help_panel=MODEL,
+    ),
+    "engine": typer.Option(
+        help="What computes; auto: native, the fastest, on a CPU where it can.", rich_help_panel=MODEL
+    ),
+    "quantize": typer.Option(
+        help="How weights are held; auto: native: int4 from half a billion parameters, else int8;"
+        " transformers: nf4 where 16-bit weights pass 2 GiB.",
+        rich_help_panel=MODEL,
+    ),
+    "dtype": typer.Option(help="Precision; auto: the model's own, float32 on a CPU.", rich_help_panel=MODEL),
+    "device": typer.Option(help="auto, cpu, cuda or cuda:N.", rich_help_panel=MODEL),
+    "threads": typer.Option(help="CPU threads.", show_default="all cores but one", rich_help_panel=MODEL),
+    "template": typer.Option(
+        help="auto: the model's chat template if it has one, else plain: continue the text.",
+        rich_help_panel=MODEL,
+    ),
+    "system": typer.Option(metavar="TEXT", help="System prompt.", rich_help_panel=MODEL),
+    "budget": typer.Option(
+        "--budget", "-b", help="Tokens kept per layer and KV head.", rich_help_panel=MEMORY
+    ),
+    "policy": typer.Option(help="What to forget first.", rich_help_panel=MEMORY),
+    "recent": typer.Option(
+        help="Newest tokens always kept.", show_default="by policy", rich_help_panel=MEMORY
+    ),
+    "sinks": typer.Option(help="First tokens always kept.", show_default="by policy", rich_help_panel=MEMORY),
+    "chunk": typer.Option(
+        help="Prompt tokens read at once.", show_default="budget / 4, at least 8", rich_help_panel=MEMORY
+    ),
+    "prefill": typer.Option(
+        help="full: a whole prompt attends to itself first, as in the paper; memory grows with it.",
+        rich_help_panel=MEMORY,
+    ),
+    "kv_dtype": typer.Option(
+        help="Precision of the memory; auto: as the model computes.", rich_help_panel=MEMORY
+    ),
+    "temperature": typer.Option(help="0: always the likeliest token.", rich_help_panel=ANSWER),
+    "top_p": typer.Option(help="Sample from this share of the probability.", rich_help_panel=ANSWER),
+    "top_k": typer.Option(help="Sample from so many tokens; 0: all.", rich_help_panel=ANSWER),
+    "min_p": typer.Option(help="Drop tokens below this share of the likeliest.", rich_help_panel=ANSWER),
+    "repetition_penalty": typer.Option(help="Above 1: repeat less.", rich_help_panel=ANSWER),
+    "seed": typer.Option(help="For sampling.", show_default="random, printed", rich_help_panel=ANSWER),
+    "max_tokens": typer.Option(help="Longest answer.", rich_help_panel=ANSWER),
+    "stop": typer.Option(metavar="TEXT", help="Ends an answer; may be repeated.", rich_help_panel=ANSWER),
+    "ignore_eos": typer.Option(
+        "--ignore-eos", help="Go on past the model's own end.", rich_help_panel=ANSWER
+    ),
+}
+"""Flags of the screen and of `run`: fields of `Settings` and `Sampling`, which hold defaults and checks."""
+
+
+def takes_flags(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command, whose first parameter is the context, all shared flags.
+
+    It is handed `given`: what stands on the command line, before what is built in.
+    """
+    hints = get_type_hints(Settings) | get_type_hints(Sampling) | {"stop": list[str]}
+    known = {f.name: f.default for one in (Settings, Sampling) for f in fields(one)} | {"stop": []} | defaults
+    flags = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=known[name],
+            annotation=Annotated[hints[name], option],
+        )
+        for name, option in FLAGS.items()
+    ]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = [p for p in inspect.signature(command).parameters.values() if p.name != "given"]
+
+        def with_flags(context: typer.Context, **values: Any) -> None:
+            shared = {name: values.pop(name) for name in FLAGS}
+            asked = {name: value for name, value in shared.items() if asked_for(context, name)}
+            command(context, given=ChainMap(asked, shared), **values)
+
+        with_flags.__signature__ = inspect.Signature([*own, *flags])  # type: ignore[attr-defined]
+        with_flags.__name__, with_flags.__doc__ = command.__name__, command.__doc__
+        return with_flags
+
+    return decorate
+
+
+def asked_for(context: typer.Context, name: str) -> bool:
+    """Whether a flag stands on the command line."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"

@@ -1,0 +1,159 @@
+"""Where everything stands in a packed file: from the frame alone, for writing and for checking. No torch.
+
+A matrix [rows, columns] is stored as tiles of `TILE` rows; rows are padded to whole tiles and columns to
+whole groups of `GROUP` with zeros. G = columns / 32 groups, T tiles:
+
+    int4    weights u8 [T, G, 4, 16, 4]: byte [t, g, j, r, i] holds q[16t + r, 32g + 4j + i] + 8 in its low
+            half and q[16t + r, 32g + 16 + 4j + i] + 8 in its high half; q in -8..7
+    int8    weights u8 [T, G, 8, 16, 4]: byte [t, g, j, r, i] = q[16t + r, 32g + 4j + i] + 128; q in -127..127
+    scales  fp16 [T, G, 16]: w ~ q * scale[t, g, r]
+
+Vectors are fp32. Each begins at a multiple of `ALIGNED` bytes, in the order in which a token reads them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from h2o_chat.native.frame import Frame
+
+VERSION = 1
+"""Of the layout, and of how weights are rounded: raise it when either changes."""
+TILE = 16
+"""Rows of a tile."""
+GROUP = 32
+"""Columns that share a scale."""
+ALIGNED = 64
+"""Bytes."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A tensor of the model's own weights: some rows of a matrix, or a vector."""
+
+    name: str
+    rows: int
+    """Of a matrix; numbers of a vector."""
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A matrix: its sources below one another, or (`alternate`) their tiles in turns."""
+
+    name: str
+    bits: int
+    columns: int
+    sources: tuple[Source, ...]
+    alternate: bool = False
+
+    @property
+    def padded_rows(self) -> int:
+        if self.alternate:
+            return sum(padded(source.rows, TILE) for source in self.sources)
+        return padded(sum(source.rows for source in self.sources), TILE)
+
+    @property
+    def padded_columns(self) -> int:
+        return padded(self.columns, GROUP)
+
+    @property
+    def weights_bytes(self) -> int:
+        return self.padded_rows * self.padded_columns * self.bits // 8
+
+    @property
+    def scales_bytes(self) -> int:
+        return self.padded_rows * self.padded_columns // GROUP * 2
+
+
+@dataclass(frozen=True)
+class Vector:
+    """A vector: its sources one after the other."""
+
+    name: str
+    sources: tuple[Source, ...]
+
+    @property
+    def numbers(self) -> int:
+        return sum(source.rows for source in self.sources)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A tensor of a packed file."""
+
+    name: str
+    """Of a vector; of a matrix with `.weights` or `.scales` behind it."""
+    offset: int
+    """Bytes behind the header."""
+    bytes: int
+
+
+def padded(count: int, to: int) -> int:
+    """The next multiple of `to`."""
+    return -(-count // to) * to
+
+
+def parts(frame: Frame) -> Iterator[Matrix | Vector]:
+    """All matrices and vectors, in the order in which a token reads them."""
+    embedding = Matrix(
+        "embedding", frame.head_bits, frame.hidden, (Source("model.embed_tokens.weight", frame.vocabulary),)
+    )
+    if not frame.tied:
+        yield embedding
+    for number in range(frame.layers):
+        yield from _layer(frame, f"layers.{number}.", f"model.layers.{number}.")
+    yield Vector("norm", (Source("model.norm.weight", frame.hidden),))
+    if frame.tied:
+        yield embedding
+    else:
+        yield Matrix("head", frame.head_bits, frame.hidden, (Source("lm_head.weight", frame.vocabulary),))
+
+
+def _layer(frame: Frame, here: str, there: str) -> Iterator[Matrix | Vector]:
+    """One layer.
+
+    Args:
+        here, there: how names begin in the packed file and in the model's own.
+    """
+    keys = frame.kv_heads * frame.head_size
+    rows = {"q": frame.heads * frame.head_size, "k": keys, "v": keys}
+
+    def qkv(kind: str) -> tuple[Source, ...]:
+        return tuple(Source(f"{there}self_attn.{one}_proj.{kind}", count) for one, count in rows.items())
+
+    def mlp(*names: str, rows: int) -> tuple[Source, ...]:
+        return tuple(Source(f"{there}mlp.{one}_proj.weight", rows) for one in names)
+
+    yield Vector(f"{here}norm_attention", (Source(f"{there}input_layernorm.weight", frame.hidden),))
+    yield Matrix(f"{here}qkv", frame.bits, frame.hidden, qkv("weight"))
+    if frame.bias:
+        yield Vector(f"{here}bias_qkv", qkv("bias"))
+    if frame.head_norms:
+        yield Vector(f"{here}norm_query", (Source(f"{there}self_attn.q_norm.weight", frame.head_size),))
+        yield Vector(f"{here}norm_key", (Source(f"{there}self_attn.k_norm.weight", frame.head_size),))
+    out = Source(f"{there}self_attn.o_proj.weight", frame.hidden)
+    yield Matrix(f"{here}out", frame.bits, rows["q"], (out,))
+    yield Vector(f"{here}norm_mlp", (Source(f"{there}post_attention_layernorm.weight", frame.hidden),))
+    gate_up = mlp("gate", "up", rows=frame.intermediate)
+    yield Matrix(f"{here}gate_up", frame.bits, frame.hidden, gate_up, alternate=True)
+    yield Matrix(f"{here}down", frame.bits, frame.intermediate, mlp("down", rows=frame.hidden))
+
+
+def layout(frame: Frame) -> list[Place]:
+    """The tensors of a packed file, in their order."""
+    places = list[Place]()
+    end = 0
+    for part in parts(frame):
+        if isinstance(part, Matrix):
+            sizes = {f"{part.name}.weights": part.weights_bytes, f"{part.name}.scales": part.scales_bytes}
+        else:
+            sizes = {part.name: 4 * part.numbers}
+        for name, size in sizes.items():
+            places.append(Place(name, end, size))
+            end = padded(end + size, ALIGNED)
+    return places
+
+
+def data_bytes(frame: Frame) -> int:
+    """Of all tensors, the padding behind the last one included."""
+    last = layout(frame)[-1]
+    return padded(last.offset + last.bytes, ALIGNED)

@@ -1,0 +1,153 @@
+"""The compiled library, as ctypes sees it: `src/h2o.h` in Python. No torch."""
+
+import ctypes
+from ctypes import POINTER, Structure, c_double, c_float, c_int32, c_int64, c_uint8, c_uint16, c_void_p
+from functools import cache
+
+from h2o_chat.native import build
+
+FORMS = {1: "plain", 2: "AVX2", 4: "AVX-512"}
+"""What each form of the kernels is called, by its bit."""
+
+
+class Matrix(Structure):
+    """`h2o_matrix`"""
+
+    _fields_ = (
+        ("weights", POINTER(c_uint8)),
+        ("scales", POINTER(c_uint16)),
+        ("rows", c_int32),
+        ("columns", c_int32),
+        ("bits", c_int32),
+    )
+
+
+class Rope(Structure):
+    """`h2o_rope`"""
+
+    _fields_ = (("inv_freq", POINTER(c_float)), ("pairs", c_int32), ("scale", c_float))
+
+
+class Layer(Structure):
+    """`h2o_layer`"""
+
+    _fields_ = (
+        ("qkv", Matrix),
+        ("out", Matrix),
+        ("gate_up", Matrix),
+        ("down", Matrix),
+        ("norm_attention", c_void_p),
+        ("norm_mlp", c_void_p),
+        ("bias_qkv", c_void_p),
+        ("norm_query", c_void_p),
+        ("norm_key", c_void_p),
+        ("rope", c_int32),
+        ("sees", c_int32),
+    )
+
+
+class Frame(Structure):
+    """`h2o_frame`"""
+
+    _fields_ = (
+        ("layer_count", c_int32),
+        ("rope_count", c_int32),
+        ("hidden", c_int32),
+        ("heads", c_int32),
+        ("kv_heads", c_int32),
+        ("head_size", c_int32),
+        ("vocabulary", c_int32),
+        ("epsilon", c_float),
+        ("layers", POINTER(Layer)),
+        ("ropes", POINTER(Rope)),
+        ("norm", c_void_p),
+        ("embedding", Matrix),
+        ("head", Matrix),
+    )
+
+
+class Slots(Structure):
+    """`h2o_slots`"""
+
+    _fields_ = (
+        ("keys", c_void_p),
+        ("values", c_void_p),
+        ("positions", c_void_p),
+        ("score", c_void_p),
+        ("recent", c_void_p),
+        ("prompt", c_void_p),
+        ("protect", c_void_p),
+        ("hidden", c_void_p),
+        ("clamped", c_void_p),
+        ("order", c_void_p),
+        ("slots", c_int32),
+        ("used", c_int32),
+    )
+
+
+class Step(Structure):
+    """`h2o_step`"""
+
+    _fields_ = (
+        ("rows", c_int32),
+        ("of_prompt", c_int32),
+        ("clamps", c_int32),
+        ("forget", c_float),
+        ("remember", c_float),
+        ("ids", POINTER(c_int64)),
+        ("positions", POINTER(c_int32)),
+        ("index", POINTER(c_int32)),
+        ("edge", POINTER(c_int32)),
+        ("held", POINTER(c_int32)),
+        ("protect", POINTER(c_uint8)),
+        ("slots", POINTER(Slots)),
+    )
+
+
+_FUNCTIONS = {
+    "h2o_forms": (c_int32, ()),
+    "h2o_open": (c_void_p, (POINTER(Frame), c_int32, c_int32)),
+    "h2o_close": (None, (c_void_p,)),
+    "h2o_form": (c_int32, (c_void_p,)),
+    "h2o_decode": (c_int32, (c_void_p, POINTER(Step), c_void_p)),
+    "h2o_embed": (c_int32, (c_void_p, c_int32, c_void_p, c_void_p)),
+    "h2o_turns": (c_int32, (c_void_p, c_int32, c_void_p)),
+    "h2o_before": (c_int32, (c_void_p, c_int32, c_int32, c_void_p, c_void_p, c_void_p, c_void_p)),
+    "h2o_after": (c_int32, (c_void_p, c_int32, c_int32, c_void_p, c_void_p)),
+    "h2o_head": (c_int32, (c_void_p, c_int32, c_void_p, c_void_p)),
+    "h2o_compare": (c_int32, (c_void_p, c_int32, c_void_p, c_int32, c_int32, *[c_void_p] * 5)),
+    "h2o_waited_ms": (c_double, (c_void_p,)),
+}
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The library with its functions declared; None where there is none (`why_not`)."""
+    if why_not():
+        return None
+    loaded = ctypes.CDLL(str(build.LIBRARY))
+    for name, (result, arguments) in _FUNCTIONS.items():
+        function = getattr(loaded, name)
+        function.restype, function.argtypes = result, arguments
+    return loaded
+
+
+@cache
+def why_not() -> str:
+    """Why there is no library, in words; nothing where there is one."""
+    if build.made() is None:
+        return "its library was not compiled"
+    if not build.is_current():
+        return f"{build.LIBRARY} was compiled from other sources"
+    try:
+        ctypes.CDLL(str(build.LIBRARY))
+    except OSError as error:
+        return f"{build.LIBRARY} cannot be loaded: {error}"
+    return ""
+
+
+def forms() -> list[str]:
+    """The forms of the kernels that this processor can run, the fastest last."""
+    loaded = library()
+    runs = loaded.h2o_forms() if loaded else 0
+    return [name for bit, name in FORMS.items() if runs & bit]

@@ -1,0 +1,147 @@
+"""A packed file: opened, checked, mapped. Its tensors are read where they lie, by any number of processes."""
+
+import mmap
+import os
+import stat
+import warnings
+import zlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from h2o_chat.native import layout
+from h2o_chat.native.frame import Frame
+from h2o_chat.native.header import Header, PackedError, damaged, header_in
+from h2o_chat.native.layout import GROUP, TILE, Place
+from h2o_chat.native.places import is_checked, note_checked
+from h2o_chat.native.tiles import untiled, untiled_scales
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Where a matrix is in memory, in tiles (`layout.py`)."""
+
+    weights: int
+    """Address of its bytes."""
+    scales: int
+    """Address of its fp16 scales."""
+    rows: int
+    """Padded to a multiple of 16."""
+    columns: int
+    """Padded to a multiple of 32."""
+    bits: int
+
+
+class Packed:
+    """An open packed file. Addresses are good for as long as this object lives."""
+
+    def __init__(self, path: Path, header: Header, data: Tensor, note: str = "") -> None:
+        self.path, self.header = path, header
+        self.note = note
+        """Why it was packed anew, for the user; usually nothing."""
+        self._data = data  # [bytes behind the header] uint8, which keeps the map
+        self._places = {place.name: place for place in layout.layout(self.frame)}
+        self._parts = {part.name: part for part in layout.parts(self.frame)}
+
+    @property
+    def frame(self) -> Frame:
+        return self.header.frame
+
+    @cached_property
+    def bytes(self) -> int:
+        """Of all tensors."""
+        return self._data.nbytes
+
+    def matrix(self, name: str) -> Matrix:
+        """`layers.N.qkv` (rows of q, k, v), `.out`, `.gate_up` (tiles of both in turns), `.down`;
+        `embedding`; `head`, unless that is the embedding."""
+        part = self._parts[name]
+        assert isinstance(part, layout.Matrix)
+        weights, scales = self._address(f"{name}.weights"), self._address(f"{name}.scales")
+        return Matrix(weights, scales, part.padded_rows, part.padded_columns, part.bits)
+
+    def vector(self, name: str) -> int:
+        """Address of fp32 numbers: `layers.N.norm_attention`, `.norm_mlp`, `.bias_qkv`, `.norm_query`,
+        `.norm_key`; `norm`."""
+        assert isinstance(self._parts[name], layout.Vector)
+        return self._address(name)
+
+    def weight(self, name: str) -> Tensor:
+        """A copy as numbers, without padding; slow. [rows, columns] or [numbers] fp32
+
+        Of `gate_up` all rows of gate, then those of up.
+        """
+        part = self._parts[name]
+        if isinstance(part, layout.Vector):
+            return self._tensor(name).view(torch.float32).clone()
+        rows, columns = part.padded_rows, part.padded_columns
+        q = untiled(self._tensor(f"{name}.weights"), part.bits, rows, columns)
+        scales = untiled_scales(self._tensor(f"{name}.scales").view(torch.float16), rows, columns)
+        groups = q.view(rows, -1, GROUP) * scales.unsqueeze(2)
+        numbers = groups.flatten(1)[:, : part.columns]
+        if part.alternate:
+            turns = numbers.reshape(-1, len(part.sources), TILE, part.columns)
+            each = (turns[:, number].flatten(0, 1) for number in range(len(part.sources)))
+            return torch.cat([one[: source.rows] for one, source in zip(each, part.sources, strict=True)])
+        return numbers[: sum(source.rows for source in part.sources)].contiguous()
+
+    def verify(self) -> None:
+        """Reads every tensor and compares its checksum.
+
+        Raises:
+            PackedError: one is not what was written.
+        """
+        view = self._data.numpy().data
+        for place, check in zip(self._places.values(), self.header.checks, strict=True):
+            if zlib.crc32(view[place.offset : place.offset + place.bytes]) != check:
+                raise damaged(self.path, f"{place.name} has another checksum than when it was written")
+
+    def _tensor(self, name: str) -> Tensor:
+        place = self._places[name]
+        return self._data[place.offset : place.offset + place.bytes]
+
+    def _address(self, name: str) -> int:
+        place: Place = self._places[name]
+        return self._data.data_ptr() + place.offset
+
+
+def open_packed(path: Path, fingerprint: str | None = None, *, verify: bool = False) -> Packed:
+    """Maps a packed file.
+
+    Header, table and length are checked each time; checksums of the tensors where the file is not the one
+    (size, time, inode) for which they were verified last.
+
+    Args:
+        fingerprint: of the weights that it must be made from.
+        verify: checksums in any case.
+
+    Raises:
+        PackedError: it is not there, cannot be read, is damaged, or of other weights or another version.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        raise PackedError(f"{path} cannot be opened: {error.strerror}.") from error
+    try:
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode):
+            raise PackedError(f"{path} is no file.", "Look who put it there, and remove it.")
+        header, start = header_in(path, descriptor)
+        mapped = mmap.mmap(descriptor, about.st_size, mmap.MAP_SHARED, mmap.PROT_READ)
+    except OSError as error:
+        raise PackedError(f"{path} cannot be read: {error.strerror}.") from error
+    finally:
+        os.close(descriptor)
+    if fingerprint not in (None, header.fingerprint):
+        raise PackedError(f"{path} was made from other weights ({header.fingerprint}).", "Pack it again.")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it cannot be written to: nobody shall
+        data = torch.frombuffer(mapped, dtype=torch.uint8)[start:]
+    packed = Packed(path, header, data)
+    if verify or not is_checked(path, about):
+        packed.verify()
+        note_checked(path, about)
+    return packed

@@ -1,0 +1,188 @@
+"""A model's weights packed: tensor by tensor, in blocks of rows, into one file that appears when it is whole.
+
+Memory: a block of rows and the scales of one matrix, whatever the size of the model.
+"""
+
+import contextlib
+import fcntl
+import os
+import tempfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from h2o_chat.base.progress import Progress
+from h2o_chat.models.fingerprint import fingerprint
+from h2o_chat.native.frame import Frame
+from h2o_chat.native.header import Header, PackedError
+from h2o_chat.native.layout import ALIGNED, TILE, Matrix, data_bytes, layout, padded, parts
+from h2o_chat.native.packed import Packed, open_packed
+from h2o_chat.native.places import home_of, kept_of, place_of, remove
+from h2o_chat.native.probing import frame_of
+from h2o_chat.native.rounding import rounded
+from h2o_chat.native.sources import Sources
+from h2o_chat.native.tiles import tiled, tiled_scales
+
+STAGE = "pack"
+BLOCK_NUMBERS = 1 << 17
+"""Of a matrix at once: what is computed with them stays in the processor's cache."""
+
+
+def packed_for(folder: Path, bits: int, progress: Progress) -> Packed:
+    """The packed weights of a model; packs them first where they are not there, or not as they were written.
+
+    Args:
+        bits: 4 or 8, of the layers' weights.
+        progress: gets the stage "pack" while they are packed.
+
+    Raises:
+        PackedError: the native step cannot compute the model, or the file cannot be written.
+        ModelError: the weights are not whole.
+    """
+    print_ = fingerprint(folder)
+    path, note = place_of(print_, bits), ""
+    if path.exists():
+        try:
+            return open_packed(path, print_)
+        except PackedError as error:
+            note = f"{error.message} It was packed again."
+    pack(folder, bits, print_, path, progress)
+    packed = open_packed(path, print_)
+    packed.note = note
+    return packed
+
+
+def pack(folder: Path, bits: int, print_: str, path: Path, progress: Progress) -> None:
+    """Writes a packed file in one move, and removes those of weights that the folder held before.
+
+    Raises:
+        PackedError: the native step cannot compute the model, or the file cannot be written.
+        ModelError: the weights are not whole.
+    """
+    progress(STAGE, 0.0)
+    frame = frame_of(folder, bits)
+    if isinstance(frame, str):
+        raise PackedError(f"The native step cannot compute {folder}: {frame}.", "Use --engine transformers.")
+    sources = Sources(folder)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _remove_leftovers(path.parent)
+        with _part_of(path) as (file, part), _one_thread():
+            _write(file, sources, frame, print_, home_of(folder), progress)
+            file.flush()
+            os.fsync(file.fileno())
+            part.replace(path)
+    except OSError as error:
+        raise PackedError(
+            f"{path} cannot be written: {error.strerror or error}.",
+            f"It takes {data_bytes(frame) / 1e6:,.0f} MB: make room there or let it be written, or name"
+            " another folder with XDG_CACHE_HOME.",
+        ) from error
+    for old in kept_of(folder)[1]:
+        if old.fingerprint != print_ or old.bits == bits:
+            remove(old.path)
+
+
+def _write(
+    file: BinaryIO, sources: Sources, frame: Frame, print_: str, home: str, progress: Progress
+) -> None:
+    """The whole file. The header comes last: it has the checksums."""
+    header = Header(print_, home, frame, (0,) * len(layout(frame))).encoded()
+    total, done = data_bytes(frame), 0
+    if hasattr(os, "posix_fallocate"):  # a full disk is full now, not after a minute
+        os.posix_fallocate(file.fileno(), 0, len(header) + total)
+    file.seek(len(header))
+    checks = list[int]()
+
+    def put(blocks: Iterator[Tensor]) -> None:
+        """A tensor, in parts."""
+        nonlocal done
+        check, size = 0, 0
+        for block in blocks:
+            raw = block.view(torch.uint8).numpy().data
+            check = zlib.crc32(raw, check)
+            size += file.write(raw)
+            progress(STAGE, min(1.0, (done + size) / total))
+        file.write(bytes(padded(size, ALIGNED) - size))
+        done += padded(size, ALIGNED)
+        checks.append(check)
+
+    for part in parts(frame):
+        if isinstance(part, Matrix):
+            scales = list[Tensor]()
+            put(_tiles(part, sources, scales))
+            put(iter(scales))
+        else:
+            put(sources.rows(one.name, (one.rows,), 0, one.rows) for one in part.sources)
+    file.seek(0)
+    file.write(Header(print_, home, frame, tuple(checks)).encoded())
+
+
+def _tiles(matrix: Matrix, sources: Sources, scales: list[Tensor]) -> Iterator[Tensor]:
+    """A matrix in blocks of tiles, [T, G, 4 or 8, 16, 4] bytes; `scales` gets their scales [T, G, 16]."""
+    for block in _blocks(matrix, sources):
+        q, scale = rounded(block, matrix.bits)
+        scales.append(tiled_scales(scale))
+        yield tiled(q, matrix.bits)
+
+
+def _blocks(matrix: Matrix, sources: Sources) -> Iterator[Tensor]:
+    """The rows of a matrix in their order, padded, some tiles at a time. [R, C] fp32"""
+    at_once = padded(BLOCK_NUMBERS // matrix.padded_columns, TILE) or TILE
+
+    def block(which: int, first: int) -> Tensor:
+        source = matrix.sources[which]
+        shape = (source.rows, matrix.columns)
+        found = sources.rows(source.name, shape, first, min(first + at_once, source.rows))
+        return pad(found, (0, matrix.padded_columns - matrix.columns, 0, -len(found) % TILE))
+
+    if matrix.alternate:
+        for first in range(0, matrix.sources[0].rows, at_once):
+            each = [block(which, first) for which in range(len(matrix.sources))]
+            turns = [rows.view(-1, TILE, matrix.padded_columns) for rows in each]
+            yield torch.stack(turns, 1).flatten(0, 2)
+        return
+    for which, source in enumerate(matrix.sources):
+        for first in range(0, source.rows, at_once):
+            yield block(which, first)
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Blocks are small: beside other work several threads wait for each other longer than they compute."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextlib.contextmanager
+def _part_of(path: Path) -> Iterator[tuple[BinaryIO, Path]]:
+    """A file beside `path`, held while it is written; gone afterwards where it was not moved."""
+    while True:
+        descriptor, name = tempfile.mkstemp(".part", f"{path.name}.", path.parent)
+        with contextlib.ExitStack() as closing:
+            file = closing.enter_context(os.fdopen(descriptor, "wb"))
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if not Path(name).exists():  # somebody who cleans up took it before it was held
+                continue
+            try:
+                yield file, Path(name)
+            finally:
+                Path(name).unlink(missing_ok=True)
+            return
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Of processes that were killed while they packed: files that nobody holds."""
+    for left in folder.glob("*.part"):
+        with contextlib.suppress(OSError), left.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            left.unlink(missing_ok=True)

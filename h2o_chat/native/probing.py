@@ -1,0 +1,157 @@
+"""Whether the native step can compute a model, and the model's frame; from its configuration alone.
+
+Rotations and sliding windows are not read from the configuration: a random model of the same layers, with
+narrow matrices, is asked with one token, as `cache/rope.py` asks a loaded one. So what transformers does with
+a configuration is what the native step does.
+"""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+import h2o_chat.cache.attention
+from h2o_chat.base.errors import ModelError
+from h2o_chat.cache.cache import H2OCache
+from h2o_chat.cache.rope import Positions, Rope, probe
+from h2o_chat.cache.step import Step
+from h2o_chat.models.load import check_family
+from h2o_chat.native.frame import FAMILIES, Frame, Turning
+
+HEAD_BITS = 8
+"""Of head and embedding: with 4 the perplexity of pocket rises by another 7% (docs/LOG.md)."""
+
+_LAYER = {
+    *("input_layernorm.weight", "post_attention_layernorm.weight"),
+    *(f"self_attn.{name}_proj.weight" for name in "qkvo"),
+    *(f"mlp.{name}_proj.weight" for name in ("gate", "up", "down")),
+}
+_BIASES = {f"self_attn.{name}_proj.bias" for name in "qkv"}
+_NORMS = {"self_attn.q_norm.weight", "self_attn.k_norm.weight"}
+
+
+def frame_of(model: Path | Any, bits: int = 8) -> Frame | str:
+    """The frame of a model, or in words why the native step cannot compute it.
+
+    Args:
+        model: its folder, or its configuration.
+        bits: 4 or 8, of the layers' weights.
+
+    Raises:
+        ModelError: from a folder: it cannot be run at all (`load.check_family`).
+    """
+    config = check_family(model) if isinstance(model, Path) else model
+    if config.model_type not in FAMILIES:
+        return f"it knows the families {', '.join(FAMILIES)}, and this is {config.model_type}"
+    if getattr(config, "quantization_config", None):
+        return "its weights are already quantised"
+    if config.hidden_act != "silu":
+        return f"its MLP computes {config.hidden_act}, and only silu is known"
+    heads, hidden = config.num_attention_heads, config.hidden_size
+    head_size = getattr(config, "head_dim", None) or hidden // heads
+    kv_heads = getattr(config, "num_key_value_heads", None) or heads
+    if head_size % 16:
+        return f"its heads have {head_size} numbers, which is no multiple of 16"
+    narrow = _narrow(config, head_size)
+    if isinstance(narrow, str):
+        return narrow
+    names = _weights_of_a_layer(narrow)
+    if isinstance(names, str):
+        return names
+    try:
+        positions = probe(narrow)
+    except ModelError as error:
+        return f"its rotations are not understood ({error.message})"
+    found = _ropes(narrow, positions, head_size)
+    if isinstance(found, str):
+        return found
+    ropes, rope_of = found
+    return Frame(
+        family=config.model_type,
+        layers=config.num_hidden_layers,
+        hidden=hidden,
+        intermediate=config.intermediate_size,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_size=head_size,
+        vocabulary=config.vocab_size,
+        epsilon=float(config.rms_norm_eps),
+        tied=bool(config.tie_word_embeddings),
+        bias=bool(names & _BIASES),
+        head_norms=bool(names & _NORMS),
+        window_tokens=positions.window,
+        ropes=ropes,
+        rope_of=rope_of,
+        sees=_sees(narrow, positions),
+        bits=bits,
+        head_bits=HEAD_BITS,
+    )
+
+
+def _narrow(config: Any, head_size: int) -> Any:
+    """A random model of the same layers and heads of the same size, whose matrices are small; or why not."""
+    config = copy.deepcopy(config)
+    config.head_dim = head_size
+    config.hidden_size = config.intermediate_size = 32
+    config.num_attention_heads = config.num_key_value_heads = 1
+    config.vocab_size, config.pad_token_id = 2, 0
+    config.dtype = torch.float32
+    # The random state belongs to whoever samples.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        try:
+            model = transformers.AutoModelForCausalLM.from_config(
+                config, attn_implementation=h2o_chat.cache.attention.NAME, dtype=torch.float32
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+            return f"a small model of its configuration cannot be made ({type(error).__name__}: {error})"
+    return model.eval()
+
+
+def _weights_of_a_layer(narrow: Any) -> set[str] | str:
+    """Names below a layer, the same in each; or what is there beside what the native step knows."""
+    layers = [{name for name, _ in layer.named_parameters()} for layer in narrow.model.layers]
+    for number, names in enumerate(layers):
+        known = _LAYER | (_BIASES if names & _BIASES else set()) | (_NORMS if names & _NORMS else set())
+        if names != known or names != layers[0]:
+            return f"layer {number} has other weights than are known ({', '.join(sorted(names ^ known))})"
+    for layer in narrow.model.layers:
+        attention = layer.self_attn
+        if abs(attention.scaling * attention.head_dim**0.5 - 1) > 1e-6:
+            return f"its attention is scaled by {attention.scaling}"
+    return layers[0]
+
+
+def _ropes(
+    narrow: Any, positions: Positions, head_size: int
+) -> tuple[tuple[Turning, ...], tuple[int | None, ...]] | str:
+    scale = float(getattr(narrow.model.rotary_emb, "attention_scaling", 1.0))
+    different: list[Rope] = []
+    rope_of: list[int | None] = []
+    for number, rope in enumerate(positions.ropes):
+        if rope is None:
+            rope_of.append(None)
+            continue
+        if rope.interleaved:
+            return f"layer {number} turns neighbouring components (interleaved RoPE)"
+        if 2 * len(rope.inv_freq) != head_size:
+            return f"layer {number} turns only {2 * len(rope.inv_freq)} of {head_size} components"
+        if not any(rope is one for one in different):
+            different.append(rope)
+        rope_of.append(next(index for index, one in enumerate(different) if one is rope))
+    turnings = tuple(Turning(tuple(rope.inv_freq.float().tolist()), scale) for rope in different)
+    return turnings, tuple(rope_of)
+
+
+@torch.no_grad()
+def _sees(narrow: Any, positions: Positions) -> tuple[int | None, ...]:
+    """Of each layer: tokens that a query sees, as its attention is told."""
+    cache = H2OCache(budget=8, policy="window", positions=positions)
+    cache.prepare(Step(1))
+    narrow(torch.ones(1, 1, dtype=torch.long), position_ids=cache.position_ids(), past_key_values=cache)
+    seen: dict[int, int | None] = {}
+    for arena in cache.arenas:
+        seen.update(zip(arena.layers, arena.windows, strict=True))
+    return tuple(seen[layer] for layer in range(len(positions.ropes)))

@@ -1,0 +1,90 @@
+"""A model's own weights, read a block of rows at a time.
+
+Not through a map of the file: its pages would count as memory of this process until they are given back.
+"""
+
+import math
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from h2o_chat.base.errors import ModelError
+from h2o_chat.models.resolve import header_of, weight_files
+
+_DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class _Stored:
+    file: Path
+    start: int
+    """Of its data, in bytes from the beginning of the file."""
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+
+class Sources:
+    """The tensors of a folder of safetensors.
+
+    Raises:
+        ModelError: the weight files are not whole.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._tensors: dict[str, tuple[Path, int, dict[str, Any]]] = {}
+        for file in weight_files(folder):
+            header = header_of(file)
+            with file.open("rb") as opened:
+                start = 8 + struct.unpack("<Q", opened.read(8))[0]
+            self._tensors |= {name: (file, start, about) for name, about in header.items()}
+
+    def rows(self, name: str, shape: tuple[int, ...], first: int, end: int) -> Tensor:
+        """Rows [first, end) of a tensor of this shape, in fp32.
+
+        Raises:
+            ModelError: there is no such tensor, or it has another shape or type, or holds NaN or infinity.
+        """
+        stored = self._find(name, shape)
+        row = math.prod(shape[1:])
+        raw = bytearray((end - first) * row * stored.dtype.itemsize)
+        with stored.file.open("rb", buffering=0) as file:
+            file.seek(stored.start + first * row * stored.dtype.itemsize)
+            view = memoryview(raw)
+            while view:
+                count = file.readinto(view)
+                if not count:
+                    raise ModelError(f"{stored.file} was cut short while it was read.", "Fetch it again.")
+                view = view[count:]
+        numbers = torch.frombuffer(raw, dtype=stored.dtype).view(end - first, *shape[1:]).float()
+        if not numbers.isfinite().all():
+            raise ModelError(f"{name} in {stored.file} holds NaN or infinity.", "Fetch the file again.")
+        return numbers
+
+    def _find(self, name: str, shape: tuple[int, ...]) -> _Stored:
+        """Models saved without their head leave `model.` out of the names."""
+        known = next((one for one in (name, name.removeprefix("model.")) if one in self._tensors), None)
+        if known is None:
+            raise ModelError(f"{self._folder} lacks the weights {name}.", "Fetch a complete model.")
+        file, start, about = self._tensors[known]
+        if tuple(about["shape"]) != shape:
+            raise ModelError(
+                f"{known} in {file} has the shape {about['shape']}, config.json says {list(shape)}.",
+                "Fetch both files again.",
+            )
+        dtype = _DTYPES.get(about["dtype"])
+        if dtype is None or math.prod(shape) * dtype.itemsize != _length(about):
+            raise ModelError(
+                f"{known} in {file} holds numbers of the type {about['dtype']} in {_length(about):,} bytes.",
+                f"The native step takes {', '.join(_DTYPES)}: --engine transformers may know it.",
+            )
+        return _Stored(file, start + about["data_offsets"][0], dtype, shape)
+
+
+def _length(about: dict[str, Any]) -> int:
+    first, end = about["data_offsets"]
+    return int(end - first)

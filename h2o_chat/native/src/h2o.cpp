@@ -1,0 +1,342 @@
+#include "h2o.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "model.h"
+#include "pool.h"
+
+namespace {
+
+enum { kPlain = 1, kAvx2 = 2, kAvx512 = 4 };
+
+const Form *form_of(int32_t form) {
+#ifndef H2O_PLAIN_ONLY
+    if (form == kAvx512) return &form_avx512;
+    if (form == kAvx2) return &form_avx2;
+#endif
+    return form == kPlain ? &form_plain : nullptr;
+}
+
+int rounded_up(int number, int to) { return (number + to - 1) / to * to; }
+
+// Numbers that begin at a multiple of 64 bytes; zeros at first.
+template <class T>
+class Room {
+  public:
+    Room() = default;
+    Room(const Room &) = delete;
+    Room &operator=(const Room &) = delete;
+    ~Room() { std::free(at_); }
+
+    // Numbers that were there stay only if there is room for as many already.
+    bool make(size_t count) {
+        if (count <= count_) return true;
+        std::free(at_);
+        const size_t bytes = (count * sizeof(T) + 127) / 64 * 64;
+        at_ = static_cast<T *>(std::aligned_alloc(64, bytes));
+        if (at_) std::memset(at_, 0, bytes);
+        count_ = at_ ? count : 0;
+        return at_ != nullptr;
+    }
+
+    T *get() const { return at_; }
+
+  private:
+    T *at_ = nullptr;
+    size_t count_ = 0;
+};
+
+}  // namespace
+
+struct h2o_model {
+    h2o_frame frame;
+    std::unique_ptr<h2o_layer[]> layers;
+    std::unique_ptr<h2o_rope[]> ropes;
+    int32_t form;
+    const Form *kernels;
+    Pool *pool = nullptr;
+
+    int tokens = 0, slots = 0;  // what there is room for
+    int widest = 0, most_pairs = 0;
+    size_t own_bytes = 0;
+    Room<float> x, qkv, attended, gated, weights, scales, cosines, sines, edge_cosines, edge_sines;
+    Room<int8_t> numbers;
+    Room<int32_t> sums, rows;
+    Room<int64_t> ids;
+    Room<char> own;
+    int turned = 0;  // indices in the tables of compare
+    Room<float> table_cosines, table_sines, compared;
+
+    ~h2o_model() {
+        if (pool) pool_close(pool);
+    }
+};
+
+// Cosines and sines of every rope's pairs at these indices, as torch computes them in fp32. [ropes, N, pairs]
+static void angles(const h2o_model &model, int tokens, const int32_t *index, bool scaled, float *cosines,
+                   float *sines) {
+    for (int number = 0; number < model.frame.rope_count; ++number) {
+        const h2o_rope &rope = model.ropes[number];
+        const float scale = scaled ? rope.scale : 1.0f;
+        for (int token = 0; token < tokens; ++token) {
+            const ptrdiff_t at = (static_cast<ptrdiff_t>(number) * tokens + token) * model.most_pairs;
+            for (int pair = 0; pair < rope.pairs; ++pair) {
+                const float angle = static_cast<float>(index[token]) * rope.inv_freq[pair];
+                cosines[at + pair] = std::cos(angle) * scale;
+                sines[at + pair] = std::sin(angle) * scale;
+            }
+        }
+    }
+}
+
+static Job job_of(h2o_model &model, Team &team, int tokens) {
+    Job job = {};
+    job.frame = &model.frame;
+    job.team = &team;
+    job.tokens = tokens;
+    job.x = model.x.get();
+    job.x_stride = model.frame.layers[0].qkv.columns;
+    job.qkv = model.qkv.get();
+    job.attended = model.attended.get();
+    job.gated = model.gated.get();
+    job.weights = model.weights.get();
+    job.weights_stride = rounded_up(model.slots, 16);
+    job.logits_stride = model.frame.vocabulary;
+    job.numbers = model.numbers.get();
+    job.scales = model.scales.get();
+    job.sums = model.sums.get();
+    job.own = model.own.get();
+    job.own_bytes = model.own_bytes;
+    job.cosines = model.cosines.get();
+    job.sines = model.sines.get();
+    job.edge_cosines = model.edge_cosines.get();
+    job.edge_sines = model.edge_sines.get();
+    job.most_pairs = model.most_pairs;
+    return job;
+}
+
+struct Call {
+    void (*function)(Job &, int);
+    Job *job;
+};
+
+static void work(void *call, int thread) {
+    const Call &one = *static_cast<Call *>(call);
+    one.function(*one.job, thread);
+}
+
+static void run(h2o_model &model, void (*function)(Job &, int), Job &job) {
+    Call call = {function, &job};
+    pool_run(model.pool, *job.team, work, &call);
+}
+
+// x of the caller [N, hidden] and ours [N, stride], whose last columns are 0.
+static void copy_rows(const float *from, int from_stride, float *to, int to_stride, int tokens, int size) {
+    for (int token = 0; token < tokens; ++token)
+        std::memcpy(to + static_cast<ptrdiff_t>(token) * to_stride,
+                    from + static_cast<ptrdiff_t>(token) * from_stride, sizeof(float) * size);
+}
+
+int32_t h2o_forms(void) {
+    int32_t forms = kPlain;
+#ifndef H2O_PLAIN_ONLY
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
+        forms |= kAvx2;
+    if ((forms & kAvx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512vnni"))
+        forms |= kAvx512;
+#endif
+    return forms;
+}
+
+h2o_model *h2o_open(const h2o_frame *frame, int32_t form, int32_t threads) {
+    const int32_t forms = h2o_forms();
+    if (!form) form = forms & kAvx512 ? kAvx512 : forms & kAvx2 ? kAvx2 : kPlain;
+    if (!(forms & form) || !form_of(form)) return nullptr;
+    std::unique_ptr<h2o_model> model(new (std::nothrow) h2o_model);
+    if (!model) return nullptr;
+    model->frame = *frame;
+    model->layers.reset(new (std::nothrow) h2o_layer[frame->layer_count]);
+    model->ropes.reset(new (std::nothrow) h2o_rope[frame->rope_count + 1]);
+    if (!model->layers || !model->ropes) return nullptr;
+    std::copy(frame->layers, frame->layers + frame->layer_count, model->layers.get());
+    std::copy(frame->ropes, frame->ropes + frame->rope_count, model->ropes.get());
+    model->frame.layers = model->layers.get();
+    model->frame.ropes = model->ropes.get();
+    model->form = form;
+    model->kernels = form_of(form);
+    const h2o_layer &layer = model->layers[0];
+    model->widest = std::max({layer.qkv.columns, layer.out.columns, layer.down.columns, frame->head_size});
+    for (int i = 0; i < frame->rope_count; ++i) model->most_pairs = std::max(model->most_pairs, frame->ropes[i].pairs);
+    model->own_bytes = static_cast<size_t>(model->widest) * 16;
+    threads = std::max(threads, 1);
+    model->pool = pool_open(threads);
+    if (!model->pool || !model->own.make(model->own_bytes * threads) || h2o_reserve(model.get(), 1, 16)) return nullptr;
+    return model.release();
+}
+
+void h2o_close(h2o_model *model) { delete model; }
+
+int32_t h2o_form(const h2o_model *model) { return model->form; }
+
+double h2o_waited_ms(const h2o_model *model) { return pool_waited_ms(model->pool); }
+
+int32_t h2o_reserve(h2o_model *model, int32_t tokens, int32_t slots) {
+    if (tokens <= model->tokens && slots <= model->slots) return 0;
+    const size_t n = std::max(tokens, model->tokens);
+    const int most_slots = std::max(slots, model->slots);
+    const h2o_layer &layer = model->layers[0];
+    const size_t pairs = n * (model->frame.rope_count + 1) * model->most_pairs;
+    const size_t weights = n * model->frame.heads * rounded_up(most_slots, 16);
+    const bool made = model->x.make(n * layer.qkv.columns) && model->qkv.make(n * layer.qkv.rows) &&
+                      model->attended.make(n * layer.out.columns) && model->gated.make(n * layer.down.columns) &&
+                      model->weights.make(weights) && model->numbers.make(n * model->widest) &&
+                      model->scales.make(n * model->widest / 32) && model->sums.make(n * model->widest / 32) &&
+                      model->cosines.make(pairs) && model->sines.make(pairs) && model->edge_cosines.make(pairs) &&
+                      model->edge_sines.make(pairs) && model->rows.make(n) && model->ids.make(n);
+    model->tokens = made ? static_cast<int>(n) : 0;
+    model->slots = made ? most_slots : 0;
+    return !made;
+}
+
+int32_t h2o_decode(h2o_model *model, const h2o_step *step, float *logits) {
+    int most_used = 0;
+    for (int layer = 0; layer < model->frame.layer_count; ++layer)
+        most_used = std::max(most_used, step->slots[layer].used);
+    if (h2o_reserve(model, step->rows, most_used)) return 1;
+    int tokens = 0;
+    std::vector<int32_t> index(step->rows), edge(step->rows);
+    for (int row = 0; row < step->rows; ++row) {
+        if (step->positions[row] < 0) continue;
+        model->rows.get()[tokens] = row;
+        model->ids.get()[tokens] = step->ids[row];
+        index[tokens] = step->index[row];
+        edge[tokens++] = step->edge[row];
+    }
+    if (!tokens) return 0;
+    angles(*model, tokens, index.data(), true, model->cosines.get(), model->sines.get());
+    if (step->clamps) angles(*model, tokens, edge.data(), false, model->edge_cosines.get(), model->edge_sines.get());
+    Team team;
+    Job job = job_of(*model, team, tokens);
+    job.step = step;
+    job.rows = model->rows.get();
+    job.ids = model->ids.get();
+    job.logits = logits;
+    run(*model, model->kernels->decode, job);
+    return 0;
+}
+
+// Cosines and sines of all indices up to `highest`, which stays below the model's window. False: no memory.
+static bool make_tables(h2o_model &model, int highest) {
+    if (highest < model.turned) return true;
+    const int count = std::max(1024, rounded_up(highest + 1, 1024) * 3 / 2);
+    const size_t pairs = static_cast<size_t>(count) * std::max(1, model.frame.rope_count) * model.most_pairs;
+    model.turned = 0;
+    if (!model.table_cosines.make(pairs) || !model.table_sines.make(pairs)) return false;
+    std::vector<int32_t> index(count);
+    for (int at = 0; at < count; ++at) index[at] = at;
+    angles(model, count, index.data(), false, model.table_cosines.get(), model.table_sines.get());
+    model.turned = count;
+    return true;
+}
+
+int32_t h2o_compare(h2o_model *model, int32_t layer_count, const int32_t *layers, int32_t rows, int32_t slots,
+                    const float *keys, const int32_t *positions, const int32_t *index, float *distinctness,
+                    float *novelty) {
+    const h2o_frame &frame = model->frame;
+    const size_t all = static_cast<size_t>(layer_count) * rows * frame.kv_heads * slots;
+    int highest = 0;
+    for (size_t at = 0; at < all; ++at)
+        if (positions[at] >= 0) highest = std::max(highest, index[at]);
+    std::vector<const h2o_rope *> ropes(layer_count);
+    for (int at = 0; at < layer_count; ++at) {
+        const int rope = model->layers[layers[at]].rope;
+        ropes[at] = rope < 0 ? nullptr : &model->ropes[rope];
+    }
+    Comparison of = {};
+    of.layers = layer_count;
+    of.rows = rows;
+    of.heads = frame.kv_heads;
+    of.slots = slots;
+    of.size = frame.head_size;
+    of.stride = rounded_up(slots, 64);
+    of.own_floats = rounded_up(of.size, 16) + static_cast<int64_t>(of.stride) * (of.size + 1);
+    if (!make_tables(*model, highest) || !model->compared.make(of.own_floats * pool_threads(model->pool))) return 1;
+    of.keys = keys;
+    of.positions = positions;
+    of.index = index;
+    of.distinctness = distinctness;
+    of.novelty = novelty;
+    of.ropes = ropes.data();
+    of.first_rope = model->ropes.get();
+    of.cosines = model->table_cosines.get();
+    of.sines = model->table_sines.get();
+    of.table_pairs = static_cast<int64_t>(model->turned) * model->most_pairs;
+    of.most_pairs = model->most_pairs;
+    of.own = model->compared.get();
+    Team team;
+    Job job = job_of(*model, team, 1);
+    job.comparison = &of;
+    run(*model, model->kernels->compare, job);
+    return 0;
+}
+
+int32_t h2o_embed(h2o_model *model, int32_t tokens, const int64_t *ids, float *x) {
+    if (h2o_reserve(model, tokens, 1)) return 1;
+    Team team;
+    Job job = job_of(*model, team, tokens);
+    job.ids = ids;
+    run(*model, model->kernels->embed, job);
+    copy_rows(job.x, job.x_stride, x, model->frame.hidden, tokens, model->frame.hidden);
+    return 0;
+}
+
+int32_t h2o_turns(h2o_model *model, int32_t tokens, const int32_t *index) {
+    if (h2o_reserve(model, tokens, 1)) return 1;
+    angles(*model, tokens, index, true, model->cosines.get(), model->sines.get());
+    return 0;
+}
+
+int32_t h2o_before(h2o_model *model, int32_t layer, int32_t tokens, const float *x, float *queries, float *keys,
+                   float *values) {
+    if (h2o_reserve(model, tokens, 1)) return 1;
+    Team team;
+    Job job = job_of(*model, team, tokens);
+    copy_rows(x, model->frame.hidden, job.x, job.x_stride, tokens, model->frame.hidden);
+    job.layer = layer;
+    job.queries = queries;
+    job.keys = keys;
+    job.values = values;
+    run(*model, model->kernels->before, job);
+    return 0;
+}
+
+int32_t h2o_after(h2o_model *model, int32_t layer, int32_t tokens, const float *attended, float *x) {
+    if (h2o_reserve(model, tokens, 1)) return 1;
+    Team team;
+    Job job = job_of(*model, team, tokens);
+    copy_rows(x, model->frame.hidden, job.x, job.x_stride, tokens, model->frame.hidden);
+    job.layer = layer;
+    job.in = attended;
+    run(*model, model->kernels->after, job);
+    copy_rows(job.x, job.x_stride, x, model->frame.hidden, tokens, model->frame.hidden);
+    return 0;
+}
+
+int32_t h2o_head(h2o_model *model, int32_t tokens, const float *x, float *logits) {
+    if (h2o_reserve(model, tokens, 1)) return 1;
+    Team team;
+    Job job = job_of(*model, team, tokens);
+    copy_rows(x, model->frame.hidden, job.x, job.x_stride, tokens, model->frame.hidden);
+    job.logits = logits;
+    run(*model, model->kernels->head, job);
+    return 0;
+}

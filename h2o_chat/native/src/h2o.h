@@ -1,0 +1,129 @@
+// The native step: a Llama-shaped model with weights of 4 or 8 bits computes tokens over an H2O cache's slots.
+//
+// Plain C functions and structs, called with ctypes (../library.py). Nothing here chooses what is kept: the slots,
+// their ranking and their eviction are those of h2o_chat/cache. Who calls answers for every pointer and size.
+//
+// N tokens of one call, R rows (conversations), H KV heads, G query heads per KV head, S slots, D components of a head.
+
+#pragma once
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifdef _WIN32
+#define H2O_API __declspec(dllexport)
+#else
+#define H2O_API __attribute__((visibility("default")))
+#endif
+
+// Rounded weights [rows, columns] in tiles of 16 rows by 32 columns (../packed.py): rows is a multiple of 16,
+// columns of 32. Four bits: 256 bytes a tile, eight bits: 512. Scales: 16 of fp16 a tile.
+typedef struct {
+    const uint8_t *weights;
+    const uint16_t *scales;
+    int32_t rows, columns;
+    int32_t bits;  // 4 or 8
+} h2o_matrix;
+
+// How keys and queries are turned: pairs (i, i + pairs) of the first 2 * pairs components.
+typedef struct {
+    const float *inv_freq;  // [pairs] radians per position
+    int32_t pairs;
+    float scale;  // of cosines and sines
+} h2o_rope;
+
+typedef struct {
+    h2o_matrix qkv;      // all of q, then k, then v
+    h2o_matrix out;
+    h2o_matrix gate_up;  // a tile of gate, a tile of up, and so on
+    h2o_matrix down;
+    const float *norm_attention, *norm_mlp;  // [hidden]
+    const float *bias_qkv;                   // [rows of qkv]; null: none
+    const float *norm_query, *norm_key;      // [D]; null: none
+    int32_t rope;                            // which one; -1: nothing is turned
+    int32_t sees;                            // positions that a query sees, itself included; 0: all before it
+} h2o_layer;
+
+typedef struct {
+    int32_t layer_count, rope_count;
+    int32_t hidden, heads, kv_heads, head_size, vocabulary;
+    float epsilon;
+    const h2o_layer *layers;
+    const h2o_rope *ropes;
+    const float *norm;  // [hidden]
+    h2o_matrix embedding, head;
+} h2o_frame;
+
+// The slots of one layer, h2o_chat/cache/state.py. All but `order`, `clamped` are written.
+typedef struct {
+    float *keys, *values;   // [R, H, S, D], keys turned
+    int32_t *positions;     // [R, H, S], -1: empty
+    float *score;           // [R, H, S, G]
+    float *recent;          // [R, H, S]; null: nobody looks
+    uint8_t *prompt, *protect, *hidden;  // [R, H, S]
+    const uint8_t *clamped; // [R, H, S]
+    const int32_t *order;   // [R, H, S] slots in use, then the empty ones in the order of writing
+    int32_t slots;          // S
+    int32_t used;           // leading slots that may be in use, the new ones included
+} h2o_slots;
+
+// One token of each row, read or generated.
+typedef struct {
+    int32_t rows;              // R
+    int32_t of_prompt;
+    int32_t clamps;            // some key may be clamped
+    float forget;              // what a query leaves of the scores
+    float remember;            // what a query leaves of `recent`
+    const int64_t *ids;        // [R]
+    const int32_t *positions;  // [R] in the conversation; -1: the row waits, nothing of it changes
+    const int32_t *index;      // [R] rotation index
+    const int32_t *edge;       // [R] positions from there to where clamped keys are met from
+    const int32_t *held;       // [R] slots in use before
+    const uint8_t *protect;    // [R]
+    const h2o_slots *slots;    // [layers]
+} h2o_step;
+
+typedef struct h2o_model h2o_model;
+
+// Bits of the forms that this processor can run: 1 plain, 2 AVX2, 4 AVX-512 VNNI.
+H2O_API int32_t h2o_forms(void);
+
+// A model whose frame (copied) points to weights that stay where they are. Form 0: the fastest. Null: no memory, or not
+// a form that runs here.
+H2O_API h2o_model *h2o_open(const h2o_frame *frame, int32_t form, int32_t threads);
+H2O_API void h2o_close(h2o_model *model);
+H2O_API int32_t h2o_form(const h2o_model *model);
+
+// All of these: 0, or 1 if there is no memory. A model computes one call at a time.
+
+// Makes room for calls of so many tokens, or rows of so many slots.
+H2O_API int32_t h2o_reserve(h2o_model *model, int32_t tokens, int32_t slots);
+// Of one decoded token of each row: everything. Logits [R, vocabulary]; those of rows that wait are not written.
+H2O_API int32_t h2o_decode(h2o_model *model, const h2o_step *step, float *logits);
+// Layer by layer, for callers that attend themselves. x: [N, hidden].
+H2O_API int32_t h2o_embed(h2o_model *model, int32_t tokens, const int64_t *ids, float *x);
+// Rotation indices [N] of the tokens of the following calls of h2o_before.
+H2O_API int32_t h2o_turns(h2o_model *model, int32_t tokens, const int32_t *index);
+// Norm, products, norms of heads, RoPE: queries [N, H * G, D], keys and values [N, H, D].
+H2O_API int32_t h2o_before(h2o_model *model, int32_t layer, int32_t tokens, const float *x, float *queries, float *keys,
+                           float *values);
+// What attention gave [N, H * G, D] goes through `out` and the MLP, and is added to x.
+H2O_API int32_t h2o_after(h2o_model *model, int32_t layer, int32_t tokens, const float *attended, float *x);
+// Logits [N, vocabulary].
+H2O_API int32_t h2o_head(h2o_model *model, int32_t tokens, const float *x, float *logits);
+
+// How kept keys [L, R, H, S, D], turned to `index` [L, R, H, S], stand among one another (../../cache/novelty.py):
+// [L, R, H, S] each; `novelty` may be null. `layers` [L] are their numbers.
+H2O_API int32_t h2o_compare(h2o_model *model, int32_t layer_count, const int32_t *layers, int32_t rows, int32_t slots,
+                            const float *keys, const int32_t *positions, const int32_t *index, float *distinctness,
+                            float *novelty);
+
+// Milliseconds that threads of all calls so far waited for another after they had stopped spinning.
+H2O_API double h2o_waited_ms(const h2o_model *model);
+
+#ifdef __cplusplus
+}
+#endif

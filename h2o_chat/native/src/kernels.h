@@ -1,0 +1,151 @@
+// The formulas, over sixteen numbers at once. Included after one of the lanes_*.h, which is the form they take.
+//
+// The order of additions is part of what they promise: sixteen sums, number i into sum i % 16, one fused
+// multiply-add each, then the tree of `sum`. So every form gives the same bits, on any number of threads.
+
+#pragma once
+
+#include "model.h"
+
+namespace {
+
+constexpr float kTiny = 1e-30f;  // a group whose largest number is smaller rounds to zeros
+
+// e^x for x <= 0, as 2^n * e^r with |r| <= ln 2 / 2; 0 below -87. Relative error 2e-7.
+inline Floats exp_of_negative(Floats x) {
+    const Floats bounded = max(splat(-87.0f), x);
+    const Floats n = round(mul(bounded, splat(1.44269504f)));
+    const Floats r = fma(n, splat(1.42860677e-6f), fma(n, splat(-0.693148613f), bounded));  // ln 2 in two parts
+    Floats p = splat(1.0f / 720);
+    p = fma(p, r, splat(1.0f / 120));
+    p = fma(p, r, splat(1.0f / 24));
+    p = fma(p, r, splat(1.0f / 6));
+    p = fma(p, r, splat(0.5f));
+    p = fma(p, r, splat(1.0f));
+    p = fma(p, r, splat(1.0f));
+    return from(x, -87.0f, mul(p, power_of_two(n)));
+}
+
+// x / (1 + e^-x), where e is raised to negative numbers only.
+inline Floats silu(Floats x) {
+    const Floats e = exp_of_negative(sub(splat(0.0f), abs(x)));
+    const Floats negative = min(x, splat(0.0f)), positive = sub(x, negative);
+    return div(fma(negative, e, positive), add(splat(1.0f), e));
+}
+
+// x * weight / sqrt(mean of squares + epsilon), of `size` numbers, a multiple of 16 (RMSNorm, arXiv 1910.07467).
+inline void norm(const float *x, const float *weight, int size, float epsilon, float *out) {
+    Floats squares = splat(0.0f);
+    for (int i = 0; i < size; i += 16) squares = fma(load(x + i), load(x + i), squares);
+    const float mean = sum(squares) / static_cast<float>(size);
+    const Floats by = div(splat(1.0f), splat(__builtin_sqrtf(mean + epsilon)));
+    for (int i = 0; i < size; i += 16) store(out + i, mul(mul(load(x + i), by), load(weight + i)));
+}
+
+// Rounds groups of 32 numbers to whole ones from -127 to 127 and a scale. A number that is none makes its scale none.
+inline void round_to_bytes(const float *x, Rounded out) {
+    for (int group = 0; group < out.columns / 32; ++group) {
+        const Floats a = load(x + 32 * group), b = load(x + 32 * group + 16);
+        const float most = highest(max(abs(a), abs(b)));
+        const float none = sum(fma(a, splat(0.0f), mul(b, splat(0.0f))));  // 0, or no number
+        const Floats by = splat(most > kTiny ? 127.0f / most : 0.0f);
+        const Floats low = splat(-127.0f), high = splat(127.0f);
+        int32_t all = store_bytes(out.numbers + 32 * group, round(min(max(mul(a, by), low), high)));
+        all += store_bytes(out.numbers + 32 * group + 16, round(min(max(mul(b, by), low), high)));
+        out.scales[group] = most / 127.0f + none;
+        out.sums[group] = all;
+    }
+}
+
+// One tile (16 rows) times B tokens: group after group, sum = fma(products, scales, sum).
+template <int B, int bits>
+inline void tile_times(const uint8_t *weights, const uint16_t *scales, int groups, const Rounded &in, Floats *sums) {
+    Rounded token[B];
+    for (int b = 0; b < B; ++b) {
+        token[b] = in.of(b);
+        sums[b] = splat(0.0f);
+    }
+    for (int group = 0; group < groups; ++group) {
+        Ints products[B];
+        for (int b = 0; b < B; ++b) {
+            const int32_t all = token[b].sums[group];
+            products[b] = bits == 4 ? begin4(all) : begin8(all);
+        }
+        if (bits == 4) {
+            for (int j = 0; j < 4; ++j, weights += 64) {
+                prefetch(weights + 2048);
+                const Bytes both = load_bytes(weights);
+                const Bytes low = low_nibbles(both), high = high_nibbles(both);
+                for (int b = 0; b < B; ++b) {
+                    const int8_t *at = token[b].numbers + 32 * group + 4 * j;
+                    products[b] = dot4(products[b], low, at);
+                    products[b] = dot4(products[b], high, at + 16);
+                }
+            }
+        } else {
+            for (int j = 0; j < 8; ++j, weights += 64) {
+                prefetch(weights + 2048);
+                const Bytes all = load_bytes(weights);
+                for (int b = 0; b < B; ++b)
+                    products[b] = dot8(products[b], all, token[b].numbers + 32 * group + 4 * j);
+            }
+        }
+        const Floats scale = load_halves(scales + 16 * group);
+        for (int b = 0; b < B; ++b)
+            sums[b] = fma(to_floats(products[b]), mul(scale, splat(token[b].scales[group])), sums[b]);
+    }
+}
+
+// Some tiles times B tokens from `first` on; `out(sums, token, tile)` takes each.
+template <int B, class Out>
+inline void tiles_times(const h2o_matrix &m, int tile, int end, const Rounded &in, int first, Out &out) {
+    const int groups = m.columns / 32;
+    const size_t tile_bytes = static_cast<size_t>(groups) * (m.bits == 4 ? 256 : 512);
+    for (; tile < end; ++tile) {
+        const uint8_t *weights = m.weights + tile * tile_bytes;
+        const uint16_t *scales = m.scales + static_cast<size_t>(tile) * groups * 16;
+        Floats sums[B];
+        if (m.bits == 4)
+            tile_times<B, 4>(weights, scales, groups, in.of(first), sums);
+        else
+            tile_times<B, 8>(weights, scales, groups, in.of(first), sums);
+        for (int b = 0; b < B; ++b) out(sums[b], first + b, tile);
+    }
+}
+
+// A thread's share of a product: a run of tiles at a time, all tokens. Tiles are taken in pairs.
+template <class Out>
+inline void product(Job &job, const h2o_matrix &m, const Rounded &in, Out out) {
+    const int tiles = m.rows / 16;
+    int run = (tiles / (job.team->threads * 6) + 1) & ~1;
+    run = run < 2 ? 2 : run > 16 && job.tokens > 1 ? 16 : run;
+    for (int tile; (tile = take(job.team->next, run, tiles)) >= 0;) {
+        const int end = tile + run < tiles ? tile + run : tiles;
+        int token = 0;
+        for (; kTokensAtOnce >= 8 && token + 8 <= job.tokens; token += 8)
+            tiles_times<kTokensAtOnce >= 8 ? 8 : 1>(m, tile, end, in, token, out);
+        for (; kTokensAtOnce >= 4 && token + 4 <= job.tokens; token += 4)
+            tiles_times<kTokensAtOnce >= 4 ? 4 : 1>(m, tile, end, in, token, out);
+        for (; token + 2 <= job.tokens; token += 2) tiles_times<2>(m, tile, end, in, token, out);
+        for (; token < job.tokens; ++token) tiles_times<1>(m, tile, end, in, token, out);
+    }
+}
+
+// A head turned by angles of its pairs, or back: (a cos - b sin, b cos + a sin).
+template <bool back = false>
+inline void turn(const float *x, const float *cosines, const float *sines, int pairs, int size, float *out) {
+    for (int i = 0; i < pairs; ++i) {
+        const float a = x[i], b = x[i + pairs], sine = back ? -sines[i] : sines[i];
+        out[i] = fma(a, cosines[i], -(b * sine));
+        out[i + pairs] = fma(b, cosines[i], a * sine);
+    }
+    for (int i = 2 * pairs; i < size; ++i) out[i] = x[i];
+}
+
+inline float dot(const float *a, const float *b, int size) {
+    Floats products = splat(0.0f);
+    for (int i = 0; i < size; i += 16) products = fma(load(a + i), load(b + i), products);
+    return sum(products);
+}
+
+}  // namespace

@@ -1,0 +1,139 @@
+// Sixteen numbers at once as two times eight, AVX2 with FMA and F16C; see lanes_plain.h for what each function does.
+
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstring>
+
+namespace {
+
+constexpr int kTokensAtOnce = 2;  // sixteen registers hold no more
+
+struct Floats {
+    __m256 low, high;
+};
+struct Ints {
+    __m256i low, high;
+};
+struct Bytes {
+    __m256i low, high;
+};
+
+inline Floats load(const float *from) { return {_mm256_loadu_ps(from), _mm256_loadu_ps(from + 8)}; }
+inline void store(float *to, Floats v) {
+    _mm256_storeu_ps(to, v.low);
+    _mm256_storeu_ps(to + 8, v.high);
+}
+inline Floats splat(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+inline Floats add(Floats a, Floats b) { return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)}; }
+inline Floats sub(Floats a, Floats b) { return {_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)}; }
+inline Floats mul(Floats a, Floats b) { return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)}; }
+inline Floats div(Floats a, Floats b) { return {_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)}; }
+inline Floats fma(Floats a, Floats b, Floats c) {
+    return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
+}
+inline float fma(float a, float b, float c) {
+    return _mm_cvtss_f32(_mm_fmadd_ss(_mm_set_ss(a), _mm_set_ss(b), _mm_set_ss(c)));
+}
+inline Floats max(Floats a, Floats b) { return {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)}; }
+inline Floats min(Floats a, Floats b) { return {_mm256_min_ps(a.low, b.low), _mm256_min_ps(a.high, b.high)}; }
+inline Floats abs(Floats a) {
+    const __m256 digits = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+    return {_mm256_and_ps(a.low, digits), _mm256_and_ps(a.high, digits)};
+}
+inline Floats round(Floats a) {
+    constexpr int how = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+    return {_mm256_round_ps(a.low, how), _mm256_round_ps(a.high, how)};
+}
+inline Floats from(Floats x, float limit, Floats a) {
+    const __m256 least = _mm256_set1_ps(limit);
+    return {_mm256_and_ps(_mm256_cmp_ps(x.low, least, _CMP_NLT_UQ), a.low),
+            _mm256_and_ps(_mm256_cmp_ps(x.high, least, _CMP_NLT_UQ), a.high)};
+}
+inline __m256 power_of_two(__m256 n) {
+    const __m256i bits = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
+    return _mm256_blendv_ps(_mm256_castsi256_ps(bits), n, _mm256_cmp_ps(n, n, _CMP_UNORD_Q));
+}
+inline Floats power_of_two(Floats n) { return {power_of_two(n.low), power_of_two(n.high)}; }
+
+inline float sum(Floats a) {
+    const __m256 eight = _mm256_add_ps(a.low, a.high);
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+inline float highest(Floats a) {
+    const __m256 eight = _mm256_max_ps(a.low, a.high);
+    const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+
+inline Floats load_halves(const uint16_t *from) {
+    return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(from))),
+            _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(from + 8)))};
+}
+
+inline Ints splat(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+inline Floats to_floats(Ints a) { return {_mm256_cvtepi32_ps(a.low), _mm256_cvtepi32_ps(a.high)}; }
+
+inline int32_t store_bytes(int8_t *to, Floats a) {
+    int32_t whole[16], all = 0;
+    _mm256_storeu_si256(reinterpret_cast<__m256i *>(whole), _mm256_cvtps_epi32(a.low));
+    _mm256_storeu_si256(reinterpret_cast<__m256i *>(whole + 8), _mm256_cvtps_epi32(a.high));
+    for (int i = 0; i < 16; ++i) {
+        to[i] = static_cast<int8_t>(whole[i]);
+        all += whole[i];
+    }
+    return all;
+}
+
+inline Bytes load_bytes(const uint8_t *from) {
+    return {_mm256_loadu_si256(reinterpret_cast<const __m256i *>(from)),
+            _mm256_loadu_si256(reinterpret_cast<const __m256i *>(from + 32))};
+}
+inline Bytes low_nibbles(Bytes a) {
+    const __m256i mask = _mm256_set1_epi8(15);
+    return {_mm256_and_si256(a.low, mask), _mm256_and_si256(a.high, mask)};
+}
+inline Bytes high_nibbles(Bytes a) {
+    return low_nibbles({_mm256_srli_epi16(a.low, 4), _mm256_srli_epi16(a.high, 4)});
+}
+
+inline Ints begin4(int32_t all) { return splat(-8 * all); }
+inline Ints begin8(int32_t) { return splat(0); }  // dot8 takes the 128 off the weights
+
+inline __m256i four_activations(const int8_t *activations) {
+    int32_t four;
+    std::memcpy(&four, activations, sizeof four);
+    return _mm256_set1_epi32(four);
+}
+
+// Unsigned times signed; two products at most add up to what 16 bits hold.
+inline __m256i dot(__m256i a, __m256i weights, __m256i activations) {
+    const __m256i pairs = _mm256_maddubs_epi16(weights, activations);
+    return _mm256_add_epi32(a, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+
+inline Ints dot4(Ints a, Bytes weights, const int8_t *activations) {
+    const __m256i four = four_activations(activations);
+    return {dot(a.low, weights.low, four), dot(a.high, weights.high, four)};
+}
+
+// Weights up to 127 without their sign, activations with it.
+inline __m256i dot_signed(__m256i a, __m256i weights, __m256i activations) {
+    const __m256i q = _mm256_xor_si256(weights, _mm256_set1_epi8(-128));
+    return dot(a, _mm256_abs_epi8(q), _mm256_sign_epi8(activations, q));
+}
+
+inline Ints dot8(Ints a, Bytes weights, const int8_t *activations) {
+    const __m256i four = four_activations(activations);
+    return {dot_signed(a.low, weights.low, four), dot_signed(a.high, weights.high, four)};
+}
+
+inline void prefetch(const void *where) { _mm_prefetch(static_cast<const char *>(where), _MM_HINT_T0); }
+
+}  // namespace

@@ -1,0 +1,81 @@
+// Sixteen numbers at once, AVX-512 with VNNI; see lanes_plain.h for what each function does.
+
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstring>
+
+namespace {
+
+constexpr int kTokensAtOnce = 8;
+
+using Floats = __m512;
+using Ints = __m512i;
+struct Bytes {
+    __m512i all;
+};
+
+inline Floats load(const float *from) { return _mm512_loadu_ps(from); }
+inline void store(float *to, Floats v) { _mm512_storeu_ps(to, v); }
+inline Floats splat(float x) { return _mm512_set1_ps(x); }
+inline Floats add(Floats a, Floats b) { return _mm512_add_ps(a, b); }
+inline Floats sub(Floats a, Floats b) { return _mm512_sub_ps(a, b); }
+inline Floats mul(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
+inline Floats div(Floats a, Floats b) { return _mm512_div_ps(a, b); }
+inline Floats fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
+inline float fma(float a, float b, float c) {
+    return _mm_cvtss_f32(_mm_fmadd_ss(_mm_set_ss(a), _mm_set_ss(b), _mm_set_ss(c)));
+}
+inline Floats max(Floats a, Floats b) { return _mm512_max_ps(a, b); }
+inline Floats min(Floats a, Floats b) { return _mm512_min_ps(a, b); }
+inline Floats abs(Floats a) { return _mm512_abs_ps(a); }
+inline Floats round(Floats a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+inline Floats from(Floats x, float limit, Floats a) {
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(limit), _CMP_NLT_UQ), a);
+}
+inline Floats power_of_two(Floats n) { return _mm512_scalef_ps(_mm512_set1_ps(1.0f), n); }
+
+inline float sum(Floats a) {
+    const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+inline float highest(Floats a) { return _mm512_reduce_max_ps(a); }
+
+inline Floats load_halves(const uint16_t *from) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(from)));
+}
+
+inline Ints splat(int32_t x) { return _mm512_set1_epi32(x); }
+inline Floats to_floats(Ints a) { return _mm512_cvtepi32_ps(a); }
+
+inline int32_t store_bytes(int8_t *to, Floats a) {
+    const __m512i whole = _mm512_cvtps_epi32(a);
+    _mm_storeu_si128(reinterpret_cast<__m128i *>(to), _mm512_cvtepi32_epi8(whole));
+    return _mm512_reduce_add_epi32(whole);
+}
+
+inline Bytes load_bytes(const uint8_t *from) { return {_mm512_loadu_si512(from)}; }
+inline Bytes low_nibbles(Bytes a) { return {_mm512_and_si512(a.all, _mm512_set1_epi8(15))}; }
+inline Bytes high_nibbles(Bytes a) {
+    return {_mm512_and_si512(_mm512_srli_epi16(a.all, 4), _mm512_set1_epi8(15))};
+}
+
+inline Ints begin4(int32_t all) { return _mm512_set1_epi32(-8 * all); }
+inline Ints begin8(int32_t all) { return _mm512_set1_epi32(-128 * all); }
+
+inline Ints dot4(Ints a, Bytes weights, const int8_t *activations) {
+    int32_t four;
+    std::memcpy(&four, activations, sizeof four);
+    return _mm512_dpbusd_epi32(a, weights.all, _mm512_set1_epi32(four));
+}
+
+inline Ints dot8(Ints a, Bytes weights, const int8_t *activations) { return dot4(a, weights, activations); }
+
+inline void prefetch(const void *where) { _mm_prefetch(static_cast<const char *>(where), _MM_HINT_T0); }
+
+}  // namespace

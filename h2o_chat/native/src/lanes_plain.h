@@ -1,0 +1,190 @@
+// Sixteen numbers at once, in plain C++. Read this form first: the others compute the same, bit for bit.
+
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+namespace {
+
+constexpr int kTokensAtOnce = 8;
+
+struct Floats {
+    float at[16];
+};
+
+struct Ints {
+    int32_t at[16];
+};
+
+struct Bytes {
+    uint8_t at[64];  // four of each of 16 rows
+};
+
+inline Floats load(const float *from) {
+    Floats v;
+    std::memcpy(v.at, from, sizeof v.at);
+    return v;
+}
+
+inline void store(float *to, Floats v) { std::memcpy(to, v.at, sizeof v.at); }
+
+inline Floats splat(float x) {
+    Floats v;
+    for (float &one : v.at) one = x;
+    return v;
+}
+
+inline Floats add(Floats a, Floats b) {
+    for (int i = 0; i < 16; ++i) a.at[i] += b.at[i];
+    return a;
+}
+
+inline Floats sub(Floats a, Floats b) {
+    for (int i = 0; i < 16; ++i) a.at[i] -= b.at[i];
+    return a;
+}
+
+inline Floats mul(Floats a, Floats b) {
+    for (int i = 0; i < 16; ++i) a.at[i] *= b.at[i];
+    return a;
+}
+
+inline Floats div(Floats a, Floats b) {
+    for (int i = 0; i < 16; ++i) a.at[i] /= b.at[i];
+    return a;
+}
+
+// a * b + c, rounded once.
+inline Floats fma(Floats a, Floats b, Floats c) {
+    for (int i = 0; i < 16; ++i) c.at[i] = std::fma(a.at[i], b.at[i], c.at[i]);
+    return c;
+}
+
+inline float fma(float a, float b, float c) { return std::fma(a, b, c); }
+
+// The second one if either is no number.
+inline Floats max(Floats a, Floats b) {
+    for (int i = 0; i < 16; ++i) a.at[i] = a.at[i] > b.at[i] ? a.at[i] : b.at[i];
+    return a;
+}
+
+inline Floats min(Floats a, Floats b) {
+    for (int i = 0; i < 16; ++i) a.at[i] = a.at[i] < b.at[i] ? a.at[i] : b.at[i];
+    return a;
+}
+
+inline Floats abs(Floats a) {
+    for (float &one : a.at) one = std::fabs(one);
+    return a;
+}
+
+// To the nearest whole number, halves to the even one.
+inline Floats round(Floats a) {
+    for (float &one : a.at) one = std::nearbyint(one);
+    return a;
+}
+
+// a where x >= limit or x is no number, else 0.
+inline Floats from(Floats x, float limit, Floats a) {
+    for (int i = 0; i < 16; ++i) a.at[i] = x.at[i] < limit ? 0.0f : a.at[i];
+    return a;
+}
+
+// 2 to the power of whole numbers from -126 to 127; no number stays none.
+inline Floats power_of_two(Floats n) {
+    for (float &one : n.at) one = one == one ? std::ldexp(1.0f, static_cast<int>(one)) : one;
+    return n;
+}
+
+// The fixed tree: 8 apart, 4 apart, 2 apart, neighbours.
+inline float sum(Floats a) {
+    for (int apart = 8; apart; apart /= 2)
+        for (int i = 0; i < apart; ++i) a.at[i] += a.at[i + apart];
+    return a.at[0];
+}
+
+inline float highest(Floats a) {
+    for (int i = 1; i < 16; ++i) a.at[0] = a.at[i] > a.at[0] ? a.at[i] : a.at[0];
+    return a.at[0];
+}
+
+inline float from_half(uint16_t half) {
+    const uint32_t sign = (half & 0x8000u) << 16, exponent = (half >> 10) & 31, digits = half & 1023u;
+    uint32_t bits;
+    if (exponent == 31) {
+        bits = sign | 0x7f800000u | digits << 13;
+    } else if (exponent) {
+        bits = sign | (exponent + 112) << 23 | digits << 13;
+    } else {  // digits * 2^-24
+        const float small = std::ldexp(static_cast<float>(digits), -24);
+        return sign ? -small : small;
+    }
+    float x;
+    std::memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+// Sixteen fp16.
+inline Floats load_halves(const uint16_t *from) {
+    Floats v;
+    for (int i = 0; i < 16; ++i) v.at[i] = from_half(from[i]);
+    return v;
+}
+
+inline Ints splat(int32_t x) {
+    Ints v;
+    for (int32_t &one : v.at) one = x;
+    return v;
+}
+
+inline Floats to_floats(Ints a) {
+    Floats v;
+    for (int i = 0; i < 16; ++i) v.at[i] = static_cast<float>(a.at[i]);
+    return v;
+}
+
+// Of whole numbers from -127 to 127; returns their sum.
+inline int32_t store_bytes(int8_t *to, Floats a) {
+    int32_t all = 0;
+    for (int i = 0; i < 16; ++i) {
+        to[i] = static_cast<int8_t>(a.at[i]);
+        all += to[i];
+    }
+    return all;
+}
+
+inline Bytes load_bytes(const uint8_t *from) {
+    Bytes v;
+    std::memcpy(v.at, from, sizeof v.at);
+    return v;
+}
+
+inline Bytes low_nibbles(Bytes a) {
+    for (uint8_t &one : a.at) one &= 15;
+    return a;
+}
+
+inline Bytes high_nibbles(Bytes a) {
+    for (uint8_t &one : a.at) one >>= 4;
+    return a;
+}
+
+// What a sum of products of a group begins with, where `all` is the sum of its activations: weights are stored as
+// q + 8 and q + 128.
+inline Ints begin4(int32_t all) { return splat(-8 * all); }
+inline Ints begin8(int32_t all) { return splat(-128 * all); }
+
+// Adds to each row its four weights times the four activations.
+inline Ints dot4(Ints a, Bytes weights, const int8_t *activations) {
+    for (int row = 0; row < 16; ++row)
+        for (int i = 0; i < 4; ++i) a.at[row] += weights.at[4 * row + i] * activations[i];
+    return a;
+}
+
+inline Ints dot8(Ints a, Bytes weights, const int8_t *activations) { return dot4(a, weights, activations); }
+
+inline void prefetch(const void *) {}
+
+}  // namespace

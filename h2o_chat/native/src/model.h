@@ -1,0 +1,83 @@
+// What a call computes with: the model's frame, its buffers and, of a decoded token, the caller's step.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "h2o.h"
+#include "team.h"
+
+// Rounded activations of N tokens: numbers [N, columns], and per 32 of them a scale and the numbers' sum.
+struct Rounded {
+    int8_t *numbers;
+    float *scales;
+    int32_t *sums;
+    int columns;
+
+    Rounded of(int token) const {
+        const ptrdiff_t at = token;
+        return {numbers + at * columns, scales + at * (columns / 32), sums + at * (columns / 32), columns};
+    }
+};
+
+// Keys to be compared, of L layers and R rows: [L, R, H, S, ...].
+struct Comparison {
+    int layers, rows, heads, slots, size;
+    int stride;                   // slots rounded up to 64
+    const float *keys;
+    const int32_t *positions, *index;
+    float *distinctness, *novelty;
+    const h2o_rope *const *ropes;  // [L] of each layer, or null
+    const h2o_rope *first_rope;
+    const float *cosines, *sines;  // [ropes, indices, pairs]
+    int64_t table_pairs;           // from one rope to the next
+    int most_pairs;
+    float *own;                    // of each thread
+    int64_t own_floats;
+};
+
+// One call of a model, by all threads.
+struct Job {
+    const h2o_frame *frame;
+    Team *team;
+    int tokens;             // N
+    int layer;              // of a call for one layer
+    const int64_t *ids;     // [N]
+    float *x;               // [N, x_stride] residual stream
+    float *qkv;             // [N, rows of qkv]
+    float *attended;        // [N, columns of out]
+    float *gated;           // [N, columns of down]
+    float *weights;         // [N * H * G, slots rounded up to 16] probabilities of the layer under way
+    float *logits;          // [N, vocabulary]
+    int64_t logits_stride;
+    int x_stride;
+    int weights_stride;
+    int8_t *numbers;        // of the shared `Rounded`, as wide as the widest product
+    float *scales;
+    int32_t *sums;
+    char *own;              // of each thread: `own_bytes`
+    size_t own_bytes;
+    const float *cosines, *sines;            // [ropes, N, pairs] of each token
+    const float *edge_cosines, *edge_sines;  // the same, from there to where clamped keys are met from
+    int most_pairs;
+    // Of a decoded token:
+    const h2o_step *step;
+    const int32_t *rows;    // [N] which row each token is of
+    // Of a call for one layer:
+    const float *in;        // `attended` of the caller
+    float *queries, *keys, *values;
+    const Comparison *comparison;
+};
+
+// One form of the kernels. Every function is run by all threads of the team.
+struct Form {
+    void (*decode)(Job &job, int thread);
+    void (*embed)(Job &job, int thread);
+    void (*before)(Job &job, int thread);
+    void (*after)(Job &job, int thread);
+    void (*head)(Job &job, int thread);
+    void (*compare)(Job &job, int thread);
+};
+
+extern const Form form_plain, form_avx2, form_avx512;

@@ -1,0 +1,305 @@
+// A token's way: embedding; per layer norm, products, RoPE, slots, attention, MLP; head. Included after lanes_*.h.
+//
+// All threads run these functions together: each takes shares of a phase's work, and they meet between phases.
+
+#pragma once
+
+#include <cstring>
+
+#include "kernels.h"
+
+namespace {
+
+struct Sizes {
+    int heads, kv_heads, groups, size, rows;  // query heads, KV heads, G, D, rows of qkv
+
+    explicit Sizes(const h2o_frame &frame)
+        : heads(frame.heads), kv_heads(frame.kv_heads), groups(frame.heads / frame.kv_heads), size(frame.head_size),
+          rows(frame.layers[0].qkv.rows) {}
+};
+
+inline Rounded shared(const Job &job, int columns) { return {job.numbers, job.scales, job.sums, columns}; }
+
+// A thread's own room: floats, then rounded numbers, of one token.
+struct Own {
+    float *floats;
+    Rounded rounded;
+
+    Own(const Job &job, int thread, int columns) {
+        char *at = job.own + job.own_bytes * thread;
+        const size_t widest = job.own_bytes / 16;  // floats, and as many numbers, scales and sums beside them
+        floats = reinterpret_cast<float *>(at);
+        rounded.scales = floats + widest;
+        rounded.sums = reinterpret_cast<int32_t *>(rounded.scales + widest);
+        rounded.numbers = reinterpret_cast<int8_t *>(rounded.sums + widest);
+        rounded.columns = columns;
+    }
+};
+
+// Tokens' numbers [N, stride], normed first if there is a weight, rounded for a product of so many columns. A single
+// token is rounded by every thread for itself, which is cheaper than waiting for one that does it.
+inline Rounded rounded(Job &job, int thread, const float *x, int stride, const float *weight, int columns) {
+    const Own own(job, thread, columns);
+    const bool alone = job.tokens == 1;
+    const Rounded all = alone ? own.rounded : shared(job, columns);
+    const auto one = [&](int token) {
+        const float *from = x + static_cast<ptrdiff_t>(token) * stride;
+        if (weight) {
+            for (int i = job.frame->hidden; i < columns; ++i) own.floats[i] = 0;
+            norm(from, weight, job.frame->hidden, job.frame->epsilon, own.floats);
+            from = own.floats;
+        }
+        round_to_bytes(from, all.of(token));
+    };
+    if (alone) {
+        one(0);
+        return all;
+    }
+    for (int token; (token = take(job.team->next, 1, job.tokens)) >= 0;) one(token);
+    meet(*job.team);
+    return all;
+}
+
+// Rows of the embedding, dequantised.
+inline void embed_tokens(Job &job) {
+    const h2o_matrix &m = job.frame->embedding;
+    const int groups = m.columns / 32, tile_bytes = m.bits == 4 ? 256 : 512;
+    for (int token; (token = take(job.team->next, 1, job.tokens)) >= 0;) {
+        const ptrdiff_t tile = job.ids[token] / 16, row = job.ids[token] % 16;
+        float *x = job.x + static_cast<ptrdiff_t>(token) * job.x_stride;
+        for (int i = 0; i < job.frame->hidden; ++i) {
+            const int group = i / 32, at = i % 32;
+            const uint8_t *weights = m.weights + (tile * groups + group) * tile_bytes;
+            const int j = m.bits == 4 ? at % 16 / 4 : at / 4;
+            const int byte = weights[64 * j + 4 * row + at % 4];
+            const int q = m.bits == 8 ? byte - 128 : (at < 16 ? byte & 15 : byte >> 4) - 8;
+            float scales[16];
+            store(scales, load_halves(m.scales + (tile * groups + group) * 16));
+            x[i] = static_cast<float>(q) * scales[row];
+        }
+    }
+    meet(*job.team);
+}
+
+inline void queries_keys_values(Job &job, int thread, const h2o_layer &layer) {
+    const Rounded in = rounded(job, thread, job.x, job.x_stride, layer.norm_attention, layer.qkv.columns);
+    product(job, layer.qkv, in, [&](Floats sums, int token, int tile) {
+        if (layer.bias_qkv) sums = add(sums, load(layer.bias_qkv + 16 * tile));
+        store(job.qkv + static_cast<ptrdiff_t>(token) * layer.qkv.rows + 16 * tile, sums);
+    });
+    meet(*job.team);
+}
+
+// A head, normed if the layer does so, and turned to the token's rotation index.
+inline void turned_head(const Job &job, const h2o_layer &layer, int token, const float *weight, float *head) {
+    const int size = job.frame->head_size;
+    if (weight) norm(head, weight, size, job.frame->epsilon, head);
+    if (layer.rope < 0) return;
+    const ptrdiff_t at = (static_cast<ptrdiff_t>(layer.rope) * job.tokens + token) * job.most_pairs;
+    turn(head, job.cosines + at, job.sines + at, job.frame->ropes[layer.rope].pairs, size, head);
+}
+
+// Attended [N, columns of out] -> x; `first` does other work of the same phase before.
+template <class First>
+inline void output(Job &job, int thread, const h2o_layer &layer, First first) {
+    const Rounded in = rounded(job, thread, job.attended, layer.out.columns, nullptr, layer.out.columns);
+    first();
+    product(job, layer.out, in, [&](Floats sums, int token, int tile) {
+        float *x = job.x + static_cast<ptrdiff_t>(token) * job.x_stride + 16 * tile;
+        store(x, add(load(x), sums));
+    });
+    meet(*job.team);
+}
+
+inline void gated_mlp(Job &job, int thread, const h2o_layer &layer) {
+    const int wide = layer.down.columns;
+    const Rounded in = rounded(job, thread, job.x, job.x_stride, layer.norm_mlp, layer.gate_up.columns);
+    Floats gates[8] = {};
+    product(job, layer.gate_up, in, [&](Floats sums, int token, int tile) {
+        if (tile % 2 == 0) {
+            gates[token % 8] = silu(sums);
+            return;
+        }
+        store(job.gated + static_cast<ptrdiff_t>(token) * wide + 8 * (tile - 1), mul(gates[token % 8], sums));
+    });
+    meet(*job.team);
+    const Rounded gated = rounded(job, thread, job.gated, wide, nullptr, wide);
+    product(job, layer.down, gated, [&](Floats sums, int token, int tile) {
+        float *x = job.x + static_cast<ptrdiff_t>(token) * job.x_stride + 16 * tile;
+        store(x, add(load(x), sums));
+    });
+    meet(*job.team);
+}
+
+inline void logits_of(Job &job, int thread) {
+    const h2o_matrix &m = job.frame->head;
+    const Rounded in = rounded(job, thread, job.x, job.x_stride, job.frame->norm, m.columns);
+    product(job, m, in, [&](Floats sums, int token, int tile) {
+        const int row = job.rows ? job.rows[token] : token;
+        float *logits = job.logits + row * job.logits_stride + 16 * tile;
+        const int missing = 16 * (tile + 1) - job.frame->vocabulary;
+        if (missing <= 0) {
+            store(logits, sums);
+            return;
+        }
+        float some[16];  // the last tile may be longer than the vocabulary
+        store(some, sums);
+        std::memcpy(logits, some, sizeof(float) * (16 - missing));
+    });
+    meet(*job.team);
+}
+
+// -- a decoded token: slots and attention ---------------------------------------------------------------------------
+
+// The slots of one row and KV head: where they begin in states [R, H, S].
+inline ptrdiff_t first_slot(const Job &job, const h2o_slots &slots, int token, int head) {
+    return (static_cast<ptrdiff_t>(job.rows[token]) * job.frame->kv_heads + head) * slots.slots;
+}
+
+// Keys and values of the token into the first empty slot of each KV head.
+inline void write_slots(Job &job, const h2o_layer &layer, const h2o_slots &slots) {
+    const Sizes of(*job.frame);
+    const h2o_step &step = *job.step;
+    for (int unit; (unit = take(job.team->next, 1, job.tokens * of.kv_heads)) >= 0;) {
+        const int token = unit / of.kv_heads, head = unit % of.kv_heads, row = job.rows[token];
+        float *all = job.qkv + static_cast<ptrdiff_t>(token) * of.rows;
+        for (int g = 0; g < of.groups; ++g)
+            turned_head(job, layer, token, layer.norm_query, all + (head * of.groups + g) * of.size);
+        float *key = all + (of.heads + head) * of.size;
+        const float *value = all + (of.heads + of.kv_heads + head) * of.size;
+        turned_head(job, layer, token, layer.norm_key, key);
+        const ptrdiff_t first = first_slot(job, slots, token, head);
+        const ptrdiff_t slot = first + slots.order[first + step.held[row]];
+        std::memcpy(slots.keys + slot * of.size, key, sizeof(float) * of.size);
+        std::memcpy(slots.values + slot * of.size, value, sizeof(float) * of.size);
+        slots.positions[slot] = step.positions[row];
+        slots.prompt[slot] = step.of_prompt != 0;
+        slots.protect[slot] = step.protect[row];
+        slots.hidden[slot] = 0;
+    }
+    meet(*job.team);
+}
+
+// Attention of one query head over the slots: probabilities into job.weights, output into job.attended.
+inline void attend(Job &job, const h2o_layer &layer, const h2o_slots &slots, int token, int head, float *far) {
+    const Sizes of(*job.frame);
+    const h2o_step &step = *job.step;
+    const ptrdiff_t first = first_slot(job, slots, token, head / of.groups);
+    const float *query = job.qkv + static_cast<ptrdiff_t>(token) * of.rows + head * of.size;
+    const float *keys = slots.keys + first * of.size, *values = slots.values + first * of.size;
+    const uint8_t *hidden = slots.hidden + first, *clamped = slots.clamped + first;
+    const int row = job.rows[token], used = slots.used, padded = (used + 15) & ~15;
+    float *weights = job.weights + (static_cast<ptrdiff_t>(token) * of.heads + head) * job.weights_stride;
+    const bool clamps = step.clamps && layer.rope >= 0;
+    if (clamps) {
+        const ptrdiff_t at = (static_cast<ptrdiff_t>(layer.rope) * job.tokens + token) * job.most_pairs;
+        turn(query, job.edge_cosines + at, job.edge_sines + at, job.frame->ropes[layer.rope].pairs, of.size, far);
+    }
+    const int64_t seen_from = layer.sees ? static_cast<int64_t>(step.positions[row]) - layer.sees : INT32_MIN;
+    const float scaling = 1.0f / __builtin_sqrtf(static_cast<float>(of.size)), unseen = -3e38f;
+    for (int s = 0; s < used; ++s) {
+        const bool seen = !hidden[s] && slots.positions[first + s] > seen_from;
+        const float *asked = clamps && clamped[s] ? far : query;
+        weights[s] = seen ? dot(asked, keys + static_cast<ptrdiff_t>(s) * of.size, of.size) * scaling : unseen;
+    }
+    for (int s = used; s < padded; ++s) weights[s] = unseen;
+    Floats most = load(weights);
+    for (int s = 16; s < padded; s += 16) most = max(most, load(weights + s));
+    const Floats top = splat(highest(most));
+    Floats sums = splat(0.0f);
+    for (int s = 0; s < padded; s += 16) {
+        const Floats e = exp_of_negative(sub(load(weights + s), top));
+        store(weights + s, e);
+        sums = add(sums, e);
+    }
+    const Floats by = splat(1.0f / sum(sums));
+    for (int s = 0; s < padded; s += 16) store(weights + s, mul(load(weights + s), by));
+    float *out = job.attended + static_cast<ptrdiff_t>(token) * layer.out.columns + head * of.size;
+    for (int i = 0; i < of.size; i += 64) {  // up to four sums at a time stay in registers
+        Floats part[4] = {splat(0.0f), splat(0.0f), splat(0.0f), splat(0.0f)};
+        const int parts = of.size - i < 64 ? (of.size - i) / 16 : 4;
+        for (int s = 0; s < used; ++s) {
+            const Floats weight = splat(weights[s]);
+            const float *value = values + static_cast<ptrdiff_t>(s) * of.size + i;
+            for (int p = 0; p < parts; ++p) part[p] = fma(weight, load(value + 16 * p), part[p]);
+        }
+        for (int p = 0; p < parts; ++p) store(out + i + 16 * p, part[p]);
+    }
+}
+
+// Adds the probabilities of a KV head's queries to its slots' scores.
+inline void add_scores(const Job &job, const h2o_slots &slots, int token, int head) {
+    const Sizes of(*job.frame);
+    const h2o_step &step = *job.step;
+    const ptrdiff_t first = first_slot(job, slots, token, head), stride = job.weights_stride;
+    const float *weights = job.weights + (static_cast<ptrdiff_t>(token) * of.heads + head * of.groups) * stride;
+    float *score = slots.score + first * of.groups;
+    for (int s = 0; s < slots.used; ++s)
+        for (int g = 0; g < of.groups; ++g, ++score) *score = fma(*score, step.forget, weights[g * stride + s]);
+    if (!slots.recent) return;
+    const float share = (1.0f - step.remember) / static_cast<float>(of.groups);
+    for (int s = 0; s < slots.used; ++s) {
+        float received = 0;
+        for (int g = 0; g < of.groups; ++g) received += weights[g * stride + s];
+        slots.recent[first + s] = fma(slots.recent[first + s], step.remember, received * share);
+    }
+}
+
+void decode(Job &job, int thread) {
+    const Sizes of(*job.frame);
+    embed_tokens(job);
+    for (int number = 0; number < job.frame->layer_count; ++number) {
+        const h2o_layer &layer = job.frame->layers[number];
+        const h2o_slots &slots = job.step->slots[number];
+        queries_keys_values(job, thread, layer);
+        write_slots(job, layer, slots);
+        float *far = Own(job, thread, 32).floats;
+        for (int unit; (unit = take(job.team->next, 1, job.tokens * of.heads)) >= 0;)
+            attend(job, layer, slots, unit / of.heads, unit % of.heads, far);
+        meet(*job.team);
+        output(job, thread, layer, [&] {
+            for (int unit; (unit = take(job.team->next_too, 1, job.tokens * of.kv_heads)) >= 0;)
+                add_scores(job, slots, unit / of.kv_heads, unit % of.kv_heads);
+        });
+        gated_mlp(job, thread, layer);
+    }
+    logits_of(job, thread);
+}
+
+// -- layer by layer -------------------------------------------------------------------------------------------------
+
+void embed(Job &job, int) { embed_tokens(job); }
+
+void before(Job &job, int thread) {
+    const Sizes of(*job.frame);
+    const h2o_layer &layer = job.frame->layers[job.layer];
+    queries_keys_values(job, thread, layer);
+    for (int token; (token = take(job.team->next, 1, job.tokens)) >= 0;) {
+        float *all = job.qkv + static_cast<ptrdiff_t>(token) * of.rows;
+        for (int head = 0; head < of.heads; ++head)
+            turned_head(job, layer, token, layer.norm_query, all + head * of.size);
+        float *keys = all + of.heads * of.size;
+        for (int head = 0; head < of.kv_heads; ++head)
+            turned_head(job, layer, token, layer.norm_key, keys + head * of.size);
+        const ptrdiff_t queries = of.heads * of.size, others = of.kv_heads * of.size;
+        std::memcpy(job.queries + token * queries, all, sizeof(float) * queries);
+        std::memcpy(job.keys + token * others, keys, sizeof(float) * others);
+        std::memcpy(job.values + token * others, keys + others, sizeof(float) * others);
+    }
+    meet(*job.team);
+}
+
+void after(Job &job, int thread) {
+    const Sizes of(*job.frame);
+    const h2o_layer &layer = job.frame->layers[job.layer];
+    for (int token; (token = take(job.team->next, 1, job.tokens)) >= 0;)
+        std::memcpy(job.attended + static_cast<ptrdiff_t>(token) * layer.out.columns,
+                    job.in + static_cast<ptrdiff_t>(token) * of.heads * of.size, sizeof(float) * of.heads * of.size);
+    meet(*job.team);
+    output(job, thread, layer, [] {});
+    gated_mlp(job, thread, layer);
+}
+
+void head(Job &job, int thread) { logits_of(job, thread); }
+
+}  // namespace

@@ -1,0 +1,5 @@
+#include "lanes_avx2.h"
+#include "step.h"
+#include "compare.h"
+
+const Form form_avx2 = {decode, embed, before, after, head, compare};

@@ -1,0 +1,5 @@
+#include "lanes_avx512.h"
+#include "step.h"
+#include "compare.h"
+
+const Form form_avx512 = {decode, embed, before, after, head, compare};

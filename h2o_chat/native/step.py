@@ -1,0 +1,253 @@
+"""Tokens in, logits out, the cache updated: as transformers' step, with packed weights.
+
+A decoded token is one call of the library, which writes keys and values into the arena's slots and adds
+probabilities to their scores. A prompt goes layer by layer: products in the library, attention and eviction
+as always (`cache/attention.py`).
+
+Shapes: R rows, N tokens of a row, H KV heads, G query heads per KV head, D head size, V vocabulary.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from h2o_chat.base.errors import OutOfMemoryError, UsageError
+from h2o_chat.cache import scores
+from h2o_chat.cache.arena import Arena
+from h2o_chat.cache.attention import h2o_attention
+from h2o_chat.cache.cache import H2OCache
+from h2o_chat.cache.policies import Slots
+from h2o_chat.cache.scores import Received
+from h2o_chat.cache.settle import settle
+from h2o_chat.native import library as c
+from h2o_chat.native.packed import Packed
+
+FORMS = {"": 0, "plain": 1, "AVX2": 2, "AVX-512": 4}
+
+
+class NativeStep:
+    """A model in packed weights, ready to compute.
+
+    Args:
+        form: of the kernels, one of `library.forms()`; "" for the fastest.
+
+    Raises:
+        UsageError: there is no library, or this processor cannot run that form.
+    """
+
+    def __init__(self, packed: Packed, threads: int, form: str = "") -> None:
+        loaded = c.library()
+        if loaded is None:
+            raise UsageError(f"There is no native step: {c.why_not()}.", "Use --engine transformers.")
+        self.library, self.packed, self.frame = loaded, packed, packed.frame
+        self._keep: list[Any] = []
+        """What the library points to."""
+        self._model = loaded.h2o_open(ctypes.byref(self._frame()), FORMS[form], threads)
+        if not self._model:
+            raise UsageError(f"The native step cannot run as {form or 'any form'} here.", "Leave it out.")
+        self.form = c.FORMS[loaded.h2o_form(self._model)]
+        self._pointers: tuple[int, ...] = ()
+        self._slots: Any = (c.Slots * self.frame.layers)()
+
+    def __del__(self) -> None:
+        if getattr(self, "_model", None):
+            self.library.h2o_close(self._model)
+
+    # -- a step ----------------------------------------------------------------------------------------
+
+    @torch.inference_mode()
+    def feed(self, cache: H2OCache, ids: Tensor, *, all_columns: bool) -> Tensor:
+        """The step that the cache has prepared: tokens [R, N] in, logits [R, 1 or N, V] out."""
+        if self._at_once(cache, ids):
+            return self._decode(cache, ids)
+        return self._layer_by_layer(cache, ids, all_columns)
+
+    def _at_once(self, cache: H2OCache, ids: Tensor) -> bool:
+        """Whether one call of the library does it all: a token of each row, in slots that it knows."""
+        return bool(
+            ids.shape[1] == 1
+            and sum(len(arena.layers) for arena in cache.arenas) == self.frame.layers
+            and cache.plan.bits is None
+            and type(cache.plan.policy.scores) is Received
+        )
+
+    def _decode(self, cache: H2OCache, ids: Tensor) -> Tensor:
+        """One token of each row [R, 1]; then the rows settle whose last empty slot was written."""
+        assert cache.step is not None
+        assert cache.plan.distance is not None
+        now, rows = cache.step.passes[0], len(ids)
+        cache.step.begun = True
+        self._point_to_slots(cache, cache.arenas[0].shape[3] if now.used is None else now.used + 1)
+        index = [first - clock.base for first, clock in zip(now.first, cache.clocks, strict=True)]
+        logits = torch.empty(rows, 1, self.frame.vocabulary)
+        step = c.Step(
+            rows=rows,
+            of_prompt=cache.step.of_prompt,
+            clamps=any(arena.clamps for arena in cache.arenas),
+            forget=cache.plan.policy.forget,
+            remember=scores.REMEMBER,
+            ids=(ctypes.c_int64 * rows)(*ids[:, 0].tolist()),
+            positions=_int32([at if count else -1 for at, count in zip(now.first, now.count, strict=True)]),
+            index=_int32(index),
+            edge=_int32([cache.plan.distance.reach - 1 - at for at in index]),
+            held=_int32(now.held),
+            protect=(ctypes.c_uint8 * rows)(*map(bool, now.protected)),
+            slots=self._slots,
+        )
+        self._checked(self.library.h2o_decode(self._model, ctypes.byref(step), logits.data_ptr()))
+        for arena in cache.arenas:
+            settle(arena, now, self._compare)
+        for layer in cache.layers:
+            layer.fed += 1
+        return logits
+
+    def _layer_by_layer(self, cache: H2OCache, ids: Tensor, all_columns: bool) -> Tensor:
+        """Any number of tokens of each row [R, N], any kind of slots."""
+        frame, run, model = self.frame, self.library, self._model
+        rows, columns = ids.shape
+        tokens, size = rows * columns, frame.head_size
+        index = cache.position_ids().expand(rows, -1).to(torch.int32).contiguous()
+        ids = ids.contiguous()
+        self._checked(run.h2o_turns(model, tokens, index.data_ptr()))
+        x = torch.empty(rows, columns, frame.hidden)
+        self._checked(run.h2o_embed(model, tokens, ids.data_ptr(), x.data_ptr()))
+        for layer in range(frame.layers):
+            queries = torch.empty(rows, columns, frame.heads, size)
+            keys, values = (torch.empty(rows, columns, frame.kv_heads, size) for _ in range(2))
+            into = [made.data_ptr() for made in (x, queries, keys, values)]
+            self._checked(run.h2o_before(model, layer, tokens, *into))
+            handoff, _ = cache.update(keys.transpose(1, 2), values.transpose(1, 2), layer)
+            sees = frame.sees[layer]
+            attended, _ = h2o_attention(
+                self, queries.transpose(1, 2), handoff, handoff, None, sliding_window=sees
+            )
+            self._checked(run.h2o_after(model, layer, tokens, attended.data_ptr(), x.data_ptr()))
+        last = x if all_columns else x[:, -1:].contiguous()
+        logits = torch.empty(*last.shape[:2], frame.vocabulary)
+        self._checked(
+            run.h2o_head(model, logits.shape[0] * logits.shape[1], last.data_ptr(), logits.data_ptr())
+        )
+        return logits
+
+    def _compare(self, arena: Arena, part: Slots, index: Tensor) -> None:
+        """`settle.compare_keys` in the library: keys [L, r, H, S, D] at rotation index [L, r, H, S]."""
+        layers, rows, _, slots = part.positions.shape
+        novelty = part.states["novelty"].data_ptr() if arena.plan.policy.pairs else None
+        index, numbers = index.to(torch.int32).contiguous(), _int32(arena.layers)
+        self._checked(
+            self.library.h2o_compare(
+                self._model,
+                layers,
+                ctypes.addressof(numbers),
+                rows,
+                slots,
+                part.keys.data_ptr(),
+                part.positions.data_ptr(),
+                index.data_ptr(),
+                part.states["distinctness"].data_ptr(),
+                novelty,
+            )
+        )
+
+    def _checked(self, failed: int) -> None:
+        """
+        Raises:
+            OutOfMemoryError: the library had no memory for a call.
+        """
+        if failed:
+            raise OutOfMemoryError(
+                "There is no memory for the native step's buffers.", "Use a smaller --chunk."
+            )
+
+    # -- what the library points to --------------------------------------------------------------------
+
+    def _frame(self) -> c.Frame:
+        """The frame with the addresses of its weights."""
+        frame, packed = self.frame, self.packed
+        layers = (c.Layer * frame.layers)()
+        for number, layer in enumerate(layers):
+            name = f"layers.{number}."
+            for matrix in ("qkv", "out", "gate_up", "down"):
+                setattr(layer, matrix, self._matrix(name + matrix))
+            layer.norm_attention = packed.vector(name + "norm_attention")
+            layer.norm_mlp = packed.vector(name + "norm_mlp")
+            layer.bias_qkv = packed.vector(name + "bias_qkv") if frame.bias else None
+            layer.norm_query = packed.vector(name + "norm_query") if frame.head_norms else None
+            layer.norm_key = packed.vector(name + "norm_key") if frame.head_norms else None
+            rope, sees = frame.rope_of[number], frame.sees[number]
+            layer.rope, layer.sees = -1 if rope is None else rope, sees or 0
+        ropes = (c.Rope * max(1, len(frame.ropes)))()
+        for rope, one in zip(ropes, frame.ropes, strict=False):
+            rope.inv_freq = (ctypes.c_float * len(one.inv_freq))(*one.inv_freq)
+            rope.pairs, rope.scale = len(one.inv_freq), one.scale
+        self._keep += [layers, ropes]
+        return c.Frame(
+            layer_count=frame.layers,
+            rope_count=len(frame.ropes),
+            hidden=frame.hidden,
+            heads=frame.heads,
+            kv_heads=frame.kv_heads,
+            head_size=frame.head_size,
+            vocabulary=frame.vocabulary,
+            epsilon=frame.epsilon,
+            layers=layers,
+            ropes=ropes,
+            norm=packed.vector("norm"),
+            embedding=self._matrix("embedding"),
+            head=self._matrix("embedding" if frame.tied else "head"),
+        )
+
+    def _matrix(self, name: str) -> c.Matrix:
+        matrix = self.packed.matrix(name)
+        return c.Matrix(
+            ctypes.cast(matrix.weights, ctypes.POINTER(ctypes.c_uint8)),
+            ctypes.cast(matrix.scales, ctypes.POINTER(ctypes.c_uint16)),
+            matrix.rows,
+            matrix.columns,
+            matrix.bits,
+        )
+
+    def _point_to_slots(self, cache: H2OCache, used: int) -> None:
+        """Says where the slots of every layer are; tensors are replaced when slots are added or restored."""
+        pointers = tuple(
+            state.data_ptr()
+            for arena in cache.arenas
+            for state in (*arena.slots.states.values(), arena.order)
+        )
+        if pointers != self._pointers:
+            self._pointers = pointers
+            for arena in cache.arenas:
+                for at, layer in enumerate(arena.layers):
+                    self._slots[layer] = _slots_of(arena, at, cache.plan.observe)
+        for slots in self._slots:
+            slots.used = used
+
+
+def _slots_of(arena: Any, at: int, observe: bool) -> c.Slots:
+    """Where the slots of one layer of an arena are."""
+    states = arena.slots.states
+
+    def where(name: str) -> int:
+        return int(states[name][at].data_ptr())
+
+    return c.Slots(
+        keys=where("keys"),
+        values=where("values"),
+        positions=where("positions"),
+        score=where("score"),
+        recent=where("recent") if observe else None,
+        prompt=where("prompt"),
+        protect=where("protected"),
+        hidden=where("hidden"),
+        clamped=where("clamped"),
+        order=int(arena.order[at].data_ptr()),
+        slots=arena.shape[3],
+    )
+
+
+def _int32(numbers: Sequence[int]) -> Any:
+    """An array of them."""
+    return (ctypes.c_int32 * len(numbers))(*numbers)

@@ -1,0 +1,353 @@
+// Calls every C function of the native step on tiny random models, in every form that this processor can run.
+//
+// Prints the digest of all results of each form. Exit code 1, and why on stderr, if two forms, two numbers of
+// threads, or rows together and rows alone do not give the same bits. Compiled with sanitizers it is the test that
+// nothing is read or written out of bounds: every buffer has exactly the size that h2o.h asks for. With an argument
+// it only opens a model where there is memory for few of its threads.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "h2o.h"
+
+namespace {
+
+struct Random {
+    uint64_t state;
+    uint32_t next() {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        return static_cast<uint32_t>(state >> 33);
+    }
+    int below(int n) { return static_cast<int>(next() % static_cast<uint32_t>(n)); }
+    float number() { return static_cast<float>(next() >> 7) / (1 << 23) - 1.0f; }  // -1 to 1
+};
+
+struct Shape {
+    const char *name;
+    int hidden, intermediate, heads, kv_heads, head_size, vocabulary, layers, bits, head_bits;
+    bool bias, head_norms, tied, damaged;
+};
+
+const Shape kShapes[] = {
+    {"four bits, tied", 64, 96, 4, 2, 16, 96, 3, 4, 8, false, false, true, false},
+    {"eight bits, nothing a multiple of 32", 48, 40, 3, 3, 16, 101, 2, 8, 8, true, false, false, false},
+    {"heads of 80, normed", 80, 48, 4, 1, 80, 33, 2, 4, 4, false, true, false, false},
+    {"heads of 128", 96, 160, 2, 2, 128, 17, 1, 8, 4, true, true, false, false},
+    {"damaged weights, four bits", 64, 64, 2, 1, 32, 40, 2, 4, 8, true, true, true, true},
+    {"damaged weights, eight bits", 64, 64, 2, 1, 32, 40, 2, 8, 8, false, true, false, true},
+};
+
+int up(int n, int to) { return (n + to - 1) / to * to; }
+
+struct Matrix {
+    std::vector<uint8_t> weights;
+    std::vector<uint16_t> scales;
+    h2o_matrix as_c;
+
+    Matrix(Random &random, int rows, int columns, int bits, bool damaged) {
+        const int tiles = up(rows, 16) / 16, groups = up(columns, 32) / 32;
+        weights.resize(static_cast<size_t>(tiles) * groups * (bits == 4 ? 256 : 512));
+        scales.resize(static_cast<size_t>(tiles) * groups * 16);
+        for (uint8_t &one : weights) {
+            one = static_cast<uint8_t>(random.next());
+            if (bits == 8 && !one && !damaged) one = 1;  // -128 is never written
+        }
+        for (size_t i = 0; i < scales.size(); ++i) {
+            const bool padding = static_cast<int>(i / (16 * groups) * 16 + i % 16) >= rows;
+            const int exponent = bits == 4 ? 8 : 4;
+            scales[i] = static_cast<uint16_t>(damaged ? random.next() : exponent << 10 | random.below(1024));
+            if (padding) scales[i] = 0;
+        }
+        as_c = {weights.data(), scales.data(), tiles * 16, groups * 32, bits};
+    }
+};
+
+std::vector<float> numbers(Random &random, size_t count, float around, float by) {
+    std::vector<float> all(count);
+    for (float &one : all) one = around + by * random.number();
+    return all;
+}
+
+struct Model {
+    const Shape &shape;
+    std::vector<Matrix> matrices;
+    std::vector<std::vector<float>> vectors;
+    std::vector<h2o_layer> layers;
+    std::vector<h2o_rope> ropes;
+    h2o_frame frame;
+
+    explicit Model(const Shape &of) : shape(of) {
+        Random random{7};
+        const int out = of.heads * of.head_size, qkv = out + 2 * of.kv_heads * of.head_size;
+        matrices.reserve(4 * of.layers + 2);
+        vectors.reserve(8 * of.layers + 4);
+        const auto matrix = [&](int rows, int columns, int bits) {
+            return matrices.emplace_back(random, rows, columns, bits, of.damaged).as_c;
+        };
+        const auto vector = [&](int count, float around, float by) {
+            return vectors.emplace_back(numbers(random, static_cast<size_t>(count), around, by)).data();
+        };
+        for (int scaled = 0; scaled < 2; ++scaled) {
+            std::vector<float> &turning = vectors.emplace_back();
+            for (int i = 0; i < of.head_size / 2; ++i)
+                turning.push_back(std::pow(10000.0f, -2.0f * static_cast<float>(i) / static_cast<float>(of.head_size)));
+            ropes.push_back({turning.data(), of.head_size / 2, scaled ? 1.25f : 1.0f});
+        }
+        for (int number = 0; number < of.layers; ++number) {
+            h2o_layer layer = {};
+            layer.qkv = matrix(qkv, of.hidden, of.bits);
+            layer.out = matrix(of.hidden, out, of.bits);
+            layer.gate_up = matrix(2 * up(of.intermediate, 16), of.hidden, of.bits);
+            layer.down = matrix(of.hidden, of.intermediate, of.bits);
+            layer.norm_attention = vector(of.hidden, 1, .2f);
+            layer.norm_mlp = vector(of.hidden, 1, .2f);
+            layer.bias_qkv = of.bias ? vector(up(qkv, 16), 0, .5f) : nullptr;
+            layer.norm_query = of.head_norms ? vector(of.head_size, 1, .2f) : nullptr;
+            layer.norm_key = of.head_norms ? vector(of.head_size, 1, .2f) : nullptr;
+            layer.rope = number % 3 - (number == 2 ? 3 : 0);  // 0, 1, then a layer without
+            layer.sees = number == 1 ? 5 : 0;
+            layers.push_back(layer);
+        }
+        frame = {};
+        frame.layer_count = of.layers;
+        frame.rope_count = 2;
+        frame.hidden = of.hidden;
+        frame.heads = of.heads;
+        frame.kv_heads = of.kv_heads;
+        frame.head_size = of.head_size;
+        frame.vocabulary = of.vocabulary;
+        frame.epsilon = 1e-5f;
+        frame.layers = layers.data();
+        frame.ropes = ropes.data();
+        frame.norm = vector(of.hidden, 1, .2f);
+        frame.embedding = matrix(of.vocabulary, of.hidden, of.head_bits);
+        frame.head = of.tied ? frame.embedding : matrix(of.vocabulary, of.hidden, of.head_bits);
+    }
+};
+
+// FNV-1a of bits, so that 0 and -0 are two numbers.
+struct Digest {
+    uint64_t all = 14695981039346656037u;
+    template <class T>
+    void add(const std::vector<T> &numbers) {
+        const unsigned char *at = reinterpret_cast<const unsigned char *>(numbers.data());
+        for (size_t i = 0; i < numbers.size() * sizeof(T); ++i) all = (all ^ at[i]) * 1099511628211u;
+    }
+};
+
+// The slots of one layer, some of them in use, none where `order` says so.
+struct Slots {
+    std::vector<float> keys, values, score, recent;
+    std::vector<int32_t> positions, order;
+    std::vector<uint8_t> prompt, protect, hidden, clamped;
+    h2o_slots as_c;
+
+    Slots(Random &random, const Shape &shape, int rows, int slots, int held, int used, int number) {
+        const size_t heads = static_cast<size_t>(rows) * shape.kv_heads, all = heads * slots;
+        const int groups = shape.heads / shape.kv_heads;
+        keys = numbers(random, all * shape.head_size, 0, 1);
+        values = numbers(random, all * shape.head_size, 0, 1);
+        score = numbers(random, all * groups, 1, 1);
+        recent = numbers(random, all, .1f, .1f);
+        positions.assign(all, -1);
+        order.resize(all);
+        prompt.resize(all);
+        protect.resize(all);
+        hidden.assign(all, 1);
+        clamped.resize(all);
+        for (size_t head = 0; head < heads; ++head) {
+            const size_t first = head * slots;
+            for (int s = 0; s < slots; ++s) order[first + s] = s;
+            for (int s = used - 1; s > 0; --s) std::swap(order[first + s], order[first + random.below(s + 1)]);
+            for (int s = 0; s < held; ++s) {
+                const size_t slot = first + order[first + s];
+                positions[slot] = 3 * s;
+                hidden[slot] = random.below(8) == 0;
+                clamped[slot] = random.below(3) == 0;
+            }
+        }
+        as_c = {};
+        as_c.keys = keys.data();
+        as_c.values = values.data();
+        as_c.positions = positions.data();
+        as_c.score = score.data();
+        as_c.recent = number % 2 ? nullptr : recent.data();
+        as_c.prompt = prompt.data();
+        as_c.protect = protect.data();
+        as_c.hidden = hidden.data();
+        as_c.clamped = clamped.data();
+        as_c.order = order.data();
+        as_c.slots = slots;
+        as_c.used = used;
+    }
+
+    void add_to(Digest &digest) const {
+        for (const auto *one : {&keys, &values, &score, &recent}) digest.add(*one);
+        for (const auto *one : {&prompt, &protect, &hidden}) digest.add(*one);
+        digest.add(positions);
+    }
+};
+
+int failures = 0;
+
+void expect(bool fine, const std::string &what) {
+    if (fine) return;
+    std::fprintf(stderr, "%s\n", what.c_str());
+    ++failures;
+}
+
+// Three tokens of so many rows; one row waits in the second. `alone`: a call for each row, in which all others wait.
+void decode(h2o_model *model, const Shape &shape, int rows, int slots, bool alone, Digest &digest) {
+    Random random{static_cast<uint64_t>(rows)};
+    const int held = slots - 5, tokens = 3;
+    std::vector<Slots> layers;
+    layers.reserve(static_cast<size_t>(shape.layers));
+    for (int number = 0; number < shape.layers; ++number)
+        layers.emplace_back(random, shape, rows, slots, held, slots - 1, number);
+    std::vector<h2o_slots> as_c;
+    for (const Slots &one : layers) as_c.push_back(one.as_c);
+    std::vector<int32_t> there(rows, held);
+    for (int token = 0; token < tokens; ++token) {
+        std::vector<int64_t> ids(rows);
+        std::vector<int32_t> positions(rows), index(rows), edge(rows);
+        std::vector<uint8_t> protect(rows);
+        for (int row = 0; row < rows; ++row) {
+            ids[row] = random.below(shape.vocabulary);
+            positions[row] = token == 1 && rows > 1 && row == rows / 2 ? -1 : 3 * slots + token;
+            index[row] = 100 + random.below(1000);
+            edge[row] = random.below(500) - 250;
+            protect[row] = row % 2;
+        }
+        std::vector<float> logits(static_cast<size_t>(rows) * shape.vocabulary);
+        h2o_step step = {};
+        step.rows = rows;
+        step.of_prompt = token == 0;
+        step.clamps = token != 1;
+        step.forget = .96f;
+        step.remember = .9f;
+        step.ids = ids.data();
+        step.index = index.data();
+        step.edge = edge.data();
+        step.held = there.data();
+        step.protect = protect.data();
+        step.slots = as_c.data();
+        for (int call = 0; call < (alone ? rows : 1); ++call) {
+            std::vector<int32_t> asked = positions;
+            for (int row = 0; alone && row < rows; ++row)
+                if (row != call) asked[row] = -1;
+            step.positions = asked.data();
+            expect(h2o_decode(model, &step, logits.data()) == 0, "h2o_decode: no memory");
+        }
+        for (int row = 0; row < rows; ++row) there[row] += positions[row] >= 0;
+        digest.add(logits);
+    }
+    for (const Slots &one : layers) one.add_to(digest);
+}
+
+// So many tokens of a prompt, layer by layer; what attention would give is made up.
+void read(h2o_model *model, const Shape &shape, int tokens, Digest &digest) {
+    Random random{static_cast<uint64_t>(tokens)};
+    const size_t n = static_cast<size_t>(tokens), kv = n * shape.kv_heads * shape.head_size;
+    std::vector<int64_t> ids(n);
+    std::vector<int32_t> index(n);
+    for (int64_t &id : ids) id = random.below(shape.vocabulary);
+    for (size_t i = 0; i < n; ++i) index[i] = static_cast<int32_t>(i) + 3;
+    std::vector<float> x(n * shape.hidden), queries(n * shape.heads * shape.head_size), keys(kv), values(kv);
+    expect(h2o_embed(model, tokens, ids.data(), x.data()) == 0, "h2o_embed: no memory");
+    expect(h2o_turns(model, tokens, index.data()) == 0, "h2o_turns: no memory");
+    for (int layer = 0; layer < shape.layers; ++layer) {
+        expect(h2o_before(model, layer, tokens, x.data(), queries.data(), keys.data(), values.data()) == 0,
+               "h2o_before: no memory");
+        for (const auto *one : {&queries, &keys, &values}) digest.add(*one);
+        const std::vector<float> attended = numbers(random, queries.size(), 0, 1);
+        expect(h2o_after(model, layer, tokens, attended.data(), x.data()) == 0, "h2o_after: no memory");
+        digest.add(x);
+    }
+    std::vector<float> logits(n * shape.vocabulary);
+    expect(h2o_head(model, tokens, x.data(), logits.data()) == 0, "h2o_head: no memory");
+    digest.add(logits);
+}
+
+struct Form {
+    int bit;
+    const char *name;
+};
+
+const Form kForms[] = {{1, "plain"}, {2, "AVX2"}, {4, "AVX-512"}};
+
+uint64_t everything(const Shape &shape, int form, int threads, bool alone) {
+    const Model of(shape);
+    h2o_model *model = h2o_open(&of.frame, form, threads);
+    expect(model != nullptr, "h2o_open gives no model");
+    if (!model) return 0;
+    expect(h2o_form(model) == form, "h2o_form is another");
+    expect(h2o_reserve(model, 2, 24) == 0, "h2o_reserve: no memory");
+    Digest digest;
+    for (const int tokens : {1, 2, 7, 16, 41}) read(model, shape, tokens, digest);
+    for (const int rows : {1, 2, 5, 16}) decode(model, shape, rows, rows == 2 ? 70 : 23, alone, digest);
+    expect(h2o_waited_ms(model) >= 0, "h2o_waited_ms is negative");
+    h2o_close(model);
+    return digest.all;
+}
+
+// Only few of so many threads fit into what memory there may be: it computes with those.
+int with_little_memory() {
+    std::FILE *file = std::fopen("/proc/self/statm", "r");
+    unsigned long pages = 0;
+    if (!file || std::fscanf(file, "%lu", &pages) != 1) return 1;
+    std::fclose(file);
+    struct rlimit limit;
+    getrlimit(RLIMIT_AS, &limit);
+    limit.rlim_cur = pages * static_cast<unsigned long>(sysconf(_SC_PAGESIZE)) + (64ul << 20);
+    setrlimit(RLIMIT_AS, &limit);
+    const Model of(kShapes[0]);
+    h2o_model *model = h2o_open(&of.frame, 0, 1000);
+    expect(model != nullptr, "h2o_open gives no model");
+    if (!model) return 1;
+    Digest digest;
+    decode(model, kShapes[0], 5, 23, false, digest);
+    h2o_close(model);
+    std::printf("computed with little memory\n");
+    return failures != 0;
+}
+
+}  // namespace
+
+int main(int count, char **) {
+    if (count > 1) return with_little_memory();
+    const int forms = h2o_forms();
+    const Model any(kShapes[0]);
+    for (const Form &form : kForms)
+        if (!(forms & form.bit))
+            expect(!h2o_open(&any.frame, form.bit, 1), std::string(form.name) + " is opened where it cannot run");
+    expect(!h2o_open(&any.frame, 64, 1), "a form that there is not is opened");
+    std::vector<uint64_t> first;
+    for (const Form &form : kForms) {
+        if (!(forms & form.bit)) continue;
+        Digest of_form;
+        std::vector<uint64_t> now;
+        for (const Shape &shape : kShapes) {
+            const uint64_t one = everything(shape, form.bit, 1, false);
+            const uint64_t several = everything(shape, form.bit, 3, false);
+            const uint64_t alone = everything(shape, form.bit, 2, true);
+            if (shape.damaged) continue;  // what is no number may be no number in several ways
+            const std::string where = std::string(form.name) + ", " + shape.name + ": ";
+            expect(one == several, where + "three threads give other bits than one");
+            expect(one == alone, where + "rows together give other bits than rows alone");
+            now.push_back(one);
+            if (first.size() >= now.size())
+                expect(one == first[now.size() - 1], where + "other bits than " + kForms[0].name);
+        }
+        if (first.empty()) first = now;
+        of_form.add(now);
+        std::printf("%s %016llx\n", form.name, static_cast<unsigned long long>(of_form.all));
+    }
+    return failures != 0;
+}

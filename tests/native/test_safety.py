@@ -1,0 +1,113 @@
+"""The library under sanitizers, and what a processor without AVX2 would be given to run.
+
+`every_function.cpp` calls all of it. It fails too where forms, threads or rows do not agree bit for bit.
+"""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from sweep import sweep
+
+from h2o_chat.native import build
+
+pytestmark = pytest.mark.compiler
+
+PROGRAM = Path(__file__).with_name("every_function.cpp")
+
+NO_WARNINGS = ("-Werror", "-Wno-error=maybe-uninitialized", "-Wno-error=uninitialized")
+"""GCC 12 warns of its own headers for AVX-512, wrongly."""
+
+SANITIZERS = {
+    "address": "-fsanitize=address,undefined,float-cast-overflow,float-divide-by-zero",
+    "thread": "-fsanitize=thread",
+}
+
+
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The object files of the library, as they are shipped."""
+    found = build.compile_sources(tmp_path_factory.mktemp("objects"), NO_WARNINGS)
+    return {path.stem: path for path in found}
+
+
+def program(objects: list[Path], more: tuple[str, ...] = ()) -> Path:
+    """`every_function.cpp`, beside the objects that it is linked to."""
+    to = objects[0].with_name("every_function")
+    flags = ("-O1", "-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{build.SOURCES}", "-pthread", *more)
+    build.run([*build.compiler(), *flags, str(PROGRAM), *map(str, objects), "-o", str(to)])
+    return to
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=250)
+
+
+def test_forms_threads_and_rows_agree_bit_for_bit(objects: dict[str, Path]) -> None:
+    done = run(str(program(list(objects.values()))))
+    assert (done.returncode, done.stderr) == (0, "")
+    forms = dict(line.rsplit(" ", 1) for line in done.stdout.splitlines())
+    assert "plain" in forms
+    assert len(set(forms.values())) == 1, forms
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux's /proc")
+def test_fewer_threads_where_the_system_gives_no_more(objects: dict[str, Path]) -> None:
+    done = run(str(program(list(objects.values()))), "little memory")
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "computed with little memory\n")
+
+
+@pytest.mark.parametrize("which", ["address", *sweep("thread")])
+def test_under_a_sanitizer(which: str, tmp_path: Path) -> None:
+    """Not optimised: everything that the sources say is done, and compiling is quick."""
+    flags = (SANITIZERS[which], "-fno-sanitize-recover=all", "-O0", "-g")
+    (tmp_path / "nothing.cpp").write_text("int main() {}")
+    try:
+        command = [*build.compiler(), *flags, str(tmp_path / "nothing.cpp"), "-o", str(tmp_path / "nothing")]
+        build.run(command)
+    except build.BuildError as error:
+        pytest.skip(f"the compiler has no {which} sanitizer: {error}")
+    steady = ["setarch", "-R"] if shutil.which("setarch") else []  # both need known addresses
+    if (done := run(*steady, str(tmp_path / "nothing"))).returncode:
+        pytest.skip(f"the {which} sanitizer does not run here: {done.stderr}")
+    done = run(*steady, str(program(build.compile_sources(tmp_path, flags), flags)))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("plain ")
+
+
+def with_vex(file: Path) -> list[str]:
+    """Instructions of AVX and later, of BMI too: in 64 bits only those begin with C4, C5 or 62."""
+    lines = run("objdump", "-d", "--insn-width=16", str(file)).stdout.splitlines()
+    first = re.compile(r"\s*[0-9a-f]+:\t(?:(?:64|65|67) )*(?:c4|c5|62) ")
+    return [line for line in lines if first.match(line)]
+
+
+x86 = pytest.mark.skipif(
+    not build._is_x86() or not shutil.which("objdump"), reason="needs x86-64, and objdump to read its code"
+)
+
+
+@x86
+@pytest.mark.parametrize("name", ["h2o", "pool", "step_plain"])
+def test_what_every_processor_runs_has_no_newer_instructions(name: str, objects: dict[str, Path]) -> None:
+    assert with_vex(objects[name]) == []
+
+
+@x86
+@pytest.mark.parametrize("name", list(build.FORMS))
+def test_the_other_forms_have_them(name: str, objects: dict[str, Path]) -> None:
+    """So the test above sees what it looks for."""
+    assert any("%ymm" in line or "%zmm" in line for line in with_vex(objects[name]))
+
+
+@pytest.mark.skipif(not build._is_x86() or not shutil.which("nm"), reason="needs x86-64, and nm")
+def test_no_function_of_a_form_can_be_taken_for_that_of_another(objects: dict[str, Path]) -> None:
+    """Of weak functions (templates, inline ones) of one name the linker takes any, also one with AVX-512."""
+
+    def weak(name: str) -> list[str]:
+        lines = run("nm", "-C", "--defined-only", str(objects[name])).stdout.splitlines()
+        return [line for line in lines if line.split(maxsplit=2)[1] in "WVuwv"]
+
+    assert {name: weak(name) for name in build.FORMS} == {name: [] for name in build.FORMS}

@@ -1,0 +1,104 @@
+"""What a wheel and an sdist hold, made by hatchling with `hatch_build.py`, with and without a compiler."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from h2o_chat.native import build
+
+ROOT = Path(__file__).parents[2]
+NATIVE = "h2o_chat/native/"
+LIBRARY, FAILURE = NATIVE + build.LIBRARY.name, NATIVE + build.FAILURE.name
+SOURCES = {f"{NATIVE}src/{path.name}" for path in build.SOURCES.iterdir()}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A copy of all that goes into a package but what compiling left. The bundled model is a stand-in."""
+    tree = tmp_path / "tree"
+    shutil.copytree(
+        ROOT / "h2o_chat", tree / "h2o_chat", ignore=shutil.ignore_patterns("_step.*", "__pycache__")
+    )
+    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", ".gitignore"):
+        shutil.copy(ROOT / name, tree)
+    (tree / "assets" / "pocket").mkdir(parents=True)
+    (tree / "assets" / "pocket" / "config.json").write_text("{}")
+    return tree
+
+
+def made(tree: Path, what: str, **environment: str) -> Path:
+    """The file that `build_wheel` or `build_sdist` makes, as pip calls it."""
+    out = tree.parent / what
+    program = f"from hatchling.build import {what}; {what}({str(out)!r})"
+    known = {name: value for name, value in os.environ.items() if name != "CXX"}
+    subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tree,
+        env=known | environment,
+        check=True,
+        capture_output=True,
+        timeout=200,
+    )
+    [file] = out.iterdir()
+    return file
+
+
+def names(wheel: Path) -> set[str]:
+    return set(zipfile.ZipFile(wheel).namelist())
+
+
+def about(wheel: Path) -> str:
+    """Its file WHEEL."""
+    with zipfile.ZipFile(wheel) as file:
+        [name] = [name for name in file.namelist() if name.endswith(".dist-info/WHEEL")]
+        return file.read(name).decode()
+
+
+@pytest.mark.compiler
+def test_a_wheel_with_the_library_names_the_system(tree: Path) -> None:
+    if build.is_current():  # then compiling again shows nothing more
+        shutil.copy(build.LIBRARY, tree / LIBRARY)
+    wheel = made(tree, "build_wheel")
+    assert SOURCES | {LIBRARY, "h2o_chat/assets/pocket/config.json"} <= names(wheel)
+    assert FAILURE not in names(wheel)
+    tag = wheel.name.removeprefix("h2o_chat-0.1.0-").removesuffix(".whl")
+    assert tag.startswith("py3-none-")
+    assert not tag.endswith("-any")
+    assert sys.platform != "linux" or tag == f"py3-none-linux_{os.uname().machine}"
+    assert f"Root-Is-Purelib: false\nTag: {tag}\n" in about(wheel)
+
+
+def test_a_wheel_without_a_compiler_is_for_every_system(tree: Path, tmp_path: Path) -> None:
+    """It tells why, and holds the sources; a library of other sources is not taken along."""
+    (tree / LIBRARY).write_bytes(b"of other sources")
+    wheel = made(tree, "build_wheel", PATH=str(tmp_path))
+    assert wheel.name == "h2o_chat-0.1.0-py3-none-any.whl"
+    assert "Root-Is-Purelib: true\nTag: py3-none-any\n" in about(wheel)
+    assert SOURCES | {FAILURE} <= names(wheel)
+    assert LIBRARY not in names(wheel)
+    assert zipfile.ZipFile(wheel).read(FAILURE).startswith(b"There is no C++ compiler")
+
+
+@pytest.mark.compiler
+def test_a_source_that_does_not_compile_fails_no_install(tree: Path) -> None:
+    for source in (tree / NATIVE / "src").iterdir():
+        source.write_text("this is no C++")
+    wheel = made(tree, "build_wheel")
+    assert wheel.name.endswith("-none-any.whl")
+    assert LIBRARY not in names(wheel)
+    assert b".cpp:1:1: error" in zipfile.ZipFile(wheel).read(FAILURE)
+
+
+def test_an_sdist_holds_sources_alone(tree: Path) -> None:
+    for left in (LIBRARY, FAILURE):
+        (tree / left).write_text("left by compiling")
+    with tarfile.open(made(tree, "build_sdist")) as file:
+        found = {name.partition("/")[2] for name in file.getnames()}
+    assert SOURCES | {"hatch_build.py", NATIVE + "build.py", "assets/pocket/config.json"} <= found
+    assert not found & {LIBRARY, FAILURE}

@@ -164,8 +164,10 @@ def speed(
     ] = None,
     policy: Policies = None,
     budget: OneBudget = 512,
+    engine: Annotated[str, typer.Option(help="Ours: native, transformers or auto.")] = "auto",
     quantize: Annotated[
-        list[str] | None, typer.Option(help="none, int8, nf4 or auto; repeatable: ours and stock in each.")
+        list[str] | None,
+        typer.Option(help="none, int8, int4, nf4 or auto; repeatable. Stock in those of transformers."),
     ] = None,
     seen: Annotated[
         list[int] | None,
@@ -203,7 +205,7 @@ def speed(
         folder = _peers_folder(peers or [], peers_folder, peer_format or [])
         with made(shape, seed) as random_model:
             name = str(random_model) if random_model else model
-            settings = checked(model=name, budget=budget, dtype=dtype, seed=seed)
+            settings = checked(model=name, budget=budget, engine=engine, dtype=dtype, seed=seed)
             from h2o_chat.lab.speed import Wanted, run_speed
             from h2o_chat.lab.speed_table import show_speed
 

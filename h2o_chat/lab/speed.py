@@ -25,8 +25,10 @@ from h2o_chat.lab.figures import DRAWS, interval
 from h2o_chat.lab.idle import Sample, Watched, busy_processes, wait_until_idle
 from h2o_chat.lab.rivals import GREEDY, SCREEN, LlamaCpp, Ours, Rival, Stock
 from h2o_chat.models.choices import choose_device, default_threads
-from h2o_chat.models.load import load
 from h2o_chat.models.resolve import find
+from h2o_chat.native.layout import layout
+from h2o_chat.native.loading import LoadedNative, open_model
+from h2o_chat.native.packed import Packed
 
 OURS, STOCK, PEER = "ours", "stock", "peer"
 TURN_TOKENS = 32
@@ -139,7 +141,7 @@ def run_speed(wanted: Wanted) -> Report:
     """Prepares all, lets them take turns, compares.
 
     Raises:
-        H2OChatError: what `load` raises, no peers' environment, or a peer that has ended.
+        H2OChatError: what `open_model` raises, no peers' environment, or a peer that has ended.
     """
     folder = find(wanted.settings.model).folder
     vocabulary = (
@@ -164,11 +166,15 @@ def _stock_and_ours(wanted: Wanted, stack: ExitStack, progress: Progress) -> lis
     stocks, ours = [], []
     samplings = {"": GREEDY} | ({"sampled": SCREEN} if wanted.sampled else {})
     for quantize in wanted.quantize:
-        loaded = load(replace(wanted.settings, quantize=quantize), progress)  # type: ignore[arg-type]
+        loaded = open_model(replace(wanted.settings, quantize=quantize), progress)  # type: ignore[arg-type]
         form = loaded.dtype if loaded.quantization == "none" else loaded.quantization
-        weight_bytes = _weight_bytes(loaded.model)
-        about = form, loaded.dtype, weight_bytes
-        stocks.append(_Contestant(f"stock {form}", STOCK, Stock(loaded), wanted.seen[0], threads[0], *about))
+        if isinstance(loaded, LoadedNative):
+            about = form, loaded.dtype, _packed_bytes(loaded.packed)
+        else:
+            about = form, loaded.dtype, _weight_bytes(loaded.model)
+            stocks.append(
+                _Contestant(f"stock {form}", STOCK, Stock(loaded), wanted.seen[0], threads[0], *about)
+            )
         for policy, seen, count, how in product(wanted.policies, wanted.seen, threads, samplings):
             settings = replace(wanted.settings, policy=policy)  # type: ignore[arg-type]
             rival = Ours(loaded, settings, count, samplings[how])
@@ -290,6 +296,14 @@ def _spread(samples: list[float]) -> float:
         return 0.0
     low, _, high = statistics.quantiles(samples, n=4)
     return high - low
+
+
+def _packed_bytes(packed: Packed) -> int:
+    """What one token reads of a packed file: all, but of an untied embedding only a row."""
+    if packed.frame.tied:
+        return packed.bytes
+    rows = [place.bytes for place in layout(packed.frame) if place.name.startswith("embedding.")]
+    return packed.bytes - sum(rows)
 
 
 def _weight_bytes(model: Any) -> int:

@@ -233,19 +233,22 @@ def _peers_folder(peers: Sequence[str], folder: Path | None, formats: Sequence[s
     """The peers' folder, where one is asked for.
 
     Raises:
-        UsageError: a peer or format that is not known, or no folder.
+        UsageError: a peer or format that is not known, no folder, or none with an environment.
     """
-    from h2o_chat.lab.peer import FORMATS, LLAMA
+    from h2o_chat.lab.peer import FORMATS, LLAMA, python_in
 
     for flag, values, known in (("--peers", peers, (LLAMA,)), ("--peer-format", formats, FORMATS)):
         wrong = [value for value in values if value not in known]
         if wrong:
             raise UsageError(f"{flag} {wrong[0]!r} is not known.", f"One of: {', '.join(known)}.")
-    if peers and folder is None:
+    if not peers:
+        return None
+    if folder is None:
         raise UsageError(
             "--peers needs --peers-folder.", "Make one: python tools/make_peers.py FOLDER (minutes)."
         )
-    return folder if peers else None
+    python_in(folder)
+    return folder
 
 
 @contextmanager

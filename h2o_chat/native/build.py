@@ -85,7 +85,7 @@ def main() -> int:
 
 
 def build() -> str | None:
-    """Makes the library, where none is that was made from these sources and loads; puts it in place in one move.
+    """Makes the library, where there is none of these sources that loads, and puts it in place in one move.
 
     Returns:
         None, or why there is no library: an old one is gone then. The text is kept in `FAILURE`, where

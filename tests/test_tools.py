@@ -55,9 +55,10 @@ def test_on_a_cpu_it_does_the_same(
     assert "hypothesis" in missing or found["tests"]["passed"] == 1
     assert list(found["speed"]) == (["bfloat16"] if "bitsandbytes" in missing else ["bfloat16", "nf4"])
     for label, rows in found["speed"].items():
-        assert [row["contestant"] for row in rows] == [speed.STOCK, "h2o", "window"]
+        ours = [f"transformers {label}, {policy}" for policy in ("h2o", "window")]
+        assert [row["contestant"] for row in rows] == [f"stock {label}", *ours]
         assert all(row["dtype"] == "bfloat16" and row["token_ms"] > 0 for row in rows)
-        assert any(line.startswith(f"| {label} | window | 40 | ") for line in shown)
+        assert any(line.startswith(f"| {label} | transformers {label}, window | 40 | ") for line in shown)
 
 
 @pytest.mark.sweep

@@ -31,7 +31,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.lab.shapes import SHAPES, byte_tokenizer, make
-from h2o_chat.lab.speed import run_speed
+from h2o_chat.lab.speed import Wanted, run_speed
 
 ROOT = Path(__file__).parents[1]
 TESTS = (
@@ -89,10 +89,15 @@ def measure(device: str, quantize: Literal["none", "nf4"], folder: Path) -> list
         model=str(folder), budget=32 if small else 512, dtype="bfloat16", quantize=quantize, device=device
     )
     tokens, turns = (40, 2) if small else (640, 12)
-    found = run_speed(settings, ["h2o", "window"], tokens, tokens, turns, seed=0)
+    found = run_speed(Wanted(settings, ("h2o", "window"), (quantize,), (tokens,), prompt=tokens, turns=turns))
     if device == "cuda":
         torch.cuda.empty_cache()
-    return [asdict(one) for one in found]
+    to_stock = {one.contestant: (one.token, one.first) for one in found.ratios}
+    rows = []
+    for row in found.rows:
+        token, first = to_stock.get(row.contestant, (1.0, 1.0))
+        rows.append(asdict(row) | {"token_to_stock": token, "first_to_stock": first})
+    return rows
 
 
 def make_tiny(folder: Path) -> None:

@@ -3,13 +3,12 @@
 As in `eval_commands.py`, the lab imports torch, so it is imported inside the commands.
 """
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -26,9 +25,6 @@ from h2o_chat.cli.lab_options import (
     end,
 )
 from h2o_chat.lab.output import print_tables, tell
-
-if TYPE_CHECKING:
-    from h2o_chat.lab.speed import Speed
 
 bench = typer.Typer(no_args_is_help=True)
 
@@ -168,29 +164,91 @@ def speed(
     ] = None,
     policy: Policies = None,
     budget: OneBudget = 512,
-    seen: Annotated[int, typer.Option(help="Tokens seen before the first that is timed.", min=1)] = 640,
+    engine: Annotated[str, typer.Option(help="Ours: native, transformers or auto.")] = "auto",
+    quantize: Annotated[
+        list[str] | None,
+        typer.Option(help="none, int8, int4, nf4 or auto; repeatable. Stock in those of transformers."),
+    ] = None,
+    seen: Annotated[
+        list[int] | None,
+        typer.Option(help="Tokens seen before the first that is timed, 640 if not given; repeatable.", min=1),
+    ] = None,
+    threads: Annotated[
+        list[int] | None,
+        typer.Option(help="CPU threads; repeatable: stock and peers have the first.", min=1),
+    ] = None,
+    sampled: Annotated[
+        bool, typer.Option("--sampled", help="Ours with the screen's own sampling too.")
+    ] = False,
+    busy: Annotated[
+        int, typer.Option(help="Other processes that keep a core busy each meanwhile.", min=0)
+    ] = 0,
+    peers: Annotated[list[str] | None, typer.Option(help="Other programs: llama.cpp.")] = None,
+    peers_folder: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Made by tools/make_peers.py.")
+    ] = None,
+    peer_format: Annotated[
+        list[str] | None, typer.Option(help="q4_0, q8_0 or q4_0+q8_0 (embedding and head); repeatable.")
+    ] = None,
+    peer_seen: Annotated[
+        list[int] | None, typer.Option(help="512, 2,048 and 8,192 if not given; repeatable.", min=1)
+    ] = None,
     prompt: Annotated[int, typer.Option(help="Tokens of the prompt that is timed.", min=2)] = 640,
     turns: Annotated[int, typer.Option(help="Of 32 tokens, by each in turn.", min=1)] = 12,
-    quantize: Annotated[str, typer.Option(help="none, int8, nf4 or auto.")] = "auto",
     dtype: Dtype = "auto",
-    threads: Threads = None,
     seed: Annotated[int, typer.Option(help="Of the tokens.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """A token of this program against one of stock transformers with a full cache, on the same weights."""
+    """A token of this program beside one of stock transformers and of llama.cpp, in turns."""
 
     def work() -> ExitCode:
-        with made(shape, seed) as folder:
-            name = str(folder) if folder else model
-            settings = checked(
-                model=name, budget=budget, dtype=dtype, threads=threads, seed=seed, quantize=quantize
-            )
-            from h2o_chat.lab.speed import run_speed
+        folder = _peers_folder(peers or [], peers_folder, peer_format or [])
+        with made(shape, seed) as random_model:
+            name = str(random_model) if random_model else model
+            settings = checked(model=name, budget=budget, engine=engine, dtype=dtype, seed=seed)
+            from h2o_chat.lab.speed import Wanted, run_speed
+            from h2o_chat.lab.speed_table import show_speed
 
-            found = run_speed(settings, policy or ["h2o", "window"], seen, prompt, turns, seed)
-        return tell(found, as_json, _show_speed)
+            wanted = Wanted(
+                settings,
+                policies=policy or ["h2o"],
+                quantize=quantize or ["auto"],
+                seen=seen or [640],
+                threads=threads or [],
+                sampled=sampled,
+                prompt=prompt,
+                turns=turns,
+                busy=busy,
+                peers_folder=folder,
+                peer_formats=peer_format or ["q4_0"],
+                peer_seen=peer_seen or [512, 2048, 8192],
+                seed=seed,
+            )
+            return tell(run_speed(wanted), as_json, show_speed)
 
     end(work)
+
+
+def _peers_folder(peers: Sequence[str], folder: Path | None, formats: Sequence[str]) -> Path | None:
+    """The peers' folder, where one is asked for.
+
+    Raises:
+        UsageError: a peer or format that is not known, no folder, or none with an environment.
+    """
+    from h2o_chat.lab.peer import FORMATS, LLAMA, python_in
+
+    for flag, values, known in (("--peers", peers, (LLAMA,)), ("--peer-format", formats, FORMATS)):
+        wrong = [value for value in values if value not in known]
+        if wrong:
+            raise UsageError(f"{flag} {wrong[0]!r} is not known.", f"One of: {', '.join(known)}.")
+    if not peers:
+        return None
+    if folder is None:
+        raise UsageError(
+            "--peers needs --peers-folder.", "Make one: python tools/make_peers.py FOLDER (minutes)."
+        )
+    python_in(folder)
+    return folder
 
 
 @contextmanager
@@ -210,26 +268,6 @@ def made(shape: str | None, seed: int) -> Iterator[Path | None]:
     with TemporaryDirectory() as folder:
         make(shape, Path(folder), seed)
         yield Path(folder)
-
-
-def _show_speed(results: "Sequence[Speed]") -> None:
-    """The figures, and what they say."""
-    _show(results)
-    stock, *ours = results
-    for one in ours:
-        sys.stdout.write(
-            f"{one.contestant}: a token takes {one.token_ms:.1f} ms, {one.token_to_stock:.2f} times stock's"
-            f" at {stock.seen_tokens:,} tokens seen; the first after {one.prompt_tokens:,} tokens"
-            f" {one.first_ms / 1000:.2f} s, {one.first_to_stock:.2f} times stock's."
-            f" The floor is {one.floor_ms:.1f} ms ({one.read_gb_s:.1f} GB/s):"
-            f" {one.floor_ms / one.token_ms:.0%} of it is reached.\n"
-        )
-    disturbed = sum(one.disturbed_turns for one in results)
-    if disturbed:
-        total = sum(one.turns for one in results)
-        sys.stdout.write(
-            f"Something else ran in {disturbed} of {total} samples: measure again when it is idle.\n"
-        )
 
 
 def _show(results: Sequence[Any]) -> None:

@@ -1,20 +1,35 @@
 """Whether this machine does anything else while something is timed."""
 
 import os
+import subprocess
+import sys
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 import psutil
 
 IDLE_SHARE = 0.1
 """Of one core: what other processes may take in a sample that counts as undisturbed."""
+BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum(range(100_000))"
+"""A program that keeps a core busy for as long as who started it lives."""
+
+Watched = Sequence[psutil.Process]
+"""Processes whose time is known, and disturbs nothing."""
 
 
-def others_s() -> float:
-    """Seconds of processor time that other processes have taken so far."""
+def others_s(known: Watched = ()) -> float:
+    """Seconds of processor time that processes other than this one and the known ones have taken so far."""
     busy = psutil.cpu_times()
     all_s = busy.user + busy.nice + busy.system + getattr(busy, "irq", 0) + getattr(busy, "softirq", 0)
     own = os.times()
-    return float(all_s) - own.user - own.system
+    return float(all_s) - own.user - own.system - sum(map(process_s, known))
+
+
+def process_s(process: psutil.Process) -> float:
+    """Seconds of processor time that a process has taken so far."""
+    took = process.cpu_times()
+    return float(took.user + took.system)
 
 
 def wait_until_idle(most_s: float = 60.0) -> bool:
@@ -28,18 +43,37 @@ def wait_until_idle(most_s: float = 60.0) -> bool:
     return False
 
 
+@contextmanager
+def busy_processes(count: int) -> Iterator[Watched]:
+    """So many processes that each keep a core busy."""
+    with ExitStack() as stack:
+        started = []
+        for _ in range(count):
+            process = stack.enter_context(subprocess.Popen([sys.executable, "-c", BUSY]))
+            stack.callback(process.kill)
+            started.append(psutil.Process(process.pid))
+        yield started
+
+
 class Sample:
-    """A stretch of time, as a context manager: how long it took, and whether something disturbed it."""
+    """A stretch of time, as a context manager: how long it took, and whether something disturbed it.
+
+    Args:
+        known: other processes that are meant to run meanwhile.
+    """
 
     ms: float
     disturbed: bool
 
+    def __init__(self, known: Watched = ()) -> None:
+        self._known = known
+
     def __enter__(self) -> "Sample":
-        self._others, self._clock = others_s(), time.perf_counter()
+        self._others, self._clock = others_s(self._known), time.perf_counter()
         return self
 
     def __exit__(self, *_: object) -> None:
         took_s = time.perf_counter() - self._clock
         self.ms = 1000 * took_s
         # Processor time is counted in hundredths of a second.
-        self.disturbed = others_s() - self._others > max(0.02, IDLE_SHARE * took_s)
+        self.disturbed = others_s(self._known) - self._others > max(0.02, IDLE_SHARE * took_s)

@@ -1,31 +1,65 @@
-"""`h2o-chat bench speed`: a token of this program against a token of stock transformers with a full cache.
+"""`h2o-chat bench speed`: a token of this program beside one of stock transformers and of llama.cpp.
 
-Both use the same loaded weights, in one process, turn and turn about, so that the machine's moods hit both
-alike. Stock attends by SDPA to a DynamicCache that is cut back after each turn; ours goes through the engine,
-with the observer's account kept, as the program does.
+All are prepared first. Then they decode in turns of TURN_TOKENS tokens, so that the machine's moods hit all
+alike; while one runs the others wait. Stock (SDPA, full cache) and ours share the loaded weights. Ours is
+`Engine.generate` as the program calls it: with choosing, detokenising and `cache` events.
 """
 
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
-from transformers import DynamicCache
+import transformers
 
 from h2o_chat.base.config import Settings
-from h2o_chat.base.progress import progress_bar
-from h2o_chat.engine.engine import Engine
-from h2o_chat.lab.idle import Sample, wait_until_idle
-from h2o_chat.models.load import Loaded, load
+from h2o_chat.base.progress import Progress, progress_bar
+from h2o_chat.lab import peer
+from h2o_chat.lab.figures import DRAWS, interval
+from h2o_chat.lab.idle import Sample, Watched, busy_processes, wait_until_idle
+from h2o_chat.lab.rivals import GREEDY, SCREEN, LlamaCpp, Ours, Rival, Stock
+from h2o_chat.models.choices import choose_device, default_threads
+from h2o_chat.models.resolve import find
+from h2o_chat.native.layout import layout
+from h2o_chat.native.loading import LoadedNative, open_model
+from h2o_chat.native.packed import Packed
 
-STOCK = "stock transformers"
+OURS, STOCK, PEER = "ours", "stock", "peer"
 TURN_TOKENS = 32
-"""Decoded by each in a turn: at least two settles at 512 slots."""
+"""Decoded by each in a turn: at least two settles at 512 slots, and two `cache` events."""
 COPY_BYTES = 1 << 30
 """Read to measure the bandwidth: far beyond every cache."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is compared with what: every one of ours under each combination; stock and peers once."""
+
+    settings: Settings
+    policies: Sequence[str] = ("h2o",)
+    quantize: Sequence[str] = ("auto",)
+    seen: Sequence[int] = (640,)
+    """Tokens before the first that is timed."""
+    threads: Sequence[int] = ()
+    """Empty: as many as the program takes by itself. Stock and peers have the first of them."""
+    sampled: bool = False
+    """Ours also with the screen's own sampling."""
+    prompt: int = 640
+    """Tokens of the prompt whose first token is timed."""
+    turns: int = 12
+    busy: int = 0
+    """Other processes that keep a core busy each."""
+    peers_folder: Path | None = None
+    """None: no peers."""
+    peer_formats: Sequence[str] = ("q4_0",)
+    peer_seen: Sequence[int] = (512, 2048, 8192)
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -33,142 +67,228 @@ class Speed:
     """What was measured of one contestant; every figure has its unit in its name."""
 
     contestant: str
+    kind: str
+    """ours | stock | peer"""
     seen_tokens: int
-    token_ms: float
-    """Mean over turns of a turn's time by its tokens, settles included; the median of the turns."""
-    spread_ms: float
-    """Between the quartiles of the turns."""
-    token_to_stock: float
-    """Median over turns of the ratio to stock's turn beside it."""
-    prompt_tokens: int
-    first_ms: float
-    """Until the logits after the prompt, median."""
-    first_to_stock: float
-    disturbed_turns: int
-    turns: int
+    threads: int
     quantization: str
     dtype: str
-    threads: int
+    token_ms: float
+    """Mean over a turn, settles included; the median of the turns."""
+    spread_ms: float
+    """Between the quartiles of the turns."""
+    floor_ms: float
+    """The weights' bytes at the bandwidth: no token can be faster."""
+    of_floor: float
+    """`floor_ms` by `token_ms`."""
     weight_bytes: int
+    """Of the weights that one token reads."""
     read_gb_s: float
     """Bandwidth that one pass over 1 GiB reaches, in the same run."""
-    floor_ms: float
-    """The weights' bytes at that bandwidth: no token can be faster."""
+    prompt_tokens: int
+    first_ms: float
+    """Until the first token after the prompt, median; 0 where it was not timed."""
+    disturbed_turns: int
+    turns: int
+    turn_ms: list[float]
+    """Of each turn, by its tokens."""
 
 
-class _Stock:
-    """Transformers' own way."""
+@dataclass(frozen=True)
+class Ratio:
+    """How long one contestant takes, by how long another does: median over turns beside each other."""
 
-    def __init__(self, loaded: Loaded) -> None:
-        self.model = loaded.model
-        self.cache: Any = None
-
-    def read(self, ids: Sequence[int]) -> None:
-        self.cache = DynamicCache(config=self.model.config)
-        int(self._forward(list(ids)).argmax())
-
-    def decode(self, ids: Sequence[int]) -> None:
-        for token in ids:
-            int(self._forward([token]).argmax())
-
-    def back(self, tokens: int) -> None:
-        """Forgets the newest tokens, to have seen as many as before."""
-        self.cache.crop(-tokens)
-
-    def _forward(self, ids: list[int]) -> Tensor:
-        self.model.set_attn_implementation("sdpa")
-        with torch.inference_mode():
-            tokens = torch.tensor([ids], device=self.model.device)
-            output = self.model(tokens, past_key_values=self.cache, use_cache=True, logits_to_keep=1)
-        return torch.as_tensor(output.logits[0, -1])
+    contestant: str
+    beside: str
+    token: float
+    low: float
+    """The median's 95% interval, bootstrap over turns."""
+    high: float
+    worst: float
+    """Of all turns."""
+    first: float
+    """The same for the first token after the prompt; 0 where it was not timed."""
 
 
-class _Ours:
-    """This program's engine under one policy."""
+@dataclass(frozen=True)
+class Report:
+    """All rows, and each of ours beside stock, peers, and what differs from it in one thing."""
 
-    def __init__(self, loaded: Loaded, settings: Settings) -> None:
-        self.engine = Engine(loaded, settings)
-
-    def read(self, ids: Sequence[int]) -> None:
-        self.engine.model.set_attn_implementation("h2o")
-        self.engine.reset()
-        logits = self.engine.feed(list(ids))
-        assert logits is not None
-        int(logits.argmax())
-
-    def decode(self, ids: Sequence[int]) -> None:
-        self.engine.model.set_attn_implementation("h2o")
-        for token in ids:
-            int(self.engine.forward([token]).argmax())
-
-    def back(self, tokens: int) -> None:
-        """Nothing: a token costs the same however many were seen."""
+    rows: list[Speed]
+    ratios: list[Ratio]
 
 
-def run_speed(
-    settings: Settings, policies: Sequence[str], seen: int, prompt: int, turns: int, seed: int
-) -> list[Speed]:
-    """Stock first, then every policy.
+@dataclass
+class _Contestant:
+    """Somebody who is timed."""
 
-    Args:
-        seen: tokens before the first one that is timed.
-        prompt: tokens of the prompt whose first token is timed.
-        turns: each decodes TURN_TOKENS tokens in one.
+    name: str
+    kind: str
+    rival: Rival
+    seen: int
+    threads: int
+    quantization: str
+    dtype: str
+    weight_bytes: int
+    beside: list[str] = field(default_factory=list)
+    """Of ours: whom it differs from in one thing."""
+    timed_prompt: bool = True
+    firsts: list[Sample] = field(default_factory=list)
+    decodes: list[Sample] = field(default_factory=list)
+
+
+def run_speed(wanted: Wanted) -> Report:
+    """Prepares all, lets them take turns, compares.
+
+    Raises:
+        H2OChatError: what `open_model` raises, no peers' environment, or a peer that has ended.
     """
-    with progress_bar() as progress:
-        loaded = load(settings, progress)
-    generator = torch.Generator().manual_seed(seed)
-    vocabulary = loaded.model.config.get_text_config().vocab_size
-    ids = torch.randint(3, vocabulary, (max(seen, prompt, TURN_TOKENS),), generator=generator).tolist()
-    rivals: dict[str, _Stock | _Ours] = {STOCK: _Stock(loaded)}
-    for policy in policies:
-        rivals[policy] = _Ours(loaded, replace(settings, policy=policy, events_every=0))  # type: ignore[arg-type]
-    wait_until_idle()
-    firsts: dict[str, list[Sample]] = {name: [] for name in rivals}
-    for _ in range(max(1, turns // 4)):
-        for name, rival in rivals.items():
-            with Sample() as sample:
-                rival.read(ids[:prompt])
-            firsts[name].append(sample)
-    decodes: dict[str, list[Sample]] = {name: [] for name in rivals}
-    for rival in rivals.values():
-        if seen != prompt:
-            rival.read(ids[:seen])
-        rival.decode(ids[:TURN_TOKENS])  # warm
-        rival.back(TURN_TOKENS)
-    for _ in range(turns):
-        for name, rival in rivals.items():
-            with Sample() as sample:
-                rival.decode(ids[:TURN_TOKENS])
-            rival.back(TURN_TOKENS)
-            decodes[name].append(sample)
-    weight_bytes, read_gb_s = _weight_bytes(loaded.model), _bandwidth_gb_s(loaded.model.device)
+    folder = find(wanted.settings.model).folder
+    vocabulary = (
+        transformers.AutoConfig.from_pretrained(folder, local_files_only=True).get_text_config().vocab_size
+    )
+    with ExitStack() as stack:
+        progress = stack.enter_context(progress_bar())
+        contestants = [*_stock_and_ours(wanted, stack, progress), *_peers(wanted, folder, stack)]
+        longest = max(wanted.prompt, *(one.seen for one in contestants))
+        generator = torch.Generator().manual_seed(wanted.seed)
+        ids = torch.randint(3, vocabulary, (longest,), generator=generator).tolist()
+        wait_until_idle()
+        known = stack.enter_context(busy_processes(wanted.busy))
+        _take_turns(wanted, contestants, ids, known, progress)
+        read_gb_s = _bandwidth_gb_s(choose_device(wanted.settings.device))
+    return Report([_speed(one, wanted.prompt, read_gb_s) for one in contestants], _ratios(contestants))
+
+
+def _stock_and_ours(wanted: Wanted, stack: ExitStack, progress: Progress) -> list[_Contestant]:
+    """Each format is loaded once, for all that use it."""
+    threads = wanted.threads or [default_threads()]
+    stocks, ours = [], []
+    samplings = {"": GREEDY} | ({"sampled": SCREEN} if wanted.sampled else {})
+    for quantize in wanted.quantize:
+        loaded = open_model(replace(wanted.settings, quantize=quantize), progress)  # type: ignore[arg-type]
+        form = loaded.dtype if loaded.quantization == "none" else loaded.quantization
+        if isinstance(loaded, LoadedNative):
+            about = form, loaded.dtype, _packed_bytes(loaded.packed)
+        else:
+            about = form, loaded.dtype, _weight_bytes(loaded.model)
+            stocks.append(
+                _Contestant(f"stock {form}", STOCK, Stock(loaded), wanted.seen[0], threads[0], *about)
+            )
+        for policy, seen, count, how in product(wanted.policies, wanted.seen, threads, samplings):
+            settings = replace(wanted.settings, policy=policy)  # type: ignore[arg-type]
+            rival = Ours(loaded, settings, count, samplings[how])
+            named = partial(_name, wanted, f"{rival.engine.session.engine} {form}", policy)
+            mine = named(seen, count, how)
+            others = [
+                named(wanted.seen[0], count, how),
+                named(seen, threads[0], how),
+                named(seen, count, ""),
+            ]
+            beside = [other for other in others if other != mine]
+            ours.append(_Contestant(mine, OURS, rival, seen, count, *about, beside, timed_prompt=not beside))
+    for one in (*stocks, *ours):
+        stack.callback(one.rival.close)
+    return [*stocks, *ours]
+
+
+def _name(wanted: Wanted, what: str, policy: str, seen: int, threads: int, how: str) -> str:
+    """Of one of ours: what computes, and what it does not share with all others."""
+    parts = [
+        policy if len(wanted.policies) > 1 else "",
+        f"{seen:,} seen" if len(wanted.seen) > 1 else "",
+        f"{threads} threads" if len(wanted.threads) > 1 else "",
+        how,
+    ]
+    return ", ".join(filter(None, [what, *parts]))
+
+
+def _peers(wanted: Wanted, model: Path, stack: ExitStack) -> list[_Contestant]:
+    """llama.cpp with each format at each age; none where no folder is named."""
+    if wanted.peers_folder is None:
+        return []
+    threads = wanted.threads[0] if wanted.threads else default_threads()
+    found = []
+    for form, seen in product(wanted.peer_formats, wanted.peer_seen):
+        file, token_bytes = peer.gguf(wanted.peers_folder, model, form)
+        context = max(seen, wanted.prompt) + TURN_TOKENS
+        rival = LlamaCpp(wanted.peers_folder, file, context, threads)
+        stack.callback(rival.close)
+        name, first = f"{peer.LLAMA} {form}, {seen:,} seen", seen == wanted.peer_seen[0]
+        about = form, "float32", token_bytes
+        found.append(_Contestant(name, PEER, rival, seen, threads, *about, timed_prompt=first))
+    return found
+
+
+def _take_turns(
+    wanted: Wanted, contestants: list[_Contestant], ids: list[int], known: Watched, progress: Progress
+) -> None:
+    """Prompts first, then tokens: one after the other, again and again."""
+    rounds, count = max(1, wanted.turns // 4), len(contestants)
+    for number in range(rounds):
+        for one in filter(lambda one: one.timed_prompt, contestants):
+            one.firsts.append(one.rival.read(ids[: wanted.prompt], known))
+        progress("prompts", (number + 1) / rounds)
+    for number, one in enumerate(contestants):
+        one.rival.read(ids[: one.seen], known)
+        one.rival.decode(TURN_TOKENS, known)  # warm
+        progress("tokens seen before", (number + 1) / count)
+    for number in range(wanted.turns):
+        for one in contestants:
+            one.decodes.append(one.rival.decode(TURN_TOKENS, known))
+        progress("turns", (number + 1) / wanted.turns)
+
+
+def _speed(one: _Contestant, prompt: int, read_gb_s: float) -> Speed:
+    """What its samples say."""
+    turn_ms = [sample.ms / TURN_TOKENS for sample in one.decodes]
+    token_ms, floor_ms = statistics.median(turn_ms), one.weight_bytes / read_gb_s / 1e6
+    return Speed(
+        contestant=one.name,
+        kind=one.kind,
+        seen_tokens=one.seen,
+        threads=one.threads,
+        quantization=one.quantization,
+        dtype=one.dtype,
+        token_ms=token_ms,
+        spread_ms=_spread(turn_ms),
+        floor_ms=floor_ms,
+        of_floor=floor_ms / token_ms,
+        weight_bytes=one.weight_bytes,
+        read_gb_s=read_gb_s,
+        prompt_tokens=prompt,
+        first_ms=statistics.median(sample.ms for sample in one.firsts) if one.firsts else 0.0,
+        disturbed_turns=sum(sample.disturbed for sample in (*one.decodes, *one.firsts)),
+        turns=len(one.decodes) + len(one.firsts),
+        turn_ms=turn_ms,
+    )
+
+
+def _ratios(contestants: Sequence[_Contestant]) -> list[Ratio]:
+    """Each of ours beside stock and peers; if it differs from another of ours in one thing, beside that."""
+    by_name = {one.name: one for one in contestants}
+    baselines = [one.name for one in contestants if one.kind != OURS]
     return [
-        Speed(
-            contestant=name,
-            seen_tokens=seen,
-            token_ms=statistics.median(sample.ms for sample in decodes[name]) / TURN_TOKENS,
-            spread_ms=_spread([sample.ms / TURN_TOKENS for sample in decodes[name]]),
-            token_to_stock=_ratio(decodes[name], decodes[STOCK]),
-            prompt_tokens=prompt,
-            first_ms=statistics.median(sample.ms for sample in firsts[name]),
-            first_to_stock=_ratio(firsts[name], firsts[STOCK]),
-            disturbed_turns=sum(sample.disturbed for sample in (*decodes[name], *firsts[name])),
-            turns=len(decodes[name]) + len(firsts[name]),
-            quantization=loaded.quantization,
-            dtype=str(loaded.model.dtype).removeprefix("torch."),
-            threads=torch.get_num_threads(),
-            weight_bytes=weight_bytes,
-            read_gb_s=read_gb_s,
-            floor_ms=weight_bytes / read_gb_s / 1e6,
-        )
-        for name in rivals
+        _ratio(one, by_name[other])
+        for one in contestants
+        if one.kind == OURS
+        for other in one.beside or baselines
+        if other in by_name
     ]
 
 
-def _ratio(mine: list[Sample], theirs: list[Sample]) -> float:
-    """Median of the ratios, turn by turn."""
-    return statistics.median(one.ms / other.ms for one, other in zip(mine, theirs, strict=True))
+def _ratio(one: _Contestant, other: _Contestant) -> Ratio:
+    """Turn by turn."""
+    tokens = _by_turns(one.decodes, other.decodes)
+    draws = torch.randint(len(tokens), (DRAWS, len(tokens)), generator=torch.Generator().manual_seed(0))
+    low, high = interval(torch.tensor(tokens, dtype=torch.float64)[draws].quantile(0.5, 1))
+    both = one.firsts and other.firsts
+    first = statistics.median(_by_turns(one.firsts, other.firsts)) if both else 0.0
+    return Ratio(one.name, other.name, statistics.median(tokens), low, high, max(tokens), first)
+
+
+def _by_turns(mine: list[Sample], theirs: list[Sample]) -> list[float]:
+    return [one.ms / other.ms for one, other in zip(mine, theirs, strict=True)]
 
 
 def _spread(samples: list[float]) -> float:
@@ -176,6 +296,14 @@ def _spread(samples: list[float]) -> float:
         return 0.0
     low, _, high = statistics.quantiles(samples, n=4)
     return high - low
+
+
+def _packed_bytes(packed: Packed) -> int:
+    """What one token reads of a packed file: all, but of an untied embedding only a row."""
+    if packed.frame.tied:
+        return packed.bytes
+    rows = [place.bytes for place in layout(packed.frame) if place.name.startswith("embedding.")]
+    return packed.bytes - sum(rows)
 
 
 def _weight_bytes(model: Any) -> int:

@@ -176,9 +176,7 @@ def test_rows_are_what_each_is_alone(bits: int, pack: Pack) -> None:
                 mine = talk(by(step), alone[row], tokens[row : row + 1], 0)[-1]
                 assert torch.equal(mine[0], logits[row, 0]), (at, row)
     for row, cache in enumerate(alone):
-        mine = cache.take_row(0)
-        theirs = together.take_row(row)
-        for a, b in zip(mine.parts, theirs.parts, strict=True):
+        for a, b in zip(cache.take_row(0).parts, together.take_row(row).parts, strict=True):
             for state, numbers in a.states.items():
                 assert torch.equal(numbers, b.states[state]), (row, state)
 

@@ -115,6 +115,7 @@ def note_checked(path: Path, about: os.stat_result) -> None:
     with contextlib.suppress(OSError):
         try:
             part.write_text(json.dumps(_identity(about)))
+            note.unlink(missing_ok=True)  # to replace a file, some file systems wait for the disk
             part.replace(note)
         finally:
             part.unlink(missing_ok=True)

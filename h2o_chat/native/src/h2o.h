@@ -35,6 +35,7 @@ typedef struct {
     float scale;  // of cosines and sines
 } h2o_rope;
 
+// Vectors go on with zeros up to a multiple of 16.
 typedef struct {
     h2o_matrix qkv;      // all of q, then k, then v
     h2o_matrix out;

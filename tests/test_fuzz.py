@@ -21,7 +21,15 @@ def test_every_reader_takes_or_refuses(tmp_path: Path, inputs: int) -> None:
     assert done.returncode == 0, done.stderr
     table = {line[:15].strip(): line[15:].split() for line in done.stdout.splitlines()[1:]}
     assert int(table["all"][0].replace(",", "")) >= inputs - 10
-    assert {"scripts", "imports", "weights", "saved caches", "databases"} <= table.keys()
+    assert {
+        "scripts",
+        "imports",
+        "weights",
+        "saved caches",
+        "databases",
+        "packed headers",
+        "packed weights",
+    } <= table.keys()
     assert list(tmp_path.iterdir()) == [], "nothing is kept where nothing was wrong"
 
 

@@ -2,11 +2,10 @@
 
     tools/compare_rounding.py MODEL=TEXTS [MODEL=TEXTS ...] [--half first|second|both] [--length 512]
 
-TEXTS is a JSON list of strings, or of conversations (lists of {role, content}), which go through the model's
-chat template. They are joined and cut into documents. int8 and int4 are the packed weights of the native step,
-with the head in int8 and activations in int8, emulated in torch (`tests/native/twin.py`); nf4 is bitsandbytes',
-which leaves the head and activations alone. A rounding is chosen on the first half of the documents and reported
-on the second.
+TEXTS is a JSON list of strings, or of conversations (lists of {role, content}), which go through the chat
+template. They are joined and cut into documents. int8 and int4 are the packed weights of the native step,
+with head and activations in int8, emulated in torch (`tests/native/twin.py`); nf4 is that of bitsandbytes,
+which leaves head and activations alone. Choose a rounding on the first half, report the second.
 """
 
 import argparse

@@ -81,10 +81,10 @@ def main() -> None:
 
 def all_readers(folder: Path) -> list[Any]:
     """Every reader, each with what it needs in a folder of its own."""
-    from fuzzing import files, folders, memory, text
+    from fuzzing import files, folders, memory, packed, text
 
     folders.make(folder / "here")
-    return [one for kind in (text, files, folders, memory) for one in kind.readers(folder)]
+    return [one for kind in (text, files, folders, memory, packed) for one in kind.readers(folder)]
 
 
 def fuzz(found: list[Any], inputs: int, seed: str, kept: Path) -> bool:
@@ -217,7 +217,7 @@ def _elsewhere() -> Iterator[Path]:
         (folder / "h2o-chat").mkdir()
         (folder / "h2o-chat" / "config.toml").write_text('[aliases]\nmine = "org/name"\nnome = "\\u0000"\n')
         os.environ |= {"XDG_CONFIG_HOME": name, "HF_HUB_CACHE": str(folder / "hub"), "HF_HUB_OFFLINE": "1"}
-        os.environ |= {"HOME": name, "OMP_NUM_THREADS": "1"}
+        os.environ |= {"HOME": name, "XDG_CACHE_HOME": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
         before = Path.cwd()
         os.chdir(folder)
         try:

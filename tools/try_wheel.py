@@ -1,12 +1,14 @@
-"""Builds the wheel, installs it into a fresh environment outside the repository and asks it, no network.
+"""Builds an sdist, and wheels of it with and without a C++ compiler; installs each elsewhere and asks it.
 
     tools/try_wheel.py
 
-Prints the wheel's size, the answer, and the time of the whole command and of the first token after loading.
-The network is needed to install what the wheel depends on, and is cut off (`unshare --net`, as root) to ask.
+Prints what was built, the step that computes, the answer, and the time of the whole command and of the first
+token after loading. All have to give the same answer. The network is needed to install what the wheel depends
+on, and is cut off (`unshare --net`, as root) to ask.
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -18,38 +20,71 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 QUESTION = "My name is Ada. What is my name?"
 MIB = 2**20
+TIMES = 3
+"""The first one reads everything from the disk."""
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(folder), str(ROOT)]
-        subprocess.run(pip, check=True)
-        [wheel] = folder.glob("*.whl")
-        print(f"{wheel.name}: {wheel.stat().st_size / MIB:.1f} MiB")
+        subprocess.run(
+            [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", folder], cwd=ROOT, check=True
+        )
+        [sdist] = folder.glob("*.tar.gz")
+        with_compiler, without = (
+            wheel_of(sdist, folder / "with"),
+            wheel_of(sdist, folder / "without", compiler=False),
+        )
         venv.create(folder / "venv", with_pip=True)
         python = folder / "venv" / "bin" / "python"
         install = [str(python), "-m", "pip", "install", "--quiet", "-c", str(ROOT / "constraints.txt")]
         subprocess.run([*install, "torch"], check=True)  # first and alone: see the README, "Installing"
-        subprocess.run([*install, str(wheel)], check=True)
-        ask = [str(folder / "venv" / "bin" / "h2o-chat"), "run", QUESTION]
-        cut = ["unshare", "--net"] if shutil.which("unshare") else []
-        for number in range(3):  # the first one reads everything from the disk
-            began = time.perf_counter()
-            done = subprocess.run(
-                [*cut, *ask], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True
-            )
-            seconds = time.perf_counter() - began
-            print(
-                f"run {number + 1}: {done.stdout.strip()!r}, exit {done.returncode}, {seconds:.2f} s in all"
-            )
-            if done.returncode or "Ada" not in done.stdout:
-                sys.exit(done.stderr)
+        subprocess.run([*install, str(with_compiler)], check=True)
+        answers = set()
+        for built, step in ((with_compiler, "native"), (without, "transformers"), (sdist, "native")):
+            print(f"\n{built.name}: {built.stat().st_size / MIB:.1f} MiB")
+            subprocess.run([*install, "--force-reinstall", "--no-deps", str(built)], check=True)
+            answers.add(asked(folder, step))
+        if len(answers) > 1 or not all("Ada" in answer for answer in answers):
+            sys.exit(f"The answers are {answers}.")
+
+
+def wheel_of(sdist: Path, folder: Path, *, compiler: bool = True) -> Path:
+    """The wheel that pip makes of an sdist; without a compiler: with nothing at all on PATH."""
+    known = {name: value for name, value in os.environ.items() if name != "CXX"}
+    if not compiler:
+        known["PATH"] = str(folder)
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(folder), str(sdist)]
+    subprocess.run(command, env=known, check=True)
+    [wheel] = folder.glob("*.whl")
+    return wheel
+
+
+def asked(folder: Path, step: str) -> str:
+    """The answer of what is installed; exits if it fails, or computes with another step."""
+    program = str(folder / "venv" / "bin" / "h2o-chat")
+    cut = ["unshare", "--net"] if shutil.which("unshare") else []
+
+    def run(*arguments: str) -> str:
         done = subprocess.run(
-            [*cut, *ask, "--json"], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True
+            [*cut, program, *arguments], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True
         )
-        turn = next(row for row in map(json.loads, done.stdout.splitlines()) if row["event"] == "turn")
-        print(f"first token after loading: {turn['ttft_ms']:.0f} ms")
+        if done.returncode:
+            sys.exit(f"exit code {done.returncode}\n{done.stderr}")
+        return done.stdout
+
+    doctor = json.loads(run("doctor", "--json"))["sections"]
+    print(f"native step: {doctor['machine']['native_step']}")
+    if not doctor["what_will_run"]["step"].startswith(step):
+        sys.exit(f"The step is {doctor['what_will_run']['step']}, and not {step}.")
+    for number in range(TIMES):
+        began = time.perf_counter()
+        answer = run("run", QUESTION, "--temperature", "0").strip()
+        print(f"run {number + 1}: {answer!r}, {time.perf_counter() - began:.2f} s in all")
+    rows = map(json.loads, run("run", QUESTION, "--temperature", "0", "--json").splitlines())
+    turn = next(row for row in rows if row["event"] == "turn")
+    print(f"first token after loading: {turn['ttft_ms']:.0f} ms")
+    return answer
 
 
 if __name__ == "__main__":

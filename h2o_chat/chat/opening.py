@@ -49,6 +49,8 @@ def stored(folder: Path, wanted: str) -> tuple[Kept, dict[str, Any]]:
         known = {field.name for field in fields(Settings)}
         # Before there was another step every conversation was held with transformers'.
         held_with = {"engine": "transformers"} | {k: v for k, v in settings.items() if k in known}
+        if held_with["engine"] == "native":  # where it can be had; else the cache is rebuilt, which is said
+            held_with["engine"] = "auto"
         if begun := store.children(conversation, None):  # /system begins with another than was set
             held_with["system"] = begun[0].text if begun[0].role == "system" else None
         return Kept(folder, conversation, tuple(store.notes)), held_with

@@ -10,6 +10,14 @@ import typer
 from h2o_chat.base.config import config_file, user_aliases
 from h2o_chat.base.errors import ModelError, name_of
 from h2o_chat.cli.commands import confirmed, ends
+from h2o_chat.cli.packed_files import (
+    check_packed,
+    in_all,
+    pack_fetched,
+    packed_of,
+    packed_rows,
+    remove_packed,
+)
 from h2o_chat.models.aliases import ALIASES, Alias, fits
 from h2o_chat.models.cached import cache_folder, cached, repositories
 from h2o_chat.models.obtain import fetch, size
@@ -19,10 +27,12 @@ from h2o_chat.models.resolve import (
     Found,
     Known,
     check_weights,
+    find,
     look_up,
     names_starting_with,
     read_config,
 )
+from h2o_chat.native.places import remove
 
 app = typer.Typer(help="What is here, what can be had; fetch, look at and remove models.")
 
@@ -53,14 +63,27 @@ def pull(name: Name) -> None:
             return
         fetch(model)
         typer.echo(f"{model.repository} is here.")
+        pack_fetched(find(model.repository))
 
     ends(work)
 
 
 @app.command()
-def info(name: Name) -> None:
+def info(
+    name: Name,
+    check: Annotated[
+        bool, typer.Option("--check", help="Verify its packed files; repair what fails.")
+    ] = False,
+) -> None:
     """Tell what is known of a model, without the network."""
-    ends(lambda: _tell(look_up(name)))
+
+    def work() -> None:
+        model = look_up(name)
+        if check and isinstance(model, Found):
+            check_packed(model)
+        _tell(model)
+
+    ends(work)
 
 
 @app.command()
@@ -70,6 +93,9 @@ def rm(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask."
     def work() -> None:
         model = look_up(name)
         if isinstance(model, Found) and model.revision is None:  # its name may be that of a fetched one too
+            if packed := packed_of(model.folder):
+                remove_packed(model.name, packed, yes)
+                return
             raise ModelError(
                 f"{name} is the folder {model.folder.absolute()}, which was not fetched: it is not removed.",
                 "Folders of your own are yours to delete.",
@@ -79,9 +105,13 @@ def rm(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask."
         if there is None:
             raise ModelError(f"{name} is not in {cache_folder()}, so there is nothing to remove.")
         here = name_of(cache_folder())
-        if not yes and not confirmed(f"Remove {repository} ({size(there.bytes)}) from {here}?"):
+        packed = packed_of(there.folder or there.root)
+        more = f", and {in_all(packed)}" if packed else ""
+        if not yes and not confirmed(f"Remove {repository} ({size(there.bytes)}) from {here}{more}?"):
             typer.echo("Nothing was removed.", err=True)
             return
+        for one in packed:
+            remove(one.path)
         shutil.rmtree(there.root)
         typer.echo(f"Removed {repository}.")
 
@@ -152,6 +182,7 @@ def _tell(model: Found | Known) -> None:
             ("16 bit", size(2 * weights.parameters)),
             ("window", _window(config)),
             ("template", "the model's own" if _has_template(model.folder) else "none: see --template"),
+            *packed_rows(model.folder),
         ]
     elif alias is None:
         rows += [("here", f"no: h2o-chat models pull {repository}")]

@@ -57,6 +57,9 @@ IDENTITY = (
 )
 """Fields of `Session` that must be what they were."""
 
+BEFORE = {"engine": "transformers"}
+"""What they were where a file says nothing: it was written before there was another."""
+
 COUNTS = ("seen", "held", "base", "near_from", "compared")
 """Fields of `Clock` that are counts of the tokens fed."""
 
@@ -174,7 +177,7 @@ def _about(metadata: dict[str, str] | None, session: Session) -> dict[str, Any]:
     if not isinstance(about["session"], dict) or not isinstance(about["checks"], dict):
         raise _Wrong("its description is damaged")
     for name in IDENTITY:
-        was, now = about["session"].get(name), getattr(session, name)
+        was, now = about["session"].get(name, BEFORE.get(name)), getattr(session, name)
         if was != now:
             raise _Wrong(f"its {name} was {_seen(was)}, now it is {now}")
     return about

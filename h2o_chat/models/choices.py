@@ -139,6 +139,8 @@ def choose_quantization(settings: Settings, weights: Weights, stored: str | None
                 f"--quantize {wanted}: the weights are stored in {stored} already.", "Leave --quantize out."
             )
         return stored
+    if wanted == "int4":
+        raise UsageError("--quantize int4 is of the native step, and transformers computes.", "Use nf4.")
     if wanted == "auto":
         exact = settings.dtype in ("float32", "float64")
         large = 2 * weights.parameters > QUANTISE_ABOVE_BYTES

@@ -114,10 +114,15 @@ def positions_of(frame: Frame, chats: bool) -> Positions:
 def require_asked(name: str, settings: Settings, why: str) -> None:
     """
     Raises:
-        UsageError: the native step was asked for, and there is a reason why not (`why_not_native`).
+        UsageError: what only the native step has was asked for, and there is a reason why not.
     """
     if why and settings.engine == "native":
         raise UsageError(f"The native step cannot compute {name}: {why}.", "Use --engine transformers.")
+    if why and settings.quantize == "int4":
+        raise UsageError(
+            f"--quantize int4 is of the native step, which cannot compute {name}: {why}.",
+            "Use --quantize nf4.",
+        )
 
 
 def needs_of(settings: Settings, config: Any, weights: Weights) -> dict[str, Need]:

@@ -55,6 +55,11 @@ class Packed:
         """Of all tensors."""
         return self._data.nbytes
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of all matrices and vectors, in the order in which a token reads them."""
+        return tuple(self._parts)
+
     def matrix(self, name: str) -> Matrix:
         """`layers.N.qkv` (rows of q, k, v), `.out`, `.gate_up` (tiles of both in turns), `.down`;
         `embedding`; `head`, unless that is the embedding."""

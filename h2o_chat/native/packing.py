@@ -29,16 +29,22 @@ from h2o_chat.native.sources import Sources
 from h2o_chat.native.tiles import tiled, tiled_scales
 
 STAGE = "pack"
+FOUR_BITS_FROM = 500_000_000
+"""Parameters."""
 BLOCK_NUMBERS = 1 << 17
 """Of a matrix at once: what is computed with them stays in the processor's cache."""
 
 
-def packed_for(folder: Path, bits: int, progress: Progress) -> Packed:
+def packed_for(folder: Path, bits: int, progress: Progress, *, verify: bool = False) -> Packed:
     """The packed weights of a model; packs them first where they are not there, or not as they were written.
 
     Args:
         bits: 4 or 8, of the layers' weights.
         progress: gets the stage "pack" while they are packed.
+        verify: the checksums in any case (`open_packed`).
+
+    Returns:
+        The open file; its `note` says why it was packed again, where it was.
 
     Raises:
         PackedError: the native step cannot compute the model, or the file cannot be written.
@@ -48,13 +54,18 @@ def packed_for(folder: Path, bits: int, progress: Progress) -> Packed:
     path, note = place_of(print_, bits), ""
     if path.exists():
         try:
-            return open_packed(path, print_)
+            return open_packed(path, print_, verify=verify)
         except PackedError as error:
             note = f"{error.message} It was packed again."
     pack(folder, bits, print_, path, progress)
     packed = open_packed(path, print_)
     packed.note = note
     return packed
+
+
+def usual_bits(parameters: int) -> int:
+    """Of a model of this size: rounding to 4 bits costs small ones too much (docs/NATIVE.md)."""
+    return 4 if parameters >= FOUR_BITS_FROM else 8
 
 
 def pack(folder: Path, bits: int, print_: str, path: Path, progress: Progress) -> None:

@@ -47,11 +47,16 @@ class Kept:
     wrong: str = ""
 
     @property
-    def checked(self) -> bool:
-        """Whether its checksums were verified since it last changed."""
+    def home(self) -> str | None:
+        """Of the model it was made from (`home_of`)."""
+        return self.header.model if self.header else None
+
+    @property
+    def checked_at(self) -> float | None:
+        """When its checksums were verified, in seconds since 1970; None: not since it last changed."""
         with contextlib.suppress(OSError):
-            return is_checked(self.path, self.path.stat())
-        return False
+            return _note_of(self.path).stat().st_mtime if is_checked(self.path, self.path.stat()) else None
+        return None
 
 
 def kept_files() -> list[Kept]:
@@ -76,13 +81,9 @@ def kept_files() -> list[Kept]:
 def kept_of(folder: Path) -> tuple[list[Kept], list[Kept]]:
     """The packed files of a model's weights; and those of weights that its folder held before."""
     print_, home = fingerprint(folder), home_of(folder)
-    now, before = [], []
-    for one in kept_files():
-        if one.fingerprint == print_ and one.version == VERSION:
-            now.append(one)
-        elif one.fingerprint == print_ or (one.header is not None and one.header.model == home):
-            before.append(one)
-    return now, before
+    mine = [one for one in kept_files() if one.fingerprint == print_ or one.home == home]
+    now = [one for one in mine if one.fingerprint == print_ and one.version == VERSION]
+    return now, [one for one in mine if one not in now]
 
 
 def remove(path: Path) -> None:

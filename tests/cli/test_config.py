@@ -20,6 +20,7 @@ from h2o_chat.base import precedence
 from h2o_chat.base.config import FILE_LIMIT_BYTES, config_file
 from h2o_chat.base.errors import ExitCode, H2OChatError, UsageError
 from h2o_chat.cli import cli, config_command
+from h2o_chat.cli.flags import FLAGS
 from h2o_chat.events.events import Session
 
 
@@ -37,7 +38,7 @@ def call(*arguments: object) -> Result:
 
 
 def test_every_shared_flag_is_a_setting() -> None:
-    assert set(precedence.NAMES) == {*cli._FLAGS, "theme"}
+    assert set(precedence.NAMES) == {*FLAGS, "theme"}
 
 
 def test_four_layers(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: Path) -> None:

@@ -26,6 +26,7 @@ from typer.testing import CliRunner
 from h2o_chat.base.errors import ExitCode, ModelError
 from h2o_chat.cli.cli import app
 from h2o_chat.models import hub as hub_module
+from h2o_chat.models.resolve import BUNDLED
 
 pytestmark = pytest.mark.loopback
 
@@ -237,7 +238,7 @@ def test_a_name_is_fetched_when_it_is_used(hub: Hub, h2o: Call, here: Call, shar
     done = h2o("run", "Once", "-m", "some/stories", *flags)
     assert done.returncode == ExitCode.OK, done.stderr
     assert done.stdout
-    assert "some/stories (none, float32, cpu)" in done.stderr
+    assert "some/stories (none, float32, cpu, transformers)" in done.stderr
     asked = len(hub.requests)
     again = here("run", "Once", "-m", "stories", *flags)
     assert (again.returncode, again.stdout) == (ExitCode.OK, done.stdout)
@@ -441,6 +442,38 @@ def test_disk_full_in_the_middle() -> None:
     with pytest.raises(ModelError, match=r"The disk of .* is full") as caught, hub_module._explained("a/b"):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert "it goes on where it stopped" in caught.value.hint
+
+
+# -- packed weights
+
+
+def test_what_was_fetched_is_packed_and_goes_with_it(
+    hub: Hub, here: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("h2o_chat.native.at_hand.usable", lambda: True)
+    pocket = next(one for one in BUNDLED if one.is_dir())
+    files = {one.name: one.read_bytes() for one in pocket.iterdir() if one.is_file()}
+    hub.repositories["some/model"] = Repository(files)
+    done = here("models", "pull", "some/model", XDG_CACHE_HOME=str(tmp_path / "cache"))
+    assert done.returncode == ExitCode.OK, done.stderr
+    assert done.stdout == "some/model is here.\nPacked: int8, 3 MB.\n"
+    (packed,) = (tmp_path / "cache").rglob("*.h2o")
+    done = here("models", "rm", "some/model", "--yes", XDG_CACHE_HOME=str(tmp_path / "cache"))
+    assert done.stdout == "Removed some/model.\n"
+    assert not packed.exists()
+    assert not snapshot(tmp_path, "some/model").exists()
+
+
+def test_a_model_that_cannot_be_packed_is_fetched_all_the_same(
+    hub: Hub, here: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("h2o_chat.native.at_hand.usable", lambda: True)
+    hub.repositories["some/model"] = repository(weights())
+    done = here("models", "pull", "some/model", XDG_CACHE_HOME=str(tmp_path / "cache"))
+    assert done.returncode == ExitCode.OK
+    assert done.stdout == "some/model is here.\n"
+    assert "it is not packed yet:" in done.stderr
+    assert "lacks the weights model.embed_tokens.weight" in done.stderr
 
 
 # -- around it

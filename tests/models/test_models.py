@@ -301,7 +301,7 @@ def test_quantised_by_whoever_published_it(shared_models: Path, tmp_path: Path, 
 def test_what_does_not_fit_is_refused_before_it_is_read(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(choices, "_free", lambda device: 100)
+    monkeypatch.setattr(choices, "free_bytes", lambda device: 100)
     monkeypatch.setattr(models, "_load_model", lambda *_: pytest.fail("weights were read"))
     with pytest.raises(OutOfMemoryError, match=r"copy does not fit: it needs .* cpu has 0\.0 GB free"):
         load(folder)
@@ -310,7 +310,7 @@ def test_what_does_not_fit_is_refused_before_it_is_read(
 def test_all_gpus_where_one_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A decision: there are no two GPUs to try it on."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(choices, "_free", lambda device: 10 * BILLION)
+    monkeypatch.setattr(choices, "free_bytes", lambda device: 10 * BILLION)
     config = transformers.LlamaConfig()
 
     def choose(parameters: int, device: str, quantization: str) -> list[torch.device]:

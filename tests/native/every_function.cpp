@@ -275,6 +275,32 @@ void read(h2o_model *model, const Shape &shape, int tokens, Digest &digest) {
     digest.add(logits);
 }
 
+// How keys of all layers but the first stand among one another. `alone`: a call for each layer and row.
+void compare(h2o_model *model, const Shape &shape, int rows, int slots, bool alone, Digest &digest) {
+    Random random{static_cast<uint64_t>(slots)};
+    const size_t unit = static_cast<size_t>(shape.kv_heads) * slots;
+    std::vector<int32_t> layers;
+    for (int layer = shape.layers > 1; layer < shape.layers; ++layer) layers.push_back(layer);
+    const size_t all = layers.size() * rows * unit;
+    const std::vector<float> keys = numbers(random, all * shape.head_size, 0, 1);
+    std::vector<int32_t> positions(all), index(all);
+    for (size_t at = 0; at < all; ++at) {
+        positions[at] = random.below(5) - 1;
+        index[at] = positions[at] < 0 ? -1 : random.below(60 * slots);
+    }
+    std::vector<float> distinctness(all), novelty(all);
+    for (size_t call = 0; call < (alone ? layers.size() * rows : 1); ++call) {
+        const size_t at = call * unit;
+        float *wanted = slots % 2 ? novelty.data() + at : nullptr;
+        expect(h2o_compare(model, alone ? 1 : static_cast<int>(layers.size()), layers.data() + (alone ? call / rows : 0),
+                           alone ? 1 : rows, slots, keys.data() + at * shape.head_size, positions.data() + at,
+                           index.data() + at, distinctness.data() + at, wanted) == 0,
+               "h2o_compare: no memory");
+    }
+    digest.add(distinctness);
+    digest.add(novelty);
+}
+
 struct Form {
     int bit;
     const char *name;
@@ -291,7 +317,11 @@ uint64_t everything(const Shape &shape, int form, int threads, bool alone) {
     expect(h2o_reserve(model, 2, 24) == 0, "h2o_reserve: no memory");
     Digest digest;
     for (const int tokens : {1, 2, 7, 16, 41}) read(model, shape, tokens, digest);
-    for (const int rows : {1, 2, 5, 16}) decode(model, shape, rows, rows == 2 ? 70 : 23, alone, digest);
+    for (const int rows : {1, 2, 5, 16}) {
+        const int slots = rows == 2 ? 70 : 23;
+        decode(model, shape, rows, slots, alone, digest);
+        compare(model, shape, rows, slots, alone, digest);
+    }
     expect(h2o_waited_ms(model) >= 0, "h2o_waited_ms is negative");
     h2o_close(model);
     return digest.all;

@@ -11,6 +11,10 @@
 #include "model.h"
 #include "pool.h"
 
+#ifndef H2O_PLAIN_ONLY
+#include <cpuid.h>
+#endif
+
 namespace {
 
 enum { kPlain = 1, kAvx2 = 2, kAvx512 = 4 };
@@ -143,11 +147,19 @@ static void copy_rows(const float *from, int from_stride, float *to, int to_stri
                     from + static_cast<ptrdiff_t>(token) * from_stride, sizeof(float) * size);
 }
 
+#ifndef H2O_PLAIN_ONLY
+// Clang 14 and GCC 10 have no name for it in __builtin_cpu_supports.
+static bool has_f16c() {
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
 int32_t h2o_forms(void) {
     int32_t forms = kPlain;
 #ifndef H2O_PLAIN_ONLY
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c())
         forms |= kAvx2;
     if ((forms & kAvx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&

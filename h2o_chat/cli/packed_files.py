@@ -1,0 +1,95 @@
+"""The packed weights of a model, as `h2o-chat models` shows, checks, makes and removes them."""
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from h2o_chat.base.errors import H2OChatError
+from h2o_chat.base.progress import progress_bar
+from h2o_chat.cli.commands import confirmed
+from h2o_chat.models.obtain import size
+from h2o_chat.models.resolve import Found, check_weights
+from h2o_chat.native.places import Kept, home_of, kept_files, kept_of, remove
+
+
+def packed_rows(folder: Path) -> list[tuple[str, str]]:
+    """Rows of `models info`: what is packed of a model, and what is left of the weights it had before."""
+    now, before = kept_of(folder)
+    rows = [("packed", f"int{one.bits}, {size(one.bytes)}, {_state(one)}: {one.path}") for one in now]
+    rows += [
+        ("packed before", f"int{one.bits}, {size(one.bytes)}, not used any more: {one.path}")
+        for one in before
+    ]
+    return rows
+
+
+def _state(kept: Kept) -> str:
+    if kept.header is None:
+        return "damaged, made anew at the next start"
+    if kept.checked_at is None:
+        return "changed since it was checked, checked at the next start"
+    return time.strftime("checked %Y-%m-%d %H:%M", time.localtime(kept.checked_at))
+
+
+def check_packed(model: Found) -> None:
+    """Verifies every packed file of a model; one that is not as it was written is packed again.
+
+    Raises:
+        PackedError: that is not possible.
+        ModelError: the model's own weights are not whole.
+    """
+    from h2o_chat.native.packing import packed_for
+
+    for one in kept_of(model.folder)[0]:
+        with progress_bar() as progress:
+            packed = packed_for(model.folder, one.bits, progress, verify=True)
+        if packed.note:
+            typer.echo(f"h2o-chat: {packed.note}", err=True)
+
+
+def pack_fetched(model: Found) -> None:
+    """Packs a model that was fetched, where the native step will use it; a failure is said, no more."""
+    from h2o_chat.native.at_hand import usable
+
+    if not usable():
+        return
+    from h2o_chat.native.packing import packed_for, usual_bits
+    from h2o_chat.native.probing import frame_of
+
+    try:
+        if isinstance(frame_of(model.folder), str):
+            return
+        bits = usual_bits(check_weights(model.folder).parameters)
+        with progress_bar() as progress:
+            packed = packed_for(model.folder, bits, progress)
+    except H2OChatError as error:
+        sys.stderr.write(f"h2o-chat: it is not packed yet: {error}\n")
+        return
+    typer.echo(f"Packed: int{bits}, {size(packed.path.stat().st_size)}.")
+
+
+def packed_of(folder: Path) -> list[Kept]:
+    """All packed files of a model folder, or of a repository of which only a part was fetched."""
+    if (folder / "config.json").is_file():
+        now, before = kept_of(folder)
+        return now + before
+    return [one for one in kept_files() if one.home == home_of(folder)]
+
+
+def in_all(packed: Sequence[Kept]) -> str:
+    """How many, and how large."""
+    what = "1 packed file" if len(packed) == 1 else f"{len(packed)} packed files"
+    return f"{what} ({size(sum(one.bytes for one in packed))})"
+
+
+def remove_packed(name: str, packed: Sequence[Kept], yes: bool) -> None:
+    """Removes the packed files of a folder, after asking; the folder is its owner's to delete."""
+    if not yes and not confirmed(f"Remove {in_all(packed)} of {name}? Its folder stays."):
+        typer.echo("Nothing was removed.", err=True)
+        return
+    for one in packed:
+        remove(one.path)
+    typer.echo(f"Removed {in_all(packed)} of {name}. Its folder stays: it is yours to delete.")

@@ -1,0 +1,88 @@
+"""Packed weights as `h2o-chat models` shows, checks and removes them."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from here import h2o_here
+
+from h2o_chat.base.errors import ExitCode
+from h2o_chat.models.resolve import BUNDLED
+from h2o_chat.native.packing import packed_for
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the bundled model, and a cache of its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    source = next(one for one in BUNDLED if one.is_dir())
+    return Path(shutil.copytree(source, tmp_path / "model"))
+
+
+def packed(folder: Path, bits: int) -> Path:
+    return packed_for(folder, bits, lambda *_: None).path
+
+
+def damage(path: Path) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw)
+
+
+def rows(folder: Path, *more: str) -> dict[str, list[str]]:
+    """What `models info` says, by the first words of its lines."""
+    done = h2o_here("models", "info", folder, *more)
+    assert done.code == ExitCode.OK, done.err
+    found: dict[str, list[str]] = {}
+    for line in done.out.splitlines()[1:]:
+        name, _, value = line.strip().partition("  ")
+        found.setdefault(name, []).append(value.strip())
+    return found
+
+
+def test_info(model: Path) -> None:
+    assert "packed" not in rows(model)
+    four, eight = packed(model, 4), packed(model, 8)
+    said = rows(model)["packed"]
+    assert [one.split(",")[0] for one in said] == ["int4", "int8"]
+    assert said[0].startswith("int4, 2 MB, checked 20")
+    assert said[0].endswith(f": {four}")
+    assert said[1].endswith(f": {eight}")
+    damage(four)
+    eight.write_bytes(b"cut")
+    changed, cut = rows(model)["packed"]
+    assert "changed since it was checked, checked at the next start" in changed
+    assert "damaged, made anew at the next start" in cut
+
+
+def test_checking(model: Path) -> None:
+    path = packed(model, 8)
+    whole = path.read_bytes()
+    assert h2o_here("models", "info", model, "--check").err == ""
+    damage(path)
+    done = h2o_here("models", "info", model, "--check")
+    assert done.code == ExitCode.OK
+    assert f"h2o-chat: {path} is damaged: " in done.err
+    assert "It was packed again.\n" in done.err
+    assert path.read_bytes() == whole
+    assert "checked 20" in done.out
+
+
+def test_what_is_left_of_other_weights(model: Path) -> None:
+    path = packed(model, 8)
+    config = model / "config.json"
+    config.write_text(config.read_text() + " ")
+    (said,) = rows(model)["packed before"]
+    assert said == f"int8, 3 MB, not used any more: {path}"
+
+
+def test_removing(model: Path) -> None:
+    paths = [packed(model, 4), packed(model, 8)]
+    asked = h2o_here("models", "rm", model)
+    assert asked.code == ExitCode.USAGE
+    assert all(path.is_file() for path in paths)
+    done = h2o_here("models", "rm", model, "--yes")
+    assert done.out == "Removed 2 packed files (6 MB) of model. Its folder stays: it is yours to delete.\n"
+    assert list(paths[0].parent.iterdir()) == []
+    assert (model / "config.json").is_file()
+    assert "yours to delete" in h2o_here("models", "rm", model, "--yes").err

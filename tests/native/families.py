@@ -1,0 +1,42 @@
+"""Random models of the families that the native step computes, in its sizes: heads of 16 numbers and more."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from tiny_models import tiny
+
+_SIZES = {
+    "hidden_size": 64,
+    "intermediate_size": 112,  # 7 tiles, and not a multiple of 32
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "max_position_embeddings": 512,
+    "vocab_size": 200,
+}
+_SLIDING = {
+    "sliding_window": 16,
+    "use_sliding_window": True,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+}
+_YARN = {"rope_type": "yarn", "factor": 4.0, "rope_theta": 10000.0, "original_max_position_embeddings": 128}
+
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("llama", _SIZES),
+    "llama, tied": ("llama", _SIZES | {"tie_word_embeddings": True}),
+    "llama, scaled RoPE": ("llama", _SIZES | {"rope_parameters": _YARN}),
+    "mistral": ("mistral", _SIZES | {"sliding_window": 16}),
+    "qwen2": ("qwen2", _SIZES | _SLIDING),
+    "qwen3": ("qwen3", _SIZES | _SLIDING | {"head_dim": 32}),
+    "smollm3": ("smollm3", _SIZES | {"no_rope_layers": [1, 0, 1], "pad_token_id": 0}),
+}
+"""Family and configuration, by what is special."""
+
+
+def saved(name: str, folder: Path) -> Path:
+    """The folder of such a model."""
+    family, sizes = MODELS[name]
+    tiny(family, "eager", torch.float32, scale=0.2, **sizes).save_pretrained(folder)
+    return folder

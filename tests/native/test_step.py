@@ -1,0 +1,228 @@
+"""The native step against a twin in torch, against itself in every form, and against each row alone."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from families import MODELS
+from torch import Tensor
+from twin import twin
+
+from h2o_chat.cache.cache import H2OCache
+from h2o_chat.cache.settle import compare_keys
+from h2o_chat.cache.step import Step
+from h2o_chat.native import library
+from h2o_chat.native.loading import positions_of
+from h2o_chat.native.packed import Packed
+from h2o_chat.native.packing import packed_for
+from h2o_chat.native.step import NativeStep
+
+pytestmark = pytest.mark.usefixtures("compiled")
+Pack = Callable[[str, int], Packed]
+Compute = Callable[[H2OCache, Tensor], Tensor]
+"""The logits of a prepared step, of every row's last token: tokens [R, N] in, [R, V] out."""
+
+CHUNK = 24
+
+
+def cache_of(packed: Packed, budget: int, policy: str = "h2o") -> H2OCache:
+    """An empty one, as the engine makes it."""
+    return H2OCache(
+        budget, policy=policy, chunk=CHUNK, positions=positions_of(packed.frame, chats=True), observe=True
+    )
+
+
+def by(step: NativeStep) -> Compute:
+    """The native step computes."""
+    return lambda cache, ids: step.feed(cache, ids, all_columns=False)[:, -1]
+
+
+def by_layers(step: NativeStep) -> Compute:
+    """The same products, with torch's attention and bookkeeping."""
+    return lambda cache, ids: step._layer_by_layer(cache, ids, all_columns=False)[:, -1]
+
+
+def by_twin(folder: Path, packed: Packed, dtype: torch.dtype) -> Compute:
+    """A transformers model computes with the same numbers."""
+    model = twin(folder, packed, "h2o", dtype)
+
+    def compute(cache: H2OCache, ids: Tensor) -> Tensor:
+        where = cache.position_ids().expand(len(ids), -1)
+        return model(input_ids=ids, position_ids=where, past_key_values=cache, use_cache=True).logits[:, -1]
+
+    return compute
+
+
+@torch.inference_mode()
+def talk(compute: Compute, cache: H2OCache, tokens: Sequence[int], prompt: int = CHUNK) -> list[Tensor]:
+    """Reads the first tokens as a prompt, the others one by one; the logits of each step."""
+    found = []
+    for piece in filter(None, [list(tokens[:prompt]), *([token] for token in tokens[prompt:])]):
+        cache.prepare(Step(len(piece)))
+        found.append(compute(cache, torch.tensor([piece])))
+    return found
+
+
+def said(count: int, vocabulary: int, seed: int = 0) -> list[int]:
+    """Random tokens."""
+    return torch.randint(3, vocabulary, (count,), generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+def everything(cache: H2OCache) -> list[Tensor]:
+    """All that is known of the slots."""
+    return [state for arena in cache.arenas for state in (*arena.slots.states.values(), arena.order)]
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("name", MODELS)
+def test_it_computes_what_torch_computes(
+    name: str, bits: int, folders: Callable[[str], Path], pack: Pack
+) -> None:
+    """Logits are equal but for fp32, unless an activation lies so near a half that it is rounded to the other
+    side: then torch in fp32 and torch in fp64 differ as much (docs/NATIVE.md)."""
+    packed = pack(name, bits)
+    tokens = said(60, packed.frame.vocabulary)
+    ours = talk(by(NativeStep(packed, 2)), cache_of(packed, 40), tokens, 12)
+    exact = talk(by_twin(folders(name), packed, torch.float64), cache_of(packed, 40), tokens, 12)
+    off = torch.stack([(a.double() - b).abs().max() for a, b in zip(ours, exact, strict=True)])
+    size = torch.stack(exact).abs().max()
+    assert off.sort().values[:10].max() < 1e-4 * size, "where nothing is rounded to the other side"
+    assert off.max() < 0.1 * size, "where something is, in a key or value of before too"
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2", "smollm3"])
+@pytest.mark.parametrize("policy", ["h2o", "h2o-paper", "caote", "window", "lru", "full"])
+def test_one_call_does_what_the_layers_do(name: str, policy: str, pack: Pack) -> None:
+    """The library's attention, slots and scores against torch's, over clamped keys and many settles."""
+    packed = pack(name, 8)
+    step = NativeStep(packed, 2)
+    tokens = said(400, packed.frame.vocabulary)
+    one, other = cache_of(packed, 64, policy), cache_of(packed, 64, policy)
+    first, second = talk(by(step), one, tokens), talk(by_layers(step), other, tokens)
+    off = torch.stack([(a - b).abs().max() for a, b in zip(first, second, strict=True)])
+    assert off.median() < 0.02 * torch.stack(second).abs().max()
+    same = [
+        len(set(a.tolist()) & set(b.tolist())) / len(set(b.tolist()))
+        for layer in range(packed.frame.layers)
+        for a, b in zip(one.kept(layer)[0], other.kept(layer)[0], strict=True)
+    ]
+    assert min(same) > 0.9
+    for a, b in zip(one.arenas, other.arenas, strict=True):
+        assert torch.allclose(a.slots.score.sum(-2), b.slots.score.sum(-2), rtol=1e-3), (
+            "attention is shared out"
+        )
+        assert torch.allclose(a.slots.recent.sum(-1), b.slots.recent.sum(-1), rtol=1e-3)
+        assert torch.equal(a.slots.hidden, b.slots.hidden)
+        assert a.slots.clamped.sum() == b.slots.clamped.sum()
+
+
+def test_the_bookkeeping_of_one_token_is_that_of_the_layers(pack: Pack) -> None:
+    """From the same slots one token leaves the same states, but for the last bits."""
+    packed = pack("llama", 8)
+    step, one, other = NativeStep(packed, 1), cache_of(packed, 64), cache_of(packed, 64)
+    tokens = said(50, packed.frame.vocabulary)
+    talk(by(step), one, tokens)
+    talk(by(step), other, tokens)
+    first, second = talk(by(step), one, [7], 0)[-1], talk(by_layers(step), other, [7], 0)[-1]
+    assert torch.allclose(first, second, atol=1e-4 * float(second.abs().max()))
+    for a, b in zip(everything(one), everything(other), strict=True):
+        assert torch.allclose(a.float(), b.float(), atol=1e-5)
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("name", ["llama", "qwen3", "smollm3"])
+def test_every_form_and_any_number_of_threads_gives_the_same_bits(name: str, bits: int, pack: Pack) -> None:
+    packed = pack(name, bits)
+    tokens = said(150, packed.frame.vocabulary)
+    ways = [(form, 1) for form in library.forms()] + [(library.forms()[-1], threads) for threads in (2, 3)]
+    caches = [cache_of(packed, 48) for _ in ways]
+    found = [
+        talk(by(NativeStep(packed, threads, form)), cache, tokens)
+        for (form, threads), cache in zip(ways, caches, strict=True)
+    ]
+    for way, logits, cache in zip(ways[1:], found[1:], caches[1:], strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(found[0], logits, strict=True)), way
+        for a, b in zip(everything(caches[0]), everything(cache), strict=True):
+            assert torch.equal(a, b), way
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_rows_are_what_each_is_alone(bits: int, pack: Pack) -> None:
+    """Sixteen rows of different age, of which some wait at every step: bit for bit."""
+    packed = pack("llama", bits)
+    step, rows = NativeStep(packed, 2), 16
+    together = cache_of(packed, 32)
+    alone = [cache_of(packed, 32) for _ in range(rows)]
+    ages = torch.randint(4, CHUNK, (rows,), generator=torch.Generator().manual_seed(1)).tolist()
+    prompts = [said(age, packed.frame.vocabulary, seed) for seed, age in enumerate(ages)]
+    columns = max(ages)
+    real = torch.arange(columns) >= torch.tensor([columns - age for age in ages])[:, None]
+    together.prepare(Step(columns, prompt=True, real=real))
+    padded = torch.tensor([[0] * (columns - len(prompt)) + prompt for prompt in prompts])
+    step.feed(together, padded, all_columns=False)
+    for cache, prompt in zip(alone, prompts, strict=True):
+        talk(by(step), cache, prompt, len(prompt))
+    # A padded prompt may attend in other blocks: what was read is equal but for the last bits.
+    for row, cache in enumerate(alone):
+        cache.restore(together.take_row(row))
+    for at in range(80):
+        tokens = said(rows, packed.frame.vocabulary, 100 + at)
+        goes = torch.tensor([(at + row) % 5 > 0 for row in range(rows)])
+        together.prepare(Step(1, prompt=False, real=goes[:, None]))
+        logits = step.feed(together, torch.tensor(tokens)[:, None], all_columns=False)
+        for row in range(rows):
+            if goes[row]:
+                mine = talk(by(step), alone[row], tokens[row : row + 1], 0)[-1]
+                assert torch.equal(mine[0], logits[row, 0]), (at, row)
+    for row, cache in enumerate(alone):
+        mine = cache.take_row(0)
+        theirs = together.take_row(row)
+        for a, b in zip(mine.parts, theirs.parts, strict=True):
+            for state, numbers in a.states.items():
+                assert torch.equal(numbers, b.states[state]), (row, state)
+
+
+@pytest.mark.parametrize("name", ["llama", "smollm3"])
+@pytest.mark.parametrize("budget", [40, 100])
+def test_keys_are_compared_as_in_torch(name: str, budget: int, pack: Pack) -> None:
+    packed = pack(name, 8)
+    for form in library.forms():
+        step, cache = NativeStep(packed, 2, form), cache_of(packed, budget)
+        talk(by(step), cache, said(budget // 2 + 300, packed.frame.vocabulary))
+        for arena in cache.arenas:
+            index, slots = arena.held_indices(), arena.slots
+            assert not bool((slots.positions >= 0).all()), "some slot is empty"
+            compare_keys(arena, slots, index)
+            wanted = [slots.distinctness.clone(), slots.novelty.clone()]
+            step._compare(arena, slots, index)
+            for a, b in zip(wanted, (slots.distinctness, slots.novelty), strict=True):
+                assert torch.allclose(a, b, atol=2e-6)
+
+
+def test_a_number_that_is_none_is_not_hidden(pack: Pack) -> None:
+    """An overflow reaches the logits, where the sampler names it."""
+    packed = pack("llama", 8)
+    step, cache = NativeStep(packed, 1), cache_of(packed, 40)
+    talk(by(step), cache, said(30, packed.frame.vocabulary))
+    cache.arenas[0].slots.values[1, 0, 0, 3, 5] = torch.nan
+    assert bool(talk(by(step), cache, [5], 0)[-1].isnan().all())
+
+
+def test_kept_sets_are_those_of_torch(shared_models: Path) -> None:
+    """A real model, 64 slots, 300 tokens fed: at least 98% of the tokens that may go or stay are the same."""
+    folder = shared_models / "stories3m"
+    packed = packed_for(folder, 8, lambda *_: None)
+    ours, theirs = cache_of(packed, 64), cache_of(packed, 64)
+    tokens = said(300, packed.frame.vocabulary)
+    compute, twins = by(NativeStep(packed, 2)), by_twin(folder, packed, torch.float32)
+    same = whole = 0
+    for at, token in enumerate(tokens):
+        talk(compute, ours, [token], 0 if at else 1)
+        talk(twins, theirs, [token], 0 if at else 1)
+        shares = ours.plan.shares
+        for layer in range(packed.frame.layers):
+            for a, b in zip(ours.kept(layer)[0].tolist(), theirs.kept(layer)[0].tolist(), strict=True):
+                mine, other = ({p for p in one if shares.sinks <= p <= at - shares.recent} for one in (a, b))
+                same, whole = same + len(mine & other), whole + len(other)
+    assert same >= 0.98 * whole

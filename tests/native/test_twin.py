@@ -1,0 +1,52 @@
+"""The twin is the model: with rounded weights, and with the native step's activations."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from making import Make, silent
+from twin import twin
+
+from h2o_chat.native.frame import FAMILIES
+from h2o_chat.native.packing import packed_for
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("tied", [True, False])
+def test_int8_is_nearly_the_model(saved: Make, family: str, tied: bool) -> None:
+    folder = saved(family, tie_word_embeddings=tied, scale=0.1)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64)
+    packed = packed_for(folder, 8, silent)
+    ids = torch.randint(0, 128, (2, 24), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        exact = model(ids).logits
+        far = {
+            name: float((twin(folder, packed, dtype=dtype, activations=act)(ids).logits - exact).norm())
+            / float(exact.norm())
+            for name, dtype, act in [
+                ("weights", torch.float64, False),
+                ("both", torch.float64, True),
+                ("fp32", torch.float32, True),
+            ]
+        }
+    assert 1e-4 < far["weights"] < 0.03
+    assert far["weights"] * 0.5 < far["both"] < 0.04
+    assert far["fp32"] == pytest.approx(far["both"], rel=0.2)
+
+
+@pytest.mark.parametrize(("bits", "most"), [(8, 1.01), (4, 1.30)])
+def test_perplexity_of_stories3m(bits: int, most: float, shared_models: Path, shared_text: Path) -> None:
+    """A wrong order of rows or tiles would show at once."""
+    folder = shared_models / "stories3m"
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    story = json.loads((shared_text / "tinystories_valid.json").read_text("utf-8"))[0]
+    ids = torch.tensor([[1, *tokenizer(story, add_special_tokens=False)["input_ids"]]])
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    with torch.no_grad():
+        exact, rounded_ = (
+            float(torch.nn.functional.cross_entropy(one(ids).logits[0, :-1], ids[0, 1:]).exp())
+            for one in (model, twin(folder, packed_for(folder, bits, silent)))
+        )
+    assert 0.9 < rounded_ / exact < most

@@ -96,7 +96,7 @@ class TopPOnCpu(LogitsProcessor):  # type: ignore[misc]
         ordered = torch.from_numpy(np.sort(numbers))[None]
         # What is added up, and compared with what, is transformers' own.
         shares = ordered.softmax(-1).cumsum(-1)[0].numpy()
-        cut = min(np.searchsorted(shares, np.float32(1 - self.top_p), side="right"), len(numbers) - 1)
+        cut = min(int(np.searchsorted(shares, np.float32(1 - self.top_p), "right")), len(numbers) - 1)
         least = ordered[0, cut].numpy()
         kept = torch.threshold(scores, float(np.nextafter(least, np.float32(-np.inf))), -torch.inf)
         equal = cut - np.count_nonzero(numbers < least)

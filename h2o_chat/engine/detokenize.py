@@ -36,13 +36,18 @@ class Detokenizer:
         """The text that this token completes; empty while a character is unfinished."""
         self._ids.append(token)
         waiting = len(self._ids) - self._shown
-        if self._decode(self._ids).endswith(UNFINISHED) and waiting < LONGEST_CHARACTER_TOKENS:
+        text = self._decode(self._ids)
+        if text.endswith(UNFINISHED) and waiting < LONGEST_CHARACTER_TOKENS:
             return ""
-        return self.flush()
+        return self._shows(text)
 
     def flush(self) -> str:
         """All that was held back; for the end of the stream."""
-        text = self._decode(self._ids)[len(self._decode(self._ids[: self._shown])) :]
+        return self._shows(self._decode(self._ids))
+
+    def _shows(self, text: str) -> str:
+        """What is new in the text of all ids; they are what the next token is decoded with."""
+        text = text[len(self._decode(self._ids[: self._shown])) :]
         self._ids = self._ids[self._shown :] or self._ids
         self._shown = len(self._ids)
         return text

@@ -1,6 +1,7 @@
 """What a cache holds, as a `cache` event: made between steps, from one copy of small tensors to the host."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,8 @@ class Observer:
         self._tokenizer = tokenizer
         self.ids: dict[int, int] = {}
         """Token ids by position, of tokens that some cache holds."""
+        self._texts: dict[int, str] = {}
+        """Of each token that was asked for: as many as the vocabulary has, at most."""
         self.hold: dict[int, float] | None = None
         """Hold by position, as the last event told it; None while none did."""
         self.score: dict[int, float] = {}
@@ -58,7 +61,11 @@ class Observer:
     def text_of(self, position: int) -> str:
         """Text of one held token; empty if it is gone."""
         token = self.ids.get(position)
-        return "" if token is None else text_of(self._tokenizer, [token])
+        if token is None:
+            return ""
+        if token not in self._texts:
+            self._texts[token] = text_of(self._tokenizer, [token])
+        return self._texts[token]
 
     def lost_since(self, mark: tuple[int, float]) -> float:
         """`lost` per token since an earlier `lost_mark`, 0 to 1."""
@@ -240,14 +247,21 @@ def _ranks(score: NDArray[Any]) -> list[tuple[int, float]]:
     """(rank, score): the first, the last, and some between, evenly spaced on a logarithmic axis."""
     if not len(score):
         return []
-    ranked = np.sort(score)[::-1]
-    ranks = np.unique(np.geomspace(1, len(ranked), RANKS).round().astype(int))
-    return [(int(rank), float(ranked[rank - 1])) for rank in ranks]
+    ranked, ranks = np.sort(score)[::-1], _spaced(len(score))
+    return list(zip(ranks.tolist(), ranked[ranks - 1].tolist(), strict=True))
+
+
+@lru_cache(maxsize=256)
+def _spaced(count: int) -> NDArray[Any]:
+    """Up to RANKS whole numbers from 1 to `count`, evenly spaced on a logarithmic axis."""
+    return np.unique(np.geomspace(1, count, RANKS).round().astype(int))
 
 
 def _pool(values: NDArray[Any]) -> list[list[float]]:
     """[layers, heads] averaged down to at most POOLED x POOLED."""
-    rows = np.array_split(values, min(POOLED, values.shape[0]), 0)
-    pooled = np.stack([part.mean(0) for part in rows])
-    columns = np.array_split(pooled, min(POOLED, values.shape[1]), 1)
-    return [[round(float(x), 4) for x in row] for row in np.stack([c.mean(1) for c in columns], 1)]
+    if max(values.shape) > POOLED:
+        rows = np.array_split(values, min(POOLED, values.shape[0]), 0)
+        pooled = np.stack([part.mean(0) for part in rows])
+        columns = np.array_split(pooled, min(POOLED, values.shape[1]), 1)
+        values = np.stack([column.mean(1) for column in columns], 1)
+    return [[round(x, 4) for x in row] for row in values.tolist()]

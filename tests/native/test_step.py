@@ -120,9 +120,10 @@ def test_one_call_does_what_the_layers_do(name: str, policy: str, kv: str, pack:
         if torch.allclose(ours, theirs, atol=1e-4 * size):
             equal += 1
             for a, b in zip(everything(cache), everything(other), strict=True):
-                # A byte may be the next one, and what follows from it a little more or less.
-                near = 1 if a.dtype == torch.uint8 else 1e-4 if kv == "auto" else 5e-3
-                assert torch.allclose(a.float(), b.float(), atol=near)
+                if a.dtype == torch.uint8:
+                    assert (a != b).float().mean() < 0.01, "few numbers are rounded to the next level"
+                else:
+                    assert torch.allclose(a.float(), b.float(), atol=1e-4 if kv == "auto" else 1e-2)
         talk(by(step), cache, tokens[at + 1 : at + 13], 0)
     assert equal > 0.5 * looks
     assert policy == "full" or cache.clocks[0].base > 0, "there was a rebase"

@@ -52,9 +52,9 @@ def check_packed(model: Found) -> None:
 
 def pack_fetched(model: Found) -> None:
     """Packs a model that was fetched, where the native step will use it; a failure is said, no more."""
-    from h2o_chat.native.at_hand import usable
+    from h2o_chat.native.library import why_not
 
-    if not usable():
+    if why_not():
         return
     from h2o_chat.native.packing import packed_for, usual_bits
     from h2o_chat.native.probing import frame_of

@@ -46,6 +46,6 @@ def session_of(runner: Runner, seed: int) -> Session:
             "python": platform.python_version(),
         },
         stride=plan.stride,
-        engine_why=runner.native.form if runner.native else loaded.why_not_native,
+        engine_why=runner.native.said if runner.native else loaded.why_not_native,
         slot_bytes=slot_bytes(config, model.dtype.itemsize, kv),
     )

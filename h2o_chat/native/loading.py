@@ -14,17 +14,16 @@ from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Progress
 from h2o_chat.cache.rope import Positions, Rope
 from h2o_chat.models.choices import choose_device, default_threads, free_bytes, stored_quantization
+from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.fits import HEADROOM_BYTES, Need, require, slot_bytes
 from h2o_chat.models.load import Loaded, check_family, load, load_tokenizer, quiet
 from h2o_chat.models.resolve import Weights, check_weights, find
 from h2o_chat.native import library
 from h2o_chat.native.frame import Frame
 from h2o_chat.native.packed import Packed
-from h2o_chat.native.packing import packed_for
+from h2o_chat.native.packing import packed_for, usual_bits
+from h2o_chat.native.places import place_of
 from h2o_chat.native.probing import frame_of
-
-INT4_FROM_PARAMETERS = 500_000_000
-"""`--quantize auto`: four bits raise a small model's perplexity by a fifth (docs/NATIVE.md)."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +46,13 @@ def open_model(settings: Settings, progress: Progress) -> Loaded:
     with quiet():
         config = check_family(found.folder)
         weights = check_weights(found.folder)
-        why = why_not_native(settings, config)
+        bits = bits_of(settings, weights)
+        is_packed = place_of(fingerprint(found.folder), bits).exists()
+        why = why_not_native(settings, config, is_packed)
         require_asked(found.name, settings, why)
         if why:
             return replace(load(settings, progress), why_not_native=why)
         torch.set_num_threads(settings.threads or default_threads())
-        bits = bits_of(settings, weights)
         tokenizer = load_tokenizer(found.folder, config)
         require_room(found.name, settings, config, weights)
         packed = packed_for(found.folder, bits, progress)
@@ -68,8 +68,12 @@ def open_model(settings: Settings, progress: Progress) -> Loaded:
         )
 
 
-def why_not_native(settings: Settings, config: Any) -> str:
-    """Why transformers computes it and not the native step, in words; nothing where the native step does."""
+def why_not_native(settings: Settings, config: Any, is_packed: bool = False) -> str:
+    """Why transformers computes it and not the native step, in words; nothing where the native step does.
+
+    Args:
+        is_packed: its packed weights are there, so that the native step is known to compute it.
+    """
     if settings.engine == "transformers":
         return "--engine transformers was given"
     if settings.quantize in ("none", "nf4"):
@@ -84,6 +88,8 @@ def why_not_native(settings: Settings, config: Any) -> str:
         return "the weights are stored quantised already"
     if missing := library.why_not():
         return missing
+    if is_packed:
+        return ""
     frame = _frame_of(config.to_json_string())
     return frame if isinstance(frame, str) else ""
 
@@ -101,7 +107,7 @@ def bits_of(settings: Settings, weights: Weights) -> int:
     """Of the layers' weights, 4 or 8."""
     if settings.quantize in ("int4", "int8"):
         return int(settings.quantize.removeprefix("int"))
-    return 4 if weights.parameters >= INT4_FROM_PARAMETERS else 8
+    return usual_bits(weights.parameters)
 
 
 def positions_of(frame: Frame, chats: bool) -> Positions:
@@ -117,7 +123,10 @@ def require_asked(name: str, settings: Settings, why: str) -> None:
         UsageError: what only the native step has was asked for, and there is a reason why not.
     """
     if why and settings.engine == "native":
-        raise UsageError(f"The native step cannot compute {name}: {why}.", "Use --engine transformers.")
+        raise UsageError(
+            f"The native step cannot compute {name}: {why}.",
+            "Use --engine transformers; h2o-chat doctor says more.",
+        )
     if why and settings.quantize == "int4":
         raise UsageError(
             f"--quantize int4 is of the native step, which cannot compute {name}: {why}.",

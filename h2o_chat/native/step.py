@@ -49,6 +49,8 @@ class NativeStep:
         if not self._model:
             raise UsageError(f"The native step cannot run as {form or 'any form'} here.", "Leave it out.")
         self.form = c.FORMS[loaded.h2o_form(self._model)]
+        self.said = f"{self.form}; {packed.note}" if packed.note else self.form
+        """What to tell of it: the form of the kernels, and why weights had to be packed again."""
         self._pointers: tuple[int, ...] = ()
         self._slots: Any = (c.Slots * self.frame.layers)()
         self._index: list[Tensor] = []

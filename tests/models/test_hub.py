@@ -450,7 +450,7 @@ def test_disk_full_in_the_middle() -> None:
 def test_what_was_fetched_is_packed_and_goes_with_it(
     hub: Hub, here: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("h2o_chat.native.at_hand.usable", lambda: True)
+    monkeypatch.setattr("h2o_chat.native.library.why_not", lambda: "")
     pocket = next(one for one in BUNDLED if one.is_dir())
     files = {one.name: one.read_bytes() for one in pocket.iterdir() if one.is_file()}
     hub.repositories["some/model"] = Repository(files)
@@ -467,7 +467,7 @@ def test_what_was_fetched_is_packed_and_goes_with_it(
 def test_a_model_that_cannot_be_packed_is_fetched_all_the_same(
     hub: Hub, here: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("h2o_chat.native.at_hand.usable", lambda: True)
+    monkeypatch.setattr("h2o_chat.native.library.why_not", lambda: "")
     hub.repositories["some/model"] = repository(weights())
     done = here("models", "pull", "some/model", XDG_CACHE_HOME=str(tmp_path / "cache"))
     assert done.returncode == ExitCode.OK

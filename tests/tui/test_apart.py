@@ -19,7 +19,7 @@ from h2o_chat.tui.app import ChatApp
 
 Drive = Callable[..., Any]
 SETTINGS = Settings(model=str(POCKET), budget=48, threads=1, seed=3)
-LONG = Sampling(max_tokens=2000, ignore_eos=True)
+LONG = Sampling(max_tokens=20_000, ignore_eos=True)
 
 
 async def test_asks_stops_goes_back_and_builds_anew(drive: Drive, tmp_path: Path) -> None:

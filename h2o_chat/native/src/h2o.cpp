@@ -6,7 +6,6 @@
 #include <cstring>
 #include <memory>
 #include <new>
-#include <vector>
 
 #include "model.h"
 #include "pool.h"
@@ -71,7 +70,7 @@ struct h2o_model {
     size_t own_bytes = 0;
     Room<float> x, qkv, attended, gated, weights, scales, cosines, sines, edge_cosines, edge_sines;
     Room<int8_t> numbers;
-    Room<int32_t> sums, rows;
+    Room<int32_t> sums, rows, index;
     Room<int64_t> ids;
     Room<char> own;
     int turned = 0;  // indices in the tables of compare
@@ -213,7 +212,7 @@ int32_t h2o_reserve(h2o_model *model, int32_t tokens, int32_t slots) {
                       model->weights.make(weights) && model->numbers.make(n * model->widest) &&
                       model->scales.make(n * model->widest / 32) && model->sums.make(n * model->widest / 32) &&
                       model->cosines.make(pairs) && model->sines.make(pairs) && model->edge_cosines.make(pairs) &&
-                      model->edge_sines.make(pairs) && model->rows.make(n) && model->ids.make(n);
+                      model->edge_sines.make(pairs) && model->rows.make(n) && model->index.make(2 * n) && model->ids.make(n);
     model->tokens = made ? static_cast<int>(n) : 0;
     model->slots = made ? most_slots : 0;
     return !made;
@@ -235,9 +234,10 @@ static bool make_tables(h2o_model &model, int highest) {
     const size_t pairs = static_cast<size_t>(count) * std::max(1, model.frame.rope_count) * model.most_pairs;
     model.turned = 0;
     if (!model.table_cosines.make(pairs) || !model.table_sines.make(pairs)) return false;
-    std::vector<int32_t> index(count);
-    for (int at = 0; at < count; ++at) index[at] = at;
-    angles(model, count, index.data(), false, model.table_cosines.get(), model.table_sines.get());
+    Room<int32_t> index;
+    if (!index.make(count)) return false;
+    for (int at = 0; at < count; ++at) index.get()[at] = at;
+    angles(model, count, index.get(), false, model.table_cosines.get(), model.table_sines.get());
     model.turned = count;
     return true;
 }
@@ -267,7 +267,7 @@ int32_t h2o_decode(h2o_model *model, const h2o_step *step, float *logits) {
         most_used = std::max(most_used, step->slots[layer].used);
     if (h2o_reserve(model, step->rows, most_used)) return 1;
     int tokens = 0;
-    std::vector<int32_t> index(step->rows), edge(step->rows);
+    int32_t *index = model->index.get(), *edge = index + step->rows;
     for (int row = 0; row < step->rows; ++row) {
         if (step->positions[row] < 0) continue;
         model->rows.get()[tokens] = row;
@@ -276,8 +276,8 @@ int32_t h2o_decode(h2o_model *model, const h2o_step *step, float *logits) {
         edge[tokens++] = step->edge[row];
     }
     if (!tokens) return 0;
-    angles(*model, tokens, index.data(), true, model->cosines.get(), model->sines.get());
-    if (step->clamps) angles(*model, tokens, edge.data(), false, model->edge_cosines.get(), model->edge_sines.get());
+    angles(*model, tokens, index, true, model->cosines.get(), model->sines.get());
+    if (step->clamps) angles(*model, tokens, edge, false, model->edge_cosines.get(), model->edge_sines.get());
     Team team;
     Job job = job_of(*model, team, tokens);
     job.step = step;
@@ -295,10 +295,11 @@ int32_t h2o_compare(h2o_model *model, int32_t layer_count, const int32_t *layers
     const h2o_frame &frame = model->frame;
     const size_t all = static_cast<size_t>(layer_count) * rows * frame.kv_heads * slots;
     const int highest = index ? farthest(positions, index, all) : 0;
-    std::vector<const h2o_rope *> ropes(layer_count);
+    Room<const h2o_rope *> ropes;
+    if (!ropes.make(layer_count)) return 1;
     for (int at = 0; at < layer_count; ++at) {
         const int rope = model->layers[layers[at]].rope;
-        ropes[at] = rope < 0 ? nullptr : &model->ropes[rope];
+        ropes.get()[at] = rope < 0 ? nullptr : &model->ropes[rope];
     }
     Comparison of = {};
     of.layers = layer_count;
@@ -314,7 +315,7 @@ int32_t h2o_compare(h2o_model *model, int32_t layer_count, const int32_t *layers
     of.index = index;
     of.distinctness = distinctness;
     of.novelty = novelty;
-    of.ropes = ropes.data();
+    of.ropes = ropes.get();
     of.first_rope = model->ropes.get();
     of.cosines = model->table_cosines.get();
     of.sines = model->table_sines.get();

@@ -33,13 +33,18 @@ inline Floats silu(Floats x) {
     return div(fma(negative, e, positive), add(splat(1.0f), e));
 }
 
-// x * weight / sqrt(mean of squares + epsilon), of `size` numbers, a multiple of 16 (RMSNorm, arXiv 1910.07467).
+// x * weight / sqrt(mean of squares + epsilon), of `size` numbers (RMSNorm, arXiv 1910.07467); x and out go on with
+// zeros up to a multiple of 16, the weights do not.
 inline void norm(const float *x, const float *weight, int size, float epsilon, float *out) {
     Floats squares = splat(0.0f);
     for (int i = 0; i < size; i += 16) squares = fma(load(x + i), load(x + i), squares);
     const float mean = sum(squares) / static_cast<float>(size);
     const Floats by = div(splat(1.0f), splat(__builtin_sqrtf(mean + epsilon)));
-    for (int i = 0; i < size; i += 16) store(out + i, mul(mul(load(x + i), by), load(weight + i)));
+    for (int i = 0; i < size; i += 16) {
+        float rest[16] = {};
+        for (int j = 0; i + 16 > size && i + j < size; ++j) rest[j] = weight[i + j];
+        store(out + i, mul(mul(load(x + i), by), i + 16 > size ? load(rest) : load(weight + i)));
+    }
 }
 
 // Rounds groups of 32 numbers to whole ones from -127 to 127 and a scale. A number that is none makes its scale none.

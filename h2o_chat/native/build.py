@@ -10,6 +10,7 @@ The library runs on every processor of its kind: no `-march=native`. A form that
 file of its own, and that file alone gets the flags for it.
 """
 
+import ctypes
 import hashlib
 import os
 import platform
@@ -84,14 +85,14 @@ def main() -> int:
 
 
 def build() -> str | None:
-    """Makes the library, if it is not there or was made from other sources, and puts it in place in one move.
+    """Makes the library, where there is none of these sources that loads, and puts it in place in one move.
 
     Returns:
-        None, or why there is no library: an old one, made from other sources, is gone then. The text is kept
-        in `FAILURE`, where that can be written.
+        None, or why there is no library: an old one is gone then. The text is kept in `FAILURE`, where
+        that can be written.
     """
     try:
-        if not is_current():
+        if not (is_current() and _loads()):
             with tempfile.TemporaryDirectory(prefix="h2o-chat-") as folder:
                 _move(link(compile_sources(Path(folder))))
         FAILURE.unlink(missing_ok=True)
@@ -219,6 +220,15 @@ def failure() -> str:
         return FAILURE.read_text("utf-8").strip()
     except FileNotFoundError:
         return ""
+
+
+def _loads() -> bool:
+    """False for one that was made where the system's libraries are newer."""
+    try:
+        ctypes.CDLL(str(LIBRARY))
+    except OSError:
+        return False
+    return True
 
 
 def _sources() -> list[Path]:

@@ -80,6 +80,7 @@ class Slots(Structure):
         ("hidden", c_void_p),
         ("clamped", c_void_p),
         ("order", c_void_p),
+        ("index", c_void_p),
         ("slots", c_int32),
         ("used", c_int32),
     )
@@ -92,6 +93,7 @@ class Step(Structure):
         ("rows", c_int32),
         ("of_prompt", c_int32),
         ("clamps", c_int32),
+        ("kv_bits", c_int32),
         ("forget", c_float),
         ("remember", c_float),
         ("ids", POINTER(c_int64)),

@@ -111,10 +111,11 @@ def is_checked(path: Path, about: os.stat_result) -> bool:
 def note_checked(path: Path, about: os.stat_result) -> None:
     """Notes that they were. Where that cannot be written they are verified at each opening."""
     note = _note_of(path)
-    part = note.with_name(f"{note.name}.{os.getpid()}")
+    part = note.with_name(f"{note.name}.{os.getpid()}.part")
     with contextlib.suppress(OSError):
         try:
             part.write_text(json.dumps(_identity(about)))
+            note.unlink(missing_ok=True)  # to replace a file, some file systems wait for the disk
             part.replace(note)
         finally:
             part.unlink(missing_ok=True)

@@ -51,6 +51,7 @@ class NativeStep:
         self.form = c.FORMS[loaded.h2o_form(self._model)]
         self._pointers: tuple[int, ...] = ()
         self._slots: Any = (c.Slots * self.frame.layers)()
+        self._index: list[Tensor] = []
 
     def __del__(self) -> None:
         if getattr(self, "_model", None):
@@ -70,7 +71,6 @@ class NativeStep:
         return bool(
             ids.shape[1] == 1
             and sum(len(arena.layers) for arena in cache.arenas) == self.frame.layers
-            and cache.plan.bits is None
             and type(cache.plan.policy.scores) is Received
         )
 
@@ -87,6 +87,7 @@ class NativeStep:
             rows=rows,
             of_prompt=cache.step.of_prompt,
             clamps=any(arena.clamps for arena in cache.arenas),
+            kv_bits=cache.plan.bits or 0,
             forget=cache.plan.policy.forget,
             remember=scores.REMEMBER,
             ids=(ctypes.c_int64 * rows)(*ids[:, 0].tolist()),
@@ -136,7 +137,11 @@ class NativeStep:
         """`settle.compare_keys` in the library: keys [L, r, H, S, D] at rotation index [L, r, H, S]."""
         layers, rows, _, slots = part.positions.shape
         novelty = part.states["novelty"].data_ptr() if arena.plan.policy.pairs else None
-        index, numbers = index.to(torch.int32).contiguous(), _int32(arena.layers)
+        keys, index, numbers = (
+            arena.numbers(part.keys),
+            index.to(torch.int32).contiguous(),
+            _int32(arena.layers),
+        )
         self._checked(
             self.library.h2o_compare(
                 self._model,
@@ -144,9 +149,9 @@ class NativeStep:
                 ctypes.addressof(numbers),
                 rows,
                 slots,
-                part.keys.data_ptr(),
+                keys.data_ptr(),
                 part.positions.data_ptr(),
-                index.data_ptr(),
+                index.data_ptr() if arena.plan.bits is None else None,  # bytes are not turned
                 part.states["distinctness"].data_ptr(),
                 novelty,
             )
@@ -222,6 +227,10 @@ class NativeStep:
             for arena in cache.arenas:
                 for at, layer in enumerate(arena.layers):
                     self._slots[layer] = _slots_of(arena, at, cache.plan.observe)
+        self._index = [_index_of(arena) for arena in cache.arenas] if cache.plan.bits else []
+        for arena, index in zip(cache.arenas, self._index, strict=False):
+            for at, layer in enumerate(arena.layers):
+                self._slots[layer].index = index[at].data_ptr()
         for slots in self._slots:
             slots.used = used
 
@@ -246,6 +255,11 @@ def _slots_of(arena: Any, at: int, observe: bool) -> c.Slots:
         order=int(arena.order[at].data_ptr()),
         slots=arena.shape[3],
     )
+
+
+def _index_of(arena: Arena) -> Tensor:
+    """Rotation index of every key, which the library needs where they are bytes. [L, R, H, S] int32"""
+    return arena.held_indices().to(torch.int32).contiguous()
 
 
 def _int32(numbers: Sequence[int]) -> Any:

@@ -37,7 +37,7 @@ struct Shape {
 
 const Shape kShapes[] = {
     {"four bits, tied", 64, 96, 4, 2, 16, 96, 3, 4, 8, false, false, true, false},
-    {"eight bits, nothing a multiple of 32", 48, 40, 3, 3, 16, 101, 2, 8, 8, true, false, false, false},
+    {"eight bits, nothing a multiple of 16", 40, 24, 3, 3, 16, 101, 2, 8, 8, true, false, false, false},
     {"heads of 80, normed", 80, 48, 4, 1, 80, 33, 2, 4, 4, false, true, false, false},
     {"heads of 128", 96, 160, 2, 2, 128, 17, 1, 8, 4, true, true, false, false},
     {"damaged weights, four bits", 64, 64, 2, 1, 32, 40, 2, 4, 8, true, true, true, true},
@@ -92,7 +92,9 @@ struct Model {
             return matrices.emplace_back(random, rows, columns, bits, of.damaged).as_c;
         };
         const auto vector = [&](int count, float around, float by) {
-            return vectors.emplace_back(numbers(random, static_cast<size_t>(count), around, by)).data();
+            std::vector<float> &one = vectors.emplace_back(numbers(random, static_cast<size_t>(count), around, by));
+            one.resize(static_cast<size_t>(up(count, 16)));  // as a packed file has them
+            return one.data();
         };
         for (int scaled = 0; scaled < 2; ++scaled) {
             std::vector<float> &turning = vectors.emplace_back();

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from h2o_chat.native import build
+from h2o_chat.native import build, library
 
 SOURCE = """
 extern "C" __attribute__((visibility("default"))) int number() {
@@ -77,6 +77,15 @@ def test_a_source_that_changed_is_compiled_again(small: ModuleType) -> None:
     assert small.is_current()
     now = shutil.copy(small.LIBRARY, small.FOLDER / "another name")  # one name is opened once in a process
     assert (before.number(), ctypes.CDLL(str(now)).number()) == (7, 8)
+
+
+@pytest.mark.compiler
+def test_a_library_that_does_not_load_is_made_again(small: ModuleType) -> None:
+    """As one of the same sources that was compiled on a newer system."""
+    small.LIBRARY.write_bytes(f"h2o_made {small.digest()} 2026-11-22 g++\0".encode())
+    assert small.is_current()
+    assert small.build() is None
+    assert ctypes.CDLL(str(small.LIBRARY)).number() == 7
 
 
 @pytest.mark.compiler
@@ -150,3 +159,9 @@ def test_the_program_alone(small: ModuleType, tmp_path: Path) -> None:
     done = run(**os.environ)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"{small.LIBRARY} is up to date.\n"
+
+
+@pytest.mark.compiler
+def test_it_is_compiled_where_tests_run() -> None:
+    """Else those that need it are skipped, and nobody sees it."""
+    assert library.why_not() == "", f"run: {sys.executable} -m h2o_chat.native.build"

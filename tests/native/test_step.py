@@ -26,11 +26,10 @@ Compute = Callable[[H2OCache, Tensor], Tensor]
 CHUNK = 24
 
 
-def cache_of(packed: Packed, budget: int, policy: str = "h2o") -> H2OCache:
+def cache_of(packed: Packed, budget: int, policy: str = "h2o", kv: str = "auto") -> H2OCache:
     """An empty one, as the engine makes it."""
-    return H2OCache(
-        budget, policy=policy, chunk=CHUNK, positions=positions_of(packed.frame, chats=True), observe=True
-    )
+    positions = positions_of(packed.frame, chats=True)
+    return H2OCache(budget, policy=policy, chunk=CHUNK, positions=positions, observe=True, kv=kv)
 
 
 def by(step: NativeStep) -> Compute:
@@ -92,51 +91,54 @@ def test_it_computes_what_torch_computes(
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen2", "smollm3"])
-@pytest.mark.parametrize("policy", ["h2o", "h2o-paper", "caote", "window", "lru", "full"])
-def test_one_call_does_what_the_layers_do(name: str, policy: str, pack: Pack) -> None:
-    """The library's attention, slots and scores against torch's, over clamped keys and many settles."""
+@pytest.mark.parametrize(
+    ("policy", "kv"),
+    [
+        *((policy, "auto") for policy in ("h2o", "h2o-paper", "caote", "window", "lru", "full")),
+        *(("h2o", kv) for kv in ("int8", "int4")),
+    ],
+)
+def test_one_call_does_what_the_layers_do(name: str, policy: str, kv: str, pack: Pack) -> None:
+    """The library's attention, slots and scores against torch's, now and then from the same slots.
+
+    Over clamped keys, many settles and a rebase. Where an activation is rounded to the other side a step
+    differs by more than rounding.
+    """
     packed = pack(name, 8)
     step = NativeStep(packed, 2)
-    tokens = said(400, packed.frame.vocabulary)
-    one, other = cache_of(packed, 64, policy), cache_of(packed, 64, policy)
-    first, second = talk(by(step), one, tokens), talk(by_layers(step), other, tokens)
-    off = torch.stack([(a - b).abs().max() for a, b in zip(first, second, strict=True)])
-    assert off.median() < 0.02 * torch.stack(second).abs().max()
-    same = [
-        len(set(a.tolist()) & set(b.tolist())) / len(set(b.tolist()))
-        for layer in range(packed.frame.layers)
-        for a, b in zip(one.kept(layer)[0], other.kept(layer)[0], strict=True)
-    ]
-    assert min(same) > 0.9
-    for a, b in zip(one.arenas, other.arenas, strict=True):
-        assert torch.allclose(a.slots.score.sum(-2), b.slots.score.sum(-2), rtol=1e-3), (
-            "attention is shared out"
-        )
-        assert torch.allclose(a.slots.recent.sum(-1), b.slots.recent.sum(-1), rtol=1e-3)
-        assert torch.equal(a.slots.hidden, b.slots.hidden)
-        assert a.slots.clamped.sum() == b.slots.clamped.sum()
+    cache, other = cache_of(packed, 64, policy, kv), cache_of(packed, 64, policy, kv)
+    tokens = said(490 if policy == "full" else 620, packed.frame.vocabulary)
+    talk(by(step), cache, tokens[:100])
+    equal = looks = 0
+    for at in range(100, len(tokens) - 1, 13):
+        other.restore(cache.snapshot())
+        (ours,) = talk(by(step), cache, [tokens[at]], 0)
+        (theirs,) = talk(by_layers(step), other, [tokens[at]], 0)
+        size = float(theirs.abs().max())
+        assert torch.allclose(ours, theirs, atol=0.1 * size)
+        looks += 1
+        if torch.allclose(ours, theirs, atol=1e-4 * size):
+            equal += 1
+            for a, b in zip(everything(cache), everything(other), strict=True):
+                if a.dtype == torch.uint8:
+                    assert (a != b).float().mean() < 0.01, "few numbers are rounded to the next level"
+                else:
+                    assert torch.allclose(a.float(), b.float(), atol=1e-4 if kv == "auto" else 1e-2)
+        talk(by(step), cache, tokens[at + 1 : at + 13], 0)
+    assert equal > 0.5 * looks
+    assert policy == "full" or cache.clocks[0].base > 0, "there was a rebase"
 
 
-def test_the_bookkeeping_of_one_token_is_that_of_the_layers(pack: Pack) -> None:
-    """From the same slots one token leaves the same states, but for the last bits."""
-    packed = pack("llama", 8)
-    step, one, other = NativeStep(packed, 1), cache_of(packed, 64), cache_of(packed, 64)
-    tokens = said(50, packed.frame.vocabulary)
-    talk(by(step), one, tokens)
-    talk(by(step), other, tokens)
-    first, second = talk(by(step), one, [7], 0)[-1], talk(by_layers(step), other, [7], 0)[-1]
-    assert torch.allclose(first, second, atol=1e-4 * float(second.abs().max()))
-    for a, b in zip(everything(one), everything(other), strict=True):
-        assert torch.allclose(a.float(), b.float(), atol=1e-5)
-
-
+@pytest.mark.parametrize("kv", ["auto", "int8", "int4"])
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("name", ["llama", "qwen3", "smollm3"])
-def test_every_form_and_any_number_of_threads_gives_the_same_bits(name: str, bits: int, pack: Pack) -> None:
+def test_every_form_and_any_number_of_threads_gives_the_same_bits(
+    name: str, bits: int, kv: str, pack: Pack
+) -> None:
     packed = pack(name, bits)
     tokens = said(150, packed.frame.vocabulary)
     ways = [(form, 1) for form in library.forms()] + [(library.forms()[-1], threads) for threads in (2, 3)]
-    caches = [cache_of(packed, 48) for _ in ways]
+    caches = [cache_of(packed, 48, kv=kv) for _ in ways]
     found = [
         talk(by(NativeStep(packed, threads, form)), cache, tokens)
         for (form, threads), cache in zip(ways, caches, strict=True)
@@ -176,20 +178,19 @@ def test_rows_are_what_each_is_alone(bits: int, pack: Pack) -> None:
                 mine = talk(by(step), alone[row], tokens[row : row + 1], 0)[-1]
                 assert torch.equal(mine[0], logits[row, 0]), (at, row)
     for row, cache in enumerate(alone):
-        mine = cache.take_row(0)
-        theirs = together.take_row(row)
-        for a, b in zip(mine.parts, theirs.parts, strict=True):
+        for a, b in zip(cache.take_row(0).parts, together.take_row(row).parts, strict=True):
             for state, numbers in a.states.items():
                 assert torch.equal(numbers, b.states[state]), (row, state)
 
 
 @pytest.mark.parametrize("name", ["llama", "smollm3"])
-@pytest.mark.parametrize("budget", [40, 100])
-def test_keys_are_compared_as_in_torch(name: str, budget: int, pack: Pack) -> None:
+@pytest.mark.parametrize(("budget", "kv"), [(40, "auto"), (100, "auto"), (40, "int8")])
+def test_keys_are_compared_as_in_torch(name: str, budget: int, kv: str, pack: Pack) -> None:
     packed = pack(name, 8)
     for form in library.forms():
-        step, cache = NativeStep(packed, 2, form), cache_of(packed, budget)
-        talk(by(step), cache, said(budget // 2 + 300, packed.frame.vocabulary))
+        step, cache = NativeStep(packed, 2, form), cache_of(packed, budget, kv=kv)
+        talk(by(step), cache, said(522, packed.frame.vocabulary))  # a rebase was not long ago
+        assert cache.clocks[0].base > 0
         for arena in cache.arenas:
             index, slots = arena.held_indices(), arena.slots
             assert not bool((slots.positions >= 0).all()), "some slot is empty"

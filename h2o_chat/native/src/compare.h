@@ -19,9 +19,10 @@ inline void unit_keys(const Comparison &of, int layer, ptrdiff_t first, float *k
             continue;
         }
         const float *from = of.keys + (first + s) * of.size;
-        if (rope) {  // turned back: by the same cosines, and sines of the other sign
-            const ptrdiff_t at = (rope - of.first_rope) * of.table_pairs + of.index[first + s] * of.most_pairs;
-            turn<true>(from, of.cosines + at, of.sines + at, rope->pairs, of.size, key);
+        if (rope && of.index) {
+            const ptrdiff_t at = (rope - of.first_rope) * of.table_pairs;
+            turn_by(from, -of.index[first + s], of.cosines + at, of.sines + at, of.most_pairs, rope->pairs, of.size,
+                    key);
             from = key;
         }
         const float length = __builtin_sqrtf(dot(from, from, of.size));

@@ -75,7 +75,7 @@ struct h2o_model {
     Room<int64_t> ids;
     Room<char> own;
     int turned = 0;  // indices in the tables of compare
-    Room<float> table_cosines, table_sines, compared;
+    Room<float> table_cosines, table_sines, compared, numbers_held;
 
     ~h2o_model() {
         if (pool) pool_close(pool);
@@ -219,6 +219,48 @@ int32_t h2o_reserve(h2o_model *model, int32_t tokens, int32_t slots) {
     return !made;
 }
 
+// The rotation index farthest from 0 of slots in use; after a rebase older keys have negative ones. It stays below
+// the model's window.
+static int farthest(const int32_t *positions, const int32_t *index, size_t count) {
+    int most = 0;
+    for (size_t at = 0; at < count; ++at)
+        if (positions[at] >= 0) most = std::max(most, std::abs(index[at]));
+    return most;
+}
+
+// Cosines and sines of all positions up to `highest`. False: no memory.
+static bool make_tables(h2o_model &model, int highest) {
+    if (highest < model.turned) return true;
+    const int count = std::max(1024, rounded_up(highest + 1, 1024) * 3 / 2);
+    const size_t pairs = static_cast<size_t>(count) * std::max(1, model.frame.rope_count) * model.most_pairs;
+    model.turned = 0;
+    if (!model.table_cosines.make(pairs) || !model.table_sines.make(pairs)) return false;
+    std::vector<int32_t> index(count);
+    for (int at = 0; at < count; ++at) index[at] = at;
+    angles(model, count, index.data(), false, model.table_cosines.get(), model.table_sines.get());
+    model.turned = count;
+    return true;
+}
+
+// Room for keys and values as numbers, and the tables that turn them. False: no memory.
+static bool make_ready_for_bytes(h2o_model &model, const h2o_step &step, Job &job) {
+    const h2o_frame &frame = model.frame;
+    int highest = 0;
+    for (int row = 0; row < step.rows; ++row) highest = std::max(highest, step.index[row]);
+    for (int layer = 0; layer < frame.layer_count; ++layer) {
+        const h2o_slots &slots = step.slots[layer];
+        const size_t all = static_cast<size_t>(step.rows) * frame.kv_heads * slots.slots;
+        highest = std::max(highest, farthest(slots.positions, slots.index, all));
+    }
+    const size_t held = static_cast<size_t>(job.tokens) * frame.kv_heads * 2 * job.weights_stride * frame.head_size;
+    if (!make_tables(model, highest) || !model.numbers_held.make(held)) return false;
+    job.numbers_held = model.numbers_held.get();
+    job.table_cosines = model.table_cosines.get();
+    job.table_sines = model.table_sines.get();
+    job.table_pairs = static_cast<int64_t>(model.turned) * model.most_pairs;
+    return true;
+}
+
 int32_t h2o_decode(h2o_model *model, const h2o_step *step, float *logits) {
     int most_used = 0;
     for (int layer = 0; layer < model->frame.layer_count; ++layer)
@@ -242,22 +284,9 @@ int32_t h2o_decode(h2o_model *model, const h2o_step *step, float *logits) {
     job.rows = model->rows.get();
     job.ids = model->ids.get();
     job.logits = logits;
+    if (step->kv_bits && !make_ready_for_bytes(*model, *step, job)) return 1;
     run(*model, model->kernels->decode, job);
     return 0;
-}
-
-// Cosines and sines of all indices up to `highest`, which stays below the model's window. False: no memory.
-static bool make_tables(h2o_model &model, int highest) {
-    if (highest < model.turned) return true;
-    const int count = std::max(1024, rounded_up(highest + 1, 1024) * 3 / 2);
-    const size_t pairs = static_cast<size_t>(count) * std::max(1, model.frame.rope_count) * model.most_pairs;
-    model.turned = 0;
-    if (!model.table_cosines.make(pairs) || !model.table_sines.make(pairs)) return false;
-    std::vector<int32_t> index(count);
-    for (int at = 0; at < count; ++at) index[at] = at;
-    angles(model, count, index.data(), false, model.table_cosines.get(), model.table_sines.get());
-    model.turned = count;
-    return true;
 }
 
 int32_t h2o_compare(h2o_model *model, int32_t layer_count, const int32_t *layers, int32_t rows, int32_t slots,
@@ -265,9 +294,7 @@ int32_t h2o_compare(h2o_model *model, int32_t layer_count, const int32_t *layers
                     float *novelty) {
     const h2o_frame &frame = model->frame;
     const size_t all = static_cast<size_t>(layer_count) * rows * frame.kv_heads * slots;
-    int highest = 0;
-    for (size_t at = 0; at < all; ++at)
-        if (positions[at] >= 0) highest = std::max(highest, index[at]);
+    const int highest = index ? farthest(positions, index, all) : 0;
     std::vector<const h2o_rope *> ropes(layer_count);
     for (int at = 0; at < layer_count; ++at) {
         const int rope = model->layers[layers[at]].rope;

@@ -35,6 +35,7 @@ typedef struct {
     float scale;  // of cosines and sines
 } h2o_rope;
 
+// Vectors go on with zeros up to a multiple of 16.
 typedef struct {
     h2o_matrix qkv;      // all of q, then k, then v
     h2o_matrix out;
@@ -59,13 +60,14 @@ typedef struct {
 
 // The slots of one layer, h2o_chat/cache/state.py. All but `order`, `clamped` are written.
 typedef struct {
-    float *keys, *values;   // [R, H, S, D], keys turned
+    void *keys, *values;    // [R, H, S, D] fp32, keys turned; or bytes, not turned (h2o_step.kv_bits)
     int32_t *positions;     // [R, H, S], -1: empty
     float *score;           // [R, H, S, G]
     float *recent;          // [R, H, S]; null: nobody looks
     uint8_t *prompt, *protect, *hidden;  // [R, H, S]
     const uint8_t *clamped; // [R, H, S]
     const int32_t *order;   // [R, H, S] slots in use, then the empty ones in the order of writing
+    const int32_t *index;   // [R, H, S] rotation index of each key, where they are bytes; else null
     int32_t slots;          // S
     int32_t used;           // leading slots that may be in use, the new ones included
 } h2o_slots;
@@ -75,6 +77,7 @@ typedef struct {
     int32_t rows;              // R
     int32_t of_prompt;
     int32_t clamps;            // some key may be clamped
+    int32_t kv_bits;           // 0: keys and values are fp32; 8, 4: rows of bytes, h2o_chat/cache/quantized.py
     float forget;              // what a query leaves of the scores
     float remember;            // what a query leaves of `recent`
     const int64_t *ids;        // [R]
@@ -115,8 +118,8 @@ H2O_API int32_t h2o_after(h2o_model *model, int32_t layer, int32_t tokens, const
 // Logits [N, vocabulary].
 H2O_API int32_t h2o_head(h2o_model *model, int32_t tokens, const float *x, float *logits);
 
-// How kept keys [L, R, H, S, D], turned to `index` [L, R, H, S], stand among one another (../../cache/novelty.py):
-// [L, R, H, S] each; `novelty` may be null. `layers` [L] are their numbers.
+// How kept keys [L, R, H, S, D], turned to `index` [L, R, H, S] (null: not turned), stand among one another
+// (../../cache/novelty.py): [L, R, H, S] each; `novelty` may be null. `layers` [L] are their numbers.
 H2O_API int32_t h2o_compare(h2o_model *model, int32_t layer_count, const int32_t *layers, int32_t rows, int32_t slots,
                             const float *keys, const int32_t *positions, const int32_t *index, float *distinctness,
                             float *novelty);

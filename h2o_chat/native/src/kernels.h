@@ -142,6 +142,17 @@ inline void turn(const float *x, const float *cosines, const float *sines, int p
     for (int i = 2 * pairs; i < size; ++i) out[i] = x[i];
 }
 
+// The same by whole positions, with angles of all positions from 0 on [positions, stride]: cos(-a) is cos(a), and
+// sin(-a) is -sin(a).
+inline void turn_by(const float *x, int positions, const float *cosines, const float *sines, int stride, int pairs,
+                    int size, float *out) {
+    const ptrdiff_t at = static_cast<ptrdiff_t>(positions < 0 ? -positions : positions) * stride;
+    if (positions < 0)
+        turn<true>(x, cosines + at, sines + at, pairs, size, out);
+    else
+        turn<false>(x, cosines + at, sines + at, pairs, size, out);
+}
+
 inline float dot(const float *a, const float *b, int size) {
     Floats products = splat(0.0f);
     for (int i = 0; i < size; i += 16) products = fma(load(a + i), load(b + i), products);

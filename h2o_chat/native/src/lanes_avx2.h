@@ -77,6 +77,9 @@ inline Floats load_halves(const uint16_t *from) {
             _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(from + 8)))};
 }
 
+inline float from_half(uint16_t half) { return _cvtsh_ss(half); }
+inline uint16_t to_half(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT); }
+
 inline Ints splat(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 inline Floats to_floats(Ints a) { return {_mm256_cvtepi32_ps(a.low), _mm256_cvtepi32_ps(a.high)}; }
 

@@ -50,6 +50,9 @@ inline Floats load_halves(const uint16_t *from) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(from)));
 }
 
+inline float from_half(uint16_t half) { return _cvtsh_ss(half); }
+inline uint16_t to_half(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT); }
+
 inline Ints splat(int32_t x) { return _mm512_set1_epi32(x); }
 inline Floats to_floats(Ints a) { return _mm512_cvtepi32_ps(a); }
 

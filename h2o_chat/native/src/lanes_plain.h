@@ -126,6 +126,21 @@ inline float from_half(uint16_t half) {
     return x;
 }
 
+// To the nearest fp16, halves to the even one.
+inline uint16_t to_half(float x) {
+    uint32_t bits;
+    std::memcpy(&bits, &x, sizeof bits);
+    const uint32_t sign = bits >> 16 & 0x8000u, all = bits & 0x7fffffffu;
+    if (all > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);   // no number
+    if (all >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // infinite from 65,520 on
+    if (all < 0x38800000u) {                                               // below 2^-14: whole multiples of 2^-24
+        const float steps = std::nearbyint(std::ldexp(std::fabs(x), 24));
+        return static_cast<uint16_t>(sign | static_cast<uint32_t>(steps));
+    }
+    const uint32_t rounded = all + 0xfffu + (all >> 13 & 1u);
+    return static_cast<uint16_t>(sign | (rounded - 0x38000000u) >> 13);
+}
+
 // Sixteen fp16.
 inline Floats load_halves(const uint16_t *from) {
     Floats v;

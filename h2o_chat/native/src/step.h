@@ -156,6 +156,52 @@ inline ptrdiff_t first_slot(const Job &job, const h2o_slots &slots, int token, i
     return (static_cast<ptrdiff_t>(job.rows[token]) * job.frame->kv_heads + head) * slots.slots;
 }
 
+// Numbers as a row of bytes: levels, then their lowest value and step in fp16.
+inline void to_bytes(const float *x, int size, int bits, uint8_t *row) {
+    const float most = static_cast<float>((1 << bits) - 1);
+    float low = x[0], high = x[0];
+    for (int i = 1; i < size; ++i) {
+        low = x[i] < low ? x[i] : low;
+        high = x[i] > high ? x[i] : high;
+    }
+    uint16_t scale[2] = {to_half(low), to_half((high - low) / most)};
+    low = from_half(scale[0]);
+    const float step = from_half(scale[1]), by = step > 0 ? step : 1.0f;
+    const auto level = [&](int i) {
+        const float at = __builtin_nearbyintf((x[i] - low) / by);
+        return static_cast<uint8_t>(at > 0 ? at < most ? at : most : 0);
+    };
+    if (bits == 8)
+        for (int i = 0; i < size; ++i) row[i] = level(i);
+    else
+        for (int i = 0; i < size; i += 2) row[i / 2] = static_cast<uint8_t>(level(i) | level(i + 1) << 4);
+    std::memcpy(row + size * bits / 8, scale, sizeof scale);
+}
+
+inline void from_bytes(const uint8_t *row, int size, int bits, float *x) {
+    uint16_t scale[2];
+    std::memcpy(scale, row + size * bits / 8, sizeof scale);
+    const float low = from_half(scale[0]), step = from_half(scale[1]);
+    for (int i = 0; i < size; ++i) {
+        const int level = bits == 8 ? row[i] : i % 2 ? row[i / 2] >> 4 : row[i / 2] & 15;
+        x[i] = fma(static_cast<float>(level), step, low);
+    }
+}
+
+// Where a stored key or value [R, H, S, ...] is.
+inline uint8_t *stored(const Job &job, void *all, ptrdiff_t slot) {
+    const ptrdiff_t size = job.frame->head_size;
+    const ptrdiff_t bytes = job.step->kv_bits ? size * job.step->kv_bits / 8 + 4 : size * sizeof(float);
+    return static_cast<uint8_t *>(all) + slot * bytes;
+}
+
+inline void store_numbers(const Job &job, const float *x, uint8_t *to) {
+    if (job.step->kv_bits)
+        to_bytes(x, job.frame->head_size, job.step->kv_bits, to);
+    else
+        std::memcpy(to, x, sizeof(float) * job.frame->head_size);
+}
+
 // Keys and values of the token into the first empty slot of each KV head.
 inline void write_slots(Job &job, const h2o_layer &layer, const h2o_slots &slots) {
     const Sizes of(*job.frame);
@@ -167,15 +213,44 @@ inline void write_slots(Job &job, const h2o_layer &layer, const h2o_slots &slots
             turned_head(job, layer, token, layer.norm_query, all + (head * of.groups + g) * of.size);
         float *key = all + (of.heads + head) * of.size;
         const float *value = all + (of.heads + of.kv_heads + head) * of.size;
-        turned_head(job, layer, token, layer.norm_key, key);
         const ptrdiff_t first = first_slot(job, slots, token, head);
         const ptrdiff_t slot = first + slots.order[first + step.held[row]];
-        std::memcpy(slots.keys + slot * of.size, key, sizeof(float) * of.size);
-        std::memcpy(slots.values + slot * of.size, value, sizeof(float) * of.size);
+        if (step.kv_bits) {
+            if (layer.norm_key) norm(key, layer.norm_key, of.size, job.frame->epsilon, key);
+        } else {
+            turned_head(job, layer, token, layer.norm_key, key);
+        }
+        store_numbers(job, key, stored(job, slots.keys, slot));
+        store_numbers(job, value, stored(job, slots.values, slot));
         slots.positions[slot] = step.positions[row];
         slots.prompt[slot] = step.of_prompt != 0;
         slots.protect[slot] = step.protect[row];
         slots.hidden[slot] = 0;
+    }
+    meet(*job.team);
+}
+
+// Keys, turned, and values of one KV head as numbers, where its slots hold bytes.
+inline void unpack_slots(Job &job, const h2o_layer &layer, const h2o_slots &slots) {
+    const Sizes of(*job.frame);
+    const h2o_step &step = *job.step;
+    for (int unit; (unit = take(job.team->next, 1, job.tokens * of.kv_heads)) >= 0;) {
+        const int token = unit / of.kv_heads, row = job.rows[token];
+        const ptrdiff_t first = first_slot(job, slots, token, unit % of.kv_heads);
+        const int newest = slots.order[first + step.held[row]];
+        float *keys = job.numbers_held + static_cast<ptrdiff_t>(unit) * 2 * job.weights_stride * of.size;
+        float *values = keys + static_cast<ptrdiff_t>(job.weights_stride) * of.size;
+        for (int s = 0; s < slots.used; ++s) {
+            float *key = keys + static_cast<ptrdiff_t>(s) * of.size;
+            from_bytes(stored(job, slots.keys, first + s), of.size, step.kv_bits, key);
+            from_bytes(stored(job, slots.values, first + s), of.size, step.kv_bits,
+                       values + static_cast<ptrdiff_t>(s) * of.size);
+            if (layer.rope < 0 || slots.positions[first + s] < 0) continue;
+            const int index = s == newest ? step.index[row] : slots.index[first + s];
+            const ptrdiff_t at = layer.rope * job.table_pairs;
+            turn_by(key, index, job.table_cosines + at, job.table_sines + at, job.most_pairs,
+                    job.frame->ropes[layer.rope].pairs, of.size, key);
+        }
     }
     meet(*job.team);
 }
@@ -186,7 +261,15 @@ inline void attend(Job &job, const h2o_layer &layer, const h2o_slots &slots, int
     const h2o_step &step = *job.step;
     const ptrdiff_t first = first_slot(job, slots, token, head / of.groups);
     const float *query = job.qkv + static_cast<ptrdiff_t>(token) * of.rows + head * of.size;
-    const float *keys = slots.keys + first * of.size, *values = slots.values + first * of.size;
+    const float *keys, *values;
+    if (step.kv_bits) {
+        const ptrdiff_t unit = static_cast<ptrdiff_t>(token) * of.kv_heads + head / of.groups;
+        keys = job.numbers_held + unit * 2 * job.weights_stride * of.size;
+        values = keys + static_cast<ptrdiff_t>(job.weights_stride) * of.size;
+    } else {
+        keys = static_cast<const float *>(slots.keys) + first * of.size;
+        values = static_cast<const float *>(slots.values) + first * of.size;
+    }
     const uint8_t *hidden = slots.hidden + first, *clamped = slots.clamped + first;
     const int row = job.rows[token], used = slots.used, padded = (used + 15) & ~15;
     float *weights = job.weights + (static_cast<ptrdiff_t>(token) * of.heads + head) * job.weights_stride;
@@ -253,6 +336,7 @@ void decode(Job &job, int thread) {
         const h2o_slots &slots = job.step->slots[number];
         queries_keys_values(job, thread, layer);
         write_slots(job, layer, slots);
+        if (job.step->kv_bits) unpack_slots(job, layer, slots);
         float *far = Own(job, thread, 32).floats;
         for (int unit; (unit = take(job.team->next, 1, job.tokens * of.heads)) >= 0;)
             attend(job, layer, slots, unit / of.heads, unit % of.heads, far);

@@ -1,6 +1,7 @@
 """One JSON object a line, and back."""
 
 import json
+from dataclasses import asdict
 from typing import get_args
 
 import pytest
@@ -76,6 +77,17 @@ def test_a_field_of_a_wrong_type_is_refused_by_its_name(event: Event) -> None:
                 continue
             with pytest.raises(ValueError, match=rf"{event.event}\.{name}|no number"):
                 from_json(json.dumps(data | {name: wrong}))
+
+
+def test_a_line_is_what_a_copy_of_the_event_would_be() -> None:
+    for event in EVENTS:
+        copied = {"event": event.event} | asdict(event)
+        assert to_json(event) == json.dumps(copied, ensure_ascii=False)
+
+
+def test_what_is_no_part_of_an_event_is_not_written() -> None:
+    with pytest.raises(TypeError, match="object has no place in an event"):
+        to_json(Note("code", object(), ""))  # type: ignore[arg-type]
 
 
 def test_unknown_keys_are_ignored_and_the_name_is_on_every_line() -> None:

@@ -5,6 +5,7 @@ import os
 import secrets
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from h2o_chat.engine.saved import Snapshot, read, write
 from h2o_chat.engine.session import session_of
 from h2o_chat.events.events import CacheState
 from h2o_chat.models.load import out_of_memory
+from h2o_chat.native.threads import one_torch_thread
 
 
 class Row:
@@ -161,7 +163,8 @@ class Row:
 
     def look(self) -> CacheState:
         """What the cache holds now."""
-        return self.observer.state(self._watched)
+        with one_torch_thread() if self.runner.native else nullcontext():
+            return self.observer.state(self._watched)
 
     def watch(self, on: bool) -> None:
         """Whether somebody looks at what only a memory panel shows; else it is not collected."""

@@ -24,6 +24,7 @@ from h2o_chat.cache.scores import Received
 from h2o_chat.cache.settle import settle
 from h2o_chat.native import library as c
 from h2o_chat.native.packed import Packed
+from h2o_chat.native.threads import one_torch_thread
 
 FORMS = {"": 0, "plain": 1, "AVX2": 2, "AVX-512": 4}
 
@@ -65,7 +66,8 @@ class NativeStep:
     def feed(self, cache: H2OCache, ids: Tensor, *, all_columns: bool) -> Tensor:
         """The step that the cache has prepared: tokens [R, N] in, logits [R, 1 or N, V] out."""
         if self._at_once(cache, ids):
-            return self._decode(cache, ids)
+            with one_torch_thread():
+                return self._decode(cache, ids)
         return self._layer_by_layer(cache, ids, all_columns)
 
     def _at_once(self, cache: H2OCache, ids: Tensor) -> bool:

@@ -106,7 +106,7 @@ def output_change_by_head(slots: Slots) -> Tensor:
     values = slots.values.to(share.dtype)
     output = share.transpose(-1, -2) @ values  # [L, R, H, G, D]
     # ||v - o||^2 multiplied out, so that no [L, R, H, G, S, D] is made.
-    crossed = values @ output.transpose(-1, -2)  # [L, R, H, S, G]
+    crossed = (output @ values.transpose(-1, -2)).transpose(-1, -2)  # [L, R, H, S, G]
     lengths = torch.linalg.vector_norm(values, dim=-1, keepdim=True)
     squares = lengths.square() + output.square().sum(-1).unsqueeze(-2)
     distance = (squares - 2 * crossed).clamp_min(0).sqrt()
@@ -116,13 +116,21 @@ def output_change_by_head(slots: Slots) -> Tensor:
 
 def whole_words(change: Tensor, positions: Tensor) -> Tensor:
     """At least `WORD` of what the token right before has, and so on for `PIECES` tokens. [L, R, H, S]"""
-    ordered, order = positions.sort(-1)
+    order = _oldest_first(positions)
+    ordered = positions.gather(-1, order)
     follows = (ordered.diff(dim=-1) == 1) & (ordered[..., 1:] > 0)
     goes_on = WORD * follows.to(change.dtype)
     by_age = change.gather(-1, order)
     for _ in range(PIECES):
         by_age[..., 1:] = torch.maximum(by_age[..., 1:], goes_on * by_age[..., :-1])
     return torch.zeros_like(change).scatter(-1, order, by_age)
+
+
+def _oldest_first(positions: Tensor) -> Tensor:
+    """Slots by age; empty ones in front, in any order. [L, R, H, S]"""
+    if positions.device.type == "cpu":  # where torch takes five times as long for it as numpy
+        return torch.from_numpy(positions.numpy().argsort(axis=-1))
+    return positions.argsort(dim=-1)
 
 
 def mean_held(numbers: Tensor, held: Tensor) -> Tensor:

@@ -42,9 +42,13 @@ def protect(arena: Arena, protected: Tensor) -> None:
 
 def _turn(arena: Arena, which: Tensor, by: Tensor) -> None:
     """Turns the keys of some slots, [L, R, H, S] bool, by so many positions, [L, R, H, S]."""
-    if arena.rope is not None and arena.plan.bits is None:
-        turned = arena.rope.rotate(arena.slots.keys, by)
-        arena.slots.keys.copy_(torch.where(which.unsqueeze(-1), turned, arena.slots.keys))
+    if arena.rope is None or arena.plan.bits is not None:
+        return
+    keys = arena.slots.keys
+    if keys.device.type == "cpu":  # which they are can be read here without waiting
+        keys[which] = arena.rope.rotate(keys[which], by[which])
+    else:
+        keys.copy_(torch.where(which.unsqueeze(-1), arena.rope.rotate(keys, by), keys))
 
 
 def before_rope(arena: Arena, keys: Tensor, index: Tensor) -> Tensor:

@@ -8,7 +8,7 @@
 
 namespace {
 
-constexpr int kBlock = 4;  // keys that are compared at a time with 64 others
+constexpr int kBlock = 8, kParts = 2;  // keys that are compared at a time with 32 others
 
 // Keys before RoPE, of length 1, as columns [D, stride]; an empty slot is 0.
 inline void unit_keys(const Comparison &of, int layer, ptrdiff_t first, float *key, float *columns) {
@@ -53,25 +53,25 @@ inline void distinctness(const Comparison &of, const float *columns, float *mean
 inline void novelty(const Comparison &of, const float *columns, float *nearest) {
     for (int s = 0; s < of.stride; ++s) nearest[s] = 0;
     for (int s = 0; s < of.slots; s += kBlock) {
-        for (int t = s & ~63; t < of.stride; t += 64) {
-            Floats cosines[kBlock][4];
+        for (int t = s & ~(16 * kParts - 1); t < of.stride; t += 16 * kParts) {
+            Floats cosines[kBlock][kParts];
             for (auto &row : cosines)
                 for (Floats &one : row) one = splat(0.0f);
             for (int i = 0; i < of.size; ++i) {
                 const float *column = columns + i * of.stride;
-                const Floats others[4] = {load(column + t), load(column + t + 16), load(column + t + 32),
-                                          load(column + t + 48)};
+                const Floats others[kParts] = {load(column + t), load(column + t + 16)};
                 for (int row = 0; row < kBlock; ++row) {
                     const Floats mine = splat(column[s + row]);
-                    for (int part = 0; part < 4; ++part) cosines[row][part] = fma(mine, others[part], cosines[row][part]);
+                    for (int part = 0; part < kParts; ++part)
+                        cosines[row][part] = fma(mine, others[part], cosines[row][part]);
                 }
             }
             for (int row = 0; row < kBlock; ++row) {
-                float all[64];
-                for (int part = 0; part < 4; ++part) store(all + 16 * part, cosines[row][part]);
-                if (s + row >= t && s + row < t + 64) all[s + row - t] = 0;  // itself
+                float all[16 * kParts];
+                for (int part = 0; part < kParts; ++part) store(all + 16 * part, cosines[row][part]);
+                if (s + row >= t && s + row < t + 16 * kParts) all[s + row - t] = 0;  // itself
                 Floats most = splat(nearest[s + row]);
-                for (int part = 0; part < 4; ++part) {
+                for (int part = 0; part < kParts; ++part) {
                     const Floats some = load(all + 16 * part);
                     most = max(most, some);
                     store(nearest + t + 16 * part, max(load(nearest + t + 16 * part), some));

@@ -21,7 +21,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kSpins = 4000;  // tens of microseconds: a phase is rarely more uneven
-constexpr double kLongShare = 0.25;  // of a call's time spent waiting, from which on threads are in the way
+constexpr int64_t kAwakeNs = 500'000;  // between two tokens: to be woken takes a tenth of that
+constexpr double kLongShare = 0.5;  // of a call's time spent waiting, from which on threads are in the way
 constexpr int kLeastCalls = 16, kMostCalls = 512;  // with one thread, before several are tried again
 
 int64_t ns_since(Clock::time_point start) {
@@ -72,6 +73,9 @@ static void serve(Pool *pool, int thread) {
     uint32_t seen = 0;
     for (;;) {
         for (int spin = 0; spin < kSpins && pool->call.load(std::memory_order_acquire) == seen; ++spin) relax();
+        const Clock::time_point idle = Clock::now();
+        while (pool->call.load(std::memory_order_acquire) == seen && ns_since(idle) < kAwakeNs)
+            std::this_thread::yield();
         if (pool->call.load(std::memory_order_acquire) == seen) {
             std::unique_lock<std::mutex> held(pool->lock);
             pool->begin.wait(held, [&] { return pool->call.load(std::memory_order_acquire) != seen; });

@@ -16,6 +16,9 @@ def engine_here(settings: Settings, progress: Progress) -> "Engine":
         BudgetError: the budget cannot work.
         H2OChatError: what `native.loading.open_model` raises.
     """
+    from h2o_chat.native.waiting import let_torch_sleep
+
+    let_torch_sleep(settings)
     from h2o_chat.cache.named import named
     from h2o_chat.cache.policies import divide
     from h2o_chat.engine.engine import Engine

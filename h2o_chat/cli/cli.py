@@ -133,7 +133,10 @@ def _settings(
         UsageError: a value outside its range, in whichever of them.
     """
     asked, built_in = given.maps
-    values = {**built_in, **precedence.below_flags(), **(held_with or {}), **asked, **more}
+    held = dict(held_with or {})
+    if "engine" in asked or "quantize" in asked:  # one decides what the other may be
+        held = {name: value for name, value in held.items() if name not in ("engine", "quantize")}
+    values = {**built_in, **precedence.below_flags(), **held, **asked, **more}
     values["stop"] = tuple(values["stop"])
     return _only(Settings, values), _only(Sampling, values)
 

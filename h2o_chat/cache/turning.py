@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from h2o_chat.cache import reading
 from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.distance import indices
 
@@ -45,7 +46,7 @@ def _turn(arena: Arena, which: Tensor, by: Tensor) -> None:
     if arena.rope is None or arena.plan.bits is not None:
         return
     keys = arena.slots.keys
-    if keys.device.type == "cpu":  # which they are can be read here without waiting
+    if reading.is_free(keys.device):
         keys[which] = arena.rope.rotate(keys[which], by[which])
     else:
         keys.copy_(torch.where(which.unsqueeze(-1), arena.rope.rotate(keys, by), keys))

@@ -135,6 +135,11 @@ def _rate(program: "subprocess.Popen[bytes]", path: Path, tokens: int) -> float:
 
         _wait(program, ended)
     (began, first), (end, last) = counts[0], counts[-1]
+    if first == last:
+        raise UsageError(
+            f"{last:,} tokens came within {1000 * LOOK_S:.0f} ms, between two looks: no rate can be told.",
+            "Use more --tokens.",
+        )
     return (last - first) / (end - began)
 
 

@@ -11,6 +11,7 @@ from program import Ended, Program
 
 from h2o_chat.base.errors import ExitCode, name_of
 from h2o_chat.models.resolve import BUNDLED
+from h2o_chat.native import library
 
 NAME = b"\x1b[31mred\xc2\x9b2J\nh2o-chat: forged"
 SPELT = r"\x1b[31mred\x9b2J\nh2o-chat: forged"
@@ -54,9 +55,12 @@ def test_a_folder_of_a_model_named_with_an_escape_sequence(
         done = h2o_here("models", command, hostile)
         assert done.code == ExitCode.OK, ascii(done.err)
         assert SPELT in harmless(done)
-    refused = h2o_here("models", "rm", hostile, "--yes")
-    assert refused.code == ExitCode.MODEL
-    assert SPELT in harmless(refused)
+    for code in (ExitCode.OK, ExitCode.MODEL):  # its packed weights; then there is nothing to remove
+        if code == ExitCode.OK and library.why_not():
+            continue
+        done = h2o_here("models", "rm", hostile, "--yes")
+        assert done.code == code
+        assert SPELT in harmless(done)
 
 
 def test_a_name_that_is_not_utf_8(h2o: Program, hostile: Path) -> None:

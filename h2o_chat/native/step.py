@@ -64,7 +64,19 @@ class NativeStep:
 
     @torch.inference_mode()
     def feed(self, cache: H2OCache, ids: Tensor, *, all_columns: bool) -> Tensor:
-        """The step that the cache has prepared: tokens [R, N] in, logits [R, 1 or N, V] out."""
+        """The step that the cache has prepared: tokens [R, N] in, logits [R, 1 or N, V] out.
+
+        Raises:
+            UsageError: a token that the model does not have.
+            OutOfMemoryError: no memory for the library's buffers.
+        """
+        lowest, highest = map(int, ids.aminmax())
+        if not 0 <= lowest <= highest < self.frame.vocabulary:
+            raise UsageError(
+                f"The token {lowest if lowest < 0 else highest:,} is none of the model's"
+                f" {self.frame.vocabulary:,}.",
+                "Use the tokenizer that belongs to the model.",
+            )
         if self._at_once(cache, ids):
             with one_torch_thread():
                 return self._decode(cache, ids)

@@ -9,6 +9,7 @@ from families import MODELS
 from torch import Tensor
 from twin import twin
 
+from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.settle import compare_keys
 from h2o_chat.cache.step import Step
@@ -199,6 +200,17 @@ def test_keys_are_compared_as_in_torch(name: str, budget: int, kv: str, pack: Pa
             step._compare(arena, slots, index)
             for a, b in zip(wanted, (slots.distinctness, slots.novelty), strict=True):
                 assert torch.allclose(a, b, atol=2e-6)
+
+
+@pytest.mark.parametrize("token", [-1, 200])
+@pytest.mark.parametrize("before", [0, 30])
+def test_a_token_that_the_model_does_not_have_is_refused(token: int, before: int, pack: Pack) -> None:
+    """Nothing is read beyond the embedding; at the first step and after others."""
+    packed = pack("llama", 8)
+    step, cache = NativeStep(packed, 1), cache_of(packed, 40)
+    talk(by(step), cache, said(before, packed.frame.vocabulary))
+    with pytest.raises(UsageError, match="none of the model's 200"):
+        talk(by(step), cache, [token], 0)
 
 
 def test_a_number_that_is_none_is_not_hidden(pack: Pack) -> None:

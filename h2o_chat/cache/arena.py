@@ -133,7 +133,8 @@ class Arena:
 
     def refresh(self) -> None:
         """Makes anew what follows from the saved states."""
-        self.order.copy_(in_use_first(self.slots.positions))
+        for order, positions in zip(self.order, self.slots.positions, strict=True):
+            order.copy_(in_use_first(positions))  # layer by layer: there may be little memory to go back with
         self.slots.hidden.copy_(self.slots.positions < 0)
 
     # -- what is saved ---------------------------------------------------------------------------------

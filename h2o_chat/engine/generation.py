@@ -1,6 +1,7 @@
 """One turn of a conversation: from a prompt to the events of its answer."""
 
 import time
+import traceback
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 
@@ -41,6 +42,7 @@ def generate(row: Row, ids: list[int], sampling: Sampling, cancel: Callable[[], 
     except GeneratorExit:
         raise  # the reader left between two events, where the state is whole
     except BaseException as error:
+        traceback.clear_frames(error.__traceback__)  # what failed still holds memory that going back needs
         if before is not None:  # there was room for it
             row.restore(before, hand_over=True)
         if row.settings.events_every:

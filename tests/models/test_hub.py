@@ -290,7 +290,8 @@ def test_forbidden(hub: Hub, here: Call) -> None:
 def test_too_many_requests(hub: Hub, here: Call) -> None:
     hub.repositories["some/model"] = repository(weights(), status=429)
     refused(here("models", "pull", "some/model"), "too many requests", "in 7 seconds")
-    assert len(hub.requests) == 1
+    # The hub's own library asks once in a process for something else.
+    assert len([path for _, path, _ in hub.requests if "some/model" in path]) == 1
 
 
 def test_a_hub_in_trouble(hub: Hub, here: Call) -> None:

@@ -234,9 +234,13 @@ class NativeStep:
     def _point_to_slots(self, cache: H2OCache, used: int) -> None:
         """Says where the slots of every layer are; tensors are replaced when slots are added or restored."""
         pointers = tuple(
-            state.data_ptr()
+            number  # addresses may be used again, for slots of another shape
             for arena in cache.arenas
-            for state in (*arena.slots.states.values(), arena.order)
+            for number in (
+                *arena.shape,
+                *(state.data_ptr() for state in arena.slots.states.values()),
+                arena.order.data_ptr(),
+            )
         )
         if pointers != self._pointers:
             self._pointers = pointers

@@ -133,8 +133,8 @@ class Arena:
 
     def refresh(self) -> None:
         """Makes anew what follows from the saved states."""
-        for order, positions in zip(self.order, self.slots.positions, strict=True):
-            order.copy_(in_use_first(positions))  # layer by layer: there may be little memory to go back with
+        for layer in range(len(self.layers)):  # one at a time: there may be little memory to go back with
+            self.order[layer].copy_(in_use_first(self.slots.positions[layer]))
         self.slots.hidden.copy_(self.slots.positions < 0)
 
     # -- what is saved ---------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ A conversation is hidden while that goes on, and its lock is held. Where the pro
 stays hidden, and the next import or removal sweeps it out.
 """
 
+import contextlib
 import json
 import secrets
 import sqlite3
@@ -70,7 +71,10 @@ def hide(database: Database, conversation: str) -> None:
 
 
 def erase(database: Database, conversation: str) -> None:
-    """Deletes a hidden conversation, newest messages first: the others follow none.
+    """Deletes all that was said in a hidden conversation, newest messages first: the others follow none.
+
+    Its row stays, empty, until no word is left in the files either: whoever is killed before has left
+    something that the next sweep finds.
 
     Raises:
         StoreError: the file cannot be written.
@@ -83,9 +87,10 @@ def erase(database: Database, conversation: str) -> None:
     steps: deque[Step] = deque()
     for _ in range(0, messages, DELETED_AT_ONCE):
         steps.append(lambda connection: connection.execute(some, (conversation, DELETED_AT_ONCE)))
-    steps.append(
-        lambda connection: connection.execute("DELETE FROM conversations WHERE id = ?", (conversation,))
-    )
+    runs = "DELETE FROM runs WHERE conversation = ?"  # with the system prompt
+    steps.append(lambda connection: connection.execute(runs, (conversation,)))
+    empty = "UPDATE conversations SET title = '', settings = '{}' WHERE id = ?"
+    steps.append(lambda connection: connection.execute(empty, (conversation,)))
     database.write(steps, LONG_WAIT_S)
 
 
@@ -131,19 +136,20 @@ def _show(connection: sqlite3.Connection, ids: Sequence[str]) -> None:
         )
 
 
-def sweep(database: Database, places: Places, ours: str = "") -> bool:
-    """Erases what is hidden and in nobody's hands, and what is in ours; whether there was any."""
-    swept = False
-    for conversation in hidden(database):
-        try:
-            lock = None if conversation == ours else places.lock(conversation)
-        except Held:
-            continue
-        try:
+def sweep(database: Database, places: Places, ours: str = "") -> None:
+    """Erases what is hidden and in nobody's hands, and what is in ours, from the files too."""
+    with contextlib.ExitStack() as locks:
+        erased = []
+        for conversation in hidden(database):
+            if conversation != ours:
+                try:
+                    locks.callback(places.lock(conversation).release)
+                except Held:
+                    continue
             erase(database, conversation)
             places.remove_caches(conversation)
-        finally:
-            if lock:
-                lock.release()
-        swept = True
-    return swept
+            erased.append((conversation,))
+        if erased:
+            database.forget_removed()
+            with database.writing(LONG_WAIT_S) as connection:
+                connection.executemany("DELETE FROM conversations WHERE id = ?", erased)

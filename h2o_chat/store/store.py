@@ -97,8 +97,7 @@ class Store:
             KeyError: a parent or a leaf is none of the messages, or comes later.
         """
         whole = list(conversations)
-        if bulk.sweep(self._database, self._places):
-            self._database.forget_removed()
+        bulk.sweep(self._database, self._places)
         ids = [bulk.new_id(self._database) for _ in whole]
         locks = [self._places.lock(one) for one in ids]
         try:
@@ -200,7 +199,6 @@ class Store:
         try:
             bulk.hide(self._database, conversation)
             bulk.sweep(self._database, self._places, conversation)
-            self._database.forget_removed()
         finally:
             lock.release()
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -10,10 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from storing import intact
+from storing import intact, start
 
-from h2o_chat.base.errors import StoreBusyError
+from h2o_chat.base.errors import StoreBusyError, UsageError
 from h2o_chat.store import DATABASE, Store
+from h2o_chat.store.rows import Conversation
 
 MESSAGES = 40_000
 WORD = "kweluzebra"
@@ -149,3 +151,34 @@ def test_a_removal_that_is_killed_is_ended_by_the_next(store: Store, folder: Pat
     assert store._database.rows("SELECT count(*) FROM conversations") == [(1,)]
     assert all(WORD.encode() not in part.read_bytes() for part in folder.glob(f"{DATABASE}*"))
     assert os.listdir(folder / "locks") == []
+
+
+REMOVE_AND_DIE = """
+import os, signal, sys
+from pathlib import Path
+from h2o_chat.store import Store
+from h2o_chat.store.database import Database
+Database.forget_removed = lambda self: os.kill(os.getpid(), signal.SIGKILL)
+Store(Path(sys.argv[1])).remove(sys.argv[2])
+"""
+
+
+def test_a_removal_that_is_killed_after_its_last_message_is_ended_by_the_next(
+    store: Store, folder: Path
+) -> None:
+    """The index of words and the log still have the words then."""
+    with store.begin("m", {"system": f"system {WORD}"}) as writer:
+        writer.run({"system": f"system {WORD}"})
+        for number in range(100):
+            writer.said("user", f"{WORD} {number}")
+    killed = start(REMOVE_AND_DIE, folder, writer.conversation)
+    assert killed.wait(PATIENCE_S) == -signal.SIGKILL, killed.communicate()
+    assert (store.list(), store._database.rows("SELECT count(*) FROM messages")) == ([], [(0,)])
+    with pytest.raises(UsageError):
+        store.find(writer.conversation)
+    small = Conversation("", "hello", "m", {}, 4.0, 5.0, None, [])
+    put = store.put([small])
+    assert [one.id for one in store.list()] == put
+    assert store._database.rows("SELECT count(*) FROM conversations") == [(1,)]
+    assert all(WORD.encode() not in part.read_bytes() for part in folder.glob(f"{DATABASE}*"))
+    assert intact(folder)

@@ -26,6 +26,9 @@ GONE = 32
 RANKS = 48
 """The most that `ranks` has."""
 
+COUNTED = 1 << 19
+"""Positions this far apart are sorted: to count them takes longer from there on."""
+
 POOLED = 32
 """A head map has at most this many rows and columns."""
 
@@ -91,7 +94,7 @@ class Observer:
         cache, seen = self._cache, self._seen
         at, scores, protected, received = _on_host(cache, self._row)
         held = at >= 0
-        positions, which, counts = np.unique(at[held], return_inverse=True, return_counts=True)
+        positions, which, counts = _distinct(at[held])
         hold = counts / (at.shape[0] * at.shape[1])
         score = np.bincount(which, scores[held], len(positions)) / counts
         sinks = np.bincount(which, protected[held], len(positions)) > 0
@@ -203,6 +206,18 @@ def _on_host(cache: H2OCache, row: int) -> tuple[NDArray[Any], ...]:
     order = np.argsort([layer for arena in cache.arenas for layer in arena.layers])
     at, scores, protected, recent = np.concatenate(parts, 1)[:, order]
     return at.astype(np.int64), scores, protected > 0, recent
+
+
+def _distinct(at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Positions [P] in order, for each number in `at` which of them it is, and how often each is there."""
+    first = at.min() if len(at) else 0
+    if len(at) == 0 or at.max() - first > COUNTED:
+        return np.unique(at, return_inverse=True, return_counts=True)
+    counts = np.bincount(at - first)  # a twentieth of the time of sorting
+    places = np.flatnonzero(counts)
+    which = np.empty(len(counts), np.int64)
+    which[places] = np.arange(len(places))
+    return places + first, which[at - first], counts[places]
 
 
 def _attended(

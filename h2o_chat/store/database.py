@@ -111,10 +111,12 @@ class Database:
                 time.sleep(PAUSE_S)
 
     def forget_removed(self) -> None:
-        """Leaves nothing in the files of what was deleted: not in the index of words, not in the log.
+        """Leaves nothing in the files of what was deleted: not in the index of words, not in unused parts of
+        pages, not in the log.
 
-        The index is merged in short transactions. A reader in another process is waited for, but nobody has
-        to wait with us; where that takes too long the log is emptied later.
+        The index is merged in short transactions. Then the file is written anew, which others wait for: a
+        second for each 100 MB. A reader in another process is waited for, but nobody has to wait with us;
+        where that takes too long the log is emptied later.
 
         Raises:
             StoreError: the file cannot be written.
@@ -130,6 +132,11 @@ class Database:
                     merging = connection.total_changes - before >= 2  # as the manual of FTS5 says
                     pages = MERGED_PAGES
             time.sleep(PAUSE_S)
+        # What is deleted is overwritten, but a row that was moved to another page before leaves a copy behind.
+        # With a connection of its own: our other threads read meanwhile.
+        with explained(self.path), contextlib.closing(_connect(str(self.path))) as alone:
+            alone.execute(f"PRAGMA busy_timeout = {1000 * LONG_WAIT_S:.0f}")
+            alone.execute("VACUUM")
         give_up = time.monotonic() + WAIT_S
         while self._empty_log() and time.monotonic() < give_up:
             time.sleep(PAUSE_S)

@@ -1,6 +1,7 @@
 """What a store keeps comes back: branches, answers that stream, titles, ids."""
 
 import os
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -231,3 +232,20 @@ def test_a_whole_conversation_or_nothing(store: Store) -> None:
     with pytest.raises(KeyError):
         store.put([replace(whole, leaf=99)])
     assert len(store.list()) == 2
+
+
+@pytest.mark.parametrize("seed", [1, 4])
+def test_no_word_of_a_removed_conversation_is_left_beside_others(
+    store: Store, folder: Path, seed: int
+) -> None:
+    """SQLite moves rows from page to page as others come between; a copy stays in the unused part of a page."""
+    chance = random.Random(seed)
+    with store.begin("m", {}) as removed, store.begin("m", {}) as kept:
+        for _ in range(200):
+            removes = chance.choice([True, False])
+            text = ("kweluzebra" if removes else "hello") + " " + "x" * chance.randrange(900)
+            (removed if removes else kept).said("user", text)
+    before = store.path(kept.conversation)
+    store.remove(removed.conversation)
+    assert all(b"kweluzebra" not in part.read_bytes() for part in folder.glob(f"{DATABASE}*"))
+    assert store.path(kept.conversation) == before

@@ -132,7 +132,7 @@ class Database:
                     merging = connection.total_changes - before >= 2  # as the manual of FTS5 says
                     pages = MERGED_PAGES
             time.sleep(PAUSE_S)
-        # What is deleted is overwritten, but a row that was moved to another page before leaves a copy behind.
+        # What is deleted is overwritten, but a row that once was moved to another page left a copy behind.
         # With a connection of its own: our other threads read meanwhile.
         with explained(self.path), contextlib.closing(_connect(str(self.path))) as alone:
             alone.execute(f"PRAGMA busy_timeout = {1000 * LONG_WAIT_S:.0f}")

@@ -238,7 +238,7 @@ def test_a_whole_conversation_or_nothing(store: Store) -> None:
 def test_no_word_of_a_removed_conversation_is_left_beside_others(
     store: Store, folder: Path, seed: int
 ) -> None:
-    """SQLite moves rows to other pages as new ones come between; a copy stays in the unused part of a page."""
+    """SQLite moves rows as others come between; a copy stays in the unused part of a page."""
     chance = random.Random(seed)
     with store.begin("m", {}) as removed, store.begin("m", {}) as kept:
         for _ in range(200):

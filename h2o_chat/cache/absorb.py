@@ -14,7 +14,7 @@ from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.distance import indices
 from h2o_chat.cache.policies import Slots, highest
 from h2o_chat.cache.scores import REMEMBER
-from h2o_chat.cache.settle import compare_keys, rank, visible_from
+from h2o_chat.cache.settle import compare_keys, framed, rank, visible_from
 from h2o_chat.cache.state import STATES
 
 
@@ -94,7 +94,8 @@ def _stay(arena: Arena, at: int, now: Pass, union: Slots, used: int) -> Tensor:
     visible = visible_from(arena, seen)
     visible = visible[at : at + 1] if visible.shape[0] > 1 else visible
     budget = arena.slots.budget
-    stay = highest(rank(arena, union, seen, now.compared, visible), union.positions, budget)
+    priority = framed(arena, union, rank(arena, union, now.compared), seen, visible)
+    stay = highest(priority, union.positions, budget)
     if len(now.settles) == len(seen):
         return stay
     settles = torch.tensor([row in now.settles for row in range(len(seen))], device=arena.device)

@@ -47,6 +47,14 @@ class Part:
     lost: Tensor  # [R]
 
 
+@dataclass(frozen=True)
+class Ranked:
+    """What the policy ranked the slots of one row by when that settled."""
+
+    seen: int  # tokens fed to it then
+    ranking: Tensor  # [L, H, S]
+
+
 class Arena:
     """The slots of some layers, which turn their keys alike.
 
@@ -133,6 +141,7 @@ class Arena:
 
     def refresh(self) -> None:
         """Makes anew what follows from the saved states."""
+        self.ranked: dict[int, Ranked] = {}  # by row, at its last settle: for whoever looks right after it
         for layer in range(len(self.layers)):  # one at a time: there may be little memory to go back with
             self.order[layer].copy_(in_use_first(self.slots.positions[layer]))
         self.slots.hidden.copy_(self.slots.positions < 0)

@@ -258,26 +258,32 @@ def divide(policy: Policy, budget: int, sinks: int | None = None, recent: int | 
     return asked
 
 
-def priorities(
-    policy: Policy, slots: Slots, protected: Tensor, recent_from: Tensor, visible_from: Tensor
-) -> Tensor:
-    """The policy's priority inside the frame that all policies share; the lowest goes first. [L, R, H, S]
-
-    Args:
-        protected: [L, R, H, S] bool: sinks, system prompt, pins.
-        recent_from: [R, 1, 1] positions from here on are recent, hence safe.
-        visible_from: [L or 1, R, 1, 1] no later query sees positions before this (sliding-window layers):
-            they go first, protected ones too. Empty slots (-1) fall under the same rule.
+def opinion(policy: Policy, slots: Slots) -> Tensor:
+    """What the policy ranks by; without NaN and infinities, which would stand above what is safe.
 
     Raises:
         UsageError: the policy ranks by integers or flags.
     """
-    safe = protected | (slots.positions >= recent_from)
     priority = policy.priority(slots)
     if not priority.is_floating_point():
         raise UsageError(f"The policy {policy.name!r} ranks by {priority.dtype}.", "Return floating numbers.")
-    # NaN would stand above what is safe, and a policy's own infinity beside it.
-    priority = priority.nan_to_num().masked_fill(safe, torch.inf)
+    return priority.nan_to_num()
+
+
+def priorities(
+    ranking: Tensor, slots: Slots, protected: Tensor, recent_from: Tensor, visible_from: Tensor
+) -> Tensor:
+    """The policy's ranking inside the frame that all policies share; the lowest goes first. [L, R, H, S]
+
+    Args:
+        ranking: [L, R, H, S], of `opinion`.
+        protected: [L, R, H, S] bool: sinks, system prompt, pins.
+        recent_from: [R, 1, 1] positions from here on are recent, hence safe.
+        visible_from: [L or 1, R, 1, 1] no later query sees positions before this (sliding-window layers):
+            they go first, protected ones too. Empty slots (-1) fall under the same rule.
+    """
+    safe = protected | (slots.positions >= recent_from)
+    priority = ranking.masked_fill(safe, torch.inf)
     return priority.masked_fill(slots.positions < visible_from, -torch.inf)
 
 

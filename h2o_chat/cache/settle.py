@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from h2o_chat.cache.arena import Arena, along, in_use_first
+from h2o_chat.cache.arena import Arena, Ranked, along, in_use_first
 from h2o_chat.cache.clock import Clock, Pass
 from h2o_chat.cache.novelty import distinctness, novelty
-from h2o_chat.cache.policies import Slots, lowest, mean_held, priorities
+from h2o_chat.cache.policies import Slots, lowest, mean_held, opinion, priorities
 from h2o_chat.cache.rope import MOST_TOKENS
 from h2o_chat.cache.state import STATES
 from h2o_chat.cache.turning import before_rope
@@ -39,7 +39,9 @@ def _settle_rows(arena: Arena, rows: list[int], now: Pass, compare: Compare | No
         index = arena.held_indices()
         compare(arena, part, index if which is None else index.index_select(1, which))
     compared = [now.compared[row] for row in rows]
-    priority = rank(arena, part, seen, compared, visible_from(arena, seen))
+    ranking = rank(arena, part, compared)
+    arena.ranked.update((row, Ranked(seen[at], ranking[:, at])) for at, row in enumerate(rows))
+    priority = framed(arena, part, ranking, seen, visible_from(arena, seen))
     going = lowest(priority, part.positions, arena.plan.stride)  # [L, r, H, stride]
     if arena.plan.observe:
         lost = part.recent.gather(3, going).sum((0, 2, 3)).double()
@@ -81,19 +83,24 @@ def compare_keys(arena: Arena, part: Slots, index: Tensor, rows: Sequence[int] |
         part.states[name].copy_(numbers)
 
 
-def rank(
-    arena: Arena, part: Slots, seen: Sequence[int], compared: Sequence[int], visible_from: Tensor
-) -> Tensor:
+def rank(arena: Arena, part: Slots, compared: Sequence[int]) -> Tensor:
+    """What the policy makes of the slots. [L, r, H, S]
+
+    Args:
+        compared: of each row, the position from which on keys were not compared yet.
+    """
+    return opinion(arena.plan.policy, _looked_at(arena, part, compared))
+
+
+def framed(arena: Arena, part: Slots, ranking: Tensor, seen: Sequence[int], visible_from: Tensor) -> Tensor:
     """What is given up first has the lowest. [L, r, H, S]
 
     Args:
         seen: of each row, the tokens fed to it.
-        compared: of each row, the position from which on keys were not compared yet.
     """
-    looked = _looked_at(arena, part, compared)
     recent = arena.plan.shares.recent
     recent_from = arena.per_row([tokens - recent for tokens in seen])
-    return priorities(arena.plan.policy, looked, part.protected, recent_from, visible_from)
+    return priorities(ranking, part, part.protected, recent_from, visible_from)
 
 
 def _looked_at(arena: Arena, part: Slots, compared: Sequence[int]) -> Slots:
@@ -107,9 +114,12 @@ def _looked_at(arena: Arena, part: Slots, compared: Sequence[int]) -> Slots:
     return Slots(arena.slots.budget, part.layers, **states)
 
 
-def ranking(arena: Arena, clocks: Sequence[Clock]) -> Tensor:
-    """What the policy ranks the slots by just now. [L, R, H, S]"""
-    return arena.plan.policy.priority(_looked_at(arena, arena.slots, [clock.compared for clock in clocks]))
+def ranking(arena: Arena, clocks: Sequence[Clock], row: int) -> Tensor:
+    """What the policy ranks the slots of a row by: at the settle just now, else it is asked. [L, H, S]"""
+    ranked = arena.ranked.get(row)
+    if ranked is not None and ranked.seen == clocks[row].seen:
+        return ranked.ranking
+    return rank(arena, arena.slots, [clock.compared for clock in clocks])[:, row]
 
 
 def visible_from(arena: Arena, seen: Sequence[int]) -> Tensor:

@@ -65,6 +65,7 @@ class _Turn:
         self.stop = StopText(sampling.stop)
         self.text: list[str] = []
         self.new_tokens = 0
+        self.looks = 0
         self.prompt_tokens = 0
         self.ttft_ms = 0.0
         self.decode_ms = 0.0
@@ -131,8 +132,7 @@ class _Turn:
             yield Token(token, text, row.seen, step_ms + choose_ms)
             if finish is not None:
                 return finish
-            every = row.settings.events_every
-            if every and self.new_tokens % every == 0:
+            if self._looks(row.settings.events_every):
                 yield row.look()
             if self.cancel():  # before the token is fed: it waits for the next turn
                 return "stopped"
@@ -145,6 +145,19 @@ class _Turn:
             row.pending = ()
             step_ms = _ms_since(clock)
             self.decode_ms += step_ms + choose_ms
+
+    def _looks(self, every: int) -> bool:
+        """Whether to look now: every so many tokens, and then right after slots are given up where that fits.
+
+        The policy has just ranked there, which else is half the cost of a look.
+        """
+        if not every or self.new_tokens < every * (self.looks + 1):
+            return False
+        stride, left = self.row.cache.plan.stride, self.row.slots_left
+        if left is not None and left < stride and every % stride == 0:
+            return False
+        self.looks += 1
+        return True
 
     def _rest(self) -> str:
         """Text held back so far; nothing after a stop string."""

@@ -201,8 +201,9 @@ def _on_host(cache: H2OCache, row: int) -> tuple[NDArray[Any], ...]:
     parts = []
     for arena in cache.arenas:
         slots = arena.slots
-        states = slots.positions, ranking(arena, cache.clocks), slots.protected, slots.recent
-        parts.append(torch.stack([state[:, row].double() for state in states]).cpu().numpy())
+        states = [state[:, row] for state in (slots.positions, slots.protected, slots.recent)]
+        states.insert(1, ranking(arena, cache.clocks, row))
+        parts.append(torch.stack([state.double() for state in states]).cpu().numpy())
     order = np.argsort([layer for arena in cache.arenas for layer in arena.layers])
     at, scores, protected, recent = np.concatenate(parts, 1)[:, order]
     return at.astype(np.int64), scores, protected > 0, recent

@@ -159,6 +159,13 @@ class Row:
         shares, protected = self.cache.plan.shares, self.cache.protected_in(self.number)
         return protected, shares.budget - shares.recent - protected if shares.bounded else None
 
+    @property
+    def slots_left(self) -> int | None:
+        """Tokens until slots are given up; None without a limit."""
+        budget, clocks = self.cache.plan.budget, self.cache.clocks
+        held = clocks[self.number].held if self.number < len(clocks) else 0
+        return budget + 1 - held if self.cache.plan.shares.bounded else None
+
     # -- what is seen of it ----------------------------------------------------------------------------
 
     def look(self) -> CacheState:

@@ -16,6 +16,7 @@ from h2o_chat.cache.policies import (
     divide,
     highest,
     lowest,
+    opinion,
     output_change_by_head,
     priorities,
 )
@@ -87,7 +88,9 @@ def test_the_frame_orders_empty_unseen_heavy_and_safe() -> None:
     positions = torch.tensor([[[-1, 3, 10, 11, 20]]], dtype=torch.int32)
     protected = torch.tensor([[[False, True, False, True, False]]])
     slots = Slots(positions=positions, score=torch.full((1, 1, 5, 1), 0.5))
-    found = priorities(POLICIES["h2o-paper"], slots, protected, torch.tensor(15), torch.tensor(5))
+    found = priorities(
+        opinion(POLICIES["h2o-paper"], slots), slots, protected, torch.tensor(15), torch.tensor(5)
+    )
     infinite = float("inf")
     assert found.flatten().tolist() == [-infinite, -infinite, 0.5, infinite, infinite]
 
@@ -132,8 +135,8 @@ def test_what_a_policy_has_no_number_for_goes_and_what_is_safe_stays() -> None:
     protected = positions == 0
     none = torch.zeros(1, 1, 1, 1, dtype=torch.long)
     policy = Policy(lambda _: numbers, forget=1.0, sinks=1, heavy=True)
-    ranked = priorities(policy, slots, protected, torch.tensor([[[5]]]), none)
+    ranked = priorities(opinion(policy, slots), slots, protected, torch.tensor([[[5]]]), none)
     assert set(highest(ranked, positions, 2).flatten().tolist()) == {0, 5}
     whole = Policy(lambda some: some.positions, forget=1.0, sinks=1, heavy=True)
     with pytest.raises(UsageError, match=r"ranks by torch\.int64"):
-        priorities(whole, slots, protected, torch.tensor([[[5]]]), none)
+        priorities(opinion(whole, slots), slots, protected, torch.tensor([[[5]]]), none)

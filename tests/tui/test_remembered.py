@@ -69,7 +69,7 @@ def assert_true(memory: CacheView, chat: Chat) -> None:
     scores: dict[int, list[float]] = {}
     for arena in cache.arenas:
         places = arena.slots.positions.flatten().tolist()
-        marks = ranking(arena, cache.clocks).flatten().tolist()
+        marks = ranking(arena, cache.clocks, 0).flatten().tolist()
         for place, mark in zip(places, marks, strict=True):
             if place >= 0:
                 scores.setdefault(place, []).append(mark)

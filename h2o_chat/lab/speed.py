@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 import transformers
+from torch import Tensor
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.progress import Progress, progress_bar
@@ -84,7 +85,7 @@ class Speed:
     weight_bytes: int
     """Of the weights that one token reads."""
     read_gb_s: float
-    """Bandwidth that one pass over 1 GiB reaches, in the same run."""
+    """Bandwidth that a pass over 1 GiB reaches, once a turn: the median."""
     prompt_tokens: int
     first_ms: float
     """Until the first token after the prompt, median; 0 where it was not timed."""
@@ -155,8 +156,8 @@ def run_speed(wanted: Wanted) -> Report:
         ids = torch.randint(3, vocabulary, (longest,), generator=generator).tolist()
         wait_until_idle()
         known = stack.enter_context(busy_processes(wanted.busy))
-        _take_turns(wanted, contestants, ids, known, progress)
-        read_gb_s = _bandwidth_gb_s(choose_device(wanted.settings.device))
+        memory = torch.ones(COPY_BYTES // 4, device=choose_device(wanted.settings.device))
+        read_gb_s = _take_turns(wanted, contestants, ids, known, progress, memory)
     return Report([_speed(one, wanted.prompt, read_gb_s) for one in contestants], _ratios(contestants))
 
 
@@ -221,9 +222,18 @@ def _peers(wanted: Wanted, model: Path, stack: ExitStack) -> list[_Contestant]:
 
 
 def _take_turns(
-    wanted: Wanted, contestants: list[_Contestant], ids: list[int], known: Watched, progress: Progress
-) -> None:
-    """Prompts first, then tokens: one after the other, again and again."""
+    wanted: Wanted,
+    contestants: list[_Contestant],
+    ids: list[int],
+    known: Watched,
+    progress: Progress,
+    memory: Tensor,
+) -> float:
+    """Prompts first, then tokens: one after the other, again and again.
+
+    Returns:
+        The bandwidth that the memory was read with, once a turn; the median, GB/s.
+    """
     rounds, count = max(1, wanted.turns // 4), len(contestants)
     for number in range(rounds):
         for one in filter(lambda one: one.timed_prompt, contestants):
@@ -233,10 +243,14 @@ def _take_turns(
         one.rival.read(ids[: one.seen], known)
         one.rival.decode(TURN_TOKENS, known)  # warm
         progress("tokens seen before", (number + 1) / count)
+    read_gb_s = []
     for number in range(wanted.turns):
         for one in contestants:
             one.decodes.append(one.rival.decode(TURN_TOKENS, known))
+        torch.set_num_threads(max(wanted.threads or [default_threads()]))
+        read_gb_s.append(_read_gb_s(memory))
         progress("turns", (number + 1) / wanted.turns)
+    return statistics.median(read_gb_s)
 
 
 def _speed(one: _Contestant, prompt: int, read_gb_s: float) -> Speed:
@@ -322,12 +336,11 @@ def _weight_bytes(model: Any) -> int:
     return int(sum(weights.values()) + scales)
 
 
-def _bandwidth_gb_s(device: torch.device) -> float:
-    """The best of five passes over COPY_BYTES of fp32, in the memory of the weights."""
-    numbers = torch.ones(COPY_BYTES // 4, device=device)
+def _read_gb_s(memory: Tensor) -> float:
+    """The better of two passes, which follow each other at once."""
     best = float("inf")
-    for _ in range(5):
+    for _ in range(2):
         clock = time.perf_counter()
-        float(numbers.sum())  # read, so that the device is waited for
+        float(memory.sum())  # read, so that the device is waited for
         best = min(best, time.perf_counter() - clock)
-    return COPY_BYTES / best / 1e9
+    return memory.nbytes / best / 1e9

@@ -94,33 +94,39 @@ class Observer:
         cache, seen = self._cache, self._seen
         at, scores, protected, received = _on_host(cache, self._row)
         held = at >= 0
-        positions, which, counts = _distinct(at[held])
-        hold = counts / (at.shape[0] * at.shape[1])
-        score = np.bincount(which, scores[held], len(positions)) / counts
-        sinks = np.bincount(which, protected[held], len(positions)) > 0
+        slots = np.flatnonzero(held)
+        positions, which, counts = _distinct(at.ravel()[slots])
+
+        def mean(of: NDArray[Any]) -> NDArray[Any]:
+            """[P] over the slots that hold each."""
+            return np.bincount(which, of.ravel()[slots], len(positions)) / counts
+
+        hold, score, sinks = counts / (at.shape[0] * at.shape[1]), mean(scores), mean(protected) > 0
         recent_from = self._recent_from(seen)
         before, self.lost = self.lost, self.lost_mark()
         gone, gone_tokens = self._gone(positions) if watched else ([], 0)
+        kept = int(held.sum(-1).max())
         whole, rows = self.hold is None, max(1, len(cache.clocks))
         if whole or not watched:
             self.holders.forget()
         return CacheState(
             seen=seen,
-            kept=int(held.sum(-1).max()),
+            kept=kept,
             bytes=cache.bytes_held // rows,
             bytes_full=sum(arena.plain_slot_bytes for arena in cache.arenas) // rows * seen,
             lost=_per_token(before, self.lost),
             kinds=_kinds(at, protected, recent_from),
             heaviest=self._heaviest(positions, hold, score, sinks, recent_from, seen) if watched else [],
             changed=self._changed(positions, hold, score),
-            heads=_heads(at, which, hold, recent_from) if watched else [],
+            heads=_heads(at, slots, hold[which], recent_from) if watched else [],
             whole=whole,
             protected=_runs(positions[sinks]),
             holders=self.holders.changed(positions, which, held) if watched else [],
             gone=gone,
             gone_tokens=gone_tokens,
             ranks=_ranks(score) if watched else [],
-            attended=_attended(held, positions, which, counts, received) if watched else [],
+            # Those that lately received more than if all that is held received the same.
+            attended=positions[mean(received) * kept > 1].tolist() if watched else [],
         )
 
     def _recent_from(self, seen: int) -> int:
@@ -221,18 +227,6 @@ def _distinct(at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int6
     return places + first, which[at - first], counts[places]
 
 
-def _attended(
-    held: NDArray[Any],
-    positions: NDArray[Any],
-    which: NDArray[Any],
-    counts: NDArray[Any],
-    received: NDArray[Any],
-) -> list[int]:
-    """The positions that lately received more than if all that is held received the same."""
-    mean = np.bincount(which, received[held], len(positions)) / counts
-    return [int(at) for at in positions[mean * held.sum(-1).max() > 1]]
-
-
 def _kinds(at: NDArray[Any], protected: NDArray[Any], recent_from: int) -> dict[str, int]:
     """Slots by kind in the fullest cache (the first of them)."""
     layer, head = divmod(int((at >= 0).sum(-1).argmax()), at.shape[1])
@@ -242,13 +236,21 @@ def _kinds(at: NDArray[Any], protected: NDArray[Any], recent_from: int) -> dict[
     return {"S": int(protected.sum()), "H": int(heavy.sum()), "R": int(recent.sum())}
 
 
-def _heads(at: NDArray[Any], which: NDArray[Any], hold: NDArray[Any], recent_from: int) -> list[list[float]]:
-    """[layers][KV heads], pooled: mean hold of what each cache keeps outside the recent part."""
-    held = at >= 0
-    hold_map = np.zeros(at.shape)
-    hold_map[held] = hold[which]
-    outside = held & (at < recent_from)
-    return _pool((hold_map * outside).sum(-1) / np.maximum(1, outside.sum(-1)))
+def _heads(
+    at: NDArray[Any], slots: NDArray[np.int64], hold: NDArray[Any], recent_from: int
+) -> list[list[float]]:
+    """[layers][KV heads], pooled: mean hold of what each cache keeps outside the recent part.
+
+    Args:
+        slots: those in use, as numbers from 0 on.
+        hold: of what each of them holds.
+    """
+    layers, heads, size = at.shape
+    outside = at.ravel()[slots] < recent_from
+    caches = slots[outside] // size
+    many = np.bincount(caches, minlength=layers * heads)
+    total = np.bincount(caches, hold[outside], layers * heads)
+    return _pool((total / np.maximum(1, many)).reshape(layers, heads))
 
 
 def _runs(positions: NDArray[Any]) -> list[tuple[int, int]]:

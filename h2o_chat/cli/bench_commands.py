@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from h2o_chat.base.errors import ExitCode, UsageError
+from h2o_chat.cli.in_words import App
 from h2o_chat.cli.lab_options import (
     Dtype,
     Json,
@@ -26,7 +27,7 @@ from h2o_chat.cli.lab_options import (
 )
 from h2o_chat.lab.output import print_tables, tell
 
-bench = typer.Typer(no_args_is_help=True)
+bench = App(no_args_is_help=True)
 
 
 @bench.callback()

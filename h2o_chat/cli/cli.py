@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-from typer.core import TyperGroup
 
 import h2o_chat
 from h2o_chat.base import precedence
@@ -24,6 +23,7 @@ from h2o_chat.cli.bench_commands import bench
 from h2o_chat.cli.doctor_command import doctor
 from h2o_chat.cli.eval_commands import evaluate
 from h2o_chat.cli.flags import FLAGS, asked_for, takes_flags
+from h2o_chat.cli.in_words import App, Commands
 from h2o_chat.cli.replay_command import replay
 from h2o_chat.cli.web import ADDRESS as WEB_ADDRESS
 from h2o_chat.models.hub import is_offline
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from h2o_chat.chat.opening import Kept
 
 
-class _Commands(TyperGroup):
+class _Commands(Commands):
     """Says how a question is asked to whoever types one instead of a command."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -52,7 +52,7 @@ class _Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-app = typer.Typer(
+app = App(
     name="h2o-chat",
     cls=_Commands,
     help="Chat with a local model whose memory never grows, and see what it still remembers.",

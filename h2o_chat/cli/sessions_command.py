@@ -18,9 +18,10 @@ from h2o_chat.base.errors import UsageError, name_of
 from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.export import FORMATS, file_name, mark_of, one_line, when, write_file
 from h2o_chat.cli.commands import confirmed, ends
+from h2o_chat.cli.in_words import App
 from h2o_chat.store import Conversation, Store, conversation_ids
 
-app = typer.Typer(
+app = App(
     no_args_is_help=True, help="Stored conversations: list, show, search, export, import, rename, remove."
 )
 

@@ -46,10 +46,8 @@ _BY_NAME = {command.name: command for command in COMMANDS}
 def parse(text: str) -> tuple[Command, str] | str:
     """A command and what stands behind it, or the text to send: `//` at its beginning stands for one slash.
 
-    A text like `/etc/hosts is empty` is no command: its first word has a slash inside.
-
     Raises:
-        UsageError: it looks like a command and is none; names the nearest.
+        UsageError: it begins with one slash and is no command; names the nearest.
     """
     if not text.startswith("/"):
         return text
@@ -59,14 +57,17 @@ def parse(text: str) -> tuple[Command, str] | str:
     word, newline, more = word.partition("\n")
     if command := _BY_NAME.get(word):
         return command, (more + rest if newline else rest).strip()
-    if not word or not all(character.isalnum() or character in "-_" for character in word):
-        return text
-    near = difflib.get_close_matches(word.lower(), _BY_NAME, n=1, cutoff=0.5)
-    raise UsageError(
-        f"/{word} is no command.",
-        (f"Did you mean /{near[0]}? " if near else "/help shows them. ")
-        + "// sends a text that begins with /",
-    )
+    raise UsageError(f"/{word} is no command.", f"{_near(word)} // sends a text that begins with /")
+
+
+def _near(word: str) -> str:
+    """The command that may have been meant."""
+    name, slash, behind = word.lower().partition("/")
+    near = difflib.get_close_matches(name, _BY_NAME, n=1, cutoff=0.5)
+    if not near:
+        return "/help shows them."
+    said = f"{near[0]} {behind}" if slash and _BY_NAME[near[0]].arguments else near[0]
+    return f"Did you mean /{said}?"
 
 
 def matching(text: str) -> list[Command]:

@@ -15,6 +15,17 @@ LONGEST_CHARACTERS = 4 << 20
 """Of what is said at once: about a million tokens. Reading them takes a small model minutes."""
 
 
+def numbered(index: int) -> str:
+    """What a message is called everywhere, by its place: `#1` is the first."""
+    return f"#{index + 1}"
+
+
+def no_such(index: int, count: int) -> UsageError:
+    """There is no message in this place."""
+    there = f"They are #1 to #{count}." if count else "Nothing was said yet."
+    return UsageError(f"There is no message {numbered(index)}.", there)
+
+
 def not_too_long(text: str) -> str:
     """The same text.
 
@@ -49,6 +60,8 @@ class Message:
     """Its tokens are protected from eviction, as far as they were still held."""
     texts: list[str] = field(default_factory=list)
     """The text of each of its tokens, where it was said before somebody looked."""
+    branch: tuple[int, int] | None = None
+    """(which it is, from 1; of how many) of those said in this place; None: nothing else was said here."""
 
 
 def of_stored(stored: StoredMessage) -> Message:

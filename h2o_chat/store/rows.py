@@ -124,6 +124,12 @@ FROM messages"""
 
 NUMBERED = "SELECT id FROM messages WHERE conversation = ? AND number = ?"
 
+BRANCHES = """
+SELECT * FROM (
+    SELECT number, row_number() OVER (PARTITION BY parent ORDER BY id), count(*) OVER (PARTITION BY parent)
+    FROM messages WHERE conversation = ?
+) AS places (number, at, count) WHERE count > 1"""
+
 BRANCH = """
 WITH RECURSIVE branch (id) AS (
     SELECT id FROM messages WHERE number = ? AND conversation = ?

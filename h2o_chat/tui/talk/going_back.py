@@ -3,8 +3,9 @@
 from h2o_chat.base.errors import UsageError
 from h2o_chat.chat import again
 from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.message import numbered
 from h2o_chat.tui.talk import branches
-from h2o_chat.tui.talk.chosen import message_number
+from h2o_chat.tui.talk.chosen import message_index
 from h2o_chat.tui.talk.editing import Sent
 from h2o_chat.tui.talk.talk import TalkPane
 
@@ -23,7 +24,7 @@ def regenerate(pane: TalkPane, _: str) -> None:
 
 def edit(pane: TalkPane, words: str) -> None:
     """Put a message into the box: by its number, the marked one, or the last."""
-    _edit(pane, message_number(pane, words) if words else pane.transcript.selected)
+    _edit(pane, message_index(pane, words) if words else pane.transcript.selected)
 
 
 def edit_chosen(pane: TalkPane, _: str) -> None:
@@ -47,18 +48,16 @@ def _edit(pane: TalkPane, index: int | None) -> None:
     index = _last_said(talk) if index is None else index
     assert index is not None
     if not 0 <= index < len(talk.messages) or talk.messages[index].role != "user":
-        raise UsageError(f"Message {index} is not one of yours.", "Only what you said can be said anew.")
+        raise UsageError(f"{numbered(index)} is not one of yours.", "Only what you said can be said anew.")
     pane.editing.begin(index, talk.messages[index].text)
 
 
 def branch(pane: TalkPane, words: str) -> None:
     """Go to the next branch at a message, or at the last one that has any; and back."""
     pane.idle()
-    index = message_number(pane, words) if words else pane.transcript.selected
+    index = message_index(pane, words) if words else pane.transcript.selected
     if (talk := pane.ready) is None or not _can_go_back(pane, talk):
         return
-    if index is not None and index >= len(talk.messages):
-        raise UsageError(f"There is no message {index}.", f"They are 0 to {len(talk.messages) - 1}.")
     fork = branches.next_fork(talk, index)
     if fork is None:
         pane.divider.say("nothing else was said here · e and ctrl+r begin a branch")

@@ -26,7 +26,9 @@ COMMANDS = (
     Command("budget", "TOKENS", "another budget; the memory is built again"),
     Command("model", "[NAME]", "begin with another model; without a name: which there are"),
     Command("stats", "", "what the memory holds, in numbers"),
-    Command("pin", "[next|NUMBER]", "protect a message: the chosen one, or the next you send"),
+    Command(
+        "pin", "[next|NUMBER|again NUMBER]", "protect a message: the next, one by its number, or said again"
+    ),
     Command("unpin", "[NUMBER]", "let a pinned message be forgotten again"),
     Command("why", "WORD|@POSITION", "why a token was kept or dropped"),
     Command("find", "WORDS", "look for words in this conversation"),

@@ -169,7 +169,7 @@ class TalkPane(Pane):
     def done(self) -> None:
         super().done()
         if isinstance(self.chat, Chat):
-            self.transcript.messages.show_pins({n for n, one in enumerate(self.chat.messages) if one.pinned})
+            self.show_marks(self.chat)
         self._drawn = None
         sent = self.sent
         if sent.taken:

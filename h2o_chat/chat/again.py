@@ -60,6 +60,10 @@ def edit(
     if not chat.go_to(before, progress, cancel):
         return
     yield from chat.looked()
+    # The cache was brought back with its random state: the same words would be drawn.
+    assert chat.keeper.conversation is not None
+    said_here = len(chat.keeper.store.children(chat.keeper.conversation, before))
+    chat.engine.reseed(chat.session.seed + said_here)
     yield from chat.send(text, sampling, cancel, pin=pinned)
     mark_branches(chat.keeper, chat.messages)
     if len(chat.messages) <= index:  # stopped before it was read: nothing was said instead

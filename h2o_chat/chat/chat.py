@@ -73,6 +73,7 @@ class Chat:
             self.engine.pin(place)
         exchange = Exchange(text, system_tokens, self.messages, self.keeper)
         exchange.write_down(ids)
+        exchange.answer.made_with = self.settings, sampling
         self.messages += [exchange.user, exchange.answer]
         stop, marker = sampling.stop, self.template.marker
         sampling = replace(sampling, stop=(*stop, marker) if marker else stop)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.chat.spans import own, tokens_of, was_read
 from h2o_chat.engine.detokenize import MOST_TEXTS, texts
@@ -60,6 +61,8 @@ class Message:
     """Its tokens are protected from eviction, as far as they were still held."""
     texts: list[str] = field(default_factory=list)
     """The text of each of its tokens, where it was said before somebody looked."""
+    made_with: tuple[Settings, Sampling] | None = None
+    """How an answer was made; None where that was before the conversation was opened."""
     branch: tuple[int, int] | None = None
     """(which it is, from 1; of how many) of those said in this place; None: nothing else was said here."""
 

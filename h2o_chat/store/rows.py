@@ -125,10 +125,10 @@ FROM messages"""
 NUMBERED = "SELECT id FROM messages WHERE conversation = ? AND number = ?"
 
 BRANCHES = """
-SELECT * FROM (
+WITH places (number, place, places) AS (
     SELECT number, row_number() OVER (PARTITION BY parent ORDER BY id), count(*) OVER (PARTITION BY parent)
     FROM messages WHERE conversation = ?
-) AS places (number, at, count) WHERE count > 1"""
+) SELECT number, place, places FROM places WHERE places > 1"""
 
 BRANCH = """
 WITH RECURSIVE branch (id) AS (

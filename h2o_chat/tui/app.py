@@ -23,7 +23,7 @@ from h2o_chat.base.deadline import Deadline
 from h2o_chat.base.errors import ExitCode, H2OChatError
 from h2o_chat.chat.chat import Chat
 from h2o_chat.events.recorder import Recorder
-from h2o_chat.tui import leaving, reports, work
+from h2o_chat.tui import leaving, palette, reports, work
 from h2o_chat.tui.beside import Beside
 from h2o_chat.tui.compositor import PartialCompositor
 from h2o_chat.tui.cursor import Pointed
@@ -275,6 +275,15 @@ class ChatApp(App[None], inherit_bindings=False):
         places += [("everywhere", self), ("the conversation", self.pane), ("the transcript", self.transcript)]
         places += [("the memory panel", self._beside.panel), ("the strip", self._beside.strip)]
         self.push_screen(Help(places, commands=talks))
+
+    def action_command_palette(self) -> None:
+        """The palette of commands."""
+        if not palette.Palette.is_open(self):
+            self.push_screen(palette.commands())
+
+    def search_themes(self) -> None:
+        """The palette of themes."""
+        self.push_screen(palette.themes())
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The palette: the same commands as behind a slash."""

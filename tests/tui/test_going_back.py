@@ -60,6 +60,9 @@ async def test_the_last_answer_is_made_again(talk: Any) -> None:
         await say(screen, *SAID[:2])
         before, leaf = shown(screen), screen.chat.keeper.leaf
         await screen.pilot.press("ctrl+r")
+        assert "the same words come again" in screen.app.divider.remark
+        assert screen.chat.keeper.leaf == leaf
+        await screen.ask("/regenerate 0")
         await screen.until(lambda: screen.chat.keeper.leaf != leaf, "it is being made again")
         await screen.answered()
         await agrees(screen)
@@ -310,7 +313,7 @@ async def test_what_was_said_before_is_gone_back_to(talk: Any) -> None:
         await screen.ask("/branch")
         await screen.until(lambda: shown(screen) == first, "the first branch is back")
         await screen.answered()
-        assert "Branch 1 of 2 from message 2 on." in screen.bodies()
+        assert "Branch 1 of 2 from #3 on." in screen.bodies()
         assert screen.app._memory.hold == kept
         assert screen.app.transcript.selected == 2
         await agrees(screen)
@@ -336,7 +339,7 @@ async def test_a_branch_that_is_stopped_half_way_changes_nothing(
     async with talk() as screen:
         await screen.opened()
         await say(screen, *SAID[:2])
-        await screen.pilot.press("ctrl+r")
+        await screen.ask("/regenerate 0")
         await screen.answered()
         before, leaf = shown(screen), screen.chat.keeper.leaf
         monkeypatch.setattr(type(screen.chat), "resume", lambda *_: False)

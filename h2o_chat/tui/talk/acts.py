@@ -63,8 +63,10 @@ def find(pane: TalkPane, words: str) -> None:
 
 def copy(pane: TalkPane, words: str) -> None:
     messages = pane.idle().messages
-    if words not in ("", "code"):
+    if any(character.isdecimal() for character in words):
         index = message_index(pane, words)
+    elif words not in ("", "code"):
+        raise UsageError(f"{words!r} is nothing to copy.", "/copy, /copy code or /copy NUMBER")
     else:
         index = max((n for n, one in enumerate(messages) if one.role == "assistant"), default=-1)
     view = pane.transcript.messages.by_index.get(index)

@@ -34,7 +34,7 @@ COMMANDS = (
     Command("find", "WORDS", "look for words in this conversation"),
     Command("copy", "[code|NUMBER]", "copy the last answer, its last code block, or a message"),
     Command("export", "md|json|html [FILE]", "this conversation as a file"),
-    Command("regenerate", "", "answer the last message once more"),
+    Command("regenerate", "[TEMPERATURE]", "answer the last message once more; at 0.8, say, other words"),
     Command("edit", "[NUMBER]", "say something else instead of a message"),
     Command("branch", "[NUMBER]", "go to what was said there before, and back"),
     Command("theme", "[NAME]", "other colours"),

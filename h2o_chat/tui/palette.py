@@ -1,14 +1,18 @@
 """The palette: commands, or themes, found by typing; Textual's own, with the look of the other dialogs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, ClassVar
 
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
 from textual.theme import ThemeProvider
 
 from h2o_chat.tui.keys import Keys
+from h2o_chat.tui.pane import Pane
+from h2o_chat.tui.talk import slash
+from h2o_chat.tui.talk.talk import TalkPane
 
 
 class Palette(CommandPalette):
@@ -38,11 +42,25 @@ class Palette(CommandPalette):
         self.query_one("#--container").border_title = self._title_shown
 
 
-def commands() -> Palette:
-    """All commands."""
-    return Palette("commands", "words of a command")
+def entries(app: App[None], pane: Pane) -> Iterator[SystemCommand]:
+    """What the palette of commands lists: the same as behind a slash."""
+    if not isinstance(pane, TalkPane):
+        yield SystemCommand("help", "the keys", partial(app.call_later, app.run_action, "help"))
+        yield SystemCommand("theme", "other colours", app.action_change_theme)
+        yield SystemCommand("quit", "leave", app.exit)
+        return
+    for command in slash.COMMANDS:
+        what = f"{command.arguments} · {command.help}" if command.arguments else command.help
+        # The palette takes it for markup, in which [NUMBER] would vanish.
+        yield SystemCommand(command.name, what.replace("[", "\\["), partial(pane.choose, command))
 
 
-def themes() -> Palette:
+def show_commands(app: App[None]) -> None:
+    """All commands, unless a palette is open."""
+    if not isinstance(app.screen, Palette):
+        app.push_screen(Palette("commands", "words of a command"))
+
+
+def show_themes(app: App[None]) -> None:
     """All themes."""
-    return Palette("themes", "a name", [ThemeProvider])
+    app.push_screen(Palette("themes", "a name", [ThemeProvider]))

@@ -82,7 +82,7 @@ async def test_an_earlier_message_is_said_anew(talk: Any) -> None:
         await screen.pilot.press("tab", "up", "up", "up", "up", "down")
         assert screen.app.transcript.selected == 2
         [marked] = [view for view in screen.app.transcript.messages.views if view.marked]
-        assert drawing.title(marked, 60).plain.startswith("▸ you")
+        assert drawing.title(marked, 60).plain.startswith("▸ #3 you")
         await screen.pilot.press("e")
         assert screen.app.prompt.text == SAID[1]
         assert screen.app.prompt.has_focus
@@ -304,7 +304,7 @@ async def test_what_was_said_before_is_gone_back_to(talk: Any) -> None:
         await screen.ask("/branch")
         assert "nothing else was said" in screen.app.divider.remark
         first, kept = shown(screen), screen.app._memory.hold.copy()
-        going_back.edit(screen.app.pane, "2")  # type: ignore[arg-type]
+        going_back.edit(screen.app.pane, "3")  # type: ignore[arg-type]
         await say(screen, INSTEAD)
         assert "/branch" in screen.app.divider.remark
         other, after = shown(screen), screen.app._memory.hold.copy()

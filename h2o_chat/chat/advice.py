@@ -6,6 +6,7 @@ from dataclasses import replace
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import BudgetError, OutOfMemoryError
 from h2o_chat.chat.engine_like import EngineLike
+from h2o_chat.chat.message import numbered
 from h2o_chat.events.events import Note, Prompt, Session
 from h2o_chat.models.fits import mb
 
@@ -36,10 +37,11 @@ def too_small(prompt: Prompt, budget: int, protected: int, fits: int | None) -> 
         )
 
 
-def pinned(number: int, on: bool, tokens: int, held: int, slots: int, left: int | None) -> Note:
+def pinned(index: int, on: bool, tokens: int, held: int, slots: int, left: int | None) -> Note:
     """What it costs that a message was pinned (`on`), or that it is no longer.
 
     Args:
+        index: place of the message.
         tokens: of the message.
         held: of these, the ones that are left somewhere.
         slots: protected ones of the fullest cache.
@@ -48,8 +50,8 @@ def pinned(number: int, on: bool, tokens: int, held: int, slots: int, left: int 
     what = f"{held} tokens stay" if held == tokens else f"{held} of its {tokens} tokens are left and stay"
     said = f"is pinned: {what}." if on else "is no longer pinned."
     room = "" if left is None else f", {left:,} are left for heavy hitters"
-    code, text = "pinned" if on else "unpinned", f"Message {number} {said} {slots:,} slots protected{room}."
-    return Note(code, text, about=number)
+    code, text = "pinned" if on else "unpinned", f"{numbered(index)} {said} {slots:,} slots protected{room}."
+    return Note(code, text, about=index)
 
 
 def with_hint(

@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import StoreError, UsageError
 from h2o_chat.base.progress import never, unheard
+from h2o_chat.chat.branched import mark_branches
 from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.message import numbered
 from h2o_chat.events.events import Event
 
 
@@ -50,7 +52,7 @@ def edit(
         StoreError: the conversation is not stored.
     """
     if not 0 <= index < len(chat.messages) or chat.messages[index].role != "user":
-        raise UsageError(f"Message {index} is not one of yours.", "Only what you said can be said anew.")
+        raise UsageError(f"{numbered(index)} is not one of yours.", "Only what you said can be said anew.")
     before = chat.messages[index - 1].id if index else None
     if chat.keeper is None or chat.messages[index].id is None:
         raise StoreError("This conversation is not stored: there is nothing to go back to.")
@@ -58,7 +60,12 @@ def edit(
     if not chat.go_to(before, progress, cancel):
         return
     yield from chat.looked()
+    # The cache was brought back with its random state: the same words would be drawn.
+    assert chat.keeper.conversation is not None
+    said_here = len(chat.keeper.store.children(chat.keeper.conversation, before))
+    chat.engine.reseed(chat.session.seed + said_here)
     yield from chat.send(text, sampling, cancel, pin=pinned)
+    mark_branches(chat.keeper, chat.messages)
     if len(chat.messages) <= index:  # stopped before it was read: nothing was said instead
         chat.go_to(leaf, progress)
         yield from chat.take_notes()

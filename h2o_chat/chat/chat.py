@@ -7,6 +7,7 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import OutOfMemoryError
 from h2o_chat.base.progress import never, unheard
 from h2o_chat.chat import advice
+from h2o_chat.chat.branched import mark_branches
 from h2o_chat.chat.engine_like import EngineLike
 from h2o_chat.chat.exchange import Exchange
 from h2o_chat.chat.feeding import too_small, turn_tokens
@@ -72,6 +73,7 @@ class Chat:
             self.engine.pin(place)
         exchange = Exchange(text, system_tokens, self.messages, self.keeper)
         exchange.write_down(ids)
+        exchange.answer.made_with = self.settings, sampling
         self.messages += [exchange.user, exchange.answer]
         stop, marker = sampling.stop, self.template.marker
         sampling = replace(sampling, stop=(*stop, marker) if marker else stop)
@@ -155,8 +157,8 @@ class Chat:
         message.pinned = on
         if self.keeper:
             self.keeper.pinned(message.id, on)
-        number, said = self.messages.index(message), len(tokens_of(message))
-        return advice.pinned(number, on, said, held, *self.engine.protection())
+        index, said = self.messages.index(message), len(tokens_of(message))
+        return advice.pinned(index, on, said, held, *self.engine.protection())
 
     def resume(
         self,
@@ -195,6 +197,7 @@ class Chat:
         self.keeper.move(leaf)
         self.holds.forget()
         self.messages = [of_stored(stored) for stored in path] or self._blank()
+        mark_branches(self.keeper, self.messages)
         if path:
             self._system = path[0].text if path[0].role == "system" else None
         self._marked = bool(path) and ended_in_marker(self.engine.tokenizer, self.template, path[-1])

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.chat.spans import own, tokens_of, was_read
 from h2o_chat.engine.detokenize import MOST_TEXTS, texts
@@ -13,6 +14,17 @@ from h2o_chat.store import Conversation, StoredMessage, title_of
 
 LONGEST_CHARACTERS = 4 << 20
 """Of what is said at once: about a million tokens. Reading them takes a small model minutes."""
+
+
+def numbered(index: int) -> str:
+    """What a message is called everywhere, by its place: `#1` is the first."""
+    return f"#{index + 1}"
+
+
+def no_such(index: int, count: int) -> UsageError:
+    """There is no message in this place."""
+    there = f"They are #1 to #{count}." if count else "Nothing was said yet."
+    return UsageError(f"There is no message {numbered(index)}.", there)
 
 
 def not_too_long(text: str) -> str:
@@ -49,6 +61,10 @@ class Message:
     """Its tokens are protected from eviction, as far as they were still held."""
     texts: list[str] = field(default_factory=list)
     """The text of each of its tokens, where it was said before somebody looked."""
+    made_with: tuple[Settings, Sampling] | None = None
+    """How an answer was made; None where that was before the conversation was opened."""
+    branch: tuple[int, int] | None = None
+    """(which it is, from 1; of how many) of those said in this place; None: nothing else was said here."""
 
 
 def of_stored(stored: StoredMessage) -> Message:

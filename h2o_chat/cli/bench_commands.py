@@ -3,7 +3,7 @@
 As in `eval_commands.py`, the lab imports torch, so it is imported inside the commands.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from h2o_chat.base.errors import ExitCode, UsageError
+from h2o_chat.cli import verdicts
+from h2o_chat.cli.in_words import App
 from h2o_chat.cli.lab_options import (
     Dtype,
     Json,
@@ -26,7 +28,7 @@ from h2o_chat.cli.lab_options import (
 )
 from h2o_chat.lab.output import print_tables, tell
 
-bench = typer.Typer(no_args_is_help=True)
+bench = App(no_args_is_help=True)
 
 
 @bench.callback()
@@ -53,7 +55,7 @@ def bounded(
         )
         from h2o_chat.lab.bounded import run_bounded
 
-        return tell(run_bounded(settings, tokens), as_json, _show)
+        return tell(run_bounded(settings, tokens), as_json, _showing(verdicts.bounded))
 
     end(work)
 
@@ -69,7 +71,7 @@ def rounding(
     def work() -> ExitCode:
         from h2o_chat.lab.bounded import rounding_table
 
-        return tell(rounding_table(tokens, window), as_json, _show)
+        return tell(rounding_table(tokens, window), as_json, _showing(verdicts.rounding))
 
     end(work)
 
@@ -94,7 +96,7 @@ def soak(
         )
         from h2o_chat.lab.soak import run_soak
 
-        return tell(run_soak(settings, folder, tokens), as_json, _show)
+        return tell(run_soak(settings, folder, tokens), as_json, _showing(verdicts.soak))
 
     end(work)
 
@@ -111,7 +113,7 @@ def store(
     def work() -> ExitCode:
         from h2o_chat.lab.store_bench import run_store
 
-        return tell(run_store(conversations, messages, seed), as_json, _show)
+        return tell(run_store(conversations, messages, seed), as_json, _showing(verdicts.store))
 
     end(work)
 
@@ -126,7 +128,7 @@ def turns(
     def work() -> ExitCode:
         from h2o_chat.lab.turns_bench import run_turns
 
-        return tell(run_turns(turns), as_json, _show)
+        return tell(run_turns(turns), as_json, _showing(verdicts.turns))
 
     end(work)
 
@@ -151,7 +153,7 @@ def ui(
         settings = checked(model=model, budget=budget, dtype=dtype, threads=threads)
         from h2o_chat.lab.ui_bench import run_ui
 
-        return tell(run_ui(settings, turns, tokens, rounds, seed), as_json, _show)
+        return tell(run_ui(settings, turns, tokens, rounds, seed), as_json, _showing(verdicts.ui))
 
     end(work)
 
@@ -268,6 +270,16 @@ def made(shape: str | None, seed: int) -> Iterator[Path | None]:
     with TemporaryDirectory() as folder:
         make(shape, Path(folder), seed)
         yield Path(folder)
+
+
+def _showing(verdict: Callable[[Any], str]) -> Callable[[Sequence[Any]], None]:
+    """What shows results and ends with what they mean."""
+
+    def show(results: Sequence[Any]) -> None:
+        _show(results)
+        typer.echo(verdict(results))
+
+    return show
 
 
 def _show(results: Sequence[Any]) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-from typer.core import TyperGroup
 
 import h2o_chat
 from h2o_chat.base import precedence
@@ -21,12 +20,14 @@ from h2o_chat.base.config import Sampling, Settings, data_folder
 from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.cli import config_command, models_command, sessions_command
 from h2o_chat.cli.bench_commands import bench
+from h2o_chat.cli.commands import FetchYes, asking
 from h2o_chat.cli.doctor_command import doctor
 from h2o_chat.cli.eval_commands import evaluate
 from h2o_chat.cli.flags import FLAGS, asked_for, takes_flags
+from h2o_chat.cli.in_words import App, Commands
 from h2o_chat.cli.replay_command import replay
 from h2o_chat.cli.web import ADDRESS as WEB_ADDRESS
-from h2o_chat.models.hub import is_offline
+from h2o_chat.models.hub import ask
 from h2o_chat.models.obtain import checked, obtain
 from h2o_chat.models.resolve import Found, look_up
 from h2o_chat.store import conversation_ids
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from h2o_chat.chat.opening import Kept
 
 
-class _Commands(TyperGroup):
+class _Commands(Commands):
     """Says how a question is asked to whoever types one instead of a command."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -52,7 +53,7 @@ class _Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-app = typer.Typer(
+app = App(
     name="h2o-chat",
     cls=_Commands,
     help="Chat with a local model whose memory never grows, and see what it still remembers.",
@@ -167,6 +168,7 @@ def screen(
     web: _Web = False,
     web_address: _WebAddress = WEB_ADDRESS,
     web_others: _WebOthers = False,
+    yes: FetchYes = False,
     *,
     given: ChainMap[str, Any],
 ) -> None:
@@ -183,7 +185,7 @@ def screen(
                 raise UsageError(
                     "--record and --web were given: every tab of a browser is a chat.", "Give one of them."
                 )
-            obtain(settings.model)
+            obtain(settings.model, asking(yes))
             from h2o_chat.cli.web import command, serve
 
             flags = {"resume": resume, "data": data, "no_store": no_store, **given.maps[0]}
@@ -199,8 +201,8 @@ def screen(
         model = look_up(settings.model)  # what is wrong with a name or with files stands in the shell
         if isinstance(model, Found):
             checked(model)
-        elif is_offline():
-            obtain(settings.model)
+        else:
+            ask(model.repository, asking(yes))
         from h2o_chat.chat.chat import Chat
         from h2o_chat.chat.opening import opener, opener_of
         from h2o_chat.chat.stored import leave
@@ -266,6 +268,7 @@ def run(
     ] = False,
     data: _Data = None,
     record: _Record = None,
+    yes: FetchYes = False,
     *,
     given: ChainMap[str, Any],
 ) -> None:
@@ -279,7 +282,7 @@ def run(
         kept, held_with = _kept(resume, data, save)
         settings, sampling = _settings(given, held_with, events_every=events if json or record else 0)
         turns = _turns(prompt, script)
-        obtain(settings.model)
+        obtain(settings.model, asking(yes))
         return running.Job(opener(settings, kept), turns, sampling)
 
     raise typer.Exit(running.run(prepare, json, Recorder(record) if record else None))

@@ -2,11 +2,22 @@
 
 import sys
 from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
-from h2o_chat.base.errors import ExitCode, UsageError
+from h2o_chat.base.errors import ExitCode, ModelError, UsageError, name_of
 from h2o_chat.cli.run import ending
+from h2o_chat.models.cached import cache_folder
+from h2o_chat.models.hub import Agree
+from h2o_chat.models.obtain import size
+
+ASK_ABOVE_BYTES = 500_000_000
+"""A smaller model is fetched without a question: minutes at most on any line."""
+
+FetchYes = Annotated[
+    bool, typer.Option("--yes", help=f"Do not ask before {size(ASK_ABOVE_BYTES)} or more are fetched.")
+]
 
 
 def ends(work: Callable[[], None]) -> None:
@@ -30,3 +41,26 @@ def confirmed(question: str) -> bool:
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def asking(yes: bool) -> Agree:
+    """What asks before many bytes are fetched.
+
+    Raises, where it is asked:
+        UsageError: there is no terminal to ask on.
+        ModelError: somebody said no.
+    """
+
+    def agree(repository: str, missing_bytes: int, free_bytes: int) -> None:
+        if yes or missing_bytes < ASK_ABOVE_BYTES:
+            return
+        what = (
+            f"{repository} is not here: {size(missing_bytes)} are to be fetched into"
+            f" {name_of(cache_folder())}, where {size(free_bytes)} are free."
+        )
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise UsageError(f"{what} Nobody is there to confirm it.", "Say --yes.")
+        if not confirmed(f"{what}\nFetch it?"):
+            raise ModelError(f"{repository} was not fetched.", "Without -m the bundled model answers.")
+
+    return agree

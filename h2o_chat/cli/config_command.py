@@ -14,9 +14,10 @@ from h2o_chat.base import precedence
 from h2o_chat.base.config import Settings, config_file, read_tables
 from h2o_chat.base.errors import BudgetError, ExitCode, H2OChatError, UsageError, name_of
 from h2o_chat.cli.commands import ends
+from h2o_chat.cli.in_words import App
 from h2o_chat.cli.run import ending
 
-app = typer.Typer(no_args_is_help=True, help="What is set, and where; set it for good.")
+app = App(no_args_is_help=True, help="What is set, and where; set it for good.")
 
 
 def _names_starting_with(text: str) -> list[str]:

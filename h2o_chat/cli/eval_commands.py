@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from h2o_chat.base.errors import ExitCode, UsageError
+from h2o_chat.cli.in_words import App
 from h2o_chat.cli.lab_options import (
     Budgets,
     Chunk,
@@ -26,7 +27,7 @@ from h2o_chat.cli.lab_options import (
     end,
 )
 
-evaluate = typer.Typer(no_args_is_help=True)
+evaluate = App(no_args_is_help=True)
 
 Seed = Annotated[int, typer.Option(help="Of the bootstrap and of all that is drawn.")]
 

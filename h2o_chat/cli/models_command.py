@@ -9,7 +9,8 @@ import typer
 
 from h2o_chat.base.config import config_file, user_aliases
 from h2o_chat.base.errors import ModelError, name_of
-from h2o_chat.cli.commands import confirmed, ends
+from h2o_chat.cli.commands import FetchYes, asking, confirmed, ends
+from h2o_chat.cli.in_words import App
 from h2o_chat.cli.packed_files import (
     check_packed,
     in_all,
@@ -34,7 +35,7 @@ from h2o_chat.models.resolve import (
 )
 from h2o_chat.native.places import remove
 
-app = typer.Typer(help="What is here, what can be had; fetch, look at and remove models.")
+app = App(help="What is here, what can be had; fetch, look at and remove models.")
 
 Name = Annotated[str, typer.Argument(help="A short name or org/name.", autocompletion=names_starting_with)]
 
@@ -53,7 +54,7 @@ def list_() -> None:
 
 
 @app.command()
-def pull(name: Name) -> None:
+def pull(name: Name, yes: FetchYes = False) -> None:
     """Fetch a model; call again to go on where it broke off."""
 
     def work() -> None:
@@ -61,7 +62,7 @@ def pull(name: Name) -> None:
         if isinstance(model, Found):
             typer.echo(f"{model.name} is here: {name_of(model.folder)}")
             return
-        fetch(model)
+        fetch(model, asking(yes))
         typer.echo(f"{model.repository} is here.")
         pack_fetched(find(model.repository))
 

@@ -18,9 +18,10 @@ from h2o_chat.base.errors import UsageError, name_of
 from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.export import FORMATS, file_name, mark_of, one_line, when, write_file
 from h2o_chat.cli.commands import confirmed, ends
-from h2o_chat.store import Conversation, Store, conversation_ids
+from h2o_chat.cli.in_words import App
+from h2o_chat.store import Conversation, Store, Summary, conversation_ids
 
-app = typer.Typer(
+app = App(
     no_args_is_help=True, help="Stored conversations: list, show, search, export, import, rename, remove."
 )
 
@@ -52,7 +53,7 @@ def list_(
     as_json: Json = False,
     data: Data = None,
 ) -> None:
-    """List conversations, newest first."""
+    """List conversations, newest first; tokens are - where they were imported and not yet read."""
 
     def work() -> None:
         with _opened(data) as store:
@@ -64,7 +65,7 @@ def list_(
         else:
             columns = [("id", "left"), ("updated", "left"), ("messages", "right"), ("tokens", "right")]
             rows = [
-                (one.id, when(one.updated), f"{one.messages:,}", f"{one.tokens:,}", one.model, one.title)
+                (one.id, when(one.updated), f"{one.messages:,}", _tokens(one), one.model, one.title)
                 for one in found
             ]
             _table([*columns, ("model", "left"), ("title", "left")], rows)
@@ -213,6 +214,11 @@ def _show(conversation: Conversation) -> None:
         mark = mark_of(message)
         parts.append(f"{message.role}:\n{message.text}" + (f"\n[{mark}]" if mark else ""))
     _write("\n\n".join(parts) + "\n")
+
+
+def _tokens(about: Summary) -> str:
+    """How many, `-` where nobody knows."""
+    return "-" if about.tokens is None else f"{about.tokens:,}"
 
 
 def _write(text: str) -> None:

@@ -33,7 +33,20 @@ def show_speed(report: Report) -> None:
     if disturbed:
         total = sum(row.turns for row in report.rows)
         lines.append(f"Something else ran in {disturbed} of {total} samples: measure again when it is idle.")
+    lines.append(_verdict(report, by_name))
     sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+
+def _verdict(report: Report, rows: dict[str, Speed]) -> str:
+    """The first of ours, beside each program that is not ours."""
+    mine = next(row for row in report.rows if row.kind == OURS)
+    ours = f"Verdict: {mine.contestant} takes {mine.token_ms:.2f} ms a token"
+    beside = [
+        f"{1 / ratio.token:.2f} times as fast as {ratio.beside}"
+        for ratio in report.ratios
+        if ratio.contestant == mine.contestant and rows[ratio.beside].kind != OURS
+    ]
+    return f"{ours}, {', '.join(beside)}." if beside else f"{ours}; no other program was measured."
 
 
 def _cells(row: Speed) -> list[str]:

@@ -6,7 +6,6 @@ through one of our own (`blobs/HASH.incomplete`), by plain HTTP (never Xet): a l
 more is written than was listed, and with the right hash it becomes a blob like any other.
 """
 
-import errno
 import fnmatch
 import hashlib
 import json
@@ -18,14 +17,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO
 
 from h2o_chat.base.errors import ModelError
-from h2o_chat.models.cached import cache_folder, cached, is_commit
-from h2o_chat.models.resolve import all_aliases, check_weights, is_inside, nearest
+from h2o_chat.models.cached import cache_folder, is_commit
+from h2o_chat.models.refusals import explained, gated, offline
+from h2o_chat.models.resolve import check_weights, is_inside
 
 Fetched = Callable[[int, int], None]
 """(bytes that are here, bytes in all)"""
+
+Agree = Callable[[str, int, int], None]
+"""(repository, bytes to fetch, bytes free on the disk): returns, or raises where nobody agrees."""
 
 ANSWER_WITHIN_S = 5.0
 """The hub is asked once: a machine without a network has to say so soon."""
@@ -57,32 +60,69 @@ class _File:
     """What the cache calls it: SHA-256 of a large file, of a small one what git calls it."""
 
 
-def pull(repository: str, report: Fetched, check: Callable[[Path], object]) -> Path:
+def agreed(*_: object) -> None:
+    """Whatever is to be fetched may be."""
+
+
+def pull(repository: str, report: Fetched, check: Callable[[Path], object], agree: Agree = agreed) -> Path:
     """Fetches what is missing of a model; returns its folder in the cache.
 
     Args:
         check: is handed the folder before the weights are fetched, and may refuse it.
+        agree: is asked before the weights are fetched.
 
     Raises:
         ModelError: no such model, gated, offline, without safetensors, or the disk is full; says what to do.
     """
-    if is_offline():
-        _offline(repository, "HF_HUB_OFFLINE is set")
-    # It would first ask the hub for a list of the programs that may be using it, for up to 3 s.
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)
-    with _explained(repository), _asking():
+    with _asking_for(repository):
         revision, files = _listing(repository)
-        root = cache_folder() / f"models--{repository.replace('/', '--')}"
-        small = [files[name] for name in _SMALL if name in files]
-        _fetch_all(repository, revision, small, root, lambda *_: None)
-        folder = root / "snapshots" / revision
-        check(folder)
-        weights = [files[name] for name in _weight_names(repository, folder, files)]
-        _fetch_all(repository, revision, weights, root, report)
+        folder, weights = _weights(repository, revision, files, check)
+        root = _root(repository)
+        _fetch_all(repository, revision, weights, root, report, agree)
         _write_reference(root / "refs" / "main", revision)
     check_weights(folder)
     return folder
+
+
+def ask(repository: str, agree: Agree) -> None:
+    """Asks as `pull` would, and fetches no weights.
+
+    Raises:
+        ModelError: as `pull`.
+    """
+    with _asking_for(repository):
+        revision, files = _listing(repository)
+        _, weights = _weights(repository, revision, files, agreed)
+        _check_room(repository, weights, _root(repository), agree)
+
+
+def _root(repository: str) -> Path:
+    """Its folder in the cache."""
+    return cache_folder() / f"models--{repository.replace('/', '--')}"
+
+
+def _weights(
+    repository: str, revision: str, files: dict[str, "_File"], check: Callable[[Path], object]
+) -> tuple[Path, list["_File"]]:
+    """(the folder of the revision with all its small files, the weights it needs)."""
+    root = _root(repository)
+    small = [files[name] for name in _SMALL if name in files]
+    _fetch_all(repository, revision, small, root, lambda *_: None, agreed)
+    folder = root / "snapshots" / revision
+    check(folder)
+    return folder, [files[name] for name in _weight_names(repository, folder, files)]
+
+
+@contextmanager
+def _asking_for(repository: str) -> Iterator[None]:
+    """The hub may be asked; what it refuses is told in words."""
+    if is_offline():
+        offline(repository, "HF_HUB_OFFLINE is set")
+    # It would first ask the hub for a list of the programs that may be using it, for up to 3 s.
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)
+    with explained(repository), _asking():
+        yield
 
 
 def stay_offline() -> None:
@@ -121,7 +161,7 @@ def _listing(repository: str) -> tuple[str, dict[str, _File]]:
 
     info = HfApi().model_info(repository, files_metadata=True, timeout=ANSWER_WITHIN_S)
     if info.gated and not get_token():
-        _gated(repository)
+        gated(repository)
     if info.sha is None or not is_commit(info.sha):  # it comes from a server and becomes a path
         raise ModelError(f"The hub names an impossible commit of {repository}: {info.sha!r}.")
     files = {
@@ -161,24 +201,38 @@ def _weight_names(repository: str, folder: Path, files: dict[str, _File]) -> lis
     return names
 
 
-def _fetch_all(repository: str, revision: str, files: list[_File], root: Path, report: Fetched) -> None:
-    """Makes every file a blob of the cache, and a link to it in the folder of the revision.
+def _check_room(repository: str, files: list[_File], root: Path, agree: Agree) -> dict[str, int]:
+    """Bytes of each file that are here, where there is room for the others and they may be fetched.
 
     Raises:
-        ModelError: the disk has no room for them, or what came is not what was listed.
+        ModelError: the disk has no room for them.
     """
     blobs = root / "blobs"
     blobs.mkdir(parents=True, exist_ok=True)
     here = {file.name: _have(blobs, file) for file in files}
-    total, free = sum(file.size for file in files), shutil.disk_usage(blobs).free
-    missing = total - sum(here.values())
+    free = shutil.disk_usage(blobs).free
+    missing = sum(file.size for file in files) - sum(here.values())
     if missing and missing + SPARE_BYTES > free:
         raise ModelError(
             f"{repository} needs {missing / 1e9:.1f} GB more on the disk of {cache_folder()}, which has"
             f" {free / 1e9:.1f} GB free.",
             "Make room (h2o-chat models rm NAME), or set HF_HOME to a folder on another disk.",
         )
-    report(total - missing, total)
+    agree(repository, missing, free)
+    return here
+
+
+def _fetch_all(
+    repository: str, revision: str, files: list[_File], root: Path, report: Fetched, agree: Agree
+) -> None:
+    """Makes every file a blob of the cache, and a link to it in the folder of the revision.
+
+    Raises:
+        ModelError: the disk has no room for them, or what came is not what was listed.
+    """
+    here = _check_room(repository, files, root, agree)
+    blobs, total = root / "blobs", sum(file.size for file in files)
+    report(sum(here.values()), total)
     for file in files:
 
         def count(got: int, name: str = file.name) -> None:
@@ -306,91 +360,3 @@ def _counting(out: BinaryIO, most: int, here: Callable[[int], None]) -> Any:
             return None
 
     return Bar
-
-
-@contextmanager
-def _explained(repository: str) -> Iterator[None]:
-    """Turns what huggingface_hub raises into what happened and what to do."""
-    from huggingface_hub import errors
-
-    try:
-        yield
-    except errors.GatedRepoError:
-        _gated(repository)
-    except errors.RepositoryNotFoundError as error:
-        raise ModelError(
-            f"No model {repository!r} on the hub, or it is private and no token for it was found.",
-            nearest(repository, all_aliases().values()) + f"A token is looked for in {_token_places()}.",
-        ) from error
-    except errors.HfHubHTTPError as error:
-        raise _refused(repository, error) from error
-    except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, errors.HTTPError) as error:
-        _offline(repository, f"the hub cannot be reached ({_one_line(error)})")
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            raise ModelError(
-                f"The disk of {cache_folder()} is full.",
-                "What was fetched is kept. Make room, then call again: it goes on where it stopped.",
-            ) from error
-        raise ModelError(
-            f"Fetching {repository} failed: {_one_line(error)}", "Call again: it goes on where it stopped."
-        ) from error
-
-
-def _refused(repository: str, error: Any) -> ModelError:
-    """What an HTTP status means."""
-    status = error.response.status_code
-    if status == 429:
-        after = error.response.headers.get("Retry-After")
-        wait = f"in {after} seconds" if after else "in some minutes"
-        return ModelError(
-            f"The hub has had too many requests from here (429) and does not answer for {repository}.",
-            f"Call again {wait}; what was fetched is kept. With a token the limits are wider.",
-        )
-    if status in (401, 403):
-        return ModelError(
-            f"The hub refuses {repository} ({status}): the token is not accepted for it.",
-            f"Tokens are made at {_endpoint()}/settings/tokens, and looked for in {_token_places()}.",
-        )
-    return ModelError(
-        f"The hub answers {status} for {repository}.", "Call again later; what was fetched is kept."
-    )
-
-
-def _gated(repository: str) -> NoReturn:
-    from huggingface_hub import get_token
-
-    found = "the token that was found has no access yet" if get_token() else "no token was found"
-    raise ModelError(
-        f"{repository} is gated: its licence has to be accepted first, and {found}.",
-        f"Accept it at {_endpoint()}/{repository}, then give a token by `hf auth login`."
-        f" It is looked for in {_token_places()}.",
-    )
-
-
-def _offline(repository: str, why: str) -> NoReturn:
-    model = cached(repository)
-    partly = f" It was fetched in part ({model.bytes / 1e9:.1f} GB)." if model else ""
-    known = all_aliases().values()
-    near = "" if repository in known else nearest(repository, known)
-    raise ModelError(
-        f"No model {repository!r} on this machine, and {why}.{partly}",
-        f"{near}Looked for a folder of that name, and in {cache_folder()}."
-        f" With a network: h2o-chat models pull {repository}",
-    )
-
-
-def _token_places() -> str:
-    from huggingface_hub import constants
-
-    return f"the variable HF_TOKEN and the file {constants.HF_TOKEN_PATH}"
-
-
-def _endpoint() -> str:
-    from huggingface_hub import constants
-
-    return str(constants.ENDPOINT)
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

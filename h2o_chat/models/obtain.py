@@ -8,11 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from h2o_chat.base.progress import Progress
+from h2o_chat.models.hub import Agree, agreed, pull
 from h2o_chat.models.resolve import Found, Known, check_weights, find, look_up, read_config
 
 
-def obtain(name: str | None) -> Found:
+def obtain(name: str | None, agree: Agree = agreed) -> Found:
     """A model on this machine, whose files are whole.
+
+    Args:
+        agree: is asked before its weights are fetched.
 
     Raises:
         ModelError: there is none by that name, it cannot be fetched, or its files are damaged.
@@ -20,7 +24,7 @@ def obtain(name: str | None) -> Found:
     """
     model = look_up(name)
     if isinstance(model, Known):
-        fetch(model)
+        fetch(model, agree)
         model = find(model.repository)
     return checked(model)
 
@@ -45,8 +49,6 @@ def fetch_missing(name: str | None, progress: Progress) -> None:
     model = look_up(name)
     if isinstance(model, Found):
         return
-    from h2o_chat.models.hub import pull
-
     tally = _Tally()
     progress("download", None)
 
@@ -57,19 +59,20 @@ def fetch_missing(name: str | None, progress: Progress) -> None:
     pull(model.repository, add, _check)
 
 
-def fetch(model: Known) -> None:
+def fetch(model: Known, agree: Agree) -> None:
     """Fetches what is missing of a model of the hub.
+
+    Args:
+        agree: is asked before its weights are fetched.
 
     Raises:
         ModelError: it cannot be had, and why.
         KeyboardInterrupt: see `obtain`.
     """
-    from h2o_chat.models.hub import pull
-
     sys.stderr.write(f"h2o-chat: fetching {model.repository}\n")
     try:
         with _shown(model.repository) as tally:
-            pull(model.repository, tally.add, _check)
+            pull(model.repository, tally.add, _check, agree)
     except KeyboardInterrupt:
         sys.stderr.write("h2o-chat: stopped; what was fetched is kept, the next call goes on there\n")
         raise
@@ -122,15 +125,19 @@ def _shown(what: str) -> Iterator[_Tally]:
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task(what, total=None)
 
-        class Shown(_Tally):
-            def add(self, here: int, total: int) -> None:
-                super().add(here, total)
-                bar.update(task, completed=here, total=total)
+    class Shown(_Tally):
+        def add(self, here: int, total: int) -> None:
+            bar.start()  # not before: somebody may be asked first
+            super().add(here, total)
+            bar.update(task, completed=here, total=total)
 
+    try:
         yield Shown()
+    finally:
+        bar.stop()
 
 
 def size(count: float) -> str:

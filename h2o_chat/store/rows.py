@@ -22,8 +22,8 @@ class Summary:
     """When something was last said."""
     messages: int
     """Of all branches."""
-    tokens: int
-    """Fed and generated, of all branches."""
+    tokens: int | None
+    """Fed and generated, of all branches. None: some were imported, and no model has read them yet."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,7 @@ Streamed = tuple[list[int], str]
 IDS = "SELECT id FROM conversations WHERE NOT hidden"
 NEWEST_FIRST = "ORDER BY updated DESC, rowid DESC"
 
+# What was imported has no tokens: how many it has nobody knows. A system prompt's stand with what follows it.
 # Answers that stream, or were cut off by a kill, are counted once for all conversations: they are few.
 SUMMARY = """
 WITH streaming (conversation, tokens) AS (
@@ -107,8 +108,13 @@ WITH streaming (conversation, tokens) AS (
 )
 SELECT id, title, model, created, updated,
     (SELECT count(*) FROM messages WHERE conversation = conversations.id),
-    (SELECT coalesce(sum(tokens), 0) FROM messages WHERE conversation = conversations.id)
+    CASE WHEN EXISTS (
+        SELECT 1 FROM messages
+        WHERE conversation = conversations.id AND tokens = 0 AND role != 'system' AND text != '' AND NOT open
+    ) THEN NULL ELSE
+        (SELECT coalesce(sum(tokens), 0) FROM messages WHERE conversation = conversations.id)
         + coalesce((SELECT tokens FROM streaming WHERE conversation = conversations.id), 0)
+    END
 FROM conversations WHERE NOT hidden"""
 
 MESSAGE = """
@@ -117,6 +123,12 @@ SELECT number, (SELECT number FROM messages AS before WHERE before.id = messages
 FROM messages"""
 
 NUMBERED = "SELECT id FROM messages WHERE conversation = ? AND number = ?"
+
+BRANCHES = """
+WITH places (number, place, places) AS (
+    SELECT number, row_number() OVER (PARTITION BY parent ORDER BY id), count(*) OVER (PARTITION BY parent)
+    FROM messages WHERE conversation = ?
+) SELECT number, place, places FROM places WHERE places > 1"""
 
 BRANCH = """
 WITH RECURSIVE branch (id) AS (

@@ -22,6 +22,7 @@ from h2o_chat.store.places import Places, saved_caches
 from h2o_chat.store.reading import read_messages
 from h2o_chat.store.rows import (
     BRANCH,
+    BRANCHES,
     IDS,
     NEWEST_FIRST,
     NUMBERED,
@@ -215,13 +216,12 @@ class Store:
     def children(self, conversation: str, parent: int | None) -> Messages:
         """What was said after a message (None: at the beginning), in order: more than one are branches."""
         self._one("id", conversation)
-        return self._messages(
-            conversation,
-            f"conversation = ? AND parent IS ({NUMBERED}) ORDER BY id",
-            conversation,
-            conversation,
-            parent,
-        )
+        after = f"conversation = ? AND parent IS ({NUMBERED}) ORDER BY id"
+        return self._messages(conversation, after, conversation, conversation, parent)
+
+    def branches(self, conversation: str) -> dict[int, tuple[int, int]]:
+        """By message in whose place others stand too: (which it is, from 1, of how many)."""
+        return {number: (at, count) for number, at, count in self._database.rows(BRANCHES, conversation)}
 
     def messages(self, conversation: str) -> Messages:
         """All branches, parents before children."""

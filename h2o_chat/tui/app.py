@@ -5,7 +5,6 @@ change that is not the answer to a key starts in `_take` (`reports.py`).
 """
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, ClassVar
@@ -23,17 +22,16 @@ from h2o_chat.base.deadline import Deadline
 from h2o_chat.base.errors import ExitCode, H2OChatError
 from h2o_chat.chat.chat import Chat
 from h2o_chat.events.recorder import Recorder
-from h2o_chat.tui import leaving, reports, work
+from h2o_chat.tui import leaving, palette, reports, work
 from h2o_chat.tui.beside import Beside
 from h2o_chat.tui.compositor import PartialCompositor
-from h2o_chat.tui.cursor import Pointed
+from h2o_chat.tui.cursor import CodeClicked, Pointed
 from h2o_chat.tui.divider import Divider
 from h2o_chat.tui.help import Help
 from h2o_chat.tui.keys import Keys
 from h2o_chat.tui.pane import Pane
 from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.panel.panel import TABS
-from h2o_chat.tui.talk import slash
 from h2o_chat.tui.talk.acts import ACTS
 from h2o_chat.tui.talk.history import History
 from h2o_chat.tui.talk.prompt import PromptBox
@@ -276,18 +274,15 @@ class ChatApp(App[None], inherit_bindings=False):
         places += [("the memory panel", self._beside.panel), ("the strip", self._beside.strip)]
         self.push_screen(Help(places, commands=talks))
 
+    def action_command_palette(self) -> None:
+        palette.show_commands(self)
+
+    def search_themes(self) -> None:
+        palette.show_themes(self)
+
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The palette: the same commands as behind a slash."""
-        pane = self.pane
-        if not isinstance(pane, TalkPane):
-            yield SystemCommand("help", "the keys", self.action_help)
-            yield SystemCommand("theme", "other colours", self.action_change_theme)
-            yield SystemCommand("quit", "leave", self.exit)
-            return
-        for command in slash.COMMANDS:
-            what = f"{command.arguments} · {command.help}" if command.arguments else command.help
-            # The palette takes it for markup, in which [NUMBER] would vanish.
-            yield SystemCommand(command.name, what.replace("[", "\\["), partial(pane.choose, command))
+        return palette.entries(self, self.pane)
 
     def on_pointed(self, message: Pointed) -> None:
         """The token under the cursor is another one."""
@@ -299,6 +294,9 @@ class ChatApp(App[None], inherit_bindings=False):
         position = message.position if message.follow else None
         if position is not None and not self.transcript.inspector.show_place(position):
             self.divider.say("that message is not shown here")
+
+    def on_code_clicked(self, message: CodeClicked) -> None:
+        self.pane.copy(message.code, "the code block")
 
     # Layout
 

@@ -1,5 +1,7 @@
 """The token under the cursor: one for the whole screen, whoever moves it."""
 
+from dataclasses import dataclass
+
 from textual.message import Message
 
 
@@ -18,3 +20,10 @@ class Pointed(Message):
         super().__init__()
         self.position = position
         self.follow = follow
+
+
+@dataclass
+class CodeClicked(Message):
+    """Somebody has clicked the mark of a code block."""
+
+    code: str

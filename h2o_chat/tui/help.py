@@ -32,12 +32,7 @@ class Help(ModalScreen[None]):
     """
 
     DEFAULT_CSS = """
-    Help { align: center middle; }
-    Help #box {
-        width: 90%; max-width: 100; height: 90%; padding: 0 1;
-        scrollbar-gutter: stable; scrollbar-size-vertical: 1;
-        border: round $border; border-title-color: $text; border-title-style: bold; background: $background;
-    }
+    Help #box { height: 90%; padding: 0 1; scrollbar-gutter: stable; scrollbar-size-vertical: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,f1,q,enter", "dismiss", "close", key_display="esc"),

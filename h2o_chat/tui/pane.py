@@ -200,9 +200,15 @@ class Pane(Vertical):
             self.transcript.messages.message(
                 message.role, name, message.text, index, message.finish, hold, tokens
             )
-        self.transcript.messages.show_pins({n for n, one in enumerate(chat.messages) if one.pinned})
+        self.show_marks(chat)
         for note in chat.take_notes():
             self.noted(note)
+
+    def show_marks(self, chat: ChatLike) -> None:
+        """Show which messages are pinned, and where branches part."""
+        pinned = {n for n, one in enumerate(chat.messages) if one.pinned}
+        branches = {n: one.branch for n, one in enumerate(chat.messages) if one.branch}
+        self.transcript.messages.show_marks(pinned, branches)
 
     def broke(self) -> None:
         """The first conversation could not be opened."""

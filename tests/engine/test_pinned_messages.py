@@ -34,7 +34,7 @@ def test_a_message_is_pinned_as_it_is_said_and_stays(loaded: Loaded, store: Stor
     note = next(event for event in events if isinstance(event, Note))
     tokens = chat.messages[2].last - chat.messages[2].first + 1
     assert note.message == (
-        f"Message 2 is pinned: {tokens} tokens stay. {tokens + 4} slots protected,"
+        f"#3 is pinned: {tokens} tokens stay. {tokens + 4} slots protected,"
         f" {96 - 48 - 4 - tokens} are left for heavy hitters."
     )
     for text in SAID[2:6]:
@@ -85,7 +85,7 @@ def test_what_does_not_fit_is_not_said(loaded: Loaded, store: Store) -> None:
         list(chat.send("word " * 40, SHORT, pin=True))
     assert [message.text for message in chat.messages][::2] == [SAID[0]]
     assert chat.engine.protection()[0] == 4
-    with pytest.raises(UsageError, match="There is no message 9"):
+    with pytest.raises(UsageError, match="There is no message #10"):
         list(pin(chat, 9))
 
 

@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 
 from h2o_chat.base.errors import ExitCode, ModelError
 from h2o_chat.cli.cli import app
-from h2o_chat.models import hub as hub_module
+from h2o_chat.models import refusals
 from h2o_chat.models.resolve import BUNDLED
 
 pytestmark = pytest.mark.loopback
@@ -440,7 +440,7 @@ def test_unknown_name_never_asks(hub: Hub, here: Call) -> None:
 
 
 def test_disk_full_in_the_middle() -> None:
-    with pytest.raises(ModelError, match=r"The disk of .* is full") as caught, hub_module._explained("a/b"):
+    with pytest.raises(ModelError, match=r"The disk of .* is full") as caught, refusals.explained("a/b"):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert "it goes on where it stopped" in caught.value.hint
 

@@ -58,13 +58,28 @@ def test_every_command_and_every_key_does_something_and_nothing_else_is_there_to
     [
         ("hello /help", "hello /help"),
         ("//help me", "/help me"),
-        ("/etc/hosts is empty", "/etc/hosts is empty"),
-        ("/ is the root", "/ is the root"),
-        ("/usr/bin", "/usr/bin"),
+        ("//etc/hosts is empty", "/etc/hosts is empty"),
+        ("// is the root", "/ is the root"),
     ],
 )
 def test_what_is_no_command_is_sent(text: str, said: str) -> None:
     assert slash.parse(text) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("/why/x", "Did you mean /why x?"),
+        ("/pni/3", "Did you mean /pin 3?"),
+        ("/usr/bin is empty", "/help shows them."),
+        ("/ is the root", "/help shows them."),
+    ],
+)
+def test_one_slash_is_never_sent_and_what_was_meant_is_proposed(text: str, hint: str) -> None:
+    with pytest.raises(UsageError, match="is no command") as wrong:
+        slash.parse(text)
+    assert hint in wrong.value.hint
+    assert "// sends a text that begins with /" in wrong.value.hint
 
 
 def test_a_command_with_what_stands_behind_it_and_the_nearest_of_a_wrong_one() -> None:
@@ -119,15 +134,15 @@ async def test_pins_a_message_from_the_box(drive: Drive, shared_models: Path, tm
         await screen.ask("I am Flora.")
         await screen.answered()
         assert screen.chat.messages[0].pinned
-        assert any("Message 0 is pinned" in body for body in screen.bodies())
-        assert any("you · pinned" in line for line in screen.lines())
+        assert any("#1 is pinned" in body for body in screen.bodies())
+        assert any("#1 you · pinned" in line for line in screen.lines())
         assert "pinned" not in str(screen.app.query_one("#entry").border_subtitle)
         pinned = screen.chat.messages[0].first
         why = await command(screen, f"/why @{pinned + 6}")
         assert "its message is pinned" in why
-        assert "at most" in await command(screen, "/pin 1")
-        assert "no longer pinned" in await command(screen, "/unpin 0")
-        assert "no message 77" in await command(screen, "/pin 77")
+        assert "at most" in await command(screen, "/pin 2")
+        assert "no longer pinned" in await command(screen, "/unpin 1")
+        assert "no message #77" in await command(screen, "/pin 77")
         assert "slots" in await command(screen, "/stats")
         assert "12" in await command(screen, "/set max_tokens")
 
@@ -223,7 +238,7 @@ async def test_exports_copies_and_finds(
         assert screen.app.prompt.has_focus
         await screen.ask("Keep this:\n~~~py\nx = 1\n~~~")
         await screen.answered()
-        await command(screen, f"/copy {len(screen.chat.messages) - 2}")
+        await command(screen, f"/copy {len(screen.chat.messages) - 1}")
         assert screen.app.clipboard == screen.chat.messages[-2].text
         assert "no theme" in await command(screen, "/theme nothing")
         await command(screen, "/theme nord")

@@ -60,6 +60,9 @@ async def test_the_last_answer_is_made_again(talk: Any) -> None:
         await say(screen, *SAID[:2])
         before, leaf = shown(screen), screen.chat.keeper.leaf
         await screen.pilot.press("ctrl+r")
+        assert "the same words come again" in screen.app.divider.remark
+        assert screen.chat.keeper.leaf == leaf
+        await screen.ask("/regenerate 0")
         await screen.until(lambda: screen.chat.keeper.leaf != leaf, "it is being made again")
         await screen.answered()
         await agrees(screen)
@@ -79,7 +82,7 @@ async def test_an_earlier_message_is_said_anew(talk: Any) -> None:
         await screen.pilot.press("tab", "up", "up", "up", "up", "down")
         assert screen.app.transcript.selected == 2
         [marked] = [view for view in screen.app.transcript.messages.views if view.marked]
-        assert drawing.title(marked, 60).plain.startswith("▸ you")
+        assert drawing.title(marked, 60).plain.startswith("▸ #3 you")
         await screen.pilot.press("e")
         assert screen.app.prompt.text == SAID[1]
         assert screen.app.prompt.has_focus
@@ -301,7 +304,7 @@ async def test_what_was_said_before_is_gone_back_to(talk: Any) -> None:
         await screen.ask("/branch")
         assert "nothing else was said" in screen.app.divider.remark
         first, kept = shown(screen), screen.app._memory.hold.copy()
-        going_back.edit(screen.app.pane, "2")  # type: ignore[arg-type]
+        going_back.edit(screen.app.pane, "3")  # type: ignore[arg-type]
         await say(screen, INSTEAD)
         assert "/branch" in screen.app.divider.remark
         other, after = shown(screen), screen.app._memory.hold.copy()
@@ -310,7 +313,7 @@ async def test_what_was_said_before_is_gone_back_to(talk: Any) -> None:
         await screen.ask("/branch")
         await screen.until(lambda: shown(screen) == first, "the first branch is back")
         await screen.answered()
-        assert "Branch 1 of 2 from message 2 on." in screen.bodies()
+        assert "Branch 1 of 2 from #3 on." in screen.bodies()
         assert screen.app._memory.hold == kept
         assert screen.app.transcript.selected == 2
         await agrees(screen)
@@ -336,7 +339,7 @@ async def test_a_branch_that_is_stopped_half_way_changes_nothing(
     async with talk() as screen:
         await screen.opened()
         await say(screen, *SAID[:2])
-        await screen.pilot.press("ctrl+r")
+        await screen.ask("/regenerate 0")
         await screen.answered()
         before, leaf = shown(screen), screen.chat.keeper.leaf
         monkeypatch.setattr(type(screen.chat), "resume", lambda *_: False)

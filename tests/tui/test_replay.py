@@ -137,7 +137,7 @@ async def test_what_was_pinned_is_pinned_in_its_recording(
     open_chat = stored(shared_models, tmp_path / "data")
     async with drive("pilot-chat", open_chat=open_chat, recorder=recorder, sampling=short) as screen:
         await screen.opened()
-        for text in ("/pin next", "I am Flora.", "And you?", "/unpin 0", "/pin 2"):
+        for text in ("/pin next", "I am Flora.", "And you?", "/unpin 1", "/pin 3"):
             await screen.ask(text)
             await screen.answered()
             seen.append(heads(screen))

@@ -1,14 +1,15 @@
 """What the slash commands do, and the keys that do the same, by name; `slash.py` has their help."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.chat.export import FORMATS, file_name, to_html, write_file
+from h2o_chat.chat.message import numbered
 from h2o_chat.chat.whole import heat, whole
 from h2o_chat.tui.glyphs import percent, size
 from h2o_chat.tui.talk import applying, elsewhere, going_back, pinning
+from h2o_chat.tui.talk.chosen import message_index
 from h2o_chat.tui.talk.talk import Act, TalkPane
 from h2o_chat.tui.transcript.markdown import code_blocks
 from h2o_chat.tui.transcript.why import MOST, positions_of
@@ -62,18 +63,18 @@ def find(pane: TalkPane, words: str) -> None:
 
 def copy(pane: TalkPane, words: str) -> None:
     messages = pane.idle().messages
-    if re.fullmatch(r"\d{1,9}", words):
-        number = int(words)
-    elif words in ("", "code"):
-        number = max((n for n, one in enumerate(messages) if one.role == "assistant"), default=-1)
-    else:
+    if any(character.isdecimal() for character in words):
+        index = message_index(pane, words)
+    elif words not in ("", "code"):
         raise UsageError(f"{words!r} is nothing to copy.", "/copy, /copy code or /copy NUMBER")
-    view = pane.transcript.messages.by_index.get(number)
+    else:
+        index = max((n for n, one in enumerate(messages) if one.role == "assistant"), default=-1)
+    view = pane.transcript.messages.by_index.get(index)
     text = view.said if view is not None else ""
     if not text:
         raise UsageError("There is nothing to copy.", "/copy, /copy code or /copy NUMBER")
     if words != "code":
-        pane.copy(text, f"message {number}")
+        pane.copy(text, numbered(index))
     elif blocks := code_blocks(text):
         pane.copy(blocks[-1], "the last code block")
     else:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.message import numbered
 from h2o_chat.events.events import Note
 from h2o_chat.tui.work import Opened, Report
 
@@ -52,7 +53,7 @@ def go(
     """Goes on with the other branch, with the memory as it was there."""
     if talk.resume(progress, cancel, fork.leaf):
         talk.notes.append(
-            Note("branch", f"Branch {fork.number} of {fork.count} from message {fork.index} on.")
+            Note("branch", f"Branch {fork.number} of {fork.count} from {numbered(fork.index)} on.")
         )
         yield Opened(talk)
 

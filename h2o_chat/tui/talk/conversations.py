@@ -62,22 +62,11 @@ class Conversations(ModalScreen[str | None]):
     """
 
     DEFAULT_CSS = """
-    Conversations { align: center middle; }
-    Conversations #box {
-        width: 90%; max-width: 100; height: 90%;
-        border: round $border; border-title-color: $text; border-title-style: bold; background: $background;
-    }
-    Conversations OptionList {
-        height: 1fr; border: none; padding: 0; background: transparent;
-        scrollbar-size-vertical: 1; scrollbar-background: $background; scrollbar-color: $border;
-    }
-    Conversations OptionList > .option-list--option { padding: 0 1; }
+    Conversations #box { height: 90%; }
     Conversations #remark { height: auto; padding: 0 2; color: $muted; }
     Conversations #asking { height: 1; }
     Conversations #label { width: auto; padding: 0 1 0 2; color: $accent; text-style: bold; }
-    Conversations Input, Conversations Input:focus {
-        height: 1; width: 1fr; border: none; padding: 0; background: transparent;
-    }
+    Conversations Input { width: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "back"),

@@ -60,22 +60,11 @@ class Models(ModalScreen[str | None]):
     """Ends with the name of the model to open, or None."""
 
     DEFAULT_CSS = """
-    Models { align: center middle; }
-    Models #box {
-        width: 90%; max-width: 100; height: 90%;
-        border: round $border; border-title-color: $text; border-title-style: bold; background: $background;
-    }
-    Models OptionList {
-        height: 1fr; border: none; padding: 0; background: transparent;
-        scrollbar-size-vertical: 1; scrollbar-background: $background; scrollbar-color: $border;
-    }
-    Models OptionList > .option-list--option { padding: 0 1; }
+    Models #box { height: 90%; }
     Models #remark { height: auto; padding: 0 2; color: $muted; }
     Models #asking { height: 1; }
     Models #label { width: auto; padding: 0 1 0 2; color: $accent; text-style: bold; }
-    Models Input, Models Input:focus {
-        height: 1; width: 1fr; border: none; padding: 0; background: transparent;
-    }
+    Models Input { width: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "back"),

@@ -76,11 +76,7 @@ class SettingsScreen(ModalScreen[Changed | None]):
     """
 
     DEFAULT_CSS = """
-    SettingsScreen { align: center middle; }
-    SettingsScreen #box {
-        width: 90%; max-width: 100; height: auto; max-height: 90%; padding: 0 1;
-        border: round $border; border-title-color: $text; border-title-style: bold; background: $background;
-    }
+    SettingsScreen #box { height: auto; max-height: 90%; padding: 0 1; }
     SettingsScreen VerticalScroll { height: auto; scrollbar-size-vertical: 1; }
     SettingsScreen .group { color: $primary; text-style: bold; margin-top: 1; }
     SettingsScreen .group:first-child { margin-top: 0; }

@@ -26,13 +26,15 @@ COMMANDS = (
     Command("budget", "TOKENS", "another budget; the memory is built again"),
     Command("model", "[NAME]", "begin with another model; without a name: which there are"),
     Command("stats", "", "what the memory holds, in numbers"),
-    Command("pin", "[next|NUMBER]", "protect a message: the chosen one, or the next you send"),
+    Command(
+        "pin", "[next|NUMBER|again NUMBER]", "protect a message: the next, one by its number, or said again"
+    ),
     Command("unpin", "[NUMBER]", "let a pinned message be forgotten again"),
     Command("why", "WORD|@POSITION", "why a token was kept or dropped"),
     Command("find", "WORDS", "look for words in this conversation"),
     Command("copy", "[code|NUMBER]", "copy the last answer, its last code block, or a message"),
     Command("export", "md|json|html [FILE]", "this conversation as a file"),
-    Command("regenerate", "", "answer the last message once more"),
+    Command("regenerate", "[TEMPERATURE]", "answer the last message once more; at 0.8, say, other words"),
     Command("edit", "[NUMBER]", "say something else instead of a message"),
     Command("branch", "[NUMBER]", "go to what was said there before, and back"),
     Command("theme", "[NAME]", "other colours"),
@@ -46,10 +48,8 @@ _BY_NAME = {command.name: command for command in COMMANDS}
 def parse(text: str) -> tuple[Command, str] | str:
     """A command and what stands behind it, or the text to send: `//` at its beginning stands for one slash.
 
-    A text like `/etc/hosts is empty` is no command: its first word has a slash inside.
-
     Raises:
-        UsageError: it looks like a command and is none; names the nearest.
+        UsageError: it begins with one slash and is no command; names the nearest.
     """
     if not text.startswith("/"):
         return text
@@ -59,14 +59,17 @@ def parse(text: str) -> tuple[Command, str] | str:
     word, newline, more = word.partition("\n")
     if command := _BY_NAME.get(word):
         return command, (more + rest if newline else rest).strip()
-    if not word or not all(character.isalnum() or character in "-_" for character in word):
-        return text
-    near = difflib.get_close_matches(word.lower(), _BY_NAME, n=1, cutoff=0.5)
-    raise UsageError(
-        f"/{word} is no command.",
-        (f"Did you mean /{near[0]}? " if near else "/help shows them. ")
-        + "// sends a text that begins with /",
-    )
+    raise UsageError(f"/{word} is no command.", f"{_near(word)} // sends a text that begins with /")
+
+
+def _near(word: str) -> str:
+    """The command that may have been meant."""
+    name, slash, behind = word.lower().partition("/")
+    near = difflib.get_close_matches(name, _BY_NAME, n=1, cutoff=0.5)
+    if not near:
+        return "/help shows them."
+    said = f"{near[0]} {behind}" if slash and _BY_NAME[near[0]].arguments else near[0]
+    return f"Did you mean /{said}?"
 
 
 def matching(text: str) -> list[Command]:

@@ -91,6 +91,8 @@ class TalkPane(Pane):
         self.sent = Sent()
         self.new_asked = float("-inf")
         """When another conversation was asked for, though this one is not stored; by `time.monotonic`."""
+        self.again_asked = float("-inf")
+        """When the same answer was asked for at temperature 0; by `time.monotonic`."""
         self._drawn: int | None = None
         """The message that was shown when enter was pressed, and is yet to be reported."""
 
@@ -169,7 +171,7 @@ class TalkPane(Pane):
     def done(self) -> None:
         super().done()
         if isinstance(self.chat, Chat):
-            self.transcript.messages.show_pins({n for n, one in enumerate(self.chat.messages) if one.pinned})
+            self.show_marks(self.chat)
         self._drawn = None
         sent = self.sent
         if sent.taken:

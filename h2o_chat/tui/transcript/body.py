@@ -119,6 +119,10 @@ class Growing:
         """Characters at the beginning of `_source` that only repeat how a code block was opened."""
         self._frozen = 0
         """Characters of the text that earlier pieces show."""
+        self._blocks = 0
+        """Code blocks that begin in earlier pieces."""
+        self.room = 0
+        """Columns in which it is drawn, where that is known: for tables."""
 
     def write(self, text: str, width: int = 0) -> None:
         """Append; the last piece ends in a caret.
@@ -143,11 +147,19 @@ class Growing:
             rest = text[self._frozen :]
             self._source = self._source[: self._reopened]
         self._grow(rest)
-        shown = markdown.render(self._source)
+        shown = self._render(self._source)
         self._replace(Content.assemble(shown, "\n" if shown and below else "", below))
 
     def _show(self, end: Content) -> None:
-        self._replace(Content.assemble(markdown.render(self._source), end))
+        self._replace(Content.assemble(self._render(self._source), end))
+
+    def _render(self, source: str) -> Content:
+        return markdown.render(source, self.room, self._blocks, continues=self._in_code)
+
+    @property
+    def _in_code(self) -> bool:
+        """The last piece begins within a code block."""
+        return self._source[: self._reopened].startswith(("`", "~"))
 
     def _replace(self, content: Content) -> None:
         self.pieces[-1] = Piece(content)
@@ -161,8 +173,9 @@ class Growing:
 
     def _cut(self, cut: markdown.Cut) -> None:
         done = self._source[: cut.at]
-        shown = markdown.render(done.removesuffix(" ") if cut.joint == " " else done)
+        shown = self._render(done.removesuffix(" ") if cut.joint == " " else done)
         self._settle(Piece(shown, cut.joint))
+        self._blocks += len(markdown.code_blocks(done)) - self._in_code
         self._frozen += cut.at - self._reopened
         self._reopened = len(cut.reopen)
         self._source = cut.reopen + self._source[cut.at :]
@@ -176,12 +189,14 @@ class Growing:
         self.pieces.insert(-1, piece)
 
 
-def whole(source: str, below: Content) -> list[Piece]:
+def whole(source: str, below: Content, room: int) -> list[Piece]:
     """A Markdown text that has ended.
 
     Args:
         below: said on a line of its own.
+        room: columns in which it is drawn; 0 where that is not known yet.
     """
     text = Growing()
+    text.room = room
     text.close(source, below)
     return text.pieces

@@ -10,6 +10,7 @@ from textual.selection import Selection
 from textual.strip import Strip
 
 from h2o_chat.base.safe import fit
+from h2o_chat.chat.message import numbered
 from h2o_chat.tui.glyphs import gauge
 from h2o_chat.tui.theme import MUTED
 from h2o_chat.tui.transcript.body import Piece
@@ -58,7 +59,7 @@ def draw_row(view: TurnView, row: int, width: int, line: int, canvas: Canvas) ->
 
 def _titles(view: TurnView, width: int, line: int, canvas: Canvas) -> Strip:
     """The title: who speaks, and how much of it is held."""
-    key = (width, line, view.hold, view.marked, view.pinned, canvas.key(view, Piece(Content())))
+    key = (width, line, view.hold, view.marked, view.pinned, view.branch, canvas.key(view, Piece(Content())))
     if view.drawn_title is None or view.drawn_title[0] != key:
         strips = canvas.draw(title(view, width - 1), width - 1)  # none where it is painted before it has room
         segments = [Segment(segment.text, _bare(segment)) for strip in strips for segment in strip]
@@ -69,7 +70,9 @@ def _titles(view: TurnView, width: int, line: int, canvas: Canvas) -> Strip:
 def title(view: TurnView, width: int) -> Content:
     """What stands above the text."""
     right = "" if view.hold is None else gauge(view.hold)
-    speaker = f"▸ {view.name}" if view.marked else view.name
+    number = "" if view.index is None else f"{numbered(view.index)} "
+    speaker = f"▸ {number}{view.name}" if view.marked else f"{number}{view.name}"
+    speaker += " ‹{}/{}›".format(*view.branch) if view.branch else ""
     speaker += " · pinned" if view.pinned else ""
     name = fit(speaker, max(width - len(right), 0)) if right else speaker
     colour = "$accent" if view.marked else COLOURS.get(view.kind, MUTED)

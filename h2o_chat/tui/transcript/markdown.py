@@ -1,21 +1,28 @@
 """Markdown drawn as one `Content`, without loss: what markup does not explain is shown as written.
 
 Textual's own Markdown widget drops html, backslashes and link targets, joins lines, and reads the text of a
-table cell as markup when the mouse rests on it; hence this small renderer. HTML, links, images, entities,
-escapes and tables are not rules here, so their source stays on the screen and nothing can be clicked.
+table cell as markup when the mouse rests on it; hence this small renderer. HTML, images, entities and escapes
+are not rules here, so their source stays on the screen. A link is its words and its address and cannot be
+clicked: an answer must not lead elsewhere than it shows. Only the mark of a code block can be clicked.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock
+from markdown_it.rules_block.table import table as gfm_table
+from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from rich._wrap import divide_line
 from textual.content import Content
 from textual.highlight import highlight
+from textual.style import Style
 
 from h2o_chat.base.safe import safe_text
 from h2o_chat.tui.theme import MUTED
+from h2o_chat.tui.transcript import table
 
 BULLETS = "•◦▪"
 LONGEST_FENCE = 16
@@ -23,22 +30,70 @@ LONGEST_FENCE = 16
 SLOW = frozenset(("autoit", "autohotkey", "ahk", "gherkin", "cucumber"))
 """Languages shown without colour: their rules in Pygments take seconds for a page of blank lines."""
 _INLINE = {"em": "italic", "strong": "bold", "s": "strike"}
-_MARKS = frozenset("*_~`\n")
+_MARKS = frozenset("*_~`[|\n")
 _BEGINS = frozenset("#>-+=0123456789 \t")
 """What a heading, a quotation, a list or code may begin with."""
 _OFF = ("link", "image", "autolink", "entity", "escape", "html_inline", "html_block", "reference")
 
 
-_PARSER = MarkdownIt("commonmark", {"html": False, "maxNesting": 40}).enable("strikethrough").disable(_OFF)
-"""CommonMark and strikethrough, less every rule that hides text."""
+_LINK = re.compile(r"\[([^\[\]\n]+)\]\(([^()\s]*(?:\([^()\s]*\)[^()\s]*)*)\)")
+"""Words and address; a link that has more, a title say, stays as it is written."""
+COPY = "⧉ copy"
+"""The mark of a code block."""
+CODE = "code"
+"""In the style of that mark: which code block of the message it copies, from 0."""
 
 
-def render(source: str) -> Content:
-    """The whole of `source`, blocks separated by an empty line."""
+def _link(state: StateInline, silent: bool) -> bool:
+    """Takes the address as it is written: the parser's own rule would spell it anew."""
+    found = _LINK.match(state.src, state.pos, state.posMax)
+    if found is None:
+        return False
+    if not silent:
+        token = state.push("link", "", 0)
+        token.content, token.info = found.groups()
+    state.pos = found.end()
+    return True
+
+
+def _table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Takes the lines as they are: the parser's own tokens lack cells beyond the header."""
+    before = len(state.tokens)
+    if not gfm_table(state, start, end, silent):
+        return False
+    if not silent:
+        del state.tokens[before:]
+        token = state.push("table", "", 0)
+        token.map, token.content = (
+            [start, state.line],
+            state.getLines(start, state.line, state.blkIndent, False),
+        )
+    return True
+
+
+_PARSER = MarkdownIt("commonmark", {"html": False, "maxNesting": 40}).enable(["strikethrough", "table"])
+"""CommonMark, tables and strikethrough, less every rule that hides text."""
+_PARSER.disable(_OFF)
+_PARSER.inline.ruler.push("words and address", _link)
+_PARSER.block.ruler.at("table", _table, {"alt": ["paragraph", "reference"]})
+
+
+def render(source: str, width: int = 0, first_block: int = 0, *, continues: bool = False) -> Content:
+    """The whole of `source`, blocks separated by an empty line.
+
+    Args:
+        width: columns that tables have; 0 where that is not known.
+        first_block: the number of its first code block in the message.
+        continues: it begins within a code block, whose mark stands above.
+    """
     text = safe_text(source)
     tokens = _PARSER.parse(text)
     if any(token.level >= _PARSER.options.maxNesting - 2 for token in tokens):
         return Content(text)  # the parser drops what is nested deeper, and a list item takes two levels
+    for number, token in enumerate(_code_of(tokens), first_block - continues):
+        token.meta[CODE] = number if number >= first_block else None
+    for token in tokens:
+        token.meta["width"] = max(width - 2 * token.level, 1) if width else 0
     return _join(_blocks(tokens))
 
 
@@ -55,7 +110,11 @@ class Cut:
 
 def code_blocks(source: str) -> list[str]:
     """The code in it, block by block, as it would be pasted."""
-    return [token.content for token in _PARSER.parse(source) if token.type in ("fence", "code_block")]
+    return [token.content for token in _code_of(_PARSER.parse(source))]
+
+
+def _code_of(tokens: Sequence[Token]) -> Iterator[Token]:
+    return (token for token in tokens if token.type in ("fence", "code_block"))
 
 
 def cut(source: str) -> Cut:
@@ -66,7 +125,7 @@ def cut(source: str) -> Cut:
     for blank_character in ("\n", " "):
         at = source.rfind(blank_character, len(source) // 2) + 1
         if at:
-            reopen = _open_fence(tokens, source[:at])
+            reopen = _open_fence(tokens, source[:at]) or _open_table(tokens, source[:at])
             closed = source[:at].endswith("\n\n") or (tokens[:1] and tokens[0].type == "fence" and not reopen)
             return Cut(at, "\n\n" if closed else blank_character, reopen)
     return Cut(len(source), "", _open_fence(tokens, source))
@@ -111,6 +170,13 @@ def _open_fence(tokens: Sequence[Token], source: str) -> str:
     return "" if closed or len(mark) > LONGEST_FENCE else f"{mark}\n"
 
 
+def _open_table(tokens: Sequence[Token], source: str) -> str:
+    """Lines that open the table again in which `source` ends."""
+    if not tokens or tokens[0].type != "table" or source.endswith("\n\n") or source.count("\n") < 2:
+        return ""
+    return table.without_header(source)
+
+
 def _blocks(tokens: Sequence[Token]) -> Iterator[Content]:
     """One `Content` per block among `tokens`; containers are drawn by their own function."""
     index = 0
@@ -141,6 +207,8 @@ def _block(opening: Token, inside: Sequence[Token]) -> Content:
             return _indent(_join(_blocks(inside)), "│ ", "│ ").stylize(MUTED)
         case "fence" | "code_block":
             return _code(opening)
+        case "table":
+            return table.draw(opening.content, opening.meta["width"], _words)
         case "hr":
             return Content.styled("─" * 24, MUTED)
         case "inline":
@@ -174,8 +242,16 @@ def _code(token: Token) -> Content:
     language = token.info.split()[0] if token.info.split() else ""
     plain = not language or language.lower() in SLOW
     code = highlight(token.content.rstrip("\n"), language="text" if plain else language)
-    titled = Content.styled(f"{token.info.strip()}\n", MUTED) + code if language else code
-    return _indent(titled, "▏ ", "▏ ")
+    if (number := token.meta[CODE]) is not None:
+        copy = Content.styled(COPY, "$primary").stylize(Style.from_meta({CODE: number}))
+        info = f"{token.info.strip()}  " if language else ""
+        code = Content.assemble((info, MUTED), copy, "\n", code)
+    return _indent(code, "▏ ", "▏ ")
+
+
+def _words(text: str) -> Content:
+    """A text of one line."""
+    return _inline(_PARSER.parseInline(text)[0])
 
 
 def _inline(token: Token) -> Content:
@@ -187,6 +263,9 @@ def _inline(token: Token) -> Content:
             styles.append(_INLINE[name])
         elif name in _INLINE:
             styles.remove(_INLINE[name])
+        elif name == "link":
+            words = _words(child.content).stylize(" ".join([*styles, "underline"]))
+            parts += [words, ("" if words.plain == child.info else f" ({child.info})", MUTED)]
         else:
             text = "\n" if child.type in ("softbreak", "hardbreak") else child.content
             code = ["$text-accent"] if child.type == "code_inline" else []

@@ -1,6 +1,6 @@
 """What a transcript shows: the messages of the conversation, and what is said between them."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from textual.content import Content
@@ -222,10 +222,10 @@ class Messages:
                 self.by_index[index].hold = hold
         self._window.redraw()
 
-    def show_pins(self, pinned: Collection[int]) -> None:
-        """Write which messages are pinned."""
+    def show_marks(self, pinned: Collection[int], branches: Mapping[int, tuple[int, int]]) -> None:
+        """Write which messages are pinned, and in whose places something else was said, too."""
         for index, view in self.by_index.items():
-            view.pinned = index in pinned
+            view.pinned, view.branch = index in pinned, branches.get(index)
         self._window.redraw()
 
     def show_pin(self, index: int, on: bool) -> None:

@@ -13,13 +13,14 @@ from textual.strip import Strip
 from textual.style import Style
 from textual.visual import Visual
 
-from h2o_chat.tui.cursor import Pointed
+from h2o_chat.tui.cursor import CodeClicked, Pointed
 from h2o_chat.tui.transcript.body import Piece
 from h2o_chat.tui.transcript.drawing import draw_row, selected_text
 from h2o_chat.tui.transcript.dress import dressed, selected
 from h2o_chat.tui.transcript.find import Finder
 from h2o_chat.tui.transcript.heat import Heat
 from h2o_chat.tui.transcript.inspect import Inspector
+from h2o_chat.tui.transcript.markdown import CODE, code_blocks
 from h2o_chat.tui.transcript.messages import Messages
 from h2o_chat.tui.transcript.page import Page
 from h2o_chat.tui.transcript.turn import TurnView
@@ -181,7 +182,9 @@ class Transcript(ScrollView, can_focus=True):
         if place is None or at is None or self.text_selection is not None:
             return
         row = place.y + self.scroll_offset.y
-        if event.chain == 2:
+        if (number := event.style.meta.get(CODE)) is not None:
+            self.post_message(CodeClicked(code_blocks(self.page.views[at].said)[number]))
+        elif event.chain == 2:
             first, last = Offset(0, at * MOST_LINES), Offset(0, (at + 1) * MOST_LINES)
             self.screen.selections = {self: Selection(first, last)}
         else:

@@ -54,6 +54,8 @@ class TurnView:
         """Chosen by the keyboard."""
         self.pinned = False
         """Protected from eviction by the person."""
+        self.branch: tuple[int, int] | None = None
+        """(which it is, of how many) where something else was said in its place, too."""
         self.growing: Growing | None = None
         """While it is being written."""
         self.tokens: Tokens | None = None
@@ -70,6 +72,8 @@ class TurnView:
         """An answer, as it was drawn while it was written."""
         self._cut_for = 0
         """The width for which that was cut into pieces."""
+        self._room = 0
+        """Columns for which tables were drawn."""
         self._given = body if isinstance(body, Content) else None
         self._pieces: list[Piece] | None = None
         self._layout: tuple[int, list[int]] = (0, [])
@@ -156,7 +160,9 @@ class TurnView:
         if self.growing:
             pieces = self.growing.pieces
         elif pieces is None or len(source) < len(self.source):
-            pieces = whole(answer, _mark(self.finish) if len(source) == len(self.source) else Content())
+            pieces = whole(
+                answer, _mark(self.finish) if len(source) == len(self.source) else Content(), self._room
+            )
         if thought is None:
             return pieces
         sign, does = ("▾", "folds it") if self.thought_shown else ("▸", "shows it")
@@ -175,6 +181,7 @@ class TurnView:
     def open(self) -> None:
         """Begin an answer that will be written piece by piece."""
         self.growing = Growing()
+        self.growing.room = self._room
 
     def write(self, text: str) -> None:
         """Append to an answer."""
@@ -225,11 +232,17 @@ class TurnView:
         return self._layout[1][-1] + 1
 
     def _cut_anew(self, width: int) -> None:
-        """What grew was cut where its rows ended, which nobody could see: in another width it would show."""
-        if self._cut_for in (0, width):
+        """What grew was cut where its rows ended, which nobody could see: in another width it would show.
+        Tables are drawn for a width.
+        """
+        room = max(width - INDENT - 1, 1)
+        tables = room != self._room and self.kind == "assistant" and "|" in self.source
+        self._room = room
+        if self._cut_for in (0, width) and not tables:
             return
         if self.growing is not None:
             self.growing = Growing()
+            self.growing.room = room
             self.growing.write(divide(self.source, begun=self.thinks)[1], width - INDENT - 1)
         self._cut_for = 0 if self.growing is None else width
         self._written = self._pieces = None

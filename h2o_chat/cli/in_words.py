@@ -1,0 +1,77 @@
+"""The command line's own messages in plain words: wrong values, and switches in the help.
+
+Typer hands on what its checks say to programmers: `Value error, 'foo' is not one of 'h2o', ...`.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+KINDS = {"int_parsing": "a whole number", "int_from_float": "a whole number", "float_parsing": "a number"}
+BOUNDS = {"greater_than_equal": ("ge", "at least"), "less_than_equal": ("le", "at most")}
+
+
+class Commands(TyperGroup):
+    """A group of commands."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        with wrong_values_in_words():
+            return super().parse_args(ctx, args)
+
+    def get_params(self, ctx: Any) -> Any:
+        return without_bool(super().get_params(ctx))
+
+
+class Command(TyperCommand):
+    """One command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        with wrong_values_in_words():
+            return super().parse_args(ctx, args)
+
+    def get_params(self, ctx: Any) -> Any:
+        return without_bool(super().get_params(ctx))
+
+
+class App(typer.Typer):
+    """Typer, with these two."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"cls": Commands} | options)
+
+    def command(self, name: str | None = None, **options: Any) -> Callable[..., Any]:
+        return super().command(name, **{"cls": Command} | options)
+
+
+def without_bool(params: list[Any]) -> list[Any]:
+    """The same parameters; the help shows no type behind a switch, which takes no value."""
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+    return params
+
+
+@contextmanager
+def wrong_values_in_words() -> Iterator[None]:
+    """A value that an option cannot have is told with the value and what it may be."""
+    try:
+        yield
+    except typer.BadParameter as error:
+        error.message = in_words(error)
+        raise
+
+
+def in_words(error: typer.BadParameter) -> str:
+    """What is wrong with a value, from the first finding of the check that refused it."""
+    findings = getattr(error.__cause__, "errors", None)
+    found = findings()[0] if findings else {}
+    kind, value = found.get("type"), found.get("input")
+    if kind in KINDS:
+        return f"{value!r} is not {KINDS[kind]}."
+    if kind in BOUNDS:
+        bound, words = BOUNDS[kind]
+        return f"{value} is out of range: {words} {found['ctx'][bound]:,}."
+    return error.message.removeprefix("Value error, ")

@@ -1,0 +1,66 @@
+"""The palette: commands, or themes, found by typing; Textual's own, with the look of the other dialogs."""
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any, ClassVar
+
+from textual.app import App, ComposeResult, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.command import CommandPalette
+from textual.theme import ThemeProvider
+
+from h2o_chat.tui.keys import Keys
+from h2o_chat.tui.pane import Pane
+from h2o_chat.tui.talk import slash
+from h2o_chat.tui.talk.talk import TalkPane
+
+
+class Palette(CommandPalette):
+    """The list, and below it the line to type into; how it looks stands in `app.tcss`.
+
+    Args:
+        title: what is listed.
+        placeholder: what may be typed.
+        providers: who finds it; None lists the commands.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "escape", "back", key_display="esc"),
+        Binding("ctrl+c", "app.interrupt", show=False, priority=True),
+    ]
+
+    def __init__(self, title: str, placeholder: str, providers: Iterable[Any] | None = None) -> None:
+        # By this id Textual knows that a palette is open.
+        super().__init__(id="--command-palette", placeholder=placeholder, providers=providers)
+        self._title_shown = title
+
+    def compose(self) -> ComposeResult:
+        yield from super().compose()
+        yield Keys()
+
+    def on_mount(self) -> None:
+        self.query_one("#--container").border_title = self._title_shown
+
+
+def entries(app: App[None], pane: Pane) -> Iterator[SystemCommand]:
+    """What the palette of commands lists: the same as behind a slash."""
+    if not isinstance(pane, TalkPane):
+        yield SystemCommand("help", "the keys", partial(app.call_later, app.run_action, "help"))
+        yield SystemCommand("theme", "other colours", app.action_change_theme)
+        yield SystemCommand("quit", "leave", app.exit)
+        return
+    for command in slash.COMMANDS:
+        what = f"{command.arguments} · {command.help}" if command.arguments else command.help
+        # The palette takes it for markup, in which [NUMBER] would vanish.
+        yield SystemCommand(command.name, what.replace("[", "\\["), partial(pane.choose, command))
+
+
+def show_commands(app: App[None]) -> None:
+    """All commands, unless a palette is open."""
+    if not isinstance(app.screen, Palette):
+        app.push_screen(Palette("commands", "words of a command"))
+
+
+def show_themes(app: App[None]) -> None:
+    """All themes."""
+    app.push_screen(Palette("themes", "a name", [ThemeProvider]))

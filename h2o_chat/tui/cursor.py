@@ -1,4 +1,4 @@
-"""The token under the cursor: one for the whole screen, whoever moves it."""
+"""The token under the cursor, one for the whole screen, whoever moves it; and the message that is chosen."""
 
 from textual.message import Message
 
@@ -18,3 +18,7 @@ class Pointed(Message):
         super().__init__()
         self.position = position
         self.follow = follow
+
+
+class Chosen(Message):
+    """Another message is chosen in the transcript, or none any more. Posted by it; the pane says so."""

@@ -267,7 +267,10 @@ class RememberStrip(Widget, can_focus=True):
             self._point(at % len(cells))
 
     def on_click(self, event: Click) -> None:
-        self._scrub(event.x)
+        if self._framed and event.y == 0:  # its title
+            self.next_axis()
+        else:
+            self._scrub(event.x)
 
     def on_mouse_move(self, event: MouseMove) -> None:
         if event.button:

@@ -35,6 +35,7 @@ COMMANDS = (
     Command("regenerate", "", "answer the last message once more"),
     Command("edit", "[NUMBER]", "say something else instead of a message"),
     Command("branch", "[NUMBER]", "go to what was said there before, and back"),
+    Command("axis", "", "another axis for the strip: by tokens, by turns, by age"),
     Command("theme", "[NAME]", "other colours"),
     Command("editor", "", "write in $EDITOR"),
     Command("quit", "", "leave"),
@@ -67,6 +68,14 @@ def parse(text: str) -> tuple[Command, str] | str:
         (f"Did you mean /{near[0]}? " if near else "/help shows them. ")
         + "// sends a text that begins with /",
     )
+
+
+def is_command(text: str) -> bool:
+    """Whether it is a command, or looks like one."""
+    try:
+        return not isinstance(parse(text), str)
+    except UsageError:
+        return True
 
 
 def matching(text: str) -> list[Command]:

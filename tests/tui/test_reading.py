@@ -164,13 +164,13 @@ async def test_keys_find_and_copy_in_the_app(drive: Callable[..., Any]) -> None:
         await screen.until(lambda: "1 of " in "\n".join(screen.lines()), "it is found")
         await screen.pilot.press("escape")
         assert screen.app.prompt.has_focus
-        await screen.pilot.press("tab", "up", "c")
+        await screen.pilot.press("tab", "up", "up", "c")
         assert screen.app.clipboard == screen.chat.messages[0].text
         assert "copied the message" in screen.app.divider.remark
         for code in ("x = 1\n", "y\n", "x = 1\n"):
             await screen.pilot.press("k")
             assert screen.app.clipboard == code
-        await screen.pilot.press("right_square_bracket", "c")
+        await screen.pilot.press("down", "c")
         assert screen.app.clipboard == screen.chat.messages[1].text
         await screen.pilot.press("k")
         assert "no code" in screen.app.divider.remark

@@ -180,7 +180,7 @@ class TalkPane(Pane):
         sent = self.sent
         if sent.taken:
             if sent.fork is not None:
-                self.transcript.select(sent.fork, chosen=sent.chosen)
+                self.transcript.select(sent.fork, chosen=sent.chosen and self.transcript.has_focus)
             if sent.edits is not None:
                 self.divider.say("what was said before is kept · /branch goes there")
             if self.editing.index is None:

@@ -61,8 +61,8 @@ class Divider(Widget):
     def on_click(self, event: Click) -> None:
         """A click on a key that is offered is that key."""
         left = 3  # the frame and a space
-        for part in self._offers(self.size.width):
-            if left <= event.x < left + cell_len(part):
+        for number, part in enumerate(self._offers(self.size.width)):
+            if number and left <= event.x < left + cell_len(part):
                 key = part.split()[0]
                 self.app.simulate_key({"esc": "escape"}.get(key, key))
             left += cell_len(part) + 3
@@ -72,6 +72,8 @@ class Divider(Widget):
         if self._said or self._pointed:
             return []
         parts = list(self._offered)
+        if cell_len(" · ".join(parts)) > width - 5:
+            parts = [parts[0].split()[0], *parts[1:-1], parts[-1].split()[0]]
         while len(parts) > 2 and cell_len(" · ".join(parts)) > width - 5:
             del parts[-2]
         return parts

@@ -56,7 +56,7 @@ class Pane(Vertical):
         ),
         Binding("ctrl+f", "find", "find", priority=True, tooltip="find words in this conversation"),
         Binding("c", "copy", "copy", tooltip="chosen: copy the message"),
-        Binding("k", "copy_code", "code", tooltip="chosen: copy its code, block by block"),
+        Binding("k", "copy_code", "code", show=False, tooltip="chosen: copy its code, block by block"),
     ]
 
     busy: reactive[bool] = reactive(False, bindings=True)

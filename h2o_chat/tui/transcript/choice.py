@@ -66,7 +66,7 @@ class Choice:
             self.mark(None)
 
     def click(self, at: int, row: int, column: int) -> None:
-        """A click chooses a message and, where heat is shown, a token; on a folded part it unfolds that.
+        """A click chooses a message and, where heat is shown, a token; what is folded it unfolds.
 
         Args:
             at: which of all that is shown.
@@ -74,9 +74,12 @@ class Choice:
         """
         page = self._window.page
         view = page.views[at]
-        piece, _ = view.at(row - page.starts[at], page.width)
+        piece, line = view.at(row - page.starts[at], page.width)
         if piece is not None and piece.fold:
             self._fold(view)
+            return
+        if piece is view.pieces[0] and line == 0 and view.thought is not None and piece.start < 0:
+            self._toggle_thought(view)
             return
         self.pick(view.index)  # a note has none: there is nothing to do with it
         heat = self._messages.heat.mode != "off"
@@ -104,8 +107,11 @@ class Choice:
         chosen = [turns[selected]] if selected in turns else reversed(self._window.seen())
         view = next((one for one in chosen if one.thought is not None), None)
         if view is not None:
-            view.thought_shown = not view.thought_shown
-            self._window.changed(view)
+            self._toggle_thought(view)
+
+    def _toggle_thought(self, view: TurnView) -> None:
+        view.thought_shown = not view.thought_shown
+        self._window.changed(view)
 
 
 def offers(view: TurnView, *, talks: bool) -> list[str]:

@@ -37,7 +37,7 @@ KEYS: list[BindingType] = [
     Binding("up", "select(-1)", "choose", tooltip="choose the message above, a click chooses too"),
     Binding("down", "select(1)", "choose the message below", show=False),
     Binding("z", "fold", "fold", tooltip="chosen: fold a long message, or unfold it"),
-    Binding("t", "thought", "thought", tooltip="chosen: show what was thought before the answer"),
+    Binding("t", "thought", "thought", show=False, tooltip="chosen: show what was thought before the answer"),
     Binding("i", "inspect", "words", tooltip="chosen: look at its tokens; arrows or a click choose one"),
     Binding("left", "token(-1)", "the token before", show=False),
     Binding("right", "token(1)", "the next token", show=False),
@@ -123,9 +123,11 @@ class Transcript(ScrollView, can_focus=True):
             self.window.go_to(self.messages.by_index[self.selected])
 
     def on_focus(self) -> None:
+        self.border_title = f"▸ {self.BORDER_TITLE}"
         self.post_message(Chosen())
 
     def on_blur(self) -> None:
+        self.border_title = self.BORDER_TITLE
         self.post_message(Chosen())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -142,7 +142,7 @@ class PromptBox(TextArea):
             case "up" if self.cursor_at_first_line:
                 return self._recall(self._history.older(self.text))
             case "down" if self.cursor_at_last_line:
-                return self._recall(self._history.newer())
+                return self._recall(self._history.newer(self.text))
         return False
 
     def _chose(self, key: str, found: list[Choice]) -> bool:

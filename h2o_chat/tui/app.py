@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.events import Resize
+from textual.events import Event, Resize
 from textual.filter import Monochrome, NoColor
 from textual.screen import Screen
 from textual.widget import Widget
@@ -28,10 +28,10 @@ from h2o_chat.tui.compositor import PartialCompositor
 from h2o_chat.tui.cursor import CodeClicked, Pointed
 from h2o_chat.tui.divider import Divider
 from h2o_chat.tui.help import Help
+from h2o_chat.tui.home import Home
 from h2o_chat.tui.keys import Keys
 from h2o_chat.tui.pane import Pane
 from h2o_chat.tui.panel.held import CacheView
-from h2o_chat.tui.panel.panel import TABS
 from h2o_chat.tui.talk.acts import ACTS
 from h2o_chat.tui.talk.history import History
 from h2o_chat.tui.talk.prompt import PromptBox
@@ -82,19 +82,25 @@ class ChatApp(App[None], inherit_bindings=False):
     TITLE = "h2o-chat"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop", "stop", tooltip="stop; what there is of an answer is kept"),
-        Binding("ctrl+c", "interrupt", "copy what is selected, or stop; twice: quit", system=True),
-        Binding("ctrl+b", "toggle_panel", "memory", tooltip="hide the memory panel, or show it"),
-        Binding("w", "widen_panel", "a wide memory panel, or a narrow one", show=False),
-        *(Binding(str(at), f"tab({at})", f"memory: {name}", show=False) for at, name in enumerate(TABS, 1)),
-        Binding("x", "next_axis", "another axis for the strip", show=False),
+        Binding(
+            *(
+                "ctrl+c",
+                "interrupt",
+                "copy what is selected; else stop; else clear the prompt; else, twice, quit",
+            ),
+            system=True,
+        ),
+        Binding("escape", "home", "prompt", tooltip="back to the prompt"),
+        Binding("ctrl+b", "toggle_panel", "memory", tooltip="the memory panel: shown, wide, hidden"),
         Binding("f1", "help", "help", tooltip="these keys and commands"),
         Binding("ctrl+p", "command_palette", "palette", show=False, tooltip="the palette of commands"),
         Binding("ctrl+q", "quit", "quit", priority=True),
     ]
     OWN_KEYS: ClassVar[dict[str, str]] = {
-        "tab, shift+tab": "on to the transcript, the memory panel, the strip, the prompt; or back"
+        "any character": "goes to the prompt, wherever the keyboard is, unless a message is chosen",
+        "tab, shift+tab": "on to the transcript, the memory panel, the strip, the prompt; or back",
     }
-    """For the help: those of Textual that nobody would find."""
+    """For the help: those that are no bindings, or Textual's."""
 
     def __init__(
         self,
@@ -118,6 +124,7 @@ class ChatApp(App[None], inherit_bindings=False):
         self._memory = CacheView()
         jobs = work.Jobs(recorder)
         self.pane = pane or TalkPane(jobs, sampling, self._memory, ACTS, History(folder), opener_of)
+        self._home = Home(self, self.pane) if isinstance(self.pane, TalkPane) else None
         self._open_chat = open_chat
         self.transcript.heat.memory = self._memory
         self._first = settings.model or "the bundled model"
@@ -227,44 +234,41 @@ class ChatApp(App[None], inherit_bindings=False):
         """Keys that would do nothing now are neither bound nor shown."""
         if action == "stop":
             return self.pane.stoppable
+        if action == "home":
+            return self._home is not None and self._home.away
         return super().check_action(action, parameters)
+
+    async def on_event(self, event: Event) -> None:
+        """What is typed beside the prompt leads there."""
+        if self._home is None or not await self._home.took(event):
+            await super().on_event(event)
+
+    def action_home(self) -> None:
+        """Back to the prompt: escape leads there whatever else it does."""
 
     def action_stop(self) -> None:
         """Stop the answer and keep what there is of it."""
         self.pane.stop()
 
     def action_interrupt(self) -> None:
-        """Ctrl+c: copy a selection; else stop, and leave when pressed again at once."""
-        now = monotonic()
-        if now - self._interrupted < LEAVE_SECONDS:
-            self.exit()
-            return
-        selected = "" if self.busy else self.pane.selected_text or self.screen.get_selected_text()
-        if selected:
+        """Ctrl+c: copy a selection, else stop, else empty the prompt, else leave when pressed twice."""
+        if selected := self.pane.selected_text or self.screen.get_selected_text():
             self.copy_to_clipboard(selected)
             self.divider.say("copied")
-            return
-        self._interrupted = now
-        if self.pane.stoppable:
-            self.action_stop()
-        self.divider.say("ctrl+c again leaves", LEAVE_SECONDS)
+        elif self._home and not self.pane.stoppable and self._home.put_aside():
+            self.divider.say("cleared · up brings it back")
+        elif monotonic() - self._interrupted < LEAVE_SECONDS:
+            self.exit()
+        else:
+            self._interrupted = monotonic()
+            if self.pane.stoppable:
+                self.pane.stop()
+            self.divider.say("ctrl+c again leaves", LEAVE_SECONDS)
 
     def action_toggle_panel(self) -> None:
-        """Hide or show the memory panel."""
+        """The memory panel: shown, wide, hidden."""
         self._beside.toggle_panel()
         self._watch()
-
-    def action_widen_panel(self) -> None:
-        """Give the memory panel more of the screen, or less."""
-        self._beside.panel.toggle_class("-wide")
-
-    def action_tab(self, number: int) -> None:
-        """Show a tab of the memory panel."""
-        self._beside.panel.tab = number - 1
-
-    def action_next_axis(self) -> None:
-        """Show the strip by another axis."""
-        self._beside.strip.next_axis()
 
     def action_help(self) -> None:
         """The keys and the commands."""
@@ -281,7 +285,7 @@ class ChatApp(App[None], inherit_bindings=False):
         palette.show_themes(self)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The palette: the same commands as behind a slash."""
+        """The palette."""
         return palette.entries(self, self.pane)
 
     def on_pointed(self, message: Pointed) -> None:

@@ -42,7 +42,11 @@ class Beside:
         return self._drawn != self._memory.states
 
     def toggle_panel(self) -> None:
-        """Hide or show the panel."""
+        """Show the panel wide, then hide it, then show it again; its one line has no wide form."""
+        if self.panel.display and not self.panel.has_class("-wide"):
+            self.panel.add_class("-wide")
+            return
+        self.panel.remove_class("-wide")
         self.wanted = not self.wanted
         self.fold(self._terminal)
 

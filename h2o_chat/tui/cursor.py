@@ -1,4 +1,4 @@
-"""The token under the cursor: one for the whole screen, whoever moves it."""
+"""The token under the cursor, one for the whole screen, whoever moves it; and the message that is chosen."""
 
 from dataclasses import dataclass
 
@@ -27,3 +27,7 @@ class CodeClicked(Message):
     """Somebody has clicked the mark of a code block."""
 
     code: str
+
+
+class Chosen(Message):
+    """Another message is chosen in the transcript, or none any more. Posted by it; the pane says so."""

@@ -5,7 +5,7 @@ from itertools import pairwise
 from rich._wrap import divide_line
 from rich.cells import cell_len
 from textual.content import Content
-from textual.events import Resize
+from textual.events import Click, Resize
 from textual.timer import Timer
 from textual.widget import Widget
 
@@ -27,6 +27,8 @@ class Divider(Widget):
         super().__init__(id=id)
         self._doing = ""
         self._pointed = ""
+        self._offered: list[str] = []
+        """What is chosen, and the keys that do something with it, each with what it does."""
         self._said = ""
         self._timer: Timer | None = None
         self._rows = 1
@@ -34,7 +36,7 @@ class Divider(Widget):
     @property
     def remark(self) -> str:
         """What stands on the line now."""
-        return self._said or self._pointed or self._doing
+        return self._said or self._pointed or " · ".join(self._offered) or self._doing
 
     def doing(self, text: str) -> None:
         """What goes on, until the next call; empty for nothing."""
@@ -49,6 +51,32 @@ class Divider(Widget):
         self._pointed = safe_text(text)
         if self.remark != before:
             self._show()
+
+    def offer(self, chosen: list[str]) -> None:
+        """What is chosen and what can be done with it, in front of what goes on; empty for nothing chosen."""
+        if chosen != self._offered:
+            self._offered = [safe_text(part) for part in chosen]
+            self._show()
+
+    def on_click(self, event: Click) -> None:
+        """A click on a key that is offered is that key."""
+        left = 3  # the frame and a space
+        for number, part in enumerate(self._offers(self.size.width)):
+            if number and left <= event.x < left + cell_len(part):
+                key = part.split()[0]
+                self.app.simulate_key({"esc": "escape"}.get(key, key))
+            left += cell_len(part) + 3
+
+    def _offers(self, width: int) -> list[str]:
+        """What is offered and has room on one row, the way back always; none behind another remark."""
+        if self._said or self._pointed:
+            return []
+        parts = list(self._offered)
+        if cell_len(" · ".join(parts)) > width - 5:
+            parts = [parts[0].split()[0], *parts[1:-1], parts[-1].split()[0]]
+        while len(parts) > 2 and cell_len(" · ".join(parts)) > width - 5:
+            del parts[-2]
+        return parts
 
     def say(self, text: str, seconds: float = SAID_SECONDS) -> None:
         """An answer to a key, shown for a while in front of what goes on."""
@@ -74,6 +102,8 @@ class Divider(Widget):
 
     def _lines(self, width: int) -> list[str]:
         """The remark, wrapped: between its parts where that will do, else between words."""
+        if offers := self._offers(width):
+            return [" · ".join(offers)]  # one row: what was clicked stays where it is
         room = max(width - 5, 1)
         lines = [""]
         for part in self.remark.split(" · "):

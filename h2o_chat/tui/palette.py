@@ -11,6 +11,7 @@ from textual.theme import ThemeProvider
 
 from h2o_chat.tui.keys import Keys
 from h2o_chat.tui.pane import Pane
+from h2o_chat.tui.panel.strip import RememberStrip
 from h2o_chat.tui.talk import slash
 from h2o_chat.tui.talk.talk import TalkPane
 
@@ -43,16 +44,28 @@ class Palette(CommandPalette):
 
 
 def entries(app: App[None], pane: Pane) -> Iterator[SystemCommand]:
-    """What the palette of commands lists: the same as behind a slash."""
+    """What the palette of commands lists: the same as behind a slash; beside a recording, what there is to do."""
     if not isinstance(pane, TalkPane):
         yield SystemCommand("help", "the keys", partial(app.call_later, app.run_action, "help"))
+        yield SystemCommand("axis", "another axis for the strip", app.query_one(RememberStrip).next_axis)
         yield SystemCommand("theme", "other colours", app.action_change_theme)
         yield SystemCommand("quit", "leave", app.exit)
         return
     for command in slash.COMMANDS:
         what = f"{command.arguments} · {command.help}" if command.arguments else command.help
         # The palette takes it for markup, in which [NUMBER] would vanish.
-        yield SystemCommand(command.name, what.replace("[", "\\["), partial(pane.choose, command))
+        yield SystemCommand(command.name, what.replace("[", "\\["), partial(choose, pane, command))
+
+
+def choose(pane: TalkPane, command: slash.Command) -> None:
+    """Done at once, or begun in the prompt where something must be added."""
+    required = command.arguments and not command.arguments.startswith("[")
+    if required:
+        pane.prompt.put_aside()
+        pane.prompt.put(f"/{command.name} ")
+        pane.prompt.focus()
+    else:
+        pane.send(f"/{command.name}")
 
 
 def show_commands(app: App[None]) -> None:

@@ -55,8 +55,8 @@ class Pane(Vertical):
             *("ctrl+t", "heat", "heat"), priority=True, tooltip="heat on the words: hold, score, just evicted"
         ),
         Binding("ctrl+f", "find", "find", priority=True, tooltip="find words in this conversation"),
-        Binding("c", "copy", "copy", tooltip="copy the chosen message, or the last"),
-        Binding("k", "copy_code", "copy code", show=False, tooltip="copy its code, block by block"),
+        Binding("c", "copy", "copy", tooltip="chosen: copy the message"),
+        Binding("k", "copy_code", "code", show=False, tooltip="chosen: copy its code, block by block"),
     ]
 
     busy: reactive[bool] = reactive(False, bindings=True)
@@ -123,8 +123,13 @@ class Pane(Vertical):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that would do nothing now are neither bound nor shown."""
         if action in ("copy", "copy_code"):
-            return self.transcript.has_focus
+            return self.transcript.letters
         return super().check_action(action, parameters)
+
+    def on_chosen(self) -> None:
+        """Say what can be done with the message that is chosen."""
+        self.divider.offer(self.transcript.offers())
+        self.app.refresh_bindings()
 
     def action_heat(self) -> None:
         """Another kind of heat on the words."""

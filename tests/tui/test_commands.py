@@ -114,7 +114,7 @@ async def test_the_menu_completes_and_a_wrong_command_stays_in_the_box(drive: Dr
         await screen.pilot.press("enter")
         assert screen.app.prompt.text == "/stat", "it is no command: nothing is lost"
         assert "Did you mean /stats?" in screen.bodies()[-1]
-        await screen.pilot.press("s", "enter")
+        await screen.pilot.press(*"/stats", "enter")
         assert "Nothing was seen yet" in screen.bodies()[-1]
         assert screen.app.prompt.text == "/stats", "what could not be done stays too"
         await screen.pilot.press("f1")

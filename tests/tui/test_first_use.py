@@ -133,7 +133,7 @@ async def test_the_help_names_every_key_as_it_is_typed(talk: Any, told: Path) ->
         await screen.opened()
         await screen.pilot.press("f1")
         page = "\n".join(screen.lines())
-        for key in ("ctrl+t", "ctrl+f", " c ", " k ", " [ ", " ] ", " w ", "home", "ctrl+o", "shift+tab"):
+        for key in ("ctrl+t", "ctrl+f", " c ", " k ", " p ", " b ", "home", "ctrl+o", "shift+tab"):
             assert f"│ {key.strip()} " in page or f" {key.strip()}, " in page or key in page, key
         assert "square_bracket" not in page
         for place in ("the memory panel", "the strip", "the prompt", "the transcript", "/export"):

@@ -158,7 +158,7 @@ async def test_a_token_is_looked_at(drive: Drive) -> None:
         await screen.ask(TOLD)
         await screen.answered()
         memory, transcript = screen.app._memory, screen.app.transcript
-        await screen.pilot.press("tab", "i")
+        await screen.pilot.press("tab", "up", "i")
         await screen.until(lambda: memory.cursor is not None, "there is a cursor")
         answer = screen.chat.messages[1]
         assert answer.first <= memory.cursor <= answer.last

@@ -87,7 +87,7 @@ async def test_long_messages_are_folded_and_say_what_is_held() -> None:
         shown = [row.strip() for row in page if row.strip().startswith("line")]
         assert shown[:8] == [f"line {n} of many" for n in range(8)]
         [line] = [row.strip() for row in page if "folded" in row]
-        assert line == f"… ⋮ 52 tokens folded · {15 / 52:.0%} held · press z to unfold"
+        assert line == f"… ⋮ 52 tokens folded · {15 / 52:.0%} held · a click unfolds"
         transcript.focus()
         await pilot.press("z")
         assert not user.folded
@@ -118,12 +118,15 @@ async def test_thoughts_are_folded_while_they_stream_and_after() -> None:
         transcript.messages.close_answer("eos", text)
         await pilot.pause()
         [answer] = transcript.messages.views
-        assert answer.content.plain == "▸ thought · 4 words · press t: shows it\n\nThe answer."
+        assert answer.content.plain == "▸ thought · 4 words · a click shows it\n\nThe answer."
         transcript.focus()
         await pilot.press("t")
         assert "first this,\nthen that" in answer.content.plain
         await pilot.press("t")
         assert "first this" not in answer.content.plain
+        await pilot.click(offset=(4, 1 + next(n for n, row in enumerate(_page(app)) if "model" in row)))
+        assert "first this,\nthen that" in answer.content.plain
+        await pilot.press("t")
         assert transcript.chosen_text() == "The *answer*."
 
 
@@ -164,13 +167,13 @@ async def test_keys_find_and_copy_in_the_app(drive: Callable[..., Any]) -> None:
         await screen.until(lambda: "1 of " in "\n".join(screen.lines()), "it is found")
         await screen.pilot.press("escape")
         assert screen.app.prompt.has_focus
-        await screen.pilot.press("tab", "up", "c")
+        await screen.pilot.press("tab", "up", "up", "c")
         assert screen.app.clipboard == screen.chat.messages[0].text
         assert "copied the message" in screen.app.divider.remark
         for code in ("x = 1\n", "y\n", "x = 1\n"):
             await screen.pilot.press("k")
             assert screen.app.clipboard == code
-        await screen.pilot.press("right_square_bracket", "c")
+        await screen.pilot.press("down", "c")
         assert screen.app.clipboard == screen.chat.messages[1].text
         await screen.pilot.press("k")
         assert "no code" in screen.app.divider.remark

@@ -167,7 +167,7 @@ async def test_the_keys_move_along_it_and_the_transcript_follows(told: Path) -> 
         assert memory.cursor == strip.cells()[5].held_most
         titles = []
         for _ in range(4):
-            await pilot.press("x")
+            await pilot.click(RememberStrip, offset=(5, 0))
             titles.append(str(strip.axis))
         assert titles == ["linear", "turns", "age", "None"]
 

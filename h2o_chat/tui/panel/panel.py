@@ -22,7 +22,7 @@ LABEL_CELLS = 7
 
 
 TABS = ("heads", "rank", "lives", "log")
-"""What the lower part shows, chosen with the keys 1 to 4."""
+"""What the lower part shows, chosen with left and right, or a click."""
 LEAST_TAB_ROWS = 5
 HITTERS = (3, 16)
 """Heavy hitters shown where there is a tab below them, at least and at most."""
@@ -46,7 +46,6 @@ class MemoryPanel(Widget, can_focus=True):
         Binding("left", "turn(-1)", "the tab before", show=False),
         Binding("right", "turn(1)", "the next tab", show=False),
         Binding("escape", "leave", "leave the token"),
-        Binding("m", "app.toggle_panel", "hide the memory panel, or show it", show=False),
     ]
     tab: reactive[int] = reactive(0)
 

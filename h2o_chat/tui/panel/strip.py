@@ -178,7 +178,8 @@ class RememberStrip(Widget, can_focus=True):
             kinds.append((cell.kind, style))
         rows = [Content.assemble(*marks), Content.assemble(*kinds)]
         if not self._framed:
-            return Content("\n").join([Content(" ") + line for line in rows])
+            mark = "▸" if self.has_focus else " "
+            return Content("\n").join([Content(mark) + rows[0], Content(" ") + rows[1]])
         if not cells:
             rows[0] = Content.styled("nothing seen yet", MUTED)
         lines = [row(line, inner) for line in [*rows, Content.styled(self._labels(inner), MUTED)]]
@@ -267,7 +268,10 @@ class RememberStrip(Widget, can_focus=True):
             self._point(at % len(cells))
 
     def on_click(self, event: Click) -> None:
-        self._scrub(event.x)
+        if self._framed and event.y == 0:  # its title
+            self.next_axis()
+        else:
+            self._scrub(event.x)
 
     def on_mouse_move(self, event: MouseMove) -> None:
         if event.button:

@@ -8,6 +8,7 @@ from h2o_chat.chat.export import FORMATS, file_name, to_html, write_file
 from h2o_chat.chat.message import numbered
 from h2o_chat.chat.whole import heat, whole
 from h2o_chat.tui.glyphs import percent, size
+from h2o_chat.tui.panel.strip import RememberStrip
 from h2o_chat.tui.talk import applying, elsewhere, going_back, pinning
 from h2o_chat.tui.talk.chosen import message_index
 from h2o_chat.tui.talk.talk import Act, TalkPane
@@ -110,6 +111,13 @@ def theme(pane: TalkPane, words: str) -> None:
     pane.app.theme = words
 
 
+def pin_chosen(pane: TalkPane, _: str) -> None:
+    """Protect the chosen message, or let it go."""
+    view = pane.transcript.choice.view
+    if view is not None:
+        (pinning.unpin if view.pinned else pinning.pin)(pane, "")
+
+
 ACTS: Mapping[str, Act] = {
     "help": show_help,
     "new": elsewhere.new,
@@ -129,10 +137,12 @@ ACTS: Mapping[str, Act] = {
     "regenerate": going_back.regenerate,
     "edit": going_back.edit,
     "branch": going_back.branch,
+    "axis": lambda pane, _: pane.app.query_one(RememberStrip).next_axis(),
     "theme": theme,
     "editor": lambda pane, _: pane.prompt.action_editor(),
     "quit": lambda pane, _: pane.app.exit(),
     # keys alone
     "edit chosen": going_back.edit_chosen,
     "edit last": going_back.edit_last,
+    "pin chosen": pin_chosen,
 }

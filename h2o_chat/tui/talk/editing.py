@@ -21,6 +21,8 @@ class Sent:
     """It was stopped before the model had read it."""
     fork: int | None = None
     """Place of the message where another branch begins, where that is opened."""
+    chosen: bool = False
+    """That message was chosen by hand, and stays so."""
 
 
 class Editing:
@@ -39,10 +41,10 @@ class Editing:
         """Put a message into the box, to say something else instead; a draft that stands there is kept."""
         self._transcript.inspector.end()
         if self.index is None:
-            self._draft = self._prompt.text or self._draft
+            self._draft = "\n".join(filter(None, (self._draft, self._prompt.text)))
         self.index = index
         self._prompt.put(text)
-        self._prompt.focus()
+        self._prompt.screen.set_focus(self._prompt)  # at once: what is typed next is for it
         self._transcript.select(index)
         self._divider.doing("editing · enter sends this instead, esc gives up")
         self._transcript.refresh_bindings()
@@ -56,25 +58,36 @@ class Editing:
     def give_up(self) -> None:
         """Stop editing and leave the message as it was; the draft comes back."""
         if self.end() is not None:
-            self._prompt.clear()
+            self._prompt.put_aside()
             self.bring_back()
             self._divider.doing("")
             self._transcript.refresh_bindings()
+
+    def put_aside(self) -> bool:
+        """Empty the box, `up` brings its text back; False where nothing stands there."""
+        there = bool(self._prompt.text)
+        if self.index is not None:
+            self.give_up()
+        else:
+            self._prompt.put_aside()
+        return there
 
     def take_back(self, sent: Sent) -> str:
         """Put a text that was sent and not taken into the box again; returns the remark."""
         if not sent.text:
             return "nothing has changed"
-        if sent.edits is not None:
-            self.begin(sent.edits, sent.text)
-        elif not self._prompt.text:
-            self._prompt.put(sent.text)
-        else:
-            return "stopped · nothing was sent"
+        self.give(sent.text, sent.edits)
         return "stopped · nothing was sent · your text is back"
 
+    def give(self, text: str, edits: int | None) -> None:
+        """Put a text that was not sent into the box again, as what it was; what stands there is kept."""
+        if edits is not None and self.index is None:
+            self.begin(edits, text)
+        else:
+            self._prompt.put_before(text)
+
     def bring_back(self) -> None:
-        """Put the draft into the box again, unless another text stands there."""
-        if self._draft and not self._prompt.text:
-            self._prompt.put(self._draft)
+        """Put the draft into the box again, before what stands there by now."""
+        if self._draft:
+            self._prompt.put_before(self._draft)
         self._draft = ""

@@ -93,7 +93,7 @@ def branch(pane: TalkPane, words: str) -> None:
         pane.divider.say("nothing else was said here · e and ctrl+r begin a branch")
         return
     pane.editing.give_up()
-    pane.sent = Sent(fork=fork.index)
+    pane.sent = Sent(fork=fork.index, chosen=pane.transcript.letters)
     pane.begin(lambda cancel, progress: branches.go(talk, fork, cancel, progress), "going there · esc stops")
 
 

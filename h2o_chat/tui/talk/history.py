@@ -25,30 +25,30 @@ class History:
         self._path = None if folder is None else folder / FILE
         self._texts = self._load()
         self._at = len(self._texts)
-        self._draft = ""
+        self._edited: dict[int, str] = {}
+        """What was typed in the box where one of them stood, or none yet, until something is sent."""
 
     def add(self, text: str) -> None:
         """It was sent."""
         if not self._texts or self._texts[-1] != text:
             self._texts = [*self._texts, text][-KEPT:]
             self._write(text)
-        self._at, self._draft = len(self._texts), ""
+        self._at, self._edited = len(self._texts), {}
 
     def older(self, shown: str) -> str | None:
         """The prompt before the one shown; None if there is none."""
-        if self._at == 0:
-            return None
-        if self._at == len(self._texts):
-            self._draft = shown
-        self._at -= 1
-        return self._texts[self._at]
+        return None if self._at == 0 else self._go(-1, shown)
 
-    def newer(self) -> str | None:
+    def newer(self, shown: str = "") -> str | None:
         """The prompt after the one shown, at last what was being typed; None if that is shown."""
-        if self._at == len(self._texts):
-            return None
-        self._at += 1
-        return self._draft if self._at == len(self._texts) else self._texts[self._at]
+        return None if self._at == len(self._texts) else self._go(1, shown)
+
+    def _go(self, step: int, shown: str) -> str:
+        texts = [*self._texts, ""]
+        if shown and shown != texts[self._at]:
+            self._edited[self._at] = shown
+        self._at += step
+        return self._edited.get(self._at, texts[self._at])
 
     def _load(self) -> list[str]:
         if self._path is None:

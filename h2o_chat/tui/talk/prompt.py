@@ -10,6 +10,7 @@ from textual.widgets import TextArea
 
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.base.safe import safe_text
+from h2o_chat.tui.talk import slash
 from h2o_chat.tui.talk.editor import edited
 from h2o_chat.tui.talk.history import History
 from h2o_chat.tui.talk.menu import Choice, Menu, choices
@@ -43,7 +44,7 @@ class PromptBox(TextArea):
     OWN_KEYS: ClassVar[dict[str, str]] = {
         "enter": "send",
         "shift+enter, ctrl+j": "a new line",
-        "up, down": "what was typed before, from the first and the last line",
+        "up, down": "what was typed before, from the first and the last line; up first takes back what waits",
         "tab": "take what the menu proposes; without a menu: on to the transcript",
         "escape": "close the menu",
     }
@@ -68,6 +69,10 @@ class PromptBox(TextArea):
             placeholder="ask something, or / for commands",
         )
         self._send = send
+        self.take_back: Callable[[], bool] = lambda: False
+        """Puts here what was sent last and waits; False where nothing waits."""
+        self._refused = ""
+        """A command that failed: it is selected, though nobody has selected it."""
         self._menu = menu
         self._history = history or History(None)
         self._closed_for: str | None = None
@@ -77,6 +82,24 @@ class PromptBox(TextArea):
         """Show this text instead of what stands there, and go to its end."""
         self.text = text
         self.move_cursor(self.document.end)
+
+    def put_before(self, text: str) -> None:
+        """A text comes back: it stands before what was typed meanwhile, on lines of its own."""
+        if self.text:
+            self.insert(f"{text}\n", (0, 0))
+        else:
+            self.put(text)
+
+    def put_aside(self) -> None:
+        """Empty the box; `up` brings its text back."""
+        if self.text.strip():
+            self._history.add(self.text)
+        self.clear()
+
+    @property
+    def selected_by_hand(self) -> str:
+        """What a person has selected."""
+        return "" if self.selected_text == self._refused else self.selected_text
 
     def on_text_area_changed(self) -> None:
         self._show_menu()
@@ -114,10 +137,12 @@ class PromptBox(TextArea):
                 if self.text.strip():
                     self._send_text()
                 return True
+            case "up" if not self.text and self.take_back():
+                return True
             case "up" if self.cursor_at_first_line:
                 return self._recall(self._history.older(self.text))
             case "down" if self.cursor_at_last_line:
-                return self._recall(self._history.newer())
+                return self._recall(self._history.newer(self.text))
         return False
 
     def _chose(self, key: str, found: list[Choice]) -> bool:
@@ -131,11 +156,15 @@ class PromptBox(TextArea):
             case "escape":
                 self._closed_for = self.text
                 self._show_menu()
-            case "enter" if self.text.strip() in (one.text.strip() for one in found):
-                self._send_text()  # it is typed out already
+            case "enter" if any(self._typed_out(one) for one in (found if at == 0 else [found[at]])):
+                self._send_text()
             case _:
                 self._complete(found[at], send=key == "enter")
         return True
+
+    def _typed_out(self, choice: Choice) -> bool:
+        """Whether it stands there already: there is nothing to complete."""
+        return self._before()[choice.begin :] == choice.text.strip()
 
     def _complete(self, choice: Choice, send: bool) -> None:
         row, column = self.cursor_location
@@ -147,9 +176,16 @@ class PromptBox(TextArea):
 
     def _send_text(self) -> None:
         text = self.text
-        if self._send(text):
+        self.clear()  # before: what it does may put another text here
+        failed = not self._send(text)
+        if not failed or slash.is_command(text):
             self._history.add(text)
-            self.clear()
+        if failed and not slash.is_command(text):
+            self.put_before(text)
+        elif failed and not self.text:
+            self.put(text)
+            self.select_all()  # typing replaces it
+            self._refused = self._closed_for = text
 
     def _recall(self, text: str | None) -> bool:
         if text is None:

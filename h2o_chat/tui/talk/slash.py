@@ -37,6 +37,7 @@ COMMANDS = (
     Command("regenerate", "[TEMPERATURE]", "answer the last message once more; at 0.8, say, other words"),
     Command("edit", "[NUMBER]", "say something else instead of a message"),
     Command("branch", "[NUMBER]", "go to what was said there before, and back"),
+    Command("axis", "", "another axis for the strip: by tokens, by turns, by age"),
     Command("theme", "[NAME]", "other colours"),
     Command("editor", "", "write in $EDITOR"),
     Command("quit", "", "leave"),
@@ -70,6 +71,14 @@ def _near(word: str) -> str:
         return "/help shows them."
     said = f"{near[0]} {behind}" if slash and _BY_NAME[near[0]].arguments else near[0]
     return f"Did you mean /{said}?"
+
+
+def is_command(text: str) -> bool:
+    """Whether it is a command, or looks like one."""
+    try:
+        return not isinstance(parse(text), str)
+    except UsageError:
+        return True
 
 
 def matching(text: str) -> list[Command]:

@@ -1,6 +1,7 @@
 """The pane with a prompt box: what is typed is sent, or done where it is a command."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
@@ -10,15 +11,15 @@ from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import H2OChatError, UsageError
 from h2o_chat.chat import again
 from h2o_chat.chat.chat import Chat
-from h2o_chat.events.events import Said
+from h2o_chat.events.events import Said, Turn
 from h2o_chat.tui.pane import Pane
 from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.talk import slash
-from h2o_chat.tui.talk.attach import Reading, names_files
+from h2o_chat.tui.talk.attach import Reading
 from h2o_chat.tui.talk.editing import Editing, Sent
 from h2o_chat.tui.talk.history import History
 from h2o_chat.tui.talk.menu import Menu
-from h2o_chat.tui.talk.outbox import Outbox
+from h2o_chat.tui.talk.outbox import Outbox, Waiting
 from h2o_chat.tui.talk.prompt import PromptBox
 from h2o_chat.tui.work import ChatLike, Jobs, OpenChat
 
@@ -33,7 +34,9 @@ KEYS: list[BindingType] = [
     Binding(
         "ctrl+r", "act('regenerate')", "again", priority=True, tooltip="answer the last message once more"
     ),
-    Binding("e", "act('edit chosen')", "edit", tooltip="say something else instead of the chosen message"),
+    Binding("e", "act('edit chosen')", "edit", tooltip="chosen: say something else instead of the message"),
+    Binding("p", "act('pin chosen')", "pin", tooltip="chosen: protect the message, or let it be forgotten"),
+    Binding("b", "act('branch')", "branch", tooltip="chosen: go to what was said there before, and back"),
     # The box would go to the end of the line, which the end key does.
     Binding(
         *("ctrl+e", "act('edit last')", "edit last"),
@@ -41,7 +44,6 @@ KEYS: list[BindingType] = [
         show=False,
         tooltip="say something else instead of your last message",
     ),
-    Binding("b", "act('branch')", "branch", show=False, tooltip="go to what was said there before, and back"),
     Binding("ctrl+n", "act('new')", "new", priority=True, tooltip="begin another conversation"),
     Binding(
         *("ctrl+o", "act('open')", "open"),
@@ -51,6 +53,10 @@ KEYS: list[BindingType] = [
     Binding("f2", "act('set')", "settings", priority=True, show=False),
 ]
 """Most of them do what a command does."""
+LETTERS = (("edit chosen",), ("branch",), ("pin chosen",))
+"""What `act` does with the chosen message."""
+AT_REST = ("new", "open", "regenerate", "edit")
+"""Commands that would do nothing, and say nothing, while something goes on."""
 
 
 class TalkPane(Pane):
@@ -79,15 +85,19 @@ class TalkPane(Pane):
     ) -> None:
         super().__init__(jobs)
         self.menu = Menu(id="menu")
-        self.prompt: PromptBox = PromptBox(self._send, "prompt", self.menu, history)
+        self.prompt: PromptBox = PromptBox(self.send, "prompt", self.menu, history)
         self.sampling = sampling
         self.memory = memory
         self.opener_of = opener_of
         self._acts = acts
         self.pins_next = False
         """The next message is protected as it is sent."""
-        self._outbox = Outbox(self.prompt)
+        self.transcript.needs_choice = True
+        self._failed_now = False
+        """What goes on has failed: what waits behind it comes back."""
         self.editing = Editing(self.prompt, self.transcript, self.divider)
+        self.outbox = Outbox(self.editing, id="outbox")
+        self.prompt.take_back = self.outbox.take_back
         self.sent = Sent()
         self.new_asked = float("-inf")
         """When another conversation was asked for, though this one is not stored; by `time.monotonic`."""
@@ -100,16 +110,16 @@ class TalkPane(Pane):
         return [Static("❯", id="sign", markup=False), self.prompt]
 
     def above_the_line(self) -> list[Widget]:
-        return [self.menu]
+        return [self.menu, self.outbox]
 
     def on_mount(self) -> None:
         self.write_hint()
         self.prompt.focus()
-        self.set_interval(STORE_S, self._look_at_the_store)
+        self.set_interval(STORE_S, partial(_look_at_the_store, self))
 
     @property
     def selected_text(self) -> str:
-        return self.prompt.selected_text
+        return self.prompt.selected_by_hand
 
     def idle(self) -> Chat:
         """The conversation, with which something can be done now.
@@ -130,31 +140,27 @@ class TalkPane(Pane):
         """The conversation, while nothing is happening to it."""
         return self.chat if isinstance(self.chat, Chat) and not self.busy else None
 
-    def _look_at_the_store(self) -> None:
-        """While nothing goes on: what waits for another process that writes is tried again."""
-        talk = self.ready
-        if talk is not None and talk.keeper and talk.keeper.waiting:
-            talk.keeper.flush()
-            for note in talk.take_notes():
-                self.noted(note)
-
     # What a job reports
 
     def opened(self, chat: ChatLike) -> None:
         super().opened(chat)
         self.sent.taken = True
-        if self._outbox.files:  # the text was meant for what was open before
-            self._give_back("")
-        elif text := self._outbox.take():
-            self.call_after_refresh(self._send_waiting, text)
+        if self.outbox.files is not None:
+            self._give_back("")  # it was meant for what was open before
+        if not self.busy:
+            self.call_after_refresh(self._send_next)
 
     def broke(self) -> None:
         super().broke()
-        self._outbox.give_back()
+        self._give_back("")
 
-    def _send_waiting(self, text: str) -> None:
-        if not self._send(text) and not self.prompt.text:
-            self.prompt.put(text)
+    def not_opened(self) -> None:
+        super().not_opened()
+        self._failed_now = True
+
+    def ended(self, turn: Turn) -> None:
+        super().ended(turn)
+        self._failed_now = turn.finish == "error"
 
     def said(self, said: Said) -> None:
         if said.index == self._drawn:
@@ -176,23 +182,30 @@ class TalkPane(Pane):
         sent = self.sent
         if sent.taken:
             if sent.fork is not None:
-                self.transcript.select(sent.fork)
+                self.transcript.select(sent.fork, chosen=sent.chosen and self.transcript.has_focus)
             if sent.edits is not None:
                 self.divider.say("what was said before is kept · /branch goes there")
             if self.editing.index is None:
                 self.editing.bring_back()
-            return
-        self.divider.say(self.editing.take_back(sent))
+        else:
+            self.divider.say(self.editing.take_back(sent))
+        failed, self._failed_now = self._failed_now, False
+        if failed and self.outbox:
+            self._give_back("what waited was not sent · it is back")
+        else:
+            self._send_next()
 
     # What the person does
 
-    def _send(self, text: str) -> bool:
+    def send(self, text: str) -> bool:
         """Send the text, or do what it says; else say why not, and it stays in the box."""
         shown = len(self.transcript.messages.views)
         try:
             said = slash.parse(text)
             if not isinstance(said, str):
                 command, words = said
+                if command.name in AT_REST:
+                    self.idle()
                 self._acts[command.name](self, words)
                 return True
         except H2OChatError as error:
@@ -201,96 +214,82 @@ class TalkPane(Pane):
         finally:
             if len(self.transcript.messages.views) > shown:  # an answer stands at the end: to be seen
                 self.transcript.window.follow()
-        talk = self.ready
-        if talk is None and self.chat is None and not self.failed and not self._outbox:
-            self._outbox.wait(text)
-            self.divider.doing("sent as soon as the model is open")
-            return True
-        if talk is None or self._outbox:
-            waiting = "no model is open" if self.failed else "still loading"
-            going_on = "reading files" if self._outbox.files else "answering"
-            still = f"still {going_on} · esc stops it, then enter sends"
-            self.divider.say(f"{waiting} · your text stays here" if self.chat is None else still)
+        if self.failed:
+            self.divider.say("no model is open · your text stays here")
             return False
-        if names_files(said):
-            files = Reading(said)
-            self._outbox.wait(text, files)
-            self.jobs.read(files)
-            self.divider.doing("reading files · esc gives up")
-            self.app.refresh_bindings()
-        else:
-            self._speak(talk, said)
+        self.outbox.add(text, self.editing.end())
+        self._send_next()
         return True
 
-    def _speak(self, talk: Chat, text: str) -> None:
-        """Say it, or say it in the place of the message that is edited."""
-        index = self.editing.end()
-        if index is None:
-            self._say(talk, text)
+    def _send_next(self) -> None:
+        """Send what waits, if its turn has come."""
+        if (talk := self.ready) is None:
             return
-        self.sent = Sent(text, index)
+        if due := self.outbox.due(self.jobs.read):
+            self._speak(talk, *due)
+        elif self.outbox.files is not None:
+            self.divider.doing("reading files · esc gives up")
+            self.app.refresh_bindings()
+
+    def _speak(self, talk: Chat, waiting: Waiting, text: str) -> None:
+        """Say it, or say it in the place of the message that was edited."""
+        index = waiting.edits
+        if index is None:
+            self._say(talk, waiting.typed, text)
+            return
+        self.sent = Sent(waiting.typed, index)
         self.begin(
             lambda cancel, progress: again.edit(talk, index, text, self.sampling, cancel, progress),
             "going back · esc stops",
         )
 
     def files_read(self, files: Reading) -> None:
-        if files is not self._outbox.files:
+        if files is not self.outbox.files:
             return  # nobody waits for them any more
         if files.error:
             self.show_error(files.error)
             self.transcript.window.follow()
             self._give_back("")
         elif (talk := self.ready) is None:
-            self._give_back("something else goes on now · your text is back")
+            self.outbox.read_later()
         else:
-            self._outbox.take()
-            self._speak(talk, files.text)
+            self._speak(talk, self.outbox.take_first(), files.text)
 
     def _give_back(self, why: str) -> None:
-        """The text that waits for files stands in the box again."""
-        self._outbox.give_back()
-        if not self.busy:
+        """All that waits stands in the box again."""
+        self.outbox.give_back()
+        if not self.busy and not self.failed and self.editing.index is None:
             self.divider.doing("")
         self.divider.say(why)
         self.app.refresh_bindings()
 
     @property
     def stoppable(self) -> bool:
-        return self._outbox.files is not None or super().stoppable
+        return bool(self.outbox) or super().stoppable
 
     def stop(self) -> None:
-        if self._outbox.files is not None:
-            self._give_back("stopped reading files · your text is back")
-        else:
+        if self.outbox:
+            reading = self.outbox.files is not None
+            self._give_back("stopped reading files · your text is back" if reading else "")
+        if super().stoppable:
             super().stop()
 
-    def _say(self, talk: Chat, text: str) -> None:
+    def _say(self, talk: Chat, typed: str, text: str) -> None:
         index = len(talk.messages)
         pin, self.pins_next = self.pins_next, False
-        self.sent = Sent(text, taken=not pin)  # so many tokens may not be protected: then nothing is said
+        self.sent = Sent(typed, taken=not pin)  # so many tokens may not be protected: then nothing is said
         if not pin:
             self.said(Said(index, "user", text))
             self._drawn = index
         self.write_hint()
         self.begin(lambda cancel, _: talk.send(text, self.sampling, cancel, pin=pin), self.READING)
 
-    def choose(self, command: slash.Command) -> None:
-        """From the palette: done at once, or begun in the prompt where something must be added."""
-        required = command.arguments and not command.arguments.startswith("[")
-        if required:
-            self.prompt.put(f"/{command.name} ")
-            self.prompt.focus()
-        else:
-            self._send(f"/{command.name}")
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that would do nothing now are neither bound nor shown."""
         if action == "give_up":
             return self.editing.index is not None and not self.stoppable
         if action == "act":
-            needs_transcript = parameters in (("edit chosen",), ("branch",))
-            return self.ready is not None and (self.transcript.has_focus or not needs_transcript)
+            return self.transcript.letters if parameters in LETTERS else self.ready is not None
         return super().check_action(action, parameters)
 
     def action_give_up(self) -> None:
@@ -299,7 +298,19 @@ class TalkPane(Pane):
 
     def action_act(self, name: str) -> None:
         """A key that does what a command does."""
+        if self.ready is None:  # letters are no text while a message is chosen, whatever goes on
+            self.divider.say("not now · esc leaves the message, esc again stops what goes on")
+            return
         try:
             self._acts[name](self, "")
         except H2OChatError as error:
             self.show_error(error)
+
+
+def _look_at_the_store(pane: TalkPane) -> None:
+    """While nothing goes on: what waits for another process that writes is tried again."""
+    talk = pane.ready
+    if talk is not None and talk.keeper and talk.keeper.waiting:
+        talk.keeper.flush()
+        for note in talk.take_notes():
+            pane.noted(note)

@@ -45,7 +45,7 @@ def fold_line(view: TurnView, heat: Heat) -> str:
         if first is not None and last is not None:
             what = f"{last + 1 - first:,} tokens"
             held = f" · {heat.held(first, last):.0%} held"
-    return f"… ⋮ {what} folded{held} · press z to unfold"
+    return f"… ⋮ {what} folded{held} · a click unfolds"
 
 
 def _before(view: TurnView, piece: Piece) -> int:

@@ -36,9 +36,13 @@ class Inspector:
     def memory(self) -> CacheView:
         return self._messages.heat.memory
 
-    def begin(self) -> bool:
-        """The cursor appears, at the last token that is seen; False where none is."""
-        seen = [view for view in self._window.seen() if view.tokens]
+    def begin(self, chosen: TurnView | None = None) -> bool:
+        """The cursor appears, at the last token of a message or, where that has none, the last that is seen.
+
+        Returns:
+            False where no token is seen.
+        """
+        seen = [view for view in (*self._window.seen(), chosen) if view is not None and view.tokens]
         ends = [view.tokens.first + len(view.tokens) - 1 for view in reversed(seen) if view.tokens]
         start = next((at for end in ends if (at := self._shown(end, -1)) is not None), None)
         self.on = start is not None

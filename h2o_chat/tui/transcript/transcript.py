@@ -13,8 +13,9 @@ from textual.strip import Strip
 from textual.style import Style
 from textual.visual import Visual
 
-from h2o_chat.tui.cursor import CodeClicked, Pointed
+from h2o_chat.tui.cursor import Chosen, CodeClicked, Pointed
 from h2o_chat.tui.transcript.body import Piece
+from h2o_chat.tui.transcript.choice import Choice, offers
 from h2o_chat.tui.transcript.drawing import draw_row, selected_text
 from h2o_chat.tui.transcript.dress import dressed, selected
 from h2o_chat.tui.transcript.find import Finder
@@ -33,17 +34,14 @@ MOST_LINES = 1 << 32
 
 KEYS: list[BindingType] = [
     Binding("ctrl+c", "app.interrupt", show=False),  # the screen's own would copy without a word
-    Binding(*("m", "app.toggle_panel", "memory"), show=False, tooltip="hide the memory panel, or show it"),
-    Binding("up", "select(-1)", "your messages", tooltip="choose your message above"),
-    Binding("down", "select(1)", "your next message", show=False, tooltip="choose your message below"),
-    Binding("left_square_bracket", "choose(-1)", "choose the message above", show=False),
-    Binding("right_square_bracket", "choose(1)", "choose the message below", show=False),
-    Binding("z", "fold", "fold", tooltip="fold a long message, or unfold it"),
-    Binding("t", "thought", "thought", show=False, tooltip="show what was thought before an answer"),
-    Binding("i", "inspect", "tokens", tooltip="look at tokens: arrows or a click choose one"),
+    Binding("escape", "leave", "back", tooltip="nothing is chosen any more; back to the prompt"),
+    Binding("up", "select(-1)", "choose", tooltip="choose the message above, a click chooses too"),
+    Binding("down", "select(1)", "choose the message below", show=False),
+    Binding("z", "fold", "fold", tooltip="chosen: fold a long message, or unfold it"),
+    Binding("t", "thought", "thought", show=False, tooltip="chosen: show what was thought before the answer"),
+    Binding("i", "inspect", "words", tooltip="chosen: look at its tokens; arrows or a click choose one"),
     Binding("left", "token(-1)", "the token before", show=False),
     Binding("right", "token(1)", "the next token", show=False),
-    Binding("escape", "leave", "leave the tokens"),
     Binding("ctrl+up", "scroll_up", show=False),
     Binding("ctrl+down", "scroll_down", show=False),
 ]
@@ -73,9 +71,15 @@ class Transcript(ScrollView, can_focus=True):
         self.page = Page()
         self.window = Window(self, self.page, self.refresh_changed)
         self.messages = Messages(self.window, self.heat, self.finder)
-        self.inspector = Inspector(
-            self.messages, self.window, self, lambda position: self.post_message(Pointed(position))
+        self.inspector = Inspector(self.messages, self.window, self, self._point)
+        self.choice = Choice(
+            self.messages,
+            self.window,
+            self.inspector,
+            lambda: self.is_mounted and self.post_message(Chosen()),
         )
+        self.needs_choice = False
+        """Letters are commands only while something is chosen: where there is a prompt to type them into."""
         self._shown: dict[int, Strip] = {}
         """What was drawn last, by row of the window."""
         self._epoch = 0
@@ -88,60 +92,63 @@ class Transcript(ScrollView, can_focus=True):
         """The place of the message that is marked."""
         return self.messages.selected
 
-    def select(self, index: int | None) -> None:
-        """Mark a message and go there; None marks none."""
-        self.messages.mark(index)
+    def select(self, index: int | None, *, chosen: bool = False) -> None:
+        """Mark a message and go there; None marks none.
+
+        Args:
+            chosen: it was chosen by hand, so letters are commands.
+        """
+        (self.choice.pick if chosen else self.choice.mark)(index)
         if self.selected is not None:
             self.window.go_to(self.messages.by_index[self.selected])
 
+    @property
+    def letters(self) -> bool:
+        """Whether single letters are commands now."""
+        return self.screen.focused is self and (self.choice.on or not self.needs_choice)
+
+    def offers(self) -> list[str]:
+        """What can be done with the message that is chosen; empty where letters are no commands."""
+        view = self.choice.view if self.letters else None
+        return [] if view is None else offers(view, talks=self.needs_choice)
+
     def action_select(self, step: int) -> None:
-        """Mark the next message of the user, up or down; below the last one none is marked."""
+        """Choose the next message, up or down; below the last one none is chosen."""
         if self.inspector.on:
             self.inspector.line(step)
             return
-        own = [message for message, view in sorted(self.messages.by_index.items()) if view.kind == "user"]
-        if not own:
-            return
-        at = own.index(self.selected) if self.selected in own else len(own)
-        at = max(at + step, 0)
-        self.select(own[at] if at < len(own) else None)
+        self.choice.step(step)
         if self.selected is None:
             self.window.follow()
+        else:
+            self.window.go_to(self.messages.by_index[self.selected])
+
+    def on_focus(self) -> None:
+        self.border_title = f"▸ {self.BORDER_TITLE}"
+        self.post_message(Chosen())
+
+    def on_blur(self) -> None:
+        self.border_title = self.BORDER_TITLE
+        self.post_message(Chosen())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that would do nothing now are neither bound nor shown."""
-        if action in ("token", "leave", "inspect"):
-            return self.inspector.on == (action != "inspect")
+        match action:
+            case "token":
+                return self.inspector.on
+            case "leave":
+                return self.inspector.on or self.choice.on
+            case "fold" | "thought" | "inspect":
+                return self.letters
         return super().check_action(action, parameters)
 
-    def action_choose(self, step: int) -> None:
-        """Mark the next message, whoever said it."""
-        there = sorted(self.messages.by_index)
-        if not there:
-            return
-        at = there.index(self.selected) if self.selected in there else len(there)
-        self.select(there[min(max(at + step, 0), len(there) - 1)])
-
     def action_fold(self) -> None:
-        """Fold the marked message, or unfold it; where none is marked, the first long one that is seen."""
-        view = self.messages.by_index.get(-1 if self.selected is None else self.selected)
-        view = view or next((one for one in self.window.seen() if one.folded or one.is_long), None)
-        if view is not None and view.is_long:
-            self.fold(view)
-
-    def fold(self, view: TurnView) -> None:
-        """Fold a long message, or unfold it; so it stays."""
-        view.toggle_fold()
-        self.window.changed(view)
+        """Fold a message, or unfold it."""
+        self.choice.fold()
 
     def action_thought(self) -> None:
         """Show what was thought before an answer, or fold it away."""
-        turns = self.messages.by_index
-        chosen = [turns[self.selected]] if self.selected in turns else reversed(self.window.seen())
-        view = next((one for one in chosen if one.thought is not None), None)
-        if view is not None:
-            view.thought_shown = not view.thought_shown
-            self.window.changed(view)
+        self.choice.show_thought()
 
     # Heat and tokens
 
@@ -158,19 +165,29 @@ class Transcript(ScrollView, can_focus=True):
         return self.heat.mode
 
     def action_inspect(self) -> None:
-        """Move a cursor over the tokens."""
+        """Move a cursor over the tokens, or leave them."""
+        if self.inspector.on:
+            self.inspector.end()
+            return
         if self.heat.mode == "off":
             self.cycle_heat()
-        self.inspector.begin()
+        self.inspector.begin(self.choice.view)
         self.refresh_bindings()
 
     def action_token(self, step: int) -> None:
         """The next token, or the one before."""
         self.inspector.step(step)
 
+    def _point(self, position: int | None) -> None:
+        """The cursor is on a token: the message that it stands in is chosen, too."""
+        self.post_message(Pointed(position))
+        view = None if position is None else self.inspector.view_of(position)
+        if view is not None:
+            self.choice.pick(view.index)
+
     def action_leave(self) -> None:
-        """Leave the tokens."""
-        self.inspector.end()
+        """Nothing is chosen any more."""
+        self.choice.end()
         self.refresh_bindings()
 
     def text_select_all(self) -> None:
@@ -179,21 +196,18 @@ class Transcript(ScrollView, can_focus=True):
     def on_click(self, event: Click) -> None:
         place = event.get_content_offset(self)
         at = None if place is None else self.page.at(place.y + self.scroll_offset.y)
-        if place is None or at is None or self.text_selection is not None:
+        if place is None or self.text_selection is not None:
             return
-        row = place.y + self.scroll_offset.y
+        if at is None:  # below the last message
+            self.choice.end()
+            return
         if (number := event.style.meta.get(CODE)) is not None:
             self.post_message(CodeClicked(code_blocks(self.page.views[at].said)[number]))
         elif event.chain == 2:
             first, last = Offset(0, at * MOST_LINES), Offset(0, (at + 1) * MOST_LINES)
             self.screen.selections = {self: Selection(first, last)}
         else:
-            piece, _ = self.page.views[at].at(row - self.page.starts[at], self.page.width)
-            if piece is not None and piece.fold:
-                self.fold(self.page.views[at])
-            elif self.heat.mode != "off":
-                self.inspector.pick(self.inspector.token_at(row, place.x))
-                self.refresh_bindings()
+            self.choice.click(at, place.y + self.scroll_offset.y, place.x)
 
     # Finding and copying
 

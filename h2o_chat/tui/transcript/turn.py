@@ -167,7 +167,7 @@ class TurnView:
             return pieces
         sign, does = ("▾", "folds it") if self.thought_shown else ("▸", "shows it")
         doing = "thought" if answer or self.growing is None else "thinking"
-        line = f"{sign} {doing} · {len(thought.split()):,} words · press t: {does}"
+        line = f"{sign} {doing} · {len(thought.split()):,} words · a click {does}"
         head = Content.styled(line, f"italic {MUTED}")
         if self.thought_shown:
             head = Content.assemble(head, "\n", (safe_text(thought), f"italic {MUTED}"))

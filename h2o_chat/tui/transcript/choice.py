@@ -1,0 +1,136 @@
+"""What was chosen in the transcript, with the arrows or a click: a message, and maybe a token of it."""
+
+from collections.abc import Callable
+
+from h2o_chat.tui.transcript import markdown
+from h2o_chat.tui.transcript.inspect import Inspector
+from h2o_chat.tui.transcript.messages import Messages
+from h2o_chat.tui.transcript.turn import TurnView
+from h2o_chat.tui.transcript.window import Window
+
+
+class Choice:
+    """While something is chosen single letters are commands; else they are text for the prompt.
+
+    Args:
+        messages: one of which may be chosen.
+        window: where they are seen.
+        inspector: of their tokens.
+        tell: called whenever something else is chosen, or nothing any more.
+    """
+
+    def __init__(
+        self, messages: Messages, window: Window, inspector: Inspector, tell: Callable[[], object]
+    ) -> None:
+        self._messages, self._window, self._inspector, self._tell = messages, window, inspector, tell
+        self._by_hand = False
+
+    @property
+    def view(self) -> TurnView | None:
+        """The message that was chosen. One that is only marked, as it is edited say, is not."""
+        selected = self._messages.selected
+        return self._messages.by_index[selected] if self._by_hand and selected is not None else None
+
+    @property
+    def on(self) -> bool:
+        """Whether something is chosen."""
+        return self.view is not None
+
+    def pick(self, index: int | None) -> None:
+        """Choose a message; one that is not there ends the choice."""
+        self._messages.mark(index)
+        self._by_hand = self._messages.selected is not None
+        self._tell()
+
+    def mark(self, index: int | None) -> None:
+        """Mark a message, which is not chosen by that: nobody has asked for letters to be commands."""
+        self._messages.mark(index)
+        self._by_hand = False
+        self._tell()
+
+    def step(self, step: int) -> None:
+        """Choose the next message, up or down; below the last one none is chosen."""
+        there = sorted(self._messages.by_index)
+        if not there:
+            return
+        selected = self._messages.selected
+        at = there.index(selected) if selected in there else len(there)
+        at = max(at + step, 0)
+        self.pick(there[at] if at < len(there) else None)
+
+    def end(self) -> None:
+        """Neither a message nor a token is chosen any more."""
+        if self._inspector.on or self._inspector.memory.cursor is not None:
+            self._inspector.end()
+        if self._by_hand:
+            self.mark(None)
+
+    def click(self, at: int, row: int, column: int) -> None:
+        """A click chooses a message and, where heat is shown, a token; what is folded it unfolds.
+
+        Args:
+            at: which of all that is shown.
+            row, column: in the whole transcript.
+        """
+        page = self._window.page
+        view = page.views[at]
+        piece, line = view.at(row - page.starts[at], page.width)
+        if piece is not None and piece.fold:
+            self._fold(view)
+            return
+        if piece is view.pieces[0] and line == 0 and view.thought is not None and piece.start < 0:
+            self._toggle_thought(view)
+            return
+        self.pick(view.index)  # a note has none: there is nothing to do with it
+        heat = self._messages.heat.mode != "off"
+        token = self._inspector.token_at(row, column) if heat and self.on else None
+        if token is None and self._inspector.on:
+            self._inspector.end()
+        self._inspector.pick(token)
+
+    # What is done with it
+
+    def fold(self) -> None:
+        """Fold the message, or unfold it; where none is marked, the first long one that is seen."""
+        view = self._messages.by_index.get(-1 if self._messages.selected is None else self._messages.selected)
+        view = view or next((one for one in self._window.seen() if one.folded or one.is_long), None)
+        if view is not None and view.is_long:
+            self._fold(view)
+
+    def _fold(self, view: TurnView) -> None:
+        view.toggle_fold()
+        self._window.changed(view)
+
+    def show_thought(self) -> None:
+        """Show what was thought before an answer, or fold it away."""
+        turns, selected = self._messages.by_index, self._messages.selected
+        chosen = [turns[selected]] if selected in turns else reversed(self._window.seen())
+        view = next((one for one in chosen if one.thought is not None), None)
+        if view is not None:
+            self._toggle_thought(view)
+
+    def _toggle_thought(self, view: TurnView) -> None:
+        view.thought_shown = not view.thought_shown
+        self._window.changed(view)
+
+
+def offers(view: TurnView, *, talks: bool) -> list[str]:
+    """The number of a message, and the keys that do something with it, the most wanted first.
+
+    Args:
+        talks: there is a prompt: the conversation can be changed.
+    """
+    assert view.index is not None
+    parts = [f"#{view.index + 1} chosen"]
+    if talks and view.kind == "user":
+        parts.append("e edit")
+    parts.append("c copy")
+    if talks:
+        parts += ["p unpin" if view.pinned else "p pin", "b branch"]
+    if markdown.code_blocks(view.said):
+        parts.append("k code")
+    if view.is_long:
+        parts.append("z fold")
+    if view.thought is not None:
+        parts.append("t thought")
+    return [*parts, "i words", "esc back"]

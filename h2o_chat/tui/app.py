@@ -85,7 +85,7 @@ class ChatApp(App[None], inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop", "stop", tooltip="stop; what there is of an answer is kept"),
         Binding("ctrl+c", "interrupt", "copy what is selected, or stop; twice: quit", system=True),
-        Binding("ctrl+b", "toggle_panel", "memory", tooltip="hide the memory panel, or show it"),
+        Binding("ctrl+b", "toggle_panel", "memory", tooltip="the memory panel: shown, wide, hidden"),
         Binding("w", "widen_panel", "a wide memory panel, or a narrow one", show=False),
         *(Binding(str(at), f"tab({at})", f"memory: {name}", show=False) for at, name in enumerate(TABS, 1)),
         Binding("x", "next_axis", "another axis for the strip", show=False),
@@ -252,9 +252,18 @@ class ChatApp(App[None], inherit_bindings=False):
         self.divider.say("ctrl+c again leaves", LEAVE_SECONDS)
 
     def action_toggle_panel(self) -> None:
-        """Hide or show the memory panel."""
+        """The memory panel: shown, wide, hidden; on a narrow screen over the chat, or not."""
         self._beside.toggle_panel()
+        if self._beside.over:
+            self._beside.panel.focus()
+        elif self._beside.panel.has_focus and not self._beside.panel.display:
+            (next(iter(self.query(PromptBox)), None) or self.transcript).focus()
         self._watch()
+
+    def on_memory_panel_left(self) -> None:
+        """The panel over the chat is not wanted any more."""
+        if self._beside.over:
+            self.action_toggle_panel()
 
     def action_widen_panel(self) -> None:
         """Give the memory panel more of the screen, or less."""

@@ -82,6 +82,8 @@ class Beside:
     def refresh(self, *, busy: bool = False, moved: bool = False) -> None:
         """Draw what has changed; panel and strip only when the cache has reported, or the cursor moved."""
         now = monotonic()
+        if not busy and not moved:
+            self._memory.answering = False
         if busy and not moved and now - self._numbers_drawn < 1 / NUMBERS_A_SECOND:
             return
         self._numbers_drawn = now

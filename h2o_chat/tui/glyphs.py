@@ -28,6 +28,11 @@ def spark(values: Sequence[float]) -> str:
     return "".join(LEVELS[min(int(max(value, 0.0) / top * 8), 7)] for value in values)
 
 
+def height(hold: float) -> str:
+    """How many heads hold it, as an eighth block; more than none always shows."""
+    return LEVELS[min(max(round(hold * 8) - 1, 0), 7)] if hold > 0 else " "
+
+
 def percent(share: float) -> str:
     """A share with the digits that matter: `12%`, `3.4%`, `0.03%`, `<0.01%`, `0%`."""
     if share < 1e-6:  # sums of probabilities are not exact

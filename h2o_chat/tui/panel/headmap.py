@@ -82,5 +82,5 @@ def _facts(memory: CacheView, position: int, which: list[list[bool]] | None, row
     elif went := memory.left(position):
         facts += [f"left at {went.seen:,}", f"score {number(went.token.score)}"]
     if which is not None:
-        facts += ["", "█ held · gone", f"↓ {len(which):,} layers", f"→ {len(which[0]):,} heads"]
+        facts += ["", "█ held  · let go", f"↓ {len(which):,} layers", f"→ {len(which[0]):,} heads"]
     return [fact for fact in facts[:rows] if len(fact) <= FACTS_CELLS]

@@ -23,6 +23,10 @@ class MemoryLine(Widget):
         super().__init__(id=id)
         self._memory = memory
 
+    async def on_click(self) -> None:
+        """Open the panel over the chat."""
+        await self.run_action("app.toggle_panel")
+
     def render(self) -> Content:
         memory, room = self._memory, self.size.width
         if memory.cache is None or memory.session is None:

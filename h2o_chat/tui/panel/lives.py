@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from textual.content import Content
 
-from h2o_chat.tui.glyphs import LEVELS, MARKS, short
+from h2o_chat.tui.glyphs import MARKS, height, short
 from h2o_chat.tui.theme import MUTED
 
 COLUMNS = 256
@@ -70,11 +70,6 @@ def draw(lives: Lives, width: int, rows: int) -> list[Content]:
     left, right = "the oldest", "the newest"
     axis = f"{'':>{LABEL_CELLS}}{left}{right:>{max(cells - len(left), 0)}}"
     return [*lines, Content.styled(axis, MUTED)]
-
-
-def height(hold: float) -> str:
-    """How many heads hold it, as an eighth block; more than none always shows."""
-    return LEVELS[min(max(round(hold * 8) - 1, 0), 7)] if hold > 0 else " "
 
 
 def _range(cell: int, cells: int, seen: int) -> tuple[int, int]:

@@ -42,6 +42,8 @@ def draw(memory: CacheView, inner: int, rows: int) -> list[Line]:
 def _nothing(memory: CacheView) -> str:
     if not memory.hold:
         return "nothing yet"
+    if memory.span(memory.seen - 1) is None:
+        return "being read: its words come when it is read"
     return "no whole word: only what is new" if memory.evicted else "no words yet"
 
 

@@ -15,10 +15,13 @@ from h2o_chat.tui.theme import MUTED
 def in_words(memory: CacheView, inner: int, rows: int) -> list[Line]:
     """A line a phrase: what it was, in which message, and which one was said when it was forgotten."""
     phrases = forgotten(memory)
-    if not phrases:
+    if not phrases or rows < 1:
         return [muted("nothing yet" if not memory.evicted else "nothing that was told")]
     chosen = (at for at, one in enumerate(phrases) if _is_here(memory, one))
-    return [_phrase(memory, one, inner) for one in phrases[window(next(chosen, None), len(phrases), rows)]]
+    shown = phrases[window(next(chosen, None), len(phrases), rows)]
+    whens = [since(memory, one.seen) for one in shown]
+    columns = max(len(numbered(one.index)) for one in shown), max(map(len, whens))
+    return [_phrase(memory, one, when, inner, columns) for one, when in zip(shown, whens, strict=True)]
 
 
 def _is_here(memory: CacheView, phrase: Phrase) -> bool:
@@ -31,16 +34,16 @@ def since(memory: CacheView, seen: int) -> str:
     return f"since {numbered(span.index)}" if span else f"since token {seen:,}"
 
 
-def _phrase(memory: CacheView, phrase: Phrase, inner: int) -> Line:
+def _phrase(memory: CacheView, phrase: Phrase, when: str, inner: int, columns: tuple[int, int]) -> Line:
     here = _is_here(memory, phrase)
-    where, when = numbered(phrase.index), since(memory, phrase.seen)
-    room = max(inner - len(where) - len(when) - 6, 3)
+    where = f"{numbered(phrase.index):<{columns[0]}}"
+    room = max(inner - sum(columns) - 5, 3)
     text = f"“{whole_words(safe_text(phrase.text), room - 2)}”"
     return Line(
         Content.assemble(
             "▸ " if here else "  ",
             (fit(text, room), "bold $foreground" if here else "$foreground"),
-            (f" {where}  {when}", MUTED),
+            (f" {where}  {when:<{columns[1]}}", MUTED),
         ),
         ((0, inner, phrase.first),),
     )

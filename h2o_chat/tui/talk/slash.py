@@ -28,7 +28,7 @@ COMMANDS = (
     Command("stats", "", "what the memory holds, in numbers"),
     Command("pin", "[next|NUMBER]", "protect a message: the chosen one, or the next you send"),
     Command("unpin", "[NUMBER]", "let a pinned message be forgotten again"),
-    Command("why", "WORD|@POSITION", "why a token was kept or dropped"),
+    Command("why", "WORD|@POSITION", "why a word was kept or forgotten"),
     Command("find", "WORDS", "look for words in this conversation"),
     Command("copy", "[code|NUMBER]", "copy the last answer, its last code block, or a message"),
     Command("export", "md|json|html [FILE]", "this conversation as a file"),

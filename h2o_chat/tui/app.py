@@ -254,16 +254,7 @@ class ChatApp(App[None], inherit_bindings=False):
     def action_toggle_panel(self) -> None:
         """The memory panel: shown, wide, hidden; on a narrow screen over the chat, or not."""
         self._beside.toggle_panel()
-        if self._beside.over:
-            self._beside.panel.focus()
-        elif self._beside.panel.has_focus and not self._beside.panel.display:
-            (next(iter(self.query(PromptBox)), None) or self.transcript).focus()
         self._watch()
-
-    def on_memory_panel_left(self) -> None:
-        """The panel over the chat is not wanted any more."""
-        if self._beside.over:
-            self.action_toggle_panel()
 
     def action_widen_panel(self) -> None:
         """Give the memory panel more of the screen, or less."""

@@ -4,6 +4,7 @@ from time import monotonic
 from typing import Literal, get_args
 
 from textual.geometry import Size
+from textual.widget import Widget
 
 from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.panel.line import MemoryLine
@@ -38,6 +39,8 @@ class Beside:
         self.strip = RememberStrip(memory, id="strip")
         self.room: Room = "shown"
         self.over = False
+        self._before: Widget | None = None
+        """What had the keyboard before the panel was over the chat."""
         self._memory = memory
         self._terminal = Size(0, 0)
         self._drawn = -1
@@ -65,7 +68,13 @@ class Beside:
             self.room = ROOMS[(ROOMS.index(self.room) + 1) % len(ROOMS)]
         else:
             self.over = not self.over
+        focused = self.panel.screen.focused
         self.fold(self._terminal)
+        if self.over:
+            self._before = focused
+            self.panel.focus()
+        elif focused is self.panel and not self.panel.display and self._before:
+            self._before.focus()
 
     def fold(self, terminal: Size) -> None:
         """Show what has room."""

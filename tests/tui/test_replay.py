@@ -19,7 +19,7 @@ from h2o_chat.events.events import CacheState, Error, Note, Said, Session, Token
 from h2o_chat.events.recorder import Recorder
 from h2o_chat.events.recording import read
 from h2o_chat.tui.app import ChatApp
-from h2o_chat.tui.panel.panel import MemoryPanel
+from h2o_chat.tui.panel.panel import TABS, MemoryPanel
 from h2o_chat.tui.player import UNSAID, Pace, Player
 from h2o_chat.tui.replay import ReplayPane
 from h2o_chat.tui.status import StatusLine
@@ -74,10 +74,13 @@ async def test_the_screen_is_what_it_was(recording: Path) -> None:
         screen = Screen(app, pilot)
         await ended(screen)
         assert app._memory.cache == last
-        panel = app.query_one(MemoryPanel).render().plain
-        assert f"{last.kept}/32 " in panel
-        assert f"@{last.heaviest[0].position} " in panel
-        assert f"seen {last.seen:,} tok" in str(app.query_one(StatusLine).render().plain)
+        panel = app.query_one(MemoryPanel)
+        assert f"{last.kept} of {last.seen} tokens kept" in panel.render().plain
+        panel.tab = TABS.index("details")
+        assert f"@{last.heaviest[0].position} " in panel.render().plain
+        assert f"remembers {last.kept:,} of {last.seen:,} tokens" in str(
+            app.query_one(StatusLine).render().plain
+        )
         _, system, *shown = screen.bodies()
         assert system == "Be kind."
         said = [text.strip() for text in TURNS.split("---")]

@@ -5,7 +5,6 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.events import Blur, Click, MouseScrollDown, MouseScrollUp
-from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 
@@ -28,9 +27,6 @@ class MemoryPanel(Widget, can_focus=True):
     Attributes:
         tab: The index of the tab that is shown.
     """
-
-    class Left(Message):
-        """A panel that lies over the chat is not wanted any more."""
 
     DEFAULT_CSS = """
     MemoryPanel { width: 46; height: 1fr; color: $border; }
@@ -111,17 +107,17 @@ class MemoryPanel(Widget, can_focus=True):
             return self._memory.cursor is not None or self.has_class(OVER)
         return TABS[self.tab] == "details" if action == "scroll_page" else True
 
-    def action_leave(self) -> None:
+    async def action_leave(self) -> None:
         """No word is chosen any more; a panel over the chat goes away."""
         if self._memory.cursor is not None:
             self.post_message(Pointed(None))
         if self.has_class(OVER):
-            self.post_message(self.Left())
+            await self.run_action("app.toggle_panel")
 
-    def on_blur(self, event: Blur) -> None:
+    async def on_blur(self, event: Blur) -> None:
         """Whoever goes on elsewhere wants to see it; not so while the whole terminal is left."""
         if self.has_class(OVER) and self.screen.focused is not None:
-            self.post_message(self.Left())
+            await self.run_action("app.toggle_panel")
 
     def action_turn(self, step: int) -> None:
         """Show the tab beside this one."""

@@ -237,15 +237,12 @@ class RememberStrip(Widget, can_focus=True):
         line = ""
         for group, after in zip(groups, [*groups[1:], None], strict=False):
             until = after.first if after else inner
-            name = group.name or f"{group.messages:,} messages"
-            if group.name and cell_len(name) >= until - group.first:
-                name = name.partition(" ")[0]
-            if not group.name and len(name) >= until - group.first:
-                name = str(group.messages)
-            room = until - group.first
-            if after is None:  # the end of the conversation: whole words, as many as there is room for
-                ends = (f"{name} · now", name, "now")
-                name = next((one for one in ends if cell_len(one) < room), "")
+            name, room = group.name or f"{group.messages:,} messages", until - group.first
+            # In whole words, as many as there is room for; a number is never cut.
+            names = [name, name.partition(" ")[0]]
+            if after is None:
+                names = [f"{name} · now", *names, "now"]
+            name = next((one for one in names if cell_len(one) < room), "")
             line = line.ljust(group.first) + fit(f"│{name}", room)
         return line
 

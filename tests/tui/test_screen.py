@@ -51,7 +51,7 @@ async def test_a_chat_model_with_a_system_prompt(drive: Drive) -> None:
             await screen.ask(prompt)
             await screen.answered()
         _assert_panel_is_true(screen)
-        assert " pinned · " in _panel(screen)
+        assert " pinned · " in _details(screen)
         roles = [message.role for message in screen.chat.messages]
         assert roles == ["system", *("user", "assistant") * 2]
         gauges = [view.hold for view in screen.app.transcript.messages.views]
@@ -110,7 +110,8 @@ async def test_a_short_conversation_is_not_said_to_save_memory(drive: Drive) -> 
         await screen.opened()
         await screen.ask("Once upon a time")
         await screen.answered()
-        assert " allocated, full: " in _panel(screen)
+        assert " allocated, full: " in _details(screen)
+        assert "KiB" not in _panel(screen)
         assert " less" not in _panel(screen)
 
 
@@ -171,9 +172,7 @@ def _assert_panel_is_true(screen: Screen) -> None:
     kinds = dict(re.findall(r"[█▓░] (\w+) (\d+)", _panel(screen)))
     assert sum(map(int, kinds.values())) == most
     assert int(kinds["newest"]) == sum(1 for position in kept[0][0] if position >= recent_from)
-    screen.app.query_one(MemoryPanel).tab = TABS.index("details")
-    panel = _panel(screen)
-    screen.app.query_one(MemoryPanel).tab = 0
+    panel = _details(screen)
     rows = [(int(p), int(n), bool(pin)) for p, n, pin in re.findall(r"@(\d+) +(\d+) .*?( pin)? *│\n", panel)]
     assert rows, panel
     assert all(old[position] == count for position, count, _ in rows)
@@ -382,6 +381,15 @@ def _words(text: str) -> list[str]:
 
 def _panel(screen: Screen) -> str:
     return _text(screen, MemoryPanel)
+
+
+def _details(screen: Screen) -> str:
+    """The third tab of the panel."""
+    panel = screen.app.query_one(MemoryPanel)
+    panel.tab = TABS.index("details")
+    text = _panel(screen)
+    panel.tab = 0
+    return text
 
 
 def _text(screen: Screen, kind: type[Any]) -> str:

@@ -2,12 +2,15 @@
 
 from bisect import bisect_right, insort
 from dataclasses import dataclass
+from heapq import nlargest
 
 from h2o_chat.tui.panel.held import CacheView, Kind
 from h2o_chat.tui.panel.words import Word
 
 LISTED = 64
 """Words that are listed, at most."""
+LOOKED = 512
+"""Tokens of a message that are looked at for words, those that most heads hold: a book is one message."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ def _of_message(memory: CacheView, positions: list[int], most: int) -> list[Held
     tried: set[int] = set()
     least: list[float] = []
     """The holds found, with a minus, the largest first."""
-    for position in sorted(positions, key=lambda position: -memory.hold[position]):
+    for position in nlargest(LOOKED, positions, key=lambda position: memory.hold[position]):
         if len(least) >= most and memory.hold[position] <= -least[most - 1]:
             break  # a word is held as its least held token
         word = memory.word(position)

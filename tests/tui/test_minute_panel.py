@@ -14,7 +14,7 @@ from test_replay import ended, replaying
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.message import Message, give_texts
 from h2o_chat.chat.spans import Spans
-from h2o_chat.events.events import CacheState, Gone, Heavy, Prompt, Said, Token
+from h2o_chat.events.events import CacheState, Event, Gone, Heavy, Prompt, Said, Token
 from h2o_chat.tui.app import ChatApp
 from h2o_chat.tui.panel import details, history, now, remembered, strip, words
 from h2o_chat.tui.panel.held import CacheView
@@ -66,7 +66,8 @@ def said_words(screen: Screen) -> dict[int, set[str]]:
 
 def held_by(screen: Screen) -> dict[int, int]:
     """How many heads hold each token, from the cache itself."""
-    cache, found = screen.chat.engine.cache, {}
+    cache = screen.chat.engine.cache
+    found: dict[int, int] = {}
     for layer in range(screen.chat.session.layers):
         for head in cache.kept(layer)[0].tolist():
             for position in head:
@@ -292,6 +293,7 @@ def known(*texts: str, said: str, role: str = "user") -> words.Words:
         (["東京", "に", "行く", "。"], "東京に行く。", ["東京", "に", "行く"]),
         (["ne", "", "é", "t"], "neét", ["neét"]),
         (["हि", "न्", "दी", " है"], "हिन्दी है", ["हिन्दी", "है"]),
+        ([" K", *["K"] * 40, " a"], "K" * 41 + " a", ["K" * 41, "a"]),
         ([" ", "...", " --", "\n"], "...  --", []),
     ],
 )  # fmt: skip
@@ -308,7 +310,7 @@ def test_tokens_become_the_words_that_were_said(texts: list[str], said: str, exp
 def test_answers_and_their_words_come_token_by_token() -> None:
     places = Spans()
     found = words.Words(places)
-    events = [Said(0, "user", "Hi"), Prompt(1, 0, 0, 1, 0.0, 0, ["Hi"])]
+    events: list[Event] = [Said(0, "user", "Hi"), Prompt(1, 0, 0, 1, 0.0, 0, ["Hi"])]
     for event in [*events, Token(1, "Pri", 1, 0.0), Token(2, "ya", 2, 0.0), Token(3, " is", 3, 0.0)]:
         places.add(event)
         found.add(event)
@@ -340,7 +342,7 @@ def test_of_an_old_recording_only_whole_words_are_shown() -> None:
 
 def test_of_a_long_conversation_the_oldest_words_are_found_and_no_more_is_looked_at() -> None:
     """What drawing costs depends on what is held, not on how long the conversation is."""
-    looked = []
+    looked: list[int] = []
     counts = []
     for messages in (20, 2000):
         memory = CacheView()

@@ -15,8 +15,8 @@ from h2o_chat.chat.message import Message
 from h2o_chat.chat.spans import Span, Spans, texts_of
 from h2o_chat.events.events import Event, Prompt, Said, Token
 
-LOOK = 12
-"""Tokens on each side of one that are looked at for the rest of its word."""
+LOOKS = (8, 64)
+"""Tokens on each side of one that are looked at for the rest of its word; the second where it goes on."""
 KNOWN_ALONE = 4096
 """Answers that are remembered of whether a token is a word by itself."""
 
@@ -117,16 +117,21 @@ class Words:
         at = position - known.first
         if at not in own:
             return None
-        low, high = max(own.start, at - LOOK), min(own.stop, at + LOOK + 1)
-        pieces = known.texts[low:high]
-        ends = list(accumulate(map(len, pieces)))
-        joined, end = "".join(pieces), ends[at - low]
-        start = end - len(pieces[at - low])
-        found = word_in(joined, start, max(end, start + 1))
-        if found is None:
-            return None
-        first, last = bisect_right(ends, found[0]), bisect_left(ends, found[1])
-        return Word(joined[slice(*found)], known.first + low + first, known.first + low + last, span.index)
+        for look in LOOKS:
+            low, high = max(own.start, at - look), min(own.stop, at + look + 1)
+            pieces = known.texts[low:high]
+            ends = list(accumulate(map(len, pieces)))
+            joined, end = "".join(pieces), ends[at - low]
+            start = end - len(pieces[at - low])
+            found = word_in(joined, start, max(end, start + 1))
+            if found is None:
+                return None
+            first, last = bisect_right(ends, found[0]), bisect_left(ends, found[1])
+            base = known.first + low
+            word = Word(joined[slice(*found)], base + first, base + last, span.index)
+            if (found[0] or low == own.start) and (found[1] < len(joined) or high == own.stop):
+                break
+        return word
 
     def text(self, position: int) -> str | None:
         """The text of a token by itself, where that is known."""

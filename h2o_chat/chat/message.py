@@ -1,7 +1,7 @@
 """One message of a conversation: on the screen, from the store, as an event."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -121,17 +121,31 @@ def as_conversation(messages: Sequence[Message], model: str) -> Conversation:
 def give_texts(messages: Sequence[Message], stored: Mapping[int, Sequence[int]], tokenizer: Any) -> None:
     """Gives the newest messages, up to MOST_TEXTS tokens of them, the texts of their tokens.
 
+    So with as many tokens of older ones of which something is held, the oldest first.
+
     Args:
         stored: token ids by the number of their message in the store.
     """
-    left = MOST_TEXTS
-    for message in reversed(messages):
-        ids = stored.get(message.id or -1, ())
-        left -= len(ids)
-        if not was_read(message) or not ids or left < 0:
-            continue
+    for message, ids in _spelt(messages, stored):
         answer = message.role == "assistant"
         spelt, which, system = texts(tokenizer, ids, special=not answer), own(message, len(ids)), messages[0]
         message.texts = spelt[which]
         if not answer and system.role == "system" and system.last == message.first - 1:
             system.texts = spelt[max(0, which.start - len(tokens_of(system))) : which.start]
+
+
+def _spelt(
+    messages: Sequence[Message], stored: Mapping[int, Sequence[int]]
+) -> Iterator[tuple[Message, Sequence[int]]]:
+    """Those that get texts, and their ids."""
+    read = [(message, stored.get(message.id or -1, ())) for message in messages]
+    read = [(message, ids) for message, ids in read if was_read(message) and ids]
+    left = MOST_TEXTS
+    while read and len(read[-1][1]) <= left:
+        left -= len(read[-1][1])
+        yield read.pop()
+    left = MOST_TEXTS
+    for message, ids in read:
+        if message.hold > 0 and len(ids) <= left:
+            left -= len(ids)
+            yield message, ids

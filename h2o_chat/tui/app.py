@@ -82,14 +82,7 @@ class ChatApp(App[None], inherit_bindings=False):
     TITLE = "h2o-chat"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop", "stop", tooltip="stop; what there is of an answer is kept"),
-        Binding(
-            *(
-                "ctrl+c",
-                "interrupt",
-                "copy what is selected; else stop; else clear the prompt; else, twice, quit",
-            ),
-            system=True,
-        ),
+        Binding("ctrl+c", "interrupt", "copy, else stop, else clear; else, twice, quit", system=True),
         Binding("escape", "home", "prompt", tooltip="back to the prompt"),
         Binding("ctrl+b", "toggle_panel", "memory", tooltip="the memory panel: shown, wide, hidden"),
         Binding("f1", "help", "help", tooltip="these keys and commands"),
@@ -266,7 +259,7 @@ class ChatApp(App[None], inherit_bindings=False):
             self.divider.say("ctrl+c again leaves", LEAVE_SECONDS)
 
     def action_toggle_panel(self) -> None:
-        """The memory panel: shown, wide, hidden."""
+        """The memory panel: shown, wide, hidden; on a narrow screen over the chat, or not."""
         self._beside.toggle_panel()
         self._watch()
 

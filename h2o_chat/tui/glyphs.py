@@ -28,6 +28,11 @@ def spark(values: Sequence[float]) -> str:
     return "".join(LEVELS[min(int(max(value, 0.0) / top * 8), 7)] for value in values)
 
 
+def height(hold: float) -> str:
+    """How many heads hold it, as an eighth block; more than none always shows."""
+    return LEVELS[min(max(round(hold * 8) - 1, 0), 7)] if hold > 0 else " "
+
+
 def percent(share: float) -> str:
     """A share with the digits that matter: `12%`, `3.4%`, `0.03%`, `<0.01%`, `0%`."""
     if share < 1e-6:  # sums of probabilities are not exact
@@ -58,16 +63,29 @@ def short(count: int) -> str:
     return f"{value:.0f}G"
 
 
-SHADES = "·░▒▓█"
-
-
-def shade(share: float) -> str:
-    """A share as one of five marks; nothing and next to nothing are a dot."""
-    return SHADES[min(max(round(share * 4), 0), 4)]
-
-
 def number(value: float) -> str:
     """Any number in at most seven columns: `14.2`, `0.0082`, `1.3e-05`."""
     if value == 0 or 1e-3 <= abs(value) < 1e4:
         return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
     return f"{value:.1e}"
+
+
+MARKS = {"H": "█", "R": "▓", "S": "░", "·": "·"}
+"""What is held, by kind; `NAMES` says what they mean."""
+NAMES = {"H": "important", "R": "newest", "S": "pinned", "·": "forgotten"}
+
+
+def heads(hold: float, caches: int) -> str:
+    """How many heads hold it, of how many: `3 of 12 heads`."""
+    return f"{round(hold * caches):,} of {caches:,} heads"
+
+
+def held_bar(hold: float, mark: str, cells: int) -> str:
+    """The heads that hold it, the others as dots; full only where all do, empty only where none does."""
+    full = 0 if hold <= 0 else cells if hold >= 1 else min(max(round(hold * cells), 1), cells - 1)
+    return mark * full + "·" * (cells - full)
+
+
+def numbered(index: int) -> str:
+    """How the screen names a message, by its place in the conversation."""
+    return f"#{index + 1}"

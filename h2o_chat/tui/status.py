@@ -1,4 +1,4 @@
-"""The top line: which model, how, how fast, and how much it has seen and let go."""
+"""The top line: which model, how, how much it remembers, and how fast it answers."""
 
 from textual.content import Content
 from textual.widget import Widget
@@ -46,15 +46,20 @@ class StatusLine(Widget):
     def _numbers(self, wide: bool) -> str:
         memory = self._memory
         if memory.cache is None:
-            return "nothing seen yet" if memory.session else ""
-        if wide:
-            seen = f"seen {memory.seen:,} tok · evicted {memory.evicted:,}"
-        else:
-            seen = f"seen {short(memory.seen)} · evicted {short(memory.evicted)}"
-        if memory.tok_s is None:
+            return "nothing read yet" if memory.session else ""
+        seen = _remembers(memory, wide)
+        if memory.tok_s is None or not memory.answering:
             return seen
         pace = f"{memory.tok_s:.1f}" if wide or memory.tok_s < 10 else f"{memory.tok_s:.0f}"
         return f"{seen} · {pace} tok/s"
+
+
+def _remembers(memory: CacheView, wide: bool) -> str:
+    kept = memory.seen - memory.evicted
+    count = f"{kept:,}" if wide else short(kept)
+    if not memory.evicted:
+        return f"remembers all {count}{' tokens' if wide else ''}"
+    return f"remembers {count} of {f'{memory.seen:,} tokens' if wide else short(memory.seen)}"
 
 
 def _weights(session: Session) -> str:

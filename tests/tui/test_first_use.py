@@ -18,9 +18,8 @@ from textual.widgets._footer import FooterKey
 from h2o_chat.base.config import Sampling
 from h2o_chat.events.events import CacheState, Session
 from h2o_chat.events.recording import read
-from h2o_chat.tui.panel import ranks
+from h2o_chat.tui.panel import details, ranks
 from h2o_chat.tui.panel.held import CacheView
-from h2o_chat.tui.panel.panel import MemoryPanel
 from h2o_chat.tui.panel.strip import RememberStrip
 from h2o_chat.tui.talk.conversations import Conversations
 from h2o_chat.tui.transcript.tokens import Tokens
@@ -156,7 +155,7 @@ async def test_all_that_is_known_of_a_token_is_on_the_screen(told: Path, size: t
         await ended(screen)
         app.transcript.focus()
         await pilot.press("i", "left", "left")  # the last tokens were not read
-        await screen.until(lambda: "attended" in app.divider.remark, "a token is looked at")
+        await screen.until(lambda: " of 12 heads" in app.divider.remark, "a token is looked at")
         await pilot.pause(0.1)
         page = " ".join("\n".join(screen.lines()).split())
         for part in app.divider.remark.split(" · "):
@@ -290,11 +289,11 @@ async def test_what_was_lost_is_not_known_of_a_conversation_just_opened(told: Pa
     session = next(event for event in events if isinstance(event, Session))
     state = [event for event in events if isinstance(event, CacheState)][-1]
     memory.begin(session, replace(state, lost=0.0))
-    shown = MemoryPanel(memory, "panel")._summary(42)[-1].plain
+    shown = next(line for line in details.draw(memory, 42) if "lost " in line.content.plain[:6]).content.plain
     assert "%" not in shown
     assert cell_len(shown) <= 42
     memory.add(state)
-    assert "%/tok" in MemoryPanel(memory, "panel")._summary(42)[-1].plain
+    assert any("%/tok" in line.content.plain for line in details.draw(memory, 42))
 
 
 async def test_why_tells_no_fight_for_slots_where_there_was_none(drive: Drive) -> None:
@@ -303,12 +302,13 @@ async def test_why_tells_no_fight_for_slots_where_there_was_none(drive: Drive) -
         await screen.ask(TOLD)
         await screen.answered()
         await screen.ask("/why locker")
-        assert "Nothing had to go yet" in screen.bodies()[-1]
+        assert "nothing had to go yet" in screen.bodies()[-1]
         assert "ranked others above" not in screen.bodies()[-1]
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"), [(" sister", "sister@28"), (" unforgettable", "unforg…@28"), ("語" * 9, "語語語…@28")]
+    ("text", "shown"),
+    [(" sister", "sister @28"), (" unforgettable", "unforg… @28"), ("語" * 9, "語語語… @28")],
 )
 def test_the_token_above_its_tab_is_whole_or_says_that_it_is_not(told: Path, text: str, shown: str) -> None:
     memory = CacheView()
@@ -317,9 +317,10 @@ def test_the_token_above_its_tab_is_whole_or_says_that_it_is_not(told: Path, tex
             memory.begin(event, None)
         memory.add(event)
     assert memory.cache is not None
-    memory.cache.heaviest[0] = replace(memory.cache.heaviest[0], text=text, position=28)
+    heaviest = [replace(memory.cache.heaviest[0], text=text, position=28)]
+    memory.begin(memory.session, replace(memory.cache, heaviest=heaviest))  # type: ignore[arg-type]
     memory.cursor = 28
-    assert MemoryPanel(memory, "panel")._pointed(10) == shown
+    assert details._pointed(memory, 11) == shown
 
 
 @pytest.mark.parametrize("step", [16, *sweep(3)])
@@ -333,5 +334,5 @@ async def test_the_end_of_the_strip_is_named_in_whole_words(step: int) -> None:
             await pilot.resize_terminal(width, 36)
             await pilot.pause()
             ends.add(strip._labels(strip._room).rstrip().rpartition("│")[2])
-        assert ends <= {"pocket · now", "pocket", "now", ""}
+        assert ends <= {"#9 pocket · now", "#9 pocket", "#9", "now", ""}
         assert len(ends) > 1

@@ -174,10 +174,12 @@ async def test_a_token_is_looked_at(drive: Drive) -> None:
         assert transcript.inspector.token_at(row, column) == position
         remark = screen.app.divider.remark
         assert f"@{position}" in remark
-        if hold := kept(screen).get(position):
-            assert f"{round(hold * screen.app._memory.caches)}/{screen.app._memory.caches} caches" in remark
+        held, word = kept(screen), memory.word(position)
+        hold = min(held.get(at, 0.0) for at in (word.tokens if word else [position]))
+        if hold:
+            assert f"{round(hold * memory.caches)} of {memory.caches} heads" in remark
         else:
-            assert "gone from all" in remark
+            assert "forgotten" in remark
         await screen.pilot.press("escape")
         await screen.until(lambda: memory.cursor is None, "it is left")
         assert screen.app.divider.remark == ""

@@ -75,10 +75,13 @@ async def test_the_screen_is_what_it_was(recording: Path) -> None:
         screen = Screen(app, pilot)
         await ended(screen)
         assert app._memory.cache == last
-        panel = app.query_one(MemoryPanel).render().plain
-        assert f"{last.kept}/32 " in panel
-        assert f"@{last.heaviest[0].position} " in panel
-        assert f"seen {last.seen:,} tok" in str(app.query_one(StatusLine).render().plain)
+        panel = app.query_one(MemoryPanel)
+        assert f"{last.kept} of {last.seen} tokens kept" in panel.render().plain
+        panel.tab = TABS.index("details")
+        assert f"@{last.heaviest[0].position} " in panel.render().plain
+        assert f"remembers {last.kept:,} of {last.seen:,} tokens" in str(
+            app.query_one(StatusLine).render().plain
+        )
         _, system, *shown = screen.bodies()
         assert system == "Be kind."
         said = [text.strip() for text in TURNS.split("---")]
@@ -192,7 +195,7 @@ async def test_it_fits_small_screens(recording: Path) -> None:
         await ended(screen)
         page = "\n".join(screen.lines())
         assert "a recording · it has ended · ctrl+q leaves" in page
-        assert "32/32" in page
+        assert "remembers 32 of " in page
 
 
 SESSION = Session(

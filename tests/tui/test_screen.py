@@ -14,7 +14,8 @@ from textual import events
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import ExitCode
-from h2o_chat.tui.panel.panel import MemoryLine, MemoryPanel
+from h2o_chat.tui.panel.line import MemoryLine
+from h2o_chat.tui.panel.panel import TABS, MemoryPanel
 from h2o_chat.tui.status import StatusLine
 from h2o_chat.tui.transcript.body import CARET
 from h2o_chat.tui.transcript.turn import FINISHES
@@ -50,7 +51,7 @@ async def test_a_chat_model_with_a_system_prompt(drive: Drive) -> None:
             await screen.ask(prompt)
             await screen.answered()
         _assert_panel_is_true(screen)
-        assert " pinned · " in _panel(screen)
+        assert " pinned · " in _details(screen)
         roles = [message.role for message in screen.chat.messages]
         assert roles == ["system", *("user", "assistant") * 2]
         gauges = [view.hold for view in screen.app.transcript.messages.views]
@@ -109,7 +110,8 @@ async def test_a_short_conversation_is_not_said_to_save_memory(drive: Drive) -> 
         await screen.opened()
         await screen.ask("Once upon a time")
         await screen.answered()
-        assert " allocated, full: " in _panel(screen)
+        assert " allocated, full: " in _details(screen)
+        assert "KiB" not in _panel(screen)
         assert " less" not in _panel(screen)
 
 
@@ -143,7 +145,7 @@ async def test_the_panel_shows_what_the_cache_keeps(drive: Drive) -> None:
             await screen.answered()
             _assert_panel_is_true(screen)
         assert screen.chat.session.budget == 64
-        assert re.search("6[34]/64", _panel(screen)), "two slots are given up at once"
+        assert re.search("6[34] of", _panel(screen)), "two slots are given up at once"
 
 
 async def test_the_panel_is_true_after_a_stop(drive: Drive) -> None:
@@ -166,8 +168,11 @@ def _assert_panel_is_true(screen: Screen) -> None:
     recent_from = seen - screen.chat.session.recent
     old = {position: count for position, count in holders.items() if position < recent_from}
 
-    panel = _panel(screen)
-    assert f"{most}/{screen.chat.session.budget} " in panel
+    assert f"─ {most} of {seen} tokens kept ─╮" in _panel(screen)
+    kinds = dict(re.findall(r"[█▓░] (\w+) (\d+)", _panel(screen)))
+    assert sum(map(int, kinds.values())) == most
+    assert int(kinds["newest"]) == sum(1 for position in kept[0][0] if position >= recent_from)
+    panel = _details(screen)
     rows = [(int(p), int(n), bool(pin)) for p, n, pin in re.findall(r"@(\d+) +(\d+) .*?( pin)? *│\n", panel)]
     assert rows, panel
     assert all(old[position] == count for position, count, _ in rows)
@@ -179,10 +184,9 @@ def _assert_panel_is_true(screen: Screen) -> None:
     shown = [count for _, count, pin in rows if not pin]
     assert shown
     assert shown == sorted(heavy, reverse=True)[: len(shown)]
-    kinds = [int(n) for n in re.findall(r"(\d+) (?:sink|pinned|heavy|recent)", panel)]
-    assert sum(kinds) == most
-    assert kinds[2] == sum(1 for position in kept[0][0] if position >= recent_from)
-    assert f"seen {seen:,} tok · evicted {seen - most:,}" in _text(screen, StatusLine)
+    counts = [int(n) for n in re.findall(r"(\d+) (?:sink|pinned|heavy|recent)", panel)]
+    assert counts == [int(kinds[name]) for name in ("pinned", "important", "newest")]
+    assert f"remembers {most:,} of {seen:,} tokens" in _text(screen, StatusLine)
 
 
 @pytest.mark.parametrize("size", [SMALL, WIDE, *sweep(((80, 24),))])
@@ -193,10 +197,9 @@ async def test_every_size_shows_everything(drive: Drive, size: tuple[int, int]) 
         await screen.answered()
         rows = screen.lines()
         status, page = rows[0], "\n".join(rows)
-        for part in ("stories3m", "fp32", "cpu", "seen ", "evicted ", "tok/s"):
+        for part in ("stories3m", "fp32", "cpu", "remembers 6"):
             assert part in status
-        assert "64/64" in page
-        assert "lost" in page
+        assert re.search("6[34] of", page)
         assert "enter send" in page
         wide = size[0] >= 100
         assert screen.app.query_one(MemoryPanel).display is wide
@@ -210,13 +213,14 @@ async def test_the_panel_folds_while_the_terminal_changes(drive: Drive) -> None:
         assert screen.app.query_one(MemoryLine).display
         await screen.pilot.resize_terminal(*WIDE)
         assert screen.app.query_one(MemoryPanel).display
-        width = screen.app.query_one(MemoryPanel).size.width
+        narrow = screen.app.query_one(MemoryPanel).size.width
         await screen.pilot.press("ctrl+b")
-        assert screen.app.query_one(MemoryPanel).size.width > width
+        await screen.pilot.pause()
+        assert screen.app.query_one(MemoryPanel).size.width > narrow
         await screen.pilot.press("ctrl+b")
         assert not screen.app.query_one(MemoryPanel).display
         await screen.pilot.press("tab", "ctrl+b")
-        assert screen.app.query_one(MemoryPanel).size.width == width
+        assert screen.app.query_one(MemoryPanel).size.width == narrow
 
 
 async def test_a_model_that_does_not_exist(drive: Drive) -> None:
@@ -377,6 +381,15 @@ def _words(text: str) -> list[str]:
 
 def _panel(screen: Screen) -> str:
     return _text(screen, MemoryPanel)
+
+
+def _details(screen: Screen) -> str:
+    """The third tab of the panel."""
+    panel = screen.app.query_one(MemoryPanel)
+    panel.tab = TABS.index("details")
+    text = _panel(screen)
+    panel.tab = 0
+    return text
 
 
 def _text(screen: Screen, kind: type[Any]) -> str:

@@ -1,4 +1,4 @@
-"""The four tabs of the memory panel, drawn from a recording of the real engine."""
+"""The tabs of the memory panel, drawn from a recording of the real engine."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from h2o_chat.events.events import CacheState, Session
 from h2o_chat.events.recorder import Recorder
 from h2o_chat.events.recording import read
 from h2o_chat.tui.app import ChatApp
-from h2o_chat.tui.panel import headmap, lives, log, ranks
+from h2o_chat.tui.panel import details, headmap, history, lives, now, ranks, went
 from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.panel.lives import COLUMNS, STEPS, Lives
 from h2o_chat.tui.panel.panel import TABS, MemoryPanel
@@ -70,15 +70,15 @@ def test_the_facts_are_those_of_the_token_under_the_cursor(memory: CacheView) ->
         assert which is not None
         text = "\n".join(line.plain for line in headmap.draw(memory, 42, 16))
         assert f"{sum(map(sum, which))} of 12" in text
-        assert f"rank {rank}\n" in text + "\n"
-        assert f"in {sum(map(any, which))}/6" in text
+        assert f"no. {rank} by heads" in text
+        assert f"in {sum(map(any, which))}/6 layers" in text
         assert f"seen {memory.seen - heavy.position}" in text
     gone = memory.went[-1].token.position
     memory.cursor = gone
     text = "\n".join(line.plain for line in headmap.draw(memory, 42, 16))
     assert "█" not in text.replace("█ held", "")
     assert "0 of 12" in text
-    assert "kind ·" in text
+    assert "forgotten" in text
 
 
 def test_a_power_law_is_found() -> None:
@@ -108,10 +108,10 @@ def test_any_scores_can_be_drawn(points: list[tuple[int, float]]) -> None:
 def test_the_last_row_of_the_survival_map_is_what_is_held(memory: CacheView) -> None:
     seen = memory.seen
     lines = [line.plain for line in lives.draw(memory.lives, seen + lives.LABEL_CELLS, 40)]
-    rows = lines[:-2]
+    rows = lines[:-1]
     last = rows[-1][lives.LABEL_CELLS :]
     assert len(last) == seen
-    assert [mark == "█" for mark in last] == [memory.hold.get(at, 0) > 7 / 8 for at in range(seen)]
+    assert [mark == "█" for mark in last] == [memory.hold.get(at, 0) > 15 / 16 for at in range(seen)]
     ends = [len(row.rstrip()) for row in rows]
     assert ends == sorted(ends)
 
@@ -133,45 +133,58 @@ def test_a_million_tokens_leave_a_small_history() -> None:
 
 
 def test_the_log_has_the_newest_first(memory: CacheView) -> None:
-    head, *lines, count = [line.plain for line in log.draw(memory, 42, 12)]
+    head, *lines, count = [line.plain for line in went.token_by_token(memory, 42, 12)]
     assert "token" in head
     assert len(lines) == 10
     newest = list(reversed(memory.went))[:10]
-    for line, went in zip(lines, newest, strict=True):
-        assert line.split()[0] == str(went.seen)
-        assert f"@{went.token.position} " in line
+    for line, one in zip(lines, newest, strict=True):
+        assert line.split()[0] == str(one.seen)
+        assert f"@{one.token.position} " in line
     assert count == f" {memory.gone_tokens} went"
 
 
-async def test_keys_and_the_mouse_choose_tabs_and_tokens(told: Path) -> None:
+async def test_keys_and_the_mouse_choose_tabs_and_words(told: Path) -> None:
     app = replaying(told)
     async with app.run_test(size=WIDE) as pilot:
         screen = Screen(app, pilot)
         await ended(screen)
         panel, memory = app.query_one(MemoryPanel), app._memory
-        marks = {"heads": "█ held", "rank": "score ~ rank^", "lives": "hold: · none", "log": " went"}
+        legends = {"now": now.LEGEND, "history": history.LEGEND, "details": details.LEGEND}
         app.set_focus(panel)
-        for name in TABS:
+        for name in (*TABS, TABS[0]):
             text = "\n".join(screen.lines())
-            assert [mark for mark in marks if marks[mark] in text] == [name]
+            assert [one for one in legends if legends[one] in text] == [name]
             await pilot.press("right")
+        await pilot.press("left")
         assert panel.tab == 0
-        await pilot.press("left", "left")
-        assert panel.tab == 2
-        await pilot.click(MemoryPanel, offset=(4, panel._tabs_at))
-        assert panel.tab == 0
-        assert memory.cache is not None
-        first = memory.pointed
-        heaviest = [heavy.position for heavy in memory.cache.heaviest]
+        shown = str(panel.render().plain).split("\n")[panel._tabs_at]
+        for number in (1, 2, 0):
+            await pilot.click(MemoryPanel, offset=(shown.index(TABS[number]) + 1, panel._tabs_at))
+            assert panel.tab == number
+        words = [first for first, _ in now.order(memory)]
         await pilot.press("down")
-        assert memory.cursor == heaviest[heaviest.index(first) + 1]  # type: ignore[arg-type]
-        assert f"@{memory.cursor} ─┤" in screen.lines()[panel._tabs_at + 1]
-        await pilot.press("up", "up")
-        assert memory.cursor == heaviest[max(heaviest.index(first) - 1, 0)]  # type: ignore[arg-type]
-        await pilot.click(MemoryPanel, offset=(9, panel._hitters_at + 1))
+        assert memory.cursor == words[0]
+        await pilot.press("down", "down", "up")
+        assert memory.cursor == words[1]
+        text = memory.word(words[1]).text  # type: ignore[union-attr]
+        assert f"▸ {text}" in "\n".join(screen.lines())
+        rows = sorted(panel._lines)
+        await pilot.click(MemoryPanel, offset=(5, rows[2]))
+        assert memory.cursor == words[2]
+        await pilot.press("right", "down")
+        assert memory.cursor == history.order(memory)[0][0]
+        await pilot.press("right")
+        assert memory.cache is not None
+        heaviest = [heavy.position for heavy in memory.cache.heaviest]
+        await pilot.press("down", "down")
         assert memory.cursor == heaviest[1]
-        await pilot.press("left", "down", "down")
-        assert memory.cursor == list(reversed(memory.went))[1].token.position
+        assert f"@{memory.cursor} ──" in "\n".join(screen.lines())
+        await pilot.press("up", "up")
+        assert memory.cursor == heaviest[0]
+        assert "score ~" not in "\n".join(screen.lines())
+        await pilot.press("pagedown")
+        assert "score ~ rank^" in "\n".join(screen.lines())
+        assert "tokens that went" in "\n".join(screen.lines())
         width = panel.size.width
         await pilot.press("ctrl+b")
         await pilot.pause()
@@ -187,12 +200,10 @@ async def test_every_size_can_be_drawn(told: Path) -> None:
         panel = app.query_one(MemoryPanel)
         for size in ((250, 60), (100, 16), (100, 24), (101, 9), (100, 5), (160, 28)):
             await pilot.resize_terminal(*size)
-            for _ in range(3):  # each tab, in a narrow panel, in a wide one, and once without
-                for _ in TABS:
-                    panel.tab = (panel.tab + 1) % len(TABS)
-                    await pilot.pause()
-                    assert screen.lines()
-                await pilot.press("ctrl+b")
+            app.set_focus(panel)
+            for key in ("right", "right", "right", "ctrl+b", "ctrl+b", "ctrl+b"):
+                await pilot.press(key)
+                assert screen.lines()
 
 
 async def test_a_hidden_panel_is_not_fed(tmp_path: Path, pocket: Any) -> None:

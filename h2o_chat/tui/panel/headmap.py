@@ -1,13 +1,12 @@
-"""Tab 1: which caches hold the token under the cursor, a map of layers down and KV heads across."""
+"""Which caches hold the token under the cursor: a map of layers down and KV heads across."""
 
 from textual.content import Content
 
-from h2o_chat.base.safe import fit
-from h2o_chat.tui.glyphs import number
+from h2o_chat.tui.glyphs import NAMES, number
 from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.theme import MUTED
 
-FACTS_CELLS = 11
+FACTS_CELLS = 17
 WIDEST = 4
 """Columns that one KV head takes at most."""
 HALVES = {(True, True): "█", (True, False): "▀", (False, True): "▄", (False, False): "·"}
@@ -21,7 +20,7 @@ def draw(memory: CacheView, width: int, rows: int) -> list[Content]:
     which = memory.which(position)
     facts = _facts(memory, position, which, rows)
     if which is None:
-        return [Content.styled("which caches hold it was not told", MUTED), *map(Content, facts)]
+        return [Content.styled("which heads hold it was not told", MUTED), *map(Content, facts)][:rows]
     lines, note = head_map(which, width - FACTS_CELLS - 1, rows)
     if note and len(facts) < rows:
         facts.append(note)
@@ -64,22 +63,24 @@ def _most(layers: list[list[bool]], left: int, across: int) -> bool:
 
 
 def _facts(memory: CacheView, position: int, which: list[list[bool]] | None, rows: int) -> list[str]:
-    """What fits beside the map, the first lines first."""
+    """What fits beside the map, the first lines first; its numbers are never cut."""
     hold, heavy = memory.hold.get(position, 0.0), memory.heavy(position)
     score = heavy[1].score if heavy else memory.score.get(position)
     saw = max(memory.seen - position, 0)
-    facts = [f"{memory.holders(hold)} of {memory.caches}"]
-    facts.append(f"rank {heavy[0]}" if heavy else f"kind {memory.kind(position)}")
+    facts = [f"{memory.holders(hold):,} of {memory.caches:,}", NAMES[memory.kind(position)]]
+    if heavy:
+        facts.append(f"no. {heavy[0]} by heads")
     if score is not None:
         facts.append(f"score {number(score)}")
-    facts.append(f"seen {saw:,}")
     if score is not None and saw:
         facts.append(f"mean {number(score / saw)}")
+    facts.append(f"seen {saw:,}")
     if which is not None:
-        facts += [f"in {sum(map(any, which))}/{len(which)}", "   layers"]
-        axes = [f"↓ {len(which)} layers", f"→ {len(which[0])} heads"]
-        legend = ["█ held", "· gone"]
-        if len(facts) + 6 <= rows:
-            return [*legend, "", *facts, "", *axes]
-        facts += [*legend, *axes] if len(facts) + 4 <= rows else []
-    return [fit(fact, FACTS_CELLS).rstrip() for fact in facts[:rows]]
+        facts.append(f"in {sum(map(any, which)):,}/{len(which):,} layers")
+    if position in memory.hold:
+        facts.append(f"used @{max(memory.attended.get(position, position), position):,}")
+    elif went := memory.left(position):
+        facts += [f"left at {went.seen:,}", f"score {number(went.token.score)}"]
+    if which is not None:
+        facts += ["", "█ held  · let go", f"↓ {len(which):,} layers", f"→ {len(which[0]):,} heads"]
+    return [fact for fact in facts[:rows] if len(fact) <= FACTS_CELLS]

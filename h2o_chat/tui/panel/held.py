@@ -10,8 +10,9 @@ from typing import Literal
 
 from h2o_chat.chat.message import Message
 from h2o_chat.chat.spans import Span, Spans
-from h2o_chat.events.events import CacheState, Event, Gone, Heavy, Session, Token, Turn
+from h2o_chat.events.events import CacheState, Event, Gone, Heavy, Said, Session, Token, Turn
 from h2o_chat.tui.panel.lives import Lives
+from h2o_chat.tui.panel.words import Word, Words
 
 LOST_KEPT = 64
 """Points of the history of `lost`."""
@@ -23,7 +24,7 @@ MOST_CACHES = 1 << 16
 """A map of more (layer, KV head) pairs is not drawn: no model has them, but a recording may say so."""
 
 Kind = Literal["S", "H", "R", "·"]
-"""`S` protected, `H` heavy, `R` recent, `·` gone from every cache."""
+"""`S` pinned, `H` important, `R` newest, `·` forgotten by every head."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class CacheView:
     session: Session | None = None
     cache: CacheState | None = None
     tok_s: float | None = None
+    answering: bool = False
+    """Tokens of an answer come in."""
     cursor: int | None = None
     """Position of the token that the panel tells of; set by `ChatApp.on_pointed` alone."""
     hold: dict[int, float] = field(default_factory=dict)
@@ -51,6 +54,7 @@ class CacheView:
     """How much had been seen when more than its even share of the attention last went to a token held."""
     places: Spans = field(default_factory=Spans)
     """Of the messages whose tokens were read."""
+    words: Words = field(init=False)
     lost: deque[float] = field(default_factory=lambda: deque(maxlen=LOST_KEPT))
     went: deque[Went] = field(default_factory=lambda: deque(maxlen=LOG_KEPT))
     """The newest last."""
@@ -61,13 +65,19 @@ class CacheView:
     states: int = 0
     """`cache` events so far: whoever draws them sees whether there is another one."""
     _bitmaps: dict[int, str] = field(default_factory=dict)
+    _told: dict[int, str] = field(default_factory=dict)
+    """Texts by position that the last state told, of the heaviest tokens."""
     _steps_ms: deque[float] = field(default_factory=lambda: deque(maxlen=PACE_TOKENS))
+
+    def __post_init__(self) -> None:
+        self.words = Words(self.places)
 
     def begin(
         self, session: Session, cache: CacheState | None, messages: list[Message] | None = None
     ) -> None:
         """Forget all: another conversation is shown from here on, of which the cache holds this."""
         self.__init__(session, states=self.states + 1)  # type: ignore[misc]
+        self.words = Words(self.places, messages or [])
         for index, message in enumerate(messages or []):
             self.places.place(index, message.role, message.first, message.last)
         if cache is not None:
@@ -77,13 +87,18 @@ class CacheView:
     def add(self, event: Event) -> None:
         """Take in one event; those that say nothing about memory change nothing."""
         self.places.add(event)
+        self.words.add(event)
         match event:
+            case Said():
+                self.answering = False
             case Token():
+                self.answering = True
                 self._steps_ms.append(event.ms)
                 self.tok_s = 1000 * len(self._steps_ms) / max(sum(self._steps_ms), 1e-3)
             case CacheState():
                 self._take(event)
             case Turn():
+                self.answering = False
                 self._steps_ms.clear()
                 if event.new_tokens:
                     self.tok_s = event.tok_s
@@ -161,11 +176,26 @@ class CacheView:
             return self.cursor
         return next((one.position for one in heaviest if one.kind == "H"), heaviest[0].position)
 
+    def word(self, position: int) -> Word | None:
+        """The word that a token is a part of; None where it is none, or that is not known."""
+        return self.words.at(position, self._told.get(position, ""))
+
+    def hold_of(self, word: Word) -> float:
+        """The share of caches that hold a word: as many as hold the least held of its tokens."""
+        return min(self.hold.get(position, 0.0) for position in word.tokens)
+
+    def left(self, position: int) -> Went | None:
+        """When a token left the last cache, where the log still tells."""
+        return next((one for one in reversed(self.went) if one.token.position == position), None)
+
     def text(self, position: int) -> str | None:
-        """The text of a token, where it is one of the heaviest or one that went."""
-        if heavy := self.heavy(position):
-            return heavy[1].text
-        return next((one.token.text for one in reversed(self.went) if one.token.position == position), None)
+        """The text of a token by itself, where that is known."""
+        if (text := self.words.text(position)) is not None:
+            return text
+        if position in self._told:
+            return self._told[position]
+        went = self.left(position)
+        return went.token.text if went else None
 
     @property
     def spans(self) -> list[Span]:
@@ -181,6 +211,7 @@ class CacheView:
     def _take(self, cache: CacheState) -> None:
         self.cache = cache
         self.states += 1
+        self._told = {one.position: one.text for one in cache.heaviest}
         self.lost.append(cache.lost)
         if cache.whole:
             self.hold.clear()

@@ -1,10 +1,10 @@
-"""Tab 3: the survival map. A row is a step, a column a range of positions, a mark how much of it was held."""
+"""The survival map: a row is a step, a column a range of positions, a mark how many heads held it."""
 
 from dataclasses import dataclass, field
 
 from textual.content import Content
 
-from h2o_chat.tui.glyphs import shade, short
+from h2o_chat.tui.glyphs import MARKS, height, short
 from h2o_chat.tui.theme import MUTED
 
 COLUMNS = 256
@@ -57,20 +57,19 @@ class Lives:
 
 
 def draw(lives: Lives, width: int, rows: int) -> list[Content]:
-    """The map, newest step last, and a line that says how to read it."""
-    if not lives.steps or rows < 3:
-        return [Content.styled("no step yet" if rows >= 3 else "no room", MUTED)]
+    """The map, newest step last, and a line that says which tokens its columns are."""
+    if not lives.steps or rows < 2:
+        return [Content.styled("no step yet" if rows >= 2 else "no room", MUTED)][:rows]
     seen, steps, cells = lives.steps[-1].seen, lives.steps, max(width - LABEL_CELLS, 1)
-    shown = min(rows - 2, len(steps))
+    shown = min(rows - 1, len(steps))
     lines = []
     for row in range(shown):
         step = steps[(row + 1) * len(steps) // shown - 1]
         marks = "".join(_mark(step, lives.width, *_range(cell, cells, seen)) for cell in range(cells))
         lines.append(Content.assemble((f"{short(step.seen):>{LABEL_CELLS - 1}} ", MUTED), (marks, "$accent")))
-    left, right = "@0", f"@{short(seen)}"
-    axis = f"{'seen':>{LABEL_CELLS - 1}} {left}{right:>{max(cells - len(left), 0)}}"
-    legend = " hold: · none  ░ ▒ ▓ █ all"
-    return [*lines, Content.styled(axis, MUTED), Content(legend)]
+    left, right = "the oldest", "the newest"
+    axis = f"{'':>{LABEL_CELLS}}{left}{right:>{max(cells - len(left), 0)}}"
+    return [*lines, Content.styled(axis, MUTED)]
 
 
 def _range(cell: int, cells: int, seen: int) -> tuple[int, int]:
@@ -86,4 +85,4 @@ def _mark(step: Step, width: int, first: int, end: int) -> str:
         return " "
     ranges = range(first // width, -(-end // width))
     tokens = min(ranges.stop * width, step.seen) - ranges.start * width
-    return shade(sum(step.held[at] for at in ranges) / tokens)
+    return height(sum(step.held[at] for at in ranges) / tokens).replace(" ", MARKS["·"])

@@ -1,4 +1,4 @@
-"""Tab 2: score against rank on logarithmic axes, where a power law is a straight line.
+"""The plot of score against rank on logarithmic axes, where a power law is a straight line.
 
 Some policies rank by numbers that may be below zero: then that axis is linear, and nothing is fitted.
 """

@@ -12,19 +12,28 @@ from textual.events import Click, MouseMove
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from h2o_chat.base.safe import fit, token_label
+from h2o_chat.base.safe import fit, safe_text, token_label
 from h2o_chat.tui.cursor import Pointed
 from h2o_chat.tui.frame import edge, row
-from h2o_chat.tui.glyphs import LEVELS, percent
+from h2o_chat.tui.glyphs import height, numbered, percent
 from h2o_chat.tui.panel.axis import AXES, NAME_CELLS, Axis, choose, edges_of
 from h2o_chat.tui.panel.held import CacheView, Kind
+from h2o_chat.tui.panel.lines import whole_words
 from h2o_chat.tui.theme import MUTED
 
 COLORS = {"S": "$secondary", "H": "$accent", "R": "$primary", "·": MUTED}
 TALLEST = ", height of the most held"
 TITLE = "what the model still remembers"
+WORDS_TOKENS, WORDS_CELLS = 8, 30
+"""A cell of so many tokens at most shows all its words, in at most so many columns."""
 LARGE_TOKENS = 32
 """A cell of more tokens is as high as the one of them that is held most."""
+LEGENDS = (
+    "a tall block: many heads hold it   H important   R newest   S pinned   · forgotten",
+    "tall: many heads H important R newest S pinned · forgotten",
+    "H important R newest S pinned · forgotten",
+)
+"""What the marks mean; the first one that there is room for."""
 TOLD = {"linear": "", "turns": "by turns · ", "age": "by age · "}
 
 
@@ -97,11 +106,6 @@ class _Group:
     name: str
 
 
-def height(hold: float) -> str:
-    """An eighth block; more than nothing always shows."""
-    return LEVELS[min(max(round(hold * 8) - 1, 0), 7)] if hold > 0 else " "
-
-
 class RememberStrip(Widget, can_focus=True):
     """Drawn from `CacheView`; the arrows and the mouse move along it, and the transcript follows.
 
@@ -111,7 +115,7 @@ class RememberStrip(Widget, can_focus=True):
 
     DEFAULT_CSS = """
     RememberStrip { height: 5; color: $border; }
-    RememberStrip.-low { height: 2; }
+    RememberStrip.-low { height: 3; }
     RememberStrip:focus { color: $accent; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -177,15 +181,17 @@ class RememberStrip(Widget, can_focus=True):
             marks.append((height(cell.hold), style))
             kinds.append((cell.kind, style))
         rows = [Content.assemble(*marks), Content.assemble(*kinds)]
+        legend = next((one for one in LEGENDS if cell_len(one) <= inner), "")
+        if not cells:
+            rows[0] = Content.styled("nothing read yet", MUTED)
         if not self._framed:
             mark = "▸" if self.has_focus else " "
-            return Content("\n").join([Content(mark) + rows[0], Content(" ") + rows[1]])
-        if not cells:
-            rows[0] = Content.styled("nothing seen yet", MUTED)
+            below = [Content(" ") + line for line in (rows[1], Content.styled(legend, MUTED))]
+            return Content("\n").join([Content(mark) + rows[0], *below])
         lines = [row(line, inner) for line in [*rows, Content.styled(self._labels(inner), MUTED)]]
         title = f"▸ {TITLE}" if self.has_focus else TITLE
         top = edge("╭", title, self._note(here), "╮", width)
-        return Content("\n").join([top, *lines, edge("╰", "", "", "╯", width)])
+        return Content("\n").join([top, *lines, edge("╰", Content.styled(legend, MUTED), "", "╯", width)])
 
     def _note(self, here: int | None) -> str:
         """What a cell stands for; of the one under the cursor, what it holds."""
@@ -193,14 +199,23 @@ class RememberStrip(Widget, can_focus=True):
         if not cells:
             return ""
         if here is not None and self.has_focus:
-            cell, span = cells[here], self._memory.span(cells[here].first)
-            where = f"@{cell.first}" + (f"-{cell.end - 1}" if cell.end - cell.first > 1 else "")
-            return f"{where} · {percent(cell.hold)} held" + (f" · {self._who(span.role)}" if span else "")
+            cell = cells[here]
+            span, words = self._memory.span(cell.held_most), self._words(cell)
+            who = f"{numbered(span.index)} {self._who(span.role)} · " if span else ""
+            return f"{who}{f'“{words}” · ' if words else ''}{percent(cell.hold)} of heads"
         sizes = [cell.end - cell.first for cell in cells]
         least, most = min(sizes), max(sizes)
         # Cells of equal size differ by one token where they do not come out even.
         size = f"{most:,}" if most - least <= 1 else f"{least:,} to {most:,}"
         return f"{TOLD[self._axis]}1 cell = {size} token{'s' * (most > 1)}{TALLEST * (most > LARGE_TOKENS)}"
+
+    def _words(self, cell: Cell) -> str:
+        """The words in a cell; of a large one that which most heads hold."""
+        large = cell.end - cell.first > WORDS_TOKENS
+        tokens = range(cell.held_most, cell.held_most + 1) if large else range(cell.first, cell.end)
+        found = (self._memory.word(position) for position in tokens)
+        words = {word.first: safe_text(word.text) for word in found if word}
+        return whole_words(" ".join(words.values()), WORDS_CELLS)
 
     def _labels(self, inner: int) -> str:
         """Under the cells whose turn it is, as far as there is room."""
@@ -211,7 +226,8 @@ class RememberStrip(Widget, can_focus=True):
             end = bisect_left(spans, cell.end, key=lambda span: span.first)
             if end == done:
                 continue
-            name = self._who(spans[done].role) if end - done == 1 else ""
+            span = spans[done]
+            name = f"{numbered(span.index)} {self._who(span.role)}" if end - done == 1 else ""
             if groups and at - groups[-1].last < NAME_CELLS:
                 groups[-1].messages += end - done
                 groups[-1].last, groups[-1].name = at, ""
@@ -221,13 +237,12 @@ class RememberStrip(Widget, can_focus=True):
         line = ""
         for group, after in zip(groups, [*groups[1:], None], strict=False):
             until = after.first if after else inner
-            name = group.name or f"{group.messages:,} messages"
-            if not group.name and len(name) >= until - group.first:
-                name = str(group.messages)
-            room = until - group.first
-            if after is None:  # the end of the conversation: whole words, as many as there is room for
-                ends = (f"{name} · now", name, "now")
-                name = next((one for one in ends if cell_len(one) < room), "")
+            name, room = group.name or f"{group.messages:,} messages", until - group.first
+            # In whole words, as many as there is room for; a number is never cut.
+            names = [name, name.partition(" ")[0]]
+            if after is None:
+                names = [f"{name} · now", *names, "now"]
+            name = next((one for one in names if cell_len(one) < room), "")
             line = line.ljust(group.first) + fit(f"│{name}", room)
         return line
 

@@ -13,7 +13,6 @@ from h2o_chat.tui.talk import applying, elsewhere, going_back, pinning
 from h2o_chat.tui.talk.chosen import message_index
 from h2o_chat.tui.talk.talk import Act, TalkPane
 from h2o_chat.tui.transcript.markdown import code_blocks
-from h2o_chat.tui.transcript.why import MOST, positions_of
 from h2o_chat.tui.transcript.why import why as why_of
 
 
@@ -44,16 +43,8 @@ def stats(pane: TalkPane, _: str) -> None:
 
 def why(pane: TalkPane, words: str) -> None:
     if pane.chat is None or not words:
-        raise UsageError("Which token?", "/why WORD or /why @POSITION")
-    text_of = pane.transcript.messages.token_text
-    found = positions_of(pane.memory, text_of, words)
-    if not found:
-        raise UsageError(
-            f"{words!r} is in no cache, nor among the last tokens that went.",
-            "Either it was never said, or it went long ago; /why @POSITION tells of any token.",
-        )
-    lines = [why_of(pane.memory, position, text_of) for position in found[:MOST]]
-    pane.transcript.messages.note("\n".join(lines))
+        raise UsageError("Which word?", "/why WORD or /why @POSITION")
+    pane.transcript.messages.note("\n".join(why_of(pane.memory, words)))
 
 
 def find(pane: TalkPane, words: str) -> None:

@@ -30,7 +30,7 @@ COMMANDS = (
         "pin", "[next|NUMBER|again NUMBER]", "protect a message: the next, one by its number, or said again"
     ),
     Command("unpin", "[NUMBER]", "let a pinned message be forgotten again"),
-    Command("why", "WORD|@POSITION", "why a token was kept or dropped"),
+    Command("why", "WORD|@POSITION", "why a word was kept or forgotten"),
     Command("find", "WORDS", "look for words in this conversation"),
     Command("copy", "[code|NUMBER]", "copy the last answer, its last code block, or a message"),
     Command("export", "md|json|html [FILE]", "this conversation as a file"),

@@ -2,15 +2,16 @@
 
 from collections.abc import Callable
 
-from h2o_chat.base.safe import token_label
+from h2o_chat.base.safe import safe_text, token_label
+from h2o_chat.tui.glyphs import NAMES, heads, numbered
 from h2o_chat.tui.panel.held import CacheView
+from h2o_chat.tui.panel.went import since
 from h2o_chat.tui.transcript.drawing import Canvas
 from h2o_chat.tui.transcript.messages import Messages
 from h2o_chat.tui.transcript.turn import TurnView
 from h2o_chat.tui.transcript.where import character, shows, spot
 from h2o_chat.tui.transcript.window import Window
 
-KINDS = {"S": "protected", "H": "heavy", "R": "recent", "·": "gone"}
 FARTHEST = 4096
 """Tokens that are passed over to find the next one that is shown."""
 
@@ -142,26 +143,29 @@ class Inspector:
 
 
 def facts(memory: CacheView, view: TurnView, position: int) -> str:
-    """What is known of a token, on one line, the most telling first."""
-    text = view.tokens.own_text(position) if view.tokens else ""
-    hold, kind = memory.hold.get(position, 0.0), memory.kind(position)
-    parts = [f"{token_label(text)} @{position:,}"]
+    """What is known of a token, on one line: its word, where it was said, which heads hold it and why.
+
+    Scores and ranks are in the details of the memory panel.
+    """
+    piece = token_label(view.tokens.own_text(position) if view.tokens else "")
+    word, span = memory.word(position), memory.span(position)
+    parts = [f"“{safe_text(word.text)}”" if word else f"{piece} (no word)"]
+    parts[0] += f" {numbered(span.index)}" if span else ""
     if position >= memory.seen:
-        return f"{parts[0]} · not read yet"
-    if kind == "·":
-        return f"{parts[0]} · gone from all {memory.caches:,} caches"
-    ranked = rank(memory, position)
-    parts.append(KINDS[kind] + (f" · rank {ranked:,}" if ranked else ""))
-    held = f"{memory.holders(hold):,}/{memory.caches:,} caches"
-    if (which := memory.which(position)) is not None:
-        held += f" in {sum(map(any, which)):,}/{len(which):,} layers"
-    parts.append(held)
-    heavy = memory.heavy(position)
-    score = heavy[1].score if heavy else memory.score.get(position, 0.0)
-    parts.append(f"score {score:.3g} · mean {score / (memory.seen - position):.2g}")
-    last = memory.attended.get(position, position)
-    parts.append(f"attended {position:,}–{max(last, position):,}")
-    return " · ".join(parts)
+        return f"{parts[0]} · not read yet · @{position:,}"
+    hold = memory.hold_of(word) if word else memory.hold.get(position, 0.0)
+    if hold:
+        parts += [NAMES[memory.kind(position)], heads(hold, memory.caches)]
+    else:
+        went = memory.left(position)
+        gone = f"forgotten by all {memory.caches:,} heads"
+        parts.append(f"{gone} {since(memory, went.seen)}" if went else gone)
+    own = memory.hold.get(position, 0.0)
+    if word and len(word.tokens) > 1:
+        if not hold and own:
+            parts[1] = "forgotten as a whole"
+        parts.append(f"its part “{piece}”: {memory.holders(own):,}")
+    return " · ".join([*parts, f"@{position:,}"])
 
 
 def rank(memory: CacheView, position: int) -> int | None:

@@ -209,12 +209,6 @@ class Messages:
                 self.answer.tokens = Tokens(token.position)
             self.answer.tokens.add(token.text)
 
-    def token_text(self, position: int) -> str:
-        """The text of a token; empty where its message is not shown or its tokens are not known."""
-        span = self.heat.memory.span(position)
-        view = self.by_index.get(span.index) if span else None
-        return view.tokens.own_text(position) if view and view.tokens else ""
-
     def remembered(self) -> None:
         """The cache has reported: show the gauges. `CacheView` must have the event already."""
         for index, hold in self.heat.gauges().items():

@@ -1,92 +1,102 @@
-"""Why a token was kept or dropped, in sentences, from what the events have told. No widgets here."""
+"""Why a word was kept or dropped: a line for each place where it stands. No widgets here."""
 
-from collections.abc import Callable
-
-from h2o_chat.base.safe import token_label
+from h2o_chat.base.errors import UsageError
+from h2o_chat.base.safe import safe_text, token_label
+from h2o_chat.tui.glyphs import NAMES, heads, numbered
 from h2o_chat.tui.panel.held import CacheView
+from h2o_chat.tui.panel.went import since
+from h2o_chat.tui.panel.words import Word
 
-MOST = 6
-"""Tokens told of: a word may be cut into several."""
+MOST = 20
+"""Places told of, the oldest; the others are counted."""
+RANKED_BY = {
+    "h2o": "attention came back to it, or it stands out",
+    "h2o-paper": "attention came back to it most",
+    "caote": "the answers would change most without it",
+    "distinct": "it is unlike the others",
+    "random": "chance has spared it",
+    "heavy-only": "attention came back to it most",
+    "last-query": "the last question attended to it",
+    "lru": "it was attended to lately",
+    "lfu": "it was attended to often",
+    "snapkv": "the end of the prompt attended to it",
+}
+"""What each policy ranks by, of those that rank by something that a person can see."""
 
 
-def positions_of(memory: CacheView, text_of: Callable[[int], str], wanted: str) -> list[int]:
-    """Where a word, or `@position`, stands: the tokens of its last occurrence among those known.
+def why(memory: CacheView, wanted: str) -> list[str]:
+    """A line for each place where a word, several words, or the token `@POSITION` stands, oldest first.
 
-    Known are those held, and those in the log of what went.
+    Raises:
+        UsageError: it was never said, as far as the tokens are known.
     """
-    if wanted.startswith("@") and wanted[1:].isdecimal():
-        return [int(wanted[1:12])]
-    texts = {went.token.position: went.token.text for went in memory.went}
-    texts |= {position: text_of(position) for position in memory.hold}
-    whole, places = "", []
-    before = -1
-    for position in sorted(texts):
-        piece = ("" if position == before + 1 else "\n") + texts[position]
-        whole += piece
-        places += [position] * len(piece)
-        before = position
-    at = whole.lower().rfind(wanted.lower())
-    if at < 0 or len(whole.lower()) != len(whole):
-        at = whole.rfind(wanted)
-    return sorted(set(places[at : at + len(wanted)])) if at >= 0 and wanted else []
-
-
-def why(memory: CacheView, position: int, text_of: Callable[[int], str]) -> str:
-    """One token: what it is, who holds it, and the reason."""
     if memory.session is None or memory.cache is None:
-        return "Nothing was seen yet."
-    kind = memory.kind(position)
+        raise UsageError("Nothing was read yet.", "Say something first.")
+    if wanted.startswith("@") and wanted[1:].isdecimal():
+        return [_token(memory, int(wanted[1:12]))]
+    found = list(memory.words.find(wanted))
+    if not found:
+        raise UsageError(f"{wanted!r} was not said in this conversation.", "/why WORD or /why @POSITION")
+    lines = [_place(memory, one) for one in found[:MOST]]
+    more = len(found) - len(lines)
+    return lines + ([f"and {more:,} later time{'s' * (more > 1)}"] if more else [])
+
+
+def _place(memory: CacheView, found: Word | int) -> str:
+    if isinstance(found, int):
+        return f"{numbered(found)}  said here; which of its tokens it was is not known any more"
+    return f"{numbered(found.index)}  “{safe_text(found.text)}”  {_reason(memory, found)}"
+
+
+def _token(memory: CacheView, position: int) -> str:
     if position >= memory.seen:
-        return f"@{position} was not fed yet: {memory.seen:,} tokens were seen."
-    went = next((went for went in reversed(memory.went) if went.token.position == position), None)
-    text = went.token.text if kind == "·" and went else text_of(position)
-    span = memory.span(position)
-    where = f" in message {span.index} ({span.role})" if span else ""
-    name = f"@{position} {token_label(text)!r}{where}" if text else f"@{position}{where}"
-    if kind == "·":
-        return f"{name}: gone. {_gone(memory, position)}"
-    holders = f"held by {memory.holders(memory.hold[position])} of {memory.caches} caches"
-    return f"{name}: {holders}. {_kept(memory, position, kind)}"
+        return f"@{position} was not read yet: {memory.seen:,} tokens were."
+    word, span = memory.word(position), memory.span(position)
+    text = memory.text(position)
+    name = f"“{safe_text(word.text)}”" if word else token_label(text) if text else "a token"
+    where = f" {numbered(span.index)}" if span else ""
+    index = span.index if span else 0
+    return f"@{position} {name}{where}  {_reason(memory, word or Word(name, position, position, index))}"
 
 
-def _kept(memory: CacheView, position: int, kind: str) -> str:
-    session = memory.session
+def _reason(memory: CacheView, word: Word) -> str:
+    """How many heads hold it and why, or since when it is forgotten."""
+    if word.last >= memory.seen:
+        return "not read yet"
+    hold = memory.hold_of(word)
+    if hold <= 0:
+        return _forgotten(memory, word)
+    least = min(word.tokens, key=lambda position: memory.hold[position])
+    kind = memory.kind(word.first if memory.kind(word.first) == "S" else least)
+    return f"{heads(hold, memory.caches)} · {NAMES[kind]}: {_kept(memory, word, kind)}"
+
+
+def _kept(memory: CacheView, word: Word, kind: str) -> str:
+    session, cache = memory.session, memory.cache
     assert session is not None
-    assert memory.cache is not None
+    assert cache is not None
     if session.budget is None:
-        return "The full policy keeps everything."
+        return "the full policy keeps everything"
     if kind == "S":
-        return f"Protected: {_protected(memory, position)}. It is never evicted where it is held."
-    score = f"score {memory.score[position]:.3g}"
-    if kind == "R":
-        safe = f"the newest {session.recent:,} are safe, it until {position + session.recent + 1:,} are seen"
-        return f"Recent: {safe}. Its {score}."
+        return f"{_pinned(memory, word.first)}; it is never forgotten where it is held"
     if not memory.evicted:
-        taken = f"{memory.cache.kept:,} of {session.budget:,} slots are taken"
-        return f"Nothing had to go yet: {taken}. Its {score}."
-    ranked = memory.heavy(position)
-    rank = f"rank {ranked[0]} of the heavy hitters, mean {ranked[1].mean:.3g} a query, " if ranked else ""
-    others = "" if memory.hold[position] == 1 else "; caches that do not hold it ranked others above it"
-    return (
-        f"Heavy: {rank}{score} under {session.policy}. There it is among the highest of those that are not"
-        f" recent{others}."
-    )
+        return f"nothing had to go yet, {cache.kept:,} of {session.budget:,} slots are taken"
+    if kind == "R":
+        return f"safe for {word.first - memory.recent_from + 1:,} more tokens"
+    return f"{RANKED_BY.get(session.policy, 'ranked above what went')} ({token_label(session.policy)})"
 
 
-def _protected(memory: CacheView, position: int) -> str:
+def _pinned(memory: CacheView, position: int) -> str:
     session, span = memory.session, memory.span(position)
     if session is not None and position < session.sinks:
-        return "one of the first tokens, which attention rests on (a sink)"
+        return "one of the first tokens, which attention rests on"
     return "the system prompt" if span and span.role == "system" else "its message is pinned"
 
 
-def _gone(memory: CacheView, position: int) -> str:
-    session = memory.session
-    assert session is not None
-    went = next((went for went in reversed(memory.went) if went.token.position == position), None)
-    rule = f"When a slot was needed it had the lowest rank of those not recent, under {session.policy}"
-    if went is None:
-        return f"{rule}; that was before what the log still tells."
-    last = f"its last score was {went.token.score:.3g}"
-    held = f"{memory.holders(went.token.hold)} of {memory.caches} caches had it when last told"
-    return f"The last cache let it go by the time {went.seen:,} tokens were seen. {rule}; {last}, {held}."
+def _forgotten(memory: CacheView, word: Word) -> str:
+    gone = [position for position in word.tokens if position not in memory.hold]
+    told = [went.seen for position in gone if (went := memory.left(position))]
+    when = since(memory, min(told)) if told else "since long ago"
+    left = len(word.tokens) - len(gone)
+    part = f"; {left} of its {len(word.tokens)} tokens are still held" if left else ""
+    return f"forgotten {when}{part}"

@@ -1,0 +1,72 @@
+"""How full the memory is, in words: what stands at the top of the panel, whatever tab is shown."""
+
+from textual.content import Content
+
+from h2o_chat.base.safe import fit
+from h2o_chat.events.events import CacheState
+from h2o_chat.tui.glyphs import MARKS, NAMES, size
+from h2o_chat.tui.panel.held import CacheView
+from h2o_chat.tui.theme import MUTED
+
+STYLES = {"H": "$accent", "R": "$primary", "S": "$secondary", "·": MUTED}
+ORDER = ("H", "R", "S")
+
+
+def note(memory: CacheView) -> str:
+    """For the frame: how much is kept, of how much."""
+    cache, session = memory.cache, memory.session
+    if cache is None or session is None:
+        return ""
+    if memory.evicted:
+        return f"{cache.kept:,} of {cache.seen:,} tokens kept"
+    return (
+        f"{cache.kept:,} tokens" if session.budget is None else f"{cache.kept:,} of {session.budget:,} used"
+    )
+
+
+def draw(memory: CacheView, inner: int) -> list[Content]:
+    """A bar of the slots, what its marks mean, and bytes where they say something."""
+    cache, session = memory.cache, memory.session
+    if cache is None or session is None:
+        return [Content.styled("nothing read yet", MUTED)]
+    forgotten = f"{memory.evicted:,} forgotten" if memory.evicted else "nothing forgotten yet"
+    if session.budget is None:
+        forgotten = "keeps everything"
+    bar = _bar(cache, session.budget or max(cache.kept, 1), max(inner - len(forgotten) - 3, 4))
+    lines = [Content.assemble(*bar, "   ", (forgotten, "$foreground")), _marks(cache, inner)]
+    if memory.evicted and cache.bytes_full > cache.bytes:
+        less = f"{size(cache.bytes)} for ever · unlimited: {size(cache.bytes_full)} ↑"
+        lines.append(Content.styled(less if len(less) <= inner else f"{size(cache.bytes)} for ever", MUTED))
+    return lines
+
+
+def _bar(cache: CacheState, budget: int, cells: int) -> list[tuple[str, str]]:
+    """The slots of the fullest cache, by kind; a kind that has any always shows."""
+    parts, used, drawn = [], 0, 0
+    for kind in ORDER:
+        count = cache.kinds.get(kind, 0)
+        used += count
+        end = min(max(round(used / budget * cells), drawn + (count > 0)), cells)
+        parts.append((MARKS[kind] * (end - drawn), STYLES[kind]))
+        drawn = end
+    return [*parts, (" " * (cells - drawn), "")]
+
+
+def _marks(cache: CacheState, inner: int) -> Content:
+    """The legend of the bar, with the numbers."""
+    parts = [
+        ((MARKS[kind], STYLES[kind]), f" {NAMES[kind]} {cache.kinds.get(kind, 0):,}")
+        for kind in ("R", "H", "S")
+    ]
+    words = sum(len(mark) + len(text) for (mark, _), text in parts)
+    gap = " " * max(min((inner - words) // 2, 3), 1)
+    return Content(gap).join([Content.assemble(mark, (text, "$foreground")) for mark, text in parts])
+
+
+def kept_line(cache: CacheState, inner: int) -> str:
+    """The bytes, allocated at once, whatever they say."""
+    if cache.bytes >= cache.bytes_full:
+        return f"{size(cache.bytes)} allocated, full: {size(cache.bytes_full)}"
+    left = f"{size(cache.bytes)} of {size(cache.bytes_full)} full"
+    less = f"{cache.bytes_full / cache.bytes:.1f}x less" if cache.bytes else ""
+    return fit(left, max(inner - len(less), len(left) + 1)) + less

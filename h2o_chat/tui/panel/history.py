@@ -1,0 +1,24 @@
+"""The second tab: what was held at each step, and what went, in words and with when."""
+
+from h2o_chat.tui.panel import lives, went
+from h2o_chat.tui.panel.held import CacheView
+from h2o_chat.tui.panel.lines import Line, title
+from h2o_chat.tui.panel.remembered import forgotten
+
+LEGEND = "taller: more heads hold it   · forgotten"
+
+
+def draw(memory: CacheView, inner: int, rows: int) -> list[Line]:
+    """The map above, the words that went below, in at most as many lines as are given."""
+    low = max(rows // 3, 1) if rows >= 6 else 0
+    high = rows - 1 - (low + 1 if low else 0)
+    lines = [title("what was held after so many tokens")]
+    lines += map(Line, lives.draw(memory.lives, inner, high))
+    if low:
+        lines += [title("forgotten, and since when"), *went.in_words(memory, inner, rows - len(lines) - 1)]
+    return lines[:rows]
+
+
+def order(memory: CacheView) -> list[tuple[int, int]]:
+    """(first, last) position of what can be chosen, in order."""
+    return [(phrase.first, phrase.last) for phrase in forgotten(memory)]

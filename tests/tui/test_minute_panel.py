@@ -1,0 +1,377 @@
+"""The memory panel for somebody who has never heard of a K/V cache, on the real app and the bundled model."""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from screens import POCKET, WIDE, Screen, opener
+from test_replay import ended, replaying
+
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.chat.message import Message, give_texts
+from h2o_chat.chat.spans import Spans
+from h2o_chat.events.events import CacheState, Event, Gone, Heavy, Prompt, Said, Token
+from h2o_chat.tui.app import ChatApp
+from h2o_chat.tui.panel import details, history, now, remembered, strip, words
+from h2o_chat.tui.panel.held import CacheView
+from h2o_chat.tui.panel.panel import TABS, MemoryPanel
+from h2o_chat.tui.panel.strip import RememberStrip
+
+SIZES = (WIDE, (80, 24), (60, 20))
+SAID = (
+    "My name is Priya and my locker code is K7Q2.",
+    "I would like to find a restaurant in San Jose for two people.",
+    "Italian food.",
+    "I need a taxi to the station at ten.",
+)
+LEGENDS = {"now": now.LEGEND, "history": history.LEGEND, "details": details.LEGEND}
+ROW = re.compile(r"(?:▸| ) (\S+) +#(\d+) ([█▓░·]{6}) +(\d+) of (\d+) heads")
+"""A row of the first tab: word, message, bar, heads."""
+
+
+@asynccontextmanager
+async def talked(size: tuple[int, int], budget: int = 48, turns: int = len(SAID)) -> AsyncIterator[Screen]:
+    """The app after these turns."""
+    settings = Settings(model=str(POCKET), budget=budget, threads=1, seed=1)
+    app = ChatApp(opener(settings), settings, Sampling(max_tokens=16))
+    async with app.run_test(size=size) as pilot:
+        screen = Screen(app, pilot)
+        await screen.opened()
+        for text in SAID[:turns]:
+            await screen.ask(text)
+            await screen.answered()
+        yield screen
+
+
+async def open_panel(screen: Screen) -> MemoryPanel:
+    """Beside the chat it has room already; under 100 columns ctrl+b opens it."""
+    panel = screen.app.query_one(MemoryPanel)
+    if screen.app.size.width < 100:
+        await screen.pilot.press("ctrl+b")
+    await screen.until(lambda: panel.display and panel.size.height > 10, "the panel is seen")
+    screen.app.set_focus(panel)
+    await screen.pilot.pause()
+    return panel
+
+
+def said_words(screen: Screen) -> dict[int, set[str]]:
+    """The words of each message, by the number that the screen gives it."""
+    split = re.compile(r"[\s,.!?:;“”\"()]+")
+    return {at: set(split.split(one.text)) - {""} for at, one in enumerate(screen.chat.messages, 1)}
+
+
+def held_by(screen: Screen) -> dict[int, int]:
+    """How many heads hold each token, from the cache itself."""
+    cache = screen.chat.engine.cache
+    found: dict[int, int] = {}
+    for layer in range(screen.chat.session.layers):
+        for head in cache.kept(layer)[0].tolist():
+            for position in head:
+                found[position] = found.get(position, 0) + 1
+    return found
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_panel_is_in_words_at_every_size(size: tuple[int, int]) -> None:
+    async with talked(size) as screen:
+        memory, seen = screen.app._memory, screen.chat.engine.seen
+        assert seen > 90
+        kept = max(len([p for p in head if p >= 0]) for head in screen.chat.engine.cache.kept(0)[0].tolist())
+        panel = await open_panel(screen)
+        drawn = str(panel.render().plain).split("\n")
+        assert len(drawn) == panel.size.height
+        assert {cell_len(line) for line in drawn} == {panel.size.width}
+        text = "\n".join(drawn)
+        assert f"{kept} of {seen} tokens kept" in drawn[0]
+        assert f"{seen - kept} forgotten" in text
+        counts = dict(re.findall(r"[█▓░] (newest|important|pinned) (\d+)", text))
+        assert sum(map(int, counts.values())) == kept
+        assert re.search(r"for ever · unlimited: [\d.]+ KiB ↑", text)
+        assert [one for one in LEGENDS if LEGENDS[one] in text] == ["now"]
+        assert LEGENDS["now"] in drawn[-2]
+
+        rows = ROW.findall(text)
+        said, held = said_words(screen), held_by(screen)
+        assert len(rows) >= 5
+        assert "Priya" in text
+        numbers = [int(number) for _, number, *_ in rows]
+        assert numbers == sorted(numbers), "the oldest message first"
+        for word, number, bar, count, of in rows:
+            assert word in said[int(number)], "a whole word of that message"
+            assert of == "12"
+            full = bar.count("·") == 0
+            assert full is (count == "12")
+            places = [one for one in memory.words.find(word) if one.index == int(number) - 1]
+            assert int(count) == max(min(held.get(at, 0) for at in one.tokens) for one in places)
+        for phrase in re.findall("“([^”]+)”", text[text.index("just forgotten") :]):
+            for word in re.split(r"[^\w’'-]+", phrase.rstrip("… ")):
+                assert not word or any(word in known for known in said.values())
+        assert "<|" not in text
+        assert "rank" not in text
+        assert "score" not in text
+
+        for name in ("history", "details"):
+            await screen.pilot.press("right")
+            text = "\n".join(screen.lines())
+            assert [one for one in LEGENDS if LEGENDS[one] in text] == [name]
+        page = ""
+        for _ in range(8):
+            page += str(panel.render().plain)
+            await screen.pilot.press("pagedown")
+        for part in ("heavy", "recent", "sink", "lost", "bytes", "score by rank"):
+            assert part in page
+        assert "which heads hold" in page
+        assert "tokens that went" in page
+        if size[0] < 100:
+            await screen.pilot.press("escape")
+            await screen.until(lambda: not panel.display, "it is closed")
+            assert screen.app.prompt.has_focus
+            await screen.pilot.press("ctrl+b")
+            await screen.pilot.press("ctrl+b")
+            await screen.until(lambda: not panel.display, "it is closed again")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_around_the_chat_too_words_come_first(size: tuple[int, int]) -> None:
+    async with talked(size) as screen:
+        memory = screen.app._memory
+        lines = screen.lines()
+        kept = memory.seen - memory.evicted
+        assert f"remembers {kept} of {memory.seen}" in lines[0]
+        assert "tok/s" not in lines[0]
+        page = "\n".join(lines)
+        assert any(legend in page for legend in strip.LEGENDS)
+        if size[0] < 100:
+            line = next(line for line in lines if line.startswith(" remembers "))
+            named = re.search(rf" remembers {kept} of {memory.seen} · still knows ([^·]*[^· ])", line)
+            assert named
+            assert "Priya" in named[1]
+            assert all(word in said_words(screen)[1] for word in named[1].split(", "))
+        assert "what the model still remembers" in page or size != WIDE
+        assert memory.tok_s is not None
+        memory.answering = True  # as while an answer is made
+        screen.app._beside.status.refresh()
+        await screen.pilot.pause()
+        assert "tok/s" in screen.lines()[0]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_before_anything_is_forgotten_nothing_is_compared(size: tuple[int, int]) -> None:
+    async with talked(size, budget=512, turns=1) as screen:
+        memory = screen.app._memory
+        panel = await open_panel(screen)
+        text = str(panel.render().plain)
+        assert f"{memory.seen} of 512" in text
+        assert "nothing forgotten yet" in text
+        assert not re.search("unlimited|for ever|KiB|MiB", text)
+        assert "Priya" in text, "it is not empty"
+        assert "12 of 12 heads" in text
+        assert f"remembers all {memory.seen}" in screen.lines()[0]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_word_means_the_same_wherever_it_is_told(size: tuple[int, int]) -> None:
+    """In the panel, in `/why` and on the line below the chat: the same word, message and heads."""
+    async with talked(size) as screen:
+        panel = await open_panel(screen)
+        await screen.pilot.press("down")
+        row = next(line for line in str(panel.render().plain).split("\n") if "▸ " in line and "#" in line)
+        word, number, _, count, _ = ROW.findall(row)[0]
+        assert f"“{word}” #{number} · important · {count} of 12 heads" in screen.app.divider.remark
+        assert "score" not in screen.app.divider.remark
+        await screen.pilot.press("escape")
+        screen.app.prompt.focus()
+        await screen.ask(f"/why {word}")
+        told = screen.bodies()[-1].split("\n")
+        held, places = held_by(screen), list(screen.app._memory.words.find(word))
+        assert len(told) == len(places)
+        for line, place in zip(told, places, strict=True):
+            least = min(held.get(at, 0) for at in place.tokens)
+            assert line.startswith(f"#{place.index + 1}  “")
+            assert (f"{least} of 12 heads · " if least else "forgotten since #") in line
+            assert "score" not in line
+            assert "@" not in line
+        assert any(f"{count} of 12 heads · important: attention" in line for line in told)
+
+
+async def test_why_has_a_row_for_each_time_a_word_was_said() -> None:
+    async with talked(WIDE) as screen:
+        for text in ("/why is", "/why restaurant", "/why IN SAN JOSE"):
+            await screen.ask(text)
+            wanted = text[5:]
+            places = list(enumerate(screen.chat.messages, 1))
+            numbers = [
+                number
+                for number, message in places
+                for _ in re.findall(rf"(?<!\w){wanted}(?!\w)", message.text, re.IGNORECASE)
+            ]
+            told = screen.bodies()[-1].split("\n")
+            assert [int(re.match(r"#(\d+)  ", line)[1]) for line in told] == numbers  # type: ignore[index]
+        await screen.ask("/why riya")
+        assert "was not said" in screen.bodies()[-1]
+
+
+async def test_the_panel_over_the_chat_goes_when_somebody_types(told: Path) -> None:
+    async with talked((80, 24), turns=1) as screen:
+        panel = await open_panel(screen)
+        assert not screen.app.query_one(RememberStrip).display
+        screen.app.prompt.focus()
+        await screen.until(lambda: not panel.display, "it is closed")
+        assert screen.app.query_one(RememberStrip).display
+        await open_panel(screen)
+        await screen.pilot.resize_terminal(*WIDE)
+        await screen.until(lambda: panel.size.width == 46, "it stands beside the chat")
+        await screen.pilot.resize_terminal(80, 24)
+        await screen.until(lambda: not panel.display, "it is the line again")
+
+
+async def test_beside_the_chat_the_panel_is_shown_wide_hidden() -> None:
+    async with talked(WIDE, turns=1) as screen:
+        panel, widths = screen.app.query_one(MemoryPanel), []
+        for _ in range(4):
+            widths.append(panel.size.width if panel.display else 0)
+            await screen.pilot.press("ctrl+b")
+            await screen.pilot.pause()
+        assert widths[0] == widths[3] == 46 < widths[1]
+        assert widths[2] == 0
+
+
+@pytest.mark.parametrize("rows", [36, 24, 20, 15, 9, 6])
+async def test_it_is_cut_at_whole_lines_and_keeps_its_legend(told: Path, rows: int) -> None:
+    app = replaying(told)
+    async with app.run_test(size=(100, rows)) as pilot:
+        screen = Screen(app, pilot)
+        await ended(screen)
+        panel = app.query_one(MemoryPanel)
+        for name in TABS:
+            lines = str(panel.render().plain).split("\n")
+            if panel.size.height >= 6:
+                assert len(lines) == panel.size.height
+                assert {cell_len(line) for line in lines} == {46}
+                assert lines[-1] == f"╰{'─' * 44}╯"
+                assert LEGENDS[name] in lines[-2]
+                assert "now  history  details" in lines[-3]
+            panel.tab = (panel.tab + 1) % len(TABS)
+
+
+async def test_a_click_opens_the_panel_chooses_and_turns(told: Path) -> None:
+    async with talked((80, 24)) as screen:
+        await screen.pilot.click("#line")
+        panel = screen.app.query_one(MemoryPanel)
+        await screen.until(lambda: panel.display and panel.size.height > 10, "the panel is seen")
+        rows = sorted(panel._lines)
+        await screen.pilot.click(MemoryPanel, offset=(8, rows[1]))
+        await screen.until(lambda: screen.app._memory.cursor is not None, "a word is chosen")
+        first = now.order(screen.app._memory)[1][0]
+        assert screen.app._memory.cursor == first
+
+
+# Words
+
+
+def known(*texts: str, said: str, role: str = "user") -> words.Words:
+    """The words of one message, which consists of these tokens."""
+    places = Spans()
+    found = words.Words(places)
+    for event in (Said(0, "user", said), Prompt(len(texts), 0, len(texts) - 1, 1, 0.0, 0, list(texts))):
+        places.add(event)
+        found.add(event)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("texts", "said", "expected"),
+    [
+        (["<|user|>", "K", "7", "Q", "2", ".", "<|end|>"], "K7Q2.", ["K7Q2"]),
+        (["I", " don", "'t", " go", "—", "oh", "!"], "I don't go—oh!", ["I", "don't", "go", "oh"]),
+        (["3", ".", "5", " per", " cent", "."], "3.5 per cent.", ["3.5", "per", "cent"]),
+        (["user", "\n", "user", " name", "<|im_end|>"], "user name", ["user", "name"]),
+        (["東京", "に", "行く", "。"], "東京に行く。", ["東京", "に", "行く"]),
+        (["ne", "", "é", "t"], "neét", ["neét"]),
+        (["हि", "न्", "दी", " है"], "हिन्दी है", ["हिन्दी", "है"]),
+        ([" K", *["K"] * 40, " a"], "K" * 41 + " a", ["K" * 41, "a"]),
+        ([" ", "...", " --", "\n"], "...  --", []),
+    ],
+)  # fmt: skip
+def test_tokens_become_the_words_that_were_said(texts: list[str], said: str, expected: list[str]) -> None:
+    found = known(*texts, said=said)
+    seen: dict[int, str] = {}
+    for position in range(len(texts)):
+        if word := found.at(position):
+            assert position in word.tokens
+            seen[word.first] = word.text
+    assert list(seen.values()) == expected
+
+
+def test_answers_and_their_words_come_token_by_token() -> None:
+    places = Spans()
+    found = words.Words(places)
+    events: list[Event] = [Said(0, "user", "Hi"), Prompt(1, 0, 0, 1, 0.0, 0, ["Hi"])]
+    for event in [*events, Token(1, "Pri", 1, 0.0), Token(2, "ya", 2, 0.0), Token(3, " is", 3, 0.0)]:
+        places.add(event)
+        found.add(event)
+    assert [found.at(position).text for position in range(4)] == [  # type: ignore[union-attr]
+        *("Hi", "Priya", "Priya", "is")
+    ]
+    again = Said(1, "user", "Bye")
+    places.add(again)
+    found.add(again)
+    assert found.at(1) is None, "it is on another branch"
+
+
+def test_of_an_old_recording_only_whole_words_are_shown() -> None:
+    """It has no texts of a prompt's tokens: what is held is known by the text of the token alone."""
+    memory = CacheView()
+    session: Any = type("S", (), {"budget": 8, "recent": 2, "sinks": 0, "layers": 1, "kv_heads": 2})()
+    memory.session = session
+    for event in (Said(0, "user", "My locker is here."), Prompt(9, 0, 8, 1, 0.0)):
+        memory.add(event)
+    heavy = [
+        Heavy(at, text, 1.0, 1.0, 1.0, "H")
+        for at, text in enumerate((" lock", " here", "<|end|>", ".", " locker"))
+    ]
+    changed = [(at, 1.0, 1.0) for at in range(5)]
+    memory.add(CacheState(9, 8, 1, 2, 0.0, {"H": 5}, heavy, changed, [], gone=[Gone(6, " is", 0.5, 1.0)]))
+    assert [held.word.text for held in remembered.remembered(memory)] == ["here", "locker"]
+    assert [phrase.text for phrase in remembered.forgotten(memory)] == ["is"]
+
+
+def test_of_a_long_conversation_the_oldest_words_are_found_and_no_more_is_looked_at() -> None:
+    """What drawing costs depends on what is held, not on how long the conversation is."""
+    looked: list[int] = []
+    counts = []
+    for messages in (20, 2000):
+        memory = CacheView()
+        memory.session = type(  # type: ignore[assignment]
+            "S", (), {"budget": 64, "recent": 8, "sinks": 0, "layers": 2, "kv_heads": 2}
+        )()
+        for index in range(messages):
+            texts = [f" word{index}", "s", " and", " more"]
+            said = "".join(texts).strip()
+            memory.add(Said(index, "user", said))
+            memory.add(Prompt(4, 4 * index, 4 * index + 3, 1, 0.0, 0, texts))
+        seen = 4 * messages
+        changed = [(at, 0.25, 1.0) for at in (*range(0, 12), *range(seen - 8, seen))]
+        memory.add(CacheState(seen, 20, 1, 2, 0.0, {"H": 12, "R": 8}, [], changed, []))
+        asked = memory.words.at
+        looked.clear()
+        memory.words.at = lambda at, text="", asked=asked: looked.append(at) or asked(at, text)  # type: ignore
+        found = remembered.remembered(memory, 5)
+        counts.append(len(looked))
+        assert [held.word.text for held in found] == ["word0s", "and", "more", "word1s", "and"]
+        assert [held.word.index for held in found] == [0, 0, 0, 1, 1]
+    assert counts[0] == counts[1] <= 12
+
+
+def test_older_messages_that_hold_something_have_their_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a conversation longer than what is spelt: else the oldest words could not be named."""
+    monkeypatch.setattr("h2o_chat.chat.message.MOST_TEXTS", 4)
+    monkeypatch.setattr("h2o_chat.chat.message.texts", lambda _, ids, special: [f"t{one}" for one in ids])
+    messages = [Message("assistant", "", 2 * at, 2 * at + 1, hold=hold, id=at + 1)
+                for at, hold in enumerate((0.5, 0.0, 0.1, 0.2, 0.0, 0.0))]  # fmt: skip
+    give_texts(messages, {at + 1: [2 * at, 2 * at + 1] for at in range(6)}, None)
+    assert [bool(message.texts) for message in messages] == [True, False, True, False, True, True]

@@ -10,8 +10,9 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from h2o_chat.base.errors import H2OChatError
+from h2o_chat.chat.so_far import words
 from h2o_chat.chat.spans import was_read
-from h2o_chat.events.events import Note, Prompt, Said, Turn
+from h2o_chat.events.events import Note, Prompt, ReadSoFar, Said, Turn
 from h2o_chat.tui.divider import Divider
 from h2o_chat.tui.loading import Loading
 from h2o_chat.tui.talk.attach import Reading
@@ -39,10 +40,13 @@ class Pane(Vertical):
         chat: The conversation, None until one is open.
         jobs: What runs in a thread, and its reports.
         busy: Whether such a job is running.
+        is_reading: A prompt is being read: what is told of the cache is shown as it comes.
         failed: No conversation is open: the first could not be opened.
         stages: The stages of opening, while one goes on.
     """
 
+    STOP: ClassVar[str] = ""
+    """Behind what goes on: how it is stopped."""
     READING: ClassVar[str] = "reading"
     ANSWERING: ClassVar[str] = "answering"
     UNENDED: ClassVar[str] = "error"
@@ -66,6 +70,7 @@ class Pane(Vertical):
         self.chat: ChatLike | None = None
         self.jobs = jobs
         self.failed = False
+        self.is_reading = False
         self.stages: Loading | None = None
         self.transcript = Transcript(id="transcript")
         self.divider = Divider(id="divider")
@@ -238,8 +243,14 @@ class Pane(Vertical):
     def files_read(self, files: Reading) -> None:
         """The files of a message were read."""
 
+    def reading(self, so_far: ReadSoFar) -> None:
+        """The prompt is being read."""
+        self.is_reading = True
+        self.divider.doing(f"reading {words(so_far)}{self.STOP}")
+
     def read(self, prompt: Prompt) -> None:
         """The prompt was read."""
+        self.is_reading = False
         self.transcript.messages.read(prompt)
         self.divider.doing(self.ANSWERING)
 
@@ -268,7 +279,7 @@ class Pane(Vertical):
 
     def done(self) -> None:
         """The job is over."""
-        self.busy = False
+        self.busy = self.is_reading = False
         self.divider.doing("")
         self.transcript.messages.close_answer(self.UNENDED)  # unless a turn event has closed it
 

@@ -1,6 +1,6 @@
 """What the threads report is shown: each report in the one way that it is shown in."""
 
-from h2o_chat.events.events import CacheState, Error, Note, Prompt, Said, Token, Turn
+from h2o_chat.events.events import CacheState, Error, Note, Prompt, ReadSoFar, Said, Token, Turn
 from h2o_chat.tui import work
 from h2o_chat.tui.crash import save_trace
 from h2o_chat.tui.pane import Pane
@@ -29,6 +29,8 @@ def show(report: work.Report | work.Text, pane: Pane, memory: CacheView) -> None
         case Said():
             memory.add(report)
             pane.said(report)
+        case ReadSoFar():
+            pane.reading(report)
         case Prompt():
             memory.add(report)
             pane.read(report)
@@ -66,4 +68,4 @@ def _stage(stage: work.Stage, pane: Pane) -> None:
         if stages.stops != stopped:
             pane.app.refresh_bindings()
     elif stage.share is not None:
-        pane.divider.doing(f"{stage.name} {stage.share:.0%} · esc stops")
+        pane.divider.doing(f"{stage.name}{pane.STOP}")

@@ -10,9 +10,8 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from h2o_chat.base.errors import H2OChatError
-from h2o_chat.chat.so_far import words
 from h2o_chat.chat.spans import was_read
-from h2o_chat.events.events import Note, Prompt, ReadSoFar, Said, Turn
+from h2o_chat.events.events import Note, Prompt, Said, Turn
 from h2o_chat.tui.divider import Divider
 from h2o_chat.tui.loading import Loading
 from h2o_chat.tui.talk.attach import Reading
@@ -243,14 +242,8 @@ class Pane(Vertical):
     def files_read(self, files: Reading) -> None:
         """The files of a message were read."""
 
-    def reading(self, so_far: ReadSoFar) -> None:
-        """The prompt is being read."""
-        self.is_reading = True
-        self.divider.doing(f"reading {words(so_far)}{self.STOP}")
-
     def read(self, prompt: Prompt) -> None:
         """The prompt was read."""
-        self.is_reading = False
         self.transcript.messages.read(prompt)
         self.divider.doing(self.ANSWERING)
 
@@ -279,7 +272,7 @@ class Pane(Vertical):
 
     def done(self) -> None:
         """The job is over."""
-        self.busy = self.is_reading = False
+        self.busy = False
         self.divider.doing("")
         self.transcript.messages.close_answer(self.UNENDED)  # unless a turn event has closed it
 

@@ -1,5 +1,6 @@
 """What the threads report is shown: each report in the one way that it is shown in."""
 
+from h2o_chat.chat.so_far import words
 from h2o_chat.events.events import CacheState, Error, Note, Prompt, ReadSoFar, Said, Token, Turn
 from h2o_chat.tui import work
 from h2o_chat.tui.crash import save_trace
@@ -11,6 +12,8 @@ from h2o_chat.tui.talk.attach import Reading
 def show(report: work.Report | work.Text, pane: Pane, memory: CacheView) -> None:
     """Shows it in the pane, and keeps what it tells of the cache."""
     messages = pane.transcript.messages
+    if not isinstance(report, CacheState):  # which comes meanwhile
+        pane.is_reading = isinstance(report, ReadSoFar)
     match report:
         case work.Stage():
             _stage(report, pane)
@@ -30,7 +33,7 @@ def show(report: work.Report | work.Text, pane: Pane, memory: CacheView) -> None
             memory.add(report)
             pane.said(report)
         case ReadSoFar():
-            pane.reading(report)
+            pane.divider.doing(f"reading {words(report)}{pane.STOP}")
         case Prompt():
             memory.add(report)
             pane.read(report)

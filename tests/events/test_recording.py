@@ -52,7 +52,6 @@ EVENTS: list[Event] = [
     STATE,
     TURN,
     Said(3, "user", "and?"),
-    Note("disk", "It is full."),
     ReadSoFar(2, 3, 4.0),
     Turn("", "stopped", 0, 0, 0, 0, 5, 5, 0, 0.0),
     SESSION,

@@ -1,4 +1,4 @@
-"""A long prompt is seen while it is read: the real app with the bundled model, a text longer than its budget."""
+"""A long prompt is seen while it is read: the real app with the bundled model."""
 
 import re
 from collections.abc import Callable
@@ -151,7 +151,12 @@ async def test_a_memory_that_is_built_again_tells_the_same(
         await screen.answered()
         told: list[str] = []
         doing = screen.app.divider.doing
-        screen.app.divider.doing = lambda text: (told.append(text), doing(text))[1]
+
+        def says(text: str) -> None:
+            told.append(text)
+            doing(text)
+
+        screen.app.divider.doing = says
         await screen.ask("/budget 96")
         await screen.answered()
         again = [text for text in told if FAR.fullmatch(text.replace("reading again", "reading"))]
@@ -160,7 +165,7 @@ async def test_a_memory_that_is_built_again_tells_the_same(
 
 
 def test_the_engine_tells_seldom_and_looks_cost_little(pocket: Any) -> None:
-    """At most eight a second; a look at the cache comes behind a word, and none where nobody asks for events."""
+    """At most eight a second; a look at the cache follows, but none where nobody asks for events."""
     from h2o_chat.engine.engine import Engine
 
     for every in (16, 0):
@@ -185,7 +190,9 @@ def test_looking_while_it_is_read_changes_no_token(pocket: Any) -> None:
 
     answers = []
     for every in (16, 0):
-        engine = Engine(pocket, Settings(model=str(POCKET), budget=128, threads=1, events_every=every, seed=5))
+        engine = Engine(
+            pocket, Settings(model=str(POCKET), budget=128, threads=1, events_every=every, seed=5)
+        )
         ids = engine.tokenizer(TEXT)["input_ids"]
         turn = list(engine.generate(ids, Sampling(max_tokens=12, ignore_eos=True)))[-1]
         assert isinstance(turn, Turn)

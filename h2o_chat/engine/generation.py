@@ -123,7 +123,7 @@ class _Turn:
         row, seldom, told, look_at, last = self.row, Seldom(), False, 0.0, None
         for fed, logits in row.feeding(self.ids, self.cancel):
             last = logits if fed == of else None
-            if not seldom.due() and not (told and fed == of):
+            if not (told if fed == of else seldom.due()):
                 continue
             told = True
             yield ReadSoFar(fed, of, _ms_since(clock))

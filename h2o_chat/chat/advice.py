@@ -25,7 +25,7 @@ def longer_than(tokens: int, session: Session) -> Iterator[Note]:
     stay = [f"about the newest {recent:,} tokens"] if recent else []
     stay += ["the most important words"] if budget > recent + session.sinks else []
     yield Note(
-        "small-budget",
+        "long-prompt",
         f"{tokens:,} tokens, {budget:,} slots: it is read once from beginning to end;"
         f" {' and '.join(stay) or 'what the policy keeps'} stay.",
         f"A budget of {tokens + budget // 2:,} would hold it all.",

@@ -35,6 +35,7 @@ def show(report: work.Report | work.Text, pane: Pane, memory: CacheView) -> None
         case ReadSoFar():
             pane.divider.doing(f"reading {words(report)}{pane.STOP}")
         case Prompt():
+            pane.about_prompt = None
             memory.add(report)
             pane.read(report)
         case Turn(finish="stopped", prompt_tokens=0):
@@ -43,6 +44,8 @@ def show(report: work.Report | work.Text, pane: Pane, memory: CacheView) -> None
         case Turn():
             memory.add(report)
             pane.ended(report)
+        case Note(code="long-prompt"):
+            pane.about_prompt = messages.notice(report.message, report.hint)
         case Note():
             pane.noted(report)
         case Error():

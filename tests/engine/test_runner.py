@@ -272,7 +272,7 @@ def calls(model: Any) -> Iterator[list[dict[str, Any]]]:
 
 
 def test_one_row_costs_what_an_engine_did(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One call of the model for a short prompt and for each token after the first, no mask, no column of padding;
+    """One call of the model for a short prompt and for each token after the first, no mask, no padding;
     read are the tokens, and at the end of the turn what was lost."""
     engine, prompt = Engine(loaded, SETTINGS), noise(100, 1)
     engine.sampler.on_cpu = False  # as on a GPU, where a read waits for all that was asked before

@@ -34,12 +34,6 @@ def said(screen: Screen) -> str:
     return " · ".join(row[2 : divider.region.width - 2].strip(" ─") for row in rows)
 
 
-def messages(screen: Screen) -> list[str]:
-    """What was said, on the screen and in the chat."""
-    shown = [view.whole.plain for view in screen.app.transcript.messages.by_index.values()]
-    return shown + [message.text for message in screen.chat.messages]
-
-
 def until_stopped(screen: Screen) -> None:
     """From its 17th call on the model reads nothing more, until somebody stops it."""
     engine, forward, stopped = screen.chat.engine, screen.chat.engine.forward, screen.app.jobs._cancel
@@ -116,13 +110,13 @@ async def test_stopping_in_the_middle_leaves_the_conversation_as_it_was(
         await screen.ask("My name is Priya.")
         await screen.answered()
         memory = screen.app._memory
-        before = (messages(screen), screen.chat.engine.seen, dict(memory.hold), list(memory.went))
+        before = (list(screen.bodies()), screen.chat.engine.seen, dict(memory.hold), list(memory.went))
         until_stopped(screen)
         await screen.ask(TEXT)
         await screen.until(lambda: memory.seen > before[1], "the memory moves")
         await screen.pilot.press("escape")
         await screen.answered()
-        after = (messages(screen), screen.chat.engine.seen, dict(memory.hold), list(memory.went))
+        after = (list(screen.bodies()), screen.chat.engine.seen, dict(memory.hold), list(memory.went))
         assert after == before
         assert memory.gone_tokens == 0
         assert screen.app.prompt.text == TEXT

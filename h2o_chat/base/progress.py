@@ -19,13 +19,36 @@ PLAIN_EVERY_S = 30
 """Seconds between two lines where there is no bar; what is done sooner says nothing."""
 
 
+TELL_S = 0.125
+"""Seconds between two words about what is read: eight a second move, and cost nothing."""
+
+
+class Seldom:
+    """Lets something be told at most every `TELL_S`.
+
+    Args:
+        at_once: the first time, too; else `TELL_S` after this was made.
+    """
+
+    def __init__(self, *, at_once: bool = False) -> None:
+        self._told = float("-inf") if at_once else time.perf_counter()
+
+    def due(self) -> bool:
+        """Whether it may be told now; then not again so soon."""
+        now = time.perf_counter()
+        if now - self._told < TELL_S:
+            return False
+        self._told = now
+        return True
+
+
 def never() -> bool:
     """Nobody cancels."""
     return False
 
 
-def unheard(share: float) -> None:
-    """A `Tick`: nobody asks how far it is."""
+def unheard(so_far: object) -> None:
+    """Nobody asks how far it is."""
 
 
 def part(tick: Tick, number: int, of: int) -> Tick:

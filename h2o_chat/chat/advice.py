@@ -14,8 +14,27 @@ WIDE = ("float32", "float64")
 """Precisions of more than two bytes."""
 
 
+def longer_than(tokens: int, session: Session) -> Iterator[Note]:
+    """What will happen to a prompt, if it is longer than the budget: said before it is read.
+
+    Args:
+        tokens: of the prompt.
+    """
+    budget, recent = session.budget, session.recent
+    if budget is None or tokens <= budget:
+        return
+    stay = [f"about the newest {recent:,} tokens"] if recent else []
+    stay += ["the most important words"] if budget > recent + session.sinks else []
+    yield Note(
+        "long-prompt",
+        f"{tokens:,} tokens, {budget:,} slots: it is read once from beginning to end;"
+        f" {' and '.join(stay) or 'what the policy keeps'} stay.",
+        f"A budget of {tokens + budget // 2:,} would hold it all.",
+    )
+
+
 def too_small(prompt: Prompt, budget: int, protected: int, fits: int | None) -> Iterator[Note]:
-    """What of a prompt that was just read the budget cannot hold, and what would.
+    """What of the system prompt that was just read cannot be protected, and what would.
 
     Args:
         protected: slots of the fullest cache that are.
@@ -27,13 +46,6 @@ def too_small(prompt: Prompt, budget: int, protected: int, fits: int | None) -> 
             f"The system prompt has {prompt.system:,} tokens. The first {protected:,} are protected, the"
             " others can be forgotten.",
             f"A budget of {fits:,} would protect it all." if fits else "",
-        )
-    if prompt.tokens > budget:
-        yield Note(
-            "small-budget",
-            f"{prompt.tokens:,} tokens were read at once, and each cache keeps {budget:,}: part of it is"
-            " forgotten already.",
-            f"A budget of {prompt.tokens + budget // 2:,} would hold it.",
         )
 
 

@@ -8,14 +8,14 @@ from h2o_chat.base.progress import never, unheard
 from h2o_chat.chat.branched import mark_branches
 from h2o_chat.chat.chat import Chat
 from h2o_chat.chat.message import numbered
-from h2o_chat.events.events import Event
+from h2o_chat.events.events import Event, ReadSoFar
 
 
 def regenerate(
     chat: Chat,
     sampling: Sampling,
     cancel: Callable[[], bool] = never,
-    progress: Callable[[float], None] = unheard,
+    progress: Callable[[ReadSoFar], None] = unheard,
 ) -> Iterator[Event]:
     """Answers the last message again, from the cache as it was before; the first answer is kept beside.
 
@@ -37,7 +37,7 @@ def edit(
     text: str,
     sampling: Sampling,
     cancel: Callable[[], bool] = never,
-    progress: Callable[[float], None] = unheard,
+    progress: Callable[[ReadSoFar], None] = unheard,
 ) -> Iterator[Event]:
     """Says something else instead of message `index`; what followed it is kept as another branch.
 
@@ -45,7 +45,7 @@ def edit(
     changed.
 
     Args:
-        progress: told the share of what had to be read again, 0 to 1.
+        progress: told now and then how far reading it again is.
 
     Raises:
         UsageError: it is not a message of the user.

@@ -5,12 +5,13 @@ from collections.abc import Callable
 from h2o_chat.base.errors import StoreError
 from h2o_chat.base.progress import never, unheard
 from h2o_chat.chat.chat import Chat
+from h2o_chat.events.events import ReadSoFar
 
 
 def open_another(
     chat: Chat,
     conversation: str,
-    progress: Callable[[float], None] = unheard,
+    progress: Callable[[ReadSoFar], None] = unheard,
     cancel: Callable[[], bool] = never,
 ) -> bool:
     """Goes on with another stored conversation, where it ended; this one is let go.

@@ -10,14 +10,14 @@ from h2o_chat.chat import advice
 from h2o_chat.chat.branched import mark_branches
 from h2o_chat.chat.engine_like import EngineLike
 from h2o_chat.chat.exchange import Exchange
-from h2o_chat.chat.feeding import too_small, turn_tokens
+from h2o_chat.chat.feeding import longer_than_budget, too_small, turn_tokens
 from h2o_chat.chat.holds import Holds
 from h2o_chat.chat.keeping import Keeper
 from h2o_chat.chat.message import Message, as_event, give_texts, not_too_long, of_stored
 from h2o_chat.chat.resume import ended_in_marker, remember
 from h2o_chat.chat.spans import about_to_be, tokens_of, was_read
 from h2o_chat.chat.templates import choose
-from h2o_chat.events.events import CacheState, Event, Note, Prompt, Said, Token, Turn
+from h2o_chat.events.events import CacheState, Event, Note, Prompt, ReadSoFar, Said, Token, Turn
 
 
 class Chat:
@@ -80,6 +80,7 @@ class Chat:
         try:
             yield Said(len(self.messages) - 2, "user", text)
             yield from self.take_notes()
+            yield from longer_than_budget(self.engine, ids)
             for event in self.engine.generate(ids, sampling, cancel):
                 match event:
                     case Prompt():
@@ -162,7 +163,7 @@ class Chat:
 
     def resume(
         self,
-        progress: Callable[[float], None],
+        progress: Callable[[ReadSoFar], None],
         cancel: Callable[[], bool] = never,
         leaf: int | None = None,
     ) -> bool:
@@ -176,13 +177,13 @@ class Chat:
     def go_to(
         self,
         leaf: int | None,
-        progress: Callable[[float], None] = unheard,
+        progress: Callable[[ReadSoFar], None] = unheard,
         cancel: Callable[[], bool] = never,
     ) -> bool:
         """Makes a stored message the last one (None: the beginning), with the cache as it was after it.
 
         Args:
-            progress: told the share that was read again, 0 to 1.
+            progress: told now and then how far it is.
 
         Returns:
             False if it was cancelled: then nothing has changed.

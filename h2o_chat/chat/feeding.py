@@ -29,6 +29,11 @@ def turn_tokens(
     return fed.ids, 0
 
 
+def longer_than_budget(engine: EngineLike, ids: list[int]) -> Iterator[Note]:
+    """See `advice.longer_than`."""
+    return advice.longer_than(len(engine.pending) + len(ids), engine.session)
+
+
 def too_small(engine: EngineLike, prompt: Prompt) -> Iterator[Note]:
     """See `advice.too_small`; nothing where the cache keeps all."""
     budget = engine.session.budget

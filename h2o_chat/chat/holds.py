@@ -31,6 +31,10 @@ class Holds:
     def __len__(self) -> int:
         return len(self._held)
 
+    def of(self, position: int) -> float:
+        """Of one token: 0 where nothing is left of it."""
+        return self._held.get(position, 0.0)
+
     def forget(self) -> None:
         """Nothing is known, until the next state; the messages may be others."""
         for known in (self._held, self._placed, self._firsts, self._holding):

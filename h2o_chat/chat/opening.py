@@ -11,6 +11,7 @@ from h2o_chat.base.progress import Progress
 from h2o_chat.chat.chat import Chat
 from h2o_chat.chat.engine_like import EngineLike
 from h2o_chat.chat.keeping import Keeper
+from h2o_chat.chat.so_far import words
 from h2o_chat.events.events import Note, Session
 from h2o_chat.models.hub import stay_offline
 from h2o_chat.models.obtain import fetch_missing
@@ -92,7 +93,7 @@ def opener(settings: Settings, kept: Kept | None, open_engine: OpenEngine = engi
         chat.notes += kept.notes
         if kept.conversation is not None:
             progress("remember", 0.0)
-            chat.resume(lambda share: progress("remember", share))
+            chat.resume(lambda so_far: progress(f"remember: {words(so_far)}", so_far.share))
             if chat.system != settings.system:
                 chat.notes.append(_OTHER_SYSTEM)
         return chat

@@ -7,7 +7,7 @@ from h2o_chat.base.errors import StoreError
 from h2o_chat.base.progress import never, unheard
 from h2o_chat.chat.chat import Chat
 from h2o_chat.chat.resume import build_anew
-from h2o_chat.events.events import Note
+from h2o_chat.events.events import Note, ReadSoFar
 
 
 def check(chat: Chat, settings: Settings) -> None:
@@ -28,7 +28,7 @@ def check(chat: Chat, settings: Settings) -> None:
 def rebuild(
     chat: Chat,
     settings: Settings,
-    progress: Callable[[float], None] = unheard,
+    progress: Callable[[ReadSoFar], None] = unheard,
     cancel: Callable[[], bool] = never,
 ) -> bool:
     """Another cache from here on.

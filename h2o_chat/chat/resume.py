@@ -1,16 +1,20 @@
 """From a stored transcript to the cache: a saved one where there is one, else reading it all again."""
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from h2o_chat.base.errors import BudgetError, SavedCacheError
-from h2o_chat.base.progress import never, unheard
+from h2o_chat.base.progress import Seldom, never, unheard
 from h2o_chat.chat.spans import tokens_of, was_read
 from h2o_chat.chat.templates import Template, literal
-from h2o_chat.events.events import Note
+from h2o_chat.events.events import Note, ReadSoFar
 from h2o_chat.models.tokenizing import text_of
 from h2o_chat.store import StoredMessage
+
+CHARACTERS = 4
+"""Of a token, about: how many tokens an imported message has is known when it is read."""
 
 
 class Restorable(Protocol):
@@ -21,7 +25,13 @@ class Restorable(Protocol):
     @property
     def seen(self) -> int: ...
     def relive(
-        self, ids: Sequence[int], *, answer: bool, exact: bool, cancel: Callable[[], bool]
+        self,
+        ids: Sequence[int],
+        *,
+        answer: bool,
+        exact: bool,
+        cancel: Callable[[], bool],
+        tick: Callable[[int], None] = ...,
     ) -> bool: ...
     def load(self, path: Path) -> None: ...
     def snapshot(self) -> Any: ...
@@ -45,7 +55,7 @@ def remember(
     template: Template,
     keeper: SavedCaches,
     path: Sequence[StoredMessage],
-    progress: Callable[[float], None],
+    progress: Callable[[ReadSoFar], None],
     cancel: Callable[[], bool],
 ) -> bool:
     """Gives the engine the cache that it had after the messages of a path.
@@ -55,7 +65,7 @@ def remember(
     differ, and a note says so.
 
     Args:
-        progress: told the share that was read, 0 to 1.
+        progress: told now and then how far it is.
 
     Returns:
         False if it was cancelled: then the engine is as it was.
@@ -100,7 +110,7 @@ def build_anew(
     template: Template,
     notes: list[Note],
     path: Sequence[StoredMessage],
-    progress: Callable[[float], None],
+    progress: Callable[[ReadSoFar], None],
     cancel: Callable[[], bool],
 ) -> bool:
     """Gives an engine with an empty cache all the messages of a path to read, and pins what was pinned.
@@ -149,7 +159,7 @@ def read_again(
     template: Template,
     path: Sequence[StoredMessage],
     known: int = 0,
-    progress: Callable[[float], None] = unheard,
+    progress: Callable[[ReadSoFar], None] = unheard,
     cancel: Callable[[], bool] = never,
 ) -> bool:
     """Feeds the messages after the first `known`, in the tokens they had or, without any, as they read.
@@ -158,7 +168,17 @@ def read_again(
         False if it was cancelled.
     """
     rest = path[known:]
-    total, done = sum(len(message.ids) + len(message.text) for message in rest) or 1, 0
+    began, seldom, done = time.perf_counter(), Seldom(at_once=True), 0
+    left = [
+        0 if message.role == "system" else len(message.ids) or len(message.text) // CHARACTERS
+        for message in rest
+    ]
+    to_come = sum(left)
+
+    def tell(fed: int = 0) -> None:
+        if seldom.due() or not to_come:
+            progress(ReadSoFar(done + fed, max(done + fed, done + to_come), _ms_since(began)))
+
     system, read = path[0].text if path and path[0].role == "system" else None, True
     for index, message in enumerate(rest, known):
         if message.role == "system":
@@ -174,11 +194,16 @@ def read_again(
             ids = literal(engine.tokenizer, message.text)
         if read and message.finish != "error":
             answer = message.role == "assistant"
-            if ids and not engine.relive(ids, answer=answer, exact=known > 0, cancel=cancel):
+            if ids and not engine.relive(ids, answer=answer, exact=known > 0, cancel=cancel, tick=tell):
                 return False
-        done += len(message.ids) + len(message.text)
-        progress(done / total)
+            done += len(ids)
+        to_come -= left[index - known]
+        tell()
     return True
+
+
+def _ms_since(clock: float) -> float:
+    return 1000 * (time.perf_counter() - clock)
 
 
 def prompt(

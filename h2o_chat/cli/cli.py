@@ -165,6 +165,9 @@ def screen(
         bool, typer.Option("--no-store", help="Keep nothing of it on disk.", rich_help_panel=_DISK)
     ] = False,
     record: _Record = None,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Line by line, without a screen: for screen readers, slow links.")
+    ] = False,
     web: _Web = False,
     web_address: _WebAddress = WEB_ADDRESS,
     web_others: _WebOthers = False,
@@ -193,16 +196,19 @@ def screen(
             return ExitCode.OK
         # textual-serve sets this for what it runs, and is the terminal.
         in_browser = "TEXTUAL_DRIVER" in os.environ
-        if not in_browser and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        by_lines = plain or (os.environ.get("TERM") == "dumb" and not in_browser)
+        if not by_lines and not in_browser and not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise UsageError(
                 "The chat screen needs a terminal, and this is none.",
-                'Without one: h2o-chat run "your question" (see h2o-chat run --help).',
+                'Without one: h2o-chat --plain, or h2o-chat run "your question".',
             )
         model = look_up(settings.model)  # what is wrong with a name or with files stands in the shell
         if isinstance(model, Found):
             checked(model)
         else:
             ask(model.repository, asking(yes))
+        if by_lines:
+            return _plain(settings, sampling, kept, record)
         from h2o_chat.chat.chat import Chat
         from h2o_chat.chat.opening import opener, opener_of
         from h2o_chat.chat.stored import leave
@@ -238,6 +244,20 @@ def screen(
     code = ending(work)
     if code is not ExitCode.OK:
         raise typer.Exit(code)
+
+
+def _plain(settings: Settings, sampling: Sampling, kept: "Kept | None", record: Path | None) -> ExitCode:
+    """The chat line by line."""
+    from h2o_chat.chat.opening import opener, opener_of
+    from h2o_chat.cli import plain
+    from h2o_chat.cli.plain_acts import act
+    from h2o_chat.events.recorder import Recorder
+
+    recorder = Recorder(record) if record else None
+    if recorder:
+        recorder.open()
+    name = settings.model or "the bundled model"
+    return plain.run(opener(settings, kept), opener_of(settings, kept), name, sampling, act, recorder)
 
 
 def _no_flags_before(context: typer.Context) -> ExitCode:

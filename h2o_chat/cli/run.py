@@ -30,6 +30,7 @@ from h2o_chat.base.errors import (
 from h2o_chat.base.progress import progress_bar
 from h2o_chat.chat.keeping import Keeper
 from h2o_chat.chat.stored import NOWHERE_ELSE, let_go, stored_as
+from h2o_chat.cli.reading_line import telling
 from h2o_chat.events.events import End, Error, Event, Note, Session, Token, Turn, to_json
 from h2o_chat.events.recorder import Recorder
 from h2o_chat.models.tokenizing import is_panic
@@ -240,7 +241,7 @@ def _converse(job: Job, out: Output, tally: _Tally, plain: bool) -> ExitCode:
 def _turn(events: Iterator[Event], out: Output, tally: _Tally) -> ExitCode:
     """One turn; an error among its events fails it, though its text may be whole up to there."""
     code = ExitCode.OK
-    for event in events:
+    for event in telling(events):
         if isinstance(event, Note):
             _tell(event, out)
             continue

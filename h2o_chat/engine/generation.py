@@ -9,14 +9,19 @@ from torch import Tensor
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import ModelError, OutOfMemoryError, UsageError, WindowFullError
+from h2o_chat.base.progress import Seldom
 from h2o_chat.engine.detokenize import Detokenizer, StopText, texts
 from h2o_chat.engine.row import Row
-from h2o_chat.events.events import Error, Event, Finish, Prompt, Token, Turn
+from h2o_chat.events.events import Error, Event, Finish, Prompt, ReadSoFar, Token, Turn
 from h2o_chat.models.load import out_of_memory
+
+LOOK_SHARE = 0.05
+"""Of the time of reading that may be spent on looking at the cache meanwhile."""
 
 
 def generate(row: Row, ids: list[int], sampling: Sampling, cancel: Callable[[], bool]) -> Iterator[Event]:
-    """Reads `ids` and answers: `Prompt`, `Token` ..., now and then `CacheState`, at the end `Turn`.
+    """Reads `ids` and answers: `ReadSoFar` ... where it takes a while, `Prompt`, `Token` ..., now and then
+    `CacheState`, at the end `Turn`.
 
     `cancel` is asked before every step and every prompt chunk. A prompt that was not read to its end is
     forgotten: one `Turn` comes, of no tokens, and the state is what it was before the call. So it is if
@@ -33,14 +38,19 @@ def generate(row: Row, ids: list[int], sampling: Sampling, cancel: Callable[[], 
     turn = _Turn(row, ids, sampling, cancel)
     try:
         before = row.snapshot()
-        read = turn.read()
+        read = yield from turn.read()
         if read is None:
             row.restore(before, hand_over=True)
+            before = None
+            if turn.looked:
+                yield row.look()  # takes back what was told of the tokens that are forgotten
             yield turn.ended("stopped")
             return
         yield from turn.answer(*read)
     except GeneratorExit:
-        raise  # the reader left between two events, where the state is whole
+        if before is not None and not turn.prompt_tokens:
+            row.restore(before, hand_over=True)  # the reader left while it was read
+        raise  # else between two events, where the state is whole
     except BaseException as error:
         traceback.clear_frames(error.__traceback__)  # what failed still holds memory that going back needs
         if before is not None:  # there was room for it
@@ -67,6 +77,8 @@ class _Turn:
         self.new_tokens = 0
         self.looks = 0
         self.prompt_tokens = 0
+        self.looked = False
+        """While the prompt was read it was told what the cache holds."""
         self.ttft_ms = 0.0
         self.decode_ms = 0.0
 
@@ -88,12 +100,16 @@ class _Turn:
             lost=self.observer.lost_since(self.lost_before),
         )
 
-    def read(self) -> tuple[Prompt, Tensor] | None:
-        """Feeds the prompt, chunk by chunk; what was read and the logits after it, or None if cancelled."""
+    def read(self) -> Generator[Event, None, tuple[Prompt, Tensor] | None]:
+        """Feeds the prompt, chunk by chunk, and tells how far it is.
+
+        Returns:
+            What was read and the logits after it, or None if cancelled.
+        """
         clock = time.perf_counter()
         ids = [*self.row.pending, *self.ids]
         tokens = len(ids)
-        logits = self.row.feed(self.ids, self.cancel)
+        logits = yield from self._feed(tokens, clock)
         if logits is None:
             return None
         self.ttft_ms = _ms_since(clock)
@@ -102,6 +118,22 @@ class _Turn:
         told = texts(self.row.tokenizer, ids) if self.row.settings.events_every else []
         prompt = Prompt(tokens, self.first, self.first + tokens - 1, chunks, self.ttft_ms, texts=told)
         return prompt, logits
+
+    def _feed(self, of: int, clock: float) -> Generator[Event, None, Tensor | None]:
+        """What the prompt feeds; the logits after its last token, or None if it was cancelled."""
+        row, seldom, told, look_at, last = self.row, Seldom(), False, 0.0, None
+        for fed, logits in row.feeding(self.ids, self.cancel):
+            last = logits if fed == of else None
+            if not (told if fed == of else seldom.due()):
+                continue
+            told = True
+            yield ReadSoFar(fed, of, _ms_since(clock))
+            now = time.perf_counter()
+            if row.settings.events_every and now >= look_at:
+                yield row.look()
+                self.looked = True
+                look_at = now + (time.perf_counter() - now) / LOOK_SHARE
+        return last
 
     def answer(self, prompt: Prompt, logits: Tensor) -> Iterator[Event]:
         """All events of a turn whose prompt was read."""

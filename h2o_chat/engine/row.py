@@ -4,7 +4,7 @@ import errno
 import os
 import secrets
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
-from h2o_chat.base.progress import never
+from h2o_chat.base.progress import Seldom, never, unheard
 from h2o_chat.engine.observe import Observer
 from h2o_chat.engine.runner import Runner
 from h2o_chat.engine.sampling import Sampler
@@ -90,22 +90,43 @@ class Row:
             None if there is nothing to feed, or it was cancelled between two chunks. Then part of it was fed:
             go back to a snapshot, as after an error.
         """
-        ids = [*self.pending, *ids]
-        logits = None
-        while ids:
-            if cancel():
-                return None
-            tokens = chunk or self.runner.call_tokens
-            logits = self.forward(ids[:tokens], prompt)
-            ids = ids[tokens:]
-        self.pending = ()
-        return logits
+        of, last = len(self.pending) + len(ids), None
+        for fed, logits in self.feeding(ids, cancel, chunk, prompt):
+            last = logits if fed == of else None
+        return last
 
-    def relive(self, ids: Sequence[int], *, answer: bool, exact: bool, cancel: Callable[[], bool]) -> bool:
+    def feeding(
+        self, ids: Sequence[int], cancel: Callable[[], bool], chunk: int = 0, prompt: bool = True
+    ) -> Iterator[tuple[int, Tensor]]:
+        """As `feed`; after each call: how many tokens were fed, and the logits [V] of the last one.
+
+        It ends early where it was cancelled.
+        """
+        ids, fed = [*self.pending, *ids], 0
+        while fed < len(ids):
+            if cancel():
+                return
+            tokens = ids[fed : fed + (chunk or self.runner.call_tokens)]
+            logits = self.forward(tokens, prompt)
+            fed += len(tokens)
+            if fed == len(ids):
+                self.pending = ()
+            yield fed, logits
+
+    def relive(
+        self,
+        ids: Sequence[int],
+        *,
+        answer: bool,
+        exact: bool,
+        cancel: Callable[[], bool],
+        tick: Callable[[int], None] = unheard,
+    ) -> bool:
         """Feeds a message again: a prompt as it was read, an answer up to its last token, which waits.
 
         Args:
             exact: an answer token by token, as it was generated; else in chunks: faster, another memory.
+            tick: told now and then how many tokens were fed.
 
         Returns:
             Whether it was fed to its end; False if it was cancelled.
@@ -121,8 +142,13 @@ class Row:
                 "Resume it with the folder it was held with, or export it and import it as a new one.",
             )
         whole, last = (ids[:-1], tuple(ids[-1:])) if answer else (ids, ())
-        if whole and self.feed(whole, cancel, 1 if answer and exact else 0, prompt=not answer) is None:
-            return False
+        of, fed, seldom = len(self.pending) + len(whole), 0, Seldom()
+        if whole:
+            for fed, _ in self.feeding(whole, cancel, 1 if answer and exact else 0, prompt=not answer):
+                if seldom.due():
+                    tick(fed)
+            if fed < of:
+                return False
         self.pending = (*self.pending, *last)
         return True
 

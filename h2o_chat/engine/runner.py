@@ -21,6 +21,8 @@ from h2o_chat.native.step import NativeStep
 
 CALL_TOKENS = 512
 """Of a prompt, fed in one call at most ..."""
+CALL_TOKENS_CPU = 128
+"""... on a CPU, where more are no faster: how far it is must be told at least four times a second ..."""
 CALL_FLOP = 150e9
 """... and at most about this many operations: less than a second on a CPU, until it may be stopped."""
 
@@ -48,7 +50,8 @@ class Runner:
         if isinstance(loaded, LoadedNative):
             self.native = NativeStep(loaded.packed, torch.get_num_threads())
         self.device = torch.device("cpu") if self.native else self.model.get_input_embeddings().weight.device
-        self._call_tokens = min(CALL_TOKENS, int(CALL_FLOP / 2 / max(1, self.model.num_parameters())))
+        most = CALL_TOKENS_CPU if self.device.type == "cpu" else CALL_TOKENS
+        self._call_tokens = min(most, int(CALL_FLOP / 2 / max(1, self.model.num_parameters())))
         self._keeps_last = "logits_to_keep" in inspect.signature(self.model.forward).parameters
 
     # -- rows ------------------------------------------------------------------------------------------

@@ -5,7 +5,8 @@ Readers ignore keys and events that they do not know. Words (seen, kept, hold, l
 says. Standard library only: reading a recording must not cost an import of torch.
 
 `session` begins a conversation, the `said` right behind it tell what was said in it before. A turn is `said`
-by the user, `prompt`, `token` ... with `cache` and `note` between them, and `turn`.
+by the user, `reading` ... where that takes a while, `prompt`, `token` ... with `cache` and `note` between
+them, and `turn`.
 """
 
 import json
@@ -90,6 +91,27 @@ class Said:
     """The text of each of its tokens, as in `prompt`."""
     pinned: bool = False
     """It was said before, and its tokens are protected from eviction."""
+
+
+@dataclass(frozen=True)
+class ReadSoFar:
+    """How far the reading of a prompt is: at most eight a second, none of one that is read sooner than that.
+
+    The last one, where there is any, comes when all was read; none does where it was stopped.
+    """
+
+    event: ClassVar[str] = "reading"
+    tokens: int
+    """Read so far."""
+    of: int
+    """To be read in all."""
+    ms: float
+    """Time since it began."""
+
+    @property
+    def share(self) -> float:
+        """Of the tokens, 0 to 1."""
+        return self.tokens / max(1, self.of)
 
 
 @dataclass(frozen=True)
@@ -261,7 +283,7 @@ class End:
     """Its id in the store, where it was stored."""
 
 
-Event = Session | Said | Prompt | Token | CacheState | Turn | Note | Error | End
+Event = Session | Said | ReadSoFar | Prompt | Token | CacheState | Turn | Note | Error | End
 
 KINDS: dict[str, type[Any]] = {kind.event: kind for kind in get_args(Event)}
 

@@ -19,6 +19,7 @@ from h2o_chat.events.events import (
     Event,
     Note,
     Prompt,
+    ReadSoFar,
     Said,
     Session,
     Token,
@@ -155,6 +156,9 @@ def _check(event: Event, messages: int) -> None:
             for name in ("first", "last"):
                 _within(name, getattr(event, name), -1)
             _within("texts", len(event.texts), 0, max(event.last - event.first + 1, 0))
+        case ReadSoFar():
+            _counts(event, ("ms", "of"))
+            _within("tokens", event.tokens, 0, event.of)
         case Prompt():
             _counts(event, ("ms", "first", "last", "system"))
             _within("texts", len(event.texts), 0, max(event.last - event.first + 1, 0))

@@ -71,7 +71,7 @@ def run_soak(settings: Settings, folder: Path, tokens: int) -> list[Stretch]:
         chat = Chat(engine, settings, keeper)
         resume_ms = 0.0
         if conversation is not None:
-            chat.resume(lambda share: show("remember", share))
+            chat.resume(lambda so_far: show("remember", so_far.share))
             resume_ms = 1000 * (time.perf_counter() - began)
         watch = Watch(loaded.model)
         fresh = Engine(loaded, settings)

@@ -28,7 +28,7 @@ from typing import IO, Any
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import EngineError
 from h2o_chat.base.own_process import python
-from h2o_chat.base.progress import Progress, never
+from h2o_chat.base.progress import Progress, never, unheard
 from h2o_chat.events.events import CacheState, Event, Prompt, Token, Turn
 from h2o_chat.remote.engine_process import Call, Cancel, Held, Known, Reply
 
@@ -200,9 +200,17 @@ class EngineApart:
                 yield Turn("".join(text), "stopped", read, len(text), 0.0, 0.0, seen, 0, seen, 0.0)
             raise
 
-    def relive(self, ids: Sequence[int], *, answer: bool, exact: bool, cancel: Callable[[], bool]) -> bool:
+    def relive(
+        self,
+        ids: Sequence[int],
+        *,
+        answer: bool,
+        exact: bool,
+        cancel: Callable[[], bool],
+        tick: Callable[[int], None] = unheard,
+    ) -> bool:
         """See `Engine.relive`."""
-        return bool(self._ask("relive", list(ids), answer=answer, exact=exact, cancel=cancel))
+        return bool(self._ask("relive", list(ids), answer=answer, exact=exact, cancel=cancel, tick=tick))
 
     def snapshot(self) -> Held:
         """See `Engine.snapshot`; it is there, and this is its number."""
@@ -283,12 +291,12 @@ class EngineApart:
         weakref.finalize(held, self._process.dropped.append, held.number)
         return held
 
-    def _ask(self, name: str, *args: Any, **keywords: Any) -> Any:
-        """What a method returns."""
+    def _ask(self, name: str, *args: Any, tick: Callable[[Any], None] = unheard, **keywords: Any) -> Any:
+        """What a method returns; `tick` gets what it tells on the way."""
         replies = self._yielded(name, *args, **keywords)
         while True:
             try:
-                next(replies)
+                tick(next(replies))
             except StopIteration as end:
                 return end.value
 

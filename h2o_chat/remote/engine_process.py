@@ -137,6 +137,8 @@ class _Serving:
 
         if call.cancels:
             keywords["cancel"] = cancelled
+        if call.name == "relive":
+            keywords["tick"] = lambda fed: self._reply(call.number, "yielded", [fed], engine)
         value = getattr(engine, call.name)(*args, **keywords)
         match call.name:
             case "generate":

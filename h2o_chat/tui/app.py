@@ -204,7 +204,7 @@ class ChatApp(App[None], inherit_bindings=False):
         for report in reports:
             self._take(report)
         if reports or (self._beside.behind and not self.busy):
-            self._beside.refresh(busy=self.busy)
+            self._beside.refresh(busy=self.busy and not self.pane.is_reading)
         beside_engine = self.busy and isinstance(self.chat, Chat)
         self.set_timer(BESIDE_ENGINE_S if beside_engine else LOOK_S, self._drain)
 

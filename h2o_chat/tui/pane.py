@@ -21,6 +21,7 @@ from h2o_chat.tui.transcript.finding import FindBar
 from h2o_chat.tui.transcript.inspect import facts
 from h2o_chat.tui.transcript.tokens import Tokens
 from h2o_chat.tui.transcript.transcript import Transcript
+from h2o_chat.tui.transcript.turn import TurnView
 from h2o_chat.tui.work import SHOWN_MESSAGES, ChatLike, Job, Jobs
 
 HEAT = {
@@ -39,10 +40,14 @@ class Pane(Vertical):
         chat: The conversation, None until one is open.
         jobs: What runs in a thread, and its reports.
         busy: Whether such a job is running.
+        is_reading: A prompt is being read: what is told of the cache is shown as it comes.
+        about_prompt: What was said last of a prompt, before it was read.
         failed: No conversation is open: the first could not be opened.
         stages: The stages of opening, while one goes on.
     """
 
+    STOP: ClassVar[str] = ""
+    """Behind what goes on: how it is stopped."""
     READING: ClassVar[str] = "reading"
     ANSWERING: ClassVar[str] = "answering"
     UNENDED: ClassVar[str] = "error"
@@ -66,6 +71,8 @@ class Pane(Vertical):
         self.chat: ChatLike | None = None
         self.jobs = jobs
         self.failed = False
+        self.is_reading = False
+        self.about_prompt: TurnView | None = None
         self.stages: Loading | None = None
         self.transcript = Transcript(id="transcript")
         self.divider = Divider(id="divider")
@@ -274,6 +281,8 @@ class Pane(Vertical):
 
     def unsaid(self) -> None:
         """The prompt was stopped before it was read: the model has not seen it."""
+        if self.about_prompt in self.transcript.messages.views:
+            self.transcript.messages.views.remove(self.about_prompt)
         self.transcript.messages.withdraw()
         self.divider.say("stopped while reading · nothing was sent")
 

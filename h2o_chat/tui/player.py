@@ -7,7 +7,7 @@ from threading import Event as Flag
 
 from h2o_chat.base.progress import Progress
 from h2o_chat.chat.message import Message, of_event
-from h2o_chat.events.events import CacheState, End, Event, Note, Prompt, Said, Session, Token, Turn
+from h2o_chat.events.events import CacheState, End, Event, Note, Prompt, ReadSoFar, Said, Session, Token, Turn
 from h2o_chat.tui.work import SHOWN_MESSAGES, ChatLike, Opened, Report
 
 LONGEST_WAIT_S = 5.0
@@ -99,6 +99,8 @@ class Player:
         self._ahead: list[Event] = []
         self._next_index = 0
         self._answering = False
+        self._waited_ms = 0.0
+        """For the prompt that is read now."""
 
     def open(self, progress: Progress) -> ChatLike:
         """The first conversation.
@@ -115,7 +117,7 @@ class Player:
         recorded.notes[:0] = notes
         return recorded
 
-    def play(self, cancel: Callable[[], bool], progress: Callable[[float], None]) -> Iterator[Report]:
+    def play(self, cancel: Callable[[], bool], progress: Callable[[ReadSoFar], None]) -> Iterator[Report]:
         """What happened then, as it happened; a job of `work.Jobs`.
 
         Raises:
@@ -125,11 +127,20 @@ class Player:
             if isinstance(event, Session):
                 yield Opened(self._begin(event))
                 continue
-            if isinstance(event, Prompt | Token | Turn) and not self._answering:
+            if isinstance(event, ReadSoFar | Prompt | Token | Turn) and not self._answering:
                 yield self._note(Said(self._next_index, "user", UNSAID))
-            if isinstance(event, Prompt | Token):
-                self.pace.wait(event.ms, cancel)
+            match event:
+                case ReadSoFar() | Prompt():
+                    self._read(event, cancel)
+                case Token():
+                    self.pace.wait(event.ms, cancel)
             yield self._note(event)
+
+    def _read(self, event: ReadSoFar | Prompt, cancel: Callable[[], bool]) -> None:
+        """Waits as long as it took since the last word of this prompt: `LONGEST_WAIT_S` in all."""
+        until_ms = min(event.ms, 1000 * LONGEST_WAIT_S)
+        self.pace.wait(max(until_ms - self._waited_ms, 0.0), cancel)
+        self._waited_ms = 0.0 if isinstance(event, Prompt) else until_ms
 
     def _begin(self, session: Session) -> Recorded:
         """A conversation, with what was said in it before; up to where something happens."""
@@ -160,7 +171,7 @@ class Player:
                 self._answering = role == "user"
                 self._next_index = index + (2 if self._answering else 1)
             case Turn():
-                self._answering = False
+                self._answering, self._waited_ms = False, 0.0
                 if event.finish == "stopped" and not event.prompt_tokens:
                     self._next_index = max(self._next_index - 2, 0)
         return event

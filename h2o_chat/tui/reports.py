@@ -1,6 +1,7 @@
 """What the threads report is shown: each report in the one way that it is shown in."""
 
-from h2o_chat.events.events import CacheState, Error, Note, Prompt, Said, Token, Turn
+from h2o_chat.chat.so_far import words
+from h2o_chat.events.events import CacheState, Error, Note, Prompt, ReadSoFar, Said, Token, Turn
 from h2o_chat.tui import work
 from h2o_chat.tui.crash import save_trace
 from h2o_chat.tui.pane import Pane
@@ -11,6 +12,8 @@ from h2o_chat.tui.talk.attach import Reading
 def show(report: work.Report | work.Text, pane: Pane, memory: CacheView) -> None:
     """Shows it in the pane, and keeps what it tells of the cache."""
     messages = pane.transcript.messages
+    if not isinstance(report, CacheState):  # which comes meanwhile
+        pane.is_reading = isinstance(report, ReadSoFar)
     match report:
         case work.Stage():
             _stage(report, pane)
@@ -29,7 +32,10 @@ def show(report: work.Report | work.Text, pane: Pane, memory: CacheView) -> None
         case Said():
             memory.add(report)
             pane.said(report)
+        case ReadSoFar():
+            pane.divider.doing(f"reading {words(report)}{pane.STOP}")
         case Prompt():
+            pane.about_prompt = None
             memory.add(report)
             pane.read(report)
         case Turn(finish="stopped", prompt_tokens=0):
@@ -38,6 +44,8 @@ def show(report: work.Report | work.Text, pane: Pane, memory: CacheView) -> None
         case Turn():
             memory.add(report)
             pane.ended(report)
+        case Note(code="long-prompt"):
+            pane.about_prompt = messages.notice(report.message, report.hint)
         case Note():
             pane.noted(report)
         case Error():
@@ -66,4 +74,4 @@ def _stage(stage: work.Stage, pane: Pane) -> None:
         if stages.stops != stopped:
             pane.app.refresh_bindings()
     elif stage.share is not None:
-        pane.divider.doing(f"{stage.name} {stage.share:.0%} · esc stops")
+        pane.divider.doing(f"{stage.name}{pane.STOP}")

@@ -17,7 +17,8 @@ from h2o_chat.base.errors import H2OChatError
 from h2o_chat.base.progress import Progress
 from h2o_chat.chat.chat import Chat
 from h2o_chat.chat.message import Message
-from h2o_chat.events.events import CacheState, Error, Event, Note, Session, Token
+from h2o_chat.chat.so_far import words
+from h2o_chat.events.events import CacheState, Error, Event, Note, ReadSoFar, Session, Token
 from h2o_chat.events.recorder import Recorder
 from h2o_chat.tui.talk.attach import Reading
 
@@ -90,7 +91,7 @@ class Text:
 
 Report = Stage | Opened | Stopped | Failed | Crashed | Done | Reading | Event
 
-Job = Callable[[Callable[[], bool], Callable[[float], None]], Iterator[Report]]
+Job = Callable[[Callable[[], bool], Callable[[ReadSoFar], None]], Iterator[Report]]
 """(whether it was cancelled, how far it is) -> what it reports; it asks between any two steps."""
 
 
@@ -157,8 +158,8 @@ class Jobs:
     def work(self, job: Job) -> None:
         """Run a job to its end, or to where it was cancelled."""
 
-        def progress(share: float) -> None:
-            self._reports.put(Stage("reading again", share))
+        def progress(so_far: ReadSoFar) -> None:
+            self._reports.put(Stage(f"reading again {words(so_far)}", so_far.share))
 
         with self._reporting():
             for report in job(self._cancel.is_set, progress):

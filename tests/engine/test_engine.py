@@ -141,8 +141,8 @@ def test_a_prompt_that_is_not_read_to_its_end_was_never_said(engine: Engine) -> 
     prompt = story(engine, " Once upon a time there was a big dog" * 8)
     asked = iter([False, False, True])
     events = list(engine.generate(prompt, LONG, cancel=lambda: next(asked)))
-    assert [event.event for event in events] == ["turn"]
-    assert (events[0].finish, events[0].prompt_tokens) == ("stopped", 0)  # type: ignore[union-attr]
+    assert [event.event for event in events if event.event not in ("reading", "cache")] == ["turn"]
+    assert (events[-1].finish, events[-1].prompt_tokens) == ("stopped", 0)  # type: ignore[union-attr]
     assert (engine.seen, engine.pending) == (seen, pending)
     assert torch.equal(engine.cache.kept(0), kept)
     before_anything = list(_again(engine).generate(prompt, LONG, cancel=lambda: True))

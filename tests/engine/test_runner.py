@@ -272,14 +272,14 @@ def calls(model: Any) -> Iterator[list[dict[str, Any]]]:
 
 
 def test_one_row_costs_what_an_engine_did(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One call of the model for a prompt and for each token after the first, no mask, no column of padding;
+    """One call of the model for a short prompt and for each token after the first, no mask, no padding;
     read are the tokens, and at the end of the turn what was lost."""
-    engine, prompt = Engine(loaded, SETTINGS), noise(300, 1)
+    engine, prompt = Engine(loaded, SETTINGS), noise(100, 1)
     engine.sampler.on_cpu = False  # as on a GPU, where a read waits for all that was asked before
     with calls(loaded.model) as made, reads(monkeypatch) as read:
         events = list(engine.generate(prompt, Sampling(max_tokens=40, ignore_eos=True)))
     assert len([event for event in events if isinstance(event, Token)]) == 40
-    assert [tuple(how["input_ids"].shape) for how in made] == [(1, 300)] + [(1, 1)] * 39
+    assert [tuple(how["input_ids"].shape) for how in made] == [(1, 100)] + [(1, 1)] * 39
     assert not any("attention_mask" in how for how in made)
     assert read == {"_local_scalar_dense": 41}
 

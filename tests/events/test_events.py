@@ -18,6 +18,7 @@ from h2o_chat.events.events import (
     Heavy,
     Note,
     Prompt,
+    ReadSoFar,
     Said,
     Session,
     Token,
@@ -46,6 +47,7 @@ EVENTS: list[Event] = [
     SESSION,
     Said(0, "user", "hi"),
     Said(1, "assistant", "ho", "interrupted", 0.5, pinned=True),
+    ReadSoFar(2, 3, 4.0),
     Prompt(3, 0, 2, 1, 5.0, 1, ["a", "", "🦊"]),
     Token(1, "a", 2, 3.0),
     CacheState(

@@ -22,6 +22,7 @@ from h2o_chat.events.events import (
     Heavy,
     Note,
     Prompt,
+    ReadSoFar,
     Said,
     Session,
     Token,
@@ -51,7 +52,7 @@ EVENTS: list[Event] = [
     STATE,
     TURN,
     Said(3, "user", "and?"),
-    Note("disk", "It is full."),
+    ReadSoFar(2, 3, 4.0),
     Turn("", "stopped", 0, 0, 0, 0, 5, 5, 0, 0.0),
     SESSION,
     End(2, 2, 1.0),
@@ -274,7 +275,7 @@ def test_events_in_any_order_are_played_as_turns(events: list[Event]) -> None:
                 answering = False
             case Said(role=role):
                 answering = role == "user"
-            case Prompt() | Token():
+            case ReadSoFar() | Prompt() | Token():
                 assert answering
             case Turn():
                 assert answering

@@ -195,7 +195,7 @@ async def test_settings_change_while_the_conversation_goes_on(
         assert screen.chat.keeper.store.settings(conversation)["policy"] == "window"
         await screen.ask("word " * 60)
         await screen.answered()
-        assert any("each cache keeps 32" in body for body in screen.bodies())
+        assert any("32 slots: it is read once" in body for body in screen.bodies())
 
 
 async def test_exports_copies_and_finds(

@@ -89,7 +89,9 @@ async def test_a_prompt_stopped_while_it_is_read_was_not_sent(drive: Drive) -> N
         await screen.answered()
         before, gauges = screen.bodies(), [view.hold for view in screen.app.transcript.messages.views]
         await screen.ask(long)
-        assert screen.bodies()[-2:] == [long, CARET]
+        said, told, answer = screen.bodies()[-3:]
+        assert (said, answer) == (long, CARET)
+        assert "64 slots: it is read once" in told
         await screen.pilot.press("escape")
         await screen.answered()
         assert len(screen.chat.messages) == 2

@@ -10,7 +10,7 @@ from typing import Literal
 
 from h2o_chat.chat.message import Message
 from h2o_chat.chat.spans import Span, Spans
-from h2o_chat.events.events import CacheState, Event, Gone, Heavy, Said, Session, Token, Turn
+from h2o_chat.events.events import CacheState, Event, Gone, Heavy, Prompt, Said, Session, Token, Turn
 from h2o_chat.tui.panel.lives import Lives
 from h2o_chat.tui.panel.words import Word, Words
 
@@ -62,6 +62,8 @@ class CacheView:
     """What was held at each step."""
     gone_tokens: int = 0
     """How many tokens have gone, of which `went` has the last few."""
+    _gone_reading: int = 0
+    """Of `gone_tokens`, those that went since the last prompt was read."""
     states: int = 0
     """`cache` events so far: whoever draws them sees whether there is another one."""
     _bitmaps: dict[int, str] = field(default_factory=dict)
@@ -97,6 +99,11 @@ class CacheView:
                 self.tok_s = 1000 * len(self._steps_ms) / max(sum(self._steps_ms), 1e-3)
             case CacheState():
                 self._take(event)
+            case Said() | Prompt():
+                self._gone_reading = 0
+            case Turn(finish="stopped", prompt_tokens=0):
+                self.answering = False
+                self._unread(event.seen)
             case Turn():
                 self.answering = False
                 self._steps_ms.clear()
@@ -233,3 +240,11 @@ class CacheView:
         self.attended.update((position, cache.seen) for position in cache.attended if position in self.hold)
         self.went.extend(Went(cache.seen, token) for token in cache.gone)
         self.gone_tokens += cache.gone_tokens
+        self._gone_reading += cache.gone_tokens
+
+    def _unread(self, seen: int) -> None:
+        """The reading of a prompt was stopped: none of its tokens ever was there."""
+        while self.went and self.went[-1].seen > seen:
+            self.went.pop()
+        self.gone_tokens -= self._gone_reading
+        self._gone_reading = 0

@@ -8,7 +8,7 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.chat.chat import Chat
 from h2o_chat.chat.rebuilding import rebuild
-from h2o_chat.events.events import Note
+from h2o_chat.events.events import Note, ReadSoFar
 from h2o_chat.tui.talk import changing
 from h2o_chat.tui.talk.editing import Sent
 from h2o_chat.tui.talk.settings import Changed, SettingsScreen
@@ -85,7 +85,7 @@ def _rebuild(pane: TalkPane, talk: Chat, settings: Settings) -> None:
     pane.editing.give_up()
     pane.sent = Sent()
 
-    def work(cancel: Callable[[], bool], progress: Callable[[float], None]) -> Iterator[Report]:
+    def work(cancel: Callable[[], bool], progress: Callable[[ReadSoFar], None]) -> Iterator[Report]:
         if rebuild(talk, settings, progress, cancel):
             yield Opened(talk)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from h2o_chat.chat.chat import Chat
 from h2o_chat.chat.message import numbered
-from h2o_chat.events.events import Note
+from h2o_chat.events.events import Note, ReadSoFar
 from h2o_chat.tui.work import Opened, Report
 
 
@@ -48,7 +48,7 @@ def next_fork(talk: Chat, index: int | None = None) -> Fork | None:
 
 
 def go(
-    talk: Chat, fork: Fork, cancel: Callable[[], bool], progress: Callable[[float], None]
+    talk: Chat, fork: Fork, cancel: Callable[[], bool], progress: Callable[[ReadSoFar], None]
 ) -> Iterator[Report]:
     """Goes on with the other branch, with the memory as it was there."""
     if talk.resume(progress, cancel, fork.leaf):

@@ -7,6 +7,7 @@ from h2o_chat.base.errors import H2OChatError, UsageError
 from h2o_chat.base.progress import Progress
 from h2o_chat.chat.another import open_another
 from h2o_chat.chat.chat import Chat
+from h2o_chat.events.events import ReadSoFar
 from h2o_chat.tui.talk.conversations import Conversations
 from h2o_chat.tui.talk.editing import Sent
 from h2o_chat.tui.talk.models import Models, rows
@@ -72,7 +73,7 @@ def conversations(pane: TalkPane, _: str) -> None:
 
 
 def _open(
-    talk: Chat, conversation: str, cancel: Callable[[], bool], progress: Callable[[float], None]
+    talk: Chat, conversation: str, cancel: Callable[[], bool], progress: Callable[[ReadSoFar], None]
 ) -> Iterator[Report]:
     if open_another(talk, conversation, progress, cancel):
         yield Opened(talk)

@@ -70,6 +70,7 @@ class TalkPane(Pane):
         opener_of: by a model's name, what opens it; None where there is only one.
     """
 
+    STOP = " · esc stops"
     READING = "reading · esc stops"
     ANSWERING = "answering · esc stops"
     BINDINGS = KEYS

@@ -129,15 +129,15 @@ class Messages:
             last.folded = False
             self._window.changed(last)
 
-    def note(self, text: str) -> None:
+    def note(self, text: str) -> TurnView:
         """Say something that is no part of the conversation; an answer that has not begun comes after it."""
         answer = self.answer
         unbegun = answer is not None and answer.growing is not None and not answer.growing.begun
-        self.add(TurnView("note", "note", text), before=answer if unbegun else None)
+        return self.add(TurnView("note", "note", text), before=answer if unbegun else None)
 
-    def notice(self, message: str, hint: str = "") -> None:
+    def notice(self, message: str, hint: str = "") -> TurnView:
         """Say something that a person should know, though nothing failed."""
-        self.note(f"{message}\n→ {hint}" if hint else message)
+        return self.note(f"{message}\n→ {hint}" if hint else message)
 
     def error(self, title: str, message: str, hint: str = "") -> None:
         """Say what went wrong and, after an arrow, what to do."""

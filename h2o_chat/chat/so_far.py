@@ -1,0 +1,19 @@
+"""How far the reading of a prompt is, in words: the screen, `run` and the plain chat say the same."""
+
+from h2o_chat.events.events import ReadSoFar
+
+
+def words(so_far: ReadSoFar) -> str:
+    """`18,432 of 48,687 · 38% · about 28 s · 1,632 tok/s`."""
+    share = f"{so_far.tokens:,} of {so_far.of:,} · {so_far.share:.0%}"
+    if so_far.ms <= 0 or not so_far.tokens:
+        return share
+    pace = 1000 * so_far.tokens / so_far.ms
+    left_s = (so_far.of - so_far.tokens) / pace
+    left = f" · about {_time(left_s)}" if so_far.tokens < so_far.of else ""
+    return f"{share}{left} · {pace:,.0f} tok/s"
+
+
+def _time(seconds: float) -> str:
+    """`28 s`, `3 min`: nobody needs the seconds of minutes."""
+    return f"{max(seconds, 1):.0f} s" if seconds < 100 else f"{seconds / 60:,.0f} min"

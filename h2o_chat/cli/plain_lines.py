@@ -1,0 +1,146 @@
+"""What the plain chat reads and writes: lines, no cursor movement, no colour, no escape sequences."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from h2o_chat.base.deadline import Deadline
+from h2o_chat.base.errors import ExitCode
+from h2o_chat.base.safe import safe_text
+
+BLOCK = '"""'
+"""A line of this begins a text of several lines, and ends it."""
+HOW = f"a line that ends with \\ goes on; lines between two lines of {BLOCK} are one message"
+
+
+class Ended(BaseException):
+    """A signal ends the program while it waits for a line."""
+
+
+class Signals:
+    """ctrl+c stops what goes on, or interrupts the waiting for a line; other signals end the program.
+
+    Attributes:
+        stopped: What goes on is to stop at its next step.
+        code: What the program should end with; `OK` while nothing ends it.
+    """
+
+    def __init__(self) -> None:
+        self.stopped = False
+        self.code = ExitCode.OK
+        self._waiting = False
+        self._deadline = Deadline()
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Signals are taken here."""
+        before = {
+            number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        }
+        for number, handler in before.items():
+            if handler is not signal.SIG_IGN:
+                signal.signal(number, self._interrupt if number == signal.SIGINT else self._end)
+        try:
+            yield
+        finally:
+            self._deadline.call_off()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def stops(self) -> bool:
+        """Whether what goes on is to stop."""
+        return self.stopped
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """A line is waited for.
+
+        Raises:
+            KeyboardInterrupt: ctrl+c.
+            Ended: another signal.
+        """
+        self.stopped, self._waiting = False, True
+        try:
+            if self.code is not ExitCode.OK:
+                raise Ended
+            yield
+        finally:
+            self._waiting = False
+
+    def _interrupt(self, *_: Any) -> None:
+        if self._waiting or self.stopped:  # once more: the step that should end takes too long
+            raise KeyboardInterrupt
+        self.stopped = True
+
+    def _end(self, number: int, _: Any) -> None:
+        self.code, self.stopped = ExitCode(128 + number), True
+        self._deadline.begin(self.code)
+        if self._waiting:
+            raise Ended
+
+
+class Lines:
+    """Standard input and output, line by line."""
+
+    def __init__(self) -> None:
+        for stream in (sys.stdin, sys.stdout):
+            stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
+        self._asks = sys.stdin.isatty()
+        self._in_line = False
+        """What was written last did not end its line."""
+
+    def read(self) -> str | None:
+        """What is typed next, of one line or several; None at its end."""
+        line = self._line("> ")
+        if line is None:
+            return None
+        if line.strip() == BLOCK:
+            lines = []
+            while (line := self._line("| ")) is not None and line.strip() != BLOCK:
+                lines.append(line)
+            return "\n".join(lines)
+        while line.endswith("\\"):
+            line = f"{line[:-1]}\n{self._line('| ') or ''}"
+        return line
+
+    def _line(self, sign: str) -> str | None:
+        if self._asks:
+            self.write(sign)
+        line = sys.stdin.readline()
+        self._in_line = self._asks and not line.endswith("\n")
+        return line.rstrip("\r\n") if line else None
+
+    def write(self, text: str) -> None:
+        """Write as it comes: characters that a terminal would obey are replaced by visible ones."""
+        if text:
+            sys.stdout.write(safe_text(text))
+            sys.stdout.flush()
+            self._in_line = not text.endswith("\n")
+
+    def end_line(self) -> None:
+        """What comes next begins a line."""
+        if self._in_line:
+            self.write("\n")
+
+    def say(self, text: str) -> None:
+        """Write lines of their own."""
+        self.end_line()
+        self.write(f"{text}\n")
+
+    def note(self, message: str, hint: str = "") -> None:
+        """What a person should know."""
+        self.say(f"note: {message} {hint}".rstrip())
+
+    def error(self, message: str, hint: str = "") -> None:
+        """What went wrong, and what to do."""
+        self.say(f"error: {message} {hint}".rstrip())
+
+
+def nobody_reads() -> None:
+    """What Python still flushes when it exits must not fail again."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -1,0 +1,319 @@
+"""The chat line by line, as a process of its own, with pipes and in a terminal."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from program import PROGRAM, Ended, Program
+
+from h2o_chat.base.errors import ExitCode
+from h2o_chat.store import Store
+
+POCKET = Path(__file__).parents[2] / "assets" / "pocket"
+ESCAPE = "\x1b"
+WAIT_S = 90
+ENDLESS = ("--ignore-eos", "--max-tokens", 100000)
+
+
+class Terminal:
+    """A terminal in which the program runs, as its controlling one: ctrl+c is a signal."""
+
+    def __init__(self, *arguments: object, size: tuple[int, int] = (80, 24), **environment: str) -> None:
+        self.ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
+        self.process = subprocess.Popen(
+            [*PROGRAM, *map(str, arguments)],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            env={**os.environ, **environment},
+        )
+        os.close(theirs)
+        self._drawn = bytearray()
+
+    def __enter__(self) -> "Terminal":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self.ours)
+
+    @property
+    def text(self) -> str:
+        """All that was written so far."""
+        return self._drawn.decode(errors="replace").replace("\r\n", "\n")
+
+    def until(self, met: Callable[[str], object]) -> None:
+        """Reads until what was written meets a condition."""
+        give_up = time.monotonic() + WAIT_S
+        while not met(self.text):
+            assert time.monotonic() < give_up, self.text[-2000:]
+            assert self.process.poll() is None, self.text[-2000:]
+            self._read()
+
+    def sees(self, text: str, after: int = 0) -> None:
+        """Reads until this stands there, behind so many characters."""
+        self.until(lambda written: text in written[after:])
+
+    def types(self, text: str) -> None:
+        os.write(self.ours, text.encode())
+
+    def ended(self) -> int:
+        """Its exit code, at its end."""
+        give_up = time.monotonic() + WAIT_S
+        while self.process.poll() is None:
+            assert time.monotonic() < give_up, self.text[-2000:]
+            self._read()
+        while self._read():
+            pass
+        return self.process.returncode
+
+    def _read(self) -> bool:
+        """Reads what is there, or comes in a moment; whether there was anything."""
+        more = b""
+        with suppress(OSError):  # nobody is at the other end any more
+            if select.select([self.ours], [], [], 0.05)[0]:
+                more = os.read(self.ours, 65536)
+        self._drawn += more
+        return bool(more)
+
+
+def plain(folder: Path, *more: object) -> list[object]:
+    """Arguments of a chat with the bundled model."""
+    return ["--plain", "--data", folder, "-m", POCKET, "--temperature", 0, "--seed", 1, *more]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("data")
+
+
+TYPED = '''My name is Priya.
+My locker code \\
+is K7Q2.
+"""
+Do you
+like films?
+"""
+/memory
+/why priya
+/edit 3
+My locker code is B4.
+/branch
+/again
+/set temperature
+/help
+/theme
+/nonsense
+/etc/hosts is empty
+/quit
+this is not read
+'''
+
+
+@pytest.fixture(scope="module")
+def talked(h2o: Program, folder: Path) -> Ended:
+    """A conversation through pipes."""
+    return h2o(*plain(folder, "-b", 128, "--max-tokens", 12), piped=TYPED)
+
+
+def test_a_conversation_through_pipes(talked: Ended) -> None:
+    assert talked.code == ExitCode.OK
+    assert re.search(r"^#2 pocket: .*Priya", talked.out, re.MULTILINE)
+    assert "#4 pocket: " in talked.out
+    assert "#6 pocket: " in talked.out
+    assert "this is not read" not in talked.out
+    assert "go on with --resume" in talked.err
+    assert "Traceback" not in talked.err
+
+
+def test_no_byte_moves_the_cursor(talked: Ended) -> None:
+    for text in (talked.out, talked.err):
+        assert not [character for character in text if ord(character) < 32 and character != "\n"]
+
+
+def test_lines_that_go_on_are_one_message(talked: Ended, folder: Path) -> None:
+    store = Store(folder)
+    said = [one.text for one in store.messages(store.find("last")) if one.role == "user"]
+    store.close()
+    assert "My locker code \nis K7Q2." in said
+    assert "Do you\nlike films?" in said
+    assert "/etc/hosts is empty" in said
+
+
+def test_commands_are_done_and_said_as_lines(talked: Ended) -> None:
+    for line in (
+        r"newest \d+, important \d+, pinned \d+",
+        r"#1 \S.*\(12 of 12 heads\).*",
+        r"#1 Priya: remembered by \d+ of 12 heads: .*",
+        r"#3 you: My locker code ",
+        r"note: what you type next is said instead.*",
+        r"#4 pocket: .*B4.*",
+        r"note: Branch .*",
+        r"temperature = 0\.0",
+        r"/edit \[NUMBER\]: .*",
+        r"error: /theme is of the screen.*",
+        r"error: /nonsense is no command.*",
+    ):
+        assert re.search(f"^{line}$", talked.out, re.MULTILINE), line
+
+
+def test_it_is_resumed(h2o: Program, talked: Ended, folder: Path) -> None:
+    before = [line for line in talked.out.splitlines() if line.startswith("#2 pocket: ")]
+    again = h2o(*plain(folder, "--resume", "last"), piped="")
+    assert again.code == ExitCode.OK
+    assert "#1 you: My name is Priya." in again.out.splitlines()
+    assert before[0] in again.out.splitlines()
+
+
+def test_what_is_not_stored_is_nowhere(h2o: Program, tmp_path: Path) -> None:
+    done = h2o(*plain(tmp_path, "--no-store", "--max-tokens", 4), piped="Hello.\n/edit 1\n/open\n")
+    assert done.code == ExitCode.OK
+    assert "#2 pocket: " in done.out
+    assert done.out.count("error: ") == 2
+    assert "--resume" not in done.err
+    assert not list(tmp_path.rglob("*.db"))
+
+
+def test_a_model_that_is_not_there_ends_it(h2o: Program, tmp_path: Path) -> None:
+    done = h2o("--plain", "--data", tmp_path, "-m", tmp_path / "nothing", piped="Hello.\n")
+    assert done.code == h2o("run", "Hello.", "-m", tmp_path / "nothing").code != ExitCode.OK
+    assert done.err.startswith("h2o-chat: ")
+
+
+def test_neither_textual_nor_a_screen(tmp_path: Path) -> None:
+    program = (
+        "import sys\nfrom h2o_chat.cli.cli import app\n"
+        f"sys.argv[1:] = {[str(one) for one in plain(tmp_path, '--no-store', '--max-tokens', 2)]!r}\n"
+        "try: app()\nexcept SystemExit as end: print('ended', end.code, 'textual' in sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input="Hello.\n/help\n",
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+    )
+    assert done.stdout.endswith("ended 0 False\n"), done.stdout + done.stderr
+
+
+def test_in_a_terminal_ctrl_c_stops_and_once_more_leaves(small: Path, tmp_path: Path) -> None:
+    with Terminal("--plain", "--data", tmp_path, "-m", small, *ENDLESS) as terminal:
+        terminal.sees("> ")
+        terminal.types("Once upon a time\n")
+        terminal.until(lambda text: len(text.partition("#2 ")[2]) > 200)
+        terminal.types("\x03")
+        terminal.sees("note: stopped")
+        terminal.sees("> ", terminal.text.index("note: stopped"))
+        assert terminal.process.poll() is None
+        terminal.types("\x03")
+        assert terminal.ended() == ExitCode.OK
+        assert "go on with --resume" in terminal.text
+        assert ESCAPE not in terminal.text
+        shown = terminal.text.partition("#2 ")[2].partition(": ")[2].partition("note: stopped")[0]
+    store = Store(tmp_path)
+    answer = store.messages(store.find("last"))[-1]
+    store.close()
+    assert answer.finish == "stopped"
+    assert answer.text.split() == shown.replace("^C", "").split()
+
+
+def test_in_an_empty_prompt_ctrl_c_asks_once_and_ctrl_d_leaves(small: Path, tmp_path: Path) -> None:
+    with Terminal("--plain", "--data", tmp_path, "-m", small, "--max-tokens", 3, TERM="dumb") as terminal:
+        terminal.sees("> ")
+        terminal.types("\x03")
+        terminal.sees("note: ctrl+c again leaves")
+        at = len(terminal.text)
+        terminal.types("Once\n")
+        terminal.sees("#2 ", at)
+        terminal.sees("> ", at + 8)
+        terminal.types("\x04")
+        assert terminal.ended() == ExitCode.OK
+        assert ESCAPE not in terminal.text
+
+
+def test_a_dumb_terminal_has_no_screen(small: Path, tmp_path: Path) -> None:
+    with Terminal("--data", tmp_path, "-m", small, TERM="dumb") as terminal:
+        terminal.sees("> ")
+        terminal.types("/quit\n")
+        assert terminal.ended() == ExitCode.OK
+        assert ESCAPE not in terminal.text
+
+
+def test_ctrl_c_while_it_is_read_sends_nothing(tmp_path: Path) -> None:
+    book = tmp_path / "book.txt"
+    book.write_text("Once there was a bird that lived in a garden with a red key. " * 3500)
+    with Terminal(*plain(tmp_path, "-b", 128)) as terminal:
+        terminal.sees("> ")
+        terminal.types(f"@{book}\n")
+        terminal.sees("128 slots: it is read once from beginning to end")
+        terminal.types("\x03")
+        terminal.sees("nothing was sent")
+        terminal.types("/memory\n")
+        terminal.sees("nothing was read yet")
+        terminal.types("/quit\n")
+        assert terminal.ended() == ExitCode.OK
+
+
+def streaming(small: Path, folder: Path) -> "subprocess.Popen[str]":
+    """A chat through pipes that would answer for long, and has begun to."""
+    process = subprocess.Popen(
+        [*PROGRAM, "--plain", "--data", str(folder), "-m", str(small), *map(str, ENDLESS)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin
+    assert process.stdout
+    process.stdin.write("Once upon a time\n")
+    process.stdin.flush()
+    while not process.stdout.readline().startswith("#2 "):
+        assert process.poll() is None
+    return process
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, ExitCode.TERMINATED)]
+)
+def test_nothing_delivered_is_lost(small: Path, tmp_path: Path, number: int, code: int) -> None:
+    process = streaming(small, tmp_path)
+    assert process.stdout
+    delivered = "".join(process.stdout.readline() for _ in range(3))
+    process.send_signal(number)
+    more, err = process.communicate(timeout=WAIT_S)
+    assert process.returncode == code
+    delivered += more.partition("note: stopped")[0].rstrip("\n")
+    assert "Traceback" not in err
+    store = Store(tmp_path)
+    answer = store.messages(store.find("last"))[-1]
+    store.close()
+    assert len(delivered) > 20
+    assert delivered in answer.text
+
+
+def test_a_reader_who_leaves_ends_it_quietly(small: Path, tmp_path: Path) -> None:
+    process = streaming(small, tmp_path)
+    assert process.stdout
+    assert process.stderr
+    process.stdout.close()
+    assert process.wait(WAIT_S) == ExitCode.OK
+    assert "Traceback" not in process.stderr.read()
+    assert process.stdin
+    process.stdin.close()
+    process.stderr.close()

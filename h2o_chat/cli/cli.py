@@ -208,22 +208,26 @@ def screen(
         from h2o_chat.remote.engine_apart import engine_apart
         from h2o_chat.tui import leaving
         from h2o_chat.tui.app import ChatApp
+        from h2o_chat.tui.first_budget import first_budget
         from h2o_chat.tui.hangup import leave_with_the_terminal
 
         recorder = Recorder(record) if record else None
         if recorder:
             recorder.open()
         folder = kept.folder if kept else None
-        first, others = opener(settings, kept, engine_apart), opener_of(settings, kept, engine_apart)
+        named = {*given.maps[0], *precedence.below_flags(), *held_with}
+        first = first_budget(settings, named)
+        others = opener_of(settings, kept, engine_apart, lambda one: first_budget(one, named))
         screen = ChatApp(
+            opener(first, kept, engine_apart),
             first,
-            settings,
             sampling,
             recorder,
             folder=folder,
             opener_of=others,
             theme=precedence.theme(),
             keep_theme=partial(config_command.change, "theme"),
+            first_minute=folder if first is not settings else None,
         )
         leave_with_the_terminal(in_browser)
         leaving.run(screen)

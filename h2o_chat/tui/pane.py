@@ -185,9 +185,13 @@ class Pane(Vertical):
         self.transcript.messages.unfold_last()
         self.app.refresh_bindings()
 
+    def greet(self, chat: ChatLike) -> str:
+        """The first words of a conversation that is shown."""
+        return greeting(chat.session)
+
     def _tell(self, chat: ChatLike) -> None:
         """Show its messages and notes."""
-        self.transcript.messages.note(greeting(chat.session))
+        self.transcript.messages.note(self.greet(chat))
         earlier = max(len(chat.messages) - SHOWN_MESSAGES, 0)
         if earlier:
             self.transcript.messages.note(

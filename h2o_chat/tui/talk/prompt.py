@@ -16,6 +16,7 @@ from h2o_chat.tui.talk.menu import Choice, Menu, choices
 
 NEW_LINE = ("shift+enter", "ctrl+j")
 """Two ways: shift+enter does not reach every terminal."""
+EMPTY = "ask something, or / for commands"
 KEYS = ("enter", *NEW_LINE, "up", "down", "tab", "escape")
 
 
@@ -65,11 +66,12 @@ class PromptBox(TextArea):
             show_line_numbers=False,
             tab_behavior="focus",
             highlight_cursor_line=False,
-            placeholder="ask something, or / for commands",
+            placeholder=EMPTY,
         )
         self._send = send
         self._menu = menu
         self._history = history or History(None)
+        self._take_offer: Callable[[], None] | None = None
         self._closed_for: str | None = None
         """The text for which the menu was closed."""
 
@@ -77,6 +79,15 @@ class PromptBox(TextArea):
         """Show this text instead of what stands there, and go to its end."""
         self.text = text
         self.move_cursor(self.document.end)
+
+    def offer(self, shown: str, take: Callable[[], None] | None = None) -> None:
+        """Show a faint line while the box is empty; enter calls `take` then. An empty line takes it away."""
+        self.placeholder, self._take_offer = (f"{shown} ↵", take) if shown else (EMPTY, None)
+
+    @property
+    def offering(self) -> bool:
+        """Whether such a line is offered."""
+        return self._take_offer is not None
 
     def on_text_area_changed(self) -> None:
         self._show_menu()
@@ -113,6 +124,8 @@ class PromptBox(TextArea):
             case "enter":
                 if self.text.strip():
                     self._send_text()
+                elif self._take_offer and not self.text:
+                    self._take_offer()
                 return True
             case "up" if self.cursor_at_first_line:
                 return self._recall(self._history.older(self.text))

@@ -1,6 +1,7 @@
 """The pane with a prompt box: what is typed is sent, or done where it is a command."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
@@ -16,6 +17,7 @@ from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.talk import slash
 from h2o_chat.tui.talk.attach import Reading, names_files
 from h2o_chat.tui.talk.editing import Editing, Sent
+from h2o_chat.tui.talk.first_minute import FirstMinute
 from h2o_chat.tui.talk.history import History
 from h2o_chat.tui.talk.menu import Menu
 from h2o_chat.tui.talk.outbox import Outbox
@@ -62,6 +64,7 @@ class TalkPane(Pane):
         acts: what commands and keys do, by name (`acts.py`).
         history: what was typed before; None begins empty.
         opener_of: by a model's name, what opens it; None where there is only one.
+        first_minute: the data folder, where the first minute may be shown (`first_minute.py`).
     """
 
     READING = "reading · esc stops"
@@ -76,6 +79,7 @@ class TalkPane(Pane):
         acts: Mapping[str, Act],
         history: History | None = None,
         opener_of: Callable[[str], OpenChat] | None = None,
+        first_minute: Path | None = None,
     ) -> None:
         super().__init__(jobs)
         self.menu = Menu(id="menu")
@@ -89,6 +93,9 @@ class TalkPane(Pane):
         self._outbox = Outbox(self.prompt)
         self.editing = Editing(self.prompt, self.transcript, self.divider)
         self.sent = Sent()
+        self._first = FirstMinute(
+            first_minute, self.prompt, self.transcript, self.divider, self._send, self._offer_changed
+        )
         self.new_asked = float("-inf")
         """When another conversation was asked for, though this one is not stored; by `time.monotonic`."""
         self._drawn: int | None = None
@@ -121,6 +128,8 @@ class TalkPane(Pane):
 
     def write_hint(self) -> None:
         pinned = "the next message is pinned · " if self.pins_next else ""
+        if self._first.offering:
+            pinned += "enter sends the line shown, or type your own · "
         self.query_one("#entry").border_subtitle = f"{pinned}enter send · ctrl+j newline · esc stop"
 
     @property
@@ -136,7 +145,18 @@ class TalkPane(Pane):
             for note in talk.take_notes():
                 self.noted(note)
 
+    def _offer_changed(self) -> None:
+        self.write_hint()
+        self.app.refresh_bindings()
+
     # What a job reports
+
+    def greet(self, chat: ChatLike) -> str:
+        return super().greet(chat) + self._first.begin()
+
+    def remembered(self) -> None:
+        super().remembered()
+        self._first.remembered(self.memory)
 
     def opened(self, chat: ChatLike) -> None:
         super().opened(chat)
@@ -168,6 +188,7 @@ class TalkPane(Pane):
 
     def done(self) -> None:
         super().done()
+        self._first.done()
         if isinstance(self.chat, Chat):
             self.transcript.messages.show_pins({n for n, one in enumerate(self.chat.messages) if one.pinned})
         self._drawn = None
@@ -255,15 +276,21 @@ class TalkPane(Pane):
 
     @property
     def stoppable(self) -> bool:
-        return self._outbox.files is not None or super().stoppable
+        return self._outbox.files is not None or self._first.playing or super().stoppable
 
     def stop(self) -> None:
         if self._outbox.files is not None:
             self._give_back("stopped reading files · your text is back")
-        else:
+            return
+        self._first.stop()
+        if self.busy:
             super().stop()
+        else:
+            self.divider.doing("")
+            self._first.done()
 
     def _say(self, talk: Chat, text: str) -> None:
+        self._first.said()
         index = len(talk.messages)
         pin, self.pins_next = self.pins_next, False
         self.sent = Sent(text, taken=not pin)  # so many tokens may not be protected: then nothing is said

@@ -24,7 +24,7 @@ from h2o_chat.cli.bench_commands import bench
 from h2o_chat.cli.doctor_command import doctor
 from h2o_chat.cli.eval_commands import evaluate
 from h2o_chat.cli.flags import FLAGS, asked_for, takes_flags
-from h2o_chat.cli.replay_command import replay
+from h2o_chat.cli.replay_command import demo, replay
 from h2o_chat.cli.web import ADDRESS as WEB_ADDRESS
 from h2o_chat.models.hub import is_offline
 from h2o_chat.models.obtain import checked, obtain
@@ -68,6 +68,7 @@ app.add_typer(evaluate, name="eval")
 app.add_typer(bench, name="bench")
 app.command()(doctor)
 app.command()(replay)
+app.command()(demo)
 
 Kind = TypeVar("Kind", Settings, Sampling)
 

@@ -96,6 +96,8 @@ async def test_four_times_enter_shows_that_the_code_outlives_the_small_talk(
         assert "4821" in screen.chat.messages[-1].text
         assert screen.chat.state.seen > 4 * FIRST_BUDGET
         await screen.until(lambda: said(screen, "h2o-chat -m"), "the command for a real model is named")
+        state = screen.chat.state
+        assert said(screen, f"{state.seen - state.kept} of {state.seen} tokens are forgotten, the code is not.")
         assert "h2o-chat -m" in page(screen)
         assert "↵" not in screen.app.prompt.placeholder
     async with first(size) as screen:

@@ -43,9 +43,10 @@ SMALL_TALK = (
     "I like old songs with a guitar, and I sing them to my dog.",
     "Thank you, that was a nice talk.",
 )
+CODE = "4821"
 OFFERS = (
     Offer("Hi, my name is Priya.", ("Hi, my name is Priya.",)),
-    Offer("My locker code is 4821.", ("My locker code is 4821.",)),
+    Offer(f"My locker code is {CODE}.", (f"My locker code is {CODE}.",)),
     Offer(f"… {len(SMALL_TALK)} lines of small talk, to be forgotten", SMALL_TALK),
     Offer("What is my locker code?", ("What is my locker code?",)),
 )
@@ -139,7 +140,7 @@ class FirstMinute:
             return
         if self._question_asked:
             self._question_asked = False
-            self._transcript.messages.note(real_model(virtual_memory().total))
+            self._transcript.messages.note(self._result() + real_model(virtual_memory().total))
         self._show()
 
     def remembered(self, memory: CacheView) -> None:
@@ -177,6 +178,13 @@ class FirstMinute:
             return self._send(text)
         finally:
             self._sending = False
+
+    def _result(self) -> str:
+        """What the question has shown, if it was answered rightly."""
+        memory = self._transcript.heat.memory
+        if CODE not in self._transcript.chosen_text() or not memory.evicted:
+            return ""
+        return f"{memory.evicted:,} of {memory.seen:,} tokens are forgotten, the code is not. "
 
     def _show(self) -> None:
         """Offer the next line."""

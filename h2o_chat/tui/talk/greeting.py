@@ -1,13 +1,20 @@
 """The first words: what was opened and what its memory is."""
 
 from h2o_chat.events.events import Session
+from h2o_chat.models.resolve import POCKET
 from h2o_chat.tui.first_budget import FIRST_BUDGET
 
+SMALL = " That is about 50 words, so that you soon see it forget: /budget 512 gives it more."
 TOY = (
     " It is a toy: it knows next to nothing of the world, but it remembers what it is told. Four lines are"
     " offered to try that: enter sends the one in the prompt, or type your own."
 )
 """Said once, before the first offer."""
+
+
+def why_small(session: Session) -> str:
+    """What is said of the budget that the screen gives the bundled model."""
+    return SMALL if (session.model, session.budget) == (POCKET, FIRST_BUDGET) else ""
 
 
 def greeting(session: Session) -> str:
@@ -16,8 +23,6 @@ def greeting(session: Session) -> str:
         memory = f"It remembers everything, up to {session.window:,} tokens."
     else:
         memory = f"It remembers {session.budget:,} tokens; what gets little attention is forgotten."
-    if session.model == "pocket" and session.budget == FIRST_BUDGET:
-        memory += " So few that you soon see it forget: /budget 512 gives it more."
     match session.template:
         case "model":
             template = ""

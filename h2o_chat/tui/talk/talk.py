@@ -18,6 +18,7 @@ from h2o_chat.tui.talk import slash
 from h2o_chat.tui.talk.attach import Reading, names_files
 from h2o_chat.tui.talk.editing import Editing, Sent
 from h2o_chat.tui.talk.first_minute import FirstMinute
+from h2o_chat.tui.talk.greeting import why_small
 from h2o_chat.tui.talk.history import History
 from h2o_chat.tui.talk.menu import Menu
 from h2o_chat.tui.talk.outbox import Outbox
@@ -128,9 +129,10 @@ class TalkPane(Pane):
 
     def write_hint(self) -> None:
         pinned = "the next message is pinned · " if self.pins_next else ""
+        keys = "enter send · ctrl+j newline · esc stop"
         if self._first.offering:
-            pinned += "enter sends the line shown, or type your own · "
-        self.query_one("#entry").border_subtitle = f"{pinned}enter send · ctrl+j newline · esc stop"
+            keys = "enter sends the line shown · or type your own"
+        self.query_one("#entry").border_subtitle = pinned + keys
 
     @property
     def ready(self) -> Chat | None:
@@ -152,7 +154,7 @@ class TalkPane(Pane):
     # What a job reports
 
     def greet(self, chat: ChatLike) -> str:
-        return super().greet(chat) + self._first.begin()
+        return super().greet(chat) + why_small(chat.session) + self._first.begin()
 
     def remembered(self) -> None:
         super().remembered()

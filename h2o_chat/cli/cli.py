@@ -228,7 +228,6 @@ def screen(
             opener_of=others,
             theme=precedence.theme(),
             keep_theme=partial(config_command.change, "theme"),
-            first_minute=folder if first is not settings else None,
         )
         leave_with_the_terminal(in_browser)
         leaving.run(screen)

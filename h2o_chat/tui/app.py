@@ -73,7 +73,6 @@ class ChatApp(App[None], inherit_bindings=False):
         opener_of: By a model's name, what opens that.
         theme: The colours to begin with.
         keep_theme: Remembers that other ones were chosen.
-        first_minute: The data folder, where the first minute may be shown (`talk/first_minute.py`).
 
     Attributes:
         exit_code: What the process should end with: why no model could be opened, which signal ended it, or
@@ -110,7 +109,6 @@ class ChatApp(App[None], inherit_bindings=False):
         opener_of: Callable[[str], work.OpenChat] | None = None,
         theme: str = H2O_DARK.name,
         keep_theme: Callable[[str], None] | None = None,
-        first_minute: Path | None = None,
     ) -> None:
         super().__init__()
         for own in OWN:
@@ -121,9 +119,7 @@ class ChatApp(App[None], inherit_bindings=False):
         self.deadline: Deadline | None = None
         self._memory = CacheView()
         jobs = work.Jobs(recorder)
-        self.pane = pane or TalkPane(
-            jobs, sampling, self._memory, ACTS, History(folder), opener_of, first_minute
-        )
+        self.pane = pane or TalkPane(jobs, sampling, self._memory, ACTS, History(folder), opener_of)
         self._open_chat = open_chat
         self.transcript.heat.memory = self._memory
         self._first = settings.model or "the bundled model"

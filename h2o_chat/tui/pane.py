@@ -15,6 +15,7 @@ from h2o_chat.events.events import Note, Prompt, Said, Turn
 from h2o_chat.tui.divider import Divider
 from h2o_chat.tui.loading import Loading
 from h2o_chat.tui.talk.attach import Reading
+from h2o_chat.tui.talk.first_minute import Offers
 from h2o_chat.tui.talk.greeting import greeting
 from h2o_chat.tui.transcript import markdown
 from h2o_chat.tui.transcript.finding import FindBar
@@ -60,6 +61,8 @@ class Pane(Vertical):
     ]
 
     busy: reactive[bool] = reactive(False, bindings=True)
+    offers: Offers | None = None
+    """Hears every report that is shown."""
 
     def __init__(self, jobs: Jobs) -> None:
         super().__init__(id="chat")
@@ -185,13 +188,9 @@ class Pane(Vertical):
         self.transcript.messages.unfold_last()
         self.app.refresh_bindings()
 
-    def greet(self, chat: ChatLike) -> str:
-        """The first words of a conversation that is shown."""
-        return greeting(chat.session)
-
     def _tell(self, chat: ChatLike) -> None:
         """Show its messages and notes."""
-        self.transcript.messages.note(self.greet(chat))
+        self.transcript.messages.note(greeting(chat.session))
         earlier = max(len(chat.messages) - SHOWN_MESSAGES, 0)
         if earlier:
             self.transcript.messages.note(

@@ -1,4 +1,4 @@
-"""The first minute with the bundled model: four lines to send with enter, and what the marks mean. Said once."""
+"""The first minute with the bundled model: four lines to send with enter, and what the marks mean; once."""
 
 import os
 from collections.abc import Callable
@@ -9,13 +9,14 @@ from psutil import virtual_memory
 
 from h2o_chat.base.errors import StoreError
 from h2o_chat.base.own import open_own
+from h2o_chat.events.events import CacheState
 from h2o_chat.models.aliases import ALIASES, fits
-from h2o_chat.tui.divider import Divider
 from h2o_chat.tui.glyphs import size
-from h2o_chat.tui.panel.held import CacheView
-from h2o_chat.tui.talk.greeting import TOY
+from h2o_chat.tui.talk.greeting import TOY, why_small
+from h2o_chat.tui.talk.history import History
 from h2o_chat.tui.talk.prompt import PromptBox
 from h2o_chat.tui.transcript.transcript import Transcript
+from h2o_chat.tui.work import ChatLike, Done, Opened, Report, Text
 
 FILE = "first-minute"
 """In the data folder: it was shown."""
@@ -56,69 +57,73 @@ MARKS = (
     " is important, struck through is forgotten. ctrl+t changes the marks."
 )
 REAL = ("qwen2.5-3b-instruct", "qwen2.5-1.5b-instruct", "qwen2.5-0.5b-instruct", "smollm2-135m")
-"""Real models to begin with, the best first. Anybody may fetch them, and they answer without a long thought."""
+"""Real models to begin with, the best first; they need no licence and answer without a long thought."""
 
 
-def real_model(memory_bytes: int) -> str:
-    """A line with the command for a real model that fits into so much memory."""
+def real_model(memory_bytes: int) -> tuple[str, str]:
+    """A real model that fits into so much memory: what it is, and the command."""
     best = next((ALIASES[name] for name in REAL if fits(ALIASES[name], memory_bytes) == "16 bit"), None)
     if best is None:
-        return "Other models: h2o-chat models tells which fit this machine."
-    return (
-        f"For a real model that fits this machine: h2o-chat -m {best.name} ({size(best.bytes_16)} to fetch);"
-        " h2o-chat models lists more."
-    )
+        return "Which real models fit this machine:", "h2o-chat models"
+    return f"A real model that fits this machine, {size(best.bytes_16)} to fetch:", f"h2o-chat -m {best.name}"
 
 
-class FirstMinute:
+class Offers:
     """What is offered and said in the first conversation with the bundled model.
 
     Args:
-        folder: the data folder, where it is remembered that it was shown; None: it is not shown.
+        prompt: where lines are offered, and it is said what is played.
+        transcript: where all else is said.
+        history: in the data folder, where it is remembered that all this was shown; None: it is not shown.
         send: says a text; whether it was taken.
-        changed: called when what is offered or played has changed.
+        changed: called when `keys` may have changed.
     """
 
     def __init__(
         self,
-        folder: Path | None,
         prompt: PromptBox,
         transcript: Transcript,
-        divider: Divider,
+        history: History | None,
         send: Callable[[str], bool],
         changed: Callable[[], None],
     ) -> None:
-        self._path = None if folder is None else folder / FILE
-        self._prompt, self._transcript, self._divider = prompt, transcript, divider
+        self._prompt, self._transcript = prompt, transcript
+        self._path = history.folder / FILE if history and history.folder else None
         self._send, self._changed = send, changed
         self._offers: list[Offer] = []
         """Not sent yet, the next one first."""
         self._playing: list[str] = []
         """Messages of the small talk that follow by themselves."""
-        self._sending = self._question_asked = self._marks_due = False
+        self._between = False
+        """It waits before the next of them."""
+        self._sending = False
+        """A message is being sent that nobody typed."""
+        self._asked = False
+        """The last offer, the question, was sent and is not answered yet."""
+        self._marks_due = False
+        """Nothing is forgotten yet; when it is, the marks are explained."""
         self._own = 0
         """Messages that were typed."""
+
+    @property
+    def keys(self) -> str:
+        """What enter does, while a line stands in the empty prompt."""
+        return "enter sends the line shown · or type your own" if self._prompt.offering else ""
 
     @property
     def playing(self) -> bool:
         """Whether messages follow by themselves."""
         return bool(self._playing)
 
-    @property
-    def offering(self) -> bool:
-        """Whether a line stands in the empty prompt."""
-        return self._prompt.offering
-
-    def begin(self) -> str:
-        """A conversation is opened: in the first the offers begin. Returns what to say of them."""
-        path, self._path = self._path, None
-        self._end()
-        self._marks_due = path is not None and _remember(path)
-        if not self._marks_due:
-            return ""
-        self._offers = list(OFFERS)
-        self._show()
-        return TOY
+    def heard(self, report: Report | Text) -> None:
+        """A report was shown."""
+        match report:
+            case Opened(chat):
+                self._begin(chat)
+            case CacheState() if self._marks_due and report.seen > report.kept:
+                self._light()
+            case Done():
+                self._go_on()
 
     def said(self) -> None:
         """A message is sent, by an offer or by the person."""
@@ -128,56 +133,52 @@ class FirstMinute:
         self._own += 1
         if self._own >= OWN_MOST:
             self._offers.clear()
-        self._prompt.offer("")
-        self._changed()
+        self._hide()
 
-    def done(self) -> None:
-        """An answer is over: what comes next is sent, or offered."""
-        if self._playing:
-            left = len(self._playing)
-            self._divider.doing(f"small talk · {left} more · esc stops")
-            self._prompt.set_timer(BETWEEN_S, self._play)
-            return
-        if self._question_asked:
-            self._question_asked = False
-            self._transcript.messages.note(self._result() + real_model(virtual_memory().total))
-        self._show()
+    def stop(self) -> bool:
+        """No more small talk; whether it was between two messages, so that nothing else is to be stopped."""
+        between = self._between and self.playing
+        self._playing.clear()
+        self._hide()
+        if between:
+            self._show()
+        return between
 
-    def remembered(self, memory: CacheView) -> None:
-        """The cache has reported: when the first token has gone, the words are marked."""
-        if not self._marks_due or not memory.evicted:
+    # What is reported
+
+    def _begin(self, chat: ChatLike) -> None:
+        """A conversation is open. In the first one with the small budget the offers begin."""
+        self._offers.clear()
+        self._playing.clear()
+        self._marks_due = self._asked = False
+        self._hide()
+        small = why_small(chat.session)
+        if not small or chat.messages:
             return
+        self._marks_due = self._path is not None and _remember(self._path)
+        self._transcript.messages.note(f"{small}\n{TOY}" if self._marks_due else small)
+        if self._marks_due:
+            self._offers = list(OFFERS)
+            self._show()
+
+    def _light(self) -> None:
+        """The first token has gone: the words are marked."""
         self._marks_due = False
         if self._transcript.heat.mode == "off":
             self._transcript.cycle_heat()
         self._transcript.messages.note(MARKS)
 
-    def stop(self) -> None:
-        """No more small talk."""
-        self._playing.clear()
-
-    def _take(self) -> None:
-        """Enter in the empty prompt."""
-        offer = self._offers[0]
-        if self._say(offer.texts[0]):
-            del self._offers[0]
-            self._playing = list(offer.texts[1:])
-            self._question_asked = not self._offers
-            self._prompt.offer("")
-            self._changed()
-
-    def _play(self) -> None:
-        """The next message of the small talk, unless somebody stopped it or something else goes on."""
-        if self._playing and self._say(self._playing[0]):
-            del self._playing[0]
-            self._changed()
-
-    def _say(self, text: str) -> bool:
-        self._sending = True
-        try:
-            return self._send(text)
-        finally:
-            self._sending = False
+    def _go_on(self) -> None:
+        """An answer is over: what comes next is sent, or offered."""
+        if self._playing:
+            self._between = True
+            self._prompt.set_timer(BETWEEN_S, self._play)
+            return
+        if self._asked:
+            self._asked = False
+            what, command = real_model(virtual_memory().total)
+            self._transcript.messages.notice(self._result() + what, command)
+        self._show()
 
     def _result(self) -> str:
         """What the question has shown, if it was answered rightly."""
@@ -186,17 +187,42 @@ class FirstMinute:
             return ""
         return f"{memory.evicted:,} of {memory.seen:,} tokens are forgotten, the code is not. "
 
+    # What is offered and played
+
     def _show(self) -> None:
         """Offer the next line."""
         if self._offers:
             self._prompt.offer(self._offers[0].shown, self._take)
+            self._changed()
+
+    def _hide(self) -> None:
+        """Offer nothing; say what is played, if anything is."""
+        left = len(self._playing)
+        self._prompt.offer(f"small talk · {left} more · esc stops" if left else "")
         self._changed()
 
-    def _end(self) -> None:
-        self._offers.clear()
-        self._playing.clear()
-        self._marks_due = self._question_asked = False
-        self._prompt.offer("")
+    def _take(self) -> None:
+        """Enter in the empty prompt."""
+        offer = self._offers[0]
+        if self._say(offer.texts[0]):
+            del self._offers[0]
+            self._playing = list(offer.texts[1:])
+            self._asked = not self._offers
+            self._hide()
+
+    def _play(self) -> None:
+        """The next message of the small talk, unless somebody stopped it or something else goes on."""
+        self._between = False
+        if self._playing and self._say(self._playing[0]):
+            del self._playing[0]
+            self._hide()
+
+    def _say(self, text: str) -> bool:
+        self._sending = True
+        try:
+            return self._send(text)
+        finally:
+            self._sending = False
 
 
 def _remember(path: Path) -> bool:

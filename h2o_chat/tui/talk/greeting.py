@@ -4,16 +4,16 @@ from h2o_chat.events.events import Session
 from h2o_chat.models.resolve import POCKET
 from h2o_chat.tui.first_budget import FIRST_BUDGET
 
-SMALL = " That is about 50 words, so that you soon see it forget: /budget 512 gives it more."
+SMALL = "64 tokens are about 50 words, so that you soon see it forget: /budget 512 gives it more."
 TOY = (
-    " It is a toy: it knows next to nothing of the world, but it remembers what it is told. Four lines are"
+    "pocket is a toy: it knows next to nothing of the world, but it remembers what it is told. Four lines are"
     " offered to try that: enter sends the one in the prompt, or type your own."
 )
 """Said once, before the first offer."""
 
 
 def why_small(session: Session) -> str:
-    """What is said of the budget that the screen gives the bundled model."""
+    """Why the screen gives the bundled model a small budget; empty where it has another, or is another."""
     return SMALL if (session.model, session.budget) == (POCKET, FIRST_BUDGET) else ""
 
 

@@ -81,8 +81,8 @@ class PromptBox(TextArea):
         self.move_cursor(self.document.end)
 
     def offer(self, shown: str, take: Callable[[], None] | None = None) -> None:
-        """Show a faint line while the box is empty; enter calls `take` then. An empty line takes it away."""
-        self.placeholder, self._take_offer = (f"{shown} ↵", take) if shown else (EMPTY, None)
+        """Show a faint line while the box is empty (none: the usual one); enter calls `take` then."""
+        self.placeholder, self._take_offer = f"{shown} ↵" if take else shown or EMPTY, take
 
     @property
     def offering(self) -> bool:

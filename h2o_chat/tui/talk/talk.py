@@ -1,7 +1,6 @@
 """The pane with a prompt box: what is typed is sent, or done where it is a command."""
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
@@ -17,8 +16,7 @@ from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.talk import slash
 from h2o_chat.tui.talk.attach import Reading, names_files
 from h2o_chat.tui.talk.editing import Editing, Sent
-from h2o_chat.tui.talk.first_minute import FirstMinute
-from h2o_chat.tui.talk.greeting import why_small
+from h2o_chat.tui.talk.first_minute import Offers
 from h2o_chat.tui.talk.history import History
 from h2o_chat.tui.talk.menu import Menu
 from h2o_chat.tui.talk.outbox import Outbox
@@ -27,6 +25,8 @@ from h2o_chat.tui.work import ChatLike, Jobs, OpenChat
 
 STORE_S = 0.5
 """Between two tries to write what waits."""
+
+HINT = "enter send · ctrl+j newline · esc stop"
 
 Act = Callable[["TalkPane", str], None]
 """What a command does; gets what stands behind its name."""
@@ -65,7 +65,6 @@ class TalkPane(Pane):
         acts: what commands and keys do, by name (`acts.py`).
         history: what was typed before; None begins empty.
         opener_of: by a model's name, what opens it; None where there is only one.
-        first_minute: the data folder, where the first minute may be shown (`first_minute.py`).
     """
 
     READING = "reading · esc stops"
@@ -80,7 +79,6 @@ class TalkPane(Pane):
         acts: Mapping[str, Act],
         history: History | None = None,
         opener_of: Callable[[str], OpenChat] | None = None,
-        first_minute: Path | None = None,
     ) -> None:
         super().__init__(jobs)
         self.menu = Menu(id="menu")
@@ -94,9 +92,7 @@ class TalkPane(Pane):
         self._outbox = Outbox(self.prompt)
         self.editing = Editing(self.prompt, self.transcript, self.divider)
         self.sent = Sent()
-        self._first = FirstMinute(
-            first_minute, self.prompt, self.transcript, self.divider, self._send, self._offer_changed
-        )
+        self.offers: Offers = Offers(self.prompt, self.transcript, history, self._send, self.write_hint)
         self.new_asked = float("-inf")
         """When another conversation was asked for, though this one is not stored; by `time.monotonic`."""
         self._drawn: int | None = None
@@ -129,10 +125,7 @@ class TalkPane(Pane):
 
     def write_hint(self) -> None:
         pinned = "the next message is pinned · " if self.pins_next else ""
-        keys = "enter send · ctrl+j newline · esc stop"
-        if self._first.offering:
-            keys = "enter sends the line shown · or type your own"
-        self.query_one("#entry").border_subtitle = pinned + keys
+        self.query_one("#entry").border_subtitle = pinned + (self.offers.keys or HINT)
 
     @property
     def ready(self) -> Chat | None:
@@ -147,18 +140,7 @@ class TalkPane(Pane):
             for note in talk.take_notes():
                 self.noted(note)
 
-    def _offer_changed(self) -> None:
-        self.write_hint()
-        self.app.refresh_bindings()
-
     # What a job reports
-
-    def greet(self, chat: ChatLike) -> str:
-        return super().greet(chat) + why_small(chat.session) + self._first.begin()
-
-    def remembered(self) -> None:
-        super().remembered()
-        self._first.remembered(self.memory)
 
     def opened(self, chat: ChatLike) -> None:
         super().opened(chat)
@@ -190,7 +172,6 @@ class TalkPane(Pane):
 
     def done(self) -> None:
         super().done()
-        self._first.done()
         if isinstance(self.chat, Chat):
             self.transcript.messages.show_pins({n for n, one in enumerate(self.chat.messages) if one.pinned})
         self._drawn = None
@@ -278,21 +259,16 @@ class TalkPane(Pane):
 
     @property
     def stoppable(self) -> bool:
-        return self._outbox.files is not None or self._first.playing or super().stoppable
+        return self._outbox.files is not None or self.offers.playing or super().stoppable
 
     def stop(self) -> None:
         if self._outbox.files is not None:
             self._give_back("stopped reading files · your text is back")
-            return
-        self._first.stop()
-        if self.busy:
+        elif not self.offers.stop():
             super().stop()
-        else:
-            self.divider.doing("")
-            self._first.done()
 
     def _say(self, talk: Chat, text: str) -> None:
-        self._first.said()
+        self.offers.said()
         index = len(talk.messages)
         pin, self.pins_next = self.pins_next, False
         self.sent = Sent(text, taken=not pin)  # so many tokens may not be protected: then nothing is said

@@ -27,7 +27,7 @@ BEGINNING = Note(
     "This is a recording: the bundled toy model with a memory of 64 tokens. It is told a name and a code, and"
     " then other things. Beside the conversation stands what it still remembers.",
 )
-FORGETS = Note("demo", "The first words are forgotten now.", "ctrl+t marks them in the text.")
+FORGETS = Note("demo", "The memory is full: from now on words are forgotten.", "ctrl+t marks them.")
 END = Note(
     "demo", "The code is still remembered. Talk to it yourself:", "ctrl+q leaves, then the command: h2o-chat"
 )

@@ -22,12 +22,18 @@ First = Callable[..., Any]
 """Opens the screen on the bundled model, as the command line does at the first start."""
 
 
+def wait(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Between two messages of the small talk, from here on."""
+    monkeypatch.setattr(first_minute, "BETWEEN_S", seconds)
+    monkeypatch.setattr(first_minute, "MARKS_S", seconds)
+
+
 @pytest.fixture
 def first(pocket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> First:
     from h2o_chat.chat.chat import Chat
     from h2o_chat.engine.engine import Engine
 
-    monkeypatch.setattr(first_minute, "BETWEEN_S", 0.01)
+    wait(monkeypatch, 0.01)
 
     @asynccontextmanager
     async def opened(size: tuple[int, int] = WIDE, folder: Path | None = tmp_path) -> AsyncIterator[Screen]:
@@ -128,7 +134,7 @@ async def test_whoever_types_is_left_alone(first: First) -> None:
 
 
 async def test_esc_stops_the_small_talk(first: First, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_minute, "BETWEEN_S", 3600.0)
+    wait(monkeypatch, 3600.0)
     async with first() as screen:
         await take(screen, 0)
         await take(screen, 1)
@@ -145,7 +151,7 @@ async def test_esc_stops_the_small_talk(first: First, monkeypatch: pytest.Monkey
 async def test_a_message_of_ones_own_ends_the_small_talk(
     first: First, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(first_minute, "BETWEEN_S", 3600.0)
+    wait(monkeypatch, 3600.0)
     async with first() as screen:
         await take(screen, 0)
         await take(screen, 1)

@@ -20,8 +20,10 @@ from h2o_chat.tui.work import ChatLike, Done, Opened, Report, Text
 
 FILE = "first-minute"
 """In the data folder: it was shown."""
-BETWEEN_S = 0.8
+BETWEEN_S = 1.2
 """Between two messages of the small talk: they are to be seen."""
+MARKS_S = 5.0
+"""The same when the marks were just explained: that is to be read."""
 OWN_MOST = 2
 """With so many messages of their own, visitors are left alone."""
 
@@ -53,8 +55,8 @@ OFFERS = (
 )
 
 MARKS = (
-    "The first words are forgotten now. Marks show it: the brighter a word, the more heads remember it; bold"
-    " is important, struck through is forgotten. ctrl+t changes the marks."
+    "The memory is full: from now on words are forgotten. The brighter a word, the more heads remember it;"
+    " bold is important, struck through is forgotten. ctrl+t changes the marks."
 )
 REAL = ("qwen2.5-3b-instruct", "qwen2.5-1.5b-instruct", "qwen2.5-0.5b-instruct", "smollm2-135m")
 """Real models to begin with, the best first; they need no licence and answer without a long thought."""
@@ -102,6 +104,8 @@ class Offers:
         """The last offer, the question, was sent and is not answered yet."""
         self._marks_due = False
         """Nothing is forgotten yet; when it is, the marks are explained."""
+        self._lit = False
+        """They were just explained."""
         self._own = 0
         """Messages that were typed."""
 
@@ -163,7 +167,7 @@ class Offers:
 
     def _light(self) -> None:
         """The first token has gone: the words are marked."""
-        self._marks_due = False
+        self._marks_due, self._lit = False, True
         if self._transcript.heat.mode == "off":
             self._transcript.cycle_heat()
         self._transcript.messages.note(MARKS)
@@ -172,7 +176,8 @@ class Offers:
         """An answer is over: what comes next is sent, or offered."""
         if self._playing:
             self._between = True
-            self._prompt.set_timer(BETWEEN_S, self._play)
+            self._prompt.set_timer(MARKS_S if self._lit else BETWEEN_S, self._play)
+            self._lit = False
             return
         if self._asked:
             self._asked = False

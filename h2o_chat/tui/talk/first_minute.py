@@ -197,14 +197,17 @@ class Offers:
     def _show(self) -> None:
         """Offer the next line."""
         if self._offers:
-            self._prompt.offer(self._offers[0].shown, self._take)
-            self._changed()
+            self._offer(self._offers[0].shown, self._take)
 
     def _hide(self) -> None:
         """Offer nothing; say what is played, if anything is."""
         left = len(self._playing)
-        self._prompt.offer(f"small talk · {left} more · esc stops" if left else "")
+        self._offer(f"small talk · {left} more · esc stops" if left else "")
+
+    def _offer(self, shown: str, take: Callable[[], None] | None = None) -> None:
+        self._prompt.offer(shown, take)
         self._changed()
+        self._prompt.app.refresh_bindings()  # esc stops what is played
 
     def _take(self) -> None:
         """Enter in the empty prompt."""

@@ -28,6 +28,7 @@ sys.exit(f"imported {{sorted(heavy)}}" if heavy else 0)
         "from h2o_chat.cli.cli import app; app(['run', 'hi', '--model', 'no/such-model'])",
         "from h2o_chat.cli.cli import app; app(['config', 'show'])",
         "from h2o_chat.cli.cli import app; app(['replay', 'no such file'])",
+        "from h2o_chat.cli.cli import app; app(['demo'])",
         "import h2o_chat.events.recorder, h2o_chat.tui.replay",
     ],
 )

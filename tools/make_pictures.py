@@ -1,16 +1,18 @@
-"""Makes the pictures of the README from the running app: the bundled model, one conversation, three sizes.
+"""Makes the pictures of the README from the running app: the first minute with the bundled model.
 
     python tools/make_pictures.py
 
-writes assets/screen-120x36.svg, screen-80x24.svg and screen-60x24.svg, which show its end, and
-assets/chat.svg, in which it happens: each row of the screen once, shown while it stood there, so that the
-file stays small.
+writes assets/screen-120x36.svg, screen-80x24.svg and screen-60x24.svg, what `make chat` shows after the four
+lines that it offers, and assets/chat.svg, in which that happens: each row of the screen once, shown while it
+stood there, so that the file stays small.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from html import escape
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rich.segment import Segment
 from rich.style import Style
@@ -19,27 +21,23 @@ from textual.pilot import Pilot
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import Progress
 from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.message import Message
 from h2o_chat.engine.engine import Engine
 from h2o_chat.models.load import load
 from h2o_chat.tui.app import ChatApp
+from h2o_chat.tui.first_budget import first_budget
+from h2o_chat.tui.talk import first_minute
+from h2o_chat.tui.talk.first_minute import OFFERS, Offer
 from h2o_chat.tui.work import OpenChat
 
 ASSETS = Path(__file__).parent.parent / "assets"
 SIZES = ((120, 36), (80, 24), (60, 24))
 FILMED = (120, 36)
-SETTINGS = Settings(budget=64, seed=1)
-SAMPLING = Sampling(temperature=0.0, max_tokens=40)
-PROMPTS = (
-    "Hi, my name is Priya.",
-    "My locker code is 4821.",
-    "I would like to find an Italian restaurant in San Jose.",
-    "Do you like films?",
-    "What is my locker code?",
-    "And what is my name?",
-)
+SETTINGS = first_budget(Settings(seed=1), ())
+SAMPLING = Sampling(max_tokens=None)
 FRAME_S = 0.12
 READ_S = 1.2
-"""An answer stands so long before the next question."""
+"""An answer stands so long before enter is pressed."""
 LAST_S = 5.0
 CELL, ROW, FONT = 8.4, 17, 14
 GROUND, INK = "#12161c", "#d5dbe3"
@@ -59,7 +57,11 @@ def opener(settings: Settings) -> OpenChat:
 
 async def held(size: tuple[int, int]) -> list[tuple[float, list[Row]]]:
     """Holds the conversation on a screen of this size: what it showed, and from when on."""
-    app = ChatApp(opener(SETTINGS), SETTINGS, SAMPLING)
+    with TemporaryDirectory() as folder:
+        return await _filmed(ChatApp(opener(SETTINGS), SETTINGS, SAMPLING, folder=Path(folder)), size)
+
+
+async def _filmed(app: ChatApp, size: tuple[int, int]) -> list[tuple[float, list[Row]]]:
     frames: list[tuple[float, list[Row]]] = []
     now = 0.0
 
@@ -74,33 +76,32 @@ async def held(size: tuple[int, int]) -> list[tuple[float, list[Row]]]:
         app.prompt.cursor_blink = False
         while app.chat is None and not app.exit_code:
             await pilot.pause(0.05)
-        for prompt in PROMPTS:
-            await _ask(pilot, app, prompt, shoot)
-            now += READ_S
-        app.transcript.focus()
-        for _ in range(2):  # heat on the words: what is held of them, then what they score
-            await pilot.press("ctrl+t")
-            await pilot.pause()
-            shoot(LAST_S)
-        await pilot.press("ctrl+t", "ctrl+t", "ctrl+t")
-        await pilot.pause()
+        for offer in OFFERS:
+            await _until(pilot, partial(_offers, app, offer))
+            shoot(READ_S)
+            end = len(_of_user(app)) + len(offer.texts)
+            await pilot.press("enter")
+            while len(_of_user(app)) < end or app.busy:
+                await pilot.pause(0.05)
+                if not app.busy:  # answer by answer: with every word of them the file would be large
+                    shoot(FRAME_S)
+        await _until(pilot, lambda: not app.busy)
+        await pilot.pause(0.3)
         shoot(LAST_S)
     return [*frames, (now, frames[-1][1])]
 
 
-async def _ask(pilot: Pilot[None], app: ChatApp, prompt: str, shoot: object) -> None:
-    assert callable(shoot)
-    for end in range(0, len(prompt) + 1, 8):
-        app.prompt.put(prompt[:end])
-        await pilot.pause()
-        shoot(FRAME_S)
-    app.prompt.put(prompt)
-    await pilot.press("enter")
-    while app.busy:
+async def _until(pilot: Pilot[None], met: Callable[[], bool]) -> None:
+    while not met():
         await pilot.pause(0.02)
-        shoot(FRAME_S)
-    await pilot.pause(0.3)
-    shoot(FRAME_S)
+
+
+def _offers(app: ChatApp, offer: Offer) -> bool:
+    return offer.shown in str(app.prompt.placeholder)
+
+
+def _of_user(app: ChatApp) -> list[Message]:
+    return [message for message in app.chat.messages if message.role == "user"] if app.chat else []
 
 
 def _row(segments: Sequence[Segment]) -> Row:
@@ -213,6 +214,7 @@ def write(name: str, size: tuple[int, int], frames: Sequence[tuple[float, list[R
 
 
 def main() -> None:
+    first_minute.BETWEEN_S = first_minute.MARKS_S = 0.5  # `READ_S` says how long it stands in the film
     for size in SIZES:
         frames = asyncio.run(held(size))
         write(f"screen-{size[0]}x{size[1]}.svg", size, frames[-2:-1] + frames[-1:])

@@ -102,11 +102,23 @@ def opener(settings: Settings, kept: Kept | None, open_engine: OpenEngine = engi
 
 
 def opener_of(
-    settings: Settings, kept: Kept | None, open_engine: OpenEngine = engine_here
+    settings: Settings,
+    kept: Kept | None,
+    open_engine: OpenEngine = engine_here,
+    fitted: Callable[[Settings], Settings] = lambda settings: settings,
 ) -> Callable[[str], Opener]:
-    """By a model's name: what opens it, in a new conversation that is kept in the same place."""
+    """By a model's name: what opens it, in a new conversation that is kept in the same place.
+
+    Args:
+        fitted: the settings as they suit their model; called while it is opened.
+    """
     folder = None if kept is None else Kept(kept.folder)
-    return lambda name: opener(replace(settings, model=name), folder, open_engine)
+
+    def of(name: str) -> Opener:
+        asked = replace(settings, model=name)
+        return lambda progress: opener(fitted(asked), folder, open_engine)(progress)
+
+    return of
 
 
 _OTHER_SYSTEM = Note(

@@ -25,7 +25,7 @@ from h2o_chat.cli.doctor_command import doctor
 from h2o_chat.cli.eval_commands import evaluate
 from h2o_chat.cli.flags import FLAGS, asked_for, takes_flags
 from h2o_chat.cli.in_words import App, Commands
-from h2o_chat.cli.replay_command import replay
+from h2o_chat.cli.replay_command import demo, replay
 from h2o_chat.cli.web import ADDRESS as WEB_ADDRESS
 from h2o_chat.models.hub import ask
 from h2o_chat.models.obtain import checked, obtain
@@ -69,6 +69,7 @@ app.add_typer(evaluate, name="eval")
 app.add_typer(bench, name="bench")
 app.command()(doctor)
 app.command()(replay)
+app.command()(demo)
 
 Kind = TypeVar("Kind", Settings, Sampling)
 
@@ -216,16 +217,19 @@ def screen(
         from h2o_chat.remote.engine_apart import engine_apart
         from h2o_chat.tui import leaving
         from h2o_chat.tui.app import ChatApp
+        from h2o_chat.tui.first_budget import first_budget
         from h2o_chat.tui.hangup import leave_with_the_terminal
 
         recorder = Recorder(record) if record else None
         if recorder:
             recorder.open()
         folder = kept.folder if kept else None
-        first, others = opener(settings, kept, engine_apart), opener_of(settings, kept, engine_apart)
+        named = {*given.maps[0], *precedence.below_flags(), *held_with}
+        first = first_budget(settings, named)
+        others = opener_of(settings, kept, engine_apart, lambda one: first_budget(one, named))
         screen = ChatApp(
+            opener(first, kept, engine_apart),
             first,
-            settings,
             sampling,
             recorder,
             folder=folder,

@@ -39,7 +39,9 @@ FLAGS: dict[str, Any] = {
     ),
     "system": typer.Option(metavar="TEXT", help="System prompt.", rich_help_panel=MODEL),
     "budget": typer.Option(
-        "--budget", "-b", help="Tokens kept per layer and KV head.", rich_help_panel=MEMORY
+        *("--budget", "-b"),
+        help="Tokens kept per layer and KV head; on the screen the bundled model begins with 64.",
+        rich_help_panel=MEMORY,
     ),
     "policy": typer.Option(help="What to forget first.", rich_help_panel=MEMORY),
     "recent": typer.Option(

@@ -11,7 +11,10 @@ import typer
 from h2o_chat.base import precedence
 from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.cli import config_command
+from h2o_chat.models.resolve import BUNDLED
 
+DEMO = tuple(folder.parent / "demo.jsonl" for folder in BUNDLED)
+"""Where the recording lies in an installed wheel, and in a checkout; `tools/make_demo.py` makes it."""
 SLOWEST, FASTEST = 0.01, 1000.0
 
 
@@ -27,6 +30,15 @@ def replay(
     code = ending(lambda: _replay(file, _times(speed)))
     if code is not ExitCode.OK:
         raise typer.Exit(code)
+
+
+def demo(
+    speed: Annotated[
+        str, typer.Option(metavar="TIMES|max", help="So many times as fast; max waits for nothing.")
+    ] = "1.0",
+) -> None:
+    """Show a recorded conversation that comes with the program, at once; no model is loaded."""
+    replay(next((file for file in DEMO if file.is_file()), DEMO[0]), speed)
 
 
 def _replay(file: Path, speed: float) -> ExitCode:

@@ -15,6 +15,7 @@ from h2o_chat.events.events import Note, Prompt, Said, Turn
 from h2o_chat.tui.divider import Divider
 from h2o_chat.tui.loading import Loading
 from h2o_chat.tui.talk.attach import Reading
+from h2o_chat.tui.talk.first_minute import Offers
 from h2o_chat.tui.talk.greeting import greeting
 from h2o_chat.tui.transcript import markdown
 from h2o_chat.tui.transcript.finding import FindBar
@@ -65,6 +66,8 @@ class Pane(Vertical):
     ]
 
     busy: reactive[bool] = reactive(False, bindings=True)
+    offers: Offers | None = None
+    """Hears every report that is shown."""
 
     def __init__(self, jobs: Jobs) -> None:
         super().__init__(id="chat")

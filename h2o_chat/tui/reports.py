@@ -63,6 +63,8 @@ def show(report: work.Report | work.Text, pane: Pane, memory: CacheView) -> None
             pane.done()
         case Reading():
             pane.files_read(report)
+    if pane.offers is not None:
+        pane.offers.heard(report)
 
 
 def _stage(stage: work.Stage, pane: Pane) -> None:

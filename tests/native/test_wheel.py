@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 NATIVE = "h2o_chat/native/"
 LIBRARY, FAILURE = NATIVE + build.LIBRARY.name, NATIVE + build.FAILURE.name
 SOURCES = {f"{NATIVE}src/{path.name}" for path in build.SOURCES.iterdir()}
+ASSETS = ("h2o_chat/assets/pocket/config.json", "h2o_chat/assets/demo.jsonl")
 
 
 @pytest.fixture
@@ -29,6 +30,7 @@ def tree(tmp_path: Path) -> Path:
         shutil.copy(ROOT / name, tree)
     (tree / "assets" / "pocket").mkdir(parents=True)
     (tree / "assets" / "pocket" / "config.json").write_text("{}")
+    shutil.copy(ROOT / "assets" / "demo.jsonl", tree / "assets")
     return tree
 
 
@@ -65,7 +67,7 @@ def test_a_wheel_with_the_library_names_the_system(tree: Path) -> None:
     if build.is_current():  # then compiling again shows nothing more
         shutil.copy(build.LIBRARY, tree / LIBRARY)
     wheel = made(tree, "build_wheel")
-    assert SOURCES | {LIBRARY, "h2o_chat/assets/pocket/config.json"} <= names(wheel)
+    assert SOURCES | {LIBRARY, *ASSETS} <= names(wheel)
     assert FAILURE not in names(wheel)
     tag = wheel.name.removeprefix("h2o_chat-0.1.0-").removesuffix(".whl")
     assert tag.startswith("py3-none-")
@@ -80,7 +82,7 @@ def test_a_wheel_without_a_compiler_is_for_every_system(tree: Path, tmp_path: Pa
     wheel = made(tree, "build_wheel", PATH=str(tmp_path))
     assert wheel.name == "h2o_chat-0.1.0-py3-none-any.whl"
     assert "Root-Is-Purelib: true\nTag: py3-none-any\n" in about(wheel)
-    assert SOURCES | {FAILURE} <= names(wheel)
+    assert SOURCES | {FAILURE, *ASSETS} <= names(wheel)
     assert LIBRARY not in names(wheel)
     assert zipfile.ZipFile(wheel).read(FAILURE).startswith(b"There is no C++ compiler")
 
@@ -100,5 +102,8 @@ def test_an_sdist_holds_sources_alone(tree: Path) -> None:
         (tree / left).write_text("left by compiling")
     with tarfile.open(made(tree, "build_sdist")) as file:
         found = {name.partition("/")[2] for name in file.getnames()}
-    assert SOURCES | {"hatch_build.py", NATIVE + "build.py", "assets/pocket/config.json"} <= found
+    assert (
+        SOURCES | {"hatch_build.py", NATIVE + "build.py", "assets/pocket/config.json", "assets/demo.jsonl"}
+        <= found
+    )
     assert not found & {LIBRARY, FAILURE}

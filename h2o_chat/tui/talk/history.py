@@ -22,6 +22,7 @@ class History:
     """
 
     def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
         self._path = None if folder is None else folder / FILE
         self._texts = self._load()
         self._at = len(self._texts)

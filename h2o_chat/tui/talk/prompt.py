@@ -17,6 +17,7 @@ from h2o_chat.tui.talk.menu import Choice, Menu, choices
 
 NEW_LINE = ("shift+enter", "ctrl+j")
 """Two ways: shift+enter does not reach every terminal."""
+EMPTY = "ask something, or / for commands"
 KEYS = ("enter", *NEW_LINE, "up", "down", "tab", "escape")
 
 
@@ -66,7 +67,7 @@ class PromptBox(TextArea):
             show_line_numbers=False,
             tab_behavior="focus",
             highlight_cursor_line=False,
-            placeholder="ask something, or / for commands",
+            placeholder=EMPTY,
         )
         self._send = send
         self.take_back: Callable[[], bool] = lambda: False
@@ -75,6 +76,7 @@ class PromptBox(TextArea):
         """A command that failed: it is selected, though nobody has selected it."""
         self._menu = menu
         self._history = history or History(None)
+        self._take_offer: Callable[[], None] | None = None
         self._closed_for: str | None = None
         """The text for which the menu was closed."""
 
@@ -100,6 +102,15 @@ class PromptBox(TextArea):
     def selected_by_hand(self) -> str:
         """What a person has selected."""
         return "" if self.selected_text == self._refused else self.selected_text
+
+    def offer(self, shown: str, take: Callable[[], None] | None = None) -> None:
+        """Show a faint line while the box is empty (none: the usual one); enter calls `take` then."""
+        self.placeholder, self._take_offer = f"{shown} ↵" if take else shown or EMPTY, take
+
+    @property
+    def offering(self) -> bool:
+        """Whether such a line is offered."""
+        return self._take_offer is not None
 
     def on_text_area_changed(self) -> None:
         self._show_menu()
@@ -136,6 +147,8 @@ class PromptBox(TextArea):
             case "enter":
                 if self.text.strip():
                     self._send_text()
+                elif self._take_offer and not self.text:
+                    self._take_offer()
                 return True
             case "up" if not self.text and self.take_back():
                 return True

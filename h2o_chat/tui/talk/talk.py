@@ -17,6 +17,7 @@ from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.talk import slash
 from h2o_chat.tui.talk.attach import Reading
 from h2o_chat.tui.talk.editing import Editing, Sent
+from h2o_chat.tui.talk.first_minute import Offers
 from h2o_chat.tui.talk.history import History
 from h2o_chat.tui.talk.menu import Menu
 from h2o_chat.tui.talk.outbox import Outbox, Waiting
@@ -25,6 +26,8 @@ from h2o_chat.tui.work import ChatLike, Jobs, OpenChat
 
 STORE_S = 0.5
 """Between two tries to write what waits."""
+
+HINT = "enter send · ctrl+j newline · esc stop"
 
 Act = Callable[["TalkPane", str], None]
 """What a command does; gets what stands behind its name."""
@@ -100,6 +103,7 @@ class TalkPane(Pane):
         self.outbox = Outbox(self.editing, id="outbox")
         self.prompt.take_back = self.outbox.take_back
         self.sent = Sent()
+        self.offers: Offers = Offers(self.prompt, self.transcript, history, self.send, self.write_hint)
         self.new_asked = float("-inf")
         """When another conversation was asked for, though this one is not stored; by `time.monotonic`."""
         self.again_asked = float("-inf")
@@ -134,7 +138,7 @@ class TalkPane(Pane):
 
     def write_hint(self) -> None:
         pinned = "the next message is pinned · " if self.pins_next else ""
-        self.query_one("#entry").border_subtitle = f"{pinned}enter send · ctrl+j newline · esc stop"
+        self.query_one("#entry").border_subtitle = pinned + (self.offers.keys or HINT)
 
     @property
     def ready(self) -> Chat | None:
@@ -266,16 +270,17 @@ class TalkPane(Pane):
 
     @property
     def stoppable(self) -> bool:
-        return bool(self.outbox) or super().stoppable
+        return bool(self.outbox) or self.offers.playing or super().stoppable
 
     def stop(self) -> None:
         if self.outbox:
             reading = self.outbox.files is not None
             self._give_back("stopped reading files · your text is back" if reading else "")
-        if super().stoppable:
+        if not self.offers.stop() and super().stoppable:
             super().stop()
 
     def _say(self, talk: Chat, typed: str, text: str) -> None:
+        self.offers.said()
         index = len(talk.messages)
         pin, self.pins_next = self.pins_next, False
         self.sent = Sent(typed, taken=not pin)  # so many tokens may not be protected: then nothing is said

@@ -44,7 +44,7 @@ class Palette(CommandPalette):
 
 
 def entries(app: App[None], pane: Pane) -> Iterator[SystemCommand]:
-    """What the palette of commands lists: the same as behind a slash; beside a recording, what there is to do."""
+    """What the palette of commands lists: what stands behind a slash; of a recording, what there is to do."""
     if not isinstance(pane, TalkPane):
         yield SystemCommand("help", "the keys", partial(app.call_later, app.run_action, "help"))
         yield SystemCommand("axis", "another axis for the strip", app.query_one(RememberStrip).next_axis)

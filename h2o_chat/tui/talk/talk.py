@@ -240,7 +240,7 @@ class TalkPane(Pane):
         """Say it, or say it in the place of the message that was edited."""
         index = waiting.edits
         if index is None:
-            self._say(talk, waiting.typed, text)
+            self.say(talk, waiting.typed, text)
             return
         self.sent = Sent(waiting.typed, index)
         self.begin(
@@ -279,7 +279,7 @@ class TalkPane(Pane):
         if not self.offers.stop() and super().stoppable:
             super().stop()
 
-    def _say(self, talk: Chat, typed: str, text: str) -> None:
+    def say(self, talk: Chat, typed: str, text: str) -> None:
         self.offers.said()
         index = len(talk.messages)
         pin, self.pins_next = self.pins_next, False

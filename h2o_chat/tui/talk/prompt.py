@@ -149,7 +149,8 @@ class PromptBox(TextArea):
         text = self.text
         if self._send(text):
             self._history.add(text)
-            self.clear()
+            if self.text == text:  # `/edit` puts another there
+                self.clear()
 
     def _recall(self, text: str | None) -> bool:
         if text is None:

@@ -31,7 +31,7 @@ async def test_what_stands_only_in_memory_is_said(
             lambda: any("stands only in memory" in body for body in screen.bodies()), "it is said"
         )
         assert sum("stands only in memory" in body for body in screen.bodies()) == 1
-        await screen.pilot.press("ctrl+r")  # there is no going back to what is not on disk
+        await screen.ask("/regenerate 0")  # there is no going back to what is not on disk
         await screen.until(
             lambda: any("Not all that was said is on disk yet" in body for body in screen.bodies()), "refused"
         )

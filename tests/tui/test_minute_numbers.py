@@ -1,0 +1,242 @@
+"""Messages by number, pins of what is gone, the same answer again, tables, links, code, dialogs.
+
+As a new user meets them: on the real app, with the model that comes with the program.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from screens import POCKET, Screen
+
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.tui.app import ChatApp
+from h2o_chat.tui.theme import OWN
+
+SIZES = [(120, 36), (80, 24), (60, 20)]
+SAID = ("My name is Flora.", "Do you like films?")
+ANSWER = """| policy | what it keeps | tokens |
+|--------|:--------------|-------:|
+| h2o | the tokens that got the most attention so far, and the newest | 1,024 |
+| window | the newest | 512 |
+
+See [the paper](https://arxiv.org/abs/2306_14048_) and [https://bank.test](https://evil.test/x).
+
+```py
+first = 1
+```
+
+    second = 2
+"""
+HOSTILE = (
+    "[[b]click[/b]](javascript:alert(1)) [@click=app.quit]now[/]\x1b]8;;http://evil.test\x1b\\here\n\n"
+    "| [a](http://e.test) | \x1b[31m |\n|---|---|\n| [@click=app.quit]x[/] | ⧉ copy |"
+)
+
+
+@pytest.fixture
+def talk(pocket: Any, tmp_path: Path) -> Callable[..., Any]:
+    """The app with a stored conversation: `async with talk(size) as screen`."""
+
+    @asynccontextmanager
+    async def talking(size: tuple[int, int], theme: str = "h2o-dark", **how: Any) -> AsyncIterator[Screen]:
+        from h2o_chat.chat.chat import Chat
+        from h2o_chat.chat.keeping import Keeper
+        from h2o_chat.engine.engine import Engine
+        from h2o_chat.store import Store
+
+        settings = Settings(**({"budget": 64, "threads": 1, "seed": 7} | how), model=str(POCKET))
+
+        def open_chat(_: Any) -> Any:
+            engine = Engine(pocket, settings)
+            return Chat(engine, settings, Keeper(Store(tmp_path), None, engine.session, asdict(settings)))
+
+        app = ChatApp(open_chat, settings, Sampling(max_tokens=12), theme=theme)
+        async with app.run_test(size=size) as pilot:
+            screen = Screen(app, pilot)
+            await screen.opened()
+            yield screen
+
+    return talking
+
+
+async def say(screen: Screen, *texts: str) -> str:
+    """Sends them; the last that stands in the transcript then."""
+    for text in texts:
+        await screen.ask(text)
+        await screen.answered()
+        screen.app.prompt.text = ""  # what could not be done stays there
+    return screen.bodies()[-1]
+
+
+def titles(screen: Screen) -> list[str]:
+    """The heads of messages that are seen."""
+    rows = (line.strip("│ ▸").split("▕")[0].strip() for line in screen.lines())
+    return [row for row in rows if row.startswith("#")]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_messages_have_numbers_that_every_command_uses(talk: Any, size: tuple[int, int]) -> None:
+    async with talk(size) as screen:
+        await say(screen, *SAID)
+        assert titles(screen)[-2:] == ["#3 you", "#4 pocket"]
+        await say(screen, "/copy 1")
+        assert screen.app.clipboard == SAID[0]
+        assert "#3 is pinned" in await say(screen, "/pin 3")
+        assert "#3 you · pinned" in [title for title in titles(screen) if title.startswith("#3")]
+        assert "#3 is no longer pinned" in await say(screen, "/unpin #3")
+        for wrong in ("/pin 99", "/edit 99", "/copy 99", "/branch 99"):
+            assert await say(screen, wrong) == "There is no message #99.\n→ They are #1 to #4."
+        assert "There is no message #0" in await say(screen, "/pin 0")
+        await screen.ask("/edit 3")
+        assert screen.app.prompt.text == SAID[1]
+        await screen.ask("Do you like music?")
+        await screen.answered()
+        assert [message.branch for message in screen.chat.messages] == [None, None, (2, 2), None]
+        assert "#3 you ‹2/2›" in titles(screen)
+        await say(screen, "/branch 3")
+        assert screen.bodies()[-1] == "Branch 1 of 2 from #3 on."
+        assert screen.chat.messages[2].text == SAID[1]
+        assert "#3 you ‹1/2›" in titles(screen)
+
+
+async def test_the_numbers_count_a_system_prompt_that_is_shown(talk: Any) -> None:
+    async with talk((80, 24), system="Be kind.") as screen:
+        await say(screen, SAID[0])
+        assert titles(screen) == ["#1 system", "#2 you", "#3 pocket"]
+        await say(screen, "/copy 2")
+        assert screen.app.clipboard == SAID[0]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_what_is_gone_cannot_be_pinned_but_said_again(talk: Any, size: tuple[int, int]) -> None:
+    async with talk(size, policy="window") as screen:
+        await say(screen, *SAID, "What about trains?", "And the weather?", "And books?")
+        before = screen.chat.engine.protection()
+        told = await say(screen, "/pin 1")
+        assert "Nothing of #1 is left to pin" in told
+        assert "/pin again 1" in told
+        assert screen.chat.engine.protection() == before, "nothing is protected"
+        assert not any(message.pinned for message in screen.chat.messages)
+        assert "#1 is not pinned." in await say(screen, "/unpin 1")
+        assert "No message is pinned." in await say(screen, "/unpin")
+    async with talk(size, policy="lru") as screen:  # `window` can protect nothing
+        await say(screen, SAID[0])
+        await say(screen, "/pin again 1")
+        again = screen.chat.messages[-2]
+        assert (again.text, again.pinned) == (SAID[0], True)
+        assert "#3 you · pinned" in titles(screen)
+        told = await say(screen, "/unpin 1")
+        assert "#1 is not pinned." in told
+        assert "Pinned are: #3." in told
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_same_answer_is_not_made_again_but_others_are_drawn(
+    talk: Any, size: tuple[int, int]
+) -> None:
+    async with talk(size) as screen:
+        await say(screen, *SAID)
+        first, leaf = screen.chat.messages[-1].text, screen.chat.keeper.leaf
+        await screen.pilot.press("ctrl+r")
+        remark = screen.app.divider.remark
+        assert "the same words come again" in remark
+        assert "ctrl+r again draws" in remark
+        assert screen.chat.keeper.leaf == leaf, "no branch is made"
+        assert [message.branch for message in screen.chat.messages] == [None] * 4
+        await screen.pilot.press("ctrl+r")
+        await screen.until(lambda: screen.chat.keeper.leaf != leaf, "another is drawn")
+        await screen.answered()
+        assert screen.chat.messages[2].branch == (2, 2)
+        drawn = [screen.chat.messages[-1].text]
+        for _ in range(3):
+            await say(screen, "/regenerate 0.9")
+            drawn.append(screen.chat.messages[-1].text)
+        assert len({first, *drawn}) > 2, "each time other words, not the first ones again"
+        await say(screen, "/regenerate 0")
+        assert screen.chat.messages[-1].text == first, "who asks for it gets it"
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_tables_links_and_code_are_drawn_and_a_block_is_copied_by_its_mark(
+    talk: Any, size: tuple[int, int]
+) -> None:
+    async with talk(size) as screen:
+        screen.app.transcript.messages.message("assistant", "pocket", ANSWER, 0)
+        await screen.pilot.pause()
+        shown = screen.bodies()[-1]
+        assert "|--" not in shown
+        assert "the paper (https://arxiv.org/abs/2306_14048_)" in shown
+        assert "https://bank.test (https://evil.test/x)" in shown
+        table = shown.split("\n\nSee")[0].split("\n")
+        room = screen.app.transcript.page.width - 3
+        assert all(len(line) <= room for line in table)
+        assert table[0].split() == ["policy", "│", "what", "it", "keeps", "│", "tokens"]
+        for name in ("attention", "1,024", "window", "512"):
+            assert any(name in line for line in table), "no cell is lost, no word is cut"
+        for copied, mark in (("first = 1\n", -2), ("second = 2\n", -1)):
+            y = [at for at, line in enumerate(screen.lines()) if "⧉ copy" in line][mark]
+            x = screen.lines()[y].index("⧉")
+            await screen.pilot.click(offset=(x, y))
+            await screen.pilot.pause()
+            assert screen.app.clipboard == copied
+        await screen.pilot.resize_terminal(30, 20)
+        await screen.pilot.pause()
+        narrow = screen.bodies()[-1].split("\n\nSee")[0]
+        assert "policy: window" in narrow, "a table without room is a line a cell"
+
+
+async def test_an_answer_makes_no_links_and_no_markup(talk: Any) -> None:
+    async with talk((80, 24)) as screen:
+        screen.app.transcript.messages.message("assistant", "pocket", HOSTILE, 0)
+        await screen.pilot.pause()
+        shown = "\n".join(screen.lines())
+        assert "javascript:alert(1)" in shown
+        assert "[@click=app.quit]x[/]" in shown
+        strips = screen.app.screen._compositor.render_strips()
+        looks = [segment.style for strip in strips for segment in strip if segment.style]
+        assert not [look for look in looks if look.link or {"@click", "code"} & look.meta.keys()]
+        assert "\x1b" not in shown
+
+
+@pytest.mark.parametrize("theme", [theme.name for theme in OWN])
+@pytest.mark.parametrize("size", SIZES)
+async def test_all_dialogs_look_alike(
+    talk: Any, size: tuple[int, int], theme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if theme == "h2o-light":
+        monkeypatch.setenv("NO_COLOR", "1")
+    async with talk(size, theme) as screen:
+        looks = {}
+        for title, keys in (
+            ("conversations", ("ctrl+o",)),
+            ("models", (*tuple("/model"), "enter")),
+            ("commands", ("ctrl+p",)),
+            ("themes", (*tuple("/theme"), "enter")),
+            ("settings", ("f2",)),
+            ("help", ("f1",)),
+        ):
+            await screen.pilot.press(*keys)
+            await screen.until(
+                lambda title=title: any(f"╭─ {title} ─" in line for line in screen.lines()), title
+            )
+            top = screen.app.screen
+            box = top.query_one("#--container" if title in ("commands", "themes") else "#box")
+            looks[title] = (
+                *(box.styles.border, box.styles.background, box.styles.border_title_color, box.region.x),
+                *(box.region.width, top.styles.background),
+            )
+            for options in top.query("OptionList"):
+                highlight = options.get_visual_style("option-list--option-highlighted")
+                looks[f"{title}: highlight"] = highlight
+            while len(screen.app.screen_stack) > 1:
+                await screen.pilot.press("escape")
+                await screen.pilot.pause()
+        boxes = {title: look for title, look in looks.items() if ":" not in title}
+        assert len(boxes) == 6
+        assert len(set(boxes.values())) == 1, boxes
+        highlights = {look for title, look in looks.items() if ":" in title}
+        assert len(highlights) == 1, highlights

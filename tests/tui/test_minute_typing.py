@@ -291,8 +291,11 @@ async def test_ctrl_c_clears_the_prompt_before_it_leaves(talk: Any, size: tuple[
         assert app.prompt.text == "a long text"
         await press("tab", "ctrl+c")
         assert app.prompt.text == "", "from anywhere"
-        await press("ctrl+c", "ctrl+c")
-        await screen.until(lambda: not app.is_running, "it leaves")
+        await press("ctrl+c")
+        app.prompt.put("typed at the last moment")
+        await press("ctrl+c")
+        await screen.until(lambda: not app.is_running, "it leaves, as it has said")
+        assert app.prompt._history.older("") == "typed at the last moment"
 
 
 async def test_a_selection_is_copied_while_an_answer_is_made(

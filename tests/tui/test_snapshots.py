@@ -24,6 +24,7 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import GenerationError, ModelError, OutOfMemoryError
 from h2o_chat.events.recording import read
 from h2o_chat.tui.app import ChatApp
+from h2o_chat.tui.panel.strip import RememberStrip
 from h2o_chat.tui.player import Pace, Player
 from h2o_chat.tui.replay import ReplayPane
 from h2o_chat.tui.status import StatusLine
@@ -43,6 +44,8 @@ class Shot:
     recording: str = "chat"
     no_color: bool = False
     theme: str = "h2o-dark"
+    axes: int = 0
+    """How often another axis was chosen for the strip."""
 
 
 SHOTS = {
@@ -60,17 +63,17 @@ SHOTS = {
     "panel-wide": Shot(120, 36, ("ctrl+b",)),
     "panel-over-80": Shot(80, 24, ("ctrl+b",)),
     "panel-over-60": Shot(60, 20, ("ctrl+b",)),
-    "strip-turns": Shot(120, 36, ("x",)),
+    "strip-turns": Shot(120, 36, axes=1),
     "heat-hold": Shot(120, 36, ("ctrl+t",)),
     "heat-score": Shot(120, 36, ("ctrl+t", "ctrl+t")),
     "heat-evicted": Shot(120, 36, ("ctrl+t", "ctrl+t", "ctrl+t")),
     "heat-no-color": Shot(120, 36, ("ctrl+t",), no_color=True),
     "inspector": Shot(120, 36, ("i", "left", "left")),
-    "folded": Shot(80, 24, ("up", "z")),
+    "folded": Shot(80, 24, ("up", "up", "z")),
     "help": Shot(120, 36, ("f1",)),
     "tab-no-color": Shot(120, 36, ("tab", "right"), no_color=True),
     "no-panel": Shot(120, 36, ("ctrl+b", "ctrl+b")),
-    "marked": Shot(120, 36, ("up", "up")),
+    "marked": Shot(120, 36, ("up", "up", "up", "up")),
     "story": Shot(120, 36, recording="story"),
     "light": Shot(120, 36, theme="h2o-light"),
     "light-heat": Shot(120, 36, ("ctrl+t", "ctrl+t"), theme="h2o-light"),
@@ -115,6 +118,8 @@ async def test_a_recording_looks_so(name: str, page: Any, monkeypatch: pytest.Mo
         app.transcript.window.follow()
         await pilot.pause(0.1)
         await pilot.press(*shot.keys)
+        for _ in range(shot.axes):
+            app.query_one(RememberStrip).next_axis()
         await pilot.pause(0.1)
         assert drawn(screen) == page
 

@@ -92,8 +92,9 @@ def branch(pane: TalkPane, words: str) -> None:
     if fork is None:
         pane.divider.say("nothing else was said here · e and ctrl+r begin a branch")
         return
+    chosen = pane.transcript.letters  # before it ends with what is edited
     pane.editing.give_up()
-    pane.sent = Sent(fork=fork.index, chosen=pane.transcript.letters)
+    pane.sent = Sent(fork=fork.index, chosen=chosen)
     pane.begin(lambda cancel, progress: branches.go(talk, fork, cancel, progress), "going there · esc stops")
 
 

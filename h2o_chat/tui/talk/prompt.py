@@ -94,9 +94,13 @@ class PromptBox(TextArea):
 
     def put_aside(self) -> None:
         """Empty the box; `up` brings its text back."""
+        self.keep()
+        self.clear()
+
+    def keep(self) -> None:
+        """`up` brings the text back, whatever becomes of the box."""
         if self.text.strip():
             self._history.add(self.text)
-        self.clear()
 
     @property
     def selected_by_hand(self) -> str:

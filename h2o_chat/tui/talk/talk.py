@@ -222,6 +222,8 @@ class TalkPane(Pane):
         if self.failed:
             self.divider.say("no model is open · your text stays here")
             return False
+        if self.chat is None:
+            self.divider.say("sent as soon as the model is open")
         self.outbox.add(text, self.editing.end())
         self._send_next()
         return True

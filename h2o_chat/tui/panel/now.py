@@ -35,7 +35,7 @@ def draw(memory: CacheView, inner: int, rows: int) -> list[Line]:
     if low:
         lines.append(title("just forgotten"))
         shown = _shown(wrapped, memory.cursor, low)
-        lines += shown if went else [muted("nothing yet" if not memory.evicted else "not told")]
+        lines += shown if went else [muted("no word yet" if memory.evicted else "nothing yet")]
     return lines[:rows]
 
 

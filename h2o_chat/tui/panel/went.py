@@ -16,7 +16,7 @@ def in_words(memory: CacheView, inner: int, rows: int) -> list[Line]:
     """A line a phrase: what it was, in which message, and which one was said when it was forgotten."""
     phrases = forgotten(memory)
     if not phrases or rows < 1:
-        return [muted("nothing yet" if not memory.evicted else "nothing that was told")]
+        return [muted("no word yet" if memory.evicted else "nothing yet")]
     chosen = (at for at, one in enumerate(phrases) if _is_here(memory, one))
     shown = phrases[window(next(chosen, None), len(phrases), rows)]
     whens = [since(memory, one.seen) for one in shown]

@@ -284,8 +284,6 @@ class Pane(Vertical):
 
     def unsaid(self) -> None:
         """The prompt was stopped before it was read: the model has not seen it."""
-        if self.about_prompt in self.transcript.messages.views:
-            self.transcript.messages.views.remove(self.about_prompt)
         self.transcript.messages.withdraw()
         self.divider.say("stopped while reading · nothing was sent")
 

@@ -40,6 +40,8 @@ def show(report: work.Report | work.Text, pane: Pane, memory: CacheView) -> None
             pane.read(report)
         case Turn(finish="stopped", prompt_tokens=0):
             memory.add(report)
+            if pane.about_prompt in messages.views:
+                messages.views.remove(pane.about_prompt)
             pane.unsaid()
         case Turn():
             memory.add(report)

@@ -21,6 +21,7 @@ from test_hangup import POCKET, Terminal, alive
 from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.events.events import Token, from_json
 from h2o_chat.store import Store
+from h2o_chat.tui.talk.first_minute import FILE
 
 GONE_S = 20.0
 """The deadline is 3 s; the machine may be loaded. What it must not do is wait for what is stuck."""
@@ -29,6 +30,9 @@ FLAGS = ("--ignore-eos", "--threads", 1, "--seed", 1)
 
 
 def screen(folder: Path, *flags: object) -> Terminal:
+    """The screen, not for the first time: nothing is offered in its prompt."""
+    folder.mkdir(exist_ok=True)
+    (folder / FILE).touch()
     return Terminal("-m", POCKET, "--data", folder, *FLAGS, *flags)
 
 

@@ -97,11 +97,10 @@ class Chat:
                         self._note(event)
                     case Turn():
                         exchange.ended(event)
-                        if event.finish != "error":
-                            if event.prompt_tokens:
-                                self._marked = event.finish == "stop" and not stop
-                            else:  # stopped before it was read: nothing was said
-                                del self.messages[-2:]
+                        if event.finish != "error" and event.prompt_tokens:
+                            self._marked = event.finish == "stop" and not stop
+                        elif event.finish != "error":  # stopped before it was read: nothing was said
+                            del self.messages[-2:]
                         event = replace(event, hold=self.holds.share_out(self.messages, event.seen))
                         exchange.close(event, self.engine)
                 yield from self.take_notes()

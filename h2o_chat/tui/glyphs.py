@@ -84,8 +84,3 @@ def held_bar(hold: float, mark: str, cells: int) -> str:
     """The heads that hold it, the others as dots; full only where all do, empty only where none does."""
     full = 0 if hold <= 0 else cells if hold >= 1 else min(max(round(hold * cells), 1), cells - 1)
     return mark * full + "·" * (cells - full)
-
-
-def numbered(index: int) -> str:
-    """How the screen names a message, by its place in the conversation."""
-    return f"#{index + 1}"

@@ -10,20 +10,19 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from h2o_chat.base.errors import H2OChatError
-from h2o_chat.chat.spans import was_read
 from h2o_chat.events.events import Note, Prompt, Said, Turn
 from h2o_chat.tui.divider import Divider
 from h2o_chat.tui.loading import Loading
 from h2o_chat.tui.talk.attach import Reading
 from h2o_chat.tui.talk.first_minute import Offers
-from h2o_chat.tui.talk.greeting import greeting
+from h2o_chat.tui.telling import tell
 from h2o_chat.tui.transcript import markdown
 from h2o_chat.tui.transcript.finding import FindBar
 from h2o_chat.tui.transcript.inspect import facts
 from h2o_chat.tui.transcript.tokens import Tokens
 from h2o_chat.tui.transcript.transcript import Transcript
 from h2o_chat.tui.transcript.turn import TurnView
-from h2o_chat.tui.work import SHOWN_MESSAGES, ChatLike, Job, Jobs
+from h2o_chat.tui.work import ChatLike, Job, Jobs
 
 HEAT = {
     "off": "heat off",
@@ -196,34 +195,11 @@ class Pane(Vertical):
         self.chat, self.stages, self.failed = chat, None, False
         self.transcript.messages.clear()
         with self.transcript.messages.filling():
-            self._tell(chat)
+            tell(self.transcript.messages, chat, self.speaker)
+            for note in chat.take_notes():
+                self.noted(note)
         self.transcript.messages.unfold_last()
         self.app.refresh_bindings()
-
-    def _tell(self, chat: ChatLike) -> None:
-        """Show its messages and notes."""
-        self.transcript.messages.note(greeting(chat.session))
-        earlier = max(len(chat.messages) - SHOWN_MESSAGES, 0)
-        if earlier:
-            self.transcript.messages.note(
-                f"{earlier} earlier messages are not shown here (h2o-chat sessions show)"
-            )
-        for index, message in enumerate(chat.messages[earlier:], earlier):
-            hold = message.hold if was_read(message) else None
-            name = self._speaker(message.role)
-            tokens = Tokens(message.first, message.texts) if message.texts else None
-            self.transcript.messages.message(
-                message.role, name, message.text, index, message.finish, hold, tokens
-            )
-        self.show_marks(chat)
-        for note in chat.take_notes():
-            self.noted(note)
-
-    def show_marks(self, chat: ChatLike) -> None:
-        """Show which messages are pinned, and where branches part."""
-        pinned = {n for n, one in enumerate(chat.messages) if one.pinned}
-        branches = {n: one.branch for n, one in enumerate(chat.messages) if one.branch}
-        self.transcript.messages.show_marks(pinned, branches)
 
     def broke(self) -> None:
         """The first conversation could not be opened."""
@@ -239,14 +215,14 @@ class Pane(Vertical):
             return
         self.transcript.messages.close_answer("interrupted")
         self.transcript.messages.cut(said.index)
-        name = self._speaker(said.role)
+        name = self.speaker(said.role)
         tokens = Tokens(said.first, said.texts) if said.texts else None
         self.transcript.messages.message(
             said.role, name, said.text, said.index, said.finish, said.hold, tokens
         )
         self.transcript.messages.show_pin(said.index, said.pinned)
         if said.role == "user":
-            self.transcript.messages.open_answer(self._speaker("assistant"), said.index + 1)
+            self.transcript.messages.open_answer(self.speaker("assistant"), said.index + 1)
             self.transcript.window.follow()
             self.divider.doing(self.READING)
 
@@ -293,6 +269,7 @@ class Pane(Vertical):
         self.divider.doing("")
         self.transcript.messages.close_answer(self.UNENDED)  # unless a turn event has closed it
 
-    def _speaker(self, role: str) -> str:
+    def speaker(self, role: str) -> str:
+        """Who stands at the head of a message."""
         model = self.chat.session.model.rsplit("/", 1)[-1] if self.chat else "model"
         return {"user": "you", "assistant": model}.get(role, role)

@@ -5,7 +5,8 @@ from itertools import islice
 from textual.content import Content
 
 from h2o_chat.base.safe import fit, safe_text, token_label
-from h2o_chat.tui.glyphs import number, numbered, percent
+from h2o_chat.chat.message import numbered
+from h2o_chat.tui.glyphs import number, percent
 from h2o_chat.tui.panel.held import CacheView, Went
 from h2o_chat.tui.panel.lines import Line, muted, whole_words, window
 from h2o_chat.tui.panel.remembered import Phrase, forgotten

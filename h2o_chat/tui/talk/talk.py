@@ -22,6 +22,7 @@ from h2o_chat.tui.talk.history import History
 from h2o_chat.tui.talk.menu import Menu
 from h2o_chat.tui.talk.outbox import Outbox, Waiting
 from h2o_chat.tui.talk.prompt import PromptBox
+from h2o_chat.tui.telling import show_marks
 from h2o_chat.tui.work import ChatLike, Jobs, OpenChat
 
 STORE_S = 0.5
@@ -104,10 +105,9 @@ class TalkPane(Pane):
         self.prompt.take_back = self.outbox.take_back
         self.sent = Sent()
         self.offers: Offers = Offers(self.prompt, self.transcript, history, self.send, self.write_hint)
-        self.new_asked = float("-inf")
-        """When another conversation was asked for, though this one is not stored; by `time.monotonic`."""
-        self.again_asked = float("-inf")
-        """When the same answer was asked for at temperature 0; by `time.monotonic`."""
+        self.new_asked = self.again_asked = float("-inf")
+        """When another conversation was asked for, though this one is not stored, and when the same answer at
+        temperature 0 was; by `time.monotonic`."""
         self._drawn: int | None = None
         """The message that was shown when enter was pressed, and is yet to be reported."""
 
@@ -182,7 +182,7 @@ class TalkPane(Pane):
     def done(self) -> None:
         super().done()
         if isinstance(self.chat, Chat):
-            self.show_marks(self.chat)
+            show_marks(self.transcript.messages, self.chat)
         self._drawn = None
         sent = self.sent
         if sent.taken:

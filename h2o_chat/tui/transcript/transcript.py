@@ -72,12 +72,7 @@ class Transcript(ScrollView, can_focus=True):
         self.window = Window(self, self.page, self.refresh_changed)
         self.messages = Messages(self.window, self.heat, self.finder)
         self.inspector = Inspector(self.messages, self.window, self, self._point)
-        self.choice = Choice(
-            self.messages,
-            self.window,
-            self.inspector,
-            lambda: self.is_mounted and self.post_message(Chosen()),
-        )
+        self.choice = Choice(self.messages, self.window, self.inspector, self._chosen)
         self.needs_choice = False
         """Letters are commands only while something is chosen: where there is a prompt to type them into."""
         self._shown: dict[int, Strip] = {}
@@ -122,6 +117,10 @@ class Transcript(ScrollView, can_focus=True):
             self.window.follow()
         else:
             self.window.go_to(self.messages.by_index[self.selected])
+
+    def _chosen(self) -> None:
+        if self.is_mounted:
+            self.post_message(Chosen())
 
     def on_focus(self) -> None:
         self.border_title = f"▸ {self.BORDER_TITLE}"

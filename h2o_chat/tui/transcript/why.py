@@ -2,7 +2,8 @@
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.safe import safe_text, token_label
-from h2o_chat.tui.glyphs import NAMES, heads, numbered
+from h2o_chat.chat.message import numbered
+from h2o_chat.tui.glyphs import NAMES, heads
 from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.panel.went import since
 from h2o_chat.tui.panel.words import Word

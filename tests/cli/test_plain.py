@@ -120,7 +120,7 @@ My locker code is B4.
 /help
 /theme
 /nonsense
-/etc/hosts is empty
+//etc/hosts is empty
 /quit
 this is not read
 '''

@@ -202,7 +202,7 @@ async def test_another_conversation_is_begun_found_and_opened(talk: Any) -> None
         await screen.pilot.press("ctrl+n")
         await screen.until(lambda: not shown(screen), "the screen is empty")
         await screen.answered()
-        assert "nothing seen yet" in screen.lines()[0]
+        assert "nothing read yet" in screen.lines()[0]
         await say(screen, INSTEAD)
         await agrees(screen)
         await screen.pilot.press("ctrl+o")

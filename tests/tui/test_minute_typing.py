@@ -142,7 +142,7 @@ async def test_letters_are_commands_while_a_message_is_chosen(talk: Any, size: t
         assert "chosen" not in page(screen)
         assert "#" not in app.divider.remark
         await press("up", "up")
-        assert "▸ you" in page(screen)
+        assert "▸ #3 you" in page(screen)
         assert "├─ #3" in page(screen)
         assert "e edit · c copy · p pin · b branch" in page(screen)
         await press("c")
@@ -180,7 +180,7 @@ async def test_a_message_is_chosen_with_the_mouse(talk: Any, size: tuple[int, in
         app = screen.app
         await screen.pilot.click(offset=where(screen, SAID[1]))
         await screen.until(lambda: "├─ #3" in page(screen), "it is chosen")
-        assert "▸ you" in page(screen)
+        assert "▸ #3 you" in page(screen)
         await screen.pilot.click(offset=where(screen, "c copy"))
         await screen.until(lambda: app.clipboard == SAID[1], "it is copied")
         app.divider.say("", 0.01)  # what was said of it goes

@@ -38,6 +38,8 @@ KvDtype = Literal["auto", "int8", "int4"]
 TemplateName = Literal["auto", "plain", "alpaca", "vicuna", "llama-2", "chatml"]
 
 POLICIES: tuple[str, ...] = get_args(PolicyName)
+CHOSEN = ("h2o", "h2o-paper", "window", "streaming", "full")
+"""Policies that a person would choose; menus and help list these, all others are there to compare with."""
 OFFLINE = ("belady", "belady-next")
 """Policies of the lab that see the future."""
 PREFILLS: tuple[str, ...] = get_args(Prefill)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.config import CHOSEN, Sampling, Settings
 from h2o_chat.models.resolve import names_starting_with
 
 MODEL, MEMORY, ANSWER = "Model", "Memory", "Answers"
@@ -43,7 +43,11 @@ FLAGS: dict[str, Any] = {
         help="Tokens kept per layer and KV head; on the screen the bundled model begins with 64.",
         rich_help_panel=MEMORY,
     ),
-    "policy": typer.Option(help="What to forget first.", rich_help_panel=MEMORY),
+    "policy": typer.Option(
+        metavar="|".join(CHOSEN),
+        help="What to forget first; others to compare with stand in docs/POLICY.md.",
+        rich_help_panel=MEMORY,
+    ),
     "recent": typer.Option(
         help="Newest tokens always kept.", show_default="by policy", rich_help_panel=MEMORY
     ),

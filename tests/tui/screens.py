@@ -43,9 +43,9 @@ def opener(settings: Settings) -> OpenChat:
     return open_chat
 
 
-def stored(models: Path, folder: Path) -> OpenChat:
-    """The same for a conversation that is kept in a folder."""
-    settings = Settings(model=str(models / "pilot-chat"), budget=48, threads=1, seed=7)
+def stored(models: Path, folder: Path, **others: Any) -> OpenChat:
+    """The same for a conversation that is kept in a folder, with other settings."""
+    settings = Settings(model=str(models / "pilot-chat"), budget=48, threads=1, seed=7, **others)
 
     def open_chat(progress: Progress) -> ChatLike:
         from h2o_chat.chat.chat import Chat

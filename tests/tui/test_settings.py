@@ -8,7 +8,7 @@ import pytest
 from screens import SMALL, WIDE, Screen, stored
 from textual.widgets import Input, Select, Static
 
-from h2o_chat.base.config import Sampling
+from h2o_chat.base.config import CHOSEN, Sampling
 from h2o_chat.tui.talk import changing
 from h2o_chat.tui.talk.settings import CHOICES, GROUPS, HELP, SettingsScreen
 
@@ -117,7 +117,7 @@ async def test_what_is_wrong_is_said_beside_its_field(
         assert said(screen, "top_p") == HELP["top_p"]
         await type_into(screen, "budget", "3")
         assert said(screen, "budget") == HELP["budget"], "alone it could be"
-        field(screen, "policy").value = "caote"
+        field(screen, "policy").value = "streaming"
         await screen.pilot.press("enter")
         assert "smallest budget that works here is" in said(screen, "budget")
         assert field(screen, "budget").has_focus
@@ -144,3 +144,15 @@ async def test_what_cannot_be_built_again_is_said_there_too(drive: Drive) -> Non
         await screen.pilot.press("ctrl+p", *"set", "enter")
         await screen.until(lambda: is_open(screen), "so does the palette")
         assert all(isinstance(field(screen, name), Input | Select) for name in HELP)
+
+
+async def test_a_policy_to_compare_with_is_offered_only_where_it_is_on(
+    drive: Drive, shared_models: Path, tmp_path: Path
+) -> None:
+    open_chat = stored(shared_models, tmp_path / "data", policy="lru")
+    async with drive("pilot-chat", SMALL, open_chat=open_chat) as screen:
+        await screen.opened()
+        await opened(screen)
+        select = field(screen, "policy")
+        assert [value for _, value in select._options] == [*CHOSEN, "lru"]
+        assert select.value == "lru"

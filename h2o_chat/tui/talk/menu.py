@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from textual.content import Content
 from textual.widgets import Static
 
-from h2o_chat.base.config import POLICIES
+from h2o_chat.base.config import CHOSEN
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.base.safe import fit, safe_text
 from h2o_chat.models.resolve import names_starting_with
@@ -57,7 +57,7 @@ def choices(before: str, themes: list[str]) -> list[Choice]:
         name, _, typed = before[1:].partition(" ")
         known = {
             "set": changing.SETTABLE,
-            "policy": POLICIES,
+            "policy": CHOSEN,
             "export": ("md", "json", "html"),
             "theme": themes,
             "model": models(typed) if name == "model" else (),

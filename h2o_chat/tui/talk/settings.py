@@ -11,7 +11,7 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input, Select, Static
 
-from h2o_chat.base.config import KV_DTYPES, POLICIES, PREFILLS
+from h2o_chat.base.config import CHOSEN, KV_DTYPES, PREFILLS
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.tui.keys import Keys
 from h2o_chat.tui.talk import changing
@@ -42,7 +42,7 @@ GROUPS = {
 }
 CHOICES = {
     "ignore_eos": ("false", "true"),
-    "policy": POLICIES,
+    "policy": CHOSEN,
     "prefill": PREFILLS,
     "kv_dtype": KV_DTYPES,
 }
@@ -132,7 +132,8 @@ class SettingsScreen(ModalScreen[Changed | None]):
         value = self._before[name]
         if name not in self._choices:
             return Input(value, id=name, placeholder="none" if name in (*changing.OPTIONAL, "stop") else "")
-        choices = [(one, one) for one in self._choices[name]]
+        # A policy to compare with is no choice, unless it is the one that is on.
+        choices = [(one, one) for one in dict.fromkeys((*self._choices[name], value))]
         return OneOf(choices, value=value, allow_blank=False, id=name, compact=True)
 
     def on_mount(self) -> None:

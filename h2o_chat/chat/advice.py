@@ -29,7 +29,7 @@ def longer_than(tokens: int, session: Session) -> Iterator[Note]:
         "long-prompt",
         f"{tokens:,} tokens, {budget:,} slots: it is read once from beginning to end;"
         f" {' and '.join(stay) or 'what the policy keeps'} stay.",
-        f"A budget of {tokens + budget // 2:,} would hold it all.",
+        f"With a budget of {tokens + budget // 2:,} none of it would be forgotten.",
     )
 
 

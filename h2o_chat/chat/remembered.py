@@ -68,7 +68,8 @@ def memory(chat: Chat, texts: Mapping[int, str]) -> list[str]:
     if state is None or not state.seen:
         return ["nothing was read yet"]
     forgotten = state.seen - state.kept
-    kinds = (("R", "newest"), ("H", "important"), ("S", "pinned"))
+    pinned = state.kinds.get("S", 0) > chat.session.sinks
+    kinds = (("R", "newest"), ("H", "important"), ("S", "pinned" if pinned else "first"))
     lines = [
         f"remembers {state.kept:,} of {state.seen:,} tokens, {forgotten:,} are forgotten"
         if forgotten

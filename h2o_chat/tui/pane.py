@@ -26,9 +26,9 @@ from h2o_chat.tui.work import ChatLike, Job, Jobs
 
 HEAT = {
     "off": "heat off",
-    "hold": "heat: hold · brighter: by more caches · bold: heavy · struck: gone",
-    "score": "heat: score · brighter: ranked higher by the policy · struck: gone",
-    "just evicted": "heat: just evicted · brighter: let go by more caches just now",
+    "hold": "heat: hold · brighter: by more heads · bold: important · struck: forgotten",
+    "score": "heat: score · brighter: ranked higher by the policy · struck: forgotten",
+    "just evicted": "heat: just evicted · brighter: by more heads just now",
 }
 """The remark for each kind of heat."""
 

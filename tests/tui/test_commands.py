@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from screens import WIDE, Screen, stored
+from screens import SMALL, WIDE, Screen, stored
 from textual.binding import Binding
 
 from h2o_chat.base.config import Sampling
@@ -351,3 +351,17 @@ async def test_another_model_and_one_that_is_not_there(
         await screen.ask("Once")
         await screen.answered()
         assert len(screen.chat.keeper.store.list()) == 2
+
+
+async def test_a_word_that_is_typed_out_is_sent_though_another_begins_with_it(drive: Drive) -> None:
+    """`/policy h2o` and enter took `h2o-paper` from the menu, and sent nothing."""
+    async with drive("pilot-chat", SMALL) as screen:
+        await screen.opened()
+        await screen.pilot.press(*"/policy", "space", *"window")
+        await screen.pilot.press("enter")
+        await screen.answered()
+        assert screen.app.chat.settings.policy == "window"
+        await screen.pilot.press(*"/policy", "space", *"h2o")
+        await screen.pilot.press("enter")
+        await screen.answered()
+        assert (screen.app.chat.settings.policy, screen.app.prompt.text) == ("h2o", "")

@@ -33,7 +33,7 @@ def draw(memory: CacheView, inner: int) -> list[Content]:
     if session.budget is None:
         forgotten = "keeps everything"
     bar = _bar(cache, session.budget or max(cache.kept, 1), max(inner - len(forgotten) - 3, 4))
-    lines = [Content.assemble(*bar, "   ", (forgotten, "$foreground")), _marks(cache, inner)]
+    lines = [Content.assemble(*bar, "   ", (forgotten, "$foreground")), _marks(cache, session.sinks, inner)]
     if memory.evicted and cache.bytes_full > cache.bytes:
         less = f"{size(cache.bytes)} for ever · unlimited: {size(cache.bytes_full)} ↑"
         lines.append(Content.styled(less if len(less) <= inner else f"{size(cache.bytes)} for ever", MUTED))
@@ -52,10 +52,12 @@ def _bar(cache: CacheState, budget: int, cells: int) -> list[tuple[str, str]]:
     return [*parts, (" " * (cells - drawn), "")]
 
 
-def _marks(cache: CacheState, inner: int) -> Content:
-    """The legend of the bar, with the numbers."""
+def _marks(cache: CacheState, sinks: int, inner: int) -> Content:
+    """The legend of the bar, with the numbers. The first tokens stay though nobody has pinned anything."""
+    nothing_pinned = 0 < cache.kinds.get("S", 0) <= sinks
+    names = NAMES | ({"S": "first"} if nothing_pinned else {})
     parts = [
-        ((MARKS[kind], STYLES[kind]), f" {NAMES[kind]} {cache.kinds.get(kind, 0):,}")
+        ((MARKS[kind], STYLES[kind]), f" {names[kind]} {cache.kinds.get(kind, 0):,}")
         for kind in ("R", "H", "S")
     ]
     words = sum(len(mark) + len(text) for (mark, _), text in parts)

@@ -83,7 +83,8 @@ def _kept(memory: CacheView, word: Word, kind: str) -> str:
     if not memory.evicted:
         return f"nothing had to go yet, {cache.kept:,} of {session.budget:,} slots are taken"
     if kind == "R":
-        return f"safe for {word.first - memory.recent_from + 1:,} more tokens"
+        more = word.first - memory.recent_from + 1
+        return f"safe for {more:,} more token{'s' * (more > 1)}"
     return f"{RANKED_BY.get(session.policy, 'ranked above what went')} ({token_label(session.policy)})"
 
 

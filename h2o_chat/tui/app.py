@@ -73,8 +73,7 @@ class ChatApp(App[None], inherit_bindings=False):
         keep_theme: Remembers that other ones were chosen.
 
     Attributes:
-        exit_code: What the process should end with: why no model could be opened, which signal ended it, or
-            0.
+        exit_code: Of the process: why no model could be opened, which signal ended it, or 0.
         deadline: Of leaving; None where the process is not the screen's own (see `leaving.run`).
     """
 
@@ -131,7 +130,7 @@ class ChatApp(App[None], inherit_bindings=False):
 
     @property
     def busy(self) -> bool:
-        """Whether an answer is being made."""
+        """An answer is made."""
         return self.pane.busy
 
     @property
@@ -196,6 +195,11 @@ class ChatApp(App[None], inherit_bindings=False):
         if self.deadline:
             self.deadline.begin(self.exit_code)
         super().exit(*args, **kwargs)
+
+    def _handle_exception(self, error: Exception) -> None:
+        if self.deadline:  # where memory is short, what follows fails as well
+            self.deadline.begin(ExitCode.MEMORY if isinstance(error, MemoryError) else ExitCode.BUG)
+        super()._handle_exception(error)
 
     # What the threads report
 
@@ -273,11 +277,8 @@ class ChatApp(App[None], inherit_bindings=False):
         places += [("the memory panel", self._beside.panel), ("the strip", self._beside.strip)]
         self.push_screen(Help(places, commands=talks))
 
-    def action_command_palette(self) -> None:
-        palette.show_commands(self)
-
-    def search_themes(self) -> None:
-        palette.show_themes(self)
+    action_command_palette = palette.show_commands
+    search_themes = palette.show_themes
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The palette."""

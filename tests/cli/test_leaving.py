@@ -125,7 +125,8 @@ def test_a_screen_without_memory_is_left(
         if moment == "asked once more":
             os.write(terminal.ours, b"And then\r")
         leave(terminal, "ctrl+c twice")
-        assert ended(terminal) == ExitCode.OK
+        # It may have no memory left to hear of the keys: then it ends by itself, and says so.
+        assert ended(terminal) in (ExitCode.OK, ExitCode.MEMORY)
         assert_gone(children)
     store = Store(tmp_path)
     conversation = store.find("last")

@@ -172,7 +172,12 @@ def _open_fence(tokens: Sequence[Token], source: str) -> str:
 
 def _open_table(tokens: Sequence[Token], source: str) -> str:
     """Lines that open the table again in which `source` ends."""
-    if not tokens or tokens[0].type != "table" or source.endswith("\n\n") or source.lstrip("\n").count("\n") < 2:
+    if (
+        not tokens
+        or tokens[0].type != "table"
+        or source.endswith("\n\n")
+        or source.lstrip("\n").count("\n") < 2
+    ):
         return ""
     return table.without_header(source)
 

@@ -158,7 +158,7 @@ def test_lines_that_go_on_are_one_message(talked: Ended, folder: Path) -> None:
 
 def test_commands_are_done_and_said_as_lines(talked: Ended) -> None:
     for line in (
-        r"newest \d+, important \d+, pinned \d+",
+        r"newest \d+, important \d+, first \d+",
         r"#1 \S.*\(12 of 12 heads\).*",
         r"#1 Priya: remembered by \d+ of 12 heads: .*",
         r"#3 you: My locker code ",

@@ -69,7 +69,7 @@ class Divider(Widget):
 
     def _offers(self, width: int) -> list[str]:
         """What is offered and has room on one row, the way back always; none behind another remark."""
-        if self._said or self._pointed:
+        if self._said or self._pointed or not self._offered:
             return []
         parts = list(self._offered)
         if cell_len(" · ".join(parts)) > width - 5:

@@ -22,11 +22,12 @@ SMALL = (60, 24)
 
 async def until(pilot: Pilot[None], met: Callable[[], Any], what: str) -> None:
     """Lets the app run until a condition holds; fails, saying what was awaited, when it never does."""
-    for _ in range(WAIT_STEPS):
-        if met():
-            await pilot.pause()
-            return
-        await pilot.pause(STEP_SECONDS)
+    with pilot.app._context():  # a pause draws what is due, and a scroll bar asks which app it belongs to
+        for _ in range(WAIT_STEPS):
+            if met():
+                await pilot.pause()
+                return
+            await pilot.pause(STEP_SECONDS)
     raise AssertionError(f"waited in vain: {what}")
 
 

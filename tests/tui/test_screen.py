@@ -208,6 +208,16 @@ async def test_every_size_shows_everything(drive: Drive, size: tuple[int, int]) 
         assert screen.app.query_one(MemoryLine).display is not wide
 
 
+async def test_a_terminal_of_no_size_breaks_nothing(drive: Drive) -> None:
+    """A window that is made, dragged or left by its manager may say any size for a moment."""
+    async with drive("stories3m") as screen:
+        await screen.opened()
+        for size in ((20, 8), (5, 3), (4, 24), (2, 2), (1, 1), (1, 24), (80, 1), WIDE):
+            await screen.pilot.resize_terminal(*size)
+            await screen.pilot.press("a")
+        assert screen.app.prompt.text == 8 * "a"
+
+
 async def test_the_panel_folds_while_the_terminal_changes(drive: Drive) -> None:
     async with drive("stories3m") as screen:
         await screen.opened()

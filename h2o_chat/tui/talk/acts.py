@@ -1,12 +1,10 @@
 """What the slash commands do, and the keys that do the same, by name; `slash.py` has their help."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from h2o_chat.base.errors import UsageError
-from h2o_chat.chat.export import FORMATS, file_name, to_html, write_file
+from h2o_chat.chat import whole
 from h2o_chat.chat.message import numbered
-from h2o_chat.chat.whole import heat, whole
 from h2o_chat.tui.glyphs import percent, size
 from h2o_chat.tui.panel.strip import RememberStrip
 from h2o_chat.tui.talk import applying, elsewhere, going_back, pinning
@@ -74,22 +72,8 @@ def copy(pane: TalkPane, words: str) -> None:
 
 
 def export(pane: TalkPane, words: str) -> None:
-    rest, _, last = words.rpartition(" ")
-    force = last == "--force"  # a word of its own: `notes--force` is the name of a file
-    kind, _, name = (rest if force else words).strip().partition(" ")
-    if kind not in FORMATS:
-        raise UsageError(f"{kind!r} is no format." if kind else "As what?", "/export md, json or html [FILE]")
-    talk = pane.idle()
-    conversation = whole(talk)
-    text = to_html(conversation, heat(talk)) if kind == "html" else FORMATS[kind](conversation)
-    try:
-        path = Path(name.strip()).expanduser() if name.strip() else Path()
-    except RuntimeError as error:  # ~nobody
-        raise UsageError(f"There is no such folder: {error}") from error
-    if path.is_dir():
-        path = path / file_name(conversation, kind)
-    write_file(path, text, force)
-    pane.transcript.messages.note(f"Wrote {path.resolve()}")
+    path = whole.export(pane.idle(), words)
+    pane.transcript.messages.note(f"Wrote {path}")
 
 
 def theme(pane: TalkPane, words: str) -> None:

@@ -16,8 +16,8 @@ def bar(share: float, cells: int) -> str:
 
 
 def gauge(share: float) -> str:
-    """How much is held, 8 columns between marks and the number: ` ▕██▋     ▏ 33%`."""
-    return f"▕{bar(share, 8)}▏{share:>4.0%}"
+    """How much of a message is held, in words, after 8 columns between marks: `▕██▋     ▏ 33% kept`."""
+    return f"▕{bar(share, 8)}▏{share:>4.0%} kept"
 
 
 def spark(values: Sequence[float]) -> str:

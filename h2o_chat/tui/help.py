@@ -24,7 +24,7 @@ LEAST_CELLS = 24
 
 
 class Help(ModalScreen[None]):
-    """All keys and commands; any of the usual keys closes it.
+    """All keys and commands; any of the usual keys closes it, and text goes to the prompt.
 
     Args:
         places: what has bindings, each with a title.
@@ -35,7 +35,7 @@ class Help(ModalScreen[None]):
     Help #box { height: 90%; padding: 0 1; scrollbar-gutter: stable; scrollbar-size-vertical: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,f1,q,enter", "dismiss", "close", key_display="esc"),
+        Binding("escape,f1,enter", "dismiss", "close", key_display="esc"),
         Binding("ctrl+c", "app.interrupt", show=False, priority=True),
     ]
 

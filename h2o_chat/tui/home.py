@@ -6,6 +6,7 @@ from textual.app import App
 from textual.events import Event, Key, Paste
 from textual.widgets import Input, TextArea
 
+from h2o_chat.tui.help import Help
 from h2o_chat.tui.talk.talk import TalkPane
 
 
@@ -23,8 +24,12 @@ class Home:
     @property
     def away(self) -> bool:
         """Whether what is typed now would not go to the prompt, nor to another line or a dialog."""
-        alone = self._pane.is_mounted and len(self._app.screen_stack) == 1
-        return alone and not isinstance(self._app.focused, Input | TextArea)
+        alone = len(self._app.screen_stack) == 1 or self._helping
+        return self._pane.is_mounted and alone and not isinstance(self._app.focused, Input | TextArea)
+
+    @property
+    def _helping(self) -> bool:
+        return isinstance(self._app.screen, Help)
 
     async def took(self, event: Event) -> bool:
         """Whether all was done that a key does beside the prompt; text goes to the prompt from here.
@@ -38,7 +43,11 @@ class Home:
         if not self.away:
             return False
         if self._is_text(event):
+            if self._helping:
+                self._app.pop_screen()
             self.go()
+            return False
+        if self._helping:
             return False
         assert isinstance(event, Key)
         if not await self._app._check_bindings(event.key, priority=True):
@@ -52,6 +61,8 @@ class Home:
         transcript = self._pane.transcript
         if isinstance(event, Paste):
             return True
+        if self._helping:
+            return event.is_printable
         if event.key == "enter":
             return not transcript.choice.on and self._pane.memory.cursor is None
         command = transcript.letters and event.key in self._app.screen.active_bindings

@@ -57,6 +57,8 @@ class StatusLine(Widget):
 def _remembers(memory: CacheView, wide: bool) -> str:
     kept = memory.seen - memory.evicted
     count = f"{kept:,}" if wide else short(kept)
+    if not memory.seen:
+        return "remembers nothing yet"
     if not memory.evicted:
         return f"remembers all {count}{' tokens' if wide else ''}"
     return f"remembers {count} of {f'{memory.seen:,} tokens' if wide else short(memory.seen)}"

@@ -293,7 +293,7 @@ async def test_what_was_lost_is_not_known_of_a_conversation_just_opened(told: Pa
     assert "%" not in shown
     assert cell_len(shown) <= 42
     memory.add(state)
-    assert any("%/tok" in line.content.plain for line in details.draw(memory, 42))
+    assert any("% of attention" in line.content.plain for line in details.draw(memory, 42))
 
 
 async def test_why_tells_no_fight_for_slots_where_there_was_none(drive: Drive) -> None:

@@ -278,6 +278,25 @@ async def test_what_is_stopped_comes_back_as_it_was_typed(
 
 
 @pytest.mark.parametrize("size", SIZES)
+async def test_text_typed_into_the_help_goes_to_the_prompt(talk: Any, size: tuple[int, int]) -> None:
+    async with talk(size) as screen:
+        app = screen.app
+        for typed in ("q", "/", "hello"):
+            await screen.pilot.press("f1")
+            assert len(app.screen_stack) == 2
+            at_once(screen, *typed)
+            await screen.until(lambda: len(app.screen_stack) == 1, "the help is closed")
+        await screen.pilot.press("f1")
+        app.post_message(Paste(" there"))
+        await screen.until(lambda: len(app.screen_stack) == 1, "the help is closed")
+        await screen.until(lambda: app.prompt.text == "q/hello there", "all has arrived")
+        for key in ("escape", "enter", "f1"):
+            await screen.pilot.press("f1", key)
+            assert len(app.screen_stack) == 1
+        assert own(screen) == list(SAID)
+
+
+@pytest.mark.parametrize("size", SIZES)
 async def test_ctrl_c_clears_the_prompt_before_it_leaves(talk: Any, size: tuple[int, int]) -> None:
     async with talk(size) as screen:
         app, press = screen.app, screen.pilot.press
@@ -293,6 +312,9 @@ async def test_ctrl_c_clears_the_prompt_before_it_leaves(talk: Any, size: tuple[
         assert app.prompt.text == "", "from anywhere"
         await press("ctrl+c")
         app.prompt.put("typed at the last moment")
+        await press("ctrl+c")
+        assert app.is_running, "though it had said that it leaves"
+        assert app.prompt.text == ""
         await press("ctrl+c")
         await screen.until(lambda: not app.is_running, "it leaves, as it has said")
         assert app.prompt._history.older("") == "typed at the last moment"

@@ -23,8 +23,10 @@ def draw(memory: CacheView, inner: int) -> list[Line]:
     cache, session = memory.cache, memory.session
     if cache is None or session is None:
         return [title("details"), Line(Content.styled("nothing read yet", MUTED))]
-    heading = f"{token_label(session.policy)} · lost, bytes, score, rank"
-    lines = [title(heading), *map(Line, _summary(memory, cache, inner))]
+    lines = [
+        title(f"{token_label(session.policy)}, token by token"),
+        *map(Line, _summary(memory, cache, inner)),
+    ]
     lines += [title(f"heavy hitters, of {memory.caches:,} heads"), *_hitters(memory, inner)]
     lines.append(title(f"which heads hold {_pointed(memory, max(inner - 24, 4))}".rstrip()))
     lines += map(Line, headmap.draw(memory, inner, MAP_ROWS))
@@ -52,15 +54,17 @@ def _kinds(memory: CacheView, cache: CacheState) -> Content:
     sinks = memory.session.sinks if memory.session else 0
     protected = cache.kinds.get("S", 0)
     names = {"S": "sink" if protected <= sinks else "pinned", "H": "heavy", "R": "recent"}
-    return Content(" · ".join(f"{cache.kinds.get(kind, 0):,} {name}" for kind, name in names.items()))
+    return Content(
+        " · ".join(f"{count:,} {names[kind]}" for kind in names if (count := cache.kinds.get(kind, 0)))
+    )
 
 
 def _lost(memory: CacheView, cache: CacheState, room: int) -> Content:
     """Lately, and its history; a memory that was saved does not know what it had lost lately."""
     if not memory.knows_lost:
         return Content("not told before the next answer")
-    history = spark(list(memory.lost)[-max(room - 15, 1) :])
-    return Content.assemble(fit(f"{percent(cache.lost)}/token", 15), (history, "$accent"))
+    history = spark(list(memory.lost)[-max(room - 19, 1) :])
+    return Content.assemble(fit(f"{percent(cache.lost)} of attention", 19), (history, "$accent"))
 
 
 def _pointed(memory: CacheView, cells: int) -> str:

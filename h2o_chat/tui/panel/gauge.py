@@ -35,8 +35,9 @@ def draw(memory: CacheView, inner: int) -> list[Content]:
     bar = _bar(cache, session.budget or max(cache.kept, 1), max(inner - len(forgotten) - 3, 4))
     lines = [Content.assemble(*bar, "   ", (forgotten, "$foreground")), _marks(cache, session.sinks, inner)]
     if memory.evicted and cache.bytes_full > cache.bytes:
-        less = f"{size(cache.bytes)} for ever · unlimited: {size(cache.bytes_full)} ↑"
-        lines.append(Content.styled(less if len(less) <= inner else f"{size(cache.bytes)} for ever", MUTED))
+        never = f"never over {size(cache.bytes)}"
+        more = f"{never} · without limit {size(cache.bytes_full)}"
+        lines.append(Content.styled(more if len(more) <= inner else never, MUTED))
     return lines
 
 

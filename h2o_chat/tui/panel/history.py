@@ -12,10 +12,13 @@ def draw(memory: CacheView, inner: int, rows: int) -> list[Line]:
     """The map above, the words that went below, in at most as many lines as are given."""
     low = max(rows // 3, 1) if rows >= 6 else 0
     high = rows - 1 - (low + 1 if low else 0)
-    lines = [title("what was held after so many tokens")]
+    lines = [title("what was held, when so many tokens were read")]
     lines += map(Line, lives.draw(memory.lives, inner, high))
     if low:
-        lines += [title("forgotten, and since when"), *went.in_words(memory, inner, rows - len(lines) - 1)]
+        lines += [
+            title("forgotten: of which message, since which"),
+            *went.in_words(memory, inner, rows - len(lines) - 1),
+        ]
     return lines[:rows]
 
 

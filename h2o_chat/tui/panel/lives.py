@@ -11,7 +11,7 @@ COLUMNS = 256
 """The most ranges of positions; when they are used up, neighbours become one."""
 STEPS = 64
 """The most rows; when they are used up, every second one is forgotten."""
-LABEL_CELLS = 6
+LABEL_CELLS = 7
 
 
 @dataclass
@@ -68,7 +68,7 @@ def draw(lives: Lives, width: int, rows: int) -> list[Content]:
         marks = "".join(_mark(step, lives.width, *_range(cell, cells, seen)) for cell in range(cells))
         lines.append(Content.assemble((f"{short(step.seen):>{LABEL_CELLS - 1}} ", MUTED), (marks, "$accent")))
     left, right = "the oldest", "the newest"
-    axis = f"{'':>{LABEL_CELLS}}{left}{right:>{max(cells - len(left), 0)}}"
+    axis = f"{'↑ read':<{LABEL_CELLS}}{left}{right:>{max(cells - len(left), 0)}}"
     return [*lines, Content.styled(axis, MUTED)]
 
 

@@ -13,6 +13,7 @@ from h2o_chat.tui.panel.remembered import Held, Phrase, forgotten, remembered
 from h2o_chat.tui.theme import MUTED
 
 LEGEND = "█ holds it   · let it go   oldest first"
+HEADS = "a head: one of the model's small memories"
 BAR_CELLS = 6
 WORD_CELLS = (6, 18)
 """Columns of a word, at least and at most."""

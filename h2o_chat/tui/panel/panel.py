@@ -19,6 +19,8 @@ TABS = ("now", "history", "details")
 OVER = "-over"
 """The class of a panel that lies over the chat, where there is no room beside it."""
 LEAST_COLUMNS, LEAST_ROWS = 24, 6
+ROWS_FOR_HEADS = 16
+"""From here on there is room for a line that says what a head is."""
 
 
 class MemoryPanel(Widget, can_focus=True):
@@ -65,17 +67,20 @@ class MemoryPanel(Widget, can_focus=True):
         name = "▸ memory" if self.has_focus else "memory"
         drawn = [edge("╭", name, gauge.note(self._memory), "╮", width)]
         drawn += [row(line, inner) for line in gauge.draw(self._memory, inner)[: height - 4]]
-        rows = height - len(drawn) - 3
+        legend = [(now.LEGEND, history.LEGEND, details.LEGEND)[self.tab]]
+        if TABS[self.tab] == "now" and height >= ROWS_FOR_HEADS:
+            legend.insert(0, now.HEADS)
+        rows = height - len(drawn) - 2 - len(legend)
         for line in self._shown(inner, rows):
             if line.spots:
                 self._lines[len(drawn)] = line
             drawn.append(
                 edge("├", line.content.plain, "", "┤", width) if line.title else row(line.content, inner)
             )
-        drawn += [row(Content(), inner)] * (height - 3 - len(drawn))
+        drawn += [row(Content(), inner)] * (height - 2 - len(legend) - len(drawn))
         self._tabs_at = len(drawn)
-        legend = (now.LEGEND, history.LEGEND, details.LEGEND)[self.tab]
-        drawn += [edge("├", self._names(), "", "┤", width), row(Content.styled(legend, MUTED), inner)]
+        drawn.append(edge("├", self._names(), "", "┤", width))
+        drawn += [row(Content.styled(line, MUTED), inner) for line in legend]
         drawn.append(edge("╰", "", "", "╯", width))
         return Content("\n").join(drawn)
 

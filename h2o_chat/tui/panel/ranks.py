@@ -26,7 +26,7 @@ def draw(memory: CacheView, width: int, rows: int) -> list[Content]:
     last = max(points[-1][0], budget or 0, 2)
     top, bottom = points[0][1], points[-1][1]
     plot = _Plot(width - LABEL_CELLS, rows - 2, last, scale(top), scale(bottom))
-    fitted = " linear, no slope"
+    fitted = " no power law"
     if powers:
         slope, start = power_law(points)
         fitted = f" score ~ rank^{slope:.2f}"

@@ -28,10 +28,13 @@ def stats(pane: TalkPane, _: str) -> None:
         for kind, name in (("S", "protected"), ("H", "heavy"), ("R", "recent"))
     )
     of = "" if session.budget is None else f" of {session.budget:,} slots"
+    full = f"a full cache would hold {size(cache.bytes_full)}"
+    if cache.bytes > cache.bytes_full:
+        full = f"all set aside at once; {full} so far"
     lines = [
         f"{session.model} · {session.policy} · {session.layers} layers x {session.kv_heads} KV heads",
         f"seen {cache.seen:,} tokens, kept {cache.kept:,}{of}: {kinds}",
-        f"{size(cache.bytes)} of keys and values; a full cache would hold {size(cache.bytes_full)}",
+        f"{size(cache.bytes)} of keys and values; {full}",
         f"lost {percent(cache.lost)} of the attention per token, lately",
     ]
     if memory.tok_s is not None:

@@ -71,22 +71,27 @@ def apply(pane: TalkPane, new: dict[str, Any]) -> None:
     answering = {name: new[name] for name in new if name in changing.ANSWERING}
     pane.sampling = replace(pane.sampling, **answering)
     rebuilding = {name: value for name, value in new.items() if name in changing.REBUILDING}
-    soon = ", ".join(f"{name} = {changing.shown(new[name])}" for name in new if name not in rebuilding)
+    soon = _named({name: value for name, value in new.items() if name not in rebuilding})
     if soon and rebuilding:  # what is in the transcript now will be shown anew
         talk.notes.append(Note("setting", f"{soon}, from the next answer on"))
     elif soon:
         pane.transcript.messages.note(f"{soon}, from the next answer on")
     if rebuilding:
-        _rebuild(pane, talk, replace(talk.settings, **rebuilding))
+        _rebuild(pane, talk, replace(talk.settings, **rebuilding), _named(rebuilding))
 
 
-def _rebuild(pane: TalkPane, talk: Chat, settings: Settings) -> None:
-    """Read the conversation again, into a cache with these settings."""
+def _named(values: dict[str, Any]) -> str:
+    return ", ".join(f"{name} = {changing.shown(value)}" for name, value in values.items())
+
+
+def _rebuild(pane: TalkPane, talk: Chat, settings: Settings, said: str) -> None:
+    """Read the conversation again, into a cache with these settings; then it is said which have changed."""
     pane.editing.give_up()
     pane.sent = Sent()
 
     def work(cancel: Callable[[], bool], progress: Callable[[ReadSoFar], None]) -> Iterator[Report]:
         if rebuild(talk, settings, progress, cancel):
+            talk.notes.append(Note("setting", f"{said}; the conversation was read again"))
             yield Opened(talk)
 
     pane.begin(work, f"reading {pane.memory.seen:,} tokens again · esc stops")

@@ -37,14 +37,14 @@ def dressed(view: TurnView, piece: Piece, heat: Heat, finder: Finder, width: int
 def fold_line(view: TurnView, heat: Heat) -> str:
     """How much of a message is folded, and how much of that is held."""
     lines = view.source[view.folds :].count("\n") + 1
-    what, held = f"{lines:,} lines", ""
+    what, held = f"{lines:,} line{'s' if lines > 1 else ''}", ""
     if view.tokens is not None:
         start, end = view.tokens.own(view.source)
         first = view.tokens.at(min(start + view.folds + 1, end - 1))  # behind the end of the last line
         last = view.tokens.at(end - 1)
         if first is not None and last is not None:
             what = f"{last + 1 - first:,} tokens"
-            held = f" · {heat.held(first, last):.0%} held"
+            held = f" · {heat.held(first, last):.0%} kept"
     return f"… ⋮ {what} folded{held} · a click unfolds"
 
 

@@ -187,7 +187,7 @@ def _assert_panel_is_true(screen: Screen) -> None:
     assert shown
     assert shown == sorted(heavy, reverse=True)[: len(shown)]
     counts = [int(n) for n in re.findall(r"(\d+) (?:sink|pinned|heavy|recent)", panel)]
-    assert counts == [n for name in ("pinned", "important", "newest") if (n := int(kinds[name]))]
+    assert counts == [int(kinds[name]) for name in ("pinned", "important", "newest")]
     assert f"remembers {most:,} of {seen:,} tokens" in _text(screen, StatusLine)
 
 

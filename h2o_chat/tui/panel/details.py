@@ -54,9 +54,7 @@ def _kinds(memory: CacheView, cache: CacheState) -> Content:
     sinks = memory.session.sinks if memory.session else 0
     protected = cache.kinds.get("S", 0)
     names = {"S": "sink" if protected <= sinks else "pinned", "H": "heavy", "R": "recent"}
-    return Content(
-        " · ".join(f"{count:,} {names[kind]}" for kind in names if (count := cache.kinds.get(kind, 0)))
-    )
+    return Content(" · ".join(f"{cache.kinds.get(kind, 0):,} {name}" for kind, name in names.items()))
 
 
 def _lost(memory: CacheView, cache: CacheState, room: int) -> Content:

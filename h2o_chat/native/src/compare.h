@@ -8,17 +8,20 @@
 
 namespace {
 
-constexpr int kBlock = 8, kParts = 2;  // keys that are compared at a time with 32 others
+constexpr int kTile = 32;  // slots whose keys stand side by side: [S / 32, D, 32]
+constexpr int kBlock = 8;  // keys that are compared with a tile at a time
 
-// Keys before RoPE, of length 1, as columns [D, stride]; an empty slot is 0.
-inline void unit_keys(const Comparison &of, int layer, ptrdiff_t first, float *key, float *columns) {
+// Keys before RoPE, of length 1, in tiles; an empty slot is 0.
+inline void unit_keys(const Comparison &of, int layer, ptrdiff_t first, float *key, float *tiles) {
     const h2o_rope *rope = of.ropes[layer];
     for (int s = 0; s < of.stride; ++s) {
+        float *to = tiles + static_cast<ptrdiff_t>(s / kTile) * of.size * kTile + s % kTile;
         if (s >= of.slots || of.positions[first + s] < 0) {
-            for (int i = 0; i < of.size; ++i) columns[i * of.stride + s] = 0;
+            for (int i = 0; i < of.size; ++i) to[i * kTile] = 0;
             continue;
         }
         const float *from = of.keys + (first + s) * of.size;
+        prefetch(from + 16 * of.size);
         if (rope && of.index) {
             const ptrdiff_t at = (rope - of.first_rope) * of.table_pairs;
             turn_by(from, -of.index[first + s], of.cosines + at, of.sines + at, of.most_pairs, rope->pairs, of.size,
@@ -27,58 +30,77 @@ inline void unit_keys(const Comparison &of, int layer, ptrdiff_t first, float *k
         }
         const float length = __builtin_sqrtf(dot(from, from, of.size));
         const float by = 1.0f / (length > 1e-12f ? length : 1e-12f);
-        for (int i = 0; i < of.size; ++i) columns[i * of.stride + s] = from[i] * by;
+        for (int i = 0; i < of.size; ++i) to[i * kTile] = from[i] * by;
     }
 }
 
 // Minus the cosine of each key to the mean of all.
-inline void distinctness(const Comparison &of, const float *columns, float *mean, float *out) {
+inline void distinctness(const Comparison &of, const float *tiles, float *mean, float *out) {
+    const ptrdiff_t tile = static_cast<ptrdiff_t>(of.size) * kTile;
+    const int count = of.stride / kTile;
     float squares = 0;
     for (int i = 0; i < of.size; ++i) {
         Floats all = splat(0.0f);
-        for (int s = 0; s < of.stride; s += 16) all = add(all, load(columns + i * of.stride + s));
+        for (int t = 0; t < count; ++t)
+            for (int part = 0; part < kTile; part += 16) all = add(all, load(tiles + t * tile + i * kTile + part));
         mean[i] = sum(all);
         squares = fma(mean[i], mean[i], squares);
     }
     const float length = __builtin_sqrtf(squares), by = -1.0f / (length > 1e-12f ? length : 1e-12f);
     for (int s = 0; s < of.stride; s += 16) {
+        const float *keys = tiles + s / kTile * tile + s % kTile;
         Floats cosines = splat(0.0f);
-        for (int i = 0; i < of.size; ++i)
-            cosines = fma(load(columns + i * of.stride + s), splat(mean[i]), cosines);
+        for (int i = 0; i < of.size; ++i) cosines = fma(load(keys + i * kTile), splat(mean[i]), cosines);
         store(out + s, mul(cosines, splat(by)));
     }
 }
 
+// Cosines of `kBlock` keys with those of a tile.
+inline void cosines_of(const float *block, const float *tile, int size, Floats (&cosines)[kBlock][2]) {
+    for (auto &row : cosines) row[0] = row[1] = splat(0.0f);
+    for (int i = 0; i < size; ++i, block += kTile, tile += kTile) {
+        const Floats low = load(tile), high = load(tile + 16);
+        for (int row = 0; row < kBlock; ++row) {
+            const Floats mine = splat(block[row]);
+            cosines[row][0] = fma(mine, low, cosines[row][0]);
+            cosines[row][1] = fma(mine, high, cosines[row][1]);
+        }
+    }
+}
+
 // Minus the cosine of each key to the nearest other one, or 0: every pair once.
-inline void novelty(const Comparison &of, const float *columns, float *nearest) {
+inline void novelty(const Comparison &of, const float *tiles, float *nearest) {
+    const ptrdiff_t tile = static_cast<ptrdiff_t>(of.size) * kTile;
     for (int s = 0; s < of.stride; ++s) nearest[s] = 0;
     for (int s = 0; s < of.slots; s += kBlock) {
-        for (int t = s & ~(16 * kParts - 1); t < of.stride; t += 16 * kParts) {
-            Floats cosines[kBlock][kParts];
-            for (auto &row : cosines)
-                for (Floats &one : row) one = splat(0.0f);
-            for (int i = 0; i < of.size; ++i) {
-                const float *column = columns + i * of.stride;
-                const Floats others[kParts] = {load(column + t), load(column + t + 16)};
+        const float *block = tiles + s / kTile * tile + s % kTile;
+        Floats most[kBlock];  // of the block's keys so far
+        for (Floats &one : most) one = splat(0.0f);
+        for (int t = s & ~(kTile - 1); t < of.stride; t += kTile) {
+            Floats cosines[kBlock][2];
+            cosines_of(block, tiles + t / kTile * tile, of.size, cosines);
+            if (s >= t) {
                 for (int row = 0; row < kBlock; ++row) {
-                    const Floats mine = splat(column[s + row]);
-                    for (int part = 0; part < kParts; ++part)
-                        cosines[row][part] = fma(mine, others[part], cosines[row][part]);
+                    float all[kTile];
+                    store(all, cosines[row][0]);
+                    store(all + 16, cosines[row][1]);
+                    all[s + row - t] = 0;  // itself
+                    cosines[row][0] = load(all);
+                    cosines[row][1] = load(all + 16);
                 }
             }
+            Floats low = load(nearest + t), high = load(nearest + t + 16);
             for (int row = 0; row < kBlock; ++row) {
-                float all[16 * kParts];
-                for (int part = 0; part < kParts; ++part) store(all + 16 * part, cosines[row][part]);
-                if (s + row >= t && s + row < t + 16 * kParts) all[s + row - t] = 0;  // itself
-                Floats most = splat(nearest[s + row]);
-                for (int part = 0; part < kParts; ++part) {
-                    const Floats some = load(all + 16 * part);
-                    most = max(most, some);
-                    store(nearest + t + 16 * part, max(load(nearest + t + 16 * part), some));
-                }
-                const float own = highest(most);
-                nearest[s + row] = own > nearest[s + row] ? own : nearest[s + row];
+                most[row] = max(most[row], max(cosines[row][0], cosines[row][1]));
+                low = max(low, cosines[row][0]);
+                high = max(high, cosines[row][1]);
             }
+            store(nearest + t, low);
+            store(nearest + t + 16, high);
+        }
+        for (int row = 0; row < kBlock; ++row) {
+            const float own = highest(most[row]);
+            nearest[s + row] = own > nearest[s + row] ? own : nearest[s + row];
         }
     }
     for (int s = 0; s < of.stride; s += 16) store(nearest + s, sub(splat(0.0f), load(nearest + s)));
@@ -86,14 +108,14 @@ inline void novelty(const Comparison &of, const float *columns, float *nearest) 
 
 void compare(Job &job, int thread) {
     const Comparison &of = *job.comparison;
-    float *key = of.own + of.own_floats * thread, *found = key + of.size, *columns = found + of.stride;
+    float *key = of.own + of.own_floats * thread, *found = key + of.size, *tiles = found + of.stride;
     for (int unit; (unit = take(job.team->next, 1, of.layers * of.rows * of.heads)) >= 0;) {
         const ptrdiff_t first = static_cast<ptrdiff_t>(unit) * of.slots;
-        unit_keys(of, unit / (of.rows * of.heads), first, key, columns);
-        distinctness(of, columns, key, found);
+        unit_keys(of, unit / (of.rows * of.heads), first, key, tiles);
+        distinctness(of, tiles, key, found);
         std::memcpy(of.distinctness + first, found, sizeof(float) * of.slots);
         if (!of.novelty) continue;
-        novelty(of, columns, found);
+        novelty(of, tiles, found);
         std::memcpy(of.novelty + first, found, sizeof(float) * of.slots);
     }
     meet(*job.team);

@@ -139,12 +139,19 @@ inline void product(Job &job, const h2o_matrix &m, const Rounded &in, Out out) {
 // A head turned by angles of its pairs, or back: (a cos - b sin, b cos + a sin).
 template <bool back = false>
 inline void turn(const float *x, const float *cosines, const float *sines, int pairs, int size, float *out) {
-    for (int i = 0; i < pairs; ++i) {
-        const float a = x[i], b = x[i + pairs], sine = back ? -sines[i] : sines[i];
-        out[i] = fma(a, cosines[i], -(b * sine));
+    int i = 0;
+    for (; i + 16 <= pairs; i += 16) {
+        const Floats a = load(x + i), b = load(x + i + pairs), cosine = load(cosines + i);
+        const Floats sine = back ? sub(splat(0.0f), load(sines + i)) : load(sines + i);
+        store(out + i, fma(a, cosine, sub(splat(0.0f), mul(b, sine))));
+        store(out + i + pairs, fma(b, cosine, mul(a, sine)));
+    }
+    for (; i < pairs; ++i) {
+        const float a = x[i], b = x[i + pairs], sine = back ? 0.0f - sines[i] : sines[i];
+        out[i] = fma(a, cosines[i], 0.0f - b * sine);
         out[i + pairs] = fma(b, cosines[i], a * sine);
     }
-    for (int i = 2 * pairs; i < size; ++i) out[i] = x[i];
+    for (i = 2 * pairs; i < size; ++i) out[i] = x[i];
 }
 
 // The same by whole positions, with angles of all positions from 0 on [positions, stride]: cos(-a) is cos(a), and
@@ -158,10 +165,13 @@ inline void turn_by(const float *x, int positions, const float *cosines, const f
         turn<false>(x, cosines + at, sines + at, pairs, size, out);
 }
 
-inline float dot(const float *a, const float *b, int size) {
-    Floats products = splat(0.0f);
-    for (int i = 0; i < size; i += 16) products = fma(load(a + i), load(b + i), products);
-    return sum(products);
+// Sixteen sums, whose sum is the product of two vectors.
+inline Floats products(const float *a, const float *b, int size) {
+    Floats all = splat(0.0f);
+    for (int i = 0; i < size; i += 16) all = fma(load(a + i), load(b + i), all);
+    return all;
 }
+
+inline float dot(const float *a, const float *b, int size) { return sum(products(a, b, size)); }
 
 }  // namespace

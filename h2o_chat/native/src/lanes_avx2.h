@@ -65,6 +65,12 @@ inline float sum(Floats a) {
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
+inline Floats sums(const Floats *all) {
+    alignas(32) float each[16];
+    for (int i = 0; i < 16; ++i) each[i] = sum(all[i]);
+    return load(each);
+}
+
 inline float highest(Floats a) {
     const __m256 eight = _mm256_max_ps(a.low, a.high);
     const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));

@@ -105,6 +105,13 @@ inline float sum(Floats a) {
     return a.at[0];
 }
 
+// Of each of sixteen.
+inline Floats sums(const Floats *all) {
+    Floats each;
+    for (int i = 0; i < 16; ++i) each.at[i] = sum(all[i]);
+    return each;
+}
+
 inline float highest(Floats a) {
     for (int i = 1; i < 16; ++i) a.at[0] = a.at[i] > a.at[0] ? a.at[i] : a.at[0];
     return a.at[0];

@@ -5,10 +5,13 @@
 #pragma once
 
 #include <cstring>
+#include <type_traits>
 
 #include "kernels.h"
 
 namespace {
+
+constexpr int kSlots = 128;  // of a KV head, that a thread takes at a time: a multiple of 16
 
 struct Sizes {
     int heads, kv_heads, groups, size, rows;  // query heads, KV heads, G, D, rows of qkv
@@ -255,73 +258,169 @@ inline void unpack_slots(Job &job, const h2o_layer &layer, const h2o_slots &slot
     meet(*job.team);
 }
 
-// Attention of one query head over the slots: probabilities into job.weights, output into job.attended.
-inline void attend(Job &job, const h2o_layer &layer, const h2o_slots &slots, int token, int head, float *far) {
+// Where the probabilities of a query head are: [slots rounded up to 16].
+inline float *weights_of(const Job &job, int token, int head) {
+    return job.weights + (static_cast<ptrdiff_t>(token) * job.frame->heads + head) * job.weights_stride;
+}
+
+// Keys or values of one KV head as numbers [S, D].
+inline const float *numbers_of(const Job &job, const h2o_slots &slots, int token, int head, bool values) {
+    const ptrdiff_t size = job.frame->head_size;
+    if (!job.step->kv_bits)
+        return static_cast<const float *>(values ? slots.values : slots.keys) +
+               first_slot(job, slots, token, head) * size;
+    const ptrdiff_t unit = static_cast<ptrdiff_t>(token) * job.frame->kv_heads + head;
+    return job.numbers_held + (2 * unit + values) * job.weights_stride * size;
+}
+
+// Products of sixteen queries, each with its key. `kSize` is D where it is known: then the sums stay in registers.
+template <int kSize>
+inline Floats sixteen_products(const float *const *queries, const float *const *keys, int size) {
+    if (kSize) size = kSize;
+    Floats all[16];
+    for (Floats &one : all) one = splat(0.0f);
+    for (int d = 0; d < size; d += 16)
+        for (int i = 0; i < 16; ++i) all[i] = fma(load(queries[i] + d), load(keys[i] + d), all[i]);
+    return sums(all);
+}
+
+// All queries of a KV head ask `kSlots` of its slots from `from` on: products, scaled, go into the weights.
+inline void ask(Job &job, const h2o_layer &layer, const h2o_slots &slots, int token, int head, int from, float *far) {
     const Sizes of(*job.frame);
     const h2o_step &step = *job.step;
-    const ptrdiff_t first = first_slot(job, slots, token, head / of.groups);
-    const float *query = job.qkv + static_cast<ptrdiff_t>(token) * of.rows + head * of.size;
-    const float *keys, *values;
-    if (step.kv_bits) {
-        const ptrdiff_t unit = static_cast<ptrdiff_t>(token) * of.kv_heads + head / of.groups;
-        keys = job.numbers_held + unit * 2 * job.weights_stride * of.size;
-        values = keys + static_cast<ptrdiff_t>(job.weights_stride) * of.size;
-    } else {
-        keys = static_cast<const float *>(slots.keys) + first * of.size;
-        values = static_cast<const float *>(slots.values) + first * of.size;
-    }
-    const uint8_t *hidden = slots.hidden + first, *clamped = slots.clamped + first;
-    const int row = job.rows[token], used = slots.used, padded = (used + 15) & ~15;
-    float *weights = job.weights + (static_cast<ptrdiff_t>(token) * of.heads + head) * job.weights_stride;
+    const ptrdiff_t first = first_slot(job, slots, token, head);
+    const float *queries = job.qkv + static_cast<ptrdiff_t>(token) * of.rows + head * of.groups * of.size;
+    const float *keys = numbers_of(job, slots, token, head, false);
     const bool clamps = step.clamps && layer.rope >= 0;
     if (clamps) {
         const ptrdiff_t at = (static_cast<ptrdiff_t>(layer.rope) * job.tokens + token) * job.most_pairs;
-        turn(query, job.edge_cosines + at, job.edge_sines + at, job.frame->ropes[layer.rope].pairs, of.size, far);
+        for (int g = 0; g < of.groups; ++g)
+            turn(queries + g * of.size, job.edge_cosines + at, job.edge_sines + at, job.frame->ropes[layer.rope].pairs,
+                 of.size, far + g * of.size);
     }
-    const int64_t seen_from = layer.sees ? static_cast<int64_t>(step.positions[row]) - layer.sees : INT32_MIN;
+    const int padded = (slots.used + 15) & ~15, end = from + kSlots < padded ? from + kSlots : padded;
     const float scaling = 1.0f / __builtin_sqrtf(static_cast<float>(of.size)), unseen = -3e38f;
-    for (int s = 0; s < used; ++s) {
-        const bool seen = !hidden[s] && slots.positions[first + s] > seen_from;
-        const float *asked = clamps && clamped[s] ? far : query;
-        weights[s] = seen ? dot(asked, keys + static_cast<ptrdiff_t>(s) * of.size, of.size) * scaling : unseen;
-    }
-    for (int s = used; s < padded; ++s) weights[s] = unseen;
-    Floats most = load(weights);
-    for (int s = 16; s < padded; s += 16) most = max(most, load(weights + s));
-    const Floats top = splat(highest(most));
-    Floats sums = splat(0.0f);
-    for (int s = 0; s < padded; s += 16) {
-        const Floats e = exp_of_negative(sub(load(weights + s), top));
-        store(weights + s, e);
-        sums = add(sums, e);
-    }
-    const Floats by = splat(1.0f / sum(sums));
-    for (int s = 0; s < padded; s += 16) store(weights + s, mul(load(weights + s), by));
-    float *out = job.attended + static_cast<ptrdiff_t>(token) * layer.out.columns + head * of.size;
-    for (int i = 0; i < of.size; i += 64) {  // up to four sums at a time stay in registers
-        Floats part[4] = {splat(0.0f), splat(0.0f), splat(0.0f), splat(0.0f)};
-        const int parts = of.size - i < 64 ? (of.size - i) / 16 : 4;
-        for (int s = 0; s < used; ++s) {
-            const Floats weight = splat(weights[s]);
-            const float *value = values + static_cast<ptrdiff_t>(s) * of.size + i;
-            for (int p = 0; p < parts; ++p) part[p] = fma(weight, load(value + 16 * p), part[p]);
+    float *weights = weights_of(job, token, head * of.groups);
+    for (int s = from; s < end; s += 16) {
+        const float *asked[16], *key[16];
+        for (int i = 0; i < 16; ++i) {
+            const int at = s + i < slots.used ? s + i : slots.used - 1;
+            asked[i] = clamps && slots.clamped[first + at] ? far : queries;
+            key[i] = keys + static_cast<ptrdiff_t>(at) * of.size;
         }
-        for (int p = 0; p < parts; ++p) store(out + i + 16 * p, part[p]);
+        for (int g = 0; g < of.groups; ++g) {
+            const Floats found = of.size == 64    ? sixteen_products<64>(asked, key, 64)
+                                 : of.size == 128 ? sixteen_products<128>(asked, key, 128)
+                                                  : sixteen_products<0>(asked, key, of.size);
+            store(weights + g * static_cast<ptrdiff_t>(job.weights_stride) + s, mul(found, splat(scaling)));
+            for (auto &one : asked) one += of.size;
+        }
+    }
+    const int row = job.rows[token];
+    const int64_t seen_from = layer.sees ? static_cast<int64_t>(step.positions[row]) - layer.sees : INT32_MIN;
+    for (int s = from; s < end; ++s) {
+        if (s < slots.used && !slots.hidden[first + s] && slots.positions[first + s] > seen_from) continue;
+        for (int g = 0; g < of.groups; ++g) weights[g * static_cast<ptrdiff_t>(job.weights_stride) + s] = unseen;
     }
 }
 
-// Adds the probabilities of a KV head's queries to its slots' scores.
-inline void add_scores(const Job &job, const h2o_slots &slots, int token, int head) {
+// The weights of a query head become probabilities.
+inline void softmax(float *weights, int padded) {
+    Floats most = load(weights);
+    for (int s = 16; s < padded; s += 16) most = max(most, load(weights + s));
+    const Floats top = splat(highest(most));
+    Floats all = splat(0.0f);
+    for (int s = 0; s < padded; s += 16) {
+        const Floats e = exp_of_negative(sub(load(weights + s), top));
+        store(weights + s, e);
+        all = add(all, e);
+    }
+    const Floats by = splat(1.0f / sum(all));
+    for (int s = 0; s < padded; s += 16) store(weights + s, mul(load(weights + s), by));
+}
+
+// Sums of probability x value: `heads` queries, 16 x `parts` components, so many that the sums stay in registers.
+template <int heads, int parts>
+inline void weighted(const float *weights, int stride, const float *values, int used, int size, float *out) {
+    Floats sums[heads][parts];
+    for (auto &head : sums)
+        for (Floats &one : head) one = splat(0.0f);
+    for (int s = 0; s < used; ++s, values += size) {
+        prefetch(values + 16 * size);
+        prefetch(values + 16 * size + 16 * (parts - 1));
+        Floats value[parts];
+        for (int p = 0; p < parts; ++p) value[p] = load(values + 16 * p);
+        for (int h = 0; h < heads; ++h) {
+            const Floats weight = splat(weights[h * static_cast<ptrdiff_t>(stride) + s]);
+            for (int p = 0; p < parts; ++p) sums[h][p] = fma(weight, value[p], sums[h][p]);
+        }
+    }
+    for (int h = 0; h < heads; ++h)
+        for (int p = 0; p < parts; ++p) store(out + h * size + 16 * p, sums[h][p]);
+}
+
+// Two times 16 components, the last time perhaps 16, of what all queries of a KV head attend to.
+inline void answer(Job &job, const h2o_layer &layer, const h2o_slots &slots, int token, int head, int component) {
+    const Sizes of(*job.frame);
+    const float *values = numbers_of(job, slots, token, head, true) + component;
+    const int stride = job.weights_stride, used = slots.used;
+    const bool two = component + 32 <= of.size;
+    for (int g = 0; g < of.groups;) {
+        const int number = head * of.groups + g, left = of.groups - g;
+        const float *weights = weights_of(job, token, number);
+        float *out = job.attended + static_cast<ptrdiff_t>(token) * layer.out.columns + number * of.size + component;
+        const auto some = [&](auto heads) {
+            if (two)
+                weighted<heads, 2>(weights, stride, values, used, of.size, out);
+            else
+                weighted<heads, 1>(weights, stride, values, used, of.size, out);
+            g += heads;
+        };
+        if (left >= 4)
+            some(std::integral_constant<int, 4>());
+        else if (left == 3)
+            some(std::integral_constant<int, 3>());
+        else if (left == 2)
+            some(std::integral_constant<int, 2>());
+        else
+            some(std::integral_constant<int, 1>());
+    }
+}
+
+// A token's queries attend to the slots: probabilities into job.weights, output into job.attended. Threads take runs of slots,
+// then query heads, then components, so that they read different keys and values at the same time.
+inline void attend(Job &job, int thread, const h2o_layer &layer, const h2o_slots &slots) {
+    const Sizes of(*job.frame);
+    const int runs = (slots.used + kSlots - 1) / kSlots, parts = (of.size + 31) / 32, heads = job.tokens * of.kv_heads;
+    float *far = Own(job, thread, 32).floats;
+    for (int unit; (unit = take(job.team->next, 1, heads * runs)) >= 0;) {
+        const int head = unit / runs;
+        ask(job, layer, slots, head / of.kv_heads, head % of.kv_heads, unit % runs * kSlots, far);
+    }
+    meet(*job.team);
+    for (int unit; (unit = take(job.team->next, 1, job.tokens * of.heads)) >= 0;)
+        softmax(weights_of(job, unit / of.heads, unit % of.heads), (slots.used + 15) & ~15);
+    meet(*job.team);
+    for (int unit; (unit = take(job.team->next, 1, heads * parts)) >= 0;) {
+        const int head = unit / parts;
+        answer(job, layer, slots, head / of.kv_heads, head % of.kv_heads, unit % parts * 32);
+    }
+    meet(*job.team);
+}
+
+// Adds the probabilities of a KV head's queries to the scores of `kSlots` of its slots from `from` on.
+inline void add_scores(const Job &job, const h2o_slots &slots, int token, int head, int from) {
     const Sizes of(*job.frame);
     const h2o_step &step = *job.step;
     const ptrdiff_t first = first_slot(job, slots, token, head), stride = job.weights_stride;
-    const float *weights = job.weights + (static_cast<ptrdiff_t>(token) * of.heads + head * of.groups) * stride;
-    float *score = slots.score + first * of.groups;
-    for (int s = 0; s < slots.used; ++s)
+    const float *weights = weights_of(job, token, head * of.groups);
+    const int end = from + kSlots < slots.used ? from + kSlots : slots.used;
+    float *score = slots.score + (first + from) * of.groups;
+    for (int s = from; s < end; ++s)
         for (int g = 0; g < of.groups; ++g, ++score) *score = fma(*score, step.forget, weights[g * stride + s]);
     if (!slots.recent) return;
     const float share = (1.0f - step.remember) / static_cast<float>(of.groups);
-    for (int s = 0; s < slots.used; ++s) {
+    for (int s = from; s < end; ++s) {
         float received = 0;
         for (int g = 0; g < of.groups; ++g) received += weights[g * stride + s];
         slots.recent[first + s] = fma(slots.recent[first + s], step.remember, received * share);
@@ -337,13 +436,13 @@ void decode(Job &job, int thread) {
         queries_keys_values(job, thread, layer);
         write_slots(job, layer, slots);
         if (job.step->kv_bits) unpack_slots(job, layer, slots);
-        float *far = Own(job, thread, 32).floats;
-        for (int unit; (unit = take(job.team->next, 1, job.tokens * of.heads)) >= 0;)
-            attend(job, layer, slots, unit / of.heads, unit % of.heads, far);
-        meet(*job.team);
+        attend(job, thread, layer, slots);
         output(job, thread, layer, [&] {
-            for (int unit; (unit = take(job.team->next_too, 1, job.tokens * of.kv_heads)) >= 0;)
-                add_scores(job, slots, unit / of.kv_heads, unit % of.kv_heads);
+            const int runs = (slots.used + kSlots - 1) / kSlots;
+            for (int unit; (unit = take(job.team->next_too, 1, job.tokens * of.kv_heads * runs)) >= 0;) {
+                const int head = unit / runs;
+                add_scores(job, slots, head / of.kv_heads, head % of.kv_heads, unit % runs * kSlots);
+            }
         });
         gated_mlp(job, thread, layer);
     }

@@ -67,7 +67,7 @@ def judged(where: str, seen: list[Told], began_s: float) -> list[str]:
         began_s: when enter was pressed or the program started.
     """
     if len(seen) < 2 or (took_s := seen[-1].at_s - seen[0].at_s) < 2:
-        return [f"{where}: {len(seen)} remarks; the figures need two seconds of reading. Take a longer file."]
+        return [f"{where}: {len(seen)} different remarks in less than two seconds: too few to be judged."]
     first, last = seen[0], seen[-1]
     gaps_s = [two.at_s - one.at_s for one, two in pairwise(seen)]
     in_second = [0] * int(took_s)
@@ -116,7 +116,12 @@ def say(one: Screen, text: str) -> None:
     one.write(text)
     one.press("Enter")
     one.until(lambda: len(stored(one)) == count, f"{text!r} is answered")
-    one.until(lambda: bool(re.search(rf"#{count} .* kept", one.shown())), "it is told how much is kept of it")
+
+    def is_over() -> bool:
+        shown = one.shown()
+        return not is_busy(shown) and re.search(rf"#{count} .* kept", shown) is not None
+
+    one.until(is_over, "the answer is whole, and how much is kept of it is told")
 
 
 def is_busy(shown: str) -> bool:
@@ -194,9 +199,8 @@ def read_a_third(size: str, budget: int, book: Path) -> list[str]:
         now_talk, now_prompt, now_memory = parts(shown)
         wrong = []
         if heads(now_talk) != heads(talk) or stored(one) != said:
-            wrong.append(
-                f"esc: the conversation was {said} ({heads(talk)}), and is {stored(one)} ({heads(now_talk)})."
-            )
+            was, is_now = (f"{heads(talk)}, {short(said)}", f"{heads(now_talk)}, {short(stored(one))}")
+            wrong.append(f"esc: the conversation was {was}, and is {is_now}.")
         if now_prompt != prompt:
             wrong.append(f"esc: {text!r} was typed, and in the prompt stands {now_prompt}.")
         if now_memory != memory:
@@ -205,9 +209,14 @@ def read_a_third(size: str, budget: int, book: Path) -> list[str]:
         one.until_shown("❯ ask something")
         say(one, AFTERWARDS)
         print(one.shown())
-        if stored(one)[:-1] != [*said, ("user", AFTERWARDS)]:
-            wrong.append(f"esc: after the next message the conversation is {stored(one)}.")
+        *rest, (role, answer) = stored(one)
+        if rest != [*said, ("user", AFTERWARDS)] or role != "assistant" or not answer:
+            wrong.append(f"esc: after the next message the conversation is {short(stored(one))}.")
         return wrong
+
+
+def short(said: list[tuple[str, str]]) -> list[str]:
+    return [f"{role}: {text[:60]}" for role, text in said]
 
 
 def heads(talk: list[str]) -> list[str]:

@@ -290,7 +290,7 @@ def main() -> None:
     if shutil.which("tmux") is None:
         sys.exit("There is no tmux here.")
     book = args.file.resolve()
-    print(f"{os.cpu_count()} cores; other programs: a load of {os.getloadavg()[0]:.1f} in the minute before")
+    print(f"{os.cpu_count()} cores; the load was {os.getloadavg()[0]:.1f} in the minute before")
     print(f"\n== screen, {args.size}, budget {args.budget}: to the end", flush=True)
     wrong = read_to_the_end(args.size, args.budget, book)
     print(f"\n== screen, {args.size}, budget {args.budget}: esc at a third", flush=True)

@@ -387,8 +387,8 @@ inline void answer(Job &job, const h2o_layer &layer, const h2o_slots &slots, int
     }
 }
 
-// A token's queries attend to the slots: probabilities into job.weights, output into job.attended. Threads take runs of slots,
-// then query heads, then components, so that they read different keys and values at the same time.
+// A token's queries attend to the slots: probabilities into job.weights, output into job.attended. Threads take runs of
+// slots, then query heads, then components, so that they read different keys and values at the same time.
 inline void attend(Job &job, int thread, const h2o_layer &layer, const h2o_slots &slots) {
     const Sizes of(*job.frame);
     const int runs = (slots.used + kSlots - 1) / kSlots, parts = (of.size + 31) / 32, heads = job.tokens * of.kv_heads;

@@ -1,6 +1,6 @@
 """One line of stderr that is rewritten while a prompt is read; nothing where that is no terminal."""
 
-import shutil
+import os
 import sys
 from collections.abc import Iterator
 
@@ -32,7 +32,8 @@ class _Line:
     def write(self, text: str) -> None:
         """Show this in the place of what stands there."""
         if self._shown:
-            text = text[: shutil.get_terminal_size().columns - 1]  # a longer one would go on below
+            columns = os.get_terminal_size(sys.stderr.fileno()).columns  # those of stdout may be none
+            text = text[: (columns or 80) - 1]  # a longer one would go on below
             sys.stderr.write("\r" + text.ljust(self._written))
             sys.stderr.flush()
             self._written = len(text)

@@ -1,8 +1,5 @@
 """The line between conversation and prompt; it says in passing what goes on."""
 
-from itertools import pairwise
-
-from rich._wrap import divide_line
 from rich.cells import cell_len
 from textual.content import Content
 from textual.events import Click, Resize
@@ -10,6 +7,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from h2o_chat.base.safe import safe_text
+from h2o_chat.tui.panel.lines import wrapped
 from h2o_chat.tui.theme import MUTED
 
 SAID_SECONDS = 4.0
@@ -111,8 +109,7 @@ class Divider(Widget):
             if cell_len(longer) <= room:
                 lines[-1] = longer
                 continue
-            breaks = [0, *divide_line(part, room), len(part)]
-            lines += [part[start:end].rstrip() for start, end in pairwise(breaks)]
+            lines += wrapped(part, room)
         return lines[not lines[0] and len(lines) > 1 :]
 
     def render(self) -> Content:

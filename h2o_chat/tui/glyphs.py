@@ -15,9 +15,11 @@ def bar(share: float, cells: int) -> str:
     return ("█" * full + (EIGHTHS[rest] if rest else "")).ljust(cells)
 
 
-def gauge(share: float) -> str:
-    """How much of a message is held, in words, after 8 columns between marks: `▕██▋     ▏ 33% kept`."""
-    return f"▕{bar(share, 8)}▏{share:>4.0%} kept"
+def gauge(hold: float, caches: int) -> str:
+    """How many heads hold a message, a mean over its tokens: `▕██▋     ▏ 4 of 12 heads`."""
+    holders = round(hold * caches)
+    few = "<1" if hold > 0 and not holders else f"{holders:,}"
+    return f"▕{bar(hold, 8)}▏ {few:>{len(f'{caches:,}')}} of {caches:,} heads"
 
 
 def spark(values: Sequence[float]) -> str:

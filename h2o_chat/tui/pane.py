@@ -250,6 +250,7 @@ class Pane(Vertical):
         memory, line = self.transcript.heat.memory, ""
         if memory.cursor is not None and (view := self.transcript.inspector.view_of(memory.cursor)):
             line = facts(memory, view, memory.cursor)
+        memory.facts = line
         self.divider.point(line)
         self.transcript.refresh_changed()
 

@@ -148,8 +148,9 @@ def test_numbers_are_drawn() -> None:
     assert bar(0.5, 4) == "██  "
     assert bar(1e-9, 2) == "▏ "
     assert bar(2, 2) == "██"
-    assert gauge(0.33) == "▕██▋     ▏ 33% kept"
-    assert gauge(1) == "▕████████▏100% kept"
+    assert gauge(0.33, 12) == "▕██▋     ▏  4 of 12 heads"
+    assert gauge(1, 12) == "▕████████▏ 12 of 12 heads"
+    assert gauge(0.01, 12) == "▕▏       ▏ <1 of 12 heads"
     assert spark([0, 0.5, 1]) == "▁▅█"
     assert spark([0, 0]) == "▁▁"
     assert [size(n) for n in (96, 1536, 256 * 2**20, 3 * 2**40)] == ["96 B", "1.5 KiB", "256 MiB", "3.0 TiB"]

@@ -82,7 +82,7 @@ async def test_an_earlier_message_is_said_anew(talk: Any) -> None:
         await screen.pilot.press("tab", *["up"] * 8, "down", "down")
         assert screen.app.transcript.selected == 2
         [marked] = [view for view in screen.app.transcript.messages.views if view.marked]
-        assert drawing.title(marked, 60).plain.startswith("▸ #3 you")
+        assert drawing.title(marked, 60, 12).plain.startswith("▸ #3 you")
         await screen.pilot.press("e")
         assert screen.app.prompt.text == SAID[1]
         assert screen.app.prompt.has_focus

@@ -78,7 +78,7 @@ inline void tile_times(const uint8_t *weights, const uint16_t *scales, int group
         }
         if (bits == 4) {
             for (int j = 0; j < 4; ++j, weights += 64) {
-                prefetch(weights + 2048);
+                prefetch(weights + 4096);
                 const Bytes both = load_bytes(weights);
                 const Bytes low = low_nibbles(both), high = high_nibbles(both);
                 for (int b = 0; b < B; ++b) {
@@ -89,7 +89,7 @@ inline void tile_times(const uint8_t *weights, const uint16_t *scales, int group
             }
         } else {
             for (int j = 0; j < 8; ++j, weights += 64) {
-                prefetch(weights + 2048);
+                prefetch(weights + 4096);
                 const Bytes all = load_bytes(weights);
                 for (int b = 0; b < B; ++b)
                     products[b] = dot8(products[b], all, token[b].numbers + 32 * group + 4 * j);
@@ -122,7 +122,7 @@ inline void tiles_times(const h2o_matrix &m, int tile, int end, const Rounded &i
 template <class Out>
 inline void product(Job &job, const h2o_matrix &m, const Rounded &in, Out out) {
     const int tiles = m.rows / 16;
-    int run = (tiles / (job.team->threads * 6) + 1) & ~1;
+    int run = (tiles / (job.team->threads * 2) + 1) & ~1;  // few: to take one is a cache line's way between processors
     run = run < 2 ? 2 : run > 16 && job.tokens > 1 ? 16 : run;
     for (int tile; (tile = take(job.team->next, run, tiles)) >= 0;) {
         const int end = tile + run < tiles ? tile + run : tiles;

@@ -34,13 +34,11 @@ int64_t ns_since(Clock::time_point start) {
 void meet(Team &team) {
     if (team.threads == 1) {
         team.next.store(0, std::memory_order_relaxed);
-        team.next_too.store(0, std::memory_order_relaxed);
         return;
     }
     const uint32_t phase = team.phase.load(std::memory_order_acquire);
     if (team.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == team.threads) {
         team.next.store(0, std::memory_order_relaxed);
-        team.next_too.store(0, std::memory_order_relaxed);
         team.arrived.store(0, std::memory_order_relaxed);
         team.phase.store(phase + 1, std::memory_order_release);
         return;

@@ -11,8 +11,6 @@
 
 namespace {
 
-constexpr int kSlots = 128;  // of a KV head, that a thread takes at a time: a multiple of 16
-
 struct Sizes {
     int heads, kv_heads, groups, size, rows;  // query heads, KV heads, G, D, rows of qkv
 
@@ -102,11 +100,9 @@ inline void turned_head(const Job &job, const h2o_layer &layer, int token, const
     turn(head, job.cosines + at, job.sines + at, job.frame->ropes[layer.rope].pairs, size, head);
 }
 
-// Attended [N, columns of out] -> x; `first` does other work of the same phase before.
-template <class First>
-inline void output(Job &job, int thread, const h2o_layer &layer, First first) {
+// Attended [N, columns of out] -> x.
+inline void output(Job &job, int thread, const h2o_layer &layer) {
     const Rounded in = rounded(job, thread, job.attended, layer.out.columns, nullptr, layer.out.columns);
-    first();
     product(job, layer.out, in, [&](Floats sums, int token, int tile) {
         float *x = job.x + static_cast<ptrdiff_t>(token) * job.x_stride + 16 * tile;
         store(x, add(load(x), sums));
@@ -284,13 +280,14 @@ inline Floats sixteen_products(const float *const *queries, const float *const *
     return sums(all);
 }
 
-// All queries of a KV head ask `kSlots` of its slots from `from` on: products, scaled, go into the weights.
-inline void ask(Job &job, const h2o_layer &layer, const h2o_slots &slots, int token, int head, int from, float *far) {
+// All queries of a KV head ask its slots: products, scaled, go into the weights.
+inline void ask(Job &job, const h2o_layer &layer, const h2o_slots &slots, int token, int head, float *far) {
     const Sizes of(*job.frame);
     const h2o_step &step = *job.step;
     const ptrdiff_t first = first_slot(job, slots, token, head);
     const float *queries = job.qkv + static_cast<ptrdiff_t>(token) * of.rows + head * of.groups * of.size;
     const float *keys = numbers_of(job, slots, token, head, false);
+    const float *values = numbers_of(job, slots, token, head, true);
     const bool clamps = step.clamps && layer.rope >= 0;
     if (clamps) {
         const ptrdiff_t at = (static_cast<ptrdiff_t>(layer.rope) * job.tokens + token) * job.most_pairs;
@@ -298,15 +295,20 @@ inline void ask(Job &job, const h2o_layer &layer, const h2o_slots &slots, int to
             turn(queries + g * of.size, job.edge_cosines + at, job.edge_sines + at, job.frame->ropes[layer.rope].pairs,
                  of.size, far + g * of.size);
     }
-    const int padded = (slots.used + 15) & ~15, end = from + kSlots < padded ? from + kSlots : padded;
+    const int padded = (slots.used + 15) & ~15;
     const float scaling = 1.0f / __builtin_sqrtf(static_cast<float>(of.size)), unseen = -3e38f;
     float *weights = weights_of(job, token, head * of.groups);
-    for (int s = from; s < end; s += 16) {
+    for (int s = 0; s < padded; s += 16) {
         const float *asked[16], *key[16];
         for (int i = 0; i < 16; ++i) {
             const int at = s + i < slots.used ? s + i : slots.used - 1;
             asked[i] = clamps && slots.clamped[first + at] ? far : queries;
             key[i] = keys + static_cast<ptrdiff_t>(at) * of.size;
+            const float *value = values + static_cast<ptrdiff_t>(at) * of.size;
+            for (int d = 0; d < of.size; d += 16) {  // the keys that come next, and the values for afterwards
+                prefetch(key[i] + 16 * of.size + d);
+                prefetch(value + d);
+            }
         }
         for (int g = 0; g < of.groups; ++g) {
             const Floats found = of.size == 64    ? sixteen_products<64>(asked, key, 64)
@@ -318,7 +320,7 @@ inline void ask(Job &job, const h2o_layer &layer, const h2o_slots &slots, int to
     }
     const int row = job.rows[token];
     const int64_t seen_from = layer.sees ? static_cast<int64_t>(step.positions[row]) - layer.sees : INT32_MIN;
-    for (int s = from; s < end; ++s) {
+    for (int s = 0; s < padded; ++s) {
         if (s < slots.used && !slots.hidden[first + s] && slots.positions[first + s] > seen_from) continue;
         for (int g = 0; g < of.groups; ++g) weights[g * static_cast<ptrdiff_t>(job.weights_stride) + s] = unseen;
     }
@@ -359,72 +361,63 @@ inline void weighted(const float *weights, int stride, const float *values, int 
         for (int p = 0; p < parts; ++p) store(out + h * size + 16 * p, sums[h][p]);
 }
 
-// Two times 16 components, the last time perhaps 16, of what all queries of a KV head attend to.
-inline void answer(Job &job, const h2o_layer &layer, const h2o_slots &slots, int token, int head, int component) {
+// What all queries of a KV head attend to: 32 components at a time, or 16.
+inline void answer(Job &job, const h2o_layer &layer, const h2o_slots &slots, int token, int head) {
     const Sizes of(*job.frame);
-    const float *values = numbers_of(job, slots, token, head, true) + component;
-    const int stride = job.weights_stride, used = slots.used;
-    const bool two = component + 32 <= of.size;
+    const float *values = numbers_of(job, slots, token, head, true);
+    float *out = job.attended + static_cast<ptrdiff_t>(token) * layer.out.columns + head * of.groups * of.size;
     for (int g = 0; g < of.groups;) {
-        const int number = head * of.groups + g, left = of.groups - g;
-        const float *weights = weights_of(job, token, number);
-        float *out = job.attended + static_cast<ptrdiff_t>(token) * layer.out.columns + number * of.size + component;
+        const float *weights = weights_of(job, token, head * of.groups + g);
         const auto some = [&](auto heads) {
-            if (two)
-                weighted<heads, 2>(weights, stride, values, used, of.size, out);
-            else
-                weighted<heads, 1>(weights, stride, values, used, of.size, out);
+            int i = 0;
+            for (; i + 32 <= of.size; i += 32)
+                weighted<heads, 2>(weights, job.weights_stride, values + i, slots.used, of.size, out + g * of.size + i);
+            if (i < of.size)
+                weighted<heads, 1>(weights, job.weights_stride, values + i, slots.used, of.size, out + g * of.size + i);
             g += heads;
         };
-        if (left >= 4)
+        if (of.groups - g >= 4)
             some(std::integral_constant<int, 4>());
-        else if (left == 3)
+        else if (of.groups - g == 3)
             some(std::integral_constant<int, 3>());
-        else if (left == 2)
+        else if (of.groups - g == 2)
             some(std::integral_constant<int, 2>());
         else
             some(std::integral_constant<int, 1>());
     }
 }
 
-// A token's queries attend to the slots: probabilities into job.weights, output into job.attended. Threads take runs of
-// slots, then query heads, then components, so that they read different keys and values at the same time.
-inline void attend(Job &job, int thread, const h2o_layer &layer, const h2o_slots &slots) {
-    const Sizes of(*job.frame);
-    const int runs = (slots.used + kSlots - 1) / kSlots, parts = (of.size + 31) / 32, heads = job.tokens * of.kv_heads;
-    float *far = Own(job, thread, 32).floats;
-    for (int unit; (unit = take(job.team->next, 1, heads * runs)) >= 0;) {
-        const int head = unit / runs;
-        ask(job, layer, slots, head / of.kv_heads, head % of.kv_heads, unit % runs * kSlots, far);
-    }
-    meet(*job.team);
-    for (int unit; (unit = take(job.team->next, 1, job.tokens * of.heads)) >= 0;)
-        softmax(weights_of(job, unit / of.heads, unit % of.heads), (slots.used + 15) & ~15);
-    meet(*job.team);
-    for (int unit; (unit = take(job.team->next, 1, heads * parts)) >= 0;) {
-        const int head = unit / parts;
-        answer(job, layer, slots, head / of.kv_heads, head % of.kv_heads, unit % parts * 32);
-    }
-    meet(*job.team);
-}
-
-// Adds the probabilities of a KV head's queries to the scores of `kSlots` of its slots from `from` on.
-inline void add_scores(const Job &job, const h2o_slots &slots, int token, int head, int from) {
+// Adds the probabilities of a KV head's queries to its slots' scores.
+inline void add_scores(const Job &job, const h2o_slots &slots, int token, int head) {
     const Sizes of(*job.frame);
     const h2o_step &step = *job.step;
     const ptrdiff_t first = first_slot(job, slots, token, head), stride = job.weights_stride;
     const float *weights = weights_of(job, token, head * of.groups);
-    const int end = from + kSlots < slots.used ? from + kSlots : slots.used;
-    float *score = slots.score + (first + from) * of.groups;
-    for (int s = from; s < end; ++s)
+    float *score = slots.score + first * of.groups;
+    for (int s = 0; s < slots.used; ++s)
         for (int g = 0; g < of.groups; ++g, ++score) *score = fma(*score, step.forget, weights[g * stride + s]);
     if (!slots.recent) return;
     const float share = (1.0f - step.remember) / static_cast<float>(of.groups);
-    for (int s = from; s < end; ++s) {
+    for (int s = 0; s < slots.used; ++s) {
         float received = 0;
         for (int g = 0; g < of.groups; ++g) received += weights[g * stride + s];
         slots.recent[first + s] = fma(slots.recent[first + s], step.remember, received * share);
     }
+}
+
+// A token's queries attend to the slots: probabilities into job.weights, output into job.attended, scores into slots.
+inline void attend(Job &job, int thread, const h2o_layer &layer, const h2o_slots &slots) {
+    const Sizes of(*job.frame);
+    float *far = Own(job, thread, 32).floats;
+    for (int unit; (unit = take(job.team->next, 1, job.tokens * of.kv_heads)) >= 0;) {
+        const int token = unit / of.kv_heads, head = unit % of.kv_heads;
+        ask(job, layer, slots, token, head, far);
+        for (int g = 0; g < of.groups; ++g)
+            softmax(weights_of(job, token, head * of.groups + g), (slots.used + 15) & ~15);
+        answer(job, layer, slots, token, head);
+        add_scores(job, slots, token, head);
+    }
+    meet(*job.team);
 }
 
 void decode(Job &job, int thread) {
@@ -437,13 +430,7 @@ void decode(Job &job, int thread) {
         write_slots(job, layer, slots);
         if (job.step->kv_bits) unpack_slots(job, layer, slots);
         attend(job, thread, layer, slots);
-        output(job, thread, layer, [&] {
-            const int runs = (slots.used + kSlots - 1) / kSlots;
-            for (int unit; (unit = take(job.team->next_too, 1, job.tokens * of.kv_heads * runs)) >= 0;) {
-                const int head = unit / runs;
-                add_scores(job, slots, head / of.kv_heads, head % of.kv_heads, unit % runs * kSlots);
-            }
-        });
+        output(job, thread, layer);
         gated_mlp(job, thread, layer);
     }
     logits_of(job, thread);
@@ -479,7 +466,7 @@ void after(Job &job, int thread) {
         std::memcpy(job.attended + static_cast<ptrdiff_t>(token) * layer.out.columns,
                     job.in + static_cast<ptrdiff_t>(token) * of.heads * of.size, sizeof(float) * of.heads * of.size);
     meet(*job.team);
-    output(job, thread, layer, [] {});
+    output(job, thread, layer);
     gated_mlp(job, thread, layer);
 }
 

@@ -8,9 +8,10 @@
 // Shared by the threads of one call.
 struct Team {
     int threads = 1;
-    std::atomic<int> next{0}, next_too{0};  // the first share not taken yet, of the phase's two kinds of work
-    std::atomic<int> arrived{0};
-    std::atomic<uint32_t> phase{0};
+    // Each on a cache line of its own: who waits for one must not slow down who changes another.
+    alignas(64) std::atomic<int> next{0};  // the first share of the phase's work that is not taken yet
+    alignas(64) std::atomic<int> arrived{0};
+    alignas(64) std::atomic<uint32_t> phase{0};
     std::atomic<int64_t> waited_ns{0};  // after spinning
 };
 

@@ -46,6 +46,8 @@ class CacheView:
     """Tokens of an answer come in."""
     cursor: int | None = None
     """Position of the token that the panel tells of; set by `ChatApp.on_pointed` alone."""
+    facts: str = ""
+    """What is known of that token, in words."""
     hold: dict[int, float] = field(default_factory=dict)
     """Hold by position, of the tokens that some cache holds."""
     score: dict[int, float] = field(default_factory=dict)

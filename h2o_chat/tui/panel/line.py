@@ -5,11 +5,12 @@ from textual.content import Content
 from textual.widget import Widget
 
 from h2o_chat.base.safe import safe_text
+from h2o_chat.chat.message import numbered
 from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.panel.remembered import forgotten, remembered
 
 WORDS = 3
-"""Remembered words that are named, at most."""
+"""Remembered words that are named, at most: those that most heads hold."""
 
 
 class MemoryLine(Widget):
@@ -35,12 +36,22 @@ class MemoryLine(Widget):
             of = "" if memory.session.budget is None else f" of {memory.session.budget:,}"
             return Content(f"{memory.cache.kept:,}{of} · nothing forgotten yet").truncate(room)
         line = f"remembers {memory.cache.kept:,} of {memory.seen:,}"
-        words = list(dict.fromkeys(safe_text(held.word.text) for held in remembered(memory, WORDS)))
-        went = [safe_text(phrase.text) for phrase in forgotten(memory)]
+        known = remembered(memory)
+        best = sorted(known, key=lambda held: -held.hold)
+        best = [
+            held for at, held in enumerate(best) if held.word.text not in {one.word.text for one in best[:at]}
+        ]
+        words = [safe_text(held.word.text) for held in known if held in best[:WORDS]]
+        held = {one.word.text.lower() for one in known}
+        went = [
+            f"“{safe_text(phrase.text)}” {numbered(phrase.index)}"
+            for phrase in forgotten(memory)
+            if not held.issuperset(phrase.text.lower().split())  # the same words are known from elsewhere
+        ]
         for count in range(len(words), 0, -1):
             longer = f"{line} · still knows {', '.join(words[:count])}"
             if cell_len(longer) <= room:
                 line = longer
                 break
-        last = next((text for text in went if cell_len(f"{line} · forgot “{text}”") <= room), None)
-        return Content(f"{line} · forgot “{last}”" if last else line)
+        last = next((text for text in went if cell_len(f"{line} · forgot {text}") <= room), None)
+        return Content(f"{line} · forgot {last}" if last else line)

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
+from rich._wrap import divide_line
 from rich.cells import cell_len
 from textual.content import Content
 
@@ -45,6 +47,12 @@ def whole_words(text: str, cells: int) -> str:
             break
         shown = longer
     return f"{shown} …" if shown else clipped(text, cells).rstrip()
+
+
+def wrapped(text: str, cells: int) -> list[str]:
+    """In lines of so many columns, broken between words where that will do."""
+    breaks = [0, *divide_line(text, cells), len(text)]
+    return [text[start:end].rstrip() for start, end in pairwise(breaks)]
 
 
 def window(chosen: int | None, count: int, rows: int) -> slice:

@@ -37,7 +37,7 @@ def draw(memory: CacheView, inner: int, rows: int) -> list[Line]:
     if low:
         lines.append(title("just forgotten"))
         shown = _shown(wrapped, memory.cursor, low)
-        lines += shown if went else [muted("no word yet" if memory.evicted else "nothing yet")]
+        lines += shown if went else [muted("no words to show yet" if memory.evicted else "nothing yet")]
     return lines[:rows]
 
 
@@ -79,13 +79,16 @@ def _phrases(memory: CacheView, phrases: list[Phrase], inner: int) -> list[Line]
     spots: list[tuple[int, int, int]] = []
     for phrase in phrases:
         here = memory.cursor is not None and phrase.first <= memory.cursor <= phrase.last
-        text = f"“{whole_words(safe_text(phrase.text), inner - 4)}”"
+        where = f" {numbered(phrase.index)}"
+        text = f"“{whole_words(safe_text(phrase.text), inner - len(where) - 4)}”"
         start = content.cell_length + (2 if spots and not here else 0)
-        if spots and start + 2 * here + cell_len(text) > inner:
+        if spots and start + 2 * here + cell_len(text) + len(where) > inner:
             lines.append(Line(content, tuple(spots)))
             content, spots, start = Content(), [], 0
         mark = "▸ " if here else "  " if spots else ""
-        content = Content.assemble(content, mark, (text, "bold $foreground" if here else MUTED))
+        content = Content.assemble(
+            content, mark, (text, "bold $foreground" if here else "$foreground"), (where, MUTED)
+        )
         spots.append((start, content.cell_length, phrase.first))
     return [*lines, Line(content, tuple(spots))]
 

@@ -12,7 +12,7 @@ from h2o_chat.tui.cursor import Pointed
 from h2o_chat.tui.frame import edge, row
 from h2o_chat.tui.panel import details, gauge, history, now
 from h2o_chat.tui.panel.held import CacheView
-from h2o_chat.tui.panel.lines import Line, chosen_at
+from h2o_chat.tui.panel.lines import Line, chosen_at, wrapped
 from h2o_chat.tui.theme import MUTED
 
 TABS = ("now", "history", "details")
@@ -40,10 +40,11 @@ class MemoryPanel(Widget, can_focus=True):
         Binding("up", "point(-1)", "words", tooltip="choose the word above; in the details a token"),
         Binding("down", "point(1)", "the word below", show=False),
         Binding("left", "turn(-1)", "the tab before", show=False),
-        Binding("right", "turn(1)", "the next tab", show=False),
+        Binding("right", "turn(1)", "tabs", tooltip="the next tab"),
         Binding("pageup", "scroll_page(-1)", "the details above", show=False),
         Binding("pagedown", "scroll_page(1)", "the details below", show=False),
         Binding("escape", "leave", "leave the word"),
+        Binding("escape", "close", "close"),
     ]
     tab: reactive[int] = reactive(0)
 
@@ -70,6 +71,8 @@ class MemoryPanel(Widget, can_focus=True):
         legend = [(now.LEGEND, history.LEGEND, details.LEGEND)[self.tab]]
         if TABS[self.tab] == "now" and height >= ROWS_FOR_HEADS:
             legend.insert(0, now.HEADS)
+        if self.has_class(OVER) and self._memory.facts:  # the panel covers where it is said otherwise
+            legend = wrapped(self._memory.facts, inner)[:3]
         rows = height - len(drawn) - 2 - len(legend)
         for line in self._shown(inner, rows):
             if line.spots:
@@ -109,15 +112,20 @@ class MemoryPanel(Widget, can_focus=True):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that would do nothing now are neither bound nor shown."""
         if action == "leave":
-            return self._memory.cursor is not None or self.has_class(OVER)
+            return self._memory.cursor is not None and not self.has_class(OVER)
+        if action == "close":
+            return self.has_class(OVER)
         return TABS[self.tab] == "details" if action == "scroll_page" else True
 
-    async def action_leave(self) -> None:
-        """No word is chosen any more; a panel over the chat goes away."""
+    def action_leave(self) -> None:
+        """No word is chosen any more."""
+        self.post_message(Pointed(None))
+
+    async def action_close(self) -> None:
+        """A panel over the chat goes away, and no word is chosen any more."""
         if self._memory.cursor is not None:
-            self.post_message(Pointed(None))
-        if self.has_class(OVER):
-            await self.run_action("app.toggle_panel")
+            self.action_leave()
+        await self.run_action("app.toggle_panel")
 
     async def on_blur(self, event: Blur) -> None:
         """Whoever goes on elsewhere wants to see it; not so while the whole terminal is left."""
@@ -126,7 +134,7 @@ class MemoryPanel(Widget, can_focus=True):
 
     def action_turn(self, step: int) -> None:
         """Show the tab beside this one."""
-        self.tab = (self.tab + step) % len(TABS)
+        self.tab, self._top = (self.tab + step) % len(TABS), 0
 
     def action_scroll_page(self, step: int) -> None:
         """More of the details."""

@@ -76,9 +76,9 @@ def cells_of(memory: CacheView, edges: list[int]) -> list[Cell]:
     protected = _protected(memory, edges)
     cells = []
     for at, (first, end) in enumerate(pairwise(edges)):
-        gone = end - first - heavy[at] - recent[at]
-        counts: list[tuple[int, Kind]] = [(recent[at], "R"), (heavy[at], "H"), (gone, "·")]
-        kind: Kind = max(counts, key=lambda one: one[0])[1] if mean else memory.kind(most[at][1])
+        kind: Kind = memory.kind(most[at][1])  # forgotten only where no head holds any of it
+        if mean and heavy[at] + recent[at]:
+            kind = "R" if recent[at] >= heavy[at] else "H"
         hold = total[at] / (end - first) if mean else most[at][0]
         cells.append(Cell(first, end, hold, "S" if at in protected else kind, most[at][1]))
     return cells
@@ -235,6 +235,10 @@ class RememberStrip(Widget, can_focus=True):
             else:
                 groups.append(_Group(at, at, end - done, name))
             done = end
+        unread = spans[-1].last + 1 if spans else 0
+        if self._memory.seen and self._memory.span(self._memory.seen - 1) is None:  # a prompt, in the middle
+            at = bisect_right(self.cells(), unread, key=lambda cell: cell.first) - 1
+            groups.append(_Group(max(at, 0), max(at, 0), 0, "being read"))
         line = ""
         for group, after in zip(groups, [*groups[1:], None], strict=False):
             until = after.first if after else inner

@@ -17,7 +17,7 @@ def in_words(memory: CacheView, inner: int, rows: int) -> list[Line]:
     """A line a phrase: what it was, in which message, and which one was said when it was forgotten."""
     phrases = forgotten(memory)
     if not phrases or rows < 1:
-        return [muted("no word yet" if memory.evicted else "nothing yet")]
+        return [muted("no words to show yet" if memory.evicted else "nothing yet")]
     chosen = (at for at, one in enumerate(phrases) if _is_here(memory, one))
     shown = phrases[window(next(chosen, None), len(phrases), rows)]
     whens = [since(memory, one.seen) for one in shown]
@@ -59,7 +59,9 @@ def token_by_token(memory: CacheView, width: int, rows: int) -> list[Content]:
     lines = [Content.styled(head, MUTED)]
     lines += [_token(one, name_cells, memory) for one in islice(reversed(memory.went), max(rows - 2, 0))]
     told = len(memory.went)
-    more = f"{memory.gone_tokens:,} went" + (f" · {told} of them told" if memory.gone_tokens > told else "")
+    more = f"{memory.gone_tokens:,} went" + (
+        f" · the last {told:,} are listed" if memory.gone_tokens > told else ""
+    )
     return [*lines, Content.styled(f" {more}", MUTED)]
 
 

@@ -13,6 +13,13 @@ from h2o_chat.tui.talk.talk import Act, TalkPane
 from h2o_chat.tui.transcript.markdown import code_blocks
 from h2o_chat.tui.transcript.why import why as why_of
 
+AXES_IN_WORDS = {
+    None: "what suits the length",
+    "linear": "every cell as many tokens",
+    "turns": "every message as many cells",
+    "age": "the newest tokens one by one",
+}
+
 
 def show_help(pane: TalkPane, _: str) -> None:
     pane.app.action_help()  # type: ignore[attr-defined]
@@ -79,6 +86,12 @@ def export(pane: TalkPane, words: str) -> None:
     pane.transcript.messages.note(f"Wrote {path}")
 
 
+def next_axis(pane: TalkPane, _: str) -> None:
+    strip = pane.app.query_one(RememberStrip)
+    strip.next_axis()
+    pane.divider.say(f"strip: {AXES_IN_WORDS[strip.axis]}")
+
+
 def theme(pane: TalkPane, words: str) -> None:
     themes = pane.app.available_themes
     if not words:
@@ -115,7 +128,7 @@ ACTS: Mapping[str, Act] = {
     "regenerate": going_back.regenerate,
     "edit": going_back.edit,
     "branch": going_back.branch,
-    "axis": lambda pane, _: pane.app.query_one(RememberStrip).next_axis(),
+    "axis": next_axis,
     "theme": theme,
     "editor": lambda pane, _: pane.prompt.action_editor(),
     "quit": lambda pane, _: pane.app.exit(),

@@ -223,7 +223,7 @@ class TalkPane(Pane):
             self.divider.say("no model is open · your text stays here")
             return False
         if self.chat is None:
-            self.divider.say("sent as soon as the model is open")
+            self.divider.say("sent as soon as the model is open", 1.5)
         self.outbox.add(text, self.editing.end())
         self._send_next()
         return True

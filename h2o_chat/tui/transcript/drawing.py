@@ -14,6 +14,7 @@ from h2o_chat.chat.message import numbered
 from h2o_chat.tui.glyphs import gauge
 from h2o_chat.tui.theme import MUTED
 from h2o_chat.tui.transcript.body import Piece
+from h2o_chat.tui.transcript.heat import Heat
 from h2o_chat.tui.transcript.turn import INDENT, TurnView
 
 COLOURS = {"user": "$secondary", "assistant": "$primary", "error": "$error"}
@@ -22,6 +23,8 @@ COLOURS = {"user": "$secondary", "assistant": "$primary", "error": "$error"}
 
 class Canvas(Protocol):
     """What messages are drawn on."""
+
+    heat: Heat
 
     @property
     def ground(self) -> Style:
@@ -61,15 +64,17 @@ def _titles(view: TurnView, width: int, line: int, canvas: Canvas) -> Strip:
     """The title: who speaks, and how much of it is held."""
     key = (width, line, view.hold, view.marked, view.pinned, view.branch, canvas.key(view, Piece(Content())))
     if view.drawn_title is None or view.drawn_title[0] != key:
-        strips = canvas.draw(title(view, width - 1), width - 1)  # none where it is painted before it has room
+        strips = canvas.draw(
+            title(view, width - 1, canvas.heat.memory.caches), width - 1
+        )  # none where it is painted before it has room
         segments = [Segment(segment.text, _bare(segment)) for strip in strips for segment in strip]
         view.drawn_title = (key, _row(segments, 0, line, width, canvas.ground, indent=1))
     return view.drawn_title[1]
 
 
-def title(view: TurnView, width: int) -> Content:
-    """What stands above the text."""
-    right = "" if view.hold is None else gauge(view.hold)
+def title(view: TurnView, width: int, caches: int) -> Content:
+    """What stands above the text; `caches` is of how many heads."""
+    right = gauge(view.hold, caches) if view.hold is not None and caches else ""
     number = "" if view.index is None else f"{numbered(view.index)} "
     speaker = f"▸ {number}{view.name}" if view.marked else f"{number}{view.name}"
     speaker += " ‹{}/{}›".format(*view.branch) if view.branch else ""

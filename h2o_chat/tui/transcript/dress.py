@@ -4,6 +4,7 @@ from textual.content import Content
 from textual.selection import Selection
 from textual.style import Style
 
+from h2o_chat.tui.glyphs import heads
 from h2o_chat.tui.transcript.body import Piece
 from h2o_chat.tui.transcript.find import Finder
 from h2o_chat.tui.transcript.heat import Heat
@@ -44,7 +45,7 @@ def fold_line(view: TurnView, heat: Heat) -> str:
         last = view.tokens.at(end - 1)
         if first is not None and last is not None:
             what = f"{last + 1 - first:,} tokens"
-            held = f" · {heat.held(first, last):.0%} kept"
+            held = f" · {heads(heat.held(first, last), heat.memory.caches)}"
     return f"… ⋮ {what} folded{held} · a click unfolds"
 
 

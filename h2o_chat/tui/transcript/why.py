@@ -98,7 +98,7 @@ def _pinned(memory: CacheView, position: int) -> str:
 def _forgotten(memory: CacheView, word: Word) -> str:
     gone = [position for position in word.tokens if position not in memory.hold]
     told = [went.seen for position in gone if (went := memory.left(position))]
-    when = since(memory, min(told)) if told else "since long ago"
+    when = since(memory, min(told)) if told else "long ago"
     left = len(word.tokens) - len(gone)
     part = f"; {left} of its {len(word.tokens)} tokens are still held" if left else ""
     return f"forgotten {when}{part}"

@@ -150,14 +150,39 @@ async def test_around_the_chat_too_words_come_first(size: tuple[int, int]) -> No
             line = next(line for line in lines if line.startswith(" remembers "))
             named = re.search(rf" remembers {kept} of {memory.seen} · still knows ([^·]*[^· ])", line)
             assert named
-            assert "Priya" in named[1]
-            assert all(word in said_words(screen)[1] for word in named[1].split(", "))
+            known = {held.word.text: held.hold for held in remembered.remembered(memory)}
+            words = named[1].split(", ")
+            assert (
+                min(known[word] for word in words) >= sorted(known.values(), reverse=True)[: len(words)][-1]
+            )
+            if forgot := re.search(r"forgot “([^”]+)” #(\d+)", line):
+                assert set(forgot[1].split()) <= said_words(screen)[int(forgot[2])]
+                assert not {one.lower() for one in known} >= set(forgot[1].lower().split())
         assert "what the model still remembers" in page or size != WIDE
         assert memory.tok_s is not None
         memory.answering = True  # as while an answer is made
         screen.app._beside.status.refresh()
         await screen.pilot.pause()
         assert "tok/s" in screen.lines()[0]
+
+
+@pytest.mark.parametrize("size", SIZES[1:])
+async def test_a_panel_over_the_chat_says_what_it_covers(size: tuple[int, int]) -> None:
+    async with talked(size) as screen:
+        panel = await open_panel(screen)
+        assert "esc close" in screen.lines()[-1]
+        assert now.LEGEND in str(panel.render().plain)
+        await screen.pilot.press("down")
+        await screen.pilot.pause()
+        memory, text = screen.app._memory, str(panel.render().plain)
+        assert memory.facts.endswith(f"@{memory.cursor}")
+        assert " of 12 heads" in memory.facts
+        said = " ".join(line.strip("│ ") for line in text.split("\n")[-5:])
+        assert memory.facts in said
+        await screen.pilot.press("escape")
+        await screen.pilot.pause()
+        assert not panel.display
+        assert screen.app._memory.cursor is None
 
 
 @pytest.mark.parametrize("size", SIZES)

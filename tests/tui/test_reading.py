@@ -87,7 +87,7 @@ async def test_long_messages_are_folded_and_say_what_is_held() -> None:
         shown = [row.strip() for row in page if row.strip().startswith("line")]
         assert shown[:8] == [f"line {n} of many" for n in range(8)]
         [line] = [row.strip() for row in page if "folded" in row]
-        assert line == f"… ⋮ 52 tokens folded · {15 / 52:.0%} kept · a click unfolds"
+        assert line == f"… ⋮ 52 tokens folded · {round(15 / 52 * 8)} of 8 heads · a click unfolds"
         transcript.focus()
         await pilot.press("z")
         assert not user.folded

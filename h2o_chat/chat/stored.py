@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from h2o_chat.base.called import NAME, called
 from h2o_chat.base.errors import StoreError, UsageError
 from h2o_chat.chat.chat import Chat
 from h2o_chat.chat.keeping import Keeper
@@ -54,7 +55,9 @@ def leave(chat: Chat, say: bool) -> None:
     known_as = stored_as(chat.keeper) if chat.keeper else None
     chat.close()
     if known_as and say:
-        sys.stderr.write(f"h2o-chat: go on with --resume {known_as}\n")
+        other = called()
+        whole = "" if other == NAME else f" ({other} --resume {known_as})"
+        sys.stderr.write(f"{NAME}: go on with --resume {known_as}{whole}\n")
     if unstored:
         raise StoreError(unstored, NOWHERE_ELSE)
 

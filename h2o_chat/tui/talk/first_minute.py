@@ -7,6 +7,7 @@ from pathlib import Path
 
 from psutil import virtual_memory
 
+from h2o_chat.base.called import called
 from h2o_chat.base.errors import StoreError
 from h2o_chat.base.own import open_own
 from h2o_chat.events.events import CacheState
@@ -66,8 +67,9 @@ def real_model(memory_bytes: int) -> tuple[str, str]:
     """A real model that fits into so much memory: what it is, and the command."""
     best = next((ALIASES[name] for name in REAL if fits(ALIASES[name], memory_bytes) == "16 bit"), None)
     if best is None:
-        return "Which real models fit this machine:", "h2o-chat models"
-    return f"A real model that fits this machine, {size(best.bytes_16)} to fetch:", f"h2o-chat -m {best.name}"
+        return "Which real models fit this machine:", f"{called()} models"
+    what = f"A real model that fits this machine, {size(best.bytes_16)} to fetch:"
+    return what, f"{called()} -m {best.name}"
 
 
 class Offers:

@@ -251,13 +251,13 @@ class ChatApp(App[None], inherit_bindings=False):
 
     def action_interrupt(self) -> None:
         """Ctrl+c: copy a selection, else stop, else empty the prompt, else leave when pressed twice."""
-        if selected := self.pane.selected_text or self.screen.get_selected_text():
+        if monotonic() - self._interrupted < LEAVE_SECONDS:
+            self.exit()
+        elif selected := self.pane.selected_text or self.screen.get_selected_text():
             self.copy_to_clipboard(selected)
             self.divider.say("copied")
         elif self._home and not self.pane.stoppable and self._home.put_aside():
             self.divider.say("cleared · up brings it back")
-        elif monotonic() - self._interrupted < LEAVE_SECONDS:
-            self.exit()
         else:
             self._interrupted = monotonic()
             if self.pane.stoppable:

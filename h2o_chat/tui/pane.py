@@ -230,7 +230,6 @@ class Pane(Vertical):
         """What a person should know."""
         self.transcript.messages.notice(note.message, note.hint)
         if note.about is not None:
-            self.divider.say(note.message)  # what is pinned may stand far above the note
             self.transcript.messages.show_pin(note.about, note.code == "pinned")
 
     def files_read(self, files: Reading) -> None:

@@ -46,7 +46,7 @@ async def test_a_question_is_answered_in_the_browser(address: str) -> None:
             await shows(socket, "pocket is ready")
             await socket.send_json(["stdin", "What can you do?"])
             await socket.send_json(["stdin", "\r"])
-            await shows(socket, "▏100%")  # the gauge of an answer that has ended
+            await shows(socket, "12 of 12 heads")  # the gauge of an answer that has ended
 
 
 async def test_strangers_are_refused(address: str) -> None:

@@ -10,7 +10,7 @@ from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.panel.remembered import forgotten, remembered
 
 WORDS = 3
-"""Remembered words that are named, at most: those that most heads hold."""
+"""Remembered words that are named, at most: of the first half of what was said those that most heads hold."""
 
 
 class MemoryLine(Widget):
@@ -37,11 +37,13 @@ class MemoryLine(Widget):
             return Content(f"{memory.cache.kept:,}{of} · nothing forgotten yet").truncate(room)
         line = f"remembers {memory.cache.kept:,} of {memory.seen:,}"
         known = remembered(memory)
-        best = sorted(known, key=lambda held: -held.hold)
-        best = [
-            held for at, held in enumerate(best) if held.word.text not in {one.word.text for one in best[:at]}
+        old = [held for held in known if held.word.first < memory.seen // 2] or known
+        best = {held.word.text: None for held in sorted(old, key=lambda held: -held.hold)}
+        words = [
+            safe_text(text)
+            for text in dict.fromkeys(held.word.text for held in old)
+            if text in [*best][:WORDS]
         ]
-        words = [safe_text(held.word.text) for held in known if held in best[:WORDS]]
         held = {one.word.text.lower() for one in known}
         went = [
             f"“{safe_text(phrase.text)}” {numbered(phrase.index)}"

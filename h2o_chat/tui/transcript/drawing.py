@@ -64,9 +64,8 @@ def _titles(view: TurnView, width: int, line: int, canvas: Canvas) -> Strip:
     """The title: who speaks, and how much of it is held."""
     key = (width, line, view.hold, view.marked, view.pinned, view.branch, canvas.key(view, Piece(Content())))
     if view.drawn_title is None or view.drawn_title[0] != key:
-        strips = canvas.draw(
-            title(view, width - 1, canvas.heat.memory.caches), width - 1
-        )  # none where it is painted before it has room
+        caption = title(view, width - 1, canvas.heat.memory.caches)
+        strips = canvas.draw(caption, width - 1)  # none where it is painted before it has room
         segments = [Segment(segment.text, _bare(segment)) for strip in strips for segment in strip]
         view.drawn_title = (key, _row(segments, 0, line, width, canvas.ground, indent=1))
     return view.drawn_title[1]

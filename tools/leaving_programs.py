@@ -109,8 +109,8 @@ class Tab:
 
     def delivered(self) -> int:
         """By the number that the page shows: tokens that were read and answered."""
-        seen = re.findall(r"seen (\d+) ", self.said())
-        return max(0, int(seen[-1]) - self.prompt_tokens) if seen else 0
+        seen = re.findall(r"remembers (?:all|[\d,]+ of) ([\d,]+)", self.said())
+        return max(0, int(seen[-1].replace(",", "")) - self.prompt_tokens) if seen else 0
 
     def vanish(self) -> None:
         """Without a word of the websocket, as when the browser is killed."""

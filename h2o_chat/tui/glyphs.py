@@ -17,9 +17,7 @@ def bar(share: float, cells: int) -> str:
 
 def gauge(hold: float, caches: int) -> str:
     """How many heads hold a message, a mean over its tokens: `▕██▋     ▏ 4 of 12 heads`."""
-    holders = round(hold * caches)
-    few = "<1" if hold > 0 and not holders else f"{holders:,}"
-    return f"▕{bar(hold, 8)}▏ {few:>{len(f'{caches:,}')}} of {caches:,} heads"
+    return f"▕{bar(hold, 8)}▏ {heads(hold, caches):>{len(heads(1, caches))}}"
 
 
 def spark(values: Sequence[float]) -> str:
@@ -79,7 +77,8 @@ NAMES = {"H": "important", "R": "newest", "S": "pinned", "·": "forgotten"}
 
 def heads(hold: float, caches: int) -> str:
     """How many heads hold it, of how many: `3 of 12 heads`."""
-    return f"{round(hold * caches):,} of {caches:,} heads"
+    holders = round(hold * caches)
+    return f"{'<1' if hold > 0 and not holders else f'{holders:,}'} of {caches:,} heads"
 
 
 def held_bar(hold: float, mark: str, cells: int) -> str:

@@ -165,13 +165,10 @@ inline void turn_by(const float *x, int positions, const float *cosines, const f
         turn<false>(x, cosines + at, sines + at, pairs, size, out);
 }
 
-// Sixteen sums, whose sum is the product of two vectors.
-inline Floats products(const float *a, const float *b, int size) {
-    Floats all = splat(0.0f);
-    for (int i = 0; i < size; i += 16) all = fma(load(a + i), load(b + i), all);
-    return all;
+inline float dot(const float *a, const float *b, int size) {
+    Floats products = splat(0.0f);
+    for (int i = 0; i < size; i += 16) products = fma(load(a + i), load(b + i), products);
+    return sum(products);
 }
-
-inline float dot(const float *a, const float *b, int size) { return sum(products(a, b, size)); }
 
 }  // namespace

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from h2o_chat.base.errors import OutOfMemoryError
+from h2o_chat.base.errors import ModelError, OutOfMemoryError
 from h2o_chat.cache.state import state_bytes
 from h2o_chat.models.aliases import ALIASES, NF4_BYTES
 from h2o_chat.models.resolve import Weights
@@ -74,6 +74,11 @@ def slot_bytes(config: Any, itemsize: int, kv: str = "auto") -> int:
     """One slot in every layer and KV head."""
     heads = config.num_attention_heads
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
+    if not kv_heads:
+        raise ModelError(
+            "The configuration says that there are 0 attention heads: 1 or more are needed.",
+            "Fetch it again.",
+        )
     state = state_bytes(heads // kv_heads)
     return int(config.num_hidden_layers * kv_heads * (2 * _row_bytes(config, itemsize, kv) + state))
 

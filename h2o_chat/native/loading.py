@@ -18,6 +18,7 @@ from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.fits import HEADROOM_BYTES, Need, require, slot_bytes
 from h2o_chat.models.load import Loaded, check_family, load, load_tokenizer, quiet
 from h2o_chat.models.resolve import Weights, check_weights, find
+from h2o_chat.models.tokenizing import blamed_on_the_model
 from h2o_chat.native import library
 from h2o_chat.native.frame import Frame
 from h2o_chat.native.packed import Packed
@@ -100,7 +101,10 @@ def _frame_of(config: str) -> Frame | str:
     import json
 
     fields = json.loads(config)
-    return frame_of(transformers.AutoConfig.for_model(**fields))
+    with blamed_on_the_model(
+        "The configuration is not valid", "Fetch it again."
+    ):  # e.g. what JSON cannot say
+        return frame_of(transformers.AutoConfig.for_model(**fields))
 
 
 def bits_of(settings: Settings, weights: Weights) -> int:

@@ -14,7 +14,7 @@ from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.distance import indices
 from h2o_chat.cache.policies import Slots, highest
 from h2o_chat.cache.scores import REMEMBER
-from h2o_chat.cache.settle import compare_keys, framed, rank, visible_from
+from h2o_chat.cache.settle import Compare, framed, rank, visible_from
 from h2o_chat.cache.state import STATES
 
 
@@ -25,21 +25,23 @@ def absorb(
     now: Pass,
     keys: Tensor,
     values: Tensor,
-    positions: Tensor,
     gain: Tensor,
     share: Tensor | None,
+    *,
     prompt: bool,
+    compare: Compare,
 ) -> None:
     """After one layer's chunk attended to the slots and to itself: chooses who of all of them stays.
 
     Args:
         keys, values: [R, H, N, D] of the chunk.
-        positions: [R, N] int32, -1 for padding.
         gain: [R, H, T + N, G] what its queries add to the scores; the first T slots are in use at most.
         share: [R, H, T + N] what they add to `recent`; None where nobody asks what is lost.
     """
-    used = gain.shape[2] - positions.shape[1]
-    new = positions[:, None].expand(-1, keys.shape[1], -1)  # [R, H, N]
+    used = gain.shape[2] - keys.shape[2]
+    place = torch.arange(now.tokens, device=keys.device, dtype=torch.int32)
+    new = arena.per_row(now.first) + place  # [R, 1, N]; real tokens stand in front
+    new = new.masked_fill(place >= arena.per_row(now.count), -1).expand(-1, keys.shape[1], -1)  # [R, H, N]
     stored = arena.to_store(keys, values, new)
     slots, policy = arena.layer(at), arena.plan.policy
     held = Slots(
@@ -70,17 +72,20 @@ def absorb(
         slots.layers,
         **{name: torch.cat((state, chunk[name].to(state.dtype)), 3) for name, state in held.states.items()},
     )
-    keep = _stay(arena, at, now, union, used)  # [1, R, H, K]
+    keep = _stay(arena, at, now, union, used, compare)  # [1, R, H, K]
     if share is not None:
         arena.lost += union.recent.scatter(3, keep, 0).sum((0, 2)).sum(-1).double()
+    stays = keep.shape[3]
+    start = torch.arange(0, union.positions.numel(), union.positions.shape[3], device=keep.device)
+    flat = (keep.view(-1, stays) + start[:, None]).flatten()  # in a state seen as [R * H * (T + N), ...]
     for state in STATES:
         mine, found = slots.states[state.name], union.states[state.name]
-        mine[:, :, :, : keep.shape[3]] = found.gather(3, along(keep, found))
-        mine[:, :, :, keep.shape[3] :] = state.empty
+        mine[:, :, :, :stays] = found.flatten(0, 3).index_select(0, flat).view(mine[:, :, :, :stays].shape)
+        mine[:, :, :, stays:] = state.empty
     arena.order[at] = in_use_first(slots.positions[0])
 
 
-def _stay(arena: Arena, at: int, now: Pass, union: Slots, used: int) -> Tensor:
+def _stay(arena: Arena, at: int, now: Pass, union: Slots, used: int, compare: Compare) -> Tensor:
     """The tokens of slots and chunk that one layer keeps: at most the budget. [1, R, H, K]"""
     in_use = in_use_first(union.positions)
     if not now.settles:
@@ -88,8 +93,10 @@ def _stay(arena: Arena, at: int, now: Pass, union: Slots, used: int) -> Tensor:
         return in_use[..., :most]
     if now.compares and arena.plan.policy.keys:
         new = indices(union.positions[..., used:], arena.base)
-        index = torch.cat((arena.held_indices()[at : at + 1, ..., :used], new), 3)
-        compare_keys(arena, union, index, now.compares)
+        index = torch.cat((arena.held_indices(at)[..., :used], new), 3)
+        due = torch.tensor([row in now.compares for row in range(len(now.count))], device=arena.device)
+        for name, numbers in compare(arena, union, index).items():
+            union.states[name] = torch.where(due[:, None, None], numbers, union.states[name])
     seen = [first + count for first, count in zip(now.first, now.count, strict=True)]
     visible = visible_from(arena, seen)
     visible = visible[at : at + 1] if visible.shape[0] > 1 else visible

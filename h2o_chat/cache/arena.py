@@ -192,11 +192,11 @@ class Arena:
         keys = self.numbers(self.slots.keys[at])
         if self.plan.bits is None or self.rope is None:
             return keys
-        return self.rope.rotate(keys, self.held_indices()[at])
+        return self.rope.rotate(keys, self.held_indices(at)[0])
 
-    def held_indices(self) -> Tensor:
-        """Rotation index of every slot's key. [L, R, H, S]"""
-        slots, distance = self.slots, self.plan.distance
+    def held_indices(self, at: int | None = None) -> Tensor:
+        """Rotation index of every slot's key, of all layers or of one. [L or 1, R, H, S]"""
+        slots, distance = self.slots if at is None else self.layer(at), self.plan.distance
         near = indices(slots.positions, self.base)
         if distance is None:
             return near

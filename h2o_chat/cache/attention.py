@@ -4,8 +4,9 @@ Shapes: R rows, H KV heads, G query heads per KV head, N new tokens, B of them i
 block, S slots, D head size.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.layer import Handoff
 from h2o_chat.cache.ready import begin
 from h2o_chat.cache.scores import REMEMBER, weighted
-from h2o_chat.cache.settle import settle
+from h2o_chat.cache.settle import Compare, compare_keys, settle
 from h2o_chat.cache.step import Step
 
 NAME = "h2o"
@@ -42,6 +43,21 @@ _HARMLESS = {
     "position_embeddings",
     "logits_to_keep",
 }
+
+
+class Attended(NamedTuple):
+    """What the queries of one pass got, and what they gave."""
+
+    output: Tensor  # [R, H, G, N, D]
+    gain: Tensor  # [R, H, T + N, G] what they add to the scores of T slots and N tokens
+    share: Tensor | None  # [R, H, T + N] what they add to `recent`; None: nobody looks
+
+
+class Kernels(NamedTuple):
+    """What a step may compute in its own way in a prompt; else torch does."""
+
+    attend: Callable[["Layer", Pass, Tensor, Tensor, Tensor], Attended]
+    compare: Compare
 
 
 def h2o_attention(
@@ -86,20 +102,39 @@ def h2o_attention(
             'attn_implementation="h2o" was run without an H2OCache; any other cache would grow silently.',
             "Pass past_key_values=H2OCache(budget=...).",
         )
-    layer, keys, values = key.layer, key.keys, key.values
+    tokens = query.shape[2]
+    mask = None if attention_mask is None else _columns(attention_mask, tokens)
+    return through_slots(query, key, mask, scaling, sliding_window, softcap), None
+
+
+def through_slots(
+    query: Tensor,
+    new: Handoff,
+    mask: Tensor | None = None,
+    scaling: float | None = None,
+    window: int | None = None,
+    softcap: float | None = None,
+    kernels: Kernels | None = None,
+) -> Tensor:
+    """Attention of one layer, and what its cache makes of it. [R, H * G, N, D] -> [R, N, H * G, D]
+
+    Args:
+        mask: [R, N] bool, False for padding.
+        window: as `sliding_window` of `h2o_attention`, which names the others.
+    """
+    layer, keys, values = new.layer, new.keys, new.values
     rows, heads, tokens, size = keys.shape
     queries = query.view(rows, heads, -1, tokens, query.shape[-1])  # [R, H, G, N, D]
-    mask = None if attention_mask is None else _columns(attention_mask, tokens)
     step, arena = begin(layer.cache, layer, keys, values, queries.shape[2], mask)
-    arena.windows[layer.at] = sliding_window
+    arena.windows[layer.at] = window
     scaling = size**-0.5 if scaling is None else scaling
-    here = _Layer(arena, layer.at, scaling, softcap, sliding_window)
+    here = Layer(arena, layer.at, scaling, softcap, window, kernels)
     if tokens == 1:
         output = here.decode(step, queries, keys, values)
     else:
         output = here.prefill(step, queries, keys, values)
     layer.fed += tokens
-    return output.flatten(1, 2).transpose(1, 2).contiguous(), None  # [R, N, H * G, D]
+    return output.flatten(1, 2).transpose(1, 2).contiguous()
 
 
 def _columns(mask: Tensor, tokens: int) -> Tensor:
@@ -112,7 +147,7 @@ def _columns(mask: Tensor, tokens: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class _Layer:
+class Layer:
     """One layer at work: where its slots are, and how it makes and masks its logits."""
 
     arena: Arena
@@ -120,6 +155,7 @@ class _Layer:
     scaling: float
     softcap: float | None
     window: int | None  # positions that a query sees, itself included; None: all before it
+    kernels: Kernels | None = None
 
     def logits(self, queries: Tensor, keys: Tensor, used: int, when: Tensor, edge: Angles | None) -> Tensor:
         """[R, H, G, N, D], [R, H, T + M, D] -> [R, H, G, N, T + M]; the first T = `used` keys are of slots.
@@ -196,16 +232,23 @@ class _Layer:
         return output if back is None else output.take_along_dim(back, 3)
 
     def attend(self, now: Pass, prompt: bool, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """One pass; its keys take no slots until it is chosen who stays. -> [R, H, G, N, D]
+        """One pass; its keys take no slots until it is chosen who stays. -> [R, H, G, N, D]"""
+        asked = (now, queries, keys, values)
+        found = self.kernels.attend(self, *asked) if self.kernels else self.attended(*asked)
+        compare = self.kernels.compare if self.kernels else compare_keys
+        absorb(
+            self.arena, self.at, now, keys, values, found.gain, found.share,
+            prompt=prompt, compare=compare,
+        )  # fmt: skip
+        return found.output
 
-        Queries go through in blocks, and what they gave is summed by column, so that no N x N matrix is held.
-        """
+    def attended(self, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
+        """Queries go through in blocks, and what they gave is summed by column: no N x N matrix is held."""
         arena, policy, device = self.arena, self.arena.plan.policy, keys.device
         tokens, groups = now.tokens, queries.shape[2]
         place = torch.arange(tokens, device=device, dtype=torch.int32)
         count = arena.per_row(now.count)[:, 0]  # [R, 1]
         when = arena.per_row(now.first)[:, 0] + place  # [R, N]
-        new = when.masked_fill(place >= count, -1)  # real tokens stand in front
         later = (count - 1 - place).clamp_min(0)  # [R, N] queries that come after each one in its row
         used = arena.shape[3] if now.used is None else now.used
         edge = arena.edge_angles(when, queries.dtype) if arena.clamps else None
@@ -227,7 +270,8 @@ class _Layer:
             logits[..., used:].masked_fill_(unseen, -torch.inf)
             probabilities = logits.softmax(-1)
             if any(here != tokens for here in now.count):
-                probabilities = probabilities.masked_fill((new[:, cut] < 0)[:, None, None, :, None], 0)
+                padding = (place[cut] >= count)[:, None, None, :, None]
+                probabilities = probabilities.masked_fill(padding, 0)
             weights = probabilities.to(values.dtype).flatten(2, 3)  # [R, H, G * B, T + end]
             outputs.append((weights @ all_values[:, :, : used + end]).view(*asked.shape[:-1], -1))
 
@@ -240,8 +284,7 @@ class _Layer:
                 received = torch.nn.functional.pad(weighted(probabilities, weight).sum(2), (0, rest))
                 share = received if share is None else share + received  # [R, H, T + N]
         assert gain is not None
-        absorb(arena, self.at, now, keys, values, new, gain, share, prompt)
-        return torch.cat(outputs, 3)
+        return Attended(torch.cat(outputs, 3), gain, share)
 
 
 def _padding_mask(*_: Any, attention_mask: Tensor | None = None, **__: Any) -> Tensor | None:

@@ -16,18 +16,28 @@ from h2o_chat.cache.rope import MOST_TOKENS
 from h2o_chat.cache.state import STATES
 from h2o_chat.cache.turning import before_rope
 
-Compare = Callable[[Arena, Slots, Tensor], None]
-"""`compare_keys`, or what does the same."""
+Compare = Callable[[Arena, Slots, Tensor], dict[str, Tensor]]
+"""`compare_keys`, or what computes the same."""
+
+
+def compare_keys(arena: Arena, part: Slots, index: Tensor) -> dict[str, Tensor]:
+    """How kept keys at rotation index [L, r, H, S] stand among one another, by the states that say so."""
+    unit = before_rope(arena, arena.numbers(part.keys), index)
+    unit.masked_fill_((part.positions < 0).unsqueeze(-1), 0)
+    found = {"distinctness": distinctness(unit)}
+    if arena.plan.policy.pairs:
+        found["novelty"] = novelty(unit)
+    return found
 
 
 @torch.no_grad()
-def settle(arena: Arena, now: Pass, compare: Compare | None = None) -> None:
+def settle(arena: Arena, now: Pass, compare: Compare = compare_keys) -> None:
     """Gives up slots in the rows whose last empty slot has been written."""
-    compared = [row for row in now.settles if row in now.compares]
+    due = [row for row in now.settles if row in now.compares]
     others = [row for row in now.settles if row not in now.compares]
-    for rows, due in ((compared, True), (others, False)):
+    for rows, how in ((due, compare), (others, None)):
         if rows:
-            _settle_rows(arena, rows, now, compare or compare_keys if due else None)
+            _settle_rows(arena, rows, now, how)
 
 
 def _settle_rows(arena: Arena, rows: list[int], now: Pass, compare: Compare | None) -> None:
@@ -37,9 +47,10 @@ def _settle_rows(arena: Arena, rows: list[int], now: Pass, compare: Compare | No
     seen = [now.first[row] + now.count[row] for row in rows]
     if compare and arena.plan.policy.keys:
         index = arena.held_indices()
-        compare(arena, part, index if which is None else index.index_select(1, which))
-    compared = [now.compared[row] for row in rows]
-    ranking = rank(arena, part, compared)
+        found = compare(arena, part, index if which is None else index.index_select(1, which))
+        for name, numbers in found.items():
+            part.states[name].copy_(numbers)
+    ranking = rank(arena, part, [now.compared[row] for row in rows])
     arena.ranked.update((row, Ranked(seen[at], ranking[:, at])) for at, row in enumerate(rows))
     priority = framed(arena, part, ranking, seen, visible_from(arena, seen))
     going = lowest(priority, part.positions, arena.plan.stride)  # [L, r, H, stride]
@@ -66,21 +77,6 @@ def _rows(arena: Arena, which: Tensor | None) -> Slots:
     if which is not None:
         states = {name: state.index_select(1, which) for name, state in states.items()}
     return Slots(arena.slots.budget, arena.layers, **states)
-
-
-def compare_keys(arena: Arena, part: Slots, index: Tensor, rows: Sequence[int] | None = None) -> None:
-    """Compares keys at rotation index [L, r, H, S] with each other, in all rows or some of them."""
-    unit = before_rope(arena, arena.numbers(part.keys), index)
-    unit.masked_fill_((part.positions < 0).unsqueeze(-1), 0)
-    found = {"distinctness": distinctness(unit)}
-    if arena.plan.policy.pairs:
-        found["novelty"] = novelty(unit)
-    for name, numbers in found.items():
-        if rows is not None and len(rows) < numbers.shape[1]:
-            due = torch.zeros(numbers.shape[1], dtype=torch.bool)
-            due[list(rows)] = True
-            numbers = torch.where(due.to(arena.device)[:, None, None], numbers, part.states[name])
-        part.states[name].copy_(numbers)
 
 
 def rank(arena: Arena, part: Slots, compared: Sequence[int]) -> Tensor:

@@ -106,6 +106,43 @@ class Step(Structure):
     )
 
 
+class Pass(Structure):
+    """`h2o_pass`"""
+
+    _fields_ = (
+        ("layer", c_int32),
+        ("rows", c_int32),
+        ("tokens", c_int32),
+        ("slots", c_int32),
+        ("most_used", c_int32),
+        ("clamps", c_int32),
+        ("edge", c_int32),
+        ("forget", c_float),
+        ("remember", c_float),
+        ("used", POINTER(c_int32)),
+        ("first", POINTER(c_int32)),
+        ("count", POINTER(c_int32)),
+        ("index", POINTER(c_int32)),
+        ("queries", c_void_p),
+        ("keys", c_void_p),
+        ("values", c_void_p),
+        ("query_row", c_int64),
+        ("query_head", c_int64),
+        ("query_token", c_int64),
+        ("key_row", c_int64),
+        ("key_head", c_int64),
+        ("key_token", c_int64),
+        ("held_keys", c_void_p),
+        ("held_values", c_void_p),
+        ("positions", c_void_p),
+        ("hidden", c_void_p),
+        ("clamped", c_void_p),
+        ("attended", c_void_p),
+        ("gain", c_void_p),
+        ("share", c_void_p),
+    )
+
+
 _FUNCTIONS = {
     "h2o_forms": (c_int32, ()),
     "h2o_open": (c_void_p, (POINTER(Frame), c_int32, c_int32)),
@@ -115,6 +152,7 @@ _FUNCTIONS = {
     "h2o_embed": (c_int32, (c_void_p, c_int32, c_void_p, c_void_p)),
     "h2o_turns": (c_int32, (c_void_p, c_int32, c_void_p)),
     "h2o_before": (c_int32, (c_void_p, c_int32, c_int32, c_void_p, c_void_p, c_void_p, c_void_p)),
+    "h2o_attend": (c_int32, (c_void_p, POINTER(Pass))),
     "h2o_after": (c_int32, (c_void_p, c_int32, c_int32, c_void_p, c_void_p)),
     "h2o_head": (c_int32, (c_void_p, c_int32, c_void_p, c_void_p)),
     "h2o_compare": (c_int32, (c_void_p, c_int32, c_void_p, c_int32, c_int32, *[c_void_p] * 5)),

@@ -17,12 +17,14 @@ from torch import Tensor
 from h2o_chat.base.errors import OutOfMemoryError, UsageError
 from h2o_chat.cache import scores
 from h2o_chat.cache.arena import Arena
-from h2o_chat.cache.attention import h2o_attention
+from h2o_chat.cache.attention import Attended, Kernels, Layer, through_slots
 from h2o_chat.cache.cache import H2OCache
+from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.policies import Slots
 from h2o_chat.cache.scores import Received
 from h2o_chat.cache.settle import settle
 from h2o_chat.native import library as c
+from h2o_chat.native import prompts
 from h2o_chat.native.packed import Packed
 from h2o_chat.native.threads import one_torch_thread
 
@@ -77,10 +79,10 @@ class NativeStep:
                 f" {self.frame.vocabulary:,}.",
                 "Use the tokenizer that belongs to the model.",
             )
-        if self._at_once(cache, ids):
-            with one_torch_thread():
+        with one_torch_thread():  # what is left to torch is too little to divide
+            if self._at_once(cache, ids):
                 return self._decode(cache, ids)
-        return self._layer_by_layer(cache, ids, all_columns)
+            return self._layer_by_layer(cache, ids, all_columns)
 
     def _at_once(self, cache: H2OCache, ids: Tensor) -> bool:
         """Whether one call of the library does it all: a token of each row, in slots that it knows."""
@@ -126,6 +128,8 @@ class NativeStep:
         frame, run, model = self.frame, self.library, self._model
         rows, columns = ids.shape
         tokens, size = rows * columns, frame.head_size
+        known = type(cache.plan.policy.scores) is Received
+        kernels = Kernels(self._attend, self._compare) if known else None
         index = cache.position_ids().expand(rows, -1).to(torch.int32).contiguous()
         ids = ids.contiguous()
         self._checked(run.h2o_turns(model, tokens, index.data_ptr()))
@@ -137,9 +141,8 @@ class NativeStep:
             into = [made.data_ptr() for made in (x, queries, keys, values)]
             self._checked(run.h2o_before(model, layer, tokens, *into))
             handoff, _ = cache.update(keys.transpose(1, 2), values.transpose(1, 2), layer)
-            sees = frame.sees[layer]
-            attended, _ = h2o_attention(
-                self, queries.transpose(1, 2), handoff, handoff, None, sliding_window=sees
+            attended = through_slots(
+                queries.transpose(1, 2), handoff, window=frame.sees[layer], kernels=kernels
             )
             self._checked(run.h2o_after(model, layer, tokens, attended.data_ptr(), x.data_ptr()))
         last = x if all_columns else x[:, -1:].contiguous()
@@ -149,15 +152,21 @@ class NativeStep:
         )
         return logits
 
-    def _compare(self, arena: Arena, part: Slots, index: Tensor) -> None:
+    def _attend(self, here: Layer, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
+        """`Layer.attended` in the library."""
+
+        def call(asked: Any) -> None:
+            self._checked(self.library.h2o_attend(self._model, asked))
+
+        return prompts.attend(call, here.arena.layers[here.at], here, now, queries, keys, values)
+
+    def _compare(self, arena: Arena, part: Slots, index: Tensor) -> dict[str, Tensor]:
         """`settle.compare_keys` in the library: keys [L, r, H, S, D] at rotation index [L, r, H, S]."""
         layers, rows, _, slots = part.positions.shape
-        novelty = part.states["novelty"].data_ptr() if arena.plan.policy.pairs else None
-        keys, index, numbers = (
-            arena.numbers(part.keys),
-            index.to(torch.int32).contiguous(),
-            _int32(arena.layers),
-        )
+        names = ("distinctness", "novelty") if arena.plan.policy.pairs else ("distinctness",)
+        found = {name: torch.empty_like(part.states[name]) for name in names}
+        keys, index = arena.numbers(part.keys).contiguous(), index.to(torch.int32).contiguous()
+        numbers, positions = _int32(part.layers), part.positions.contiguous()
         self._checked(
             self.library.h2o_compare(
                 self._model,
@@ -166,12 +175,12 @@ class NativeStep:
                 rows,
                 slots,
                 keys.data_ptr(),
-                part.positions.data_ptr(),
+                positions.data_ptr(),
                 index.data_ptr() if arena.plan.bits is None else None,  # bytes are not turned
-                part.states["distinctness"].data_ptr(),
-                novelty,
+                *(found[name].data_ptr() if name in found else None for name in ("distinctness", "novelty")),
             )
         )
+        return found
 
     def _checked(self, failed: int) -> None:
         """

@@ -303,6 +303,80 @@ void compare(h2o_model *model, const Shape &shape, int rows, int slots, bool alo
     digest.add(novelty);
 }
 
+// A pass of a prompt in every layer: rows of different length, hidden and clamped slots. `alone`: a call for each row.
+void attend(h2o_model *model, const Shape &shape, int rows, int slots, bool alone, Digest &digest) {
+    Random random{static_cast<uint64_t>(slots) + 1};
+    const int tokens = 11, size = shape.head_size, heads = shape.heads, kv_heads = shape.kv_heads;
+    const size_t kv = static_cast<size_t>(rows) * kv_heads;
+    const std::vector<float> queries = numbers(random, static_cast<size_t>(rows) * tokens * heads * size, 0, 1);
+    const std::vector<float> keys = numbers(random, kv * tokens * size, 0, 1);
+    const std::vector<float> held = numbers(random, 2 * kv * slots * size, 0, 1);
+    std::vector<int32_t> used(rows), first(rows), count(rows), index(rows), positions(kv * slots);
+    std::vector<uint8_t> hidden(kv * slots), clamped(kv * slots);
+    for (int row = 0; row < rows; ++row) {
+        used[row] = row % 4 == 3 ? 0 : slots - row % 3;
+        count[row] = row % 5 == 4 ? 0 : tokens - row % 7;
+        first[row] = 4 * slots + row;
+        index[row] = random.below(300);
+    }
+    for (size_t slot = 0; slot < kv * slots; ++slot) {
+        positions[slot] = random.below(4 * slots);
+        hidden[slot] = random.below(5) == 0;
+        clamped[slot] = random.below(3) == 0;
+    }
+    for (int layer = 0; layer < shape.layers; ++layer) {
+        for (int call = 0; call < (alone ? rows : 1); ++call) {
+            const size_t row = call, units = row * kv_heads;
+            const int most_used = alone ? used[row] : slots, sums = most_used + tokens;
+            const size_t asked = alone ? 1 : rows;
+            std::vector<float> attended(asked * heads * tokens * size), gain(asked * heads * sums), share(gain.size());
+            h2o_pass pass = {};
+            pass.layer = layer;
+            pass.rows = static_cast<int32_t>(asked);
+            pass.tokens = tokens;
+            pass.slots = slots;
+            pass.most_used = most_used;
+            pass.clamps = layer != 1;
+            pass.edge = 250;
+            pass.forget = .96f;
+            pass.remember = .9f;
+            pass.used = used.data() + row;
+            pass.first = first.data() + row;
+            pass.count = count.data() + row;
+            pass.index = index.data() + row;
+            pass.queries = queries.data() + row * tokens * heads * size;
+            pass.keys = pass.values = keys.data() + units * tokens * size;
+            pass.query_row = static_cast<int64_t>(tokens) * heads * size;
+            pass.query_head = size;
+            pass.query_token = static_cast<int64_t>(heads) * size;
+            pass.key_row = static_cast<int64_t>(tokens) * kv_heads * size;
+            pass.key_head = size;
+            pass.key_token = static_cast<int64_t>(kv_heads) * size;
+            pass.held_keys = held.data() + units * slots * size;
+            pass.held_values = pass.held_keys + kv * slots * size;
+            pass.positions = positions.data() + units * slots;
+            pass.hidden = hidden.data() + units * slots;
+            pass.clamped = clamped.data() + units * slots;
+            pass.attended = attended.data();
+            pass.gain = gain.data();
+            pass.share = layer == 0 ? nullptr : share.data();
+            expect(h2o_attend(model, &pass) == 0, "h2o_attend: no memory");
+            const size_t outputs = static_cast<size_t>(heads) * tokens * size;
+            for (size_t one = 0; one < asked; ++one) {
+                const float *output = attended.data() + one * outputs;
+                digest.add(std::vector<float>(output, output + outputs));
+                for (size_t head = one * heads; head < (one + 1) * heads; ++head) {
+                    for (const std::vector<float> *of : {&gain, &share}) {  // without slots that only other rows have
+                        const float *from = of->data() + head * sums;
+                        digest.add(std::vector<float>(from, from + used[row + one]));
+                        digest.add(std::vector<float>(from + most_used, from + sums));
+                    }
+                }
+            }
+        }
+    }
+}
+
 struct Form {
     int bit;
     const char *name;
@@ -323,6 +397,7 @@ uint64_t everything(const Shape &shape, int form, int threads, bool alone) {
         const int slots = rows == 2 ? 70 : 23;
         decode(model, shape, rows, slots, alone, digest);
         compare(model, shape, rows, slots, alone, digest);
+        attend(model, shape, rows, slots, alone, digest);
     }
     expect(h2o_waited_ms(model) >= 0, "h2o_waited_ms is negative");
     h2o_close(model);

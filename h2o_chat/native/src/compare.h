@@ -8,7 +8,6 @@
 
 namespace {
 
-constexpr int kTile = 32;  // slots whose keys stand side by side: [S / 32, D, 32]
 constexpr int kBlock = 8;  // keys that are compared with a tile at a time
 
 // Keys before RoPE, of length 1, in tiles; an empty slot is 0.
@@ -55,19 +54,6 @@ inline void distinctness(const Comparison &of, const float *tiles, float *mean, 
     }
 }
 
-// Cosines of `kBlock` keys with those of a tile.
-inline void cosines_of(const float *block, const float *tile, int size, Floats (&cosines)[kBlock][2]) {
-    for (auto &row : cosines) row[0] = row[1] = splat(0.0f);
-    for (int i = 0; i < size; ++i, block += kTile, tile += kTile) {
-        const Floats low = load(tile), high = load(tile + 16);
-        for (int row = 0; row < kBlock; ++row) {
-            const Floats mine = splat(block[row]);
-            cosines[row][0] = fma(mine, low, cosines[row][0]);
-            cosines[row][1] = fma(mine, high, cosines[row][1]);
-        }
-    }
-}
-
 // Minus the cosine of each key to the nearest other one, or 0: every pair once.
 inline void novelty(const Comparison &of, const float *tiles, float *nearest) {
     const ptrdiff_t tile = static_cast<ptrdiff_t>(of.size) * kTile;
@@ -78,7 +64,7 @@ inline void novelty(const Comparison &of, const float *tiles, float *nearest) {
         for (Floats &one : most) one = splat(0.0f);
         for (int t = s & ~(kTile - 1); t < of.stride; t += kTile) {
             Floats cosines[kBlock][2];
-            cosines_of(block, tiles + t / kTile * tile, of.size, cosines);
+            tile_products<kBlock>(block, 1, kTile, tiles + t / kTile * tile, of.size, cosines);
             if (s >= t) {
                 for (int row = 0; row < kBlock; ++row) {
                     float all[kTile];

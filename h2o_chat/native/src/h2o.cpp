@@ -74,7 +74,7 @@ struct h2o_model {
     Room<int64_t> ids;
     Room<char> own;
     int turned = 0;  // indices in the tables of compare
-    Room<float> table_cosines, table_sines, compared, numbers_held;
+    Room<float> table_cosines, table_sines, compared, numbers_held, passed;
 
     ~h2o_model() {
         if (pool) pool_close(pool);
@@ -356,6 +356,53 @@ int32_t h2o_before(h2o_model *model, int32_t layer, int32_t tokens, const float 
     job.keys = keys;
     job.values = values;
     run(*model, model->kernels->before, job);
+    return 0;
+}
+
+// What is left, when the pass is over, of what each query gave: `rate` for each query that comes after it.
+static void what_is_left(const h2o_pass &of, float rate, float share, float *left) {
+    for (int row = 0; row < of.rows; ++row) {
+        double now = share;
+        for (int query = of.count[row] - 1; query >= 0; --query, now *= rate)
+            left[static_cast<ptrdiff_t>(row) * of.tokens + query] = static_cast<float>(now);
+    }
+}
+
+int32_t h2o_attend(h2o_model *model, const h2o_pass *of) {
+    const h2o_frame &frame = model->frame;
+    const int rope = model->layers[of->layer].rope, size = frame.head_size;
+    Pass pass = {};
+    pass.of = of;
+    pass.stride = rounded_up(of->most_used + of->tokens, 32);
+    pass.own_floats = 24 * static_cast<int64_t>(size) + 10 * static_cast<int64_t>(pass.stride);
+    const int64_t keys = static_cast<int64_t>(of->rows) * frame.kv_heads * pass.stride;
+    const int64_t left = 2 * static_cast<int64_t>(of->rows) * of->tokens;
+    int farthest = 0;
+    for (int row = 0; row < of->rows; ++row) {
+        const int by = of->edge - of->index[row];
+        farthest = std::max({farthest, std::abs(by), std::abs(by - of->tokens)});
+    }
+    const int threads = pool_threads(model->pool);
+    if (of->clamps && !make_tables(*model, farthest)) return 1;
+    if (!model->passed.make(keys * (2 * size + 2) + left + pass.own_floats * threads)) return 1;
+    pass.tiles = model->passed.get();
+    pass.values = pass.tiles + keys * size;
+    pass.at = pass.values + keys * size;
+    pass.clamped = pass.at + keys;
+    pass.own = pass.clamped + keys;
+    pass.left = pass.own + pass.own_floats * threads;
+    what_is_left(*of, of->forget, 1.0f, pass.left);
+    what_is_left(*of, of->remember, (1.0f - of->remember) / static_cast<float>(frame.heads / frame.kv_heads),
+                 pass.left + left / 2);
+    if (rope >= 0) {
+        const ptrdiff_t at = static_cast<ptrdiff_t>(rope) * model->turned * model->most_pairs;
+        pass.cosines = model->table_cosines.get() + at;
+        pass.sines = model->table_sines.get() + at;
+    }
+    Team team;
+    Job job = job_of(*model, team, of->tokens);
+    job.pass = &pass;
+    run(*model, model->kernels->attend_pass, job);
     return 0;
 }
 

@@ -89,6 +89,31 @@ typedef struct {
     const h2o_slots *slots;    // [layers]
 } h2o_step;
 
+// A pass of a prompt in one layer: N tokens of each row at most, which attend to its slots and to one another. Strides are
+// in floats; the components of a head lie side by side.
+typedef struct {
+    int32_t layer;
+    int32_t rows, tokens;      // R, N
+    int32_t slots, most_used;  // S, T: the most of `used`
+    int32_t clamps;            // some key may be clamped
+    int32_t edge;              // rotation index from which queries meet clamped keys
+    float forget, remember;
+    const int32_t *used;       // [R] leading slots that may be in use
+    const int32_t *first;      // [R] position of each row's first token
+    const int32_t *count;      // [R] its real tokens, which stand in front
+    const int32_t *index;      // [R] rotation index of its first token
+    const float *queries;      // [R, H * G, N, D]
+    const float *keys, *values;              // [R, H, N, D]
+    int64_t query_row, query_head, query_token;
+    int64_t key_row, key_head, key_token;    // of keys and of values
+    const float *held_keys, *held_values;    // [R, H, S, D], keys turned
+    const int32_t *positions;                // [R, H, S]
+    const uint8_t *hidden, *clamped;         // [R, H, S]
+    float *attended;           // [R, H * G, N, D]; 0 for tokens that are not real
+    float *gain;               // [R, H * G, T + N] what the pass adds to the scores of the slots, and of its tokens
+    float *share;              // [R, H * G, T + N] what it adds to `recent`, to be summed over G; null: nobody looks
+} h2o_pass;
+
 typedef struct h2o_model h2o_model;
 
 // Bits of the forms that this processor can run: 1 plain, 2 AVX2, 4 AVX-512 VNNI.
@@ -113,6 +138,8 @@ H2O_API int32_t h2o_turns(h2o_model *model, int32_t tokens, const int32_t *index
 // Norm, products, norms of heads, RoPE: queries [N, H * G, D], keys and values [N, H, D].
 H2O_API int32_t h2o_before(h2o_model *model, int32_t layer, int32_t tokens, const float *x, float *queries, float *keys,
                            float *values);
+// Attention of a prompt.
+H2O_API int32_t h2o_attend(h2o_model *model, const h2o_pass *pass);
 // What attention gave [N, H * G, D] goes through `out` and the MLP, and is added to x.
 H2O_API int32_t h2o_after(h2o_model *model, int32_t layer, int32_t tokens, const float *attended, float *x);
 // Logits [N, vocabulary].

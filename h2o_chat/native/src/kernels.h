@@ -171,4 +171,22 @@ inline float dot(const float *a, const float *b, int size) {
     return sum(products);
 }
 
+constexpr int kTile = 32;  // keys whose components stand side by side: [D, 32]
+
+// Products of some vectors with the keys of a tile; a vector's components are `step` apart, one vector and the next
+// `apart`.
+template <int count>
+inline void tile_products(const float *vectors, ptrdiff_t apart, ptrdiff_t step, const float *tile, int size,
+                          Floats (&products)[count][2]) {
+    for (auto &one : products) one[0] = one[1] = splat(0.0f);
+    for (int i = 0; i < size; ++i, vectors += step, tile += kTile) {
+        const Floats low = load(tile), high = load(tile + 16);
+        for (int v = 0; v < count; ++v) {
+            const Floats mine = splat(vectors[v * apart]);
+            products[v][0] = fma(mine, low, products[v][0]);
+            products[v][1] = fma(mine, high, products[v][1]);
+        }
+    }
+}
+
 }  // namespace

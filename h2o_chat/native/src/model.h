@@ -37,6 +37,21 @@ struct Comparison {
     int64_t own_floats;
 };
 
+// What a pass of a prompt is computed with: the keys that its queries may see are those of the row's slots, then of its
+// tokens.
+struct Pass {
+    const h2o_pass *of;
+    int stride;         // T + N rounded up to 32
+    float *tiles;       // [R, H, stride / 32, D, 32] the keys, components side by side
+    float *values;      // [R, H, stride, D]
+    float *at;          // [R, H, stride] position after the row's first token; `kNever`: nobody sees the key
+    float *clamped;     // [R, H, stride] 1 or 0
+    float *left;        // [2, R, N] what is left, after the pass, of what each query gave: to the score, to `recent`
+    float *own;         // of each thread
+    int64_t own_floats;
+    const float *cosines, *sines;  // [indices, pairs] of the layer's rope
+};
+
 // One call of a model, by all threads.
 struct Job {
     const h2o_frame *frame;
@@ -71,6 +86,7 @@ struct Job {
     const float *in;        // `attended` of the caller
     float *queries, *keys, *values;
     const Comparison *comparison;
+    const Pass *pass;
 };
 
 // One form of the kernels. Every function is run by all threads of the team.
@@ -81,6 +97,7 @@ struct Form {
     void (*after)(Job &job, int thread);
     void (*head)(Job &job, int thread);
     void (*compare)(Job &job, int thread);
+    void (*attend_pass)(Job &job, int thread);
 };
 
 extern const Form form_plain, form_avx2, form_avx512;

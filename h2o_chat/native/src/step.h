@@ -341,7 +341,8 @@ inline void softmax(float *weights, int padded) {
     for (int s = 0; s < padded; s += 16) store(weights + s, mul(load(weights + s), by));
 }
 
-// Sums of probability x value: `heads` queries, 16 x `parts` components, so many that the sums stay in registers.
+// Sums of probability x value: `heads` queries, 16 x `parts` components, so many that the sums stay in registers. What
+// they give stands `size` apart.
 template <int heads, int parts>
 inline void weighted(const float *weights, int stride, const float *values, int used, int size, float *out) {
     Floats sums[heads][parts];

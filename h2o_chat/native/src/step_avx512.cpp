@@ -1,5 +1,6 @@
 #include "lanes_avx512.h"
 #include "step.h"
 #include "compare.h"
+#include "prompt.h"
 
-const Form form_avx512 = {decode, embed, before, after, head, compare};
+const Form form_avx512 = {decode, embed, before, after, head, compare, attend_pass};

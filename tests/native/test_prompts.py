@@ -1,0 +1,142 @@
+"""Attention of a prompt in the library, held against torch's (`cache/attention.py`)."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from families import MODELS
+from torch import Tensor
+
+from h2o_chat.cache.attention import Attended, Layer
+from h2o_chat.cache.cache import H2OCache
+from h2o_chat.cache.clock import Pass
+from h2o_chat.cache.step import Step
+from h2o_chat.native import library
+from h2o_chat.native.loading import positions_of
+from h2o_chat.native.packed import Packed
+from h2o_chat.native.step import NativeStep
+
+pytestmark = pytest.mark.usefixtures("compiled")
+Pack = Callable[[str, int], Packed]
+
+LENGTHS = (30, 1, 57, 200, 90, 3, 150)
+"""Tokens of the calls of a conversation: it fills its slots, clamps, and rebases."""
+
+
+class Watched(NativeStep):
+    """Computes each pass in torch too; counts what the passes had."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.passes, self.clamped, self.windows, self.held = 0, 0, 0, 0
+
+    def _attend(self, here: Layer, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
+        found = super()._attend(here, now, queries, keys, values)
+        twin = here.attended(now, queries, keys, values)
+        for mine, wanted in zip(found, twin, strict=True):
+            assert mine is not None
+            assert wanted is not None
+            assert mine.shape == wanted.shape
+            torch.testing.assert_close(mine, wanted, atol=2e-5, rtol=2e-5)
+        self.passes += 1
+        self.clamped += bool(here.arena.clamps and here.arena.layer(here.at).clamped.any())
+        self.windows += here.window is not None
+        self.held += sum(now.held)
+        return found
+
+
+def cache_of(packed: Packed, budget: int, kv: str = "auto", policy: str = "h2o") -> H2OCache:
+    positions = positions_of(packed.frame, chats=True)
+    return H2OCache(budget, policy=policy, chunk=24, positions=positions, observe=True, kv=kv)
+
+
+def said(count: int, vocabulary: int, seed: int = 0) -> Tensor:
+    return torch.randint(3, vocabulary, (1, count), generator=torch.Generator().manual_seed(seed))
+
+
+@torch.inference_mode()
+def read(
+    step: NativeStep, cache: H2OCache, vocabulary: int, lengths: tuple[int, ...] = LENGTHS
+) -> list[Tensor]:
+    """Logits after each call."""
+    found = []
+    for seed, tokens in enumerate(lengths):
+        cache.prepare(Step(tokens, prompt=True))
+        found.append(step.feed(cache, said(tokens, vocabulary, seed), all_columns=False))
+    return found
+
+
+@pytest.mark.parametrize("kv", ["auto", "int8"])
+@pytest.mark.parametrize("name", MODELS)
+def test_it_attends_as_torch_does(name: str, kv: str, pack: Pack) -> None:
+    """Slots that are empty, clamped or out of a layer's window; query heads that share a KV head."""
+    packed = pack(name, 8)
+    step, cache = Watched(packed, 2), cache_of(packed, 40, kv)
+    read(step, cache, packed.frame.vocabulary)
+    assert step.passes > 3 * len(LENGTHS)
+    assert step.held > 0
+    assert cache.clocks[0].base > 0
+    assert step.clamped > 0 or all(packed.frame.sees), "what is out of a layer's window is given up first"
+    assert (step.windows > 0) == any(packed.frame.sees)
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3"])
+def test_rows_of_different_length_are_what_each_is_alone(name: str, pack: Pack) -> None:
+    """Real tokens stand in front, padding gives nothing: bit for bit, where the passes are the same."""
+    packed = pack(name, 8)
+    step, lengths = Watched(packed, 2), (24, 7, 1, 19)
+    together = cache_of(packed, 64)
+    alone = [cache_of(packed, 64) for _ in lengths]
+    for call in range(2):
+        columns = max(lengths)
+        real = torch.arange(columns) >= torch.tensor([columns - length for length in lengths])[:, None]
+        tokens = said(len(lengths) * columns, packed.frame.vocabulary, call).view(-1, columns)
+        together.prepare(Step(columns, prompt=True, real=real))
+        logits = step.feed(together, tokens, all_columns=False)
+        for row, (cache, length) in enumerate(zip(alone, lengths, strict=True)):
+            if length == 1:  # a single token is decoded, which adds up in another order
+                continue
+            cache.prepare(Step(length, prompt=True))
+            mine = step.feed(cache, tokens[row : row + 1, -length:], all_columns=False)
+            assert torch.equal(mine[0], logits[row]), (call, row)
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral"])
+def test_forms_and_threads_give_the_same_bits(name: str, pack: Pack) -> None:
+    packed = pack(name, 4)
+    ways = [(form, 1) for form in library.forms()] + [(library.forms()[-1], threads) for threads in (2, 3)]
+    caches = [cache_of(packed, 40) for _ in ways]
+    found = [
+        read(NativeStep(packed, threads, form), cache, packed.frame.vocabulary)
+        for (form, threads), cache in zip(ways, caches, strict=True)
+    ]
+    for way, logits, cache in zip(ways[1:], found[1:], caches[1:], strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(found[0], logits, strict=True)), way
+        for a, b in zip(caches[0].arenas, cache.arenas, strict=True):
+            assert all(torch.equal(a.slots.states[name], b.slots.states[name]) for name in a.slots.states), (
+                way
+            )
+
+
+def test_the_whole_prompt_at_once_and_a_cache_without_a_bound(pack: Pack) -> None:
+    """`prefill="full"`, and `full`, whose slots grow."""
+    packed = pack("llama", 8)
+    positions = positions_of(packed.frame, chats=True)
+    for options in ({"prefill": "full"}, {"policy": "full"}):
+        step = Watched(packed, 2)
+        cache = H2OCache(60, positions=positions, observe=True, **options)  # type: ignore[arg-type]
+        read(step, cache, packed.frame.vocabulary, (70, 33, 130))
+        assert step.passes >= 3 * packed.frame.layers
+
+
+def test_scores_of_the_lab_are_torchs(pack: Pack, tmp_path: Path) -> None:
+    """The library knows no score but attention received."""
+    packed = pack("llama", 8)
+    step, cache = Watched(packed, 1), cache_of(packed, 40, policy="h2o-paper")
+    read(step, cache, packed.frame.vocabulary, (50, 30))
+    assert step.passes > 0
+    step, cache = Watched(packed, 1), cache_of(packed, 40, policy="lru")
+    read(step, cache, packed.frame.vocabulary, (50, 30))
+    assert step.passes == 0

@@ -1,0 +1,69 @@
+"""The most memory that a process has while it decodes, and while it reads a long prompt.
+
+    tools/prompt_memory.py FOLDER [--tokens 48000] [--budget 512] [--quantize auto]
+
+Resident size, the weights that are mapped included. Linux only.
+"""
+
+import argparse
+import random
+import threading
+import time
+from pathlib import Path
+
+import psutil
+
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.engine.engine import Engine
+from h2o_chat.events.events import Token
+from h2o_chat.native.loading import open_model
+
+DECODED_TOKENS = 600
+EVERY_S = 0.01
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--tokens", type=int, default=48_000)
+    parser.add_argument("--budget", type=int, default=512)
+    parser.add_argument("--quantize", default="auto")
+    asked = parser.parse_args()
+    settings = Settings(model=str(asked.folder), budget=asked.budget, quantize=asked.quantize, threads=2)
+    loaded = open_model(settings, lambda *_: None)
+    engine = Engine(loaded, settings)
+    vocabulary = loaded.model.config.vocab_size
+    drawn = random.Random(0)
+    ids = [drawn.randrange(3, vocabulary) for _ in range(asked.tokens)]
+    decoding = peak_of(engine, ids[:100], DECODED_TOKENS)
+    clock = time.perf_counter()
+    reading = peak_of(engine, ids, 1)
+    took_s = time.perf_counter() - clock
+    print(f"decoding {DECODED_TOKENS} tokens: {decoding / 1e6:,.0f} MB at most")
+    print(f"reading {asked.tokens:,} tokens:  {reading / 1e6:,.0f} MB at most, {took_s:,.1f} s")
+    print(f"more: {(reading - decoding) / 1e6:+,.0f} MB")
+
+
+def peak_of(engine: Engine, ids: list[int], tokens: int) -> int:
+    """The largest resident size, bytes, from a new conversation until so many tokens were generated."""
+    engine.reset()
+    process, done, most = psutil.Process(), threading.Event(), [0]
+
+    def watch() -> None:
+        while not done.wait(EVERY_S):
+            most[0] = max(most[0], process.memory_info().rss)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        for event in engine.generate(ids, Sampling(max_tokens=tokens, temperature=0.0, ignore_eos=True)):
+            if isinstance(event, Token):
+                most[0] = max(most[0], process.memory_info().rss)
+    finally:
+        done.set()
+        watcher.join()
+    return most[0]
+
+
+if __name__ == "__main__":
+    main()

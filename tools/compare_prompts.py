@@ -2,7 +2,7 @@
 
     tools/compare_prompts.py MODEL=TEXTS [MODEL=TEXTS ...] [--prompts 100] [--tokens 32] [--bits 8]
 
-Each prompt is the beginning of a text, 40 to 300 tokens. The native step rounds activations to 8 bits; the
+Each prompt is a part of a text, 40 to 300 tokens. The native step rounds activations to 8 bits; the
 transformers step has the same packed weights and leaves activations in fp32. Nothing is evicted: 512 slots.
 Then the same prompts are read into 64 slots, and the positions kept are compared, in slots that are neither
 protected nor recent. TEXTS is a JSON list of strings or of conversations; MODEL=TEXTS:user takes the user's
@@ -74,11 +74,13 @@ def prompts_of(folder: Path, texts: str, count: int, seed: int) -> list[list[int
     path, _, user = texts.partition(":")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     drawn = random.Random(seed)
+    texts_of = json.loads(Path(path).read_text("utf-8"))
     found: list[list[int]] = []
-    for text in json.loads(Path(path).read_text("utf-8")):
+    for text in texts_of * -(-count // len(texts_of)):  # another part of a text, each time
         length = drawn.randrange(SHORTEST, LONGEST)
         if isinstance(text, str):
-            ids = tokenizer(text)["input_ids"][:length]
+            ids = tokenizer(text)["input_ids"]
+            ids = ids[:1] + ids[1 + drawn.randrange(max(1, len(ids) - LONGEST)) :][: length - 1]
         elif user:
             ids = template(tokenizer, [one for one in text if one["role"] == "user"][:1])
         else:

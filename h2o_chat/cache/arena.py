@@ -82,6 +82,8 @@ class Arena:
         """[R] shares of attention that evicted tokens had been receiving, summed over layers and heads."""
         self.clamps = False
         """Some key may be clamped."""
+        self.slot: Tensor | None = None
+        """[L, R, H, 1] where the token under way is, which was placed and not finished."""
         self._probabilities: Tensor | None = None
         self.refresh()
 
@@ -230,10 +232,11 @@ class Arena:
     def place(self, now: Pass, prompt: bool) -> None:
         """Gives the next token of every row its empty slot, in all layers; `write` brings the rest."""
         if len(set(now.held)) == 1:
-            self.slot = self.order[..., now.held[0] : now.held[0] + 1].long()  # [L, R, H, 1]
+            slot = self.order[..., now.held[0] : now.held[0] + 1].long()
         else:
             held = self.per_row(now.held).long().expand(*self.shape[:3], 1)
-            self.slot = self.order.gather(3, held).long()
+            slot = self.order.gather(3, held).long()
+        self.slot = slot
         real = [first if count else -1 for first, count in zip(now.first, now.count, strict=True)]
         self.new = self.per_row(real)  # [R, 1, 1] positions
         self.when = self.per_row(now.first)[..., 0]  # [R, 1]
@@ -248,10 +251,10 @@ class Arena:
         for name, value in new.items():
             state = self.slots.states[name]
             value = torch.as_tensor(value, dtype=state.dtype, device=self.device)
-            state.scatter_(3, self.slot, value.expand_as(self.slot))
+            state.scatter_(3, slot, value.expand_as(slot))
         # Of each layer [R * H]: its rows in keys seen as [R * H * S, D].
         start = torch.arange(0, self.order[0].numel(), self.shape[3], device=self.device)
-        self.flat_slot = self.slot.flatten(1) + start
+        self.flat_slot = slot.flatten(1) + start
         if self._probabilities is None:
             layers, rows, heads, slots = self.shape
             size = (layers, rows, heads, self.of.groups, slots)
@@ -273,7 +276,7 @@ class Arena:
     def finish(self, now: Pass) -> None:
         """After all layers attended: adds what each slot received."""
         assert self._probabilities is not None
-        policy, slots = self.plan.policy, self.slots
+        policy, slots, self.slot = self.plan.policy, self.slots, None
         gain = policy.scores.gained_at_once(policy.forget, self._probabilities, self.when)  # [L, R, H, S, G]
         slots.score.copy_(policy.scores.add(policy.forget, slots.score, gain, now.count))
         if self.plan.observe:
@@ -281,6 +284,14 @@ class Arena:
             left = scores.left(scores.REMEMBER, now.count, slots.recent)
             left = left if isinstance(left, float) else left[..., 0]
             slots.recent.copy_(received + slots.recent * left)
+
+    def take_back(self) -> None:
+        """After a step that raised: slots of tokens that were placed, and not finished, are empty again."""
+        if self.slot is not None:
+            for state in STATES:
+                if state.name in ("positions", "prompt", "protected", "hidden"):
+                    self.slots.states[state.name].scatter_(3, self.slot, state.empty)
+            self.slot = None
 
     def protected(self, now: Pass) -> Tensor:
         """Which new tokens are protected as they are written: sinks, system prompt, pins. [R, 1, N] bool"""

@@ -115,6 +115,7 @@ class NativeStep:
             slots=self._slots,
         )
         self._checked(self.library.h2o_decode(self._model, ctypes.byref(step), logits.data_ptr()))
+        cache.step.lasting = True
         for arena in cache.arenas:
             settle(arena, now, self._compare)
         for layer in cache.layers:

@@ -5,57 +5,28 @@ a free row when it was read to its end. Rows do not look at each other, so each 
 native step bit for bit.
 """
 
+import sys
 import time
 import traceback
 from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import OutOfMemoryError, UsageError
 from h2o_chat.base.progress import never
 from h2o_chat.engine.answer import Answer, ms_since
 from h2o_chat.engine.generation import prompt_read
 from h2o_chat.engine.relive import reliving
+from h2o_chat.engine.request import Request, Told
 from h2o_chat.engine.row import Row
+from h2o_chat.engine.rows import rows_for
 from h2o_chat.engine.runner import Runner, cache_for
-from h2o_chat.events.events import Event, Finish
+from h2o_chat.engine.session import session_of
+from h2o_chat.events.events import Finish, Session
 from h2o_chat.models.load import Loaded, out_of_memory
-
-
-@dataclass(frozen=True)
-class Piece:
-    """Tokens of a conversation, in the order in which they are read."""
-
-    ids: Sequence[int]
-    answer: bool = False
-    """The model said them, in an earlier turn."""
-
-
-@dataclass(frozen=True, eq=False)
-class Request:
-    """A conversation to be answered; two that say the same are still two."""
-
-    pieces: Sequence[Piece]
-    """The last one is a prompt."""
-    sampling: Sampling
-    seed: int
-    system_tokens: int = 0
-    """Of the first tokens so many are protected."""
-    pins: range = field(default=range(0))
-    """Positions that are protected, too."""
-
-
-@dataclass(frozen=True)
-class Told:
-    """What happened to a request: `Prompt`, `Token` ..., now and then `CacheState`, at the end `Turn`."""
-
-    request: Request
-    event: Event
-    error: Exception | None = None
-    """Why its turn has ended with `error`."""
 
 
 @dataclass(eq=False)
@@ -78,18 +49,22 @@ class Batch:
     Args:
         loaded: the model, with attn_implementation="h2o".
         settings: of every conversation; their `seed` counts for none.
-        rows: R, at least 1.
+        rows: R, at least 1; None: `rows.ROWS`, or as many as fit into memory.
+        most: requests that will be under way at once; no more rows are made.
 
     Raises:
-        BudgetError: the budget cannot work.
+        BudgetError: the budget cannot work, or so many rows do not fit.
         ModelError: the model's positions are not understood.
     """
 
-    def __init__(self, loaded: Loaded, settings: Settings, rows: int) -> None:
+    def __init__(
+        self, loaded: Loaded, settings: Settings, rows: int | None = None, most: int = sys.maxsize
+    ) -> None:
         self.settings = settings
-        self.runner = Runner(loaded, cache_for(loaded, settings), rows)
-        self.reader = Runner(loaded, cache_for(loaded, settings), native=self.runner.native)
+        self.reader = Runner(loaded, cache_for(loaded, settings))
         """Of the prompt that is read."""
+        rows = rows_for(self.reader, rows, most)
+        self.runner = Runner(loaded, cache_for(loaded, settings), rows, self.reader.native)
         self._waiting: deque[Request] = deque()
         self._reading: _Talk | None = None
         """Until it has moved to a row."""
@@ -110,6 +85,10 @@ class Batch:
     def talking(self) -> int:
         """Rows in use."""
         return sum(talk is not None for talk in self._rows)
+
+    def session(self, seed: int) -> Session:
+        """What ran."""
+        return session_of(self.runner, seed)
 
     def add(self, request: Request) -> None:
         """Has a request wait its turn.

@@ -13,15 +13,18 @@ import torch
 from sweep import sweep
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.base.errors import GenerationError, OutOfMemoryError, UsageError
+from h2o_chat.base.errors import BudgetError, GenerationError, OutOfMemoryError, UsageError
 from h2o_chat.base.progress import never
 from h2o_chat.cache.arena import Arena
 from h2o_chat.engine.answer import Answer
-from h2o_chat.engine.batch import Batch, Piece, Request, Told
+from h2o_chat.engine.batch import Batch
 from h2o_chat.engine.engine import Engine
+from h2o_chat.engine.request import Piece, Request, Told
+from h2o_chat.engine.rows import BESIDE, ROWS, row_bytes
 from h2o_chat.engine.runner import Runner
 from h2o_chat.engine.sampling import Sampler
 from h2o_chat.events.events import CacheState, Event, Prompt, Token, Turn
+from h2o_chat.models.fits import HEADROOM_BYTES
 from h2o_chat.models.load import Loaded, load
 from h2o_chat.native.loading import open_model
 
@@ -363,6 +366,33 @@ def test_events_are_those_of_an_engine(native: Loaded) -> None:
             assert (event.seen, event.kept, event.changed) == (other.seen, other.kept, other.changed)
         if isinstance(event, Prompt) and isinstance(other, Prompt):
             assert replace(event, ms=0.0) == replace(other, ms=0.0)
+
+
+@pytest.mark.parametrize("kv", ["auto", "int8"])
+def test_rows_are_admitted_by_what_they_take(
+    native: Loaded, kv: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every byte of a row is known before: so many rows as fit, and not one more."""
+    settings = replace(NATIVE, kv_dtype=kv)
+    batch = Batch(native, settings, rows=3)
+    hold(batch, requests(3, seed=1))
+    each = row_bytes(batch.reader)
+    states = [state for a in batch.runner.cache.arenas for state in (*a.slots.states.values(), a.order)]
+    logits = 8 * native.model.config.vocab_size
+    assert sum(tensor.nbytes for tensor in states) == 3 * (each - logits)
+    for rows in (1, 9):
+        free = HEADROOM_BYTES + native.packed.bytes + (rows + BESIDE) * each  # type: ignore[attr-defined]
+        monkeypatch.setattr("h2o_chat.engine.rows.free_bytes", lambda device, free=free: free)
+        assert Batch(native, settings).runner.rows == rows
+        assert Batch(native, settings, most=4).runner.rows == min(rows, 4)
+        assert Batch(native, settings, rows + 1, most=rows).runner.rows == rows
+        with pytest.raises(BudgetError, match=f"{rows + 1} rows do not fit: each takes"):
+            Batch(native, settings, rows + 1)
+        monkeypatch.setattr("h2o_chat.engine.rows.free_bytes", lambda device, free=free: free - 1)
+        with pytest.raises(BudgetError, match="9 rows do not fit" if rows > 1 else "Not one row fits"):
+            Batch(native, settings, rows)
+    monkeypatch.setattr("h2o_chat.engine.rows.free_bytes", lambda device: 1 << 50)
+    assert Batch(native, settings).runner.rows == ROWS
 
 
 def test_nothing_to_read_is_refused(native: Loaded) -> None:

@@ -196,13 +196,19 @@ class Arena:
             return keys
         return self.rope.rotate(keys, self.held_indices()[at])
 
-    def held_indices(self) -> Tensor:
-        """Rotation index of every slot's key. [L, R, H, S]"""
-        slots, distance = self.slots, self.plan.distance
-        near = indices(slots.positions, self.base)
-        if distance is None:
+    def rows(self, which: slice) -> Slots:
+        """The states of rows that follow each other: views, no copies. [L, r, H, S, ...]"""
+        states = {name: state[:, which] for name, state in self.slots.states.items()}
+        return Slots(self.slots.budget, self.layers, **states)
+
+    def held_indices(self, which: slice = slice(None)) -> Tensor:
+        """Rotation index of every slot's key, in all rows or some that follow each other. [L, r, H, S]"""
+        positions, distance = self.slots.positions[:, which], self.plan.distance
+        near = indices(positions, self.base[which])
+        if distance is None or not self.clamps:
             return near
-        return torch.where(slots.clamped, distance.clamped_indices(slots.protected, slots.positions), near)
+        far = distance.clamped_indices(self.slots.protected[:, which], positions)
+        return torch.where(self.slots.clamped[:, which], far, near)
 
     def edge_angles(self, at: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """What turns queries at positions `at` [R, N] to index reach - 1 (`Rope.turn`). [R, 1, 1, N, D] each

@@ -151,26 +151,28 @@ class NativeStep:
         return logits
 
     def _compare(self, arena: Arena, part: Slots, index: Tensor) -> None:
-        """`settle.compare_keys` in the library: keys [L, r, H, S, D] at rotation index [L, r, H, S]."""
-        layers, rows, _, slots = part.positions.shape
-        novelty = part.states["novelty"].data_ptr() if arena.plan.policy.pairs else None
-        keys, index, numbers = (
-            arena.numbers(part.keys),
-            index.to(torch.int32).contiguous(),
-            _int32(arena.layers),
-        )
+        """`settle.compare_keys` in the library: keys [L, r, H, S, D] at rotation index [L, r, H, S].
+
+        Args:
+            part: rows of the arena that follow each other, its own states.
+        """
+        layers, rows, heads, slots = part.positions.shape
+        keys, numbers = arena.numbers(part.keys), _int32(arena.layers)
+        index = index.to(torch.int32).contiguous()
         self._checked(
             self.library.h2o_compare(
                 self._model,
                 layers,
                 ctypes.addressof(numbers),
                 rows,
+                part.positions.stride(0) // (heads * slots),
+                keys.stride(0) // (heads * slots * keys.shape[4]),
                 slots,
                 keys.data_ptr(),
                 part.positions.data_ptr(),
                 index.data_ptr() if arena.plan.bits is None else None,  # bytes are not turned
                 part.states["distinctness"].data_ptr(),
-                novelty,
+                part.states["novelty"].data_ptr() if arena.plan.policy.pairs else None,
             )
         )
 

@@ -25,7 +25,7 @@ from h2o_chat.engine.row import Row
 from h2o_chat.engine.rows import rows_for
 from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.engine.session import session_of
-from h2o_chat.events.events import Finish, Session
+from h2o_chat.events.events import Finish, Session, Turn
 from h2o_chat.models.load import Loaded, out_of_memory
 
 
@@ -36,6 +36,8 @@ class _Talk:
     request: Request
     row: Row
     answer: Answer
+    ids: list[int]
+    """All that is read."""
     reading: Iterator[Tensor | None]
     """Feeds what is read, call by call."""
     began: float
@@ -122,8 +124,7 @@ class Batch:
         wanted, self._cancelled = self._cancelled, set()
         for request in [request for request in self._waiting if request in wanted]:
             self._waiting.remove(request)
-            talk = self._begun(request)
-            told.append(Told(request, talk.answer.ended("stopped")))
+            told.append(Told(request, _nothing("stopped")))
         for one in (self._reading, *self._rows):
             if one is not None and one.request in wanted:
                 self._end(one, "stopped", told)
@@ -193,7 +194,11 @@ class Batch:
     def _read(self, told: list[Told]) -> None:
         """One call of the model for the prompt that is read, or for the next one that waits."""
         if self._reading is None and self._waiting:
-            self._reading = self._begun(self._waiting.popleft())
+            request = self._waiting.popleft()
+            try:
+                self._reading = self._begun(request)
+            except Exception as error:
+                told.append(Told(request, _nothing("error"), self._ours(error)))
         talk = self._reading
         if talk is None or talk.logits is not None:
             return
@@ -204,28 +209,36 @@ class Batch:
             return
         if logits is None:
             return
-        talk.logits, row = logits, talk.row
-        talk.answer.prompt_tokens = row.seen
-        ids = [token for piece in talk.request.pieces for token in piece.ids]
-        told.append(Told(talk.request, prompt_read(row, 0, ids, ms_since(talk.began))))
+        talk.logits, talk.answer.prompt_tokens = logits, len(talk.ids)
+        read = prompt_read(talk.row, talk.row.seen - len(talk.ids), talk.ids, ms_since(talk.began))
+        told.append(Told(talk.request, read))
 
     # -- how a request begins and ends -----------------------------------------------------------------
 
     def _begun(self, request: Request) -> _Talk:
         """Its row is that of the reader, until it was read."""
-        if self._reading is None:
-            self.reader.empty(0)
         row = Row(self.reader, replace(self.settings, seed=request.seed))
+        if request.begin is None:
+            row.reset()
+        else:
+            row.restore(request.begin)
+            row.reseed(request.seed)
+        ids = [*row.pending, *(token for piece in request.pieces for token in piece.ids)]
         answer = Answer(row, request.pieces[-1].ids, request.sampling)
-        return _Talk(request, row, answer, _reading(row, request), time.perf_counter())
+        return _Talk(request, row, answer, ids, _reading(row, request), time.perf_counter())
 
     def _fail(self, talk: _Talk, error: Exception, told: list[Told]) -> None:
         """Ends a request with its own error."""
+        self._end(talk, "error", told, self._ours(error))
+
+    def _ours(self, error: Exception) -> Exception:
+        """An error to tell."""
         traceback.clear_frames(error.__traceback__)  # what failed still holds memory that others need
-        if out_of_memory(error):
-            why = OutOfMemoryError(f"{self.runner.device} ran out of memory: {error}")
-            why.__cause__, error = error, why
-        self._end(talk, "error", told, error)
+        if not out_of_memory(error):
+            return error
+        why = OutOfMemoryError(f"{self.runner.device} ran out of memory: {error}")
+        why.__cause__ = error
+        return why
 
     def _end(self, talk: _Talk, finish: Finish, told: list[Told], error: Exception | None = None) -> None:
         """Its row is empty from here on."""
@@ -240,13 +253,19 @@ class Batch:
             self.runner.empty(talk.row.number)
 
 
+def _nothing(finish: Finish) -> Turn:
+    """The turn of a request of which nothing was read."""
+    return Turn("", finish, 0, 0, 0.0, 0.0, 0, 0, 0, 0.0)
+
+
 def _reading(row: Row, request: Request) -> Iterator[Tensor | None]:
     """Feeds what is read; after each call None, after the last one the logits [V].
 
     Raises:
         BudgetError: more is pinned than may be.
     """
-    row.protect(request.system_tokens)
+    if request.begin is None:
+        row.protect(request.system_tokens)
     row.pin(request.pins)
     *before, last = request.pieces
     for piece in before:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.events.events import Event
@@ -28,6 +29,8 @@ class Request:
     """Of the first tokens so many are protected."""
     pins: range = range(0)
     """Positions that are protected, too."""
+    begin: Any = None
+    """What `Row.snapshot` has taken of a conversation that goes on: it was read before."""
 
 
 @dataclass(frozen=True)

@@ -339,6 +339,32 @@ def test_one_call_of_a_prompt_comes_between_two_tokens(
     assert calls[:last].count("reads") > 20
 
 
+def test_a_conversation_goes_on_from_what_was_taken_of_it(native: Loaded) -> None:
+    """Two turns in one batch and the next one in another beside others, as in an engine of its own."""
+    first, other, third = requests(3, seed=9)
+    engine = Engine(native, replace(NATIVE, seed=first.seed))
+    engine.protect(first.system_tokens)
+    engine.pin(first.pins)
+    drawn = Sampling(temperature=0.8, max_tokens=20, ignore_eos=True)
+    list(engine.generate(first.pieces[0].ids, drawn))
+    begin, seen = engine.snapshot(), engine.seen
+    later = Request([Piece(range(40, 70))], drawn, 77, begin=begin)
+    heard = hold(Batch(native, NATIVE, rows=2), [other, later, third])
+    engine.reseed(77)
+    expected = Heard(list(engine.generate(range(40, 70), drawn)))
+    same(heard[1], expected)
+    (prompt,) = (event for event in heard[1].events if isinstance(event, Prompt))
+    assert (prompt.first, prompt.tokens) == (seen, 31), "the last token of the answer was not fed yet"
+    same(heard[0], alone(native, NATIVE, other))
+    foreign = Engine(native, replace(NATIVE, budget=40))
+    foreign.forward([5], prompt=True)
+    wrong = replace(later, begin=foreign.snapshot())
+    failed, fine = hold(Batch(native, NATIVE, rows=2), [wrong, third])
+    assert isinstance(failed.error, UsageError)
+    assert failed.turn.finish == "error"
+    same(fine, alone(native, NATIVE, third))
+
+
 def test_the_full_cache_ends_each_row_at_the_window(native: Loaded) -> None:
     settings = replace(NATIVE, policy="full")
     window = Batch(native, settings, 1).runner.trained.window

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NoReturn
@@ -21,9 +21,7 @@ ID_CHARACTERS = 1_000
 SHOWN = 20
 """Bad lines that are named; of the others it is said how many there are."""
 
-SAMPLING = (
-    *("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_tokens", "stop", "ignore_eos"),
-)
+SAMPLING = tuple(field.name for field in fields(Sampling))
 """Keys of a line that say how its answer is drawn; what a line does not say, the flags do."""
 KEYS = ("id", "prompt", "messages", "seed", "max_completion_tokens", *SAMPLING)
 

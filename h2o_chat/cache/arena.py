@@ -82,6 +82,8 @@ class Arena:
         """[R] shares of attention that evicted tokens had been receiving, summed over layers and heads."""
         self.clamps = False
         """Some key may be clamped."""
+        self.slot: Tensor | None = None
+        """[L, R, H, 1] where the token under way is, which was placed and not finished."""
         self._probabilities: Tensor | None = None
         self.refresh()
 
@@ -194,13 +196,20 @@ class Arena:
             return keys
         return self.rope.rotate(keys, self.held_indices(at)[0])
 
-    def held_indices(self, at: int | None = None) -> Tensor:
-        """Rotation index of every slot's key, of all layers or of one. [L or 1, R, H, S]"""
-        slots, distance = self.slots if at is None else self.layer(at), self.plan.distance
-        near = indices(slots.positions, self.base)
-        if distance is None:
+    def rows(self, which: slice) -> Slots:
+        """The states of rows that follow each other: views, no copies. [L, r, H, S, ...]"""
+        states = {name: state[:, which] for name, state in self.slots.states.items()}
+        return Slots(self.slots.budget, self.layers, **states)
+
+    def held_indices(self, at: int | None = None, which: slice = slice(None)) -> Tensor:
+        """Rotation index of every slot's key, of all layers or one, in rows that follow. [L or 1, r, H, S]"""
+        of = (slice(None) if at is None else slice(at, at + 1), which)
+        positions, distance = self.slots.positions[of], self.plan.distance
+        near = indices(positions, self.base[which])
+        if distance is None or not self.clamps:
             return near
-        return torch.where(slots.clamped, distance.clamped_indices(slots.protected, slots.positions), near)
+        far = distance.clamped_indices(self.slots.protected[of], positions)
+        return torch.where(self.slots.clamped[of], far, near)
 
     def edge_angles(self, at: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """What turns queries at positions `at` [R, N] to index reach - 1 (`Rope.turn`). [R, 1, 1, N, D] each
@@ -230,10 +239,11 @@ class Arena:
     def place(self, now: Pass, prompt: bool) -> None:
         """Gives the next token of every row its empty slot, in all layers; `write` brings the rest."""
         if len(set(now.held)) == 1:
-            self.slot = self.order[..., now.held[0] : now.held[0] + 1].long()  # [L, R, H, 1]
+            slot = self.order[..., now.held[0] : now.held[0] + 1].long()
         else:
             held = self.per_row(now.held).long().expand(*self.shape[:3], 1)
-            self.slot = self.order.gather(3, held).long()
+            slot = self.order.gather(3, held).long()
+        self.slot = slot
         real = [first if count else -1 for first, count in zip(now.first, now.count, strict=True)]
         self.new = self.per_row(real)  # [R, 1, 1] positions
         self.when = self.per_row(now.first)[..., 0]  # [R, 1]
@@ -248,10 +258,10 @@ class Arena:
         for name, value in new.items():
             state = self.slots.states[name]
             value = torch.as_tensor(value, dtype=state.dtype, device=self.device)
-            state.scatter_(3, self.slot, value.expand_as(self.slot))
+            state.scatter_(3, slot, value.expand_as(slot))
         # Of each layer [R * H]: its rows in keys seen as [R * H * S, D].
         start = torch.arange(0, self.order[0].numel(), self.shape[3], device=self.device)
-        self.flat_slot = self.slot.flatten(1) + start
+        self.flat_slot = slot.flatten(1) + start
         if self._probabilities is None:
             layers, rows, heads, slots = self.shape
             size = (layers, rows, heads, self.of.groups, slots)
@@ -273,7 +283,7 @@ class Arena:
     def finish(self, now: Pass) -> None:
         """After all layers attended: adds what each slot received."""
         assert self._probabilities is not None
-        policy, slots = self.plan.policy, self.slots
+        policy, slots, self.slot = self.plan.policy, self.slots, None
         gain = policy.scores.gained_at_once(policy.forget, self._probabilities, self.when)  # [L, R, H, S, G]
         slots.score.copy_(policy.scores.add(policy.forget, slots.score, gain, now.count))
         if self.plan.observe:
@@ -281,6 +291,14 @@ class Arena:
             left = scores.left(scores.REMEMBER, now.count, slots.recent)
             left = left if isinstance(left, float) else left[..., 0]
             slots.recent.copy_(received + slots.recent * left)
+
+    def take_back(self) -> None:
+        """After a step that raised: slots of tokens that were placed, and not finished, are empty again."""
+        if self.slot is not None:
+            for state in STATES:
+                if state.name in ("positions", "prompt", "protected", "hidden"):
+                    self.slots.states[state.name].scatter_(3, self.slot, state.empty)
+            self.slot = None
 
     def protected(self, now: Pass) -> Tensor:
         """Which new tokens are protected as they are written: sinks, system prompt, pins. [R, 1, N] bool"""

@@ -206,6 +206,7 @@ class Layer:
             probabilities.masked_fill_(padding[:, None, None, None], 0)
         output = probabilities.to(values.dtype) @ arena.held_values(self.at)[:, :, : arena.used]
         if self.at == len(arena.layers) - 1:
+            step.lasting = True
             arena.finish(now)
             settle(arena, now)
         return output.view(*queries.shape[:-1], -1)
@@ -223,7 +224,7 @@ class Layer:
             order = front[:, None, :, None]
             keys, values = keys.take_along_dim(order, 2), values.take_along_dim(order, 2)
             queries = queries.take_along_dim(order.unsqueeze(1), 3)
-        outputs = []
+        outputs, step.lasting = [], True
         for now in step.passes:
             cut = slice(now.start, now.end)
             part = queries[..., cut, :], keys[:, :, cut], values[:, :, cut]

@@ -3,7 +3,7 @@
 Shapes: L layers, R rows of which r are due, H KV heads, S slots, D head size.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -18,6 +18,8 @@ from h2o_chat.cache.turning import before_rope
 
 Compare = Callable[[Arena, Slots, Tensor], dict[str, Tensor]]
 """`compare_keys`, or what computes the same."""
+TOGETHER = 4
+"""Rows ranked at once, unless all are: what that takes of memory for a moment does not grow with R."""
 
 
 def compare_keys(arena: Arena, part: Slots, index: Tensor) -> dict[str, Tensor]:
@@ -36,18 +38,29 @@ def settle(arena: Arena, now: Pass, compare: Compare = compare_keys) -> None:
     due = [row for row in now.settles if row in now.compares]
     others = [row for row in now.settles if row not in now.compares]
     for rows, how in ((due, compare), (others, None)):
-        if rows:
-            _settle_rows(arena, rows, now, how)
+        for run in _runs(rows, arena.shape[1]):
+            _settle_rows(arena, run, now, how)
 
 
-def _settle_rows(arena: Arena, rows: list[int], now: Pass, compare: Compare | None) -> None:
+def _runs(rows: Sequence[int], of: int) -> Iterator[range]:
+    """Rows that follow each other, at most TOGETHER; or all there are."""
+    if len(rows) == of:
+        yield range(of)
+        return
+    start = 0
+    for at, row in enumerate(rows, 1):
+        if at == len(rows) or rows[at] != row + 1 or at - start == TOGETHER:
+            yield range(rows[start], row + 1)
+            start = at
+
+
+def _settle_rows(arena: Arena, rows: range, now: Pass, compare: Compare | None) -> None:
     """The policy ranks, and `stride` slots of every layer and head of these rows are given up."""
-    which = None if len(rows) == arena.shape[1] else torch.tensor(rows, device=arena.device)
-    part = _rows(arena, which)
+    which = slice(rows.start, rows.stop)
+    part = arena.rows(which)
     seen = [now.first[row] + now.count[row] for row in rows]
     if compare and arena.plan.policy.keys:
-        index = arena.held_indices()
-        found = compare(arena, part, index if which is None else index.index_select(1, which))
+        found = compare(arena, part, arena.held_indices(which=which))
         for name, numbers in found.items():
             part.states[name].copy_(numbers)
     ranking = rank(arena, part, [now.compared[row] for row in rows])
@@ -55,28 +68,12 @@ def _settle_rows(arena: Arena, rows: list[int], now: Pass, compare: Compare | No
     priority = framed(arena, part, ranking, seen, visible_from(arena, seen))
     going = lowest(priority, part.positions, arena.plan.stride)  # [L, r, H, stride]
     if arena.plan.observe:
-        lost = part.recent.gather(3, going).sum((0, 2, 3)).double()
-        arena.lost.index_add_(0, torch.tensor(rows, device=arena.device), lost)
+        arena.lost[which] += part.recent.gather(3, going).sum((0, 2, 3)).double()
     for state in STATES:
         if state.dtype != "kv":  # what lies there is masked, and overwritten by the next token
             mine = part.states[state.name]
             mine.scatter_(3, along(going, mine), state.empty)
-    order = in_use_first(part.positions)
-    if which is None:
-        arena.order.copy_(order)
-        return
-    arena.order.index_copy_(1, which, order)
-    for state in STATES:
-        if state.dtype != "kv":
-            arena.slots.states[state.name].index_copy_(1, which, part.states[state.name])
-
-
-def _rows(arena: Arena, which: Tensor | None) -> Slots:
-    """Some rows' states: copies; all (None): the states themselves."""
-    states = arena.slots.states
-    if which is not None:
-        states = {name: state.index_select(1, which) for name, state in states.items()}
-    return Slots(arena.slots.budget, arena.layers, **states)
+    arena.order[:, which] = in_use_first(part.positions)
 
 
 def rank(arena: Arena, part: Slots, compared: Sequence[int]) -> Tensor:
@@ -101,7 +98,9 @@ def framed(arena: Arena, part: Slots, ranking: Tensor, seen: Sequence[int], visi
 
 def _looked_at(arena: Arena, part: Slots, compared: Sequence[int]) -> Slots:
     """What the policy may look at: values as numbers; keys not compared yet as the mean of the others."""
-    states = part.states | {"values": arena.numbers(part.values)}
+    # Of some rows copies: products of what lies apart have other last bits than those of a row alone.
+    states = {name: state if name == "keys" else state.contiguous() for name, state in part.states.items()}
+    states["values"] = arena.numbers(states["values"])
     if arena.plan.policy.keys:
         held = part.positions >= 0
         known = held & (part.positions < arena.per_row(compared))

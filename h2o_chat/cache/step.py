@@ -16,6 +16,7 @@ class Step:
     real: Tensor | None = None  # [R, N] bool, False for padding; None: all are real
     passes: list[Pass] = field(default_factory=list)  # in which they attend; `make_ready` fills it
     begun: bool = False  # the first layer has attended
+    lasting: bool = False  # slots or scores have changed: what was fed cannot be taken back
 
     @property
     def of_prompt(self) -> bool:

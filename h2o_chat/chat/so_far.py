@@ -10,10 +10,10 @@ def words(so_far: ReadSoFar) -> str:
         return share
     pace = 1000 * so_far.tokens / so_far.ms
     left_s = (so_far.of - so_far.tokens) / pace
-    left = f" · about {_time(left_s)}" if so_far.tokens < so_far.of else ""
+    left = f" · about {about(left_s)}" if so_far.tokens < so_far.of else ""
     return f"{share}{left} · {pace:,.0f} tok/s"
 
 
-def _time(seconds: float) -> str:
-    """`28 s`, `3 min`: nobody needs the seconds of minutes."""
+def about(seconds: float) -> str:
+    """A time in words, `28 s` or `3 min`: nobody needs the seconds of minutes."""
     return f"{max(seconds, 1):.0f} s" if seconds < 100 else f"{seconds / 60:,.0f} min"

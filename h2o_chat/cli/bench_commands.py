@@ -231,6 +231,49 @@ def speed(
     end(work)
 
 
+@bench.command()
+def rows(
+    model: Model = None,
+    shape: Annotated[
+        str | None, typer.Option(help="Instead of a model: random weights of this shape, made for the run.")
+    ] = None,
+    rows: Annotated[
+        list[int] | None,
+        typer.Option(help="Conversations at once; repeatable: 1, 4, 16 and 64 if not given.", min=1),
+    ] = None,
+    budget: OneBudget = 512,
+    engine: Annotated[str, typer.Option(help="native, transformers or auto.")] = "auto",
+    quantize: Annotated[str, typer.Option(help="none, int8, int4, nf4 or auto.")] = "auto",
+    kv_dtype: OneKvDtype = "auto",
+    threads: Threads = None,
+    turns: Annotated[int, typer.Option(help="Of 32 tokens a row, by each number in turn.", min=1)] = 6,
+    seed: Annotated[int, typer.Option(help="Of the tokens.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Tokens per second of many conversations in one process (`run --batch`), in turns."""
+
+    def work() -> ExitCode:
+        with made(shape, seed) as random_model:
+            settings = checked(
+                model=str(random_model) if random_model else model,
+                budget=budget,
+                engine=engine,
+                quantize=quantize,
+                kv_dtype=kv_dtype,
+                threads=threads,
+                seed=seed,
+            )
+            from h2o_chat.lab.rows_bench import run_rows, show_rows
+
+            def show(found: list[Any]) -> None:
+                show_rows(found)
+                typer.echo(verdicts.rows(found))
+
+            return tell(run_rows(settings, rows or [1, 4, 16, 64], turns, seed), as_json, show)
+
+    end(work)
+
+
 def _peers_folder(peers: Sequence[str], folder: Path | None, formats: Sequence[str]) -> Path | None:
     """The peers' folder, where one is asked for.
 

@@ -73,7 +73,7 @@ app.command()(demo)
 
 Kind = TypeVar("Kind", Settings, Sampling)
 
-_DISK, _BROWSER = "Disk", "Browser"
+_DISK, _BROWSER, _BATCH = "Disk", "Browser", "Batches"
 
 
 def _conversations(incomplete: str) -> list[str]:
@@ -292,16 +292,61 @@ def run(
     ] = False,
     data: _Data = None,
     record: _Record = None,
+    batch: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help='Many conversations at once: lines like {"id": "1", "prompt": "..."}; run again to go on.',
+            rich_help_panel=_BATCH,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            *("--output", "-o"),
+            metavar="FILE",
+            help="Where the answers go, a line of JSON each.",
+            show_default="stdout",
+            rich_help_panel=_BATCH,
+        ),
+    ] = None,
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Conversations at once.", show_default="16, or what fits", rich_help_panel=_BATCH
+        ),
+    ] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave out lines that are wrong.", rich_help_panel=_BATCH)
+    ] = False,
     yes: FetchYes = False,
     *,
     given: ChainMap[str, Any],
 ) -> None:
-    """Ask once, or play a script, without a screen; the answer goes to stdout."""
+    """Ask once, play a script, or answer a file of prompts, without a screen; answers go to stdout."""
     from h2o_chat.chat.opening import opener
+    from h2o_chat.cli import batch as batches
     from h2o_chat.cli import run as running
     from h2o_chat.events.recorder import Recorder
 
+    def many() -> batches.Asked:
+        assert batch is not None
+        others = {"a prompt": prompt, "--script": script, "--json": json, "--resume": resume, "--save": save}
+        for what, value in (others | {"--record": record}).items():
+            if value:
+                raise UsageError(f"--batch and {what} were given.", "Give one of them.")
+        settings, sampling = _settings(given, events_every=0)
+        asked = batches.asked_for(settings, sampling, batch, output, rows, skip_bad)
+        obtain(settings.model, asking(yes))
+        return asked
+
+    if batch is not None:
+        raise typer.Exit(batches.run_batch(many))
+
     def prepare() -> running.Job:
+        for flag, value in (("--output", output), ("--rows", rows), ("--skip-bad", skip_bad)):
+            if value:
+                raise UsageError(f"{flag} is of --batch alone.", "Give --batch FILE, or leave it out.")
         # In plain text nobody would read cache events.
         kept, held_with = _kept(resume, data, save)
         settings, sampling = _settings(given, held_with, events_every=events if json or record else 0)

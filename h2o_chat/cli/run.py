@@ -7,17 +7,14 @@ errors go to stderr, progress only where that is a terminal; nothing is ever ask
 
 import os
 import re
-import signal
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from h2o_chat.base.config import Sampling
-from h2o_chat.base.deadline import Deadline
 from h2o_chat.base.errors import (
     ExitCode,
     H2OChatError,
@@ -30,6 +27,7 @@ from h2o_chat.base.errors import (
 from h2o_chat.base.progress import progress_bar
 from h2o_chat.chat.keeping import Keeper
 from h2o_chat.chat.stored import NOWHERE_ELSE, let_go, stored_as
+from h2o_chat.cli.interruptible import interruptible
 from h2o_chat.cli.reading_line import telling
 from h2o_chat.events.events import End, Error, Event, Note, Session, Token, Turn, to_json
 from h2o_chat.events.recorder import Recorder
@@ -40,8 +38,6 @@ if TYPE_CHECKING:
 
 SEPARATOR = "---"
 """A line of this stands between the turns of a script, and between its answers."""
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that end a conversation in order, with the exit code 128 + their number."""
 _SIGNALLED = (ExitCode.HUNG_UP, ExitCode.INTERRUPTED, ExitCode.TERMINATED)
 _BETWEEN = re.compile(rf"^{SEPARATOR}[^\S\n]*$", re.MULTILINE)
 
@@ -186,16 +182,16 @@ def run(prepare: Callable[[], Job], json: bool, recorder: Recorder | None = None
         if end.conversation:
             sys.stderr.write(f"h2o-chat: conversation {end.conversation}\n")
     except BrokenPipeError:
-        _discard_stdout()
+        discard_stdout()
     except OSError:  # said by `ending` already, when it happened first
-        _discard_stdout()
+        discard_stdout()
         return ExitCode.FAILED
     return code
 
 
 def _nobody() -> Output:
     """Where events go when nobody reads them any more."""
-    _discard_stdout()
+    discard_stdout()
     return PlainText(sys.stdout)
 
 
@@ -218,19 +214,19 @@ def _converse(job: Job, out: Output, tally: _Tally, plain: bool) -> ExitCode:
         chat = job.open_chat(progress)
     tally.began, tally.keeper, tally.unkept = time.monotonic(), chat.keeper, chat.unkept
     if plain:
-        _note(chat.session)
+        note_session(chat.session)
     for event in chat.opening():
         out.write(event)
     for note in chat.take_notes():
         _tell(note, out)
-    with _interruptible(chat.keeper) as interrupted:
+    with interruptible(lambda: _say_how_it_ended(chat.keeper)) as interrupted:
         for text in job.turns:
             try:
                 code = _turn(chat.send(text, job.sampling, lambda: bool(interrupted())), out, tally)
             except H2OChatError as error:
                 if not interrupted():
                     raise
-                _complain(error.message, error.hint)  # why it has stopped is the signal
+                complain(error.message, error.hint)  # why it has stopped is the signal
             if interrupted():
                 return interrupted()
             if code is not ExitCode.OK:
@@ -247,7 +243,7 @@ def _turn(events: Iterator[Event], out: Output, tally: _Tally) -> ExitCode:
             continue
         out.write(event)
         if isinstance(event, Error):
-            _complain(event.message, event.hint)
+            complain(event.message, event.hint)
             code = ExitCode.FAILED
         elif isinstance(event, Turn):
             tally.turns += 1
@@ -258,7 +254,7 @@ def _turn(events: Iterator[Event], out: Output, tally: _Tally) -> ExitCode:
 def _tell(note: Note, out: Output) -> None:
     """Nothing failed: it is said, and the run goes on."""
     out.write(note)
-    _complain(note.message, note.hint)
+    complain(note.message, note.hint)
 
 
 _SMALLER = "Try a smaller --budget or --chunk, a smaller model, or --quantize nf4."
@@ -290,14 +286,14 @@ def ending(work: Callable[[], ExitCode], out: Output | None = None) -> ExitCode:
         sys.stderr.write(written_out(traceback.format_exc()))
         hint = "This is a bug of h2o-chat: please report it together with the lines above."
         message = f"{type(error).__name__}: {error}"
-        _complain(message, hint)
+        complain(message, hint)
         if out is not None:
             out.write(Error("bug", message, hint))
         return ExitCode.BUG
 
 
 def _failed(error: H2OChatError, out: Output | None) -> ExitCode:
-    _complain(error.message, error.hint)
+    complain(error.message, error.hint)
     if out is not None:
         out.write(Error(error.code, error.message, error.hint))
     return error.exit_code
@@ -313,13 +309,13 @@ def _out_of_memory(error: BaseException) -> bool:
     return out_of_memory(error)
 
 
-def _complain(message: str, hint: str) -> None:
+def complain(message: str, hint: str) -> None:
     hint = f"  {name_of(hint)}\n" if hint else ""
     sys.stderr.write(f"h2o-chat: {name_of(message)}\n{hint}")  # notes quote names too
 
 
-def _note(session: Session) -> None:
-    """What ran, for whoever wants to run it again."""
+def note_session(session: Session) -> None:
+    """On stderr: what ran, for whoever wants to run it again."""
     budget = "" if session.budget is None else f", budget {session.budget}"
     kv = "" if session.kv_dtype == session.dtype else f", K/V {session.kv_dtype}"
     sys.stderr.write(
@@ -327,34 +323,6 @@ def _note(session: Session) -> None:
         f" {session.engine}),"
         f" template {session.template}, policy {session.policy}{budget}, seed {session.seed}\n"
     )
-
-
-@contextmanager
-def _interruptible(keeper: Keeper | None) -> Iterator[Callable[[], ExitCode]]:
-    """A signal stops at the next step, so that what was said so far is kept; a second one does not wait.
-
-    If that step does not come, the process ends within a deadline as it is: every token that was printed is
-    stored already, or it is said that it is not. What is yielded is the exit code: `OK` until there was one.
-    """
-    code = ExitCode.OK
-    deadline = Deadline(lambda: _say_how_it_ended(keeper))
-    before = {int(number): signal.getsignal(number) for number in ENDING}
-
-    def handle(number: int, _: Any) -> None:
-        nonlocal code
-        code = ExitCode(128 + number)
-        deadline.begin(code)
-        signal.signal(number, before[number])
-
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:  # nohup, a job in the background of a shell script
-            signal.signal(number, handle)
-    try:
-        yield lambda: code
-    finally:
-        deadline.call_off()
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _say_how_it_ended(keeper: Keeper | None) -> None:
@@ -365,7 +333,7 @@ def _say_how_it_ended(keeper: Keeper | None) -> None:
     os.write(2, said.encode())  # sys.stderr may be held by what is stuck
 
 
-def _discard_stdout() -> None:
+def discard_stdout() -> None:
     """Nobody reads: what Python still flushes when it exits must not raise again."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())

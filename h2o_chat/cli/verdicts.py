@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from h2o_chat.lab.bounded import Bounded, Rounding
+    from h2o_chat.lab.rows_bench import RowsSpeed
     from h2o_chat.lab.soak import Stretch
     from h2o_chat.lab.store_bench import StoreTimes
     from h2o_chat.lab.turns_bench import TurnTimes
@@ -80,6 +81,17 @@ def turns(found: "Sequence[TurnTimes]") -> str:
     return (
         f"Verdict: a turn costs {how} late as early: {last.turn_ms:.2f} ms after {last.turns:,} turns,"
         f" {share:.2f} times the {first.turn_ms:.2f} ms of the first {first.turns:,}."
+    )
+
+
+def rows(found: "Sequence[RowsSpeed]") -> str:
+    first, best = found[0], max(found, key=lambda one: one.tok_s)
+    told = f"Verdict: {first.rows:,} at once: {first.tok_s:,.0f} tok/s"
+    if best is not first:
+        told += f"; {best.rows:,}: {best.tok_s:,.0f}, {best.times_one:.2f} times as many"
+    disturbed = sum(one.disturbed for one in found)
+    return told + (
+        f"; something else ran in {disturbed} samples: measure again when it is idle." if disturbed else "."
     )
 
 

@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.base.progress import never
+from h2o_chat.base.progress import Seldom, never, unheard
 from h2o_chat.cache.named import named
 from h2o_chat.cache.policies import divide
 from h2o_chat.engine import generation
+from h2o_chat.engine.relive import reliving
 from h2o_chat.engine.row import Row
 from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.events.events import Event
@@ -34,6 +35,29 @@ class Engine(Row):
     ) -> Iterator[Event]:
         """Reads `ids` and answers, see `generation.generate`."""
         return generation.generate(self, list(ids), sampling, cancel)
+
+    def relive(
+        self,
+        ids: Sequence[int],
+        *,
+        answer: bool,
+        exact: bool,
+        cancel: Callable[[], bool],
+        tick: Callable[[int], None] = unheard,
+    ) -> bool:
+        """Feeds a message again, see `relive.reliving`; False if it was cancelled.
+
+        Args:
+            tick: told now and then how many tokens were fed.
+        """
+        again, seldom = reliving(self, ids, answer=answer, exact=exact, cancel=cancel), Seldom()
+        while True:
+            try:
+                fed = next(again)
+            except StopIteration as end:
+                return bool(end.value)
+            if seldom.due():
+                tick(fed)
 
     def check(self, settings: Settings) -> None:
         """Lets settings through with which `remade` works.

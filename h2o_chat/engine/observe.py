@@ -57,6 +57,10 @@ class Observer:
         self.lost = (0, 0.0)
         """`lost_mark` at the last event."""
 
+    def move_to(self, cache: H2OCache, row: int) -> None:
+        """What it looks at is there from here on."""
+        self._cache, self._row = cache, row
+
     def fed(self, first: int, ids: Sequence[int]) -> None:
         """Notes the ids of tokens at the positions first, first + 1 ..."""
         self.ids.update(enumerate(ids, first))

@@ -12,8 +12,7 @@ from pathlib import Path
 from torch import Tensor
 
 from h2o_chat.base.config import Settings
-from h2o_chat.base.errors import UsageError
-from h2o_chat.base.progress import Seldom, never, unheard
+from h2o_chat.base.progress import never
 from h2o_chat.engine.observe import Observer
 from h2o_chat.engine.runner import Runner
 from h2o_chat.engine.sampling import Sampler
@@ -73,10 +72,14 @@ class Row:
         first = self.seen
         pieces = [ids if number == self.number else () for number in range(self.runner.rows)]
         logits = self.runner.feed(pieces, prompt)[self.number, -1]
+        self.took(first, ids)
+        return logits
+
+    def took(self, first: int, ids: Sequence[int]) -> None:
+        """Notes tokens that the runner was fed for it, at the positions first, first + 1 ..."""
         if self.settings.events_every:  # else nobody would ask, and nothing would forget them
             self.observer.fed(first, ids)
         self.sampler.history.extend(ids)
-        return logits
 
     def feed(
         self, ids: Sequence[int], cancel: Callable[[], bool] = never, chunk: int = 0, prompt: bool = True
@@ -112,45 +115,6 @@ class Row:
             if fed == len(ids):
                 self.pending = ()
             yield fed, logits
-
-    def relive(
-        self,
-        ids: Sequence[int],
-        *,
-        answer: bool,
-        exact: bool,
-        cancel: Callable[[], bool],
-        tick: Callable[[int], None] = unheard,
-    ) -> bool:
-        """Feeds a message again: a prompt as it was read, an answer up to its last token, which waits.
-
-        Args:
-            exact: an answer token by token, as it was generated; else in chunks: faster, another memory.
-            tick: told now and then how many tokens were fed.
-
-        Returns:
-            Whether it was fed to its end; False if it was cancelled.
-
-        Raises:
-            UsageError: a token that this model does not have: it was said with another model.
-        """
-        known = self.model.get_input_embeddings().num_embeddings
-        if ids and not 0 <= min(ids) <= max(ids) < known:
-            raise UsageError(
-                f"The conversation holds the token {max(ids):,}, and {self.session.model} knows {known:,}:"
-                " it was held with another model of that name.",
-                "Resume it with the folder it was held with, or export it and import it as a new one.",
-            )
-        whole, last = (ids[:-1], tuple(ids[-1:])) if answer else (ids, ())
-        of, fed, seldom = len(self.pending) + len(whole), 0, Seldom()
-        if whole:
-            for fed, _ in self.feeding(whole, cancel, 1 if answer and exact else 0, prompt=not answer):
-                if seldom.due():
-                    tick(fed)
-            if fed < of:
-                return False
-        self.pending = (*self.pending, *last)
-        return True
 
     def reseed(self, seed: int) -> None:
         """Draws from here on as a conversation would that began with this seed."""
@@ -212,7 +176,17 @@ class Row:
         """Text of a token that is still held."""
         return self.observer.text_of(position)
 
-    # -- going back ------------------------------------------------------------------------------------
+    # -- going elsewhere, going back -------------------------------------------------------------------
+
+    def move_to(self, runner: Runner, number: int) -> None:
+        """Goes on as row `number` of another runner of this model, with a cache alike; leaves a copy behind.
+
+        Raises:
+            UsageError: that cache has another policy, budget, precision or model, or no such row.
+        """
+        runner.put(number, self.runner.take(self.number, copy=False))
+        self.runner, self.number, self.cache = runner, number, runner.cache
+        self.observer.move_to(runner.cache, number)
 
     def save(self, path: Path) -> None:
         """Writes the state to a file, in one move.

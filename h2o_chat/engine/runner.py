@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.rope import probe
 from h2o_chat.cache.snapshot import Snapshot, together
 from h2o_chat.cache.step import Step
+from h2o_chat.cache.undo import undo
 from h2o_chat.models.load import Loaded
 from h2o_chat.models.tokenizing import blamed_on_the_model
 from h2o_chat.native.loading import LoadedNative, positions_of
@@ -34,20 +36,25 @@ class Runner:
         loaded: the model, with attn_implementation="h2o".
         cache: an empty one, made with the model's positions.
         rows: R.
+        native: the native step of another runner of this model, to share; None makes one, where it is used.
 
     Raises:
         UsageError: the cache was made without positions.
     """
 
-    def __init__(self, loaded: Loaded, cache: H2OCache, rows: int = 1) -> None:
+    def __init__(
+        self, loaded: Loaded, cache: H2OCache, rows: int = 1, native: NativeStep | None = None
+    ) -> None:
         if cache.trained is None or cache.plan.distance is None or not cache.plan.distance.rebases:
             raise UsageError("This H2OCache was made without positions.", "Pass positions=probe(model).")
         self.loaded, self.cache, self.rows = loaded, cache, rows
         self.model, self.trained = loaded.model, cache.trained
         self.eos = end_tokens(loaded)
-        self.native: NativeStep | None = None
+        self.native = native
         """None: transformers computes."""
-        if isinstance(loaded, LoadedNative):
+        self.torn: set[int] = set()
+        """Rows whose last step has raised in the middle: they have to be put or emptied."""
+        if isinstance(loaded, LoadedNative) and native is None:
             self.native = NativeStep(loaded.packed, torch.get_num_threads())
         self.device = torch.device("cpu") if self.native else self.model.get_input_embeddings().weight.device
         most = CALL_TOKENS_CPU if self.device.type == "cpu" else CALL_TOKENS
@@ -79,6 +86,7 @@ class Runner:
                 f"{len(snapshot.clocks)} rows cannot be put into row {row} of {self.rows}.",
                 "Give what was taken of one row, and one of the runner's rows.",
             )
+        self.torn.discard(row)
         if self.rows == 1:
             self.cache.restore(snapshot, hand_over=hand_over)
         elif self.cache.arenas or not snapshot.parts:
@@ -88,6 +96,7 @@ class Runner:
 
     def empty(self, row: int) -> None:
         """Forgets all of a row; the others are as they were."""
+        self.torn.discard(row)
         if self.rows == 1:
             self.cache.reset()  # which gives its memory back
         else:
@@ -96,6 +105,7 @@ class Runner:
     def hold(self, rows: Sequence[Snapshot]) -> None:
         """Has these rows from now on, copies, and no others: as many as are given."""
         self.cache.reset()
+        self.torn.clear()
         self.rows = len(rows)
         some = next((one for one in rows if one.parts), None)
         if some is not None:
@@ -111,8 +121,15 @@ class Runner:
         """Prompt tokens to feed to a row in the next call."""
         return self.cache.call_tokens(self._call_tokens)
 
+    def has_room(self, row: int, tokens: int = 1) -> bool:
+        """Whether a row can be fed so many tokens more: without a budget it ends with the model's window."""
+        return self.cache.plan.shares.bounded or self.clock(row).seen + tokens <= self.trained.window
+
     def feed(self, pieces: Sequence[Sequence[int]], prompt: bool, *, all_columns: bool = False) -> Tensor:
         """Feeds every row its next tokens, in one call of the model.
+
+        If anything is raised, rows without a piece are as they were. So are the others where nothing had
+        changed in their slots yet; else they are `torn`.
 
         Args:
             pieces: the tokens of each row, R of them. A row without any waits: nothing of it changes.
@@ -124,7 +141,8 @@ class Runner:
             columns, and what stands before them means nothing.
 
         Raises:
-            UsageError: more tokens than the model's window holds, none at all, or not a piece for each row.
+            UsageError: more tokens than the model's window holds, none at all, not a piece for each row, or
+                one for a row that is torn.
             WindowFullError: the `full` policy reached the end of the window.
         """
         tokens = max(map(len, pieces), default=0)
@@ -133,6 +151,12 @@ class Runner:
                 f"{len(pieces)} pieces of at most {tokens} tokens were given to {self.rows} rows.",
                 "Give a piece for each row, and at least one token in all.",
             )
+        fed_rows = {row for row, piece in enumerate(pieces) if piece}
+        if torn := fed_rows & self.torn:
+            raise UsageError(
+                f"The last step of row {min(torn)} ended in the middle.",
+                "Go back to a snapshot that was taken before it, or empty the row.",
+            )
         padding = [tokens - len(piece) for piece in pieces]
         real = None
         if any(padding):
@@ -140,11 +164,18 @@ class Runner:
             real = (
                 torch.arange(tokens, device=self.device) >= torch.tensor(padding, device=self.device)[:, None]
             )
-        self.cache.prepare(Step(tokens, prompt, real))
         ids = torch.tensor(pieces, device=self.device)
-        if self.native is not None:
-            return self.native.feed(self.cache, ids, all_columns=all_columns)
-        logits = self._transformers_step(ids, real, all_columns)
+        step, before = Step(tokens, prompt, real), [replace(clock) for clock in self.cache.clocks]
+        fed = self.cache.fed
+        try:
+            self.cache.prepare(step)
+            if self.native is not None:
+                return self.native.feed(self.cache, ids, all_columns=all_columns)
+            logits = self._transformers_step(ids, real, all_columns)
+        except BaseException:
+            if not undo(self.cache, step, before, fed):
+                self.torn |= fed_rows
+            raise
         return logits if all_columns else logits[:, -1:]
 
     @torch.inference_mode()

@@ -117,6 +117,7 @@ class NativeStep:
             slots=self._slots,
         )
         self._checked(self.library.h2o_decode(self._model, ctypes.byref(step), logits.data_ptr()))
+        cache.step.lasting = True
         for arena in cache.arenas:
             settle(arena, now, self._compare)
         for layer in cache.layers:
@@ -161,18 +162,23 @@ class NativeStep:
         return prompts.attend(call, here.arena.layers[here.at], here, now, queries, keys, values)
 
     def _compare(self, arena: Arena, part: Slots, index: Tensor) -> dict[str, Tensor]:
-        """`settle.compare_keys` in the library: keys [L, r, H, S, D] at rotation index [L, r, H, S]."""
-        layers, rows, _, slots = part.positions.shape
+        """`settle.compare_keys` in the library: keys [L, r, H, S, D] at rotation index [L, r, H, S].
+
+        Args:
+            part: its keys may be of rows that follow each other, among others.
+        """
+        layers, rows, heads, slots = part.positions.shape
         names = ("distinctness", "novelty") if arena.plan.policy.pairs else ("distinctness",)
-        found = {name: torch.empty_like(part.states[name]) for name in names}
-        keys, index = arena.numbers(part.keys).contiguous(), index.to(torch.int32).contiguous()
-        numbers, positions = _int32(part.layers), part.positions.contiguous()
+        found = {name: torch.empty(part.positions.shape) for name in names}
+        keys, numbers, positions = arena.numbers(part.keys), _int32(part.layers), part.positions.contiguous()
+        index = index.to(torch.int32).contiguous()
         self._checked(
             self.library.h2o_compare(
                 self._model,
                 layers,
                 ctypes.addressof(numbers),
                 rows,
+                keys.stride(0) // (heads * slots * keys.shape[4]),
                 slots,
                 keys.data_ptr(),
                 positions.data_ptr(),

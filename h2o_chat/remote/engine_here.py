@@ -6,7 +6,9 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.progress import Progress
 
 if TYPE_CHECKING:
+    from h2o_chat.engine.batch import Batch
     from h2o_chat.engine.engine import Engine
+    from h2o_chat.models.load import Loaded
 
 
 def engine_here(settings: Settings, progress: Progress) -> "Engine":
@@ -16,16 +18,38 @@ def engine_here(settings: Settings, progress: Progress) -> "Engine":
         BudgetError: the budget cannot work.
         H2OChatError: what `native.loading.open_model` raises.
     """
+    loaded = _opened(settings, progress)
+    from h2o_chat.engine.engine import Engine
+
+    progress("warm up", None)
+    return Engine(loaded, settings)
+
+
+def _opened(settings: Settings, progress: Progress) -> "Loaded":
+    """The model."""
     from h2o_chat.native.waiting import let_torch_sleep
 
     let_torch_sleep(settings)
     from h2o_chat.cache.named import named
     from h2o_chat.cache.policies import divide
-    from h2o_chat.engine.engine import Engine
     from h2o_chat.native.loading import open_model
 
     # A budget that cannot work is refused before weights are read.
     divide(named(settings.policy), settings.budget, settings.sinks, settings.recent)
-    loaded = open_model(settings, progress)
-    progress("warm up", None)
-    return Engine(loaded, settings)
+    return open_model(settings, progress)
+
+
+def batch_here(settings: Settings, rows: int | None, most: int, progress: Progress) -> "Batch":
+    """Loads the model for many conversations at once; imports torch.
+
+    Args:
+        rows, most: see `Batch`.
+
+    Raises:
+        BudgetError: the budget cannot work, or so many rows do not fit.
+        H2OChatError: what `native.loading.open_model` raises.
+    """
+    loaded = _opened(settings, progress)
+    from h2o_chat.engine.batch import Batch
+
+    return Batch(loaded, settings, rows, most)

@@ -13,7 +13,7 @@ from sweep import sweep
 from torch import Tensor
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.base.errors import OutOfMemoryError
+from h2o_chat.base.errors import OutOfMemoryError, UsageError
 from h2o_chat.base.progress import never
 from h2o_chat.engine.engine import Engine
 from h2o_chat.engine.generation import generate
@@ -300,3 +300,80 @@ def test_a_session_says_what_a_slot_takes() -> None:
     tensors = [state for a in engine.cache.arenas for state in (*a.slots.states.values(), a.order)]
     assert engine.session.slot_bytes * 65 == sum(tensor.nbytes for tensor in tensors)
     assert engine.session.stride == engine.cache.plan.stride == 2
+
+
+def test_a_call_of_several_rows_that_raises_is_as_if_it_had_not_been_made(loaded: Loaded) -> None:
+    """A layer in the middle raises: clocks, slots, scores are as before; the call can be made again."""
+    runner, expected = (Runner(loaded, cache_for(loaded, SETTINGS), rows=3) for _ in range(2))
+    prompts = [noise(60, 1), noise(20, 2), []]
+    for one in (runner, expected):
+        for row in range(2):
+            one.feed([prompts[n] if n == row else [] for n in range(3)], prompt=True)
+    broken = loaded.model.model.layers[2]
+    for number in range(40):
+        pieces = [[5 + number], [9 + number] if number % 3 else [], []]
+        before = [runner.take(row) for row in range(3)]
+
+        def fails(*_: Any) -> None:
+            raise MemoryError("there is no more")
+
+        hook = broken.register_forward_hook(fails)
+        with pytest.raises(MemoryError):
+            runner.feed(pieces, prompt=False)
+        hook.remove()
+        for row, was in enumerate(before):
+            same_snapshot(runner.take(row), was)
+        if number % 2:  # another call is made first
+            with pytest.raises(UsageError, match="Give a piece for each row"):
+                runner.feed([[], []], prompt=False)
+        assert torch.equal(runner.feed(pieces, prompt=False), expected.feed(pieces, prompt=False))
+    assert expected.clock(0).base > 0 or expected.clock(0).seen > 48
+
+
+def same_snapshot(one: Any, other: Any) -> None:
+    """What slots hold, and the counts; what lies in an empty slot counts for nothing."""
+    turned = {"base": 0, "near_from": 0}
+    assert [replace(clock, **turned) for clock in one.clocks] == [
+        replace(clock, **turned) for clock in other.clocks
+    ]
+    for part, was in zip(one.parts, other.parts, strict=True):
+        held = was.states["positions"] >= 0
+        assert torch.equal(part.states["positions"], was.states["positions"])
+        for name in ("score", "prompt", "protected"):
+            assert torch.equal(part.states[name][held], was.states[name][held])
+
+
+def test_a_prompt_that_raises_in_the_middle_tears_its_row_alone(loaded: Loaded) -> None:
+    runner = Runner(loaded, cache_for(loaded, SETTINGS), rows=2)
+    runner.feed([noise(30, 1), []], prompt=True)
+    before = runner.take(0)
+
+    def fails(*_: Any) -> None:
+        raise MemoryError("there is no more")
+
+    hook = loaded.model.model.layers[2].register_forward_hook(fails)
+    with pytest.raises(MemoryError):
+        runner.feed([[], noise(30, 2)], prompt=True)
+    hook.remove()
+    with pytest.raises(UsageError, match="last step of row 1 ended in the middle"):
+        runner.feed([[7], [8]], prompt=False)
+    same_snapshot(runner.take(0), before)
+    runner.feed([[7], []], prompt=False)
+    runner.empty(1)
+    assert runner.feed([[7], [8]], prompt=False).isfinite().all()
+
+
+def test_a_first_call_that_raises_leaves_what_was_protected(loaded: Loaded) -> None:
+    runner = Runner(loaded, cache_for(loaded, SETTINGS), rows=2)
+    runner.cache.protect(7, row=1)
+
+    def fails(*_: Any) -> None:
+        raise MemoryError("there is no more")
+
+    hook = loaded.model.model.layers[2].register_forward_hook(fails)
+    with pytest.raises(MemoryError):
+        runner.feed([[5, 6], [7, 8]], prompt=True)
+    hook.remove()
+    assert runner.cache.protected_in(1) == 7
+    again = Runner(loaded, cache_for(loaded, SETTINGS), rows=2)
+    assert torch.equal(runner.feed([[5, 6], [7, 8]], prompt=True), again.feed([[5, 6], [7, 8]], prompt=True))

@@ -111,3 +111,14 @@ def test_the_screen_is_measured_though_a_model_says_no_text(tmp_path: Path) -> N
     assert by_name["screen / run"]["median"] == pytest.approx(100 * beside / alone)
     assert by_name["append a token: work"]["times"] == 400
     assert by_name["frames at 200 tokens/s"]["times"] >= 2  # seconds, though the answer takes no half of one
+
+
+def test_rows_are_timed_beside_each_other() -> None:
+    found = printed("bench", "rows", "-b", "32", "--rows", "1", "--rows", "3", "--turns", "2", "--json")
+    assert [one["rows"] for one in found] == [1, 3]
+    for one in found:
+        assert one["tok_s"] == pytest.approx(1000 * one["rows"] / one["step_ms"])
+        assert one["times_one"] == pytest.approx(one["tok_s"] / found[0]["tok_s"])
+        assert (one["samples"], one["budget"]) == (2, 32)
+    told = CliRunner().invoke(app, ["bench", "rows", "-b", "32", "--rows", "2", "--turns", "1"]).stdout
+    assert "Verdict: 2 at once: " in told

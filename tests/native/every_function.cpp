@@ -294,8 +294,9 @@ void compare(h2o_model *model, const Shape &shape, int rows, int slots, bool alo
     for (size_t call = 0; call < (alone ? layers.size() * rows : 1); ++call) {
         const size_t at = call * unit;
         float *wanted = slots % 2 ? novelty.data() + at : nullptr;
+        const int together = alone ? 1 : rows;
         expect(h2o_compare(model, alone ? 1 : static_cast<int>(layers.size()), layers.data() + (alone ? call / rows : 0),
-                           alone ? 1 : rows, slots, keys.data() + at * shape.head_size, positions.data() + at,
+                           together, together, slots, keys.data() + at * shape.head_size, positions.data() + at,
                            index.data() + at, distinctness.data() + at, wanted) == 0,
                "h2o_compare: no memory");
     }

@@ -11,19 +11,20 @@ namespace {
 constexpr int kBlock = 8;  // keys that are compared with a tile at a time
 
 // Keys before RoPE, of length 1, in tiles; an empty slot is 0.
-inline void unit_keys(const Comparison &of, int layer, ptrdiff_t first, float *key, float *tiles) {
+inline void unit_keys(const Comparison &of, int layer, const float *keys, const int32_t *positions, const int32_t *index,
+                      float *key, float *tiles) {
     const h2o_rope *rope = of.ropes[layer];
     for (int s = 0; s < of.stride; ++s) {
         float *to = tiles + static_cast<ptrdiff_t>(s / kTile) * of.size * kTile + s % kTile;
-        if (s >= of.slots || of.positions[first + s] < 0) {
+        if (s >= of.slots || positions[s] < 0) {
             for (int i = 0; i < of.size; ++i) to[i * kTile] = 0;
             continue;
         }
-        const float *from = of.keys + (first + s) * of.size;
+        const float *from = keys + static_cast<ptrdiff_t>(s) * of.size;
         prefetch(from + 16 * of.size);
-        if (rope && of.index) {
+        if (rope && index) {
             const ptrdiff_t at = (rope - of.first_rope) * of.table_pairs;
-            turn_by(from, -of.index[first + s], of.cosines + at, of.sines + at, of.most_pairs, rope->pairs, of.size,
+            turn_by(from, -index[s], of.cosines + at, of.sines + at, of.most_pairs, rope->pairs, of.size,
                     key);
             from = key;
         }
@@ -96,8 +97,11 @@ void compare(Job &job, int thread) {
     const Comparison &of = *job.comparison;
     float *key = of.own + of.own_floats * thread, *found = key + of.size, *tiles = found + of.stride;
     for (int unit; (unit = take(job.team->next, 1, of.layers * of.rows * of.heads)) >= 0;) {
+        const int layer = unit / (of.rows * of.heads), here = unit % (of.rows * of.heads);
         const ptrdiff_t first = static_cast<ptrdiff_t>(unit) * of.slots;
-        unit_keys(of, unit / (of.rows * of.heads), first, key, tiles);
+        const ptrdiff_t first_key = (static_cast<ptrdiff_t>(layer) * of.key_rows * of.heads + here) * of.slots;
+        const int32_t *index = of.index ? of.index + first : nullptr;
+        unit_keys(of, layer, of.keys + first_key * of.size, of.positions + first, index, key, tiles);
         distinctness(of, tiles, key, found);
         std::memcpy(of.distinctness + first, found, sizeof(float) * of.slots);
         if (!of.novelty) continue;

@@ -289,9 +289,9 @@ int32_t h2o_decode(h2o_model *model, const h2o_step *step, float *logits) {
     return 0;
 }
 
-int32_t h2o_compare(h2o_model *model, int32_t layer_count, const int32_t *layers, int32_t rows, int32_t slots,
-                    const float *keys, const int32_t *positions, const int32_t *index, float *distinctness,
-                    float *novelty) {
+int32_t h2o_compare(h2o_model *model, int32_t layer_count, const int32_t *layers, int32_t rows, int32_t key_rows,
+                    int32_t slots, const float *keys, const int32_t *positions, const int32_t *index,
+                    float *distinctness, float *novelty) {
     const h2o_frame &frame = model->frame;
     const size_t all = static_cast<size_t>(layer_count) * rows * frame.kv_heads * slots;
     const int highest = index ? farthest(positions, index, all) : 0;
@@ -304,6 +304,7 @@ int32_t h2o_compare(h2o_model *model, int32_t layer_count, const int32_t *layers
     Comparison of = {};
     of.layers = layer_count;
     of.rows = rows;
+    of.key_rows = key_rows;
     of.heads = frame.kv_heads;
     of.slots = slots;
     of.size = frame.head_size;

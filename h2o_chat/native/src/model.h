@@ -21,9 +21,9 @@ struct Rounded {
     }
 };
 
-// Keys to be compared, of L layers and R rows: [L, R, H, S, ...].
+// Keys to be compared, of L layers and some rows, see h2o_compare.
 struct Comparison {
-    int layers, rows, heads, slots, size;
+    int layers, rows, key_rows, heads, slots, size;
     int stride;                   // slots rounded up to 64
     const float *keys;
     const int32_t *positions, *index;

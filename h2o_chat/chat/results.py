@@ -1,0 +1,154 @@
+"""The file of answers of `run --batch`: a line each, written at once; a run that was killed goes on in it."""
+
+import fcntl
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any, TextIO
+
+from h2o_chat.base.errors import BusyError, UsageError
+from h2o_chat.events.events import Turn
+
+_BEGINS = b'{"id": '
+"""So begins every line."""
+_FINISH = {"eos": "stop", "stop": "stop", "length": "length", "stopped": "stopped", "error": "error"}
+"""As OpenAI's clients know it."""
+
+
+def line_of(id: str | int, turn: Turn | None, error: Exception | None = None) -> str:
+    """One answer, or why there is none, as a line of JSON with its newline.
+
+    Args:
+        turn: None where nothing was read.
+        error: one of ours has a code and a hint.
+    """
+    read, said = (turn.prompt_tokens, turn.new_tokens) if turn else (0, 0)
+    wrong = None
+    if error is not None:
+        wrong = {
+            "code": getattr(error, "code", "bug"),
+            "message": getattr(error, "message", f"{type(error).__name__}: {error}"),
+            "hint": getattr(error, "hint", "This is a bug of h2o-chat: please report it."),
+        }
+    answer: dict[str, Any] = {
+        "id": id,
+        "text": turn.text if turn else "",
+        "finish_reason": _FINISH[turn.finish] if turn else "error",
+        "usage": {
+            "prompt_tokens": read,
+            "completion_tokens": said,
+            "total_tokens": read + said,
+            "evicted_tokens": turn.evicted if turn else 0,
+        },
+        "error": wrong,
+    }
+    return json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace").decode() + "\n"
+
+
+class ResultsFile:
+    """The file, which is this process's alone until it is closed.
+
+    A last line that was not written to its end is cut off; nothing else of the file is touched.
+
+    Raises:
+        UsageError: it cannot be opened, or holds something else.
+        BusyError: another process writes to it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.done: set[str] = set()
+        """Ids that it has an answer to."""
+        try:
+            self._file = os.fdopen(
+                os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "rb+", buffering=0
+            )
+        except (OSError, ValueError) as error:
+            what = error.strerror if isinstance(error, OSError) else error
+            raise UsageError(f"{path} cannot be opened: {what}.", "Give -o another file.") from error
+        try:
+            if stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
+                self._lock()
+                self._read()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def write(self, line: str) -> None:
+        """Writes a whole line at once.
+
+        Raises:
+            OSError: the disk is full, say; what was written of it is cut off by the next run.
+        """
+        rest = memoryview(line.encode())
+        while rest:
+            rest = rest[self._file.write(rest) :]
+
+    def close(self) -> None:
+        """Others may write to it."""
+        self._file.close()
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BusyError(
+                f"Another process writes to {self._path}.", "Wait until it ends, or give -o another file."
+            ) from error
+
+    def _read(self) -> None:
+        """Notes what is there, and goes behind it."""
+        end, raw, id = 0, b"", None
+        with self._path.open("rb") as file:
+            for number, raw in enumerate(file, 1):
+                id = _id_of(raw)
+                if id is not None:
+                    self.done.add(id)
+                    end += len(raw)
+                elif raw.endswith(b"\n") or not _begun(raw):
+                    raise UsageError(
+                        f"{self._path} line {number:,} is no answer of a batch: nothing was changed.",
+                        "Give -o another file.",
+                    )
+        self._file.truncate(end)
+        self._file.seek(end)
+        if end and id is not None and not raw.endswith(b"\n"):  # whole, but for its end
+            self._file.write(b"\n")
+
+
+class Stdout:
+    """Answers go to stdout: nothing was answered before."""
+
+    done: frozenset[str] = frozenset()
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, line: str) -> None:
+        """Hands a line to the reader at once.
+
+        Raises:
+            BrokenPipeError: nobody reads any more.
+        """
+        self._stream.write(line)
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _begun(raw: bytes) -> bool:
+    """Whether it may be the beginning of a line of ours."""
+    return raw.startswith(_BEGINS) or _BEGINS.startswith(raw)
+
+
+def _id_of(raw: bytes) -> str | None:
+    """Of an answer; None where it is none."""
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or not {"id", "text", "finish_reason", "usage", "error"} <= found.keys():
+        return None
+    return str(found["id"])

@@ -1,0 +1,112 @@
+"""An answer as it grows: its tokens are chosen and become text, until something ends it."""
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from torch import Tensor
+
+from h2o_chat.base.config import Sampling
+from h2o_chat.base.errors import ModelError
+from h2o_chat.engine.detokenize import Detokenizer, StopText
+from h2o_chat.engine.row import Row
+from h2o_chat.events.events import Finish, Token, Turn
+
+
+class Answer:
+    """What a row answers; whoever has it feeds the tokens that it chooses.
+
+    Args:
+        ids: what is read before it.
+    """
+
+    def __init__(self, row: Row, ids: Sequence[int], sampling: Sampling) -> None:
+        self.row, self.sampling = row, sampling
+        self.finish: Finish | None = None
+        """How it ended; None while it grows."""
+        self.new_tokens = 0
+        self.prompt_tokens = 0
+        """Read before it; 0 until they are read to their end."""
+        self.ttft_ms = 0.0
+        self._detokenizer = Detokenizer(row.tokenizer, [*row.pending, *ids])
+        self._stop = StopText(sampling.stop)
+        self._text: list[str] = []
+        self._looks = 0
+        self._lost_before = row.observer.lost_mark()
+        self._choose_ms = self._step_ms = self._decode_ms = 0.0
+
+    def choose(self, logits: Tensor) -> Token:
+        """The next token, from logits [V]: it waits in the row until it is fed. The last one sets `finish`.
+
+        Raises:
+            GenerationError: the logits cannot be sampled from.
+            ModelError: the tokenizer fails on it.
+        """
+        clock = time.perf_counter()
+        token = self.row.sampler.choose(logits, self.sampling)
+        self.row.pending = (token,)
+        self.new_tokens += 1
+        text = self._stop.add(self._detokenizer.add(token))
+        self.finish = self._finish(token)
+        if self.finish in ("eos", "length"):
+            text += self._rest()
+        self._text.append(text)
+        self._choose_ms = ms_since(clock)
+        self.ttft_ms += self._choose_ms if self.new_tokens == 1 else 0
+        return Token(token, text, self.row.seen, self._step_ms + self._choose_ms)
+
+    def fed(self, step_ms: float) -> None:
+        """The token that was chosen last was fed, which took so long."""
+        self.row.pending = ()
+        self._step_ms = step_ms
+        self._decode_ms += step_ms + self._choose_ms
+
+    def ended(self, finish: Finish) -> Turn:
+        """The event that closes the turn."""
+        steps, kept = self.new_tokens - 1, self.row.kept
+        with suppress(ModelError):  # it has failed before, in the answer
+            self._text.append(self._rest())
+        return Turn(
+            text="".join(self._text),
+            finish=finish,
+            prompt_tokens=self.prompt_tokens,
+            new_tokens=self.new_tokens,
+            ttft_ms=self.ttft_ms,
+            tok_s=1000 * steps / self._decode_ms if steps > 0 else 0.0,
+            seen=self.row.seen,
+            kept=kept,
+            evicted=self.row.seen - kept,
+            lost=self.row.observer.lost_since(self._lost_before),
+        )
+
+    def looks(self) -> bool:
+        """Whether to look now: every so many tokens, and then right after slots are given up where that fits.
+
+        The policy has just ranked there, which else is half the cost of a look.
+        """
+        every = self.row.settings.events_every
+        if not every or self.new_tokens < every * (self._looks + 1):
+            return False
+        stride, left = self.row.cache.plan.stride, self.row.slots_left
+        if left is not None and left < stride and every % stride == 0:
+            return False
+        self._looks += 1
+        return True
+
+    def _rest(self) -> str:
+        """Text held back so far; nothing after a stop string."""
+        if self._stop.found:
+            return ""
+        return self._stop.add(self._detokenizer.flush()) + self._stop.flush()
+
+    def _finish(self, token: int) -> Finish | None:
+        if self._stop.found:
+            return "stop"
+        if token in self.row.eos and not self.sampling.ignore_eos:
+            return "eos"
+        return "length" if self.new_tokens == self.sampling.max_tokens else None
+
+
+def ms_since(clock: float) -> float:
+    """Milliseconds since `time.perf_counter()` said so."""
+    return 1000 * (time.perf_counter() - clock)

@@ -1,0 +1,276 @@
+"""Many conversations in one runner: every answer grows by a token a turn, while one prompt is read in chunks.
+
+A prompt is read in a cache of one row, in the very calls in which a conversation alone reads it, and moves to
+a free row when it was read to its end. Rows do not look at each other, so each is what it is alone: in the
+native step bit for bit.
+"""
+
+import sys
+import time
+import traceback
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import OutOfMemoryError, UsageError
+from h2o_chat.base.progress import never
+from h2o_chat.engine.answer import Answer, ms_since
+from h2o_chat.engine.generation import prompt_read
+from h2o_chat.engine.relive import reliving
+from h2o_chat.engine.request import Request, Told
+from h2o_chat.engine.row import Row
+from h2o_chat.engine.rows import rows_for
+from h2o_chat.engine.runner import Runner, cache_for
+from h2o_chat.engine.session import session_of
+from h2o_chat.events.events import Finish, Session, Turn
+from h2o_chat.models.load import Loaded, out_of_memory
+
+
+@dataclass(eq=False)
+class _Talk:
+    """A request under way."""
+
+    request: Request
+    row: Row
+    answer: Answer
+    ids: list[int]
+    """All that is read."""
+    reading: Iterator[Tensor | None]
+    """Feeds what is read, call by call."""
+    began: float
+    logits: Tensor | None = None
+    """[V] after the prompt; None before, and once the first token was chosen."""
+
+
+class Batch:
+    """Answers requests, as many at once as it has rows; `add` them, then call `step` until it is not `busy`.
+
+    Args:
+        loaded: the model, with attn_implementation="h2o".
+        settings: of every conversation; their `seed` counts for none.
+        rows: R, at least 1; None: `rows.ROWS`, or as many as fit into memory.
+        most: requests that will be under way at once; no more rows are made.
+
+    Raises:
+        BudgetError: the budget cannot work, or so many rows do not fit.
+        ModelError: the model's positions are not understood.
+    """
+
+    def __init__(
+        self, loaded: Loaded, settings: Settings, rows: int | None = None, most: int = sys.maxsize
+    ) -> None:
+        self.settings = settings
+        self.reader = Runner(loaded, cache_for(loaded, settings))
+        """Of the prompt that is read."""
+        rows = rows_for(self.reader, rows, most)
+        self.runner = Runner(loaded, cache_for(loaded, settings), rows, self.reader.native)
+        self._waiting: deque[Request] = deque()
+        self._reading: _Talk | None = None
+        """Until it has moved to a row."""
+        self._rows: list[_Talk | None] = [None] * rows
+        self._cancelled: set[Request] = set()
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is waiting, read or answered."""
+        return bool(self._waiting or self._reading or any(self._rows))
+
+    @property
+    def waiting(self) -> int:
+        """Requests that nothing was read of yet."""
+        return len(self._waiting)
+
+    @property
+    def talking(self) -> int:
+        """Rows in use."""
+        return sum(talk is not None for talk in self._rows)
+
+    def session(self, seed: int) -> Session:
+        """What ran."""
+        return session_of(self.runner, seed)
+
+    def add(self, request: Request) -> None:
+        """Has a request wait its turn.
+
+        Raises:
+            UsageError: there is nothing to read.
+        """
+        if not request.pieces or request.pieces[-1].answer or not request.pieces[-1].ids:
+            raise UsageError("There is nothing to read: the prompt is empty.")
+        self._waiting.append(request)
+
+    def cancel(self, request: Request) -> None:
+        """Ends a request with the next step, as `stopped`; may be called in any thread."""
+        self._cancelled.add(request)
+
+    def step(self) -> list[Told]:
+        """One call of the model for all rows that answer, and one for the prompt that is read."""
+        told: list[Told] = []
+        self._stop(told)
+        self._seat(told)
+        self._decode(told)
+        self._read(told)
+        return told
+
+    # -- what a step does ------------------------------------------------------------------------------
+
+    def _stop(self, told: list[Told]) -> None:
+        """Ends what was cancelled."""
+        if not self._cancelled:
+            return
+        wanted, self._cancelled = self._cancelled, set()
+        for request in [request for request in self._waiting if request in wanted]:
+            self._waiting.remove(request)
+            told.append(Told(request, _nothing("stopped")))
+        for one in (self._reading, *self._rows):
+            if one is not None and one.request in wanted:
+                self._end(one, "stopped", told)
+
+    def _seat(self, told: list[Told]) -> None:
+        """Gives a prompt that was read a free row, and its first token."""
+        talk = self._reading
+        if talk is None or talk.logits is None or None not in self._rows:
+            return
+        number = self._rows.index(None)
+        try:
+            talk.row.move_to(self.runner, number)
+        except Exception as error:
+            self._fail(talk, error, told)
+            return
+        self._reading, self._rows[number] = None, talk
+        logits, talk.logits = talk.logits, None
+        talk.answer.ttft_ms = ms_since(talk.began)
+        self._choose(talk, logits, told)
+
+    def _decode(self, told: list[Told]) -> None:
+        """A token for each row that answers."""
+        for talk in [talk for talk in self._rows if talk is not None]:
+            if not self.runner.has_room(talk.row.number):
+                self._end(talk, "length", told)
+        talks = [talk for talk in self._rows if talk is not None]
+        if not talks:
+            return
+        clock = time.perf_counter()
+        found = self._fed(talks)
+        step_ms = ms_since(clock)
+        for talk, logits in zip(talks, found, strict=True):
+            if isinstance(logits, Exception):
+                self._fail(talk, logits, told)
+                continue
+            talk.row.took(talk.row.seen - 1, talk.row.pending)
+            talk.answer.fed(step_ms)
+            self._choose(talk, logits, told)
+
+    def _fed(self, talks: list[_Talk]) -> list[Tensor | Exception]:
+        """Feeds each the token that it has chosen; its logits [V], or why there are none.
+
+        Where the call for all of them raises, each is fed alone: so who is not at fault goes on.
+        """
+        waiting = {talk.row.number: talk.row.pending for talk in talks}
+        try:
+            logits = self.runner.feed([waiting.get(row, ()) for row in range(self.runner.rows)], prompt=False)
+        except Exception as error:
+            if len(talks) == 1 or self.runner.torn:
+                return [error] * len(talks)
+            return [self._fed([talk])[0] for talk in talks]
+        return [logits[talk.row.number, -1] for talk in talks]
+
+    def _choose(self, talk: _Talk, logits: Tensor, told: list[Told]) -> None:
+        """The next token of a row, which may be its last."""
+        try:
+            token = talk.answer.choose(logits)
+        except Exception as error:
+            self._fail(talk, error, told)
+            return
+        told.append(Told(talk.request, token))
+        if talk.answer.finish is not None:
+            self._end(talk, talk.answer.finish, told)
+        elif talk.answer.looks():
+            told.append(Told(talk.request, talk.row.look()))
+
+    def _read(self, told: list[Told]) -> None:
+        """One call of the model for the prompt that is read, or for the next one that waits."""
+        if self._reading is None and self._waiting:
+            request = self._waiting.popleft()
+            try:
+                self._reading = self._begun(request)
+            except Exception as error:
+                told.append(Told(request, _nothing("error"), self._ours(error)))
+        talk = self._reading
+        if talk is None or talk.logits is not None:
+            return
+        try:
+            logits = next(talk.reading)
+        except Exception as error:
+            self._fail(talk, error, told)
+            return
+        if logits is None:
+            return
+        talk.logits, talk.answer.prompt_tokens = logits, len(talk.ids)
+        read = prompt_read(talk.row, talk.row.seen - len(talk.ids), talk.ids, ms_since(talk.began))
+        told.append(Told(talk.request, read))
+
+    # -- how a request begins and ends -----------------------------------------------------------------
+
+    def _begun(self, request: Request) -> _Talk:
+        """Its row is that of the reader, until it was read."""
+        row = Row(self.reader, replace(self.settings, seed=request.seed))
+        if request.begin is None:
+            row.reset()
+        else:
+            row.restore(request.begin)
+            row.reseed(request.seed)
+        ids = [*row.pending, *(token for piece in request.pieces for token in piece.ids)]
+        answer = Answer(row, request.pieces[-1].ids, request.sampling)
+        return _Talk(request, row, answer, ids, _reading(row, request), time.perf_counter())
+
+    def _fail(self, talk: _Talk, error: Exception, told: list[Told]) -> None:
+        """Ends a request with its own error."""
+        self._end(talk, "error", told, self._ours(error))
+
+    def _ours(self, error: Exception) -> Exception:
+        """An error to tell."""
+        traceback.clear_frames(error.__traceback__)  # what failed still holds memory that others need
+        if not out_of_memory(error):
+            return error
+        why = OutOfMemoryError(f"{self.runner.device} ran out of memory: {error}")
+        why.__cause__ = error
+        return why
+
+    def _end(self, talk: _Talk, finish: Finish, told: list[Told], error: Exception | None = None) -> None:
+        """Its row is empty from here on."""
+        if self.settings.events_every and talk is not self._reading:
+            told.append(Told(talk.request, talk.row.look()))
+        told.append(Told(talk.request, talk.answer.ended(finish), error))
+        if talk is self._reading:
+            self._reading = None
+            self.reader.empty(0)
+        else:
+            self._rows[talk.row.number] = None
+            self.runner.empty(talk.row.number)
+
+
+def _nothing(finish: Finish) -> Turn:
+    """The turn of a request of which nothing was read."""
+    return Turn("", finish, 0, 0, 0.0, 0.0, 0, 0, 0, 0.0)
+
+
+def _reading(row: Row, request: Request) -> Iterator[Tensor | None]:
+    """Feeds what is read; after each call None, after the last one the logits [V].
+
+    Raises:
+        BudgetError: more is pinned than may be.
+    """
+    if request.begin is None:
+        row.protect(request.system_tokens)
+    row.pin(request.pins)
+    *before, last = request.pieces
+    for piece in before:
+        for _ in reliving(row, piece.ids, answer=piece.answer, exact=False):
+            yield None
+    of = len(row.pending) + len(last.ids)
+    for fed, logits in row.feeding(last.ids, never):
+        yield logits if fed == of else None

@@ -1,0 +1,43 @@
+"""What a batch is asked for, and what it tells. No torch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from h2o_chat.base.config import Sampling
+from h2o_chat.events.events import Event
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Tokens of a conversation, in the order in which they are read."""
+
+    ids: Sequence[int]
+    answer: bool = False
+    """The model said them, in an earlier turn."""
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """A conversation to be answered; two that say the same are still two."""
+
+    pieces: Sequence[Piece]
+    """The last one is a prompt."""
+    sampling: Sampling
+    seed: int
+    system_tokens: int = 0
+    """Of the first tokens so many are protected."""
+    pins: range = range(0)
+    """Positions that are protected, too."""
+    begin: Any = None
+    """What `Row.snapshot` has taken of a conversation that goes on: it was read before."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What happened to a request: `Prompt`, `Token` ..., now and then `CacheState`, at the end `Turn`."""
+
+    request: Request
+    event: Event
+    error: Exception | None = None
+    """Why its turn has ended with `error`."""

@@ -1,0 +1,53 @@
+"""How many conversations fit into memory beside each other: by arithmetic, before any of them begins."""
+
+from h2o_chat.base.errors import BudgetError
+from h2o_chat.cache.plan import GROW
+from h2o_chat.engine.runner import Runner
+from h2o_chat.models.choices import free_bytes
+from h2o_chat.models.fits import HEADROOM_BYTES, slot_bytes
+
+ROWS = 16
+"""At once, unless another number is asked for: a product of the native step takes so many tokens."""
+BESIDE = 5
+"""Rows that memory is kept for beside those that answer: the prompt that is read, and copies of rows whose
+slots are ranked (`settle.TOGETHER`)."""
+
+
+def row_bytes(runner: Runner) -> int:
+    """What a conversation needs: its slots, and its logits twice.
+
+    Without a budget: as many slots as the model's window has tokens.
+    """
+    plan, config = runner.cache.plan, runner.model.config.get_text_config()
+    itemsize = runner.model.dtype.itemsize
+    slots = plan.slots if plan.shares.bounded else runner.trained.window + GROW
+    kv = {8: "int8", 4: "int4"}.get(plan.bits or 0, "auto")
+    return slots * slot_bytes(config, itemsize, kv) + 8 * int(config.vocab_size)
+
+
+def rows_for(runner: Runner, wanted: int | None, most: int) -> int:
+    """How many rows to have.
+
+    Args:
+        runner: one of this model and these settings; its weights are loaded.
+        wanted: so many; None: `ROWS`, or as many as fit.
+        most: conversations that there are.
+
+    Raises:
+        BudgetError: so many do not fit; says the sum.
+    """
+    free, each = free_bytes(runner.device) - HEADROOM_BYTES - _not_read_yet(runner), row_bytes(runner)
+    fit = free // each - BESIDE
+    if fit < 1 or (wanted is not None and min(wanted, most) > fit):
+        rows = "Not one row fits" if fit < 1 or wanted is None else f"{min(wanted, most):,} rows do not fit"
+        raise BudgetError(
+            f"{rows}: each takes {each / 1e6:,.1f} MB, {BESIDE} more are kept free, and"
+            f" {runner.device} has {max(0, free) / 1e9:,.1f} GB for them.",
+            f"What fits: --rows {fit}." if fit >= 1 else "Try a smaller --budget, or --kv-dtype int8.",
+        )
+    return max(1, min(ROWS if wanted is None else wanted, fit, most))
+
+
+def _not_read_yet(runner: Runner) -> int:
+    """Bytes of packed weights: they are mapped, and take memory as they are read."""
+    return runner.native.packed.bytes if runner.native else 0

@@ -1,0 +1,280 @@
+"""`h2o-chat run --batch`: answers as lines, the same whatever became of the runs before."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from here import h2o_here
+from program import PROGRAM, Program
+
+from h2o_chat.base.errors import ExitCode, GenerationError
+from h2o_chat.chat.jobs import seed_of
+from h2o_chat.engine.answer import Answer
+
+SHORT = ("--max-tokens", 24, "-b", 48)
+
+
+def write(path: Path, *lines: Any) -> Path:
+    path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
+    return path
+
+
+def many(path: Path, count: int) -> Path:
+    """Of different length, drawn and greedy."""
+    return write(
+        path,
+        *(
+            {
+                "id": f"q{number}",
+                "prompt": f"My name is Ada. {'My cat is Tom. ' * (number % 7)}What is my name?",
+                "temperature": 0.9 * (number % 2),
+                "max_tokens": 5 + number % 30,
+            }
+            for number in range(count)
+        ),
+    )
+
+
+def answers(text: str) -> dict[Any, dict[str, Any]]:
+    """By id; each is there once."""
+    found = [json.loads(line) for line in text.splitlines()]
+    assert len({one["id"] for one in found}) == len(found)
+    return {one["id"]: one for one in found}
+
+
+def test_each_line_is_answered_as_run_answers_it_alone(tmp_path: Path) -> None:
+    """From stdout: with a system prompt, with words of before, drawn, stopped."""
+    file = write(
+        tmp_path / "in.jsonl",
+        {"id": "plain", "prompt": "My name is Ada."},
+        {"id": "drawn", "prompt": "Tell me a story about a dog", "temperature": 0.8, "seed": 5},
+        {"id": "seeded", "prompt": "Tell me a story about a dog", "temperature": 0.8},
+        {"id": "stopped", "prompt": "Hello", "stop": ["you"]},
+    )
+    done = h2o_here("run", "--batch", file, *SHORT, "--seed", 3)
+    assert done.code == ExitCode.OK, done.err
+    found = answers(done.out)
+    assert set(found) == {"plain", "drawn", "seeded", "stopped"}
+    alone: dict[str, list[Any]] = {
+        "plain": ["My name is Ada."],
+        "drawn": ["Tell me a story about a dog", "--temperature", 0.8, "--seed", 5],
+        "seeded": ["Tell me a story about a dog", "--temperature", 0.8, "--seed", seed_of(3, "seeded")],
+        "stopped": ["Hello", "--stop", "you"],
+    }
+    for one, said in alone.items():
+        assert found[one]["text"].rstrip("\n") + "\n" == h2o_here("run", *said, *SHORT).out
+        assert found[one]["error"] is None
+    assert found["drawn"]["finish_reason"] == "length"
+    assert found["drawn"]["usage"]["completion_tokens"] == 24
+    assert found["stopped"]["finish_reason"] == "stop"
+    assert "4 answered: " in done.err
+    assert "seed 3" in done.err
+
+
+def test_messages_are_read_as_a_conversation(tmp_path: Path) -> None:
+    file = write(
+        tmp_path / "in.jsonl",
+        {
+            "id": 1,
+            "messages": [
+                {"role": "user", "content": "My cat is called Tom."},
+                {"role": "assistant", "content": "Tom is a nice name."},
+                {"role": "user", "content": "What is my cat called?"},
+            ],
+        },
+    )
+    done = h2o_here("run", "--batch", file)
+    assert "Tom" in answers(done.out)[1]["text"]
+
+
+def test_runs_that_are_killed_give_the_answers_of_one_that_is_not(tmp_path: Path) -> None:
+    """Killed by SIGKILL five times, once a line has come; then a torn line, as a full disk leaves it."""
+    file, out, wanted = many(tmp_path / "in.jsonl", 40), tmp_path / "out.jsonl", tmp_path / "wanted.jsonl"
+    assert h2o_here("run", "--batch", file, "-o", wanted, *SHORT, "--rows", 3).code == ExitCode.OK
+    command = [*PROGRAM, *map(str, ("run", "--batch", file, "-o", out, *SHORT, "--threads", 1))]
+    for rows in (1, 5, 16, 2, 7):
+        before = size(out)
+        with subprocess.Popen([*command, "--rows", str(rows)], stderr=subprocess.DEVNULL) as process:
+            wait_for_more(out, before, process)
+            process.kill()
+    assert 5 <= out.read_bytes().count(b"\n") < 40, "none of them came to the end"
+    out.write_bytes(out.read_bytes() + out.read_bytes()[:60])
+    done = h2o_here("run", "--batch", file, "-o", out, *SHORT)
+    assert done.code == ExitCode.OK, done.err
+    assert " of 40 are answered already" in done.err
+    assert answers(out.read_text()) == answers(wanted.read_text())
+    again = out.read_bytes()
+    done = h2o_here("run", "--batch", file, "-o", out, *SHORT)
+    assert (done.code, out.read_bytes()) == (ExitCode.OK, again)
+    assert "40 of 40 are answered already" in done.err
+
+
+def size(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
+
+
+def wait_for_more(file: Path, before: int, process: subprocess.Popen[Any]) -> None:
+    """Until the process has written to the file; it fails if that ends before."""
+    end = time.monotonic() + 100
+    while size(file) <= before:
+        assert process.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def test_a_signal_ends_it_after_what_is_whole(tmp_path: Path) -> None:
+    file, out = many(tmp_path / "in.jsonl", 400), tmp_path / "out.jsonl"
+    command = [*PROGRAM, "run", "--batch", str(file), "-o", str(out), "--threads", "1"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        wait_for_more(out, 0, process)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == ExitCode.INTERRUPTED
+    assert "are left: run it again" in said
+    assert "Traceback" not in said
+    assert 0 < len(answers(out.read_text())) < 400
+
+
+def test_bad_lines_stop_it_before_anything_is_computed(tmp_path: Path) -> None:
+    file, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    write(file, {"id": "a", "prompt": "Hi"}, {"id": "b"}, {"id": "a", "prompt": "Ho"})
+    done = h2o_here("run", "--batch", file, "-o", out, "-m", tmp_path / "no such model")
+    assert done.code == ExitCode.USAGE
+    assert f"{file} line 2 has no prompt and no messages" in done.err
+    assert not out.exists()
+    done = h2o_here("run", "--batch", file, "-o", out, "--skip-bad", *SHORT)
+    assert done.code == ExitCode.OK
+    assert list(answers(out.read_text())) == ["a"]
+    assert "Left out: " in done.err
+    assert "line 3 has the id of line 1" in done.err
+
+
+def test_who_fails_has_its_own_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of ours and a bug: the others are answered, and the exit code says that not all were."""
+    choose, raised = (
+        Answer.choose,
+        {7: GenerationError("It is NaN.", "Try again."), 8: IndexError("no such place")},
+    )
+
+    def fails(answer: Answer, logits: Any) -> Any:
+        if answer.new_tokens == 2 and answer.row.seed in raised:
+            raise raised[answer.row.seed]
+        return choose(answer, logits)
+
+    monkeypatch.setattr(Answer, "choose", fails)
+    lines = [{"id": f"q{seed}", "prompt": "Tell me a story", "seed": seed} for seed in (6, 7, 9)]
+    file = write(tmp_path / "in.jsonl", *lines)
+    done = h2o_here("run", "--batch", file, *SHORT)
+    assert done.code == ExitCode.FAILED
+    found = answers(done.out)
+    assert found["q7"]["error"] == {"code": "generation", "message": "It is NaN.", "hint": "Try again."}
+    assert (found["q7"]["finish_reason"], found["q7"]["usage"]["completion_tokens"]) == ("error", 2)
+    assert found["q6"] == found["q9"] | {"id": "q6"}
+    assert "line 2, id q7: It is NaN." in done.err
+    assert "3 answered, 1 of them failed" in done.err
+    write(file, *lines, {"id": "q8", "prompt": "Tell me a story", "seed": 8})
+    done = h2o_here("run", "--batch", file, *SHORT)
+    assert done.code == ExitCode.BUG
+    assert answers(done.out)["q8"]["error"]["code"] == "bug"
+    assert "Traceback" in done.err
+    assert len(answers(done.out)) == 4
+
+
+def test_a_system_prompt_that_a_template_does_not_take_fails_its_line_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from h2o_chat.base.errors import ModelError
+    from h2o_chat.chat.templates import ModelTemplate
+
+    first = ModelTemplate.first
+
+    def fails(template: ModelTemplate, system: str | None, text: str) -> Any:
+        if text == "break":
+            raise ModelError("The model's chat template fails.", "Use --template plain.")
+        return first(template, system, text)
+
+    monkeypatch.setattr(ModelTemplate, "first", fails)
+    file = write(tmp_path / "in.jsonl", {"id": "a", "prompt": "break"}, {"id": "b", "prompt": "Hello"})
+    done = h2o_here("run", "--batch", file, *SHORT)
+    assert done.code == ExitCode.FAILED
+    found = answers(done.out)
+    assert found["a"]["error"]["code"] == "model"
+    assert found["b"]["error"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("words",), "--batch and a prompt were given"),
+        (("--json",), "--batch and --json were given"),
+        (("--save",), "--batch and --save were given"),
+        (("--resume", "last"), "--batch and --resume were given"),
+        (("-o", "{file}"), "is the input, too"),
+    ],
+)
+def test_what_does_not_go_with_it_is_refused(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    file = many(tmp_path / "in.jsonl", 2)
+    before = file.read_bytes()
+    done = h2o_here("run", "--batch", file, *(one.format(file=file) for one in arguments))
+    assert done.code == ExitCode.USAGE
+    assert said in done.err
+    assert file.read_bytes() == before
+
+
+def test_rows_that_do_not_fit_are_refused_with_the_sum(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("h2o_chat.engine.rows.free_bytes", lambda device: 300 << 20)
+    file = many(tmp_path / "in.jsonl", 40)
+    done = h2o_here("run", "--batch", file, *SHORT, "-b", 512, "--rows", 32)
+    assert done.code == ExitCode.MEMORY
+    assert "32 rows do not fit: each takes 1.8 MB, 5 more are kept free" in done.err
+    assert "--rows 1" in done.err
+
+
+def test_its_flags_need_it() -> None:
+    for flags in (("-o", "x"), ("--rows", 3), ("--skip-bad",)):
+        done = h2o_here("run", "Hello", *flags)
+        assert done.code == ExitCode.USAGE
+        assert "is of --batch alone" in done.err
+
+
+def test_a_reader_that_leaves_ends_it_quietly(h2o: Program, tmp_path: Path) -> None:
+    file = many(tmp_path / "in.jsonl", 300)
+    command = [*PROGRAM, "run", "--batch", str(file), "--threads", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        json.loads(process.stdout.readline())
+        process.stdout.close()
+        said = process.stderr.read()
+        assert process.wait(60) == ExitCode.OK
+    assert "Traceback" not in said
+    assert "Error" not in said
+
+
+def test_a_terminal_is_told_how_far_it_is(tmp_path: Path) -> None:
+    file = many(tmp_path / "in.jsonl", 40)
+    terminal, end = pty.openpty()
+    command = [*PROGRAM, "run", "--batch", str(file), "-o", str(tmp_path / "out"), "--threads", "1"]
+    with subprocess.Popen(
+        command, stderr=end, env={**os.environ, "COLUMNS": "120", "TERM": "xterm"}
+    ) as process:
+        os.close(end)
+        shown = b""
+        while True:
+            try:
+                shown += os.read(terminal, 1 << 16)
+            except OSError:  # the other end is closed
+                break
+        assert process.wait(60) == ExitCode.OK
+    os.close(terminal)
+    assert b" of 40 \xc2\xb7 " in shown
+    assert b"tok/s" in shown
+    assert b"about" in shown

@@ -3,7 +3,9 @@
     tools/compare_prompts.py MODEL=TEXTS [MODEL=TEXTS ...] [--prompts 100] [--tokens 32] [--bits 8]
 
 Each prompt is a part of a text, 40 to 300 tokens. The native step rounds activations to 8 bits; the
-transformers step has the same packed weights and leaves activations in fp32. Nothing is evicted: 512 slots.
+transformers step has the same packed weights and leaves activations in fp32. The tokens after it are
+computed by the native step, so that only the prompt differs, or by the same step. Nothing is evicted: 512
+slots.
 Then the same prompts are read into 64 slots, and the positions kept are compared, in slots that are neither
 protected nor recent. TEXTS is a JSON list of strings or of conversations; MODEL=TEXTS:user takes the user's
 messages of conversations as prompts, through the chat template.
@@ -50,23 +52,22 @@ def main() -> None:
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(1)
     titles = ("first token", "first 8", f"first {asked.tokens}", "kept alike")
-    print(f"{'model':16}{'prompts':>8}" + "".join(f"{title:>13}" for title in titles))
+    print(f"{'model':16}{'prompts':>8}{'then':>18}" + "".join(f"{title:>13}" for title in titles))
     for pair in asked.pairs:
         folder, _, texts = pair.partition("=")
         prompts = prompts_of(Path(folder), texts, asked.prompts, asked.seed)
         packed = packed_for(Path(folder), asked.bits, lambda *_: None)
         ours, theirs = native(packed), plain(Path(folder), packed)
-        said = [
-            (greedy(ours, packed, one, asked.tokens), greedy(theirs, packed, one, asked.tokens))
-            for one in prompts
-        ]
-        equal = [sum(a[:n] == b[:n] for a, b in said) / len(said) for n in (1, 8, asked.tokens)]
         alike = [kept_alike(ours, theirs, packed, one) for one in prompts if len(one) > 2 * SMALL]
         kept = sum(alike) / len(alike) if alike else float("nan")
-        print(
-            f"{Path(folder).name:16}{len(said):8}{equal[0]:13.1%}{equal[1]:13.1%}{equal[2]:13.1%}{kept:13.2%}",
-            flush=True,
-        )
+        for then, go_on in (("the native step", ours), ("the same step", None)):
+            pairs = [
+                [greedy(read, go_on or read, packed, one, asked.tokens) for read in (ours, theirs)]
+                for one in prompts
+            ]
+            equal = [sum(a[:n] == b[:n] for a, b in pairs) / len(pairs) for n in (1, 8, asked.tokens)]
+            shares = "".join(f"{one:13.1%}" for one in equal)
+            print(f"{Path(folder).name:16}{len(pairs):8}{then:>18}{shares}{kept:13.2%}", flush=True)
 
 
 def prompts_of(folder: Path, texts: str, count: int, seed: int) -> list[list[int]]:
@@ -117,11 +118,11 @@ def empty(packed: Packed, budget: int) -> H2OCache:
 
 
 @torch.inference_mode()
-def greedy(compute: Compute, packed: Packed, prompt: Sequence[int], tokens: int) -> list[int]:
+def greedy(read: Compute, go_on: Compute, packed: Packed, prompt: Sequence[int], tokens: int) -> list[int]:
     cache, ids, found = empty(packed, BUDGET), list(prompt), []
     for number in range(tokens):
         cache.prepare(Step(len(ids), prompt=number == 0))
-        ids = [int(compute(cache, ids).argmax())]
+        ids = [int((go_on if number else read)(cache, ids).argmax())]
         found += ids
     return found
 

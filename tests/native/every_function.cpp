@@ -277,7 +277,8 @@ void read(h2o_model *model, const Shape &shape, int tokens, Digest &digest) {
     digest.add(logits);
 }
 
-// How keys of all layers but the first stand among one another. `alone`: a call for each layer and row.
+// How keys of all layers but the first stand among one another. `alone`: a call for each row, in its place among all;
+// its keys in their place too, or for every other row copies that lie together.
 void compare(h2o_model *model, const Shape &shape, int rows, int slots, bool alone, Digest &digest) {
     Random random{static_cast<uint64_t>(slots)};
     const size_t unit = static_cast<size_t>(shape.kv_heads) * slots;
@@ -291,13 +292,21 @@ void compare(h2o_model *model, const Shape &shape, int rows, int slots, bool alo
         index[at] = positions[at] < 0 ? -1 : random.below(60 * slots);
     }
     std::vector<float> distinctness(all), novelty(all);
-    for (size_t call = 0; call < (alone ? layers.size() * rows : 1); ++call) {
-        const size_t at = call * unit;
+    for (int call = 0; call < (alone ? rows : 1); ++call) {
+        const size_t at = call * unit, size = shape.head_size;
         float *wanted = slots % 2 ? novelty.data() + at : nullptr;
-        const int together = alone ? 1 : rows;
-        expect(h2o_compare(model, alone ? 1 : static_cast<int>(layers.size()), layers.data() + (alone ? call / rows : 0),
-                           together, together, together, slots, keys.data() + at * shape.head_size, positions.data() + at,
-                           index.data() + at, distinctness.data() + at, wanted) == 0,
+        std::vector<int32_t> own_index;
+        std::vector<float> own_keys;
+        for (size_t layer = 0; alone && layer < layers.size(); ++layer) {
+            const size_t from = layer * rows * unit + at;
+            own_index.insert(own_index.end(), index.begin() + from, index.begin() + from + unit);
+            own_keys.insert(own_keys.end(), keys.begin() + from * size, keys.begin() + (from + unit) * size);
+        }
+        const bool copied = alone && call % 2;
+        expect(h2o_compare(model, static_cast<int>(layers.size()), layers.data(), alone ? 1 : rows, rows,
+                           copied ? 1 : rows, slots, copied ? own_keys.data() : keys.data() + at * size,
+                           positions.data() + at, alone ? own_index.data() : index.data(), distinctness.data() + at,
+                           wanted) == 0,
                "h2o_compare: no memory");
     }
     digest.add(distinctness);

@@ -166,6 +166,7 @@ class Arena:
         self._probabilities = None  # those of slots that are empty now would be added for ever
         for state in STATES:
             self.slots.states[state.name][:, row] = state.empty
+        self.ranked.pop(row, None)
         for part in parts:
             for number, layer in enumerate(part.layers):
                 if layer not in self.layers:
@@ -176,7 +177,8 @@ class Arena:
                     mine[:, :slots] = saved[number, 0, :, :slots]
                 if number == 0:
                     self.lost[row] += part.lost[0]
-        self.refresh()
+        self.order[:, row] = in_use_first(self.slots.positions[:, row])
+        self.slots.hidden[:, row] = self.slots.positions[:, row] < 0
 
     # -- keys and values -------------------------------------------------------------------------------
 

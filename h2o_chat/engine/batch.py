@@ -71,7 +71,7 @@ class Batch:
         self._reading: _Talk | None = None
         """Until it has moved to a row."""
         self._rows: list[_Talk | None] = [None] * rows
-        self._cancelled: set[Request] = set()
+        self._cancelled: deque[Request] = deque()
 
     @property
     def busy(self) -> bool:
@@ -93,7 +93,7 @@ class Batch:
         return session_of(self.runner, seed)
 
     def add(self, request: Request) -> None:
-        """Has a request wait its turn.
+        """Has a request wait its turn; may be called in any thread.
 
         Raises:
             UsageError: there is nothing to read.
@@ -104,7 +104,7 @@ class Batch:
 
     def cancel(self, request: Request) -> None:
         """Ends a request with the next step, as `stopped`; may be called in any thread."""
-        self._cancelled.add(request)
+        self._cancelled.append(request)
 
     def step(self) -> list[Told]:
         """One call of the model for all rows that answer, and one for the prompt that is read."""
@@ -119,9 +119,11 @@ class Batch:
 
     def _stop(self, told: list[Told]) -> None:
         """Ends what was cancelled."""
-        if not self._cancelled:
+        wanted = set()
+        while self._cancelled:  # others may add to it meanwhile
+            wanted.add(self._cancelled.popleft())
+        if not wanted:
             return
-        wanted, self._cancelled = self._cancelled, set()
         for request in [request for request in self._waiting if request in wanted]:
             self._waiting.remove(request)
             told.append(Told(request, _nothing("stopped")))
@@ -138,6 +140,7 @@ class Batch:
         try:
             talk.row.move_to(self.runner, number)
         except Exception as error:
+            self.runner.empty(number)
             self._fail(talk, error, told)
             return
         self._reading, self._rows[number] = None, talk

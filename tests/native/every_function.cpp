@@ -277,7 +277,8 @@ void read(h2o_model *model, const Shape &shape, int tokens, Digest &digest) {
     digest.add(logits);
 }
 
-// How keys of all layers but the first stand among one another. `alone`: a call for each layer and row.
+// How keys of all layers but the first stand among one another. `alone`: a call for each row, in its place among all;
+// its keys in their place too, or for every other row copies that lie together.
 void compare(h2o_model *model, const Shape &shape, int rows, int slots, bool alone, Digest &digest) {
     Random random{static_cast<uint64_t>(slots)};
     const size_t unit = static_cast<size_t>(shape.kv_heads) * slots;
@@ -291,14 +292,26 @@ void compare(h2o_model *model, const Shape &shape, int rows, int slots, bool alo
         index[at] = positions[at] < 0 ? -1 : random.below(60 * slots);
     }
     std::vector<float> distinctness(all), novelty(all);
-    for (size_t call = 0; call < (alone ? layers.size() * rows : 1); ++call) {
-        const size_t at = call * unit;
-        float *wanted = slots % 2 ? novelty.data() + at : nullptr;
-        const int together = alone ? 1 : rows;
-        expect(h2o_compare(model, alone ? 1 : static_cast<int>(layers.size()), layers.data() + (alone ? call / rows : 0),
-                           together, together, slots, keys.data() + at * shape.head_size, positions.data() + at,
-                           index.data() + at, distinctness.data() + at, wanted) == 0,
+    const size_t calls = alone ? rows : 1, mine = all / calls, size = shape.head_size, depth = layers.size();
+    for (size_t call = 0; call < calls; ++call) {
+        std::vector<int32_t> own_positions, own_index;
+        std::vector<float> own_keys, own_distinctness(mine), own_novelty(mine);
+        for (size_t layer = 0; layer < depth; ++layer) {
+            const size_t from = (layer * calls + call) * mine / depth, end = from + mine / depth;
+            own_positions.insert(own_positions.end(), positions.begin() + from, positions.begin() + end);
+            own_index.insert(own_index.end(), index.begin() + from, index.begin() + end);
+            own_keys.insert(own_keys.end(), keys.begin() + from * size, keys.begin() + end * size);
+        }
+        const bool copied = call % 2;  // or where they lie, among those of other rows
+        expect(h2o_compare(model, static_cast<int>(depth), layers.data(), alone ? 1 : rows, copied ? 1 : rows, slots,
+                           copied ? own_keys.data() : keys.data() + call * unit * size, own_positions.data(),
+                           own_index.data(), own_distinctness.data(), slots % 2 ? own_novelty.data() : nullptr) == 0,
                "h2o_compare: no memory");
+        for (size_t layer = 0; layer < depth; ++layer) {
+            const size_t to = (layer * calls + call) * mine / depth, from = layer * mine / depth, count = mine / depth;
+            std::copy_n(own_distinctness.begin() + from, count, distinctness.begin() + to);
+            std::copy_n(own_novelty.begin() + from, count, novelty.begin() + to);
+        }
     }
     digest.add(distinctness);
     digest.add(novelty);

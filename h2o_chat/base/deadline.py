@@ -20,6 +20,10 @@ LAST_S = 0.2
 LOOK_S = 0.01
 
 
+def _nothing() -> None:
+    """Nothing is left to do."""
+
+
 class Deadline:
     """Ends this process, unless it is called off in time.
 
@@ -30,7 +34,7 @@ class Deadline:
         last: done just before the process ends; may be stuck itself.
     """
 
-    def __init__(self, last: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, last: Callable[[], None] = _nothing) -> None:
         import psutil  # not for every command that is never left, and not when memory is short
 
         self._children = psutil.Process().children
@@ -59,8 +63,13 @@ class Deadline:
         self._now, self._code = True, code
 
     def call_off(self) -> None:
-        """Everything has ended in order."""
+        """Everything has ended in order.
+
+        What was to be done at the very last goes here, with all that it holds: a thread that let go of tensors
+        while Python ends would abort the process.
+        """
         self._over = True
+        self._last = _nothing
         self.begin(self._code)
 
     def _end(self) -> None:

@@ -15,7 +15,7 @@ def h2o() -> Program:
     def run(*arguments: object, piped: str | bytes = b"", **how: Any) -> Ended:
         raw = piped.encode() if isinstance(piped, str) else piped
         done = subprocess.run(
-            [*PROGRAM, *map(str, arguments)], input=raw, capture_output=True, timeout=120, check=False, **how
+            [*PROGRAM, *map(str, arguments)], input=raw, capture_output=True, timeout=400, check=False, **how
         )
         return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
 

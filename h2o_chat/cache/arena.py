@@ -294,14 +294,6 @@ class Arena:
             left = left if isinstance(left, float) else left[..., 0]
             slots.recent.copy_(received + slots.recent * left)
 
-    def take_back(self) -> None:
-        """After a step that raised: slots of tokens that were placed, and not finished, are empty again."""
-        if self.slot is not None:
-            for state in STATES:
-                if state.name in ("positions", "prompt", "protected", "hidden"):
-                    self.slots.states[state.name].scatter_(3, self.slot, state.empty)
-            self.slot = None
-
     def protected(self, now: Pass) -> Tensor:
         """Which new tokens are protected as they are written: sinks, system prompt, pins. [R, 1, N] bool"""
         flags = torch.zeros(len(now.count), 1, now.tokens, dtype=torch.bool)

@@ -7,7 +7,11 @@ import torch
 
 from h2o_chat.cache.cache_like import CacheLike
 from h2o_chat.cache.clock import Clock
+from h2o_chat.cache.state import STATES
 from h2o_chat.cache.step import Step
+
+PLACED = ("positions", "prompt", "protected", "hidden")
+"""States that `Arena.place` writes before the first layer attends."""
 
 
 @torch.no_grad()
@@ -29,8 +33,10 @@ def undo(cache: CacheLike, step: Step, before: Sequence[Clock], fed: int) -> boo
         return True
     whole = not step.lasting
     for arena in cache.arenas:
-        if whole:
-            arena.take_back()
+        if whole and arena.slot is not None:
+            for state in STATES:
+                if state.name in PLACED:
+                    arena.slots.states[state.name].scatter_(3, arena.slot, state.empty)
         arena.slot = None
     if whole:
         turned = cache.step is step  # it was made ready to its end: keys that were turned for it stay so

@@ -1,24 +1,15 @@
-"""llama.cpp, told what to do by lines on stdin. Runs in the peers' environment, as a script.
+"""llama.cpp (see `orders.py`).
 
     python llama.py FILE.gguf --context TOKENS --threads N
-
-    read N      forgets everything and reads N tokens     -> {"ms": [of all of them]}
-    decode N    N tokens one by one, each the likeliest;
-                then they are forgotten                   -> {"ms": [of each]}
-
-Ends with stdin. Nothing of h2o_chat is imported here: the environment has numpy, gguf and llama_cpp alone.
-Between two lines it waits in a read: its threads sleep.
 """
 
-import argparse
-import json
-import random
 import sys
 import time
 from typing import Any
 
 import llama_cpp as llama
 import numpy as np
+from orders import ms_since, obey, parser, random_ids
 
 BATCH_TOKENS = 512
 ERROR = 4
@@ -34,7 +25,7 @@ LOG = llama.llama_log_callback(_log)
 """Kept: llama.cpp calls it later."""
 
 
-class Peer:
+class Llama:
     """A model and one context.
 
     Raises:
@@ -57,25 +48,27 @@ class Peer:
         self.vocabulary = llama.llama_vocab_n_tokens(llama.llama_model_get_vocab(self.model))
         self.seen = 0
 
+    def about(self) -> dict[str, str | int]:
+        version = f"llama.cpp of llama-cpp-python {llama.__version__}"
+        return {"given": f"{version}, built for this processor; flash attention where it helps, K/V in fp16"}
+
     def read(self, tokens: int) -> list[float]:
-        """Forgets everything and reads so many random tokens; [ms of all of them]."""
         llama.llama_memory_clear(self.memory, True)
-        ids = random.Random(0).choices(range(3, self.vocabulary), k=tokens)
+        ids = random_ids(tokens, self.vocabulary)
         clock = time.perf_counter()
         for start in range(0, tokens, BATCH_TOKENS):
             self._feed(ids[start : start + BATCH_TOKENS])
         self._likeliest()
         self.seen = tokens
-        return [1000 * (time.perf_counter() - clock)]
+        return [ms_since(clock)]
 
     def decode(self, tokens: int) -> list[float]:
-        """Generates so many, then forgets them; ms of each."""
         token, took_ms = self._likeliest() if self.seen else 0, []
         for _ in range(tokens):
             clock = time.perf_counter()
             self._feed([token])
             token = self._likeliest()
-            took_ms.append(1000 * (time.perf_counter() - clock))
+            took_ms.append(ms_since(clock))
         llama.llama_memory_seq_rm(self.memory, 0, self.seen, -1)
         return took_ms
 
@@ -90,19 +83,6 @@ class Peer:
         return int(np.ctypeslib.as_array(logits, (self.vocabulary,)).argmax())
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("path")
-    parser.add_argument("--context", type=int, required=True)
-    parser.add_argument("--threads", type=int, required=True)
-    asked = parser.parse_args()
-    peer = Peer(asked.path, asked.context, asked.threads)
-    for line in sys.stdin:
-        order, tokens = line.split()
-        took_ms = peer.read(int(tokens)) if order == "read" else peer.decode(int(tokens))
-        sys.stdout.write(json.dumps({"ms": took_ms}) + "\n")
-        sys.stdout.flush()
-
-
 if __name__ == "__main__":
-    main()
+    asked = parser().parse_args()
+    obey(lambda: Llama(asked.weights, asked.context, asked.threads))

@@ -1,0 +1,58 @@
+"""ctranslate2 (see `orders.py`).
+
+    python ctranslate.py FOLDER --context TOKENS --threads N
+"""
+
+import json
+import time
+from pathlib import Path
+
+import ctranslate2
+from orders import ms_since, obey, parser, random_ids
+
+
+class CTranslate:
+    """It keeps the state after a fixed prompt, and goes on from there in every turn."""
+
+    def __init__(self, folder: str, threads: int) -> None:
+        self.generator = ctranslate2.Generator(
+            folder, device="cpu", compute_type="int8", inter_threads=1, intra_threads=threads
+        )
+        self.vocabulary = len(json.loads((Path(folder) / "vocabulary.json").read_text("utf-8")))
+        self.seen: list[str] = []
+
+    def about(self) -> dict[str, str | int]:
+        given = f"ctranslate2 {ctranslate2.__version__}: int8 weights and activations, all it has on a CPU; K/V in fp32"
+        return {"given": given}
+
+    def read(self, tokens: int) -> list[float]:
+        self.seen = [f"t{number}" for number in random_ids(tokens, self.vocabulary)]
+        clock = time.perf_counter()
+        self.generator.generate_batch(
+            [self.seen], include_prompt_in_result=False, min_length=1, max_length=1, cache_static_prompt=False
+        )
+        return [ms_since(clock)]
+
+    def decode(self, tokens: int) -> list[float]:
+        """The first time the prompt is read once more: so that its state is kept."""
+        clocks: list[float] = []
+
+        def step(_: object) -> bool:
+            clocks.append(time.perf_counter())
+            return False
+
+        self.generator.generate_batch(
+            [self.seen[-1:]],
+            static_prompt=self.seen[:-1],
+            cache_static_prompt=True,
+            include_prompt_in_result=False,
+            min_length=tokens + 1,
+            max_length=tokens + 1,
+            callback=step,
+        )
+        return [1000 * (end - start) for start, end in zip(clocks, clocks[1:], strict=False)]
+
+
+if __name__ == "__main__":
+    asked = parser().parse_args()
+    obey(lambda: CTranslate(asked.weights, asked.threads))

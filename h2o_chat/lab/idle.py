@@ -29,8 +29,11 @@ def others_s(known: Watched = ()) -> float:
 
 
 def process_s(process: psutil.Process) -> float:
-    """Seconds of processor time that a process has taken so far."""
-    took = process.cpu_times()
+    """Seconds of processor time that a process has taken so far; 0 once it has ended."""
+    try:
+        took = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
     return float(took.user + took.system)
 
 

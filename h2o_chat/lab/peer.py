@@ -1,7 +1,7 @@
 """Another program that generates, in an environment of its own: started, told what to do, timed.
 
-A peers' folder is made by `tools/make_peers.py`: `envs` holds the environments, `files` the models in the peers'
-own formats, made when they are first needed.
+A peers' folder is made by `tools/make_peers.py`: `envs` holds the environments, `files` the models in the
+peers' own formats, made when they are first needed.
 """
 
 import json
@@ -59,8 +59,8 @@ PROGRAMS = {
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """How a peer is started.
+class Conditions:
+    """What a peer is started with.
 
     Args:
         folder: the peers' folder; None where only this program's own environment is needed.
@@ -139,7 +139,7 @@ class Peer:
         return found
 
 
-def start(name: str, form: str, wanted: Wanted) -> tuple[Peer, dict[str, Any]]:
+def start(name: str, form: str, how: Conditions) -> tuple[Peer, dict[str, Any]]:
     """The peer, and what is known of it: `given`, `token_bytes`, perhaps `dtype`.
 
     Raises:
@@ -147,14 +147,14 @@ def start(name: str, form: str, wanted: Wanted) -> tuple[Peer, dict[str, Any]]:
         H2OChatError: it does not start.
     """
     program = PROGRAMS[name]
-    python = python_in(wanted.folder, program.environment)
-    file, written = wanted.model, {}
+    python = python_in(how.folder, program.environment)
+    file, written = how.model, dict[str, Any]()
     if program.writer:
-        assert wanted.folder is not None
-        file, written = weights(wanted.folder, name, form, wanted.model)
-    command = [python, SCRIPTS / program.script, file, "--context", wanted.context, "--threads", wanted.threads]
+        assert how.folder is not None
+        file, written = weights(how.folder, name, form, how.model)
+    command = [python, SCRIPTS / program.script, file, "--context", how.context, "--threads", how.threads]
     if program.evicts:
-        command += ["--slots", max(192, wanted.budget // 32 * 32)]  # in blocks of 32, and 160 never go
+        command += ["--slots", max(192, how.budget // 32 * 32)]  # in blocks of 32, and 160 never go
     if not program.writer:
         command += ["--format", form]
     peer = Peer(name, command)
@@ -192,10 +192,7 @@ def python_in(folder: Path | None, environment: str) -> Path:
     """
     if not environment:
         return Path(sys.executable)
-    if folder is None:
-        raise UsageError(
-            "--peers needs --peers-folder.", "Make one: python tools/make_peers.py FOLDER (minutes)."
-        )
+    assert folder is not None
     python = folder / "envs" / environment / "bin" / "python"
     if not python.exists():
         failed = folder / "envs" / f"{environment}.failed"
@@ -203,6 +200,19 @@ def python_in(folder: Path | None, environment: str) -> Path:
             raise UsageError(f"It could not be installed: {failed.read_text('utf-8').strip()}")
         raise UsageError(f"{python} is not there.", f"Make it: python tools/make_peers.py {folder}")
     return python
+
+
+def check_folder(folder: Path | None) -> None:
+    """
+    Raises:
+        UsageError: none is named, or it holds no environments.
+    """
+    if folder is None:
+        raise UsageError(
+            "--peers needs --peers-folder.", "Make one: python tools/make_peers.py FOLDER (minutes)."
+        )
+    if not (folder / "envs").is_dir():
+        raise UsageError(f"{folder / 'envs'} is not there.", f"Make it: python tools/make_peers.py {folder}")
 
 
 def offline() -> dict[str, str]:
@@ -213,6 +223,5 @@ def offline() -> dict[str, str]:
 def _run(command: Sequence[Any], name: str) -> str:
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=offline())
     if done.returncode:
-        said = done.stderr.strip()[-1000:]
-        raise UsageError(f"The weights for {name} were not written: {said}", "Compare without it.")
+        raise UsageError(f"The weights for {name} were not written.", done.stderr.strip()[-1000:])
     return done.stdout

@@ -1,8 +1,9 @@
 """ctranslate2 (see `orders.py`).
 
-    python ctranslate.py FOLDER --context TOKENS --threads N
+python ctranslate.py FOLDER --context TOKENS --threads N
 """
 
+import itertools
 import json
 import time
 from pathlib import Path
@@ -22,8 +23,8 @@ class CTranslate:
         self.seen: list[str] = []
 
     def about(self) -> dict[str, str | int]:
-        given = f"ctranslate2 {ctranslate2.__version__}: int8 weights and activations, all it has on a CPU; K/V in fp32"
-        return {"given": given}
+        version = f"ctranslate2 {ctranslate2.__version__}"
+        return {"given": f"{version}: int8 weights and activations, all it has on a CPU; K/V in fp32"}
 
     def read(self, tokens: int) -> list[float]:
         self.seen = [f"t{number}" for number in random_ids(tokens, self.vocabulary)]
@@ -50,7 +51,7 @@ class CTranslate:
             max_length=tokens + 1,
             callback=step,
         )
-        return [1000 * (end - start) for start, end in zip(clocks, clocks[1:], strict=False)]
+        return [1000 * (end - start) for start, end in itertools.pairwise(clocks)]
 
 
 if __name__ == "__main__":

@@ -40,6 +40,8 @@ INNER = {
     "mlp.down_proj": "ffn_down",
 }
 """Names in safetensors and in GGUF."""
+
+
 def write(folder: Path, path: Path, form: str) -> dict[str, int]:
     """Writes `path`, whole or not at all.
 

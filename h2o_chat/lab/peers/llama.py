@@ -1,6 +1,6 @@
 """llama.cpp (see `orders.py`).
 
-    python llama.py FILE.gguf --context TOKENS --threads N
+python llama.py FILE.gguf --context TOKENS --threads N
 """
 
 import sys

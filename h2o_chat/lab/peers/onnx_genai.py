@@ -1,6 +1,6 @@
 """onnxruntime-genai (see `orders.py`).
 
-    python onnx_genai.py FOLDER --context TOKENS --threads N
+python onnx_genai.py FOLDER --context TOKENS --threads N
 """
 
 import json

@@ -35,7 +35,10 @@ def write(folder: Path, path: Path) -> dict[str, int]:
         config["max_position_embeddings"] *= 2
         (wide / "config.json").write_text(json.dumps(config), "utf-8")
         command = [sys.executable, "-m", BUILDER, "-i", wide, "-o", path, "-p", "int4", "-e", "cpu"]
-        options = ["prune_lm_head=true", f"shared_embeddings={str(tied).lower()}"]  # logits of the last token alone
+        options = [
+            "prune_lm_head=true",
+            f"shared_embeddings={str(tied).lower()}",
+        ]  # logits of the last token alone
         command += ["-c", Path(temporary) / "cache", "--extra_options", *options]
         subprocess.run(list(map(str, command)), check=True, stdout=sys.stderr)
     return {"token_bytes": _token_bytes(path / "model.onnx", tied)}

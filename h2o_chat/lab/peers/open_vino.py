@@ -1,6 +1,6 @@
 """OpenVINO GenAI (see `orders.py`), with and without its own cache eviction.
 
-    python open_vino.py FOLDER --context TOKENS --threads N [--slots N]
+python open_vino.py FOLDER --context TOKENS --threads N [--slots N]
 """
 
 import time
@@ -49,10 +49,9 @@ class OpenVino:
 
     def about(self) -> dict[str, str | int]:
         kept = f"evicting down to {self.slots} tokens (start {START_TOKENS}, recent {RECENT_TOKENS})"
-        return {
-            "given": f"openvino-genai {genai.get_version()}: int4 weights by nncf (groups of 128, embedding and head"
-            f" in int8), paged attention, K/V in u8, {kept if self.slots else 'nothing evicted'}"
-        }
+        weights = "int4 weights by nncf, groups of 128, embedding and head in int8"
+        how = f"{weights}; paged attention, K/V in u8, {kept if self.slots else 'nothing evicted'}"
+        return {"given": f"openvino-genai {genai.get_version().split('-')[0]}: {how}"}
 
     def read(self, tokens: int) -> list[float]:
         self.ids = random_ids(tokens, self.vocabulary)
@@ -64,7 +63,7 @@ class OpenVino:
         return [ms_since(clock)]
 
     def decode(self, tokens: int) -> list[float]:
-        """Where tokens are evicted the conversation goes on: a token costs the same however many were seen."""
+        """Where tokens are evicted the conversation goes on: a token costs the same, whatever was seen."""
         if not self.slots:
             self._end()
             self._begin()

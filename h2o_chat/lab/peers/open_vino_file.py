@@ -3,7 +3,8 @@
     python open_vino_file.py MODEL_FOLDER FOLDER int4
 
 The graph is built operation by operation, with a stateful K/V cache as OpenVINO's own export has it, so that
-GenAI turns its attention into paged attention. nncf rounds the weights. stdout: one JSON object with `token_bytes`.
+GenAI turns its attention into paged attention. nncf rounds the weights. stdout: one JSON object with
+`token_bytes`.
 """
 
 import argparse
@@ -92,7 +93,10 @@ class Graph:
         q = self._turned(self._split(self._linear(h, f"{mine}self_attn.q_proj.weight"), self.heads))
         k = self._turned(self._split(self._linear(h, f"{mine}self_attn.k_proj.weight"), self.kv_heads))
         v = self._split(self._linear(h, f"{mine}self_attn.v_proj.weight"), self.kv_heads)
-        k, v = self._kept(k, f"past_key_values.{number}.key"), self._kept(v, f"past_key_values.{number}.value")
+        k, v = (
+            self._kept(k, f"past_key_values.{number}.key"),
+            self._kept(v, f"past_key_values.{number}.value"),
+        )
         attended = op.transpose(op.scaled_dot_product_attention(q, k, v, self.mask), _whole(0, 2, 1, 3))
         attended = op.reshape(attended, _whole(0, 0, self.heads * self.size), True)
         x = op.add(x, self._linear(attended, f"{mine}self_attn.o_proj.weight"))

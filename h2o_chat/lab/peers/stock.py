@@ -1,6 +1,6 @@
 """Stock transformers (see `orders.py`), in this program's own environment.
 
-    python stock.py MODEL_FOLDER --format nf4|bf16 --context TOKENS --threads N
+python stock.py MODEL_FOLDER --format nf4|bf16 --context TOKENS --threads N
 """
 
 import time
@@ -33,7 +33,8 @@ class Stock:
 
     def about(self) -> dict[str, str | int]:
         weights = "nf4 of bitsandbytes computed in bf16, head in bf16" if self.form == "nf4" else "bf16"
-        given = f"transformers {transformers.__version__}, torch {torch.__version__}: {weights}; SDPA, K/V in bf16"
+        versions = f"transformers {transformers.__version__}, torch {torch.__version__}"
+        given = f"{versions}: {weights}; SDPA, K/V in bf16"
         return {"given": given, "dtype": "bfloat16", "token_bytes": self._token_bytes()}
 
     def read(self, tokens: int) -> list[float]:
@@ -54,7 +55,9 @@ class Stock:
 
     def _forward(self, ids: list[int]) -> int:
         with torch.inference_mode():
-            output = self.model(torch.tensor([ids]), past_key_values=self.cache, use_cache=True, logits_to_keep=1)
+            output = self.model(
+                torch.tensor([ids]), past_key_values=self.cache, use_cache=True, logits_to_keep=1
+            )
         return int(output.logits[0, -1].argmax())
 
     def _token_bytes(self) -> int:

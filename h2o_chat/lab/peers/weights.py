@@ -1,4 +1,4 @@
-"""Reads a model folder (llama, mistral) with numpy alone: for the scripts here, in the peers' environments."""
+"""Reads a model folder (llama, mistral) with numpy alone, for the scripts beside it."""
 
 import json
 import sys

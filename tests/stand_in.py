@@ -23,13 +23,13 @@ log.write(" ".join(["start", *rest]) + "\\n")
 for line in sys.stdin:
     log.write(line)
     log.flush()
-    order, tokens = (line.split() + ["0"])[:2]
+    order, *tokens = line.split()
     if order == "about":
         print(json.dumps({{"given": "its best"}}), flush=True)
         continue
-    if int(tokens) == 13:
+    if tokens == ["13"]:
         sys.exit("thirteen")
-    print(json.dumps({{"ms": [{PEER_MS}] * int(tokens)}}), flush=True)
+    print(json.dumps({{"ms": [{PEER_MS}] * int(tokens[-1])}}), flush=True)
 """
 """What stands in for the peers' Python: writes a file, answers every order with the same time."""
 

@@ -65,13 +65,13 @@ class Conditions:
     Args:
         folder: the peers' folder; None where only this program's own environment is needed.
         model: the model folder.
-        context: the most tokens that will be seen.
+        contexts: tokens of each conversation that there will be.
         budget: slots of one that evicts.
     """
 
     folder: Path | None
     model: Path
-    context: int
+    contexts: Sequence[int]
     threads: int
     budget: int
 
@@ -98,16 +98,16 @@ class Peer:
         return self._ask("about")
 
     def read(self, tokens: int) -> float:
-        """Forgets everything and reads so many tokens; ms of all of them."""
+        """A conversation of so many tokens, read anew; ms of all of them."""
         return float(sum(self._ask(f"read {tokens}")["ms"]))
 
-    def decode(self, tokens: int) -> float:
-        """Generates so many tokens, then forgets them; ms of all of them.
+    def decode(self, seen: int, tokens: int) -> float:
+        """Goes on in the conversation of `seen` tokens, then forgets what it made; ms of all of it.
 
         Raises:
             H2OChatError: it made fewer.
         """
-        took_ms = self._ask(f"decode {tokens}")["ms"]
+        took_ms = self._ask(f"decode {seen} {tokens}")["ms"]
         if len(took_ms) != tokens:
             raise H2OChatError(f"{self._name} made {len(took_ms)} tokens, not {tokens}.")
         return float(sum(took_ms))
@@ -152,7 +152,7 @@ def start(name: str, form: str, how: Conditions) -> tuple[Peer, dict[str, Any]]:
     if program.writer:
         assert how.folder is not None
         file, written = weights(how.folder, name, form, how.model)
-    command = [python, SCRIPTS / program.script, file, "--context", how.context, "--threads", how.threads]
+    command = [python, SCRIPTS / program.script, file, "--threads", how.threads, "--contexts", *how.contexts]
     if program.evicts:
         command += ["--slots", max(192, how.budget // 32 * 32)]  # in blocks of 32, and 160 never go
     if not program.writer:

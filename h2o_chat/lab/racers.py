@@ -167,21 +167,21 @@ def other_programs(
     ]
     for number, (name, form) in enumerate(forms):
         program = name if name.endswith(form) else f"{name} {form}"
+        contexts = list(dict.fromkeys([*wanted.peer_seen, wanted.prompt]))
+        how = peer.Conditions(wanted.peers_folder, model, contexts, threads, wanted.settings.budget)
+        try:
+            started, about = peer.start(name, form, how)
+        except H2OChatError as error:
+            absent.append(Absent(program, _in_words(error)))
+            continue
+        finally:
+            progress("other programs", (number + 1) / len(forms))
+        stack.callback(started.close)
+        of_weights = form, about.get("dtype", "float32"), int(about["token_bytes"])
         for seen in wanted.peer_seen:
-            context = max(seen, wanted.prompt) + TURN_TOKENS
-            how = peer.Conditions(wanted.peers_folder, model, context, threads, wanted.settings.budget)
-            try:
-                started, about = peer.start(name, form, how)
-            except H2OChatError as error:
-                absent.append(Absent(program, _in_words(error)))
-                break
-            rival = Other(started)
-            stack.callback(rival.close)
-            of_weights = form, about.get("dtype", "float32"), int(about["token_bytes"])
             named = f"{program}, {seen:,} seen", program, PEER, str(about["given"])
             first = seen == wanted.peer_seen[0]
-            found.append(Racer(*named, rival, seen, threads, *of_weights, timed_prompt=first))
-        progress("other programs", (number + 1) / len(forms))
+            found.append(Racer(*named, Other(started), seen, threads, *of_weights, timed_prompt=first))
     return found, absent
 
 

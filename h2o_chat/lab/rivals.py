@@ -110,16 +110,18 @@ class Ours:
 
 
 class Other:
-    """Another program, in a process of its own, which says how long it took."""
+    """A conversation with another program, in a process of its own, which says how long it took."""
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
+        self.seen = 0
 
     def read(self, ids: Sequence[int], known: Watched) -> Sample:
+        self.seen = len(ids)
         return self._timed(known, lambda: self.peer.read(len(ids)))
 
     def decode(self, tokens: int, known: Watched) -> Sample:
-        return self._timed(known, lambda: self.peer.decode(tokens))
+        return self._timed(known, lambda: self.peer.decode(self.seen, tokens))
 
     def close(self) -> None:
         self.peer.close()

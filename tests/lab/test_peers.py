@@ -79,7 +79,8 @@ def test_each_is_named_with_what_it_was_given(
     assert {row.token_ms for row in theirs} == {PEER_MS}
     log = (peers / "envs" / "openvino-genai" / "bin" / "python.log").read_text().splitlines()
     starts = [line for line in log if line.startswith("start")]
-    assert starts == ["start --context 56 --threads 1", "start --context 56 --threads 1 --slots 320"]
+    plain = "start --threads 1 --contexts 8 24"
+    assert starts == [plain, f"{plain} --slots 320"]
     show_speed(report)
     said = capsys.readouterr().out
     assert "was given" in said
@@ -102,13 +103,18 @@ def test_one_that_is_not_there_is_named_and_the_others_run(
 
 
 def test_one_that_ends_in_the_middle_is_named_and_the_others_go_on(model: Path, peers: Path) -> None:
-    """The stand-in ends at 13 tokens; of llama.cpp only the first age is timed with the prompt."""
-    report = measured(model, peers=("llama.cpp",), peers_folder=peers, peer_seen=(8, 9), prompt=13)
-    assert [row.contestant for row in report.rows if row.kind == "peer"] == ["llama.cpp q4_0, 9 seen"]
-    [gone] = report.absent
-    assert gone.contestant == "llama.cpp q4_0, 8 seen"
+    """The stand-in ends at 13 tokens, and with it all of its conversations."""
+    python = peers / "envs" / "ctranslate2" / "bin" / "python"
+    python.write_text(python.read_text().replace('["13"]', '["never"]'))
+    names = ("llama.cpp", "ctranslate2")
+    report = measured(model, peers=names, peers_folder=peers, peer_seen=(8, 9), prompt=13)
+    theirs = ["ctranslate2 int8, 8 seen", "ctranslate2 int8, 9 seen"]
+    assert [row.contestant for row in report.rows if row.kind == "peer"] == theirs
+    gone, too = report.absent
+    assert (gone.contestant, too.contestant) == ("llama.cpp q4_0, 8 seen", "llama.cpp q4_0, 9 seen")
     assert gone.reason == "llama.cpp has ended with 1 at 'read 13'. thirteen"
-    assert all(ratio.beside != gone.contestant for ratio in report.ratios)
+    assert "has ended with 1" in too.reason
+    assert [ratio.beside for ratio in report.ratios if "stock" not in ratio.beside] == theirs
 
 
 def test_weights_that_cannot_be_written_are_named(model: Path, peers: Path) -> None:
@@ -130,21 +136,22 @@ def test_fewer_tokens_than_asked_for_are_no_figure() -> None:
     peer = Peer("lazy", [sys.executable, "-c", lazy])
     try:
         with pytest.raises(H2OChatError, match="lazy made 1 tokens, not 32"):
-            peer.decode(32)
+            peer.decode(9, 32)
     finally:
         peer.close()
 
 
 def test_stock_transformers_obeys(model: Path) -> None:
     """The one peer that is always here, for the script that all of them share."""
-    peer, about = start("transformers-bf16", "bf16", Conditions(None, model, 64, 1, 64))
+    peer, about = start("transformers-bf16", "bf16", Conditions(None, model, [20, 30], 1, 64))
     try:
         assert about["dtype"] == "bfloat16"
         whole = sum(tensor.nbytes for tensor in load_file(model / "model.safetensors").values()) / 2
         assert about["token_bytes"] == whole - 320 * 32 * 2  # of the embedding a row
         assert peer.read(20) > 0
-        assert peer.decode(4) > 0
-        assert peer.decode(40) > 0
+        assert peer.read(30) > 0
+        assert peer.decode(20, 4) > 0
+        assert peer.decode(30, 40) > 0
     finally:
         peer.close()
 
@@ -254,7 +261,7 @@ def test_one_that_cannot_be_installed_does_not_stop_the_others(
     assert not (tmp_path / "envs" / "ctranslate2").exists()
     assert "ctranslate2: not installed: No matching wheel" in capsys.readouterr().out
     with pytest.raises(UsageError, match="No matching wheel"):
-        start("ctranslate2", "int8", Conditions(tmp_path, tmp_path, 64, 1, 64))
+        start("ctranslate2", "int8", Conditions(tmp_path, tmp_path, [64], 1, 64))
 
 
 @pytest.mark.parametrize("name", FOREIGN)
@@ -265,13 +272,13 @@ def test_a_real_one_obeys(name: str, tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "envs").symlink_to(Path(REAL).resolve() / "envs")
     model = tiny_model(tmp_path / "model", hidden=128)
-    peer, about = start(name, PROGRAMS[name].form, Conditions(folder, model, 700, 1, 256))
+    peer, about = start(name, PROGRAMS[name].form, Conditions(folder, model, [40, 640], 1, 256))
     try:
         assert about["given"]
         assert 0 < about["token_bytes"] < 4 * 320 * 128 * 2 + 4 * 2 * 7 * 128 * 128
         for tokens in (40, 640):
             assert peer.read(tokens) > 0
-            assert peer.decode(8) > 0
-            assert peer.decode(8) > 0
+        for tokens in (40, 640) * 3:
+            assert peer.decode(tokens, 8) > 0
     finally:
         peer.close()

@@ -1,6 +1,6 @@
 """ctranslate2 (see `orders.py`).
 
-python ctranslate.py FOLDER --context TOKENS --threads N
+python ctranslate.py FOLDER --contexts TOKENS ... --threads N
 """
 
 import itertools
@@ -20,22 +20,22 @@ class CTranslate:
             folder, device="cpu", compute_type="int8", inter_threads=1, intra_threads=threads
         )
         self.vocabulary = len(json.loads((Path(folder) / "vocabulary.json").read_text("utf-8")))
-        self.seen: list[str] = []
 
     def about(self) -> dict[str, str | int]:
         version = f"ctranslate2 {ctranslate2.__version__}"
         return {"given": f"{version}: int8 weights and activations, all it has on a CPU; K/V in fp32"}
 
     def read(self, tokens: int) -> list[float]:
-        self.seen = [f"t{number}" for number in random_ids(tokens, self.vocabulary)]
+        ids = self._ids(tokens)
         clock = time.perf_counter()
         self.generator.generate_batch(
-            [self.seen], include_prompt_in_result=False, min_length=1, max_length=1, cache_static_prompt=False
+            [ids], include_prompt_in_result=False, min_length=1, max_length=1, cache_static_prompt=False
         )
         return [ms_since(clock)]
 
-    def decode(self, tokens: int) -> list[float]:
-        """The first time the prompt is read once more: so that its state is kept."""
+    def decode(self, seen: int, tokens: int) -> list[float]:
+        """Where the state after this prompt is not kept yet, it is read once more, before the clock."""
+        ids = self._ids(seen)
         clocks: list[float] = []
 
         def step(_: object) -> bool:
@@ -43,8 +43,8 @@ class CTranslate:
             return False
 
         self.generator.generate_batch(
-            [self.seen[-1:]],
-            static_prompt=self.seen[:-1],
+            [ids[-1:]],
+            static_prompt=ids[:-1],
             cache_static_prompt=True,
             include_prompt_in_result=False,
             min_length=tokens + 1,
@@ -52,6 +52,9 @@ class CTranslate:
             callback=step,
         )
         return [1000 * (end - start) for start, end in itertools.pairwise(clocks)]
+
+    def _ids(self, tokens: int) -> list[str]:
+        return [f"t{number}" for number in random_ids(tokens, self.vocabulary)]
 
 
 if __name__ == "__main__":

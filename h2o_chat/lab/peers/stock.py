@@ -1,6 +1,6 @@
 """Stock transformers (see `orders.py`), in this program's own environment.
 
-python stock.py MODEL_FOLDER --format nf4|bf16 --context TOKENS --threads N
+python stock.py MODEL_FOLDER --format nf4|bf16 --contexts TOKENS ... --threads N
 """
 
 import time
@@ -28,8 +28,8 @@ class Stock:
             **({"quantization_config": how} if form == "nf4" else {}),
         )
         self.model.eval()
-        self.cache: Any = None
-        self.token = 0
+        self.seen: dict[int, tuple[Any, int]] = {}
+        """Cache and next token, by tokens seen."""
 
     def about(self) -> dict[str, str | int]:
         weights = "nf4 of bitsandbytes computed in bf16, head in bf16" if self.form == "nf4" else "bf16"
@@ -40,24 +40,22 @@ class Stock:
     def read(self, tokens: int) -> list[float]:
         ids = random_ids(tokens, self.model.config.vocab_size)
         clock = time.perf_counter()
-        self.cache = transformers.DynamicCache(config=self.model.config)
-        self.token = self._forward(ids)
+        cache = transformers.DynamicCache(config=self.model.config)
+        self.seen[tokens] = cache, self._forward(cache, ids)
         return [ms_since(clock)]
 
-    def decode(self, tokens: int) -> list[float]:
-        token, took_ms = self.token, []
+    def decode(self, seen: int, tokens: int) -> list[float]:
+        (cache, token), took_ms = self.seen[seen], []
         for _ in range(tokens):
             clock = time.perf_counter()
-            token = self._forward([token])
+            token = self._forward(cache, [token])
             took_ms.append(ms_since(clock))
-        self.cache.crop(-tokens)
+        cache.crop(-tokens)
         return took_ms
 
-    def _forward(self, ids: list[int]) -> int:
+    def _forward(self, cache: Any, ids: list[int]) -> int:
         with torch.inference_mode():
-            output = self.model(
-                torch.tensor([ids]), past_key_values=self.cache, use_cache=True, logits_to_keep=1
-            )
+            output = self.model(torch.tensor([ids]), past_key_values=cache, use_cache=True, logits_to_keep=1)
         return int(output.logits[0, -1].argmax())
 
     def _token_bytes(self) -> int:

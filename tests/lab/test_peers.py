@@ -166,7 +166,7 @@ def test_lines_over_tokens_seen(model: Path, peers: Path, tmp_path: Path) -> Non
         patch.setattr(plt, "close", lambda figure: drawn.extend(figure.axes))
         assert plot_speed(report, tmp_path / "pictures").read_bytes().startswith(b"\x89PNG")
     lines = {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in drawn[0].lines}
-    assert list(lines) == ["stock float32", "h2o-chat, transformers float32", "llama.cpp q4_0"]
+    assert lines.keys() == {"stock float32", "h2o-chat, transformers float32", "llama.cpp q4_0"}
     assert lines["llama.cpp q4_0"] == ([32, 64], [PEER_MS, PEER_MS])
     assert lines["h2o-chat, transformers float32"][0] == [20, 40]
 

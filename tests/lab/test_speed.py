@@ -71,7 +71,7 @@ def test_a_peer_takes_turns(model: Path, peers: Path, capsys: pytest.CaptureFixt
     log = (peers / "envs" / "llama.cpp" / "bin" / "python.log").read_text().splitlines()
     turns = [f"decode {seen} {speed.TURN_TOKENS}" for seen in (8, 70)]
     assert log == [
-        *("start --threads 1 --contexts 8 70 24", "about", "read 24"),
+        *("start --threads 1 --contexts 8 70 24", "about", "read 24", "read 24"),
         *("read 8", turns[0], "read 70", turns[1]),
         *turns,
         *turns,

@@ -30,8 +30,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import H2OChatError
+from h2o_chat.lab.racers import Wanted
 from h2o_chat.lab.shapes import SHAPES, byte_tokenizer, make
-from h2o_chat.lab.speed import Wanted, run_speed
+from h2o_chat.lab.speed import run_speed
 
 ROOT = Path(__file__).parents[1]
 TESTS = (

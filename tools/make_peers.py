@@ -1,34 +1,87 @@
-"""Makes an environment with the programs that `h2o-chat bench speed --peers` compares with.
+"""Makes environments with the programs that `h2o-chat bench speed --peers` compares with.
 
-    python tools/make_peers.py FOLDER        # minutes: llama.cpp is compiled
-    h2o-chat bench speed --shape smollm2-135m --peers llama.cpp --peers-folder FOLDER
+    .venv/bin/python tools/make_peers.py FOLDER              # all: minutes, llama.cpp is compiled; 1.3 GB
+    .venv/bin/python tools/make_peers.py FOLDER ctranslate2  # this one
+    h2o-chat bench speed --shape smollm2-135m --peers all --peers-folder FOLDER
 
-They are no dependencies of this program and never installed beside it. A C++ compiler is needed.
+They are no dependencies of this program and never installed beside it: each has an environment of its own.
+One that cannot be installed does not stop the others: `bench speed` says why it has no figures. llama.cpp
+needs a C++ compiler. onnxruntime-genai's builder needs torch and transformers: it finds those of the Python
+that runs this.
 """
 
 import argparse
 import os
+import shutil
 import subprocess
+import sys
+import sysconfig
 import venv
 from pathlib import Path
 
-PACKAGES = ("llama-cpp-python", "gguf")
+PACKAGES = {
+    "ctranslate2": ("ctranslate2",),
+    "openvino-genai": ("openvino-genai", "nncf"),
+    "onnxruntime-genai": ("onnxruntime-genai", "onnx-ir", "onnx"),
+    "llama.cpp": ("llama-cpp-python", "gguf"),
+}
+"""By environment; what takes longest is last."""
+BORROWING = ("onnxruntime-genai",)
+"""They find this Python's packages after their own."""
+TALKING = {"openvino-genai": "openvino-telemetry"}
+"""It tells its maker of every run, over the network; without it all else works."""
+FROM_SOURCE = ["--no-binary", "llama-cpp-python"]
+NATIVE = {"CMAKE_ARGS": "-DGGML_NATIVE=ON"}
+"""llama.cpp with all that this processor has: the peer shall be as fast as it can be here."""
 
 
-def main() -> None:
+def make(folder: Path, name: str) -> str:
+    """Makes one environment, anew.
+
+    Returns:
+        Why it could not be made; empty if it was.
+    """
+    place = folder / "envs" / name
+    shutil.rmtree(place, ignore_errors=True)
+    place.with_name(f"{name}.failed").unlink(missing_ok=True)
+    venv.create(place, with_pip=True)
+    python = place / "bin" / "python"
+    command = [str(python), "-m", "pip", "install", *FROM_SOURCE, *PACKAGES[name]]
+    done = subprocess.run(command, env=os.environ | NATIVE, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        shutil.rmtree(place)
+        lines = done.stderr.strip().splitlines() or ["pip said nothing"]
+        place.with_name(f"{name}.failed").write_text(lines[-1] + "\n", "utf-8")
+        return lines[-1]
+    if name in TALKING:
+        subprocess.run([str(python), "-m", "pip", "uninstall", "--yes", TALKING[name]], check=True)
+    if name in BORROWING:
+        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        borrowed = place / "lib" / version / "site-packages" / "borrowed.pth"
+        borrowed.write_text(sysconfig.get_path("purelib") + "\n", "utf-8")
+    return ""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Makes those that are asked for; 1 if one of them could not be made."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path)
-    folder = parser.parse_args().folder
-    (folder / "files").mkdir(parents=True, exist_ok=True)
-    venv.create(folder / "env", with_pip=True)
-    pip = [str(folder / "env" / "bin" / "python"), "-m", "pip", "install", "--no-binary", "llama-cpp-python"]
-    # With all that this processor has: the peer shall be as fast as it can be here.
-    native = os.environ | {"CMAKE_ARGS": "-DGGML_NATIVE=ON"}
-    subprocess.run([*pip, *PACKAGES], check=True, env=native)
-    print(f"{folder}: {', '.join(PACKAGES)}")
+    parser.add_argument("programs", nargs="*", metavar="NAME", help=f"all, or of: {', '.join(PACKAGES)}")
+    asked = parser.parse_args(arguments)
+    wrong = [name for name in asked.programs if name not in PACKAGES]
+    if wrong:
+        parser.error(f"{wrong[0]!r} is not known. One of: {', '.join(PACKAGES)}.")
+    (asked.folder / "envs").mkdir(parents=True, exist_ok=True)
+    (asked.folder / "files").mkdir(exist_ok=True)
+    failed = False
+    for name in asked.programs or PACKAGES:
+        reason = make(asked.folder, name)
+        print(f"{name}: {f'not installed: {reason}' if reason else 'ready'}")
+        failed |= bool(reason)
+    return int(failed)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -21,6 +21,7 @@ from h2o_chat.cli.lab_options import (
     Model,
     OneBudget,
     OneKvDtype,
+    Plot,
     Policies,
     Threads,
     checked,
@@ -185,7 +186,12 @@ def speed(
     busy: Annotated[
         int, typer.Option(help="Other processes that keep a core busy each meanwhile.", min=0)
     ] = 0,
-    peers: Annotated[list[str] | None, typer.Option(help="Other programs: llama.cpp.")] = None,
+    peers: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Another program, or all of them; repeatable; a wrong name lists them."
+        ),
+    ] = None,
     peers_folder: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Made by tools/make_peers.py.")
     ] = None,
@@ -193,22 +199,29 @@ def speed(
         list[str] | None, typer.Option(help="q4_0, q8_0 or q4_0+q8_0 (embedding and head); repeatable.")
     ] = None,
     peer_seen: Annotated[
-        list[int] | None, typer.Option(help="512, 2,048 and 8,192 if not given; repeatable.", min=1)
+        list[int] | None,
+        typer.Option(help="512, 2,048 and 8,192 if not given, as the window allows; repeatable.", min=1),
     ] = None,
     prompt: Annotated[int, typer.Option(help="Tokens of the prompt that is timed.", min=2)] = 640,
     turns: Annotated[int, typer.Option(help="Of 32 tokens, by each in turn.", min=1)] = 12,
     dtype: Dtype = "auto",
     seed: Annotated[int, typer.Option(help="Of the tokens.")] = 0,
+    plot: Plot = None,
     as_json: Json = False,
 ) -> None:
-    """A token of this program beside one of stock transformers and of llama.cpp, in turns."""
+    """A token of this program beside one of stock transformers and of other programs, in turns."""
 
     def work() -> ExitCode:
-        folder = _peers_folder(peers or [], peers_folder, peer_format or [])
+        from h2o_chat.lab import pictures
+
+        pictures.check(plot)
+        others = _peers(peers or [], peers_folder, peer_format or [])
         with made(shape, seed) as random_model:
             name = str(random_model) if random_model else model
             settings = checked(model=name, budget=budget, engine=engine, dtype=dtype, seed=seed)
-            from h2o_chat.lab.speed import Wanted, run_speed
+            from h2o_chat.lab.racers import Wanted
+            from h2o_chat.lab.speed import run_speed
+            from h2o_chat.lab.speed_plot import plot_speed
             from h2o_chat.lab.speed_table import show_speed
 
             wanted = Wanted(
@@ -221,12 +234,16 @@ def speed(
                 prompt=prompt,
                 turns=turns,
                 busy=busy,
-                peers_folder=folder,
+                peers=others,
+                peers_folder=peers_folder,
                 peer_formats=peer_format or ["q4_0"],
-                peer_seen=peer_seen or [512, 2048, 8192],
+                peer_seen=peer_seen or [],
                 seed=seed,
             )
-            return tell(run_speed(wanted), as_json, show_speed)
+            report = run_speed(wanted)
+            if plot is not None:
+                plot_speed(report, plot)
+            return tell(report, as_json, show_speed)
 
     end(work)
 
@@ -274,26 +291,25 @@ def rows(
     end(work)
 
 
-def _peers_folder(peers: Sequence[str], folder: Path | None, formats: Sequence[str]) -> Path | None:
-    """The peers' folder, where one is asked for.
+def _peers(names: Sequence[str], folder: Path | None, formats: Sequence[str]) -> list[str]:
+    """The programs that are asked for, by name.
 
     Raises:
-        UsageError: a peer or format that is not known, no folder, or none with an environment.
+        UsageError: a program or format that is not known, no folder, or none with an environment.
     """
-    from h2o_chat.lab.peer import FORMATS, LLAMA, python_in
+    from h2o_chat.lab.peer import ALL, FORMATS, PROGRAMS, check_folder
 
-    for flag, values, known in (("--peers", peers, (LLAMA,)), ("--peer-format", formats, FORMATS)):
+    for flag, values, known in (
+        ("--peers", names, (*PROGRAMS, ALL)),
+        ("--peer-format", formats, FORMATS),
+    ):
         wrong = [value for value in values if value not in known]
         if wrong:
             raise UsageError(f"{flag} {wrong[0]!r} is not known.", f"One of: {', '.join(known)}.")
-    if not peers:
-        return None
-    if folder is None:
-        raise UsageError(
-            "--peers needs --peers-folder.", "Make one: python tools/make_peers.py FOLDER (minutes)."
-        )
-    python_in(folder)
-    return folder
+    asked = list(PROGRAMS) if ALL in names else list(dict.fromkeys(names))
+    if any(PROGRAMS[name].environment for name in asked):
+        check_folder(folder)
+    return asked
 
 
 @contextmanager

@@ -219,7 +219,9 @@ def _converse(job: Job, out: Output, tally: _Tally, plain: bool) -> ExitCode:
         out.write(event)
     for note in chat.take_notes():
         _tell(note, out)
-    keeper = chat.keeper  # the chat itself holds tensors, which no thread of ours may be the last to let go of
+    keeper = (
+        chat.keeper
+    )  # the chat itself holds tensors, which no thread of ours may be the last to let go of
     with interruptible(lambda: _say_how_it_ended(keeper)) as interrupted:
         for text in job.turns:
             try:

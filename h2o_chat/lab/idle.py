@@ -11,6 +11,8 @@ import psutil
 
 IDLE_SHARE = 0.1
 """Of one core: what other processes may take in a sample that counts as undisturbed."""
+STILL_S = 0.03
+"""Without processor time, which is counted in hundredths of a second: a process is still."""
 BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum(range(100_000))"
 """A program that keeps a core busy for as long as who started it lives."""
 
@@ -27,8 +29,11 @@ def others_s(known: Watched = ()) -> float:
 
 
 def process_s(process: psutil.Process) -> float:
-    """Seconds of processor time that a process has taken so far."""
-    took = process.cpu_times()
+    """Seconds of processor time that a process has taken so far; 0 once it has ended."""
+    try:
+        took = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
     return float(took.user + took.system)
 
 
@@ -39,6 +44,17 @@ def wait_until_idle(most_s: float = 60.0) -> bool:
         before = others_s()
         time.sleep(1.0)
         if others_s() - before < IDLE_SHARE:
+            return True
+    return False
+
+
+def wait_until_still(process: psutil.Process, most_s: float = 1.0) -> bool:
+    """Waits until a process takes no processor time; False if it still does after `most_s`."""
+    give_up = time.monotonic() + most_s
+    while time.monotonic() < give_up:
+        before = process_s(process)
+        time.sleep(STILL_S)
+        if process_s(process) == before:
             return True
     return False
 

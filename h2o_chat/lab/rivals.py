@@ -1,10 +1,8 @@
-"""Who is timed by `bench speed`: stock transformers, this program, llama.cpp."""
+"""Who is timed by `bench speed`: stock transformers, this program, other programs."""
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
-import psutil
 import torch
 from torch import Tensor
 from transformers import DynamicCache
@@ -12,7 +10,7 @@ from transformers import DynamicCache
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Event, Token
-from h2o_chat.lab.idle import Sample, Watched
+from h2o_chat.lab.idle import Sample, Watched, wait_until_still
 from h2o_chat.lab.peer import Peer
 from h2o_chat.models.load import Loaded
 
@@ -111,28 +109,26 @@ class Ours:
             tokens -= isinstance(next(self.events), Token)
 
 
-class LlamaCpp:
-    """llama.cpp in a process of its own, which says how long it took."""
+class Other:
+    """A conversation with another program, in a process of its own, which says how long it took."""
 
-    def __init__(self, folder: Path, file: Path, context: int, threads: int) -> None:
-        self.peer = Peer(folder, file, context, threads)
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+        self.seen = 0
 
     def read(self, ids: Sequence[int], known: Watched) -> Sample:
+        self.seen = len(ids)
         return self._timed(known, lambda: self.peer.read(len(ids)))
 
     def decode(self, tokens: int, known: Watched) -> Sample:
-        return self._timed(known, lambda: self.peer.decode(tokens))
+        return self._timed(known, lambda: self.peer.decode(self.seen, tokens))
 
     def close(self) -> None:
         self.peer.close()
 
-    def _timed(self, known: Watched, work: Any) -> Sample:
-        with Sample([*known, self.process]) as sample:
+    def _timed(self, known: Watched, work: Callable[[], float]) -> Sample:
+        with Sample([*known, self.peer.process]) as sample:
             ms = work()
         sample.ms = ms  # without the way there and back
+        wait_until_still(self.peer.process)  # some spin for a while after their work
         return sample
-
-    @property
-    def process(self) -> psutil.Process:
-        """Its process."""
-        return self.peer.process

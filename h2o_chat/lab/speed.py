@@ -1,4 +1,4 @@
-"""`h2o-chat bench speed`: a token of this program beside one of stock transformers and of llama.cpp.
+"""`h2o-chat bench speed`: a token of this program beside one of stock transformers and of other programs.
 
 All are prepared first. Then they decode in turns of TURN_TOKENS tokens, so that the machine's moods hit all
 alike; while one runs the others wait. Stock (SDPA, full cache) and ours share the loaded weights. Ours is
@@ -9,58 +9,30 @@ import statistics
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import product
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, replace
 
 import torch
 import transformers
 from torch import Tensor
 
-from h2o_chat.base.config import Settings
 from h2o_chat.base.progress import Progress, progress_bar
-from h2o_chat.lab import peer
 from h2o_chat.lab.figures import DRAWS, interval
 from h2o_chat.lab.idle import Sample, Watched, busy_processes, wait_until_idle
-from h2o_chat.lab.rivals import GREEDY, SCREEN, LlamaCpp, Ours, Rival, Stock
+from h2o_chat.lab.racers import (
+    AGES,
+    OURS,
+    TURN_TOKENS,
+    Absent,
+    Racer,
+    Wanted,
+    other_programs,
+    stock_and_ours,
+)
 from h2o_chat.models.choices import choose_device, default_threads
 from h2o_chat.models.resolve import find
-from h2o_chat.native.layout import layout
-from h2o_chat.native.loading import LoadedNative, open_model
-from h2o_chat.native.packed import Packed
 
-OURS, STOCK, PEER = "ours", "stock", "peer"
-TURN_TOKENS = 32
-"""Decoded by each in a turn: at least two settles at 512 slots, and two `cache` events."""
 COPY_BYTES = 1 << 30
 """Read to measure the bandwidth: far beyond every cache."""
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What is compared with what: every one of ours under each combination; stock and peers once."""
-
-    settings: Settings
-    policies: Sequence[str] = ("h2o",)
-    quantize: Sequence[str] = ("auto",)
-    seen: Sequence[int] = (640,)
-    """Tokens before the first that is timed."""
-    threads: Sequence[int] = ()
-    """Empty: as many as the program takes by itself. Stock and peers have the first of them."""
-    sampled: bool = False
-    """Ours also with the screen's own sampling."""
-    prompt: int = 640
-    """Tokens of the prompt whose first token is timed."""
-    turns: int = 12
-    busy: int = 0
-    """Other processes that keep a core busy each."""
-    peers_folder: Path | None = None
-    """None: no peers."""
-    peer_formats: Sequence[str] = ("q4_0",)
-    peer_seen: Sequence[int] = (512, 2048, 8192)
-    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -68,8 +40,12 @@ class Speed:
     """What was measured of one contestant; every figure has its unit in its name."""
 
     contestant: str
+    program: str
+    """The same, whatever it has seen."""
     kind: str
     """ours | stock | peer"""
+    given: str
+    """How it was set up."""
     seen_tokens: int
     threads: int
     quantization: str
@@ -117,113 +93,38 @@ class Report:
 
     rows: list[Speed]
     ratios: list[Ratio]
-
-
-@dataclass
-class _Contestant:
-    """Somebody who is timed."""
-
-    name: str
-    kind: str
-    rival: Rival
-    seen: int
-    threads: int
-    quantization: str
-    dtype: str
-    weight_bytes: int
-    beside: list[str] = field(default_factory=list)
-    """Of ours: whom it differs from in one thing."""
-    timed_prompt: bool = True
-    firsts: list[Sample] = field(default_factory=list)
-    decodes: list[Sample] = field(default_factory=list)
+    absent: list[Absent]
 
 
 def run_speed(wanted: Wanted) -> Report:
     """Prepares all, lets them take turns, compares.
 
     Raises:
-        H2OChatError: what `open_model` raises, no peers' environment, or a peer that has ended.
+        H2OChatError: what `open_model` raises. A peer that does not run is named in the report.
     """
     folder = find(wanted.settings.model).folder
-    vocabulary = (
-        transformers.AutoConfig.from_pretrained(folder, local_files_only=True).get_text_config().vocab_size
-    )
+    config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True).get_text_config()
+    ages = wanted.peer_seen or [age for age in AGES if age <= config.max_position_embeddings] or AGES[:1]
+    vocabulary = config.vocab_size
     with ExitStack() as stack:
         progress = stack.enter_context(progress_bar())
-        contestants = [*_stock_and_ours(wanted, stack, progress), *_peers(wanted, folder, stack)]
-        longest = max(wanted.prompt, *(one.seen for one in contestants))
+        others, absent = other_programs(replace(wanted, peer_seen=ages), folder, stack, progress)
+        racers = [*stock_and_ours(wanted, stack, progress), *others]
+        longest = max(wanted.prompt, *(one.seen for one in racers))
         generator = torch.Generator().manual_seed(wanted.seed)
         ids = torch.randint(3, vocabulary, (longest,), generator=generator).tolist()
         wait_until_idle()
         known = stack.enter_context(busy_processes(wanted.busy))
         memory = torch.ones(COPY_BYTES // 4, device=choose_device(wanted.settings.device))
-        read_gb_s = _take_turns(wanted, contestants, ids, known, progress, memory)
-    return Report([_speed(one, wanted.prompt, read_gb_s) for one in contestants], _ratios(contestants))
-
-
-def _stock_and_ours(wanted: Wanted, stack: ExitStack, progress: Progress) -> list[_Contestant]:
-    """Each format is loaded once, for all that use it."""
-    threads = wanted.threads or [default_threads()]
-    stocks, ours = [], []
-    samplings = {"": GREEDY} | ({"sampled": SCREEN} if wanted.sampled else {})
-    for quantize in wanted.quantize:
-        loaded = open_model(replace(wanted.settings, quantize=quantize), progress)  # type: ignore[arg-type]
-        form = loaded.dtype if loaded.quantization == "none" else loaded.quantization
-        if isinstance(loaded, LoadedNative):
-            about = form, loaded.dtype, _packed_bytes(loaded.packed)
-        else:
-            about = form, loaded.dtype, _weight_bytes(loaded.model)
-            stocks.append(
-                _Contestant(f"stock {form}", STOCK, Stock(loaded), wanted.seen[0], threads[0], *about)
-            )
-        for policy, seen, count, how in product(wanted.policies, wanted.seen, threads, samplings):
-            settings = replace(wanted.settings, policy=policy)  # type: ignore[arg-type]
-            rival = Ours(loaded, settings, count, samplings[how])
-            named = partial(_name, wanted, f"{rival.engine.session.engine} {form}", policy)
-            mine = named(seen, count, how)
-            others = [
-                named(wanted.seen[0], count, how),
-                named(seen, threads[0], how),
-                named(seen, count, ""),
-            ]
-            beside = [other for other in others if other != mine]
-            ours.append(_Contestant(mine, OURS, rival, seen, count, *about, beside, timed_prompt=not beside))
-    for one in (*stocks, *ours):
-        stack.callback(one.rival.close)
-    return [*stocks, *ours]
-
-
-def _name(wanted: Wanted, what: str, policy: str, seen: int, threads: int, how: str) -> str:
-    """Of one of ours: what computes, and what it does not share with all others."""
-    parts = [
-        policy if len(wanted.policies) > 1 else "",
-        f"{seen:,} seen" if len(wanted.seen) > 1 else "",
-        f"{threads} threads" if len(wanted.threads) > 1 else "",
-        how,
-    ]
-    return ", ".join(filter(None, [what, *parts]))
-
-
-def _peers(wanted: Wanted, model: Path, stack: ExitStack) -> list[_Contestant]:
-    """llama.cpp with each format at each age; none where no folder is named."""
-    if wanted.peers_folder is None:
-        return []
-    threads = wanted.threads[0] if wanted.threads else default_threads()
-    found = []
-    for form, seen in product(wanted.peer_formats, wanted.peer_seen):
-        file, token_bytes = peer.gguf(wanted.peers_folder, model, form)
-        context = max(seen, wanted.prompt) + TURN_TOKENS
-        rival = LlamaCpp(wanted.peers_folder, file, context, threads)
-        stack.callback(rival.close)
-        name, first = f"{peer.LLAMA} {form}, {seen:,} seen", seen == wanted.peer_seen[0]
-        about = form, "float32", token_bytes
-        found.append(_Contestant(name, PEER, rival, seen, threads, *about, timed_prompt=first))
-    return found
+        read_gb_s = _take_turns(wanted, racers, ids, known, progress, memory)
+    absent += [Absent(one.name, one.failed) for one in racers if one.failed]
+    ran = [one for one in racers if not one.failed]
+    return Report([_speed(one, wanted.prompt, read_gb_s) for one in ran], _ratios(ran), absent)
 
 
 def _take_turns(
     wanted: Wanted,
-    contestants: list[_Contestant],
+    racers: list[Racer],
     ids: list[int],
     known: Watched,
     progress: Progress,
@@ -234,32 +135,36 @@ def _take_turns(
     Returns:
         The bandwidth that the memory was read with, once a turn; the median, GB/s.
     """
-    rounds, count = max(1, wanted.turns // 4), len(contestants)
+    rounds, count = max(1, wanted.turns // 4), len(racers)
+    for one in filter(lambda one: one.timed_prompt, racers):
+        one.read(ids[: wanted.prompt], known)  # warm
     for number in range(rounds):
-        for one in filter(lambda one: one.timed_prompt, contestants):
-            one.firsts.append(one.rival.read(ids[: wanted.prompt], known))
+        for one in filter(lambda one: one.timed_prompt, racers):
+            one.firsts += one.read(ids[: wanted.prompt], known)
         progress("prompts", (number + 1) / rounds)
-    for number, one in enumerate(contestants):
-        one.rival.read(ids[: one.seen], known)
-        one.rival.decode(TURN_TOKENS, known)  # warm
+    for number, one in enumerate(racers):
+        one.read(ids[: one.seen], known)
+        one.decode(known)  # warm
         progress("tokens seen before", (number + 1) / count)
     read_gb_s = []
     for number in range(wanted.turns):
-        for one in contestants:
-            one.decodes.append(one.rival.decode(TURN_TOKENS, known))
+        for one in racers:
+            one.decodes += one.decode(known)
         torch.set_num_threads(max(wanted.threads or [default_threads()]))
         read_gb_s.append(_read_gb_s(memory))
         progress("turns", (number + 1) / wanted.turns)
     return statistics.median(read_gb_s)
 
 
-def _speed(one: _Contestant, prompt: int, read_gb_s: float) -> Speed:
+def _speed(one: Racer, prompt: int, read_gb_s: float) -> Speed:
     """What its samples say."""
     turn_ms = [sample.ms / TURN_TOKENS for sample in one.decodes]
     token_ms, floor_ms = statistics.median(turn_ms), one.weight_bytes / read_gb_s / 1e6
     return Speed(
         contestant=one.name,
+        program=one.program,
         kind=one.kind,
+        given=one.given,
         seen_tokens=one.seen,
         threads=one.threads,
         quantization=one.quantization,
@@ -278,20 +183,20 @@ def _speed(one: _Contestant, prompt: int, read_gb_s: float) -> Speed:
     )
 
 
-def _ratios(contestants: Sequence[_Contestant]) -> list[Ratio]:
+def _ratios(racers: Sequence[Racer]) -> list[Ratio]:
     """Each of ours beside stock and peers; if it differs from another of ours in one thing, beside that."""
-    by_name = {one.name: one for one in contestants}
-    baselines = [one.name for one in contestants if one.kind != OURS]
+    by_name = {one.name: one for one in racers}
+    baselines = [one.name for one in racers if one.kind != OURS]
     return [
         _ratio(one, by_name[other])
-        for one in contestants
+        for one in racers
         if one.kind == OURS
         for other in one.beside or baselines
         if other in by_name
     ]
 
 
-def _ratio(one: _Contestant, other: _Contestant) -> Ratio:
+def _ratio(one: Racer, other: Racer) -> Ratio:
     """Turn by turn."""
     tokens = _by_turns(one.decodes, other.decodes)
     draws = torch.randint(len(tokens), (DRAWS, len(tokens)), generator=torch.Generator().manual_seed(0))
@@ -310,30 +215,6 @@ def _spread(samples: list[float]) -> float:
         return 0.0
     low, _, high = statistics.quantiles(samples, n=4)
     return high - low
-
-
-def _packed_bytes(packed: Packed) -> int:
-    """What one token reads of a packed file: all, but of an untied embedding only a row."""
-    if packed.frame.tied:
-        return packed.bytes
-    rows = [place.bytes for place in layout(packed.frame) if place.name.startswith("embedding.")]
-    return packed.bytes - sum(rows)
-
-
-def _weight_bytes(model: Any) -> int:
-    """What one token reads: all parameters and their scales, but of an untied embedding only a row."""
-    weights = {p.data_ptr(): p.nbytes for p in model.parameters()}
-    embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings()
-    if head is not None and head.weight.data_ptr() != embedding.data_ptr():
-        weights.pop(embedding.data_ptr(), None)
-    scales = 0
-    for parameter in model.parameters():
-        state = getattr(parameter, "quant_state", None)
-        if state is not None:
-            scales += sum(
-                tensor.nbytes for tensor in state.as_dict(packed=False).values() if hasattr(tensor, "nbytes")
-            )
-    return int(sum(weights.values()) + scales)
 
 
 def _read_gb_s(memory: Tensor) -> float:

@@ -5,7 +5,8 @@ import sys
 from rich.table import Table
 
 from h2o_chat.lab.output import print_tables
-from h2o_chat.lab.speed import OURS, TURN_TOKENS, Ratio, Report, Speed
+from h2o_chat.lab.racers import OURS, TURN_TOKENS
+from h2o_chat.lab.speed import Ratio, Report, Speed
 
 COLUMNS = (
     "contestant", "seen", "threads", "ms a token", "spread", "floor, ms", "of it",
@@ -20,7 +21,7 @@ def show_speed(report: Report) -> None:
         table.add_column(column, justify="right" if number else "left", no_wrap=not number)
     for row in report.rows:
         table.add_row(*_cells(row))
-    print_tables(table)
+    print_tables(table, _given(report))
     by_name = {row.contestant: row for row in report.rows}
     lines = [_sentence(ratio, by_name) for ratio in report.ratios]
     first = report.rows[0]
@@ -47,6 +48,16 @@ def _verdict(report: Report, rows: dict[str, Speed]) -> str:
         if ratio.contestant == mine.contestant and rows[ratio.beside].kind != OURS
     ]
     return f"{ours}, {', '.join(beside)}." if beside else f"{ours}; no other program was measured."
+
+
+def _given(report: Report) -> Table:
+    """What each was given, once, whatever it had seen; why those without a figure have none."""
+    table = Table("contestant", "was given")
+    for program, given in {row.program: row.given for row in report.rows}.items():
+        table.add_row(program, given)
+    for one in report.absent:
+        table.add_row(one.contestant, f"did not run: {one.reason}")
+    return table
 
 
 def _cells(row: Speed) -> list[str]:

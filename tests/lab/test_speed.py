@@ -1,7 +1,6 @@
 """`h2o-chat bench speed`: who is compared with whom, and what a peer is asked; times are not judged here."""
 
 import json
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 import psutil
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from stand_in import PEER_MS, stand_ins, tiny_model
 from typer.testing import CliRunner
 
 from h2o_chat.base.config import Settings
@@ -19,50 +18,19 @@ from h2o_chat.cli.cli import app
 from h2o_chat.lab import idle, speed
 from h2o_chat.lab.idle import Sample, busy_processes
 from h2o_chat.lab.peer import Peer
-from h2o_chat.lab.shapes import byte_tokenizer
-from h2o_chat.lab.speed import Report, Wanted, run_speed
+from h2o_chat.lab.racers import Wanted
+from h2o_chat.lab.speed import Report, run_speed
 from h2o_chat.lab.speed_table import show_speed
-
-PEER_MS = 2.5
-STAND_IN = f"""#!{sys.executable}
-import json, sys
-from pathlib import Path
-program, file, *rest = sys.argv[1:]
-if program.endswith("gguf_file.py"):
-    Path(rest[0]).write_text("weights")
-    print(json.dumps({{"token_bytes": 1000}}))
-    sys.exit()
-log = open(sys.argv[0] + ".log", "a")
-log.write(" ".join(["start", *rest]) + "\\n")
-for line in sys.stdin:
-    log.write(line)
-    log.flush()
-    order, tokens = line.split()
-    if int(tokens) == 13:
-        sys.exit("thirteen")
-    print(json.dumps({{"ms": [{PEER_MS}] * int(tokens)}}), flush=True)
-"""
-"""What stands in for the peers' Python: writes a file, answers every order with the same time."""
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2, vocab_size=320
-    )
-    LlamaForCausalLM(config).save_pretrained(tmp_path / "model")
-    byte_tokenizer().save_pretrained(tmp_path / "model")
-    return tmp_path / "model"
+    return tiny_model(tmp_path / "model")
 
 
 @pytest.fixture
 def peers(tmp_path: Path) -> Path:
-    python = tmp_path / "peers" / "env" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.write_text(STAND_IN)
-    python.chmod(0o755)
-    return tmp_path / "peers"
+    return stand_ins(tmp_path / "peers", ["llama.cpp"])
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +50,7 @@ def measured(model: Path, **wanted: Any) -> Report:
 
 
 def test_a_peer_takes_turns(model: Path, peers: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    report = measured(model, peers_folder=peers, peer_seen=(8, 70))
+    report = measured(model, peers=("llama.cpp",), peers_folder=peers, peer_seen=(8, 70))
     names = ["stock float32", "transformers float32", "llama.cpp q4_0, 8 seen", "llama.cpp q4_0, 70 seen"]
     assert [row.contestant for row in report.rows] == names
     assert [row.token_ms for row in report.rows[2:]] == [PEER_MS, PEER_MS]
@@ -100,14 +68,14 @@ def test_a_peer_takes_turns(model: Path, peers: Path, capsys: pytest.CaptureFixt
     ours = report.rows[1].turn_ms
     assert report.ratios[1].token == pytest.approx(sum(ours) / 2 / PEER_MS)
     assert report.ratios[1].worst == pytest.approx(max(ours) / PEER_MS)
-    log = (peers / "env" / "bin" / "python.log").read_text().splitlines()
-    turn = f"decode {speed.TURN_TOKENS}"
-    assert sorted(log) == sorted(
-        [
-            *("start --context 56 --threads 1", "read 24", "read 8", turn, turn, turn),
-            *("start --context 102 --threads 1", "read 70", turn, turn, turn),
-        ]
-    )
+    log = (peers / "envs" / "llama.cpp" / "bin" / "python.log").read_text().splitlines()
+    turns = [f"decode {seen} {speed.TURN_TOKENS}" for seen in (8, 70)]
+    assert log == [
+        *("start --threads 1 --contexts 8 70 24", "about", "read 24", "read 24"),
+        *("read 8", turns[0], "read 70", turns[1]),
+        *turns,
+        *turns,
+    ]
     show_speed(report)
     said = capsys.readouterr().out
     times = 1 / report.ratios[1].token
@@ -115,7 +83,7 @@ def test_a_peer_takes_turns(model: Path, peers: Path, capsys: pytest.CaptureFixt
 
 
 def test_a_file_is_made_once(model: Path, peers: Path) -> None:
-    wanted: dict[str, Any] = {"peers_folder": peers, "peer_seen": (8,), "turns": 1}
+    wanted: dict[str, Any] = {"peers": ("llama.cpp",), "peers_folder": peers, "peer_seen": (8,), "turns": 1}
     measured(model, **wanted)
     [file] = (peers / "files").glob("*.gguf")
     file.write_text("as it was")
@@ -165,9 +133,10 @@ def test_usage_errors(model: Path, arguments: list[str], said: str) -> None:
 
 
 def test_a_peer_that_ends_says_why(peers: Path) -> None:
-    peer = Peer(peers, peers / "any.gguf", 64, 1)
+    python = peers / "envs" / "llama.cpp" / "bin" / "python"
+    peer = Peer("llama.cpp", [python, "llama.py", "any.gguf"])
     try:
-        assert peer.decode(2) == 2 * PEER_MS
+        assert peer.decode(9, 2) == 2 * PEER_MS
         with pytest.raises(H2OChatError, match="has ended with 1 at 'read 13'") as raised:
             peer.read(13)
         assert raised.value.hint == "thirteen"

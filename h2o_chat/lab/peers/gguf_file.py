@@ -10,15 +10,12 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import gguf
 import numpy as np
-from numpy.typing import NDArray
-
-Floats = NDArray[np.float32]
+from weights import Config, Floats, read_config, read_tensors
 
 FORMATS = {
     "q4_0": ("Q4_0", "Q4_0"),
@@ -26,7 +23,6 @@ FORMATS = {
     "q4_0+q8_0": ("Q4_0", "Q8_0"),
 }
 """The layers' type, and that of embedding and head."""
-FAMILIES = ("llama", "mistral")
 OUTER = {
     "model.embed_tokens.weight": "token_embd.weight",
     "model.norm.weight": "output_norm.weight",
@@ -44,11 +40,6 @@ INNER = {
     "mlp.down_proj": "ffn_down",
 }
 """Names in safetensors and in GGUF."""
-DTYPES: dict[str, tuple[str, Callable[[Any], Floats]]] = {
-    "BF16": ("<u2", lambda raw: (raw.astype(np.uint32) << 16).view(np.float32)),
-    "F16": ("<f2", lambda raw: raw.astype(np.float32)),
-    "F32": ("<f4", lambda raw: raw.astype(np.float32)),
-}
 
 
 def write(folder: Path, path: Path, form: str) -> dict[str, int]:
@@ -60,22 +51,18 @@ def write(folder: Path, path: Path, form: str) -> dict[str, int]:
     Raises:
         SystemExit: a family or shape that is not written here.
     """
-    config = json.loads((folder / "config.json").read_text("utf-8"))
-    if config["model_type"] not in FAMILIES:
-        sys.exit(f"{folder} is a {config['model_type']} model. GGUF is written of {', '.join(FAMILIES)}.")
-    if not config["vocab_size"] or config["hidden_size"] % 32 or config["intermediate_size"] % 32:
-        sys.exit(f"{folder}: hidden_size and intermediate_size must be multiples of 32.")
+    config = read_config(folder)
     partial = path.with_suffix(f".{os.getpid()}.partial")
     writer = gguf.GGUFWriter(str(partial), "llama")
     _describe(writer, config)
     body, ends = (gguf.GGMLQuantizationType[name] for name in FORMATS[form])
-    tied, token_bytes = bool(config.get("tie_word_embeddings")), 0
-    for name, tensor in _tensors(folder):
+    tied, token_bytes = config["tie_word_embeddings"], 0
+    for name, tensor in read_tensors(folder):
         if name == "lm_head.weight" and tied:
             continue
         called = _called(name)
         if called.endswith(("attn_q.weight", "attn_k.weight")):
-            heads = config["num_attention_heads"] if "attn_q" in called else _kv_heads(config)
+            heads = config["num_attention_heads"] if "attn_q" in called else config["num_key_value_heads"]
             tensor = _for_interleaved_rope(tensor, heads)
         if tensor.ndim == 1:
             stored = tensor
@@ -94,44 +81,21 @@ def write(folder: Path, path: Path, form: str) -> dict[str, int]:
     return {"token_bytes": token_bytes}
 
 
-def _describe(writer: Any, config: dict[str, Any]) -> None:
-    heads = config["num_attention_heads"]
-    size = config.get("head_dim") or config["hidden_size"] // heads
-    rope = config.get("rope_parameters") or config
-    if rope.get("rope_type", "default") != "default" or config.get("rope_scaling"):
-        sys.exit("Scaled RoPE is not written here.")
+def _describe(writer: Any, config: Config) -> None:
+    size = config["head_dim"]
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
     writer.add_block_count(config["num_hidden_layers"])
     writer.add_feed_forward_length(config["intermediate_size"])
-    writer.add_head_count(heads)
-    writer.add_head_count_kv(_kv_heads(config))
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
     writer.add_key_length(size)
     writer.add_value_length(size)
     writer.add_rope_dimension_count(size)
-    writer.add_rope_freq_base(float(rope.get("rope_theta", 10_000.0)))
+    writer.add_rope_freq_base(config["rope_theta"])
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     writer.add_vocab_size(config["vocab_size"])
     writer.add_tokenizer_model("no_vocab")
-
-
-def _kv_heads(config: dict[str, Any]) -> int:
-    return int(config.get("num_key_value_heads") or config["num_attention_heads"])
-
-
-def _tensors(folder: Path) -> Iterator[tuple[str, Floats]]:
-    """Name and numbers of every tensor of the safetensors files."""
-    for file in sorted(folder.glob("*.safetensors")):
-        with file.open("rb") as stream:
-            header_bytes = int.from_bytes(stream.read(8), "little")
-            header = json.loads(stream.read(header_bytes))
-        data = np.memmap(file, np.uint8, "r", 8 + header_bytes)
-        for name, about in header.items():
-            if name == "__metadata__":
-                continue
-            first, end = about["data_offsets"]
-            stored, widen = DTYPES[about["dtype"]]
-            yield name, widen(np.array(data[first:end]).view(stored)).reshape(about["shape"])
 
 
 def _called(name: str) -> str:

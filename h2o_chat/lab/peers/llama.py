@@ -1,24 +1,15 @@
-"""llama.cpp, told what to do by lines on stdin. Runs in the peers' environment, as a script.
+"""llama.cpp (see `orders.py`).
 
-    python llama.py FILE.gguf --context TOKENS --threads N
-
-    read N      forgets everything and reads N tokens     -> {"ms": [of all of them]}
-    decode N    N tokens one by one, each the likeliest;
-                then they are forgotten                   -> {"ms": [of each]}
-
-Ends with stdin. Nothing of h2o_chat is imported here: the environment has numpy, gguf and llama_cpp alone.
-Between two lines it waits in a read: its threads sleep.
+python llama.py FILE.gguf --contexts TOKENS ... --threads N
 """
 
-import argparse
-import json
-import random
 import sys
 import time
 from typing import Any
 
 import llama_cpp as llama
 import numpy as np
+from orders import ROOM_TOKENS, ms_since, obey, parser, random_ids
 
 BATCH_TOKENS = 512
 ERROR = 4
@@ -34,75 +25,71 @@ LOG = llama.llama_log_callback(_log)
 """Kept: llama.cpp calls it later."""
 
 
-class Peer:
-    """A model and one context.
+class Llama:
+    """A model, and a context for each conversation.
 
     Raises:
         SystemExit: llama.cpp does not open it.
     """
 
-    def __init__(self, path: str, context: int, threads: int) -> None:
+    def __init__(self, path: str, threads: int) -> None:
         llama.llama_log_set(LOG, None)
         llama.llama_backend_init()
         self.model = llama.llama_model_load_from_file(path.encode(), llama.llama_model_default_params())
         if not self.model:
             sys.exit(f"llama.cpp does not open {path}.")
-        params = llama.llama_context_default_params()
-        params.n_ctx, params.n_batch, params.n_ubatch = context, BATCH_TOKENS, BATCH_TOKENS
-        params.n_threads = params.n_threads_batch = threads
-        self.context = llama.llama_init_from_model(self.model, params)
-        if not self.context:
-            sys.exit(f"llama.cpp makes no context of {context} tokens.")
-        self.memory = llama.llama_get_memory(self.context)
+        self.threads = threads
         self.vocabulary = llama.llama_vocab_n_tokens(llama.llama_model_get_vocab(self.model))
-        self.seen = 0
+        self.contexts: dict[int, Any] = {}
+        """By tokens seen."""
+
+    def about(self) -> dict[str, str | int]:
+        version = f"llama.cpp of llama-cpp-python {llama.__version__}"
+        return {"given": f"{version}, built for this processor; flash attention where it helps, K/V in fp16"}
 
     def read(self, tokens: int) -> list[float]:
-        """Forgets everything and reads so many random tokens; [ms of all of them]."""
-        llama.llama_memory_clear(self.memory, True)
-        ids = random.Random(0).choices(range(3, self.vocabulary), k=tokens)
+        if tokens not in self.contexts:
+            self.contexts[tokens] = self._context(tokens + ROOM_TOKENS)
+        context = self.contexts[tokens]
+        llama.llama_memory_clear(llama.llama_get_memory(context), True)
+        ids = random_ids(tokens, self.vocabulary)
         clock = time.perf_counter()
         for start in range(0, tokens, BATCH_TOKENS):
-            self._feed(ids[start : start + BATCH_TOKENS])
-        self._likeliest()
-        self.seen = tokens
-        return [1000 * (time.perf_counter() - clock)]
+            self._feed(context, ids[start : start + BATCH_TOKENS])
+        self._likeliest(context)
+        return [ms_since(clock)]
 
-    def decode(self, tokens: int) -> list[float]:
-        """Generates so many, then forgets them; ms of each."""
-        token, took_ms = self._likeliest() if self.seen else 0, []
+    def decode(self, seen: int, tokens: int) -> list[float]:
+        context = self.contexts[seen]
+        token, took_ms = self._likeliest(context), []
         for _ in range(tokens):
             clock = time.perf_counter()
-            self._feed([token])
-            token = self._likeliest()
-            took_ms.append(1000 * (time.perf_counter() - clock))
-        llama.llama_memory_seq_rm(self.memory, 0, self.seen, -1)
+            self._feed(context, [token])
+            token = self._likeliest(context)
+            took_ms.append(ms_since(clock))
+        llama.llama_memory_seq_rm(llama.llama_get_memory(context), 0, seen, -1)
         return took_ms
 
-    def _feed(self, ids: list[int]) -> None:
+    def _context(self, tokens: int) -> Any:
+        params = llama.llama_context_default_params()
+        params.n_ctx, params.n_batch, params.n_ubatch = tokens, BATCH_TOKENS, BATCH_TOKENS
+        params.n_threads = params.n_threads_batch = self.threads
+        context = llama.llama_init_from_model(self.model, params)
+        if not context:
+            sys.exit(f"llama.cpp makes no context of {tokens} tokens.")
+        return context
+
+    def _feed(self, context: Any, ids: list[int]) -> None:
         array = (llama.llama_token * len(ids))(*ids)
-        failed = llama.llama_decode(self.context, llama.llama_batch_get_one(array, len(ids)))
+        failed = llama.llama_decode(context, llama.llama_batch_get_one(array, len(ids)))
         if failed:
             sys.exit(f"llama_decode returned {failed}.")
 
-    def _likeliest(self) -> int:
-        logits: Any = llama.llama_get_logits_ith(self.context, -1)
+    def _likeliest(self, context: Any) -> int:
+        logits: Any = llama.llama_get_logits_ith(context, -1)
         return int(np.ctypeslib.as_array(logits, (self.vocabulary,)).argmax())
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("path")
-    parser.add_argument("--context", type=int, required=True)
-    parser.add_argument("--threads", type=int, required=True)
-    asked = parser.parse_args()
-    peer = Peer(asked.path, asked.context, asked.threads)
-    for line in sys.stdin:
-        order, tokens = line.split()
-        took_ms = peer.read(int(tokens)) if order == "read" else peer.decode(int(tokens))
-        sys.stdout.write(json.dumps({"ms": took_ms}) + "\n")
-        sys.stdout.flush()
-
-
 if __name__ == "__main__":
-    main()
+    asked = parser().parse_args()
+    obey(lambda: Llama(asked.weights, asked.threads))

@@ -76,6 +76,8 @@ def write(
         if numbers.ndim == 1 or wanted == "F32":
             writer.add_tensor(called, numbers)
         else:
+            if numbers.shape[1] % 256:  # as llama.cpp does
+                wanted = {"Q4_K": "Q5_0", "Q6_K": "Q8_0"}.get(wanted, wanted)
             writer.add_tensor(called, quantized(numbers, wanted), raw_dtype=Kind[wanted])
     for called, numbers in (tensors or {}).items():
         writer.add_tensor(called, np.ascontiguousarray(numbers, np.float32))

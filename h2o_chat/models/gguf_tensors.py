@@ -50,7 +50,7 @@ class GgufTensors:
             found = gguf.quants.dequantize(raw.numpy(), gguf.GGMLQuantizationType(stored.kind))
         except NotImplementedError as error:
             raise ModelError(
-                f"{name} in {self.path} is {stored.kind_name}, which the package gguf does not turn to numbers.",
+                f"{name} in {self.path} is {stored.kind_name}, which the package gguf does not read.",
                 "A file in Q4_0, Q8_0, Q4_K, Q6_K or F16 can be read.",
             ) from error
         return torch.from_numpy(found).float()

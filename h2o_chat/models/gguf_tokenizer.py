@@ -8,8 +8,11 @@ from transformers import GPT2Tokenizer, PreTrainedTokenizerFast
 from transformers.integrations.gguf import convert_gguf_tokenizer
 from transformers.integrations.gguf import gguf_tokenizer_mapping as mapping
 
-from h2o_chat.base.errors import ModelError
-from h2o_chat.models.gguf import Header, damaged
+from h2o_chat.base.config import TEMPLATES, Settings
+from h2o_chat.base.errors import ModelError, UsageError
+from h2o_chat.models.gguf import Header, damaged, header_of
+from h2o_chat.models.ollama import is_blob
+from h2o_chat.models.resolve import find
 
 _BYTE_LEVEL, _PIECES = "gpt2", "llama"
 _KEYS = {
@@ -49,6 +52,24 @@ def tokenizer_of(header: Header) -> Any:
         chat_template=header.text("tokenizer.chat_template", "") or None,
         clean_up_tokenization_spaces=False,
         **{name: tokens[number] for name, number in special.items() if number is not None},
+    )
+
+
+def require_template(settings: Settings) -> None:
+    """
+    Raises:
+        UsageError: a conversation would be put to a GGUF file that does not say how.
+        ModelError: no such model, or its file is damaged.
+    """
+    model = find(settings.model)
+    if settings.template != "auto" or model.folder.is_dir():
+        return
+    if header_of(model.folder).text("tokenizer.chat_template", ""):
+        return
+    ollama = " (ollama's own are not Jinja, and not read)" if is_blob(model.folder) else ""
+    raise UsageError(
+        f"{model.name} comes without a chat template{ollama}.",
+        f"Say how it was tuned: --template {', '.join(TEMPLATES[2:])}; or plain, if it only continues text.",
     )
 
 

@@ -22,6 +22,7 @@ import h2o_chat.cache.attention
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, OutOfMemoryError, UsageError
 from h2o_chat.base.progress import Progress
+from h2o_chat.models import ollama
 from h2o_chat.models.choices import Choice, choose, default_threads
 from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.gguf import header_of
@@ -73,6 +74,7 @@ def load(settings: Settings, progress: Progress) -> Loaded:
     found = find(settings.model)
     folder = found.folder
     torch.set_num_threads(settings.threads or default_threads())
+    ollama.check(folder, progress)
     with quiet():
         config = check_family(folder)
         weights = check_weights(folder)

@@ -15,7 +15,7 @@ from typing import Any
 
 from h2o_chat.base.config import config_file, user_aliases
 from h2o_chat.base.errors import ModelError, name_of
-from h2o_chat.models import gguf
+from h2o_chat.models import gguf, ollama
 from h2o_chat.models.aliases import ALIASES
 from h2o_chat.models.cached import cache_folder, cached, repositories
 from h2o_chat.models.gguf_config import config_of, held_bits
@@ -50,7 +50,8 @@ class Known:
 
 
 def look_up(name: str | None) -> Found | Known:
-    """A folder with config.json, a GGUF file, an alias, pocket, org/name, or the only cached model called so.
+    """A model of ollama, a folder with config.json, a GGUF file, an alias, pocket, org/name, or the only
+    cached model called so, in order.
 
     Args:
         name: None is the bundled model, pocket.
@@ -61,6 +62,8 @@ def look_up(name: str | None) -> Found | Known:
     """
     if name is None:
         return _bundled()
+    if name.startswith(ollama.PREFIX):
+        return Found(*ollama.find(name))
     folder, is_model = _folder(name)
     if is_model:
         return Found(name_of(folder.resolve().name), folder)
@@ -74,8 +77,8 @@ def look_up(name: str | None) -> Found | Known:
         raise ModelError(f"{name} is not a model folder: it has no config.json.", _what_is_there(folder))
     if folder.is_file():
         raise ModelError(
-            f"{name} is no GGUF file, and other models are folders with config.json, a tokenizer and"
-            " safetensors weights.",
+            f"{name} is a file, and no GGUF file; other models are folders with config.json, a tokenizer"
+            " and safetensors weights.",
             "Fetch it again." if folder.suffix == gguf.SUFFIX else f"Try its folder: {folder.parent}",
         )
     if _REPOSITORY.fullmatch(name):
@@ -108,7 +111,7 @@ def all_aliases() -> dict[str, str]:
 
 def names_starting_with(text: str) -> list[str]:
     """What the shell offers when somebody presses Tab."""
-    known = [POCKET, *all_aliases(), *_fetched()]
+    known = [POCKET, *all_aliases(), *_fetched(), *(one.name for one in ollama.kept())]
     return [name for name in known if name.lower().startswith(text.lower()) and name.isprintable()]
 
 
@@ -207,6 +210,8 @@ def _folder(name: str) -> tuple[Path, bool]:
 
 def _place(target: str) -> Found | Known:
     """Where an alias or a repository's name leads."""
+    if target.startswith(ollama.PREFIX):
+        return Found(*ollama.find(target))
     folder, is_model = _folder(target)
     if is_model:
         return Found(name_of(folder.resolve().name), folder)

@@ -13,6 +13,7 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Progress
 from h2o_chat.cache.rope import Positions, Rope
+from h2o_chat.models import ollama
 from h2o_chat.models.choices import choose_device, default_threads, free_bytes, stored_quantization
 from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.fits import HEADROOM_BYTES, Need, require, slot_bytes
@@ -45,6 +46,7 @@ def open_model(settings: Settings, progress: Progress) -> Loaded:
     """
     progress("resolve", None)
     found = find(settings.model)
+    ollama.check(found.folder, progress)
     with quiet():
         config = check_family(found.folder)
         weights = check_weights(found.folder)

@@ -14,6 +14,7 @@ def engine_here(settings: Settings, progress: Progress) -> "Engine":
 
     Raises:
         BudgetError: the budget cannot work.
+        UsageError: a GGUF file comes without a chat template, and none was named.
         H2OChatError: what `native.loading.open_model` raises.
     """
     from h2o_chat.native.waiting import let_torch_sleep
@@ -22,10 +23,12 @@ def engine_here(settings: Settings, progress: Progress) -> "Engine":
     from h2o_chat.cache.named import named
     from h2o_chat.cache.policies import divide
     from h2o_chat.engine.engine import Engine
+    from h2o_chat.models.gguf_tokenizer import require_template
     from h2o_chat.native.loading import open_model
 
     # A budget that cannot work is refused before weights are read.
     divide(named(settings.policy), settings.budget, settings.sinks, settings.recent)
+    require_template(settings)
     loaded = open_model(settings, progress)
     progress("warm up", None)
     return Engine(loaded, settings)

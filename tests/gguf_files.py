@@ -59,10 +59,10 @@ def write(
     config = json.loads((folder / "config.json").read_text("utf-8"))
     family = "llama" if config["model_type"] == "mistral" else config["model_type"]
     writer = gguf.GGUFWriter(path, family)
-    given = _values(config, family) | (values or {})
-    for key, value in given.items():
-        _add(writer, key, value)
     _tokenizer(writer, config, tokenizer, template)
+    for key, value in (_values(config, family) | (values or {})).items():
+        writer.kv_data[0].pop(key, None)
+        _add(writer, key, value)
     stored = {name: one for file in folder.glob("*.safetensors") for name, one in load_file(file).items()}
     for name, tensor in stored.items():
         called = _called(name)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import transformers
-from tokenizers import pre_tokenizers
+from tokenizers import normalizers, pre_tokenizers
 from transformers import GPT2Tokenizer, PreTrainedTokenizerFast
 from transformers.integrations.gguf import convert_gguf_tokenizer
 from transformers.integrations.gguf import gguf_tokenizer_mapping as mapping
@@ -46,12 +46,15 @@ def tokenizer_of(header: Header) -> Any:
     if len(set(tokens)) != len(tokens):
         raise damaged(header.path, "its vocabulary holds a token twice")
     backend = _byte_level(header, found) if kind == _BYTE_LEVEL else _pieces(header, found)
-    special = {name: header.token(f"tokenizer.ggml.{key}_token_id") for name, key in _SPECIAL.items()}
+    ids = {name: header.token(f"tokenizer.ggml.{key}_token_id") for name, key in _SPECIAL.items()}
+    special = {name: tokens[number] for name, number in ids.items() if number is not None}
+    control = [one.content for one in backend.get_added_tokens_decoder().values() if one.special]
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
+        extra_special_tokens=[one for one in control if one not in special.values()],
         chat_template=header.text("tokenizer.chat_template", "") or None,
         clean_up_tokenization_spaces=False,
-        **{name: tokens[number] for name, number in special.items() if number is not None},
+        **special,
     )
 
 
@@ -99,6 +102,9 @@ def _pieces(header: Header, found: dict[str, Any]) -> Any:
     if "merges" not in found and len(header.numbers(_KEYS["scores"])) != len(found["tokens"]):
         raise damaged(header.path, "its vocabulary has neither merges nor a score for each token")
     backend, _ = convert_gguf_tokenizer(header.architecture, found | {"tokenizer_type": _PIECES})
-    if header.values.get("tokenizer.ggml.add_space_prefix", True) is False:
-        backend.pre_tokenizer = pre_tokenizers.Metaspace("▁", prepend_scheme="never", split=False)
+    if not header.architecture.startswith("gemma"):  # as llama.cpp: a space more, also before another one
+        spaced = header.values.get("tokenizer.ggml.add_space_prefix", True) is not False
+        blank = normalizers.Replace(" ", "▁")
+        backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), blank]) if spaced else blank
+        backend.pre_tokenizer = None
     return backend

@@ -3,7 +3,7 @@
     MODELS/manifests/HOST/NAMESPACE/MODEL/TAG   JSON: layers with mediaType, digest "sha256:HEX" and size
     MODELS/blobs/sha256-HEX                     what a layer is: the model in GGUF, its template, licence ...
 
-MODELS is `$OLLAMA_MODELS`, or `~/.ollama/models` (github.com/ollama/ollama: docs/faq.md, types/model/name.go).
+MODELS is `$OLLAMA_MODELS`, or `~/.ollama/models` (github.com/ollama/ollama, docs/faq.md).
 """
 
 import contextlib

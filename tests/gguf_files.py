@@ -60,9 +60,9 @@ def write(
     family = "llama" if config["model_type"] == "mistral" else config["model_type"]
     writer = gguf.GGUFWriter(path, family)
     _tokenizer(writer, config, tokenizer, template)
-    for key, value in (_values(config, family) | (values or {})).items():
+    for key, value in (values_of(config, family) | (values or {})).items():
         writer.kv_data[0].pop(key, None)
-        _add(writer, key, value)
+        add(writer, key, value)
     stored = {name: one for file in folder.glob("*.safetensors") for name, one in load_file(file).items()}
     for name, tensor in stored.items():
         called = _called(name)
@@ -140,7 +140,8 @@ def _share(of: Floats, unit: NDArray[np.float16], most: int = 63) -> NDArray[np.
     return np.clip(np.rint(of / np.where(whole == 0, 1, whole)), 0, most).astype(np.uint8)
 
 
-def _values(config: dict[str, Any], family: str) -> dict[str, Any]:
+def values_of(config: dict[str, Any], family: str) -> dict[str, Any]:
+    """What a file says of its model's sizes."""
     heads = config["num_attention_heads"]
     size = config.get("head_dim") or config["hidden_size"] // heads
     rope = config.get("rope_parameters") or config
@@ -158,7 +159,8 @@ def _values(config: dict[str, Any], family: str) -> dict[str, Any]:
     }
 
 
-def _add(writer: Any, key: str, value: Any) -> None:
+def add(writer: Any, key: str, value: Any) -> None:
+    """One value, as what it is."""
     if value is None:
         return
     if isinstance(value, bool):
@@ -177,7 +179,7 @@ def _tokenizer(writer: Any, config: dict[str, Any], folder: Path | None, templat
     if template:
         writer.add_chat_template(template)
     if folder is None:
-        _words(writer, config)
+        words(writer, config)
         return
     data = json.loads((folder / "tokenizer.json").read_text("utf-8"))
     special = {one["id"] for one in data["added_tokens"] if one["special"]}
@@ -203,7 +205,7 @@ def _tokenizer(writer: Any, config: dict[str, Any], folder: Path | None, templat
         writer.add_pad_token_id(config["pad_token_id"])
 
 
-def _words(writer: Any, config: dict[str, Any]) -> None:
+def words(writer: Any, config: dict[str, Any]) -> None:
     """As many tokens as the model has: an end, letters, and words of two letters that no merge makes."""
     letters = [chr(code) for code in range(ord("!"), ord("~") + 1)]
     made = [f"{one}{two}" for one in letters for two in letters]

@@ -6,11 +6,12 @@ because a cache that is not asked would grow silently.
 """
 
 import contextlib
+import io
 import logging
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,12 +80,15 @@ def load(settings: Settings, progress: Progress) -> Loaded:
         config = check_family(folder)
         weights = check_weights(folder)
         tokenizer = load_tokenizer(folder, config)
+        if _read_by_transformers(folder) and settings.quantize == "auto":
+            settings = replace(settings, quantize="none")  # transformers quantises no GGUF file
         choice = choose(found.name, settings, config, weights)
         stage = "quantise" if choice.quantises else "load"
         progress(stage, 0.0)
         if choice.quantises or getattr(config, "quantization_config", None):
             _import_bitsandbytes()
         with (
+            contextlib.redirect_stderr(io.StringIO() if folder.is_file() else sys.stderr),  # a bar of its own
             _reporting(lambda share: progress(stage, share)),
             blamed_on_the_model(
                 f"The model in {folder} cannot be loaded",
@@ -214,9 +218,14 @@ def _weights_of(folder: Path, config: Any) -> dict[str, Any]:
     where = "pretrained_model_name_or_path"
     if folder.is_dir():
         return {where: folder, "use_safetensors": True}
-    if header_of(folder).architecture in FAMILIES:
-        return {where: None, "config": config, "state_dict": GgufTensors(folder).all()}
-    return {where: folder.parent, "gguf_file": folder.name}
+    if _read_by_transformers(folder):
+        return {where: folder.parent, "gguf_file": folder.name}
+    return {where: None, "config": config, "state_dict": GgufTensors(folder).all()}
+
+
+def _read_by_transformers(model: Path) -> bool:
+    """Whether it is a GGUF file of an architecture whose tensors are not known here."""
+    return model.is_file() and header_of(model).architecture not in FAMILIES
 
 
 def _import_bitsandbytes() -> None:

@@ -1,4 +1,4 @@
-"""GGUF files: their header, configuration, tokenizer and chat template, and what is wrong with damaged ones."""
+"""GGUF files: header, configuration, tokenizer and chat template, and what is wrong with damaged ones."""
 
 import json
 import math
@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import gguf as library
+import gguf_files
 import numpy as np
 import pytest
 import torch
 import transformers
 from gguf_files import write
+from safetensors.torch import load_file
 from tiny_models import tiny
 
 from h2o_chat.base.config import Settings
@@ -21,7 +23,7 @@ from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.gguf_config import config_of
 from h2o_chat.models.gguf_tokenizer import require_template
 from h2o_chat.models.resolve import check_weights, find, look_up, read_config
-from h2o_chat.native.loading import bits_of
+from h2o_chat.native.loading import bits_of, open_model
 from h2o_chat.native.probing import frame_of
 
 SIZES = {
@@ -143,6 +145,7 @@ GOOD = tensor("x", (4,)), b"\0" * 64
             "a text is needed",
         ),
     ],
+    ids=lambda one: one if isinstance(one, str) else "",
 )
 def test_a_damaged_header_says_what_is_wrong(raw: bytes, said: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.gguf"
@@ -181,11 +184,10 @@ def test_it_is_found_by_its_name(file: Path, tmp_path: Path, monkeypatch: pytest
     assert (found.name, found.folder, found.revision) == ("tiny.gguf", file, None)
     monkeypatch.chdir(tmp_path)
     assert find("tiny.gguf").folder.resolve() == file
+    with pytest.raises(ModelError, match=r"name one, such as .*tiny\.gguf"):
+        look_up(str(tmp_path))
     file.rename(tmp_path / "without a suffix")
     assert find("without a suffix").name == "without a suffix"
-    with pytest.raises(ModelError, match=r"name one, such as .*tiny\.gguf"):
-        file.write_bytes(b"GGUF")
-        look_up(str(tmp_path))
 
 
 def test_a_fingerprint_tells_files_apart(file: Path, llama: Path, tmp_path: Path) -> None:
@@ -341,6 +343,43 @@ def test_transformers_computes_it_too(family: str, tmp_path: Path) -> None:
     with torch.no_grad():
         assert torch.allclose(loaded.model(ids).logits, own(ids).logits, atol=1e-6)
     assert loaded.model.generation_config.eos_token_id == [0]
+
+
+def test_a_family_without_a_native_step(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """transformers reads gemma2 by itself; the file's norms are 1 more than its own."""
+    path = tmp_path / "gemma.gguf"
+    sizes = SIZES | FULL | {"query_pre_attn_scalar": 256, "attn_logit_softcapping": 50.0}
+    sizes |= {"max_position_embeddings": 8192, "tie_word_embeddings": True}
+    folder = folder_of("gemma2", tmp_path / "model", **sizes)
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    writer = library.GGUFWriter(path, "gemma2")
+    for key, value in gguf_files.values_of(config, "gemma2").items():
+        gguf_files.add(writer, key, value)
+    writer.add_sliding_window(4096)
+    gguf_files.words(writer, config)
+    names = library.get_tensor_name_map(library.MODEL_ARCH.GEMMA2, 2)
+    for name, weight in load_file(folder / "model.safetensors").items():
+        called = names.get_name(name.rpartition(".")[0])
+        writer.add_tensor(f"{called}.weight", weight.numpy() + ("norm" in name))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    capfd.readouterr()
+    loaded = open_model(Settings(model=str(path)), lambda *_: None)
+    assert capfd.readouterr().err == "", "its own bar would stand in the middle of the screen"
+    assert "this is gemma2" in loaded.why_not_native
+    loaded.model.set_attn_implementation("eager")
+    own = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
+    ids = torch.arange(3, 40)[None]
+    with torch.no_grad():
+        assert torch.allclose(loaded.model(ids).logits, own(ids).logits, atol=1e-5)
+
+
+def test_a_rotation_that_transformers_does_not_read(llama: Path, tmp_path: Path) -> None:
+    values = {"general.architecture": "gemma3", "gemma3.rope.scaling.type": "linear"}
+    with pytest.raises(ModelError, match="which transformers does not read"):
+        read_config(write(llama, tmp_path / "x.gguf", "F32", values=values))
 
 
 # -- the tokenizer

@@ -170,6 +170,8 @@ def _check_tensors(header: Header, config: dict[str, Any]) -> None:
         found = _shape(header, name, len(shape))
         if found != shape:
             raise damaged(header.path, f"{name} has the shape {list(found)}, its values say {list(shape)}")
+        if len(shape) == 1 and header.tensors[name].kind_name not in PLAIN:
+            raise damaged(header.path, f"{name} is {header.tensors[name].kind_name}, and vectors are numbers")
     other = sorted(header.tensors.keys() - known.keys() - {_ROPE_FREQS})
     if other:
         what = (

@@ -166,6 +166,11 @@ def header_of(path: Path) -> Header:
         raise ModelError(f"{path} cannot be read: {error.strerror}.", "Check its permissions.") from error
 
 
+def forget() -> None:
+    """Lets headers go that were read."""
+    _read.cache_clear()
+
+
 @lru_cache(maxsize=2)
 def _read(path: Path, size: int, *_: int) -> Header:
     with path.open("rb", buffering=1 << 20) as file:

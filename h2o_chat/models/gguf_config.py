@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from h2o_chat.base.errors import ModelError
+from h2o_chat.models import gguf
 from h2o_chat.models.gguf import Header, damaged
 
 FAMILIES = {
@@ -84,6 +85,12 @@ def config_of(header: Header) -> dict[str, Any]:
         config["attention_bias"] = "blk.0.attn_q.bias" in header.tensors
     _check_tensors(header, config)
     return config
+
+
+def forget() -> None:
+    """Lets headers go that were read: a large vocabulary takes 30 MB, and is needed while a model is opened."""
+    config_of.cache_clear()
+    gguf.forget()
 
 
 def names_of(config: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]]:

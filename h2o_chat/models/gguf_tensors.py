@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -47,7 +48,8 @@ class GgufTensors:
     def _dequantised(self, name: str, stored: Stored, raw: Tensor) -> Tensor:
         gguf = library()
         try:
-            found = gguf.quants.dequantize(raw.numpy(), gguf.GGMLQuantizationType(stored.kind))
+            with numpy.errstate(all="ignore"):  # what is no number is found below
+                found = gguf.quants.dequantize(raw.numpy(), gguf.GGMLQuantizationType(stored.kind))
         except NotImplementedError as error:
             raise ModelError(
                 f"{name} in {self.path} is {stored.kind_name}, which the package gguf does not read.",

@@ -23,6 +23,7 @@ def engine_here(settings: Settings, progress: Progress) -> "Engine":
     from h2o_chat.cache.named import named
     from h2o_chat.cache.policies import divide
     from h2o_chat.engine.engine import Engine
+    from h2o_chat.models.gguf_config import forget
     from h2o_chat.models.gguf_tokenizer import require_template
     from h2o_chat.native.loading import open_model
 
@@ -30,5 +31,6 @@ def engine_here(settings: Settings, progress: Progress) -> "Engine":
     divide(named(settings.policy), settings.budget, settings.sinks, settings.recent)
     require_template(settings)
     loaded = open_model(settings, progress)
+    forget()
     progress("warm up", None)
     return Engine(loaded, settings)

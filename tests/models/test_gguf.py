@@ -163,7 +163,7 @@ def test_a_file_cut_short(file: Path) -> None:
 
 def test_without_the_package(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gguf.kinds.cache_clear()
-    gguf._read.cache_clear()
+    gguf.forget()
     monkeypatch.setitem(__import__("sys").modules, "gguf", None)
     with pytest.raises(ModelError, match=r"pip install 'h2o-chat\[gguf\]'"):
         read_config(file)

@@ -88,7 +88,7 @@ def config_of(header: Header) -> dict[str, Any]:
 
 
 def forget() -> None:
-    """Lets headers go that were read: a large vocabulary takes 30 MB, and is needed while a model is opened."""
+    """Lets headers go that were read: a large vocabulary takes 30 MB, and is needed only to open a model."""
     config_of.cache_clear()
     gguf.forget()
 

@@ -1,26 +1,30 @@
-"""The tokenizer and the chat template of a GGUF file, as transformers builds them from its vocabulary."""
+"""The tokenizer and the chat template of a GGUF file."""
 
 from typing import Any
 
 import transformers
-from tokenizers import normalizers, pre_tokenizers
-from transformers import GPT2Tokenizer, PreTrainedTokenizerFast
-from transformers.integrations.gguf import convert_gguf_tokenizer
-from transformers.integrations.gguf import gguf_tokenizer_mapping as mapping
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
+from tokenizers.models import BPE
+from transformers import PreTrainedTokenizerFast
+from transformers.integrations.gguf.gguf_tokenizer_mapping import (
+    GGUF_PRE_TOKENIZER_SPLITS,
+    convert_gguf_tokenizer,
+)
+from transformers.tokenization_utils_base import generate_merges
 
 from h2o_chat.base.config import TEMPLATES, Settings
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.models.gguf import Header, damaged, header_of
+from h2o_chat.models.gguf_config import FAMILIES
 from h2o_chat.models.ollama import is_blob
 from h2o_chat.models.resolve import find
 
 _BYTE_LEVEL, _PIECES = "gpt2", "llama"
-_KEYS = {
-    "tokens": "tokenizer.ggml.tokens",
-    "scores": "tokenizer.ggml.scores",
-    "token_type": "tokenizer.ggml.token_type",
-    "merges": "tokenizer.ggml.merges",
-}
+_SCORES, _MERGES = "tokenizer.ggml.scores", "tokenizer.ggml.merges"
+_LONGEST = 1000
+"""Characters of a token. Pairs that make it are looked for by every cut: longer ones would take hours."""
+_CONTROL, _WHOLE = 3, 4
+"""Types of tokens: those that mark turns and ends, and words that are never cut (`<think>`)."""
 _SPECIAL = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
 
 _WORDS = ("gpt-2", "olmo", "default")
@@ -41,16 +45,21 @@ def tokenizer_of(header: Header) -> Any:
             f"{header.path} has a tokenizer of the kind {kind[:60]!r}, which is not read.",
             f"Known: {_BYTE_LEVEL} (byte-level BPE) and {_PIECES} (sentencepiece).",
         )
-    found = {name: header.values[key] for name, key in _KEYS.items() if key in header.values}
-    tokens = header.texts(_KEYS["tokens"])
+    tokens = header.texts("tokenizer.ggml.tokens")
     if len(set(tokens)) != len(tokens):
         raise damaged(header.path, "its vocabulary holds a token twice")
-    backend = _byte_level(header, found) if kind == _BYTE_LEVEL else _pieces(header, found)
+    if max(map(len, tokens), default=0) > _LONGEST:
+        raise damaged(header.path, f"a token of its vocabulary has more than {_LONGEST:,} characters")
+    built = (_byte_level if kind == _BYTE_LEVEL else _pieces)(header, tokens)
+    kinds = list(zip(tokens, header.numbers("tokenizer.ggml.token_type"), strict=False))
+    control = [token for token, one in kinds if one == _CONTROL]
+    built.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in control])
+    whole = [token for token, one in kinds if one == _WHOLE]
+    built.add_tokens([AddedToken(token, normalized=False, special=False) for token in whole])
     ids = {name: header.token(f"tokenizer.ggml.{key}_token_id") for name, key in _SPECIAL.items()}
     special = {name: tokens[number] for name, number in ids.items() if number is not None}
-    control = [one.content for one in backend.get_added_tokens_decoder().values() if one.special]
     return PreTrainedTokenizerFast(
-        tokenizer_object=backend,
+        tokenizer_object=built,
         extra_special_tokens=[one for one in control if one not in special.values()],
         chat_template=header.text("tokenizer.chat_template", "") or None,
         clean_up_tokenization_spaces=False,
@@ -76,35 +85,58 @@ def require_template(settings: Settings) -> None:
     )
 
 
-def _byte_level(header: Header, found: dict[str, Any]) -> Any:
-    """transformers' own way spells control tokens anew, and then does not know those of DeepSeek."""
+def _byte_level(header: Header, tokens: list[str]) -> Tokenizer:
+    """Not by transformers' GPT2Tokenizer: that adds tokens of its own, which the model has not."""
     before = header.text("tokenizer.ggml.pre", "default")
-    known = {*mapping.GGUF_PRE_TOKENIZER_SPLITS, *_WORDS, *_DIGITS}
+    known = {*GGUF_PRE_TOKENIZER_SPLITS, *_WORDS, *_DIGITS}
     if before not in known:
         raise ModelError(
             f"{header.path} splits text as {before[:60]!r} does before its tokens are looked up, which is not"
             f" known to transformers {transformers.__version__}.",
             f"Known: {', '.join(sorted(known))}.",
         )
-    header.texts(_KEYS["merges"])
-    vocabulary = {token: number for number, token in enumerate(found["tokens"])}
-    built = GPT2Tokenizer(vocab=vocabulary, merges=mapping.get_merges(found))
-    backend = mapping.add_gguf_special_tokens(built, found).backend_tokenizer
-    if before in _DIGITS:
-        digits = pre_tokenizers.Digits(individual_digits=True)
-        backend.pre_tokenizer = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(False)])
+    built = Tokenizer(BPE(vocab=_numbered(tokens), merges=_merges(header)))
+    built.decoder = decoders.ByteLevel()
+    if before in GGUF_PRE_TOKENIZER_SPLITS:
+        split = pre_tokenizers.Split(Regex(GGUF_PRE_TOKENIZER_SPLITS[before]), behavior="isolated")
+        steps = [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
     else:
-        mapping.set_split_regex(built, {"pre_tokenizer_type": before})
-    return built.backend_tokenizer
+        digits = [pre_tokenizers.Digits(individual_digits=True)] if before in _DIGITS else []
+        steps = [*digits, pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    built.pre_tokenizer = pre_tokenizers.Sequence(steps)
+    return built
 
 
-def _pieces(header: Header, found: dict[str, Any]) -> Any:
-    if "merges" not in found and len(header.numbers(_KEYS["scores"])) != len(found["tokens"]):
-        raise damaged(header.path, "its vocabulary has neither merges nor a score for each token")
-    backend, _ = convert_gguf_tokenizer(header.architecture, found | {"tokenizer_type": _PIECES})
-    if not header.architecture.startswith("gemma"):  # as llama.cpp: a space more, also before another one
-        spaced = header.values.get("tokenizer.ggml.add_space_prefix", True) is not False
-        blank = normalizers.Replace(" ", "▁")
-        backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), blank]) if spaced else blank
-        backend.pre_tokenizer = None
-    return backend
+def _pieces(header: Header, tokens: list[str]) -> Any:
+    """As llama.cpp has it: a space before the text, also where there is one already."""
+    if header.architecture not in FAMILIES:  # gemma's and phi3's differ
+        given = {"tokenizer_type": _PIECES, "tokens": tokens, "scores": header.numbers(_SCORES)}
+        merges_there = {"merges": header.texts(_MERGES)} if _MERGES in header.values else {}
+        return convert_gguf_tokenizer(header.architecture, given | merges_there)[0]
+    vocabulary, merges = _numbered(tokens), _merges(header)
+    if not merges:
+        scores = header.numbers(_SCORES)
+        if len(scores) != len(tokens):
+            raise damaged(header.path, "its vocabulary has neither merges nor a score for each token")
+        merges = generate_merges(vocabulary, dict(zip(tokens, scores, strict=True)))
+    unknown = header.token("tokenizer.ggml.unknown_token_id")
+    unk = None if unknown is None else tokens[unknown]
+    built = Tokenizer(BPE(vocab=vocabulary, merges=merges, unk_token=unk, fuse_unk=True, byte_fallback=True))
+    spaced = header.values.get("tokenizer.ggml.add_space_prefix", True) is not False
+    blank = normalizers.Replace(" ", "▁")
+    built.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), blank] if spaced else [blank])
+    back = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    built.decoder = decoders.Sequence([*back, decoders.Strip(" ", 1, 0)] if spaced else back)
+    return built
+
+
+def _numbered(tokens: list[str]) -> dict[str, int]:
+    return {token: number for number, token in enumerate(tokens)}
+
+
+def _merges(header: Header) -> list[tuple[str, str]]:
+    """Pairs of tokens that become one, the most important first."""
+    if _MERGES not in header.values:
+        return []
+    pairs = [one.partition(" ") for one in header.texts(_MERGES)]
+    return [(first, second) for first, _, second in pairs]

@@ -430,6 +430,7 @@ def test_control_tokens_outside_the_alphabet(llama: Path, tmp_path: Path) -> Non
         ({"tokenizer.ggml.model": "llama", "tokenizer.ggml.merges": None}, "neither merges nor a score"),
         ({"tokenizer.ggml.tokens": ["a"] * 320}, "holds a token twice"),
         ({"tokenizer.ggml.merges": ["a b c"]}, "cannot be loaded"),
+        ({"tokenizer.ggml.tokens": ["a" * 1001]}, "more than 1,000 characters"),
         ({"tokenizer.ggml.merges": 7}, "a list of texts is needed"),
         (
             {"tokenizer.ggml.tokens": ["!", "!!", *map(str, range(398))]},

@@ -107,7 +107,7 @@ def rm(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask."
                 " removed.",
                 "Models of ollama are removed by: ollama rm NAME"
                 if ollama.is_blob(model.folder)
-                else "Folders and files of your own are yours to delete.",
+                else f"{_what(model).capitalize()}s of your own are yours to delete.",
             )
         repository = model.repository if isinstance(model, Known) else model.name
         there = cached(repository)

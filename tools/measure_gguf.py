@@ -4,7 +4,7 @@
 
 FOLDER is a llama, qwen2 or qwen3 model with safetensors. It is written as a GGUF file of each kind, by the
 package gguf, and packed (`tests/gguf_files.py`; without columns for a K type llama.cpp's substitute).
-TEXTS is a JSON list of strings. `ratio` is the perplexity of the native step's numbers, weights and activations
+TEXTS is a JSON list of strings. `ratio` is the perplexity of the native step, weights and activations rounded
 (`tests/native/twin.py`), to that of the file's numbers in fp32; `alike`: activations in int8 on both sides.
 """
 

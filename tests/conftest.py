@@ -37,6 +37,8 @@ for name in [name for name in os.environ if name.startswith("H2O_CHAT_")]:
     if name not in ("H2O_CHAT_SHARED", "H2O_CHAT_DATA"):
         del os.environ[name]
 
+os.environ["OLLAMA_MODELS"] = str(Path(__file__).parent / "no models of ollama here")
+
 # Packed weights of the tests' models are made once, for all processes of this run, and not among the user's.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="h2o-chat-cache-")

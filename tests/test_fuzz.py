@@ -29,6 +29,8 @@ def test_every_reader_takes_or_refuses(tmp_path: Path, inputs: int) -> None:
         "databases",
         "packed headers",
         "packed weights",
+        "gguf files",
+        "ollama stores",
     } <= table.keys()
     assert list(tmp_path.iterdir()) == [], "nothing is kept where nothing was wrong"
 

@@ -81,10 +81,10 @@ def main() -> None:
 
 def all_readers(folder: Path) -> list[Any]:
     """Every reader, each with what it needs in a folder of its own."""
-    from fuzzing import files, folders, memory, packed, text
+    from fuzzing import files, folders, gguf, memory, packed, text
 
     folders.make(folder / "here")
-    return [one for kind in (text, files, folders, memory, packed) for one in kind.readers(folder)]
+    return [one for kind in (text, files, folders, memory, packed, gguf) for one in kind.readers(folder)]
 
 
 def fuzz(found: list[Any], inputs: int, seed: str, kept: Path) -> bool:

@@ -13,6 +13,7 @@ from h2o_chat.chat.engine_like import EngineLike
 from h2o_chat.chat.keeping import Keeper
 from h2o_chat.chat.so_far import words
 from h2o_chat.events.events import Note, Session
+from h2o_chat.models.gguf import is_gguf
 from h2o_chat.models.hub import stay_offline
 from h2o_chat.models.obtain import fetch_missing
 from h2o_chat.remote.engine_here import engine_here
@@ -139,8 +140,10 @@ def _as_held(settings: Settings, session: Session) -> Settings:
 def _lasting(settings: Settings) -> dict[str, Any]:
     """Settings as they still mean the same in another folder."""
     values = asdict(settings)
-    if settings.model is not None and (folder := Path(settings.model).expanduser()).is_dir():
-        values["model"] = str(folder.resolve())
+    if settings.model is not None:
+        place = Path(settings.model).expanduser()
+        if place.is_dir() or is_gguf(place):
+            values["model"] = str(place.resolve())
     return values
 
 

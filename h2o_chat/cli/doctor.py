@@ -315,11 +315,12 @@ def _fits(settings: Settings, model: Found, models: Any, rows: dict[str, Any]) -
     from h2o_chat.cache.policies import divide
     from h2o_chat.models import choices
     from h2o_chat.models import fits as memory
+    from h2o_chat.models.load_tokenizer import load_tokenizer
     from h2o_chat.native import loading
 
     config, weights = models.check_family(model.folder), check_weights(model.folder)
     rows["class"] = type(config).__name__.removesuffix("Config")
-    models.load_tokenizer(model.folder, config)
+    load_tokenizer(model.folder, config)
     why = loading.why_not_native(settings, config)
     rows["step"] = f"transformers: {why}" if why else f"native, {library.forms()[-1]}"
     loading.require_asked(model.name, settings, why)

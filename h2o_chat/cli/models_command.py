@@ -9,7 +9,9 @@ import typer
 
 from h2o_chat.base.config import config_file, user_aliases
 from h2o_chat.base.errors import ModelError, name_of
+from h2o_chat.base.progress import progress_bar
 from h2o_chat.cli.commands import FetchYes, asking, confirmed, ends
+from h2o_chat.cli.gguf_rows import gguf_rows, ollama_rows, template_of
 from h2o_chat.cli.in_words import App
 from h2o_chat.cli.packed_files import (
     check_packed,
@@ -19,6 +21,7 @@ from h2o_chat.cli.packed_files import (
     packed_rows,
     remove_packed,
 )
+from h2o_chat.models import ollama
 from h2o_chat.models.aliases import ALIASES, Alias, fits
 from h2o_chat.models.cached import cache_folder, cached, repositories
 from h2o_chat.models.obtain import fetch, size
@@ -81,6 +84,8 @@ def info(
     def work() -> None:
         model = look_up(name)
         if check and isinstance(model, Found):
+            with progress_bar() as progress:
+                ollama.check(model.folder, progress, again=True)
             check_packed(model)
         _tell(model)
 
@@ -95,11 +100,14 @@ def rm(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask."
         model = look_up(name)
         if isinstance(model, Found) and model.revision is None:  # its name may be that of a fetched one too
             if packed := packed_of(model.folder):
-                remove_packed(model.name, packed, yes)
+                remove_packed(model.name, packed, yes, _what(model))
                 return
             raise ModelError(
-                f"{name} is the folder {model.folder.absolute()}, which was not fetched: it is not removed.",
-                "Folders of your own are yours to delete.",
+                f"{name} is the {_what(model)} {model.folder.absolute()}, which was not fetched: it is not"
+                " removed.",
+                "Models of ollama are removed by: ollama rm NAME"
+                if ollama.is_blob(model.folder)
+                else f"{_what(model).capitalize()}s of your own are yours to delete.",
             )
         repository = model.repository if isinstance(model, Known) else model.name
         there = cached(repository)
@@ -135,6 +143,9 @@ def _list() -> None:
         for one in repositories()
     ]
     _table(rows or [("nothing yet", "", "")])
+    if of_ollama := ollama_rows():
+        typer.echo(f"\nhere, in {name_of(ollama.models_folder())}, which is ollama's")
+        _table(of_ollama)
     typer.echo(f"\nto be had; fits: with this machine's {size(memory)} of memory")
     header = ("NAME", "16 BIT", "4 BIT", "WINDOW", "FITS", "", "REPOSITORY")
     _table([header, *(_row(alias, memory) for alias in ALIASES.values())])
@@ -176,13 +187,14 @@ def _tell(model: Found | Known) -> None:
     if isinstance(model, Found):
         config, weights = read_config(model.folder), check_weights(model.folder)
         rows += [
-            ("folder", str(model.folder)),
-            ("revision", model.revision or "none: a folder"),
+            (_what(model), str(model.folder)),
+            ("revision", model.revision or f"none: a {_what(model)}"),
             ("family", str(config["model_type"])),
             ("parameters", f"{weights.parameters:,} ({weights.dtype})"),
             ("16 bit", size(2 * weights.parameters)),
             ("window", _window(config)),
-            ("template", "the model's own" if _has_template(model.folder) else "none: see --template"),
+            ("template", _template(model.folder)),
+            *(gguf_rows(model.folder) if model.folder.is_file() else []),
             *packed_rows(model.folder),
         ]
     elif alias is None:
@@ -204,9 +216,19 @@ def _tell(model: Found | Known) -> None:
     _table(rows)
 
 
+def _what(model: Found) -> str:
+    return "file" if model.folder.is_file() else "folder"
+
+
 def _window(config: dict[str, Any]) -> str:
     window = config.get("max_position_embeddings")
     return f"{window:,}" if isinstance(window, int) else "not said"
+
+
+def _template(folder: Path) -> str:
+    if folder.is_file():
+        return template_of(folder)
+    return "the model's own" if _has_template(folder) else "none: see --template"
 
 
 def _has_template(folder: Path) -> bool:

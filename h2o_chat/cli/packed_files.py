@@ -73,7 +73,7 @@ def pack_fetched(model: Found) -> None:
 
 def packed_of(folder: Path) -> list[Kept]:
     """All packed files of a model folder, or of a repository of which only a part was fetched."""
-    if (folder / "config.json").is_file():
+    if folder.is_file() or (folder / "config.json").is_file():
         now, before = kept_of(folder)
         return now + before
     return [one for one in kept_files() if one.home == home_of(folder)]
@@ -85,11 +85,11 @@ def in_all(packed: Sequence[Kept]) -> str:
     return f"{what} ({size(sum(one.bytes for one in packed))})"
 
 
-def remove_packed(name: str, packed: Sequence[Kept], yes: bool) -> None:
-    """Removes the packed files of a folder, after asking; the folder is its owner's to delete."""
-    if not yes and not confirmed(f"Remove {in_all(packed)} of {name}? Its folder stays."):
+def remove_packed(name: str, packed: Sequence[Kept], yes: bool, what: str) -> None:
+    """Removes the packed files of a folder or file (`what`), after asking; that is its owner's to delete."""
+    if not yes and not confirmed(f"Remove {in_all(packed)} of {name}? Its {what} stays."):
         typer.echo("Nothing was removed.", err=True)
         return
     for one in packed:
         remove(one.path)
-    typer.echo(f"Removed {in_all(packed)} of {name}. Its folder stays: it is yours to delete.")
+    typer.echo(f"Removed {in_all(packed)} of {name}. Its {what} stays: it is yours to delete.")

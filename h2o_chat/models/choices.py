@@ -158,7 +158,7 @@ def choose_dtype(settings: Settings, weights: Weights, device: torch.device, qua
     """
     if settings.dtype != "auto":
         return settings.dtype
-    own = _DTYPES.get(weights.dtype)
+    own = "float16" if weights.held_bits else _DTYPES.get(weights.dtype)
     if own is None and weights.dtype in _PACKED and quantization != "none":
         return "bfloat16"
     if own is None:

@@ -2,6 +2,9 @@
 
 import hashlib
 from pathlib import Path
+from typing import BinaryIO
+
+from h2o_chat.models import gguf
 
 SAMPLES = 256
 SAMPLE_BYTES = 64 << 10
@@ -9,13 +12,31 @@ SAMPLE_BYTES = 64 << 10
 
 
 def fingerprint(folder: Path) -> str:
-    """`weights-` and 12 digits: a hash of the configuration and of the weights, or samples of them."""
+    """`weights-` and 12 digits: a hash of the configuration and of the weights, or samples of them.
+
+    Of a GGUF file: of its whole header, and of the weights behind it.
+    """
+    if folder.is_file():
+        return _of_gguf(folder)
     digest = hashlib.sha256((folder / "config.json").read_bytes())
     for file in sorted(folder.glob("*.safetensors")):
         size = file.stat().st_size
         digest.update(f"{file.name} {size} ".encode("utf-8", "surrogateescape"))
         with file.open("rb") as weights:
-            for start in range(0, size, max(SAMPLE_BYTES, size // SAMPLES)):
-                weights.seek(start)
-                digest.update(weights.read(SAMPLE_BYTES))
+            _sample(digest, weights, size)
     return f"weights-{digest.hexdigest()[:12]}"
+
+
+def _of_gguf(path: Path) -> str:
+    header = gguf.header_of(path)
+    digest = hashlib.sha256(f"gguf {header.size} ".encode())
+    with path.open("rb") as file:
+        digest.update(file.read(header.bytes))
+        _sample(digest, file, header.size)
+    return f"weights-{digest.hexdigest()[:12]}"
+
+
+def _sample(digest: "hashlib._Hash", file: BinaryIO, size: int) -> None:
+    for start in range(0, size, max(SAMPLE_BYTES, size // SAMPLES)):
+        file.seek(start)
+        digest.update(file.read(SAMPLE_BYTES))

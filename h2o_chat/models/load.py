@@ -6,12 +6,12 @@ because a cache that is not asked would grow silently.
 """
 
 import contextlib
-import json
+import io
 import logging
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,18 @@ import h2o_chat.cache.attention
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, OutOfMemoryError, UsageError
 from h2o_chat.base.progress import Progress
+from h2o_chat.models import ollama
 from h2o_chat.models.choices import Choice, choose, default_threads
 from h2o_chat.models.fingerprint import fingerprint
+from h2o_chat.models.gguf import header_of
+from h2o_chat.models.gguf_config import FAMILIES
+from h2o_chat.models.gguf_tensors import GgufTensors
+from h2o_chat.models.load_tokenizer import load_tokenizer
 from h2o_chat.models.resolve import check_weights, find, read_config
 from h2o_chat.models.tokenizing import blamed_on_the_model, one_line
 
 _NF4_BLOCK = 32
 _LAYERS = {"full_attention", "sliding_attention"}
-_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 
 
 @dataclass(frozen=True)
@@ -71,23 +75,27 @@ def load(settings: Settings, progress: Progress) -> Loaded:
     found = find(settings.model)
     folder = found.folder
     torch.set_num_threads(settings.threads or default_threads())
+    ollama.check(folder, progress)
     with quiet():
         config = check_family(folder)
         weights = check_weights(folder)
         tokenizer = load_tokenizer(folder, config)
+        if _read_by_transformers(folder) and settings.quantize == "auto":
+            settings = replace(settings, quantize="none")  # transformers quantises no GGUF file
         choice = choose(found.name, settings, config, weights)
         stage = "quantise" if choice.quantises else "load"
         progress(stage, 0.0)
         if choice.quantises or getattr(config, "quantization_config", None):
             _import_bitsandbytes()
         with (
+            contextlib.redirect_stderr(io.StringIO() if folder.is_file() else sys.stderr),  # a bar of its own
             _reporting(lambda share: progress(stage, share)),
             blamed_on_the_model(
                 f"The model in {folder} cannot be loaded",
                 "Its files may be damaged or not belong together: fetch them again.",
             ),
         ):
-            model = _load_model(folder, choice)
+            model = _load_model(folder, config, choice)
     return Loaded(
         model=model,
         tokenizer=tokenizer,
@@ -120,12 +128,15 @@ def check_family(folder: Path) -> Any:
             "A newer transformers may know it.",
         )
     # What a damaged config.json raises is up to the class that it names.
-    with blamed_on_the_model(
-        f"{folder / 'config.json'} is not a valid {kind} configuration", "Fetch it again."
-    ):
-        config = transformers.AutoConfig.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=False
-        )
+    file = folder if folder.is_file() else folder / "config.json"
+    with blamed_on_the_model(f"{file} is not a valid {kind} configuration", "Fetch it again."):
+        if folder.is_file() and kind in FAMILIES:
+            config = transformers.AutoConfig.for_model(**raw)
+        else:
+            where = {"gguf_file": folder.name} if folder.is_file() else {}
+            config = transformers.AutoConfig.from_pretrained(
+                file.parent, local_files_only=True, trust_remote_code=False, **where
+            )
         cls = transformers.MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
         reason = _why_not(config, cls, named)
     if reason:
@@ -166,81 +177,23 @@ def _why_not(config: Any, cls: Any, named: str | None) -> str | None:
     return None
 
 
-def load_tokenizer(folder: Path, config: Any) -> Any:
-    """The tokenizer, if its tokens are the model's.
-
-    Raises:
-        ModelError: it is missing, damaged, or knows tokens that the model does not.
-    """
-    if not any((folder / name).is_file() for name in _TOKENIZER_FILES):
-        raise ModelError(f"{folder} has no tokenizer.", f"Expected one of: {', '.join(_TOKENIZER_FILES)}.")
-    for name in ("tokenizer_config.json", "special_tokens_map.json"):
-        _check_keys(folder / name)
-    # What a damaged tokenizer.json raises is up to three libraries, one of which raises bare Exception.
-    with blamed_on_the_model(f"The tokenizer in {folder} cannot be loaded", "Fetch its files again."):
-        tokenizer = transformers.AutoTokenizer.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=False
-        )
-        tokenizer.decode(tokenizer("Hello", add_special_tokens=False)["input_ids"])  # some fail only now
-        unknown = _tokens_outside(tokenizer, config.vocab_size)
-    if unknown:
-        raise ModelError(
-            f"The tokenizer does not belong to the model: {unknown[0]!r} is one of {len(unknown):,} tokens"
-            f" beyond the model's {config.vocab_size:,}.",
-            "Fetch the tokenizer files of the same model.",
-        )
-    return tokenizer
-
-
-def _check_keys(path: Path) -> None:
-    """Tokenizers print keys that they do not know, raw, on stdout: what a terminal would obey is refused.
-
-    Raises:
-        ModelError: there is such a key.
-    """
-    odd: list[str] = []
-
-    def look(pairs: list[tuple[str, Any]]) -> None:
-        odd.extend(key for key, _ in pairs if not key.isprintable())
-
-    with contextlib.suppress(OSError, ValueError, RecursionError):  # whoever loads it says so
-        json.loads(path.read_bytes(), object_pairs_hook=look)
-    if odd:
-        raise ModelError(f"{path} is damaged: {odd[0][:60]!a} can be no key.", "Fetch the file again.")
-
-
-def _tokens_outside(tokenizer: Any, rows: int) -> list[str]:
-    """Tokens that can come up in a conversation and have no row in the model's embedding.
-
-    Markers for images and the like may lie beyond it (Gemma 3): text cannot produce them.
-    """
-    markers = tokenizer.added_tokens_decoder
-    needed = {tokenizer.bos_token_id, tokenizer.eos_token_id}
-    template = json.dumps(tokenizer.chat_template or "", ensure_ascii=False)
-    return [
-        token
-        for token, number in tokenizer.get_vocab().items()
-        if number >= rows and (number not in markers or number in needed or token in template)
-    ]
-
-
-def _load_model(folder: Path, choice: Choice) -> Any:
+def _load_model(folder: Path, config: Any, choice: Choice) -> Any:
     """The model in eval mode.
 
     Raises:
         ModelError: weights are missing or have other shapes than the configuration says.
         OutOfMemoryError: they do not fit.
     """
+    cls = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
     try:
-        model, report = transformers.AutoModelForCausalLM.from_pretrained(
-            folder,
+        model, report = cls.from_pretrained(
             dtype=getattr(torch, choice.dtype),
             attn_implementation=h2o_chat.cache.attention.NAME,  # registered by importing it
             device_map={"": choice.devices[0]} if len(choice.devices) == 1 else "balanced",
             local_files_only=True,
-            use_safetensors=True,
             trust_remote_code=False,
             output_loading_info=True,
+            **_weights_of(folder, config),
             **_quantising(choice),
         )
     except (MemoryError, RuntimeError) as error:
@@ -258,6 +211,21 @@ def _load_model(folder: Path, choice: Choice) -> Any:
         )
     _check_packing(model, choice)
     return model.eval()
+
+
+def _weights_of(folder: Path, config: Any) -> dict[str, Any]:
+    """Where weights are read, as keywords. transformers makes no nf4 of a GGUF file: it gets the tensors."""
+    where = "pretrained_model_name_or_path"
+    if folder.is_dir():
+        return {where: folder, "use_safetensors": True}
+    if _read_by_transformers(folder):
+        return {where: folder.parent, "gguf_file": folder.name}
+    return {where: None, "config": config, "state_dict": GgufTensors(folder).all()}
+
+
+def _read_by_transformers(model: Path) -> bool:
+    """Whether it is a GGUF file of an architecture whose tensors are not known here."""
+    return model.is_file() and header_of(model).architecture not in FAMILIES
 
 
 def _import_bitsandbytes() -> None:

@@ -9,13 +9,16 @@ import re
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from h2o_chat.base.config import config_file, user_aliases
 from h2o_chat.base.errors import ModelError, name_of
+from h2o_chat.models import gguf, ollama
 from h2o_chat.models.aliases import ALIASES
 from h2o_chat.models.cached import cache_folder, cached, repositories
+from h2o_chat.models.gguf_config import config_of, held_bits
 
 PACKAGE = Path(__file__).resolve().parents[1]
 BUNDLED = (PACKAGE / "assets" / "pocket", PACKAGE.parent / "assets" / "pocket")
@@ -32,10 +35,11 @@ class Found:
     """A model on this machine."""
 
     name: str
-    """What to show: a folder's name, or org/name. No character of it is obeyed."""
+    """What to show: a folder's or file's name, or org/name. No character of it is obeyed."""
     folder: Path
+    """Of its files; or its only file, which is GGUF."""
     revision: str | None = None
-    """The commit that was fetched; None for a folder of the user's own."""
+    """The commit that was fetched; None for a folder or file of the user's own."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,8 @@ class Known:
 
 
 def look_up(name: str | None) -> Found | Known:
-    """A folder with config.json, an alias, pocket, org/name, or the only cached model called so, in order.
+    """A model of ollama, a folder with config.json, a GGUF file, an alias, pocket, org/name, or the only
+    cached model called so, in order.
 
     Args:
         name: None is the bundled model, pocket.
@@ -57,6 +62,8 @@ def look_up(name: str | None) -> Found | Known:
     """
     if name is None:
         return _bundled()
+    if name.startswith(ollama.PREFIX):
+        return Found(*ollama.find(name))
     folder, is_model = _folder(name)
     if is_model:
         return Found(name_of(folder.resolve().name), folder)
@@ -70,8 +77,9 @@ def look_up(name: str | None) -> Found | Known:
         raise ModelError(f"{name} is not a model folder: it has no config.json.", _what_is_there(folder))
     if folder.is_file():
         raise ModelError(
-            f"{name} is a file; a model is a folder with config.json, a tokenizer and safetensors weights.",
-            "GGUF files are not read." if folder.suffix == ".gguf" else f"Try its folder: {folder.parent}",
+            f"{name} is a file, and no GGUF file; other models are folders with config.json, a tokenizer"
+            " and safetensors weights.",
+            "Fetch it again." if folder.suffix == gguf.SUFFIX else f"Try its folder: {folder.parent}",
         )
     if _REPOSITORY.fullmatch(name):
         return _place(name)
@@ -103,16 +111,18 @@ def all_aliases() -> dict[str, str]:
 
 def names_starting_with(text: str) -> list[str]:
     """What the shell offers when somebody presses Tab."""
-    known = [POCKET, *all_aliases(), *_fetched()]
+    known = [POCKET, *all_aliases(), *_fetched(), *(one.name for one in ollama.kept())]
     return [name for name in known if name.lower().startswith(text.lower()) and name.isprintable()]
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """`config.json` as it stands.
+    """`config.json` as it stands, or what a GGUF file says in its place.
 
     Raises:
         ModelError: it cannot be read, or is not the configuration of a model.
     """
+    if folder.is_file():
+        return config_of(gguf.header_of(folder))
     config = _read_json(folder / "config.json")
     kind, classes = config.get("model_type") or "", config.get("architectures") or []
     if (
@@ -138,30 +148,35 @@ class Weights:
 
     parameters: int
     dtype: str
-    """Of most parameters, as safetensors writes it: F32, F16, BF16 ..."""
+    """Of most parameters, as safetensors writes it: F32, F16, BF16 ...; of a GGUF file Q4_0, Q4_K ... too"""
     bytes: int
     """On the disk."""
+    held_bits: int | None = None
+    """Of a GGUF file with quantised weights: 4 or 8, as which they are packed unless other is asked for."""
 
 
 def check_weights(folder: Path) -> Weights:
-    """Reads the headers of all safetensors files.
+    """Reads the headers of all safetensors files, or of a GGUF file.
 
     Raises:
         ModelError: there are none, a shard is missing, or a file is cut short or damaged.
     """
     by_dtype: dict[str, int] = {}
-    stored = 0
-    for path in weight_files(folder):
+    stored, bits = 0, None
+    if folder.is_file():
+        header = gguf.header_of(folder)
+        bits = held_bits(header)
+        for one in header.tensors.values():
+            by_dtype[one.kind_name] = by_dtype.get(one.kind_name, 0) + prod(one.shape)
+            stored += one.bytes
+    for path in [] if folder.is_file() else weight_files(folder):
         for tensor in header_of(path).values():
-            count = 1
-            for side in tensor["shape"]:
-                count *= side
-            by_dtype[tensor["dtype"]] = by_dtype.get(tensor["dtype"], 0) + count
+            by_dtype[tensor["dtype"]] = by_dtype.get(tensor["dtype"], 0) + prod(tensor["shape"])
             stored += tensor["data_offsets"][1] - tensor["data_offsets"][0]
     if not by_dtype:
         raise ModelError(f"The weight files in {folder} hold no tensors.", "Fetch them again.")
     most = max(by_dtype, key=lambda dtype: by_dtype[dtype])
-    return Weights(sum(by_dtype.values()), most, stored)
+    return Weights(sum(by_dtype.values()), most, stored, bits)
 
 
 def _bundled() -> Found:
@@ -175,7 +190,7 @@ def _bundled() -> Found:
 
 
 def _folder(name: str) -> tuple[Path, bool]:
-    """The folder that a name may mean, and whether there is a model in it.
+    """The folder or file that a name may mean, and whether it is a model.
 
     Raises:
         ModelError: no folder can be called so.
@@ -184,7 +199,7 @@ def _folder(name: str) -> tuple[Path, bool]:
         if "\0" in name:
             raise ValueError("there is a NUL in it")
         folder = Path(name).expanduser()
-        return folder, (folder / "config.json").is_file()
+        return folder, gguf.is_gguf(folder) or (folder / "config.json").is_file()
     except (OSError, RuntimeError, ValueError) as error:  # too long; ~nobody
         what = error.strerror if isinstance(error, OSError) else str(error)
         shown = name if len(name) <= 60 else name[:60] + "…"
@@ -195,6 +210,8 @@ def _folder(name: str) -> tuple[Path, bool]:
 
 def _place(target: str) -> Found | Known:
     """Where an alias or a repository's name leads."""
+    if target.startswith(ollama.PREFIX):
+        return Found(*ollama.find(target))
     folder, is_model = _folder(target)
     if is_model:
         return Found(name_of(folder.resolve().name), folder)
@@ -265,8 +282,8 @@ def _first_word(name: str) -> str:
 
 
 def _what_is_there(folder: Path) -> str:
-    if any(folder.glob("*.gguf")):
-        return "It holds GGUF files, which are not read: safetensors weights are needed."
+    if files := sorted(path.name for path in folder.glob(f"*{gguf.SUFFIX}")):
+        return f"It holds GGUF files: name one, such as {folder / files[0]}."
     inside = sorted(path.parent.name for path in folder.glob("*/config.json"))
     if inside:
         return f"Models inside it: {', '.join(inside[:8])}."

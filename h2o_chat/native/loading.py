@@ -13,10 +13,12 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Progress
 from h2o_chat.cache.rope import Positions, Rope
+from h2o_chat.models import ollama
 from h2o_chat.models.choices import choose_device, default_threads, free_bytes, stored_quantization
 from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.fits import HEADROOM_BYTES, Need, require, slot_bytes
-from h2o_chat.models.load import Loaded, check_family, load, load_tokenizer, quiet
+from h2o_chat.models.load import Loaded, check_family, load, quiet
+from h2o_chat.models.load_tokenizer import load_tokenizer
 from h2o_chat.models.resolve import Weights, check_weights, find
 from h2o_chat.models.tokenizing import blamed_on_the_model
 from h2o_chat.native import library
@@ -44,6 +46,7 @@ def open_model(settings: Settings, progress: Progress) -> Loaded:
     """
     progress("resolve", None)
     found = find(settings.model)
+    ollama.check(found.folder, progress)
     with quiet():
         config = check_family(found.folder)
         weights = check_weights(found.folder)
@@ -111,7 +114,7 @@ def bits_of(settings: Settings, weights: Weights) -> int:
     """Of the layers' weights, 4 or 8."""
     if settings.quantize in ("int4", "int8"):
         return int(settings.quantize.removeprefix("int"))
-    return usual_bits(weights.parameters)
+    return weights.held_bits or usual_bits(weights.parameters)
 
 
 def positions_of(frame: Frame, chats: bool) -> Positions:

@@ -19,18 +19,19 @@ from torch.nn.functional import pad
 from h2o_chat.base.progress import Progress
 from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.native.frame import Frame
+from h2o_chat.native.gguf_sources import GgufSources
 from h2o_chat.native.header import Header, PackedError
 from h2o_chat.native.layout import ALIGNED, TILE, Matrix, data_bytes, layout, padded, parts
 from h2o_chat.native.packed import Packed, open_packed
 from h2o_chat.native.places import home_of, kept_of, place_of, remove
 from h2o_chat.native.probing import frame_of
-from h2o_chat.native.rounding import rounded
 from h2o_chat.native.sources import Sources
 from h2o_chat.native.tiles import tiled, tiled_scales
 
 STAGE = "pack"
 FOUR_BITS_FROM = 500_000_000
 """Parameters."""
+AnySources = Sources | GgufSources
 BLOCK_NUMBERS = 1 << 17
 """Of a matrix at once: what is computed with them stays in the processor's cache."""
 
@@ -79,7 +80,7 @@ def pack(folder: Path, bits: int, print_: str, path: Path, progress: Progress) -
     frame = frame_of(folder, bits)
     if isinstance(frame, str):
         raise PackedError(f"The native step cannot compute {folder}: {frame}.", "Use --engine transformers.")
-    sources = Sources(folder)
+    sources = sources_of(folder)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _remove_leftovers(path.parent)
@@ -99,8 +100,17 @@ def pack(folder: Path, bits: int, print_: str, path: Path, progress: Progress) -
             remove(old.path)
 
 
+def sources_of(model: Path) -> AnySources:
+    """The tensors of a folder, or of a GGUF file.
+
+    Raises:
+        ModelError: they are not whole.
+    """
+    return GgufSources(model) if model.is_file() else Sources(model)
+
+
 def _write(
-    file: BinaryIO, sources: Sources, frame: Frame, print_: str, home: str, progress: Progress
+    file: BinaryIO, sources: AnySources, frame: Frame, print_: str, home: str, progress: Progress
 ) -> None:
     """The whole file. The header comes last: it has the checksums."""
     header = Header(print_, home, frame, (0,) * len(layout(frame))).encoded()
@@ -134,33 +144,38 @@ def _write(
     file.write(Header(print_, home, frame, tuple(checks)).encoded())
 
 
-def _tiles(matrix: Matrix, sources: Sources, scales: list[Tensor]) -> Iterator[Tensor]:
+def _tiles(matrix: Matrix, sources: AnySources, scales: list[Tensor]) -> Iterator[Tensor]:
     """A matrix in blocks of tiles, [T, G, 4 or 8, 16, 4] bytes; `scales` gets their scales [T, G, 16]."""
-    for block in _blocks(matrix, sources):
-        q, scale = rounded(block, matrix.bits)
+    for q, scale in _blocks(matrix, sources):
         scales.append(tiled_scales(scale))
         yield tiled(q, matrix.bits)
 
 
-def _blocks(matrix: Matrix, sources: Sources) -> Iterator[Tensor]:
-    """The rows of a matrix in their order, padded, some tiles at a time. [R, C] fp32"""
+def _blocks(matrix: Matrix, sources: AnySources) -> Iterator[tuple[Tensor, Tensor]]:
+    """The rows of a matrix in order, padded, some tiles at a time: q [R, C] int8, scales [R, G] fp16."""
     at_once = padded(BLOCK_NUMBERS // matrix.padded_columns, TILE) or TILE
 
-    def block(which: int, first: int) -> Tensor:
+    def block(which: int, first: int) -> list[Tensor]:
         source = matrix.sources[which]
-        shape = (source.rows, matrix.columns)
-        found = sources.rows(source.name, shape, first, min(first + at_once, source.rows))
-        return pad(found, (0, matrix.padded_columns - matrix.columns, 0, -len(found) % TILE))
+        shape, end = (source.rows, matrix.columns), min(first + at_once, source.rows)
+        found = sources.rounded(source.name, shape, first, end, matrix.bits)
+        return [pad(one, (0, 0, 0, -len(one) % TILE)) for one in found]
 
     if matrix.alternate:
         for first in range(0, matrix.sources[0].rows, at_once):
-            each = [block(which, first) for which in range(len(matrix.sources))]
-            turns = [rows.view(-1, TILE, matrix.padded_columns) for rows in each]
-            yield torch.stack(turns, 1).flatten(0, 2)
+            each = zip(*(block(which, first) for which in range(len(matrix.sources))), strict=True)
+            q, scale = (_in_turns(list(rows)) for rows in each)
+            yield q, scale
         return
     for which, source in enumerate(matrix.sources):
         for first in range(0, source.rows, at_once):
-            yield block(which, first)
+            q, scale = block(which, first)
+            yield q, scale
+
+
+def _in_turns(each: list[Tensor]) -> Tensor:
+    """A tile of the first, one of the second, and so on. [R, C]"""
+    return torch.stack([rows.view(-1, TILE, rows.shape[1]) for rows in each], 1).flatten(0, 2)
 
 
 @contextlib.contextmanager

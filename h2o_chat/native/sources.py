@@ -11,9 +11,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from h2o_chat.base.errors import ModelError
 from h2o_chat.models.resolve import header_of, weight_files
+from h2o_chat.native.layout import GROUP, padded
+from h2o_chat.native.rounding import rounded
 
 _DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
@@ -64,6 +67,13 @@ class Sources:
         if not numbers.isfinite().all():
             raise ModelError(f"{name} in {stored.file} holds NaN or infinity.", "Fetch the file again.")
         return numbers
+
+    def rounded(
+        self, name: str, shape: tuple[int, int], first: int, end: int, bits: int
+    ) -> tuple[Tensor, Tensor]:
+        """The same in 4 or 8 bits, columns padded to whole groups: q [R, C] int8 and scales [R, G] fp16."""
+        numbers = self.rows(name, shape, first, end)
+        return rounded(pad(numbers, (0, padded(shape[1], GROUP) - shape[1])), bits)
 
     def _find(self, name: str, shape: tuple[int, ...]) -> _Stored:
         """Models saved without their head leave `model.` out of the names."""

@@ -16,6 +16,7 @@ def engine_here(settings: Settings, progress: Progress) -> "Engine":
 
     Raises:
         BudgetError: the budget cannot work.
+        UsageError: a GGUF file comes without a chat template, and none was named.
         H2OChatError: what `native.loading.open_model` raises.
     """
     loaded = _opened(settings, progress)
@@ -32,11 +33,16 @@ def _opened(settings: Settings, progress: Progress) -> "Loaded":
     let_torch_sleep(settings)
     from h2o_chat.cache.named import named
     from h2o_chat.cache.policies import divide
+    from h2o_chat.models.gguf_config import forget
+    from h2o_chat.models.gguf_tokenizer import require_template
     from h2o_chat.native.loading import open_model
 
     # A budget that cannot work is refused before weights are read.
     divide(named(settings.policy), settings.budget, settings.sinks, settings.recent)
-    return open_model(settings, progress)
+    require_template(settings)
+    loaded = open_model(settings, progress)
+    forget()
+    return loaded
 
 
 def batch_here(settings: Settings, rows: int | None, most: int, progress: Progress) -> "Batch":

@@ -16,7 +16,8 @@ from h2o_chat.lab.contestant import Contestant
 from h2o_chat.lab.recall import read_questions
 from h2o_chat.lab.texts import read_texts
 from h2o_chat.models.cached import repositories
-from h2o_chat.models.load import check_family, load_tokenizer
+from h2o_chat.models.load import check_family
+from h2o_chat.models.load_tokenizer import load_tokenizer
 from h2o_chat.models.resolve import check_weights, look_up, read_config
 from h2o_chat.store import Store
 from h2o_chat.tui.transcript.markdown import SLOW, render

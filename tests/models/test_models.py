@@ -12,7 +12,7 @@ import transformers
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, OutOfMemoryError, UsageError
-from h2o_chat.models import choices
+from h2o_chat.models import choices, load_tokenizer
 from h2o_chat.models import load as models
 from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.resolve import Weights
@@ -207,11 +207,11 @@ def test_tokenizer_of_another_model(folder: Path, shared_models: Path) -> None:
 def test_markers_for_images_may_lie_beyond_the_embedding(shared_models: Path) -> None:
     """As in Gemma 3, whose text model has no row for its image token."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(shared_models / "stories260k")
-    assert models._tokens_outside(tokenizer, 512) == []
+    assert load_tokenizer._tokens_outside(tokenizer, 512) == []
     tokenizer.add_special_tokens({"additional_special_tokens": ["<image>"]})
-    assert models._tokens_outside(tokenizer, 512) == []
+    assert load_tokenizer._tokens_outside(tokenizer, 512) == []
     tokenizer.chat_template = "{{ '<image>' }}"
-    assert models._tokens_outside(tokenizer, 512) == ["<image>"]
+    assert load_tokenizer._tokens_outside(tokenizer, 512) == ["<image>"]
 
 
 def test_other_weights_in_a_folder_are_noticed(folder: Path) -> None:

@@ -182,7 +182,7 @@ class _Tokenizer:
 
     def __call__(self, raw: bytes) -> None:
         from h2o_chat.chat.templates import choose
-        from h2o_chat.models.load import load_tokenizer
+        from h2o_chat.models.load_tokenizer import load_tokenizer
 
         changed = "tokenizer.json" if b'"version"' in raw[:300] else "tokenizer_config.json"
         for name, content in (self.whole | {changed: raw}).items():
@@ -206,7 +206,7 @@ class _Template:
 
     def __call__(self, raw: bytes) -> None:
         from h2o_chat.chat.templates import choose
-        from h2o_chat.models.load import load_tokenizer
+        from h2o_chat.models.load_tokenizer import load_tokenizer
 
         self.path.write_bytes(raw)
         tokenizer = load_tokenizer(self.folder, SimpleNamespace(vocab_size=CONFIG["vocab_size"]))

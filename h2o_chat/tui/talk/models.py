@@ -15,6 +15,7 @@ from textual.widgets.option_list import Option
 
 from h2o_chat.base.config import user_aliases
 from h2o_chat.chat.export import one_line
+from h2o_chat.models import ollama
 from h2o_chat.models.aliases import ALIASES, fits
 from h2o_chat.models.cached import repositories
 from h2o_chat.models.resolve import BUNDLED, POCKET
@@ -45,6 +46,8 @@ def rows(memory_bytes: int) -> Iterator[Row]:
         yield Row(
             name, f"here · {size(one.bytes)}" if one.folder else f"in part · {size(one.bytes)} are here"
         )
+    for kept in ollama.kept():
+        yield Row(kept.name, f"here, ollama's · {size(kept.bytes)}")
     for name, target in user_aliases().items():
         yield Row(name, f"your own name for {target}")
     for alias in ALIASES.values():

@@ -1,0 +1,335 @@
+"""The header of a GGUF file: what it says of the model, and where each tensor lies. Strict; no torch.
+
+Format (github.com/ggml-org/ggml/blob/master/docs/gguf.md), all little-endian:
+
+    "GGUF", u32 version, u64 tensors, u64 values
+    values:  key, u32 type, value             strings: u64 bytes, UTF-8; arrays: u32 type, u64 count, elements
+    tensors: name, u32 dimensions, u64 each (the fastest first), u32 type, u64 offset
+    zeros up to `general.alignment`, the tensors' data
+
+The package gguf says which types of tensors there are and reads their numbers. Its reader of headers is not
+used: it makes several objects of every token of the vocabulary (17 s and .7 GB for llama 3's, here .3 s), and
+believes every count that a file claims.
+"""
+
+import struct
+from array import array
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from h2o_chat.base.errors import ModelError
+
+SUFFIX = ".gguf"
+MAGIC = b"GGUF"
+VERSIONS = (2, 3)
+MOST_HEADER_BYTES = 128 << 20
+"""The largest vocabularies take 15 MB."""
+_MOST_NAME_BYTES = 1 << 10
+_MOST_SIDE = 1 << 40
+_MOST_ALIGNMENT = 1 << 16
+
+_SCALARS = {
+    **{0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"},
+}
+"""By their number in the file; 7 is a truth value."""
+_BOOL, _STRING, _ARRAY = 7, 8, 9
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A tensor, as it lies in the file."""
+
+    kind: int
+    """ggml's number of its type."""
+    kind_name: str
+    """Q4_0, F16 ..."""
+    shape: tuple[int, ...]
+    """As torch has it: rows, columns."""
+    start: int
+    """Bytes from the beginning of the file."""
+    bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Header:
+    """What a file says of itself."""
+
+    path: Path
+    values: Mapping[str, Any]
+    tensors: Mapping[str, Stored]
+    bytes: int
+    """Of the header: the data begins there."""
+    size: int
+    """Of the file, in bytes."""
+
+    @property
+    def architecture(self) -> str:
+        """llama, qwen2 ..."""
+        return self.text("general.architecture")
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """
+        Raises:
+            ModelError: it is no text, or it is not there and nothing stands in for it.
+        """
+        return str(self._get(key, default, lambda one: isinstance(one, str), "a text"))
+
+    def whole(self, key: str, default: int | None = None) -> int:
+        """A number that counts something: 1 to 2^31.
+
+        Raises:
+            ModelError: it is none, or it is not there and nothing stands in for it.
+        """
+        good = self._get(
+            key, default, lambda one: type(one) is int and 0 < one < 2**31, "a whole number above 0"
+        )
+        return int(good)
+
+    def number(self, key: str, default: float | None = None) -> float:
+        """A finite number above 0.
+
+        Raises:
+            ModelError: it is none, or it is not there and nothing stands in for it.
+        """
+        good = self._get(
+            key,
+            default,
+            lambda one: type(one) in (int, float) and 0 < one < float("inf"),
+            "a number above 0",
+        )
+        return float(good)
+
+    def token(self, key: str) -> int | None:
+        """The number of a token, where the file names one.
+
+        Raises:
+            ModelError: it is no number of a token.
+        """
+        if key not in self.values:
+            return None
+        count = len(self.texts("tokenizer.ggml.tokens"))
+        return int(
+            self._get(key, None, lambda one: type(one) is int and 0 <= one < count, f"below {count:,}")
+        )
+
+    def texts(self, key: str) -> list[str]:
+        """
+        Raises:
+            ModelError: it is no list of texts, or not there.
+        """
+        good: list[str] = self._get(key, None, lambda one: isinstance(one, list), "a list of texts")
+        return good
+
+    def numbers(self, key: str) -> "array[int] | array[float]":
+        """A list of numbers; an empty one where the file has none.
+
+        Raises:
+            ModelError: it is something else.
+        """
+        good: array[int] = self._get(key, array("i"), lambda one: isinstance(one, array), "a list of numbers")
+        return good
+
+    def _get(self, key: str, default: Any, good: Callable[[Any], bool], wanted: str) -> Any:
+        value = self.values.get(key, default)
+        if value is None:
+            raise damaged(self.path, f"it does not say {key}")
+        if not good(value):
+            raise damaged(self.path, f"{key} is {str(value)[:60]}, and {wanted} is needed")
+        return value
+
+
+def is_gguf(path: Path) -> bool:
+    """Whether a file begins as GGUF files do."""
+    try:
+        if not path.is_file():  # a pipe would wait for its writer
+            return False
+        with path.open("rb") as file:
+            return file.read(4) == MAGIC
+    except OSError:
+        return False
+
+
+def header_of(path: Path) -> Header:
+    """The header of a file; read again when its size, time or inode changes.
+
+    Raises:
+        ModelError: it cannot be read, is damaged, or is one part of several.
+    """
+    try:
+        about = path.stat()
+        return _read(path, about.st_size, about.st_mtime_ns, about.st_ino)
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}.", "Check its permissions.") from error
+
+
+def forget() -> None:
+    """Lets headers go that were read."""
+    _read.cache_clear()
+
+
+@lru_cache(maxsize=2)
+def _read(path: Path, size: int, *_: int) -> Header:
+    with path.open("rb", buffering=1 << 20) as file:
+        return _Reader(path, file, size).header()
+
+
+class _Reader:
+    """Reads a header from its beginning; every length is compared with what is left before it is believed."""
+
+    def __init__(self, path: Path, file: BinaryIO, size: int) -> None:
+        self._path, self._file, self._left = path, file, min(size, MOST_HEADER_BYTES)
+        self._size = size
+
+    def header(self) -> Header:
+        if self._take(4, "its beginning") != MAGIC:
+            raise damaged(self._path, "it does not begin as a GGUF file does")
+        version, tensors, values = self._numbers("<IQQ", "its beginning")
+        if version not in VERSIONS:
+            swapped = int.from_bytes(int(version).to_bytes(4, "big"), "little") in VERSIONS
+            what = "is written for machines of the other byte order" if swapped else f"has version {version}"
+            raise ModelError(f"{self._path} {what}; GGUF versions 2 and 3 are read.", "Convert it again.")
+        found = dict[str, Any]()
+        for _ in range(values):
+            key = self._text("a key", _MOST_NAME_BYTES)
+            if key in found:
+                raise damaged(self._path, f"it says {key[:60]} twice")
+            (kind,) = self._numbers("<I", key)
+            found[key] = self._value(kind, key)
+        entries = [self._tensor() for _ in range(tensors)]
+        return self._whole(found, entries)
+
+    def _whole(self, values: dict[str, Any], entries: list[tuple[str, tuple[int, ...], int, int]]) -> Header:
+        """The header, once all of it was read: where the data begins depends on all that is before."""
+        alignment = values.get("general.alignment", 32)
+        if type(alignment) is not int or alignment not in (1 << bit for bit in range(3, 17)):
+            raise damaged(self._path, f"general.alignment is {str(alignment)[:60]}")
+        start = -(-self._file.tell() // alignment) * alignment
+        tensors = dict[str, Stored]()
+        for name, shape, kind, offset in entries:
+            if name in tensors:
+                raise damaged(self._path, f"it holds {name[:60]} twice")
+            if offset % alignment:
+                raise damaged(
+                    self._path, f"{name[:60]} begins at {offset:,}, which is no multiple of {alignment}"
+                )
+            kind_name, length = self._length(name, kind, shape)
+            if start + offset + length > self._size:
+                raise ModelError(
+                    f"{self._path} is damaged: {self._size:,} bytes, and {name[:60]} would end at"
+                    f" {start + offset + length:,}.",
+                    "The file is cut short or was changed: fetch it again.",
+                )
+            tensors[name] = Stored(kind, kind_name, shape, start + offset, length)
+        if not tensors:
+            raise damaged(self._path, "it holds no tensors")
+        parts = values.get("split.count", 1)
+        if parts not in (0, 1):
+            raise ModelError(
+                f"{self._path} is one of {str(parts)[:20]} parts of a model, and only whole files are read.",
+                "Join them: llama-gguf-split --merge FIRST-PART WHOLE",
+            )
+        return Header(self._path, values, tensors, start, self._size)
+
+    def _length(self, name: str, kind: int, shape: tuple[int, ...]) -> tuple[str, int]:
+        """The name of a tensor's type, and its bytes."""
+        known = kinds()
+        if kind not in known:
+            raise ModelError(
+                f"{name[:60]} in {self._path} has the type {kind}, which the package gguf does not know.",
+                "The file is damaged, or newer: pip install --upgrade gguf",
+            )
+        kind_name, numbers, length = known[kind]
+        if shape[-1] % numbers:
+            raise damaged(
+                self._path,
+                f"{name[:60]} has {shape[-1]:,} columns, and {kind_name} comes in blocks of {numbers}",
+            )
+        return kind_name, prod(shape) // numbers * length
+
+    def _tensor(self) -> tuple[str, tuple[int, ...], int, int]:
+        name = self._text("the name of a tensor", _MOST_NAME_BYTES)
+        (dimensions,) = self._numbers("<I", name)
+        if not 1 <= dimensions <= 4:
+            raise damaged(self._path, f"{name[:60]} has {dimensions:,} dimensions")
+        sides = self._numbers(f"<{dimensions}Q", name)
+        if not all(0 < side < _MOST_SIDE for side in sides):
+            raise damaged(self._path, f"{name[:60]} has the shape {list(reversed(sides))}")
+        kind, offset = self._numbers("<IQ", name)
+        return name, tuple(reversed(sides)), kind, offset
+
+    def _value(self, kind: int, key: str) -> Any:
+        if kind == _STRING:
+            return self._text(key)
+        if kind in _SCALARS:
+            (value,) = self._numbers(f"<{_SCALARS[kind]}", key)
+            return bool(value) if kind == _BOOL else value
+        if kind != _ARRAY:
+            raise damaged(self._path, f"{key[:60]} has the type {kind}")
+        of, count = self._numbers("<IQ", key)
+        if of == _STRING:
+            if count > self._left // 8:
+                raise damaged(self._path, f"{key[:60]} would hold {count:,} texts")
+            return [self._text(key) for _ in range(count)]
+        if of not in _SCALARS:
+            raise damaged(self._path, f"{key[:60]} is an array of the type {of}")
+        raw = self._take(count * struct.calcsize(f"<{_SCALARS[of]}"), key)
+        numbers = array(_SCALARS[of], raw)
+        if struct.pack("=H", 1) != struct.pack("<H", 1):
+            numbers.byteswap()
+        return numbers
+
+    def _text(self, what: str, most: int = MOST_HEADER_BYTES) -> str:
+        (length,) = self._numbers("<Q", what)
+        if length > most:
+            raise damaged(self._path, f"{what[:60]} would have {length:,} bytes")
+        try:
+            return self._take(length, what).decode()
+        except UnicodeDecodeError as error:
+            raise damaged(self._path, f"{what[:60]} is no UTF-8") from error
+
+    def _numbers(self, form: str, what: str) -> tuple[Any, ...]:
+        return struct.unpack(form, self._take(struct.calcsize(form), what))
+
+    def _take(self, count: int, what: str) -> bytes:
+        self._left -= count
+        raw = self._file.read(count) if self._left >= 0 else b""
+        if len(raw) != count:
+            raise damaged(self._path, f"it ends, or has a header of more than 128 MB, at {what[:60]}")
+        return raw
+
+
+@lru_cache(maxsize=1)
+def kinds() -> dict[int, tuple[str, int, int]]:
+    """The types of tensors, by number: name, numbers in a block, bytes of a block.
+
+    Raises:
+        ModelError: the package gguf is not installed.
+    """
+    constants = library().constants
+    sizes = constants.GGML_QUANT_SIZES
+    return {int(one): (one.name, *sizes[one]) for one in constants.GGMLQuantizationType if one in sizes}
+
+
+def library() -> Any:
+    """The package gguf.
+
+    Raises:
+        ModelError: it is not installed.
+    """
+    try:
+        import gguf
+    except ImportError as error:
+        raise ModelError(
+            f"GGUF files are read with the package gguf, which cannot be imported ({error}).",
+            "Install it: pip install 'h2o-chat[gguf]'",
+        ) from error
+    return gguf
+
+
+def damaged(path: Path, what: str) -> ModelError:
+    """The error for a file that cannot be what it was."""
+    return ModelError(f"{path} is damaged: {what}.", "Fetch the file again.")

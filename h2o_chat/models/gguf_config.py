@@ -1,0 +1,273 @@
+"""What a GGUF file says of its model, in transformers' words: configuration, names and shapes. No torch.
+
+transformers reads configurations of GGUF files too, but neither scaled rotations nor, of qwen3, the size of a
+head: the families that stand here are read here, and each weight is compared with what was read.
+"""
+
+import math
+import struct
+from functools import lru_cache
+from typing import Any
+
+from h2o_chat.base.errors import ModelError
+from h2o_chat.models import gguf
+from h2o_chat.models.gguf import Header, damaged
+
+FAMILIES = {
+    "llama": "LlamaForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+}
+"""Architectures whose weights are known by name here, and their class in transformers. Mistral's is llama."""
+
+PLAIN = {"F32", "F16", "BF16"}
+"""Types of tensors that are numbers, not blocks."""
+
+_ROPE_FREQS = "rope_freqs.weight"
+_LLAMA_3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+"""How all models of llama 3.1 to 3.3 scale their rotation, beside the factor."""
+_ENDS = (
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<|endoftext|>",
+    "<end_of_turn>",
+    "<|end_of_text|>",
+    "<|eom_id|>",
+)
+"""Control tokens that end an answer, whatever the file calls them (as llama.cpp has it)."""
+_CONTROL = 3
+
+
+@lru_cache(maxsize=2)
+def config_of(header: Header) -> dict[str, Any]:
+    """What config.json and generation_config.json would say; the tensors of `FAMILIES` have its shapes.
+
+    Of another architecture only `model_type`: transformers reads the rest.
+
+    Raises:
+        ModelError: a value or a tensor is missing, or is not what it must be.
+    """
+    kind = header.architecture
+    if kind not in FAMILIES:
+        scaled = [one for one in header.values if one.startswith(f"{kind}.rope.scaling.")]
+        if scaled or any("rope_" in one for one in header.tensors):
+            raise ModelError(
+                f"{header.path} scales its rotation, which transformers does not read from files of the"
+                f" architecture {kind[:60]}.",
+                "Use the model's safetensors.",
+            )
+        return {"model_type": kind, "architectures": []}
+    hidden = header.whole(f"{kind}.embedding_length")
+    heads = header.whole(f"{kind}.attention.head_count")
+    head_size = header.whole(f"{kind}.attention.key_length", max(1, hidden // heads))
+    tokens, *_ = _shape(header, "token_embd.weight", 2)
+    config: dict[str, Any] = {
+        "model_type": kind,
+        "architectures": [FAMILIES[kind]],
+        "hidden_act": "silu",
+        "vocab_size": tokens,
+        "hidden_size": hidden,
+        "intermediate_size": header.whole(f"{kind}.feed_forward_length"),
+        "num_hidden_layers": header.whole(f"{kind}.block_count"),
+        "num_attention_heads": heads,
+        "num_key_value_heads": header.whole(f"{kind}.attention.head_count_kv", heads),
+        "head_dim": head_size,
+        "max_position_embeddings": header.whole(f"{kind}.context_length"),
+        "rms_norm_eps": header.number(f"{kind}.attention.layer_norm_rms_epsilon"),
+        "rope_parameters": _rotation(header, kind, head_size),
+        "tie_word_embeddings": "output.weight" not in header.tensors,
+        "bos_token_id": header.token("tokenizer.ggml.bos_token_id"),
+        "eos_token_id": _ends(header),
+        "pad_token_id": header.token("tokenizer.ggml.padding_token_id"),
+    }
+    if kind == "llama":
+        config["attention_bias"] = "blk.0.attn_q.bias" in header.tensors
+    _check_tensors(header, config)
+    return config
+
+
+def forget() -> None:
+    """Lets headers go that were read: a large vocabulary takes 30 MB, and is needed only to open a model."""
+    config_of.cache_clear()
+    gguf.forget()
+
+
+def names_of(config: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Each weight of the model, as transformers calls it: its name in the file, and its shape."""
+    hidden, inner, head = config["hidden_size"], config["intermediate_size"], config["head_dim"]
+    queries, keys = config["num_attention_heads"] * head, config["num_key_value_heads"] * head
+    kind, tokens = config["model_type"], config["vocab_size"]
+    found: dict[str, tuple[str, tuple[int, ...]]] = {
+        "model.embed_tokens.weight": ("token_embd.weight", (tokens, hidden)),
+        "model.norm.weight": ("output_norm.weight", (hidden,)),
+    }
+    if not config["tie_word_embeddings"]:
+        found["lm_head.weight"] = ("output.weight", (tokens, hidden))
+    layer: dict[str, tuple[str, tuple[int, ...]]] = {
+        "input_layernorm.weight": ("attn_norm.weight", (hidden,)),
+        "self_attn.q_proj.weight": ("attn_q.weight", (queries, hidden)),
+        "self_attn.k_proj.weight": ("attn_k.weight", (keys, hidden)),
+        "self_attn.v_proj.weight": ("attn_v.weight", (keys, hidden)),
+        "self_attn.o_proj.weight": ("attn_output.weight", (hidden, queries)),
+        "post_attention_layernorm.weight": ("ffn_norm.weight", (hidden,)),
+        "mlp.gate_proj.weight": ("ffn_gate.weight", (inner, hidden)),
+        "mlp.up_proj.weight": ("ffn_up.weight", (inner, hidden)),
+        "mlp.down_proj.weight": ("ffn_down.weight", (hidden, inner)),
+    }
+    if kind == "qwen2" or config.get("attention_bias"):
+        layer |= {
+            f"self_attn.{one}_proj.bias": (f"attn_{one}.bias", (rows,))
+            for one, rows in {"q": queries, "k": keys, "v": keys}.items()
+        }
+    if config.get("attention_bias"):
+        layer["self_attn.o_proj.bias"] = ("attn_output.bias", (hidden,))
+    if kind == "qwen3":
+        layer["self_attn.q_norm.weight"] = ("attn_q_norm.weight", (head,))
+        layer["self_attn.k_norm.weight"] = ("attn_k_norm.weight", (head,))
+    for number in range(config["num_hidden_layers"]):
+        found |= {
+            f"model.layers.{number}.{name}": (f"blk.{number}.{there}", shape)
+            for name, (there, shape) in layer.items()
+        }
+    return found
+
+
+def turned_heads(config: dict[str, Any], name: str) -> int:
+    """Heads of a weight whose rows stand in the pairs that are turned; 0: they stand as in transformers."""
+    if config["model_type"] != "llama":
+        return 0
+    if ".q_proj." in name:
+        return int(config["num_attention_heads"])
+    return int(config["num_key_value_heads"]) if ".k_proj." in name else 0
+
+
+def held_bits(header: Header) -> int | None:
+    """In which the layers' matrices are packed: 4 where all are Q4_0, else 8; None where none is quantised.
+
+    8 bits hold Q4_0 and Q8_0 as they are, and add little to what other types have lost already.
+    """
+    kinds = {
+        one.kind_name
+        for name, one in header.tensors.items()
+        if name.startswith("blk.") and len(one.shape) > 1
+    }
+    if kinds == {"Q4_0"}:
+        return 4
+    return 8 if kinds - PLAIN else None
+
+
+def _check_tensors(header: Header, config: dict[str, Any]) -> None:
+    """
+    Raises:
+        ModelError: one is missing, has another shape, or is not known.
+    """
+    if config["num_hidden_layers"] > len(header.tensors):
+        raise damaged(
+            header.path, f"{config['num_hidden_layers']:,} layers in {len(header.tensors):,} tensors"
+        )
+    if config["num_attention_heads"] % config["num_key_value_heads"] or config["head_dim"] % 2:
+        raise damaged(
+            header.path,
+            f"{config['num_attention_heads']:,} heads of {config['head_dim']:,} numbers share"
+            f" {config['num_key_value_heads']:,} KV heads",
+        )
+    known = dict(names_of(config).values())
+    for name, shape in known.items():
+        found = _shape(header, name, len(shape))
+        if found != shape:
+            raise damaged(header.path, f"{name} has the shape {list(found)}, its values say {list(shape)}")
+        if len(shape) == 1 and header.tensors[name].kind_name not in PLAIN:
+            raise damaged(header.path, f"{name} is {header.tensors[name].kind_name}, and vectors are numbers")
+    other = sorted(header.tensors.keys() - known.keys() - {_ROPE_FREQS})
+    if other:
+        what = (
+            "it is a mixture of experts"
+            if any("_exps" in one or "_inp" in one for one in other)
+            else "what they do is not known here"
+        )
+        raise ModelError(
+            f"{header.path} holds {len(other):,} tensors that a {header.architecture} model has not"
+            f" ({', '.join(one[:60] for one in other[:3])}): {what}.",
+            f"Architectures that are read: {', '.join(FAMILIES)}, without experts.",
+        )
+
+
+def _shape(header: Header, name: str, dimensions: int) -> tuple[int, ...]:
+    found = header.tensors.get(name)
+    if found is None:
+        raise damaged(header.path, f"it lacks {name}")
+    if len(found.shape) != dimensions:
+        raise damaged(header.path, f"{name} has the shape {list(found.shape)}")
+    return found.shape
+
+
+def _rotation(header: Header, kind: str, head_size: int) -> dict[str, Any]:
+    """`rope_parameters`.
+
+    Raises:
+        ModelError: keys are turned in a way that is not known here.
+    """
+    turned = header.whole(f"{kind}.rope.dimension_count", head_size)
+    if turned != head_size:
+        raise damaged(header.path, f"{turned} of the {head_size} numbers of a head are turned")
+    theta = header.number(f"{kind}.rope.freq_base", 10_000.0)
+    scaled = header.text(f"{kind}.rope.scaling.type", "none")
+    factor = f"{kind}.rope.scaling.factor"
+    if _ROPE_FREQS in header.tensors:
+        return {"rope_type": "llama3", "rope_theta": theta} | _llama_3(header, theta, head_size)
+    if scaled == "none" or (scaled == "linear" and factor not in header.values):
+        return {"rope_type": "default", "rope_theta": theta}
+    if scaled == "linear":
+        return {"rope_type": "linear", "rope_theta": theta, "factor": header.number(factor)}
+    strange = [key for key in header.values if ".rope.scaling.yarn_" in key or key.endswith(".attn_factor")]
+    if scaled == "yarn" and not strange:
+        original = header.whole(f"{kind}.rope.scaling.original_context_length")
+        return {
+            "rope_type": "yarn",
+            "rope_theta": theta,
+            "factor": header.number(factor),
+            "original_max_position_embeddings": original,
+        }
+    raise ModelError(
+        f"{header.path} scales its rotation in a way that is not known here ({scaled[:60]}).",
+        "Known: none, linear, yarn, and that of llama 3.",
+    )
+
+
+def _llama_3(header: Header, theta: float, head_size: int) -> dict[str, Any]:
+    """The file has only the factor of each frequency: what they were computed from is found and tried.
+
+    Raises:
+        ModelError: it is not that.
+    """
+    stored = header.tensors[_ROPE_FREQS]
+    if stored.shape != (head_size // 2,) or stored.kind_name != "F32":
+        raise damaged(header.path, f"{_ROPE_FREQS} is {stored.kind_name} of the shape {list(stored.shape)}")
+    with header.path.open("rb") as file:
+        file.seek(stored.start)
+        found = struct.unpack(f"<{head_size // 2}f", file.read(stored.bytes))
+    factor = max(found)
+    original, low, high = 8192, 1.0, 4.0
+    for number, one in enumerate(found):
+        turns = original / (2 * math.pi * theta ** (2 * number / head_size))
+        smooth = min(1.0, max(0.0, (turns - low) / (high - low)))
+        expected = 1 / ((1 - smooth) / factor + smooth) if factor >= 1 else math.nan
+        if not math.isclose(one, expected, rel_tol=1e-3):
+            raise ModelError(
+                f"{header.path} scales its rotation in a way that is not known here: factor {number} of"
+                f" {_ROPE_FREQS} is {one:.6g}, and llama 3 has {expected:.6g}.",
+                "Known: none, linear, yarn, and that of llama 3.",
+            )
+    return {"factor": factor, **_LLAMA_3}
+
+
+def _ends(header: Header) -> list[int]:
+    """Tokens that end an answer: those that the file names so, and control tokens known for it."""
+    named = [header.token(f"tokenizer.ggml.{one}_token_id") for one in ("eos", "eot", "eom")]
+    ends = [one for one in named if one is not None]
+    kinds = header.numbers("tokenizer.ggml.token_type")
+    for number, (token, kind) in enumerate(zip(header.texts("tokenizer.ggml.tokens"), kinds, strict=False)):
+        if kind == _CONTROL and token in _ENDS and number not in ends:
+            ends.append(number)
+    return ends

@@ -1,0 +1,108 @@
+"""The tensors of a GGUF file by the names that transformers gives them, some rows at a time."""
+
+from pathlib import Path
+
+import numpy
+import torch
+from torch import Tensor
+
+from h2o_chat.base.errors import ModelError
+from h2o_chat.models.gguf import Stored, damaged, header_of, library
+from h2o_chat.models.gguf_config import config_of, names_of, turned_heads
+
+_PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+
+
+class GgufTensors:
+    """The tensors of a file of one of `gguf_config.FAMILIES`.
+
+    Raises:
+        ModelError: the file is damaged, or of another architecture.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._header = header_of(file)
+        self._config = config_of(self._header)
+        self._names = names_of(self._config)
+
+    @property
+    def path(self) -> Path:
+        return self._header.path
+
+    def rows(self, name: str, shape: tuple[int, ...], first: int, end: int) -> Tensor:
+        """Rows [first, end) of a tensor of this shape, in fp32.
+
+        Raises:
+            ModelError: it has another shape, or holds NaN or infinity, or its type is not known.
+        """
+        stored = self.find(name, shape)
+        raw = self.stored_rows(name, first, end)
+        if stored.kind_name in _PLAIN:
+            numbers = raw.view(_PLAIN[stored.kind_name]).float()
+        else:
+            numbers = self._dequantised(name, stored, raw)
+        if not numbers.isfinite().all():
+            raise damaged(self.path, f"{name} holds NaN or infinity")
+        return numbers.view(end - first, *shape[1:])
+
+    def _dequantised(self, name: str, stored: Stored, raw: Tensor) -> Tensor:
+        gguf = library()
+        try:
+            with numpy.errstate(all="ignore"):  # what is no number is found below
+                found = gguf.quants.dequantize(raw.numpy(), gguf.GGMLQuantizationType(stored.kind))
+        except NotImplementedError as error:
+            raise ModelError(
+                f"{name} in {self.path} is {stored.kind_name}, which the package gguf does not read.",
+                "A file in Q4_0, Q8_0, Q4_K, Q6_K or F16 can be read.",
+            ) from error
+        return torch.from_numpy(found).float()
+
+    def stored_rows(self, name: str, first: int, end: int) -> Tensor:
+        """Rows [first, end) as they are stored, in the order of transformers. [R, bytes of a row] uint8"""
+        stored = self._header.tensors[self._names[name][0]]
+        row = stored.bytes // stored.shape[0]
+        heads = turned_heads(self._config, name)
+        if not heads:
+            return self._bytes(stored, first, end, row)
+        size = stored.shape[0] // heads
+        start = first // size * size
+        whole = self._bytes(stored, start, -(-end // size) * size, row)
+        by_pairs = whole.view(-1, size // 2, 2, row).transpose(1, 2)
+        return by_pairs.reshape(whole.shape)[first - start : end - start]
+
+    def _bytes(self, stored: Stored, first: int, end: int, row: int) -> Tensor:
+        raw = bytearray((end - first) * row)
+        with self.path.open("rb", buffering=0) as file:
+            file.seek(stored.start + first * row)
+            view = memoryview(raw)
+            while view:
+                count = file.readinto(view)
+                if not count:
+                    raise ModelError(f"{self.path} was cut short while it was read.", "Fetch it again.")
+                view = view[count:]
+        return torch.frombuffer(raw, dtype=torch.uint8).view(end - first, row)
+
+    def find(self, name: str, shape: tuple[int, ...]) -> Stored:
+        """How a tensor of this shape is stored.
+
+        Raises:
+            ModelError: it has another shape.
+        """
+        there, known = self._names.get(name, ("", ()))
+        if known != shape:
+            raise damaged(self.path, f"{name} has the shape {list(known)}, and {list(shape)} is needed")
+        return self._header.tensors[there]
+
+    def all(self) -> dict[str, "LazyTensor"]:
+        """Every tensor by its name, none of them read yet."""
+        return {name: LazyTensor(self, name, shape) for name, (_, shape) in self._names.items()}
+
+
+class LazyTensor:
+    """Read when transformers asks for it, so that two of them are never held at once."""
+
+    def __init__(self, tensors: GgufTensors, name: str, shape: tuple[int, ...]) -> None:
+        self._tensors, self._name, self.shape = tensors, name, shape
+
+    def __getitem__(self, _: object) -> Tensor:
+        return self._tensors.rows(self._name, self.shape, 0, self.shape[0])

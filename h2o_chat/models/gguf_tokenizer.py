@@ -1,0 +1,142 @@
+"""The tokenizer and the chat template of a GGUF file."""
+
+from typing import Any
+
+import transformers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
+from tokenizers.models import BPE
+from transformers import PreTrainedTokenizerFast
+from transformers.integrations.gguf.gguf_tokenizer_mapping import (
+    GGUF_PRE_TOKENIZER_SPLITS,
+    convert_gguf_tokenizer,
+)
+from transformers.tokenization_utils_base import generate_merges
+
+from h2o_chat.base.config import TEMPLATES, Settings
+from h2o_chat.base.errors import ModelError, UsageError
+from h2o_chat.models.gguf import Header, damaged, header_of
+from h2o_chat.models.gguf_config import FAMILIES
+from h2o_chat.models.ollama import is_blob
+from h2o_chat.models.resolve import find
+
+_BYTE_LEVEL, _PIECES = "gpt2", "llama"
+_SCORES, _MERGES = "tokenizer.ggml.scores", "tokenizer.ggml.merges"
+_LONGEST = 1000
+"""Characters of a token. Pairs that make it are looked for by every cut: longer ones would take hours."""
+_CONTROL, _WHOLE = 3, 4
+"""Types of tokens: those that mark turns and ends, and words that are never cut (`<think>`)."""
+_SPECIAL = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
+
+_WORDS = ("gpt-2", "olmo", "default")
+"""`tokenizer.ggml.pre`: words as GPT-2 has them, which is what is built without any other word."""
+_DIGITS = ("smollm", "starcoder", "refact", "command-r", "codeshell")
+"""The same, and every digit apart."""
+
+
+def tokenizer_of(header: Header) -> Any:
+    """The tokenizer; it has a chat template where the file has one.
+
+    Raises:
+        ModelError: the file has none, or one of a kind that is not known here.
+    """
+    kind = header.text("tokenizer.ggml.model", "none")
+    if kind not in (_BYTE_LEVEL, _PIECES):
+        raise ModelError(
+            f"{header.path} has a tokenizer of the kind {kind[:60]!r}, which is not read.",
+            f"Known: {_BYTE_LEVEL} (byte-level BPE) and {_PIECES} (sentencepiece).",
+        )
+    tokens = header.texts("tokenizer.ggml.tokens")
+    if len(set(tokens)) != len(tokens):
+        raise damaged(header.path, "its vocabulary holds a token twice")
+    if max(map(len, tokens), default=0) > _LONGEST:
+        raise damaged(header.path, f"a token of its vocabulary has more than {_LONGEST:,} characters")
+    built = (_byte_level if kind == _BYTE_LEVEL else _pieces)(header, tokens)
+    kinds = list(zip(tokens, header.numbers("tokenizer.ggml.token_type"), strict=False))
+    control = [token for token, one in kinds if one == _CONTROL]
+    built.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in control])
+    whole = [token for token, one in kinds if one == _WHOLE]
+    built.add_tokens([AddedToken(token, normalized=False, special=False) for token in whole])
+    ids = {name: header.token(f"tokenizer.ggml.{key}_token_id") for name, key in _SPECIAL.items()}
+    special = {name: tokens[number] for name, number in ids.items() if number is not None}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=built,
+        extra_special_tokens=[one for one in control if one not in special.values()],
+        chat_template=header.text("tokenizer.chat_template", "") or None,
+        clean_up_tokenization_spaces=False,
+        **special,
+    )
+
+
+def require_template(settings: Settings) -> None:
+    """
+    Raises:
+        UsageError: a conversation would be put to a GGUF file that does not say how.
+        ModelError: no such model, or its file is damaged.
+    """
+    model = find(settings.model)
+    if settings.template != "auto" or model.folder.is_dir():
+        return
+    if header_of(model.folder).text("tokenizer.chat_template", ""):
+        return
+    ollama = " (ollama's own are not Jinja, and not read)" if is_blob(model.folder) else ""
+    raise UsageError(
+        f"{model.name} comes without a chat template{ollama}.",
+        f"Say how it was tuned: --template {', '.join(TEMPLATES[2:])}; or plain, if it only continues text.",
+    )
+
+
+def _byte_level(header: Header, tokens: list[str]) -> Tokenizer:
+    """Not by transformers' GPT2Tokenizer: that adds tokens of its own, which the model has not."""
+    before = header.text("tokenizer.ggml.pre", "default")
+    known = {*GGUF_PRE_TOKENIZER_SPLITS, *_WORDS, *_DIGITS}
+    if before not in known:
+        raise ModelError(
+            f"{header.path} splits text as {before[:60]!r} does before its tokens are looked up, which is not"
+            f" known to transformers {transformers.__version__}.",
+            f"Known: {', '.join(sorted(known))}.",
+        )
+    built = Tokenizer(BPE(vocab=_numbered(tokens), merges=_merges(header)))
+    built.decoder = decoders.ByteLevel()
+    if before in GGUF_PRE_TOKENIZER_SPLITS:
+        split = pre_tokenizers.Split(Regex(GGUF_PRE_TOKENIZER_SPLITS[before]), behavior="isolated")
+        steps = [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    else:
+        digits = [pre_tokenizers.Digits(individual_digits=True)] if before in _DIGITS else []
+        steps = [*digits, pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    built.pre_tokenizer = pre_tokenizers.Sequence(steps)
+    return built
+
+
+def _pieces(header: Header, tokens: list[str]) -> Any:
+    """As llama.cpp has it: a space before the text, also where there is one already."""
+    if header.architecture not in FAMILIES:  # gemma's and phi3's differ
+        given = {"tokenizer_type": _PIECES, "tokens": tokens, "scores": header.numbers(_SCORES)}
+        merges_there = {"merges": header.texts(_MERGES)} if _MERGES in header.values else {}
+        return convert_gguf_tokenizer(header.architecture, given | merges_there)[0]
+    vocabulary, merges = _numbered(tokens), _merges(header)
+    if not merges:
+        scores = header.numbers(_SCORES)
+        if len(scores) != len(tokens):
+            raise damaged(header.path, "its vocabulary has neither merges nor a score for each token")
+        merges = generate_merges(vocabulary, dict(zip(tokens, scores, strict=True)))
+    unknown = header.token("tokenizer.ggml.unknown_token_id")
+    unk = None if unknown is None else tokens[unknown]
+    built = Tokenizer(BPE(vocab=vocabulary, merges=merges, unk_token=unk, fuse_unk=True, byte_fallback=True))
+    spaced = header.values.get("tokenizer.ggml.add_space_prefix", True) is not False
+    blank = normalizers.Replace(" ", "▁")
+    built.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), blank] if spaced else [blank])
+    back = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    built.decoder = decoders.Sequence([*back, decoders.Strip(" ", 1, 0)] if spaced else back)
+    return built
+
+
+def _numbered(tokens: list[str]) -> dict[str, int]:
+    return {token: number for number, token in enumerate(tokens)}
+
+
+def _merges(header: Header) -> list[tuple[str, str]]:
+    """Pairs of tokens that become one, the most important first."""
+    if _MERGES not in header.values:
+        return []
+    pairs = [one.partition(" ") for one in header.texts(_MERGES)]
+    return [(first, second) for first, _, second in pairs]

@@ -1,0 +1,129 @@
+"""GGUF files and ollama's models, as the program is given them."""
+
+from pathlib import Path
+
+import pytest
+from gguf_files import write
+from here import h2o_here
+from ollama_store import keep
+
+from h2o_chat.base.errors import ExitCode
+from h2o_chat.events.events import Session, Turn
+from h2o_chat.native import library
+
+GREEDY = ("--temperature", 0, "--max-tokens", 12, "--json")
+
+
+@pytest.fixture(scope="module")
+def chatting(shared_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real model with a chat template, in Q8_0."""
+    folder = shared_models / "pilot-chat"
+    template = (folder / "chat_template.jinja").read_text("utf-8")
+    path = tmp_path_factory.mktemp("files") / "pilot.gguf"
+    return write(folder, path, "Q8_0", tokenizer=folder, template=template)
+
+
+@pytest.fixture(scope="module")
+def plain(shared_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real model without one, in Q4_0."""
+    folder = shared_models / "stories3m"
+    return write(folder, tmp_path_factory.mktemp("files") / "stories.gguf", "Q4_0", tokenizer=folder)
+
+
+@pytest.fixture
+def store(chatting: Path, plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Both, kept as ollama keeps them."""
+    root = tmp_path / "ollama"
+    monkeypatch.setenv("OLLAMA_MODELS", str(root))
+    keep(root, chatting, "pilot", license="\nApache License\x1b[2J\nVersion 2.0", template="{{ .Prompt }}")
+    keep(root, plain, "stories", "3m", template="{{ .Prompt }}")
+    return root
+
+
+def answered(model: object, *more: object) -> tuple[Session, str]:
+    done = h2o_here("run", "Hello, who are you?", "-m", model, *GREEDY, *more)
+    assert done.code == ExitCode.OK, done.err
+    sessions = [one for one in done.events if isinstance(one, Session)]
+    turns = [one for one in done.events if isinstance(one, Turn)]
+    return sessions[0], turns[0].text
+
+
+@pytest.mark.parametrize("engine", ["native", "transformers"])
+def test_a_file_answers_as_its_folder(engine: str, chatting: Path, shared_models: Path) -> None:
+    if engine == "native" and library.why_not():
+        pytest.skip(f"there is no native step: {library.why_not()}")
+    session, said = answered(chatting, "--engine", engine)
+    assert (session.model, session.engine, session.template) == ("pilot.gguf", engine, "model")
+    assert session.revision.startswith("weights-")
+    assert said == answered(shared_models / "pilot-chat", "--engine", engine)[1]
+
+
+def test_a_model_of_ollama_answers(store: Path, chatting: Path) -> None:
+    session, said = answered("ollama:pilot")
+    assert session.model == "ollama:pilot"
+    assert said == answered(chatting)[1]
+
+
+def test_a_template_is_asked_for(store: Path, plain: Path) -> None:
+    for model in (plain, "ollama:stories:3m"):
+        done = h2o_here("run", "Once", "-m", model)
+        assert done.code == ExitCode.USAGE
+        assert "comes without a chat template" in done.err
+        assert "--template alpaca, vicuna, llama-2, chatml; or plain" in done.err
+        assert answered(model, "--template", "plain")[0].template == "plain"
+
+
+def test_a_conversation_goes_on(chatting: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also from another folder; and a file that was changed meanwhile is noticed."""
+    data = tmp_path / "data"
+    monkeypatch.chdir(chatting.parent)
+    said = ("run", "Hello", "-m", chatting.name, "--save", "--data", data, *GREEDY)
+    assert h2o_here(*said).code == ExitCode.OK
+    monkeypatch.chdir(tmp_path)
+    done = h2o_here("run", "Why?", "--resume", "last", "--data", data, *GREEDY)
+    assert done.code == ExitCode.OK, done.err
+    assert next(one for one in done.events if isinstance(one, Session)).model == "pilot.gguf"
+
+
+def test_they_are_listed(store: Path) -> None:
+    done = h2o_here("models")
+    assert done.code == ExitCode.OK
+    lines = [line.split() for line in done.out.splitlines()]
+    assert ["here,", "in", str(store) + ",", "which", "is", "ollama's"] in lines
+    [pilot] = [line for line in done.out.splitlines() if "ollama:pilot" in line]
+    assert pilot.split()[1:3] == ["3", "MB"]
+    assert "Apache License\\x1b[2J" in pilot
+    assert pilot.endswith(" yes")
+    [stories] = [line for line in done.out.splitlines() if "ollama:stories:3m" in line]
+    assert stories.endswith(" yes, with --template")
+    next((store / "blobs").glob("sha256-*")).unlink()
+    assert h2o_here("models").code == ExitCode.OK
+
+
+def test_info(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    said = h2o_here("models", "info", "ollama:pilot", "--check").out
+    rows = {line[2:].partition("  ")[0]: line.split("  ")[-1].strip() for line in said.splitlines()[1:]}
+    assert rows["packed as"] == "int8"
+    assert rows["template"] == "the file's own"
+    assert rows["ollama"] == "ollama:pilot"
+    assert rows["revision"] == "none: a file"
+    assert rows["parameters"].endswith("(Q8_0)")
+    done = h2o_here("models", "rm", "ollama:pilot", "--yes")
+    assert done.code == ExitCode.MODEL
+    assert "ollama rm NAME" in done.err
+
+
+def test_the_doctor_looks_at_a_file(chatting: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("H2O_CHAT_MODEL", str(chatting))
+    done = h2o_here("doctor")
+    assert "pilot.gguf" in done.out
+    assert "Q8_0" in done.out
+
+
+def test_a_damaged_file_ends_with_a_word(chatting: Path, tmp_path: Path) -> None:
+    path = tmp_path / "cut.gguf"
+    path.write_bytes(chatting.read_bytes()[:100_000])
+    done = h2o_here("run", "Hello", "-m", path)
+    assert done.code == ExitCode.MODEL
+    assert "cut.gguf is damaged" in done.err

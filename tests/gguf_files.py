@@ -1,0 +1,231 @@
+"""Model folders written as GGUF files with the package gguf, as llama.cpp's converter writes them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.torch import load_file
+
+Floats = NDArray[np.float32]
+Kind = gguf.GGMLQuantizationType
+
+_OUTER = {
+    "model.embed_tokens.weight": "token_embd.weight",
+    "model.norm.weight": "output_norm.weight",
+    "lm_head.weight": "output.weight",
+}
+_INNER = {
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+_CONTROL, _NORMAL, _BYTE = 3, 1, 6
+
+
+def write(
+    folder: Path,
+    path: Path,
+    kind: str,
+    ends: str | None = None,
+    *,
+    tokenizer: Path | None = None,
+    template: str | None = None,
+    values: dict[str, Any] | None = None,
+    tensors: dict[str, Floats] | None = None,
+    leave_out: str = "nothing",
+) -> Path:
+    """Writes a folder's model as a file.
+
+    Args:
+        kind: type of the layers' matrices: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q4_K, Q6_K.
+        ends: type of embedding and head; None: the same.
+        tokenizer: a folder whose tokenizer goes in; None: a vocabulary of made-up words.
+        template: a chat template.
+        values: more values, or others: int, float, str, bool or None (left out).
+        tensors: more tensors, in F32, or others.
+        leave_out: no tensor with this in its name in the file.
+    """
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    family = "llama" if config["model_type"] == "mistral" else config["model_type"]
+    writer = gguf.GGUFWriter(path, family)
+    _tokenizer(writer, config, tokenizer, template)
+    for key, value in (values_of(config, family) | (values or {})).items():
+        writer.kv_data[0].pop(key, None)
+        add(writer, key, value)
+    stored = {name: one for file in folder.glob("*.safetensors") for name, one in load_file(file).items()}
+    for name, tensor in stored.items():
+        called = _called(name)
+        if leave_out in called or called in (tensors or {}):
+            continue
+        numbers = tensor.float().numpy()
+        if family == "llama" and called.endswith(("attn_q.weight", "attn_k.weight")):
+            heads = "num_attention_heads" if "attn_q" in called else "num_key_value_heads"
+            numbers = _in_pairs(numbers, config[heads])
+        wanted = kind if name not in _OUTER or not ends else ends
+        if numbers.ndim == 1 or wanted == "F32":
+            writer.add_tensor(called, numbers)
+        else:
+            if numbers.shape[1] % 256:  # as llama.cpp does
+                wanted = {"Q4_K": "Q5_0", "Q6_K": "Q8_0"}.get(wanted, wanted)
+            writer.add_tensor(called, quantized(numbers, wanted), raw_dtype=Kind[wanted])
+    for called, numbers in (tensors or {}).items():
+        writer.add_tensor(called, np.ascontiguousarray(numbers, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def quantized(numbers: Floats, kind: str) -> NDArray[Any]:
+    """Rows in blocks of a type; the package gguf has no quantiser for K types, so those are made here."""
+    if kind == "Q4_K":
+        return _q4_k(numbers)
+    if kind == "Q6_K":
+        return _q6_k(numbers)
+    return np.asarray(gguf.quants.quantize(numbers, Kind[kind]))
+
+
+def _q4_k(numbers: Floats) -> NDArray[Any]:
+    """256 numbers: fp16 scale and minimum, 8 x (6 bits scale, 6 bits minimum), 256 x 4 bits."""
+    groups = numbers.reshape(-1, 8, 32)
+    least = np.maximum(-groups.min(2), 0)
+    step = (groups.max(2) + least) / 15
+    d = (step.max(1) / 63).astype(np.float16)
+    dmin = (least.max(1) / 63).astype(np.float16)
+    scales = _share(step, d)
+    minima = _share(least, dmin)
+    real = (d.astype(np.float32)[:, None] * scales)[..., None]
+    shift = (dmin.astype(np.float32)[:, None] * minima)[..., None]
+    q = np.clip(np.rint((groups + shift) / np.where(real == 0, 1, real)), 0, 15).astype(np.uint8)
+    packed = np.empty((len(groups), 12), np.uint8)
+    packed[:, :4] = scales[:, :4] | (scales[:, 4:] >> 4) << 6
+    packed[:, 4:8] = minima[:, :4] | (minima[:, 4:] >> 4) << 6
+    packed[:, 8:] = (scales[:, 4:] & 15) | (minima[:, 4:] & 15) << 4
+    pairs = q.reshape(-1, 4, 2, 32)
+    nibbles = (pairs[:, :, 0] | pairs[:, :, 1] << 4).reshape(-1, 128)
+    heads = np.stack([d, dmin], 1).view(np.uint8).reshape(-1, 4)
+    return np.concatenate([heads, packed, nibbles], 1).reshape(len(numbers), -1)
+
+
+def _q6_k(numbers: Floats) -> NDArray[Any]:
+    """256 numbers: 256 x 4 low bits, 256 x 2 high bits, 16 x 8 bits scale, fp16 scale."""
+    groups = numbers.reshape(-1, 16, 16)
+    step = np.abs(groups).max(2) / 31
+    d = (step.max(1) / 127).astype(np.float16)
+    scales = _share(step, d, 127)
+    real = (d.astype(np.float32)[:, None] * scales)[..., None]
+    q = (np.clip(np.rint(groups / np.where(real == 0, 1, real)), -32, 31) + 32).astype(np.uint8)
+    halves = q.reshape(-1, 2, 4, 32)
+    low = (halves[:, :, :2] & 15) | (halves[:, :, 2:] & 15) << 4
+    two = halves >> 4
+    high = two[:, :, 0] | two[:, :, 1] << 2 | two[:, :, 2] << 4 | two[:, :, 3] << 6
+    parts = [low.reshape(-1, 128), high.reshape(-1, 64), scales, d[:, None].view(np.uint8)]
+    return np.concatenate(parts, 1).reshape(len(numbers), -1)
+
+
+def _share(of: Floats, unit: NDArray[np.float16], most: int = 63) -> NDArray[np.uint8]:
+    whole = unit.astype(np.float32)[:, None]
+    return np.clip(np.rint(of / np.where(whole == 0, 1, whole)), 0, most).astype(np.uint8)
+
+
+def values_of(config: dict[str, Any], family: str) -> dict[str, Any]:
+    """What a file says of its model's sizes."""
+    heads = config["num_attention_heads"]
+    size = config.get("head_dim") or config["hidden_size"] // heads
+    rope = config.get("rope_parameters") or config
+    return {
+        f"{family}.context_length": config["max_position_embeddings"],
+        f"{family}.embedding_length": config["hidden_size"],
+        f"{family}.block_count": config["num_hidden_layers"],
+        f"{family}.feed_forward_length": config["intermediate_size"],
+        f"{family}.attention.head_count": heads,
+        f"{family}.attention.head_count_kv": config["num_key_value_heads"],
+        f"{family}.attention.key_length": size,
+        f"{family}.attention.value_length": size,
+        f"{family}.attention.layer_norm_rms_epsilon": config["rms_norm_eps"],
+        f"{family}.rope.freq_base": float(rope.get("rope_theta", 10_000.0)),
+    }
+
+
+def add(writer: Any, key: str, value: Any) -> None:
+    """One value, as what it is."""
+    if value is None:
+        return
+    if isinstance(value, bool):
+        writer.add_bool(key, value)
+    elif isinstance(value, int):
+        writer.add_uint32(key, value)
+    elif isinstance(value, float):
+        writer.add_float32(key, value)
+    elif isinstance(value, str):
+        writer.add_string(key, value)
+    else:
+        writer.add_array(key, value)
+
+
+def _tokenizer(writer: Any, config: dict[str, Any], folder: Path | None, template: str | None) -> None:
+    if template:
+        writer.add_chat_template(template)
+    if folder is None:
+        words(writer, config)
+        return
+    data = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+    special = {one["id"] for one in data["added_tokens"] if one["special"]}
+    tokens = sorted(data["model"]["vocab"], key=data["model"]["vocab"].get)
+    kinds = [_CONTROL if number in special else _NORMAL for number in range(len(tokens))]
+    merges = [" ".join(one) for one in data["model"]["merges"]]
+    if data["model"]["byte_fallback"]:
+        writer.add_tokenizer_model("llama")
+        kinds = [
+            _BYTE if token.startswith("<0x") else kind for token, kind in zip(tokens, kinds, strict=True)
+        ]
+        ranks = {merge.replace(" ", ""): float(-rank) for rank, merge in reversed(list(enumerate(merges)))}
+        writer.add_token_scores([ranks.get(token, -1e6) for token in tokens])
+    else:
+        writer.add_tokenizer_model("gpt2")
+        writer.add_tokenizer_pre("smollm" if "Digits" in str(data["pre_tokenizer"]) else "gpt-2")
+        writer.add_token_merges(merges)
+    writer.add_token_list(tokens)
+    writer.add_token_types(kinds)
+    writer.add_bos_token_id(config["bos_token_id"])
+    writer.add_eos_token_id(config["eos_token_id"])
+    if config.get("pad_token_id") is not None:
+        writer.add_pad_token_id(config["pad_token_id"])
+
+
+def words(writer: Any, config: dict[str, Any]) -> None:
+    """As many tokens as the model has: an end, letters, and words of two letters that no merge makes."""
+    letters = [chr(code) for code in range(ord("!"), ord("~") + 1)]
+    made = [f"{one}{two}" for one in letters for two in letters]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(["<|end|>", *letters, *made][: config["vocab_size"]])
+    writer.add_token_types([_CONTROL, *[_NORMAL] * (config["vocab_size"] - 1)])
+    writer.add_token_merges(["! !"])
+    writer.add_eos_token_id(0)
+
+
+def _called(name: str) -> str:
+    if name in _OUTER:
+        return _OUTER[name]
+    _, _, number, rest = name.split(".", 3)
+    inner, _, last = rest.rpartition(".")
+    return f"blk.{number}.{_INNER[inner]}.{last}"
+
+
+def _in_pairs(rows: Floats, heads: int) -> Floats:
+    """llama.cpp turns neighbouring rows of a head together, transformers those half a head apart."""
+    halves = rows.reshape(heads, 2, -1, rows.shape[1])
+    return np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(rows.shape)

@@ -1,0 +1,99 @@
+"""What becomes of GGUF files: bytes, seconds of packing, and perplexity beside the numbers of the file.
+
+    tools/measure_gguf.py FOLDER [--texts FILE] [--kinds Q4_0 Q8_0 Q4_K Q6_K F16] [--documents 40]
+
+FOLDER is a llama, qwen2 or qwen3 model with safetensors. It is written as a GGUF file of each kind, by the
+package gguf, and packed (`tests/gguf_files.py`; without columns for a K type llama.cpp's substitute).
+TEXTS is a JSON list of strings. `ratio` is the perplexity of the native step, weights and activations rounded
+(`tests/native/twin.py`), to that of the file's numbers in fp32; `alike`: activations in int8 on both sides.
+"""
+
+import argparse
+import json
+import math
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "native")]
+
+import torch  # noqa: E402
+import transformers  # noqa: E402
+from gguf_files import write  # type: ignore[import-not-found]  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
+from twin import Rounding, twin  # type: ignore[import-not-found]  # noqa: E402
+
+from h2o_chat.base.config import Settings  # noqa: E402
+from h2o_chat.lab.texts import documents  # noqa: E402
+from h2o_chat.models.gguf_tensors import GgufTensors  # noqa: E402
+from h2o_chat.models.resolve import check_weights  # noqa: E402
+from h2o_chat.native.loading import bits_of  # noqa: E402
+from h2o_chat.native.packing import packed_for  # noqa: E402
+
+LENGTH = 512
+"""Tokens of a document."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--texts", type=Path)
+    parser.add_argument("--kinds", nargs="+", default=["Q4_0", "Q8_0", "Q4_K", "Q6_K", "F16"])
+    parser.add_argument("--documents", type=int, default=40)
+    arguments = parser.parse_args()
+    transformers.logging.set_verbosity_error()
+    ids = None
+    if arguments.texts:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(arguments.folder, local_files_only=True)
+        texts = json.loads(arguments.texts.read_text("utf-8"))
+        ids = documents(texts[: 8 * arguments.documents], tokenizer, LENGTH)[: arguments.documents]
+    print(f"{'kind':6}{'file MB':>9}{'packed MB':>11}{'bits':>6}{'packing s':>11}{'ratio':>9}{'alike':>9}")
+    with tempfile.TemporaryDirectory() as name:
+        os.environ["XDG_CACHE_HOME"] = name  # packed anew, whatever lies there
+        for kind in arguments.kinds:
+            file = write(arguments.folder, Path(name) / f"{kind}.gguf", kind)
+            bits = bits_of(Settings(), check_weights(file))
+            began = time.process_time()
+            packed = packed_for(file, bits, lambda *_: None)
+            seconds = time.process_time() - began
+            line = (
+                f"{kind:6}{file.stat().st_size / 1e6:9.1f}{packed.bytes / 1e6:11.1f}{bits:6}{seconds:11.1f}"
+            )
+            if ids is not None:
+                ours = nll(twin(arguments.folder, packed), ids)
+                for activations in (False, True):
+                    theirs = nll(of_file(arguments.folder, file, activations), ids)
+                    line += f"{math.exp(ours - theirs):9.4f}"
+            print(line, flush=True)
+
+
+def of_file(folder: Path, file: Path, activations: bool) -> Any:
+    """The model with the numbers of a file."""
+    config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    numbers = {name: one[...] for name, one in GgufTensors(file).all().items()}
+    model.load_state_dict(numbers, strict=False)
+    model.tie_weights()
+    for name, module in list(model.named_modules()) if activations else []:
+        if isinstance(module, nn.Linear):
+            parent, _, own = name.rpartition(".")
+            setattr(model.get_submodule(parent), own, Rounding(module))
+    return model.eval()
+
+
+@torch.no_grad()
+def nll(model: Any, ids: Tensor) -> float:
+    """Nats per token of documents [N, L]."""
+    total = 0.0
+    for document in ids[:, None]:
+        logits = model(document, use_cache=False).logits[:, :-1]
+        total += float(nn.functional.cross_entropy(logits.flatten(0, 1), document[:, 1:].flatten()))
+    return total / len(ids)
+
+
+if __name__ == "__main__":
+    main()

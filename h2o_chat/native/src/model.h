@@ -83,4 +83,4 @@ struct Form {
     void (*compare)(Job &job, int thread);
 };
 
-extern const Form form_plain, form_avx2, form_avx512;
+extern const Form form_plain, form_avx2, form_avx512, form_neon;

@@ -28,6 +28,7 @@ from h2o_chat.base.errors import (
     written_out,
 )
 from h2o_chat.base.progress import progress_bar
+from h2o_chat.base.system import ENDING
 from h2o_chat.chat.keeping import Keeper
 from h2o_chat.chat.stored import NOWHERE_ELSE, let_go, stored_as
 from h2o_chat.cli.reading_line import telling
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 
 SEPARATOR = "---"
 """A line of this stands between the turns of a script, and between its answers."""
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that end a conversation in order, with the exit code 128 + their number."""
 _SIGNALLED = (ExitCode.HUNG_UP, ExitCode.INTERRUPTED, ExitCode.TERMINATED)
 _BETWEEN = re.compile(rf"^{SEPARATOR}[^\S\n]*$", re.MULTILINE)
 

@@ -4,8 +4,8 @@
 
 SYSTEM and MACHINE, as `platform` names them there (`Linux aarch64`), are for a $CXX that compiles for
 another system. Run while the package is installed (`hatch_build.py`), by `make` when a source is newer, and
-by whoever got a compiler since. It needs only the standard library and imports nothing of h2o_chat, because it
-runs before anything is installed.
+by whoever got a compiler since. It needs only the standard library and imports nothing of h2o_chat, because
+it runs before anything is installed.
 
 The library runs on every processor of its kind: no `-march=native`. A form that needs a newer processor is a
 file of its own, and that file alone gets the flags for it.
@@ -40,15 +40,20 @@ FLAGS = (
 )
 """For every file. $CXXFLAGS is not read: results would depend on it (`-ffast-math`, `-march=native`)."""
 
-X86_FORMS = {
+X86_FORMS: dict[str, tuple[str, ...]] = {
     "step_avx2": ("-mavx2", "-mfma", "-mf16c"),
     "step_avx512": (
         *("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni"),
         *("-mavx2", "-mfma", "-mf16c"),
     ),
 }
-ARM_FORMS = {"step_neon": ("-march=armv8.2-a+dotprod",)}
-FORMS = {"x86_64": X86_FORMS, "amd64": X86_FORMS, "aarch64": ARM_FORMS, "arm64": ARM_FORMS}
+ARM_FORMS: dict[str, tuple[str, ...]] = {"step_neon": ("-march=armv8.2-a+dotprod",)}
+FORMS = {
+    "x86_64": X86_FORMS,
+    "amd64": X86_FORMS,
+    "aarch64": ARM_FORMS,
+    "arm64": ARM_FORMS,
+}
 """Files for one kind of processor alone, by its names, and the flags that only they get."""
 
 ZIG_SAYS = {"-march=armv8.2-a+dotprod": "-mcpu=generic+v8_2a+dotprod"}
@@ -176,7 +181,7 @@ def link(objects: list[Path], target: Target = HERE) -> Path:
     """
     library = objects[0].parent / target.library.name
     command = [*compiler(), "-shared", "-pthread", *map(str, objects), "-o", str(library)]
-    runtimes = RUNTIMES
+    runtimes: tuple[tuple[str, ...], ...] = RUNTIMES
     if target.system == "Windows":
         runtimes = (("-static",), ())
     if _is_zig(command):  # it links its own, with symbols for a debugger

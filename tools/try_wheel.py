@@ -2,10 +2,10 @@
 
     tools/try_wheel.py [WHEEL ...]
 
-Wheels that are there already (tools/make_wheels.py) are installed too; the last one, with
-pipx and with `uv tool` as well, where these programs are. Prints what was built, the step that computes, the answer, and the time of the whole command and of the first
-token after loading. All have to give the same answer. The network is needed to install what the wheel depends
-on, and is cut off (`unshare --net`, as root) to ask.
+Wheels that are there already (tools/make_wheels.py) are installed too; the last one, with pipx and with
+`uv tool` as well, where these programs are. Prints what was built, the step that computes, the answer, and
+the time of the whole command and of the first token after loading. All have to give the same answer. The
+network is needed to install what the wheel depends on, and is cut off (`unshare --net`, as root) to ask.
 """
 
 import json

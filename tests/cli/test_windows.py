@@ -1,4 +1,4 @@
-"""A conversation without what Windows lacks. It shows that nothing else is asked for, not that it runs there."""
+"""A conversation without what Windows lacks. It shows that nothing of it is asked for, not more."""
 
 import json
 import os

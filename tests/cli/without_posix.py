@@ -1,86 +1,80 @@
-"""Runs h2o-chat as far as can be without what Windows lacks: `python without_posix.py run ...`.
+"""Runs h2o-chat without what Windows lacks: `python without_posix.py run ...`.
 
-The modules, functions and signals that only POSIX has are taken from h2o_chat, and only from it: torch and the
-standard library were imported for the system that this is. `msvcrt` is a stand-in.
+Only h2o_chat finds the modules, functions and signals gone that POSIX alone has: torch and the standard
+library go on with the system that this is. `msvcrt` is a stand-in.
 """
 
+import builtins
 import contextlib
 import fcntl
-import importlib.abc
+import importlib
 import mmap
 import os
 import signal
 import sys
 import types
-from collections.abc import Sequence
 from typing import Any
 
-GONE = ("fcntl", "resource", "termios", "pty", "tty", "pwd", "grp")
+NO_MODULES = ("fcntl", "resource", "termios", "pty", "tty", "pwd", "grp")
+WITHOUT = {
+    os: "O_NOFOLLOW O_CLOEXEC O_NONBLOCK geteuid getuid pread pwrite posix_fallocate sched_getaffinity uname",
+    signal: "SIGHUP SIGKILL SIGPROF SIGWINCH SIGALRM setitimer",
+    mmap: "MAP_SHARED PROT_READ",
+    sys: "",
+}
+
+
+class Other(types.ModuleType):
+    """A module without some names."""
+
+    def __init__(self, real: types.ModuleType, without: str) -> None:
+        super().__init__(real.__name__)
+        self.__dict__.update(real_=real, without=without.split())
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.without:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name)
+        return "win32" if (self.real_, name) == (sys, "platform") else getattr(self.real_, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(self.real_, name, value)
+
+
+OTHERS = {real.__name__: Other(real, names) for real, names in WITHOUT.items()}
 
 
 def locking(descriptor: int, how: int, count: int) -> None:
-    """As Microsoft documents it: from where the file stands, `count` bytes, an OSError where they are held."""
-    assert how == 2
-    where = os.lseek(descriptor, 0, os.SEEK_CUR)
-    assert where > 2**30, "what is locked cannot be read"
+    """As Microsoft documents it: `count` bytes from where the file stands; an OSError where they are held."""
+    assert (how, count) == (2, 1)
+    assert os.lseek(descriptor, 0, os.SEEK_CUR) > 2**30, "what is locked cannot be read"
     with contextlib.suppress(BlockingIOError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return
     raise PermissionError(13, "Permission denied")
 
 
-class Missing(importlib.abc.MetaPathFinder):
-    """Modules that there are not, for h2o_chat."""
-
-    def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> None:
-        if name in GONE:
-            frame = sys._getframe()
-            while frame and "importlib" in frame.f_code.co_filename:
-                frame = frame.f_back
-            if frame and frame.f_globals.get("__name__", "").startswith("h2o_chat"):
-                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+def imported(name: str, globals_: Any = None, *more: Any, **named: Any) -> Any:
+    """Of `import name` in any module."""
+    if globals_ and str(globals_.get("__name__")).partition(".")[0] == "h2o_chat":
+        if name in NO_MODULES:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        if name in OTHERS:
+            return OTHERS[name]
+    return real_import(name, globals_, *more, **named)
 
 
-def main() -> int:
-    import subprocess  # noqa: F401  (it needs what goes)
-
-    import platformdirs  # noqa: F401
-    import psutil  # noqa: F401
-    import textual.app  # noqa: F401
-    import torch
-    import transformers  # noqa: F401
-
-    sys.modules["msvcrt"] = stand_in = types.ModuleType("msvcrt")
-    stand_in.locking, stand_in.LK_NBLCK = locking, 2
-    for name in GONE:
-        sys.modules.pop(name, None)
-    sys.meta_path.insert(0, Missing())
-    for name in (
-        "O_NOFOLLOW",
-        "O_CLOEXEC",
-        "O_NONBLOCK",
-        "geteuid",
-        "getuid",
-        "pread",
-        "pwrite",
-        "posix_fallocate",
-    ):
-        delattr(os, name)
-    for name in ("SIGHUP", "SIGPROF", "setitimer"):
-        delattr(signal, name)
-    for name in ("MAP_SHARED", "PROT_READ"):
-        delattr(mmap, name)
-    real, sys.platform = sys.platform, "win32"
-    import h2o_chat.base.system
-    import h2o_chat.chat.template_process  # noqa: F401
-
-    sys.platform = real
-    assert not h2o_chat.base.system.MOVES_OPEN_FILES
-    assert torch.__version__
-    from h2o_chat.cli.cli import main as run
-
-    return run() or 0
-
+real_import, real_import_module = builtins.__import__, importlib.import_module
 
 if __name__ == "__main__":
-    sys.exit(main())
+    stand_in: Any = types.ModuleType("msvcrt")
+    stand_in.locking, stand_in.LK_NBLCK = locking, 2
+    importlib.import_module = lambda name, *more, **named: (
+        stand_in if name == "msvcrt" else real_import_module(name, *more, **named)
+    )
+    everywhere: Any = builtins
+    everywhere.__import__ = imported
+    from h2o_chat.base import system
+    from h2o_chat.cli.cli import main
+
+    assert not system.MOVES_OPEN_FILES
+    main()

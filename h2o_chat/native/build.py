@@ -276,7 +276,7 @@ def failure() -> str:
 
 
 def _is_zig(command: list[str]) -> bool:
-    return not {"zig", "ziglang"}.isdisjoint(Path(part).stem for part in command)
+    return not {"zig", "ziglang", "python-zig"}.isdisjoint(Path(part).stem for part in command)
 
 
 def _loads() -> bool:

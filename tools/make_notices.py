@@ -37,8 +37,8 @@ SOURCES = """
 
 `h2o_chat/native/_step.*` of a wheel holds, beside our own code, parts of its compiler's C++ library:
 libstdc++ and libgcc (GPL-3.0 with the GCC Runtime Library Exception) where GCC compiled it; libc++,
-libc++abi, libunwind and compiler-rt (Apache-2.0 with the LLVM exception), and for Windows startup code of mingw-w64
-(public domain and ZPL-2.1), where zig did.
+libc++abi, libunwind and compiler-rt (Apache-2.0 with the LLVM exception), and for Windows startup code of
+mingw-w64 (public domain and ZPL-2.1), where zig did.
 
 ## Libraries
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from h2o_chat.cache.cache import H2OCache
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["H2OCache", "__version__"]
 
 

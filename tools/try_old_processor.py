@@ -51,9 +51,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         program = Path(name) / "every_function"
         objects = map(str, build.compile_sources(Path(name)))
-        source = str(ROOT / "tests" / "native" / "every_function.cpp")
+        sources = [str(ROOT / "tests" / "native" / name) for name in ("every_function.cpp", "angles.cpp")]
         command = [*build.compiler(), "-O1", "-std=c++17", "-pthread", f"-I{build.SOURCES}"]
-        build.run([*command, source, *objects, "-o", str(program)])
+        build.run([*command, *sources, *objects, "-o", str(program)])
         bits = forms([str(program)], "this machine")["plain"]
         (Path(name) / "avx2.cpp").write_text(AVX2)
         avx2 = str(Path(name) / "avx2")

@@ -5,11 +5,12 @@ shown.
 """
 
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+
+from h2o_chat.base.system import KILL
 
 STEP_S = 2.0
 """What goes on has so long to come to its next step, and to end in order."""
@@ -65,8 +66,8 @@ class Deadline:
     def call_off(self) -> None:
         """Everything has ended in order.
 
-        What was to be done at the very last goes here, with all that it holds: a thread that let go of tensors
-        while Python ends would abort the process.
+        What was to be done at the very last goes here, with all that it holds: a thread that lets go of
+        tensors while Python ends aborts the process.
         """
         self._over = True
         self._last = _nothing
@@ -81,7 +82,7 @@ class Deadline:
         children = self._children(recursive=True)
         for child in children:
             with suppress(ProcessLookupError):  # it has ended meanwhile
-                os.kill(child.pid, signal.SIGKILL)  # a stopped one too
+                os.kill(child.pid, KILL)  # a stopped one too
         if self._called_off(KILLED_S if children else 0.0):
             return
         self._last()

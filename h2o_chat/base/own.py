@@ -9,6 +9,7 @@ import stat
 from pathlib import Path
 
 from h2o_chat.base.errors import StoreError
+from h2o_chat.base.system import HAS_OWNERS, SAFELY
 
 _ELSEWHERE = "Choose another folder with --data or H2O_CHAT_DATA."
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -26,6 +27,8 @@ def own_folder(folder: Path) -> bool:
     """
     if not folder.is_dir():
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not HAS_OWNERS:
+        return False
     around = folder.resolve().parent
     about = around.stat()
     if about.st_mode & stat.S_IWOTH and not about.st_mode & stat.S_ISVTX:
@@ -63,8 +66,10 @@ def open_own(path: Path, flags: int) -> int:
         StoreError: it is a symbolic link.
         OSError: it cannot be opened.
     """
+    if not hasattr(os, "O_NOFOLLOW"):
+        no_link(path)
     try:
-        return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        return os.open(path, flags | SAFELY, 0o600)
     except OSError as error:
         if error.errno == errno.ELOOP:
             no_link(path)

@@ -5,14 +5,13 @@ it could be neither stopped nor left.
 """
 
 import json
-import signal
 import subprocess
 import threading
 from typing import Any
 
 from h2o_chat.base.errors import H2OChatError, ModelError
 from h2o_chat.base.own_process import python
-from h2o_chat.chat.template_process import LONGEST_S
+from h2o_chat.chat.template_process import LONGEST_S, OVERRUN
 
 _PROGRAM = "from h2o_chat.chat.template_process import main; main()"
 
@@ -50,7 +49,7 @@ class Renderer:
                 process.kill()
                 raise
             code = None if line.endswith(b"\n") else process.wait()
-        if code == -signal.SIGPROF:
+        if code == OVERRUN:
             raise _too_much(f"{LONGEST_S} s of computing")
         if code is not None:
             raise ModelError(f"The process of the model's chat template has ended with {code}.", _HINT)

@@ -1,6 +1,5 @@
 """The file of answers of `run --batch`: a line each, written at once; a run that was killed goes on in it."""
 
-import fcntl
 import json
 import os
 import stat
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from h2o_chat.base.errors import BusyError, UsageError
+from h2o_chat.base.system import lock
 from h2o_chat.events.events import Turn
 
 _BEGINS = b'{"id": '
@@ -91,7 +91,7 @@ class ResultsFile:
 
     def _lock(self) -> None:
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(self._file.fileno())
         except BlockingIOError as error:
             raise BusyError(
                 f"Another process writes to {self._path}.", "Wait until it ends, or give -o another file."

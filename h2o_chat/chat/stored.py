@@ -9,6 +9,7 @@ from typing import Any
 
 from h2o_chat.base.called import NAME, called
 from h2o_chat.base.errors import StoreError, UsageError
+from h2o_chat.base.system import ENDING
 from h2o_chat.chat.chat import Chat
 from h2o_chat.chat.keeping import Keeper
 
@@ -17,7 +18,6 @@ LOOK_S = 0.05
 SAY_S = 5.0
 """Between two words that it is still waited for."""
 NOWHERE_ELSE = "What is named was shown, and is nowhere else."
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def let_go(keeper: Keeper) -> str:
@@ -86,7 +86,7 @@ def _until_signalled() -> Iterator[Callable[[], bool]]:
         nonlocal came
         came = True
 
-    before = {number: signal.getsignal(number) for number in _ENDING}
+    before = {number: signal.getsignal(number) for number in ENDING}
     for number, handler in before.items():
         if handler is not signal.SIG_IGN:
             signal.signal(number, handle)

@@ -210,11 +210,13 @@ def screen(
             ask(model.repository, asking(yes))
         if by_lines:
             return _plain(settings, sampling, kept, record)
+        from h2o_chat.base.system import PASSES_SOCKETS
         from h2o_chat.chat.chat import Chat
         from h2o_chat.chat.opening import opener, opener_of
         from h2o_chat.chat.stored import leave
         from h2o_chat.events.recorder import Recorder
         from h2o_chat.remote.engine_apart import engine_apart
+        from h2o_chat.remote.engine_here import engine_here
         from h2o_chat.tui import leaving
         from h2o_chat.tui.app import ChatApp
         from h2o_chat.tui.first_budget import first_budget
@@ -226,9 +228,10 @@ def screen(
         folder = kept.folder if kept else None
         named = {*given.maps[0], *precedence.below_flags(), *held_with}
         first = first_budget(settings, named)
-        others = opener_of(settings, kept, engine_apart, lambda one: first_budget(one, named))
+        engine = engine_apart if PASSES_SOCKETS else engine_here
+        others = opener_of(settings, kept, engine, lambda one: first_budget(one, named))
         screen = ChatApp(
-            opener(first, kept, engine_apart),
+            opener(first, kept, engine),
             first,
             sampling,
             recorder,

@@ -7,14 +7,12 @@ from typing import Any
 
 from h2o_chat.base.deadline import Deadline
 from h2o_chat.base.errors import ExitCode
-
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that end it, with the exit code 128 + their number."""
+from h2o_chat.base.system import ENDING
 
 
 @contextmanager
 def interruptible(last: Callable[[], None]) -> Iterator[Callable[[], ExitCode]]:
-    """A signal stops at the next step, so that what was said so far is kept; a second one does not wait.
+    """A signal of `ENDING` stops at the next step, so that what was said is kept; a second one does not wait.
 
     If that step does not come, the process ends within a deadline as it is: every token that was printed is
     stored already, or it is said that it is not. What is yielded is the exit code: `OK` until there was one.

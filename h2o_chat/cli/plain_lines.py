@@ -10,6 +10,7 @@ from typing import Any
 from h2o_chat.base.deadline import Deadline
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.base.safe import safe_text
+from h2o_chat.base.system import ENDING
 
 BLOCK = '"""'
 """A line of this begins a text of several lines, and ends it."""
@@ -37,9 +38,7 @@ class Signals:
     @contextmanager
     def taken(self) -> Iterator[None]:
         """Signals are taken here."""
-        before = {
-            number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        }
+        before = {number: signal.getsignal(number) for number in ENDING}
         for number, handler in before.items():
             if handler is not signal.SIG_IGN:
                 signal.signal(number, self._interrupt if number == signal.SIGINT else self._end)

@@ -74,6 +74,11 @@ def choose_device(wanted: str) -> torch.device:
         UsageError: no such device here.
     """
     gpus = torch.cuda.device_count()
+    if wanted == "mps":
+        raise UsageError(
+            "--device mps: Apple's GPU is not supported, nothing here has run on one.",
+            "Leave it out: the native step computes on the CPU.",
+        )
     if wanted == "auto":
         return torch.device("cuda:0" if gpus else "cpu")
     known = ["cpu", *(["cuda"] if gpus else []), *(f"cuda:{n}" for n in range(gpus))]

@@ -1,10 +1,11 @@
 """Compiles the native step: `src/*.cpp` to `_step.so`, beside this file.
 
-    python -m h2o_chat.native.build
+    python -m h2o_chat.native.build [SYSTEM MACHINE]
 
-Run while the package is installed (`hatch_build.py`), by `make` when a source is newer, and by whoever got a
-compiler since. It needs only the standard library and imports nothing of h2o_chat, because it runs before
-anything is installed.
+SYSTEM and MACHINE, as `platform` names them there (`Linux aarch64`), are for a $CXX that compiles for
+another system. Run while the package is installed (`hatch_build.py`), by `make` when a source is newer, and
+by whoever got a compiler since. It needs only the standard library and imports nothing of h2o_chat, because
+it runs before anything is installed.
 
 The library runs on every processor of its kind: no `-march=native`. A form that needs a newer processor is a
 file of its own, and that file alone gets the flags for it.
@@ -27,7 +28,6 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 SOURCES = FOLDER / "src"
-LIBRARY = FOLDER / ("_step" + {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so"))
 FAILURE = FOLDER / "_step.failed.txt"
 """Why the last attempt gave no library, in words."""
 
@@ -40,14 +40,24 @@ FLAGS = (
 )
 """For every file. $CXXFLAGS is not read: results would depend on it (`-ffast-math`, `-march=native`)."""
 
-FORMS = {
+X86_FORMS: dict[str, tuple[str, ...]] = {
     "step_avx2": ("-mavx2", "-mfma", "-mf16c"),
     "step_avx512": (
         *("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni"),
         *("-mavx2", "-mfma", "-mf16c"),
     ),
 }
-"""Files for x86-64 alone, and the flags that only they get."""
+ARM_FORMS: dict[str, tuple[str, ...]] = {"step_neon": ("-march=armv8.2-a+dotprod",)}
+FORMS = {
+    "x86_64": X86_FORMS,
+    "amd64": X86_FORMS,
+    "aarch64": ARM_FORMS,
+    "arm64": ARM_FORMS,
+}
+"""Files for one kind of processor alone, by its names, and the flags that only they get."""
+
+ZIG_SAYS = {"-march=armv8.2-a+dotprod": "-mcpu=generic+v8_2a+dotprod"}
+"""Flags that `zig c++` knows by another name."""
 
 RUNTIMES = (("-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL"), ())
 """How C++'s own library is linked: into ours where it can be: some Pythons bring an older one."""
@@ -57,6 +67,30 @@ LIMIT_S = 600
 
 SAID = 4000
 """Characters of a compiler's output that are kept."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a library is for."""
+
+    system: str
+    """As `platform.system()` says it there."""
+    machine: str
+    """As `platform.machine()` says it there."""
+
+    @property
+    def library(self) -> Path:
+        """Where the library is, or will be."""
+        return FOLDER / ("_step" + {"Darwin": ".dylib", "Windows": ".dll"}.get(self.system, ".so"))
+
+    @property
+    def forms(self) -> dict[str, tuple[str, ...]]:
+        """Files for this kind of processor alone, and their flags."""
+        return FORMS.get(self.machine.lower(), {})
+
+
+HERE = Target(platform.system(), platform.machine())
+LIBRARY = HERE.library
 
 
 @dataclass(frozen=True)
@@ -75,16 +109,20 @@ class BuildError(Exception):
 
 def main() -> int:
     """Says what it did; the exit code is 1 where there is no library in the end."""
-    failure = build()
+    if len(sys.argv) not in (1, 3):
+        print(f"usage: {sys.argv[0]} [SYSTEM MACHINE]", file=sys.stderr)
+        return 2
+    target = Target(*sys.argv[1:]) if sys.argv[1:] else HERE
+    failure = build(target)
     if failure is not None:
         print(f"The native step could not be compiled.\n{failure}", file=sys.stderr)
         print("Everything works without it, slower.", file=sys.stderr)
         return 1
-    print(f"{LIBRARY} is up to date.")
+    print(f"{target.library} is up to date.")
     return 0
 
 
-def build() -> str | None:
+def build(target: Target = HERE) -> str | None:
     """Makes the library, where there is none of these sources that loads, and puts it in place in one move.
 
     Returns:
@@ -92,14 +130,14 @@ def build() -> str | None:
         that can be written.
     """
     try:
-        if not (is_current() and _loads()):
+        if not (is_current(target) and (target != HERE or _loads())):
             with tempfile.TemporaryDirectory(prefix="h2o-chat-") as folder:
-                _move(link(compile_sources(Path(folder))))
+                _move(link(compile_sources(Path(folder), target=target), target), target.library)
         FAILURE.unlink(missing_ok=True)
     except (BuildError, OSError) as error:
         said = str(error)
         try:
-            LIBRARY.unlink(missing_ok=True)
+            target.library.unlink(missing_ok=True)
             FAILURE.write_text(f"{said}\n", "utf-8")
         except OSError as unwritable:
             said += f"\n{unwritable}"
@@ -107,25 +145,27 @@ def build() -> str | None:
     return None
 
 
-def compile_sources(folder: Path, more: tuple[str, ...] = ()) -> list[Path]:
+def compile_sources(folder: Path, more: tuple[str, ...] = (), target: Target = HERE) -> list[Path]:
     """The object files of all sources, in this folder; as many compilers run at once as there are cores.
 
     Args:
         folder: where they go.
         more: flags for every file, after the others.
+        target: what the compiler compiles for.
 
     Raises:
         BuildError: there is no compiler, or a file does not compile.
     """
     command = compiler()
-    if not _sources():
+    sources = _sources(target)
+    if not sources:
         raise BuildError(f"{SOURCES} holds no sources.")
     about = folder / "made.cpp"
-    about.write_text(_about(command), "utf-8")
-    files = [*_sources(), about]
+    about.write_text(_about(command, target), "utf-8")
+    files = [*sources, about]
     objects = [folder / f"{file.stem}.o" for file in files]
     commands = [
-        [*command, *_flags(file.stem), *more, "-c", str(file), "-o", str(to)]
+        [*command, *_flags(command, file.stem, target), *more, "-c", str(file), "-o", str(to)]
         for file, to in zip(files, objects, strict=True)
     ]
     with ThreadPoolExecutor(os.cpu_count() or 1) as several:
@@ -133,15 +173,22 @@ def compile_sources(folder: Path, more: tuple[str, ...] = ()) -> list[Path]:
     return objects
 
 
-def link(objects: list[Path]) -> Path:
+def link(objects: list[Path], target: Target = HERE) -> Path:
     """The library of these object files, beside them.
 
     Raises:
         BuildError: it cannot be linked.
     """
-    library = objects[0].parent / LIBRARY.name
+    library = objects[0].parent / target.library.name
     command = [*compiler(), "-shared", "-pthread", *map(str, objects), "-o", str(library)]
-    for runtime in RUNTIMES:
+    runtimes: tuple[tuple[str, ...], ...] = RUNTIMES
+    if target.system == "Windows":
+        runtimes = (("-static",), ())
+    if _is_zig(command):  # it links its own, with symbols for a debugger
+        (library.parent / "exports").write_text("{ global: h2o_*; local: *; };")
+        hidden = (f"-Wl,--version-script={library.parent}/exports",) if target.system == "Linux" else ()
+        runtimes = (("-s", *hidden),)
+    for runtime in runtimes:
         try:
             run([*command, *runtime])
             return library
@@ -163,6 +210,12 @@ def compiler() -> list[str]:
     if asked:
         raise BuildError(f"There is no C++ compiler: $CXX is {asked[0]!r}, which is not there.")
     raise BuildError(f"There is no C++ compiler: none of {', '.join(COMPILERS)} is on PATH.")
+
+
+def form_flags(command: list[str], stem: str, target: Target) -> tuple[str, ...]:
+    """What a form's file alone gets, as this compiler wants it."""
+    flags = target.forms.get(stem, ())
+    return tuple(ZIG_SAYS.get(flag, flag) for flag in flags) if _is_zig(command) else flags
 
 
 def run(command: list[str]) -> str:
@@ -188,10 +241,10 @@ def run(command: list[str]) -> str:
     return done.stdout
 
 
-def made() -> Made | None:
+def made(target: Target = HERE) -> Made | None:
     """How the library was made, read from its file without loading it. None: there is no library."""
     try:
-        found = re.search(rb"h2o_made ([0-9a-f]{64}) (\S+) ([^\0]*)\0", LIBRARY.read_bytes())
+        found = re.search(rb"h2o_made ([0-9a-f]{64}) (\S+) ([^\0]*)\0", target.library.read_bytes())
     except FileNotFoundError:
         return None
     if found is None:
@@ -200,15 +253,15 @@ def made() -> Made | None:
     return Made(sources, date, by)
 
 
-def is_current() -> bool:
+def is_current(target: Target = HERE) -> bool:
     """Whether the library is there and was made from these sources, with these flags, for this machine."""
-    found = made()
-    return found is not None and found.sources == digest()
+    found = made(target)
+    return found is not None and found.sources == digest(target)
 
 
-def digest() -> str:
+def digest(target: Target = HERE) -> str:
     """Of the sources, of this file with its flags, and of the kind of machine: 64 hexadecimal digits."""
-    known = hashlib.sha256(f"{platform.system()} {platform.machine()}".encode())
+    known = hashlib.sha256(f"{target.system} {target.machine}".encode())
     for file in (Path(__file__), *sorted(SOURCES.glob("*"))):
         known.update(f"\0{file.name}\0".encode() + file.read_bytes())
     return known.hexdigest()
@@ -222,6 +275,10 @@ def failure() -> str:
         return ""
 
 
+def _is_zig(command: list[str]) -> bool:
+    return not {"zig", "ziglang", "python-zig"}.isdisjoint(Path(part).stem for part in command)
+
+
 def _loads() -> bool:
     """False for one that was made where the system's libraries are newer."""
     try:
@@ -231,34 +288,31 @@ def _loads() -> bool:
     return True
 
 
-def _sources() -> list[Path]:
-    found = sorted(SOURCES.glob("*.cpp"))
-    return found if _is_x86() else [file for file in found if file.stem not in FORMS]
+def _sources(target: Target) -> list[Path]:
+    of_others = {stem for forms in FORMS.values() for stem in forms} - set(target.forms)
+    return [file for file in sorted(SOURCES.glob("*.cpp")) if file.stem not in of_others]
 
 
-def _flags(stem: str) -> tuple[str, ...]:
+def _flags(command: list[str], stem: str, target: Target) -> tuple[str, ...]:
     # A thread that the system does not give is an exception, which pool.cpp catches: fewer threads will do.
     thrown = ("-fexceptions",) if stem == "pool" else ()
-    return (*FLAGS, *FORMS.get(stem, ()), *thrown, *(() if _is_x86() else ("-DH2O_PLAIN_ONLY",)))
+    plain = () if target.forms else ("-DH2O_PLAIN_ONLY",)
+    return (*FLAGS, *form_flags(command, stem, target), *thrown, *plain)
 
 
-def _is_x86() -> bool:
-    return platform.machine().lower() in ("x86_64", "amd64")
-
-
-def _about(command: list[str]) -> str:
+def _about(command: list[str], target: Target) -> str:
     """One line of C++ that holds what `made` reads."""
     by = re.sub(r"[^ -~]|[\"\\]", "", run([*command, "--version"]).partition("\n")[0])
-    text = f"h2o_made {digest()} {datetime.now(UTC).date()} {by}"
+    text = f"h2o_made {digest(target)} {datetime.now(UTC).date()} {by}"
     return f'extern "C" __attribute__((visibility("default"))) const char h2o_made[] = "{text}";\n'
 
 
-def _move(library: Path) -> None:
+def _move(library: Path, to: Path) -> None:
     """Into its place in one move: whoever has the old one open keeps it."""
-    beside = LIBRARY.with_name(f"_step.{os.getpid()}.part")
+    beside = to.with_name(f"_step.{os.getpid()}.part")
     try:
         shutil.copyfile(library, beside)
-        os.replace(beside, LIBRARY)
+        os.replace(beside, to)
     finally:
         beside.unlink(missing_ok=True)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from h2o_chat.base.errors import H2OChatError
+from h2o_chat.base.system import read_at
 from h2o_chat.native.frame import Frame, as_json, from_json
 from h2o_chat.native.layout import ALIGNED, VERSION, data_bytes, layout, padded
 
@@ -102,8 +103,8 @@ def read_whole_header(path: Path) -> Header:
 def header_in(path: Path, descriptor: int) -> tuple[Header, int]:
     """The same of an open file, and where its tensors begin."""
     size = os.fstat(descriptor).st_size
-    length = header_bytes(path, os.pread(descriptor, _FIXED.size, 0))
-    raw = os.pread(descriptor, padded(_FIXED.size + length, ALIGNED), 0)
+    length = header_bytes(path, read_at(descriptor, _FIXED.size, 0))
+    raw = read_at(descriptor, padded(_FIXED.size + length, ALIGNED), 0)
     return read_header(path, raw, size)
 
 

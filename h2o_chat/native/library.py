@@ -6,7 +6,7 @@ from functools import cache
 
 from h2o_chat.native import build
 
-FORMS = {1: "plain", 2: "AVX2", 4: "AVX-512"}
+FORMS = {1: "plain", 2: "AVX2", 4: "AVX-512", 8: "NEON"}
 """What each form of the kernels is called, by its bit."""
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from h2o_chat.base.system import NO_WAITING, SAFELY
 from h2o_chat.native import layout
 from h2o_chat.native.frame import Frame
 from h2o_chat.native.header import Header, PackedError, damaged, header_in
@@ -127,7 +128,7 @@ def open_packed(path: Path, fingerprint: str | None = None, *, verify: bool = Fa
         PackedError: it is not there, cannot be read, is damaged, or of other weights or another version.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | SAFELY | NO_WAITING)
     except OSError as error:
         raise PackedError(f"{path} cannot be opened: {error.strerror}.") from error
     try:
@@ -135,7 +136,7 @@ def open_packed(path: Path, fingerprint: str | None = None, *, verify: bool = Fa
         if not stat.S_ISREG(about.st_mode):
             raise PackedError(f"{path} is no file.", "Look who put it there, and remove it.")
         header, start = header_in(path, descriptor)
-        mapped = mmap.mmap(descriptor, about.st_size, mmap.MAP_SHARED, mmap.PROT_READ)
+        mapped = mmap.mmap(descriptor, about.st_size, access=mmap.ACCESS_READ)
     except OSError as error:
         raise PackedError(f"{path} cannot be read: {error.strerror}.") from error
     finally:

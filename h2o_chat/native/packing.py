@@ -4,7 +4,6 @@ Memory: a block of rows and the scales of one matrix, whatever the size of the m
 """
 
 import contextlib
-import fcntl
 import os
 import tempfile
 import zlib
@@ -17,6 +16,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from h2o_chat.base.progress import Progress
+from h2o_chat.base.system import MOVES_OPEN_FILES, lock
 from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.native.frame import Frame
 from h2o_chat.native.gguf_sources import GgufSources
@@ -88,7 +88,9 @@ def pack(folder: Path, bits: int, print_: str, path: Path, progress: Progress) -
             _write(file, sources, frame, print_, home_of(folder), progress)
             file.flush()
             os.fsync(file.fileno())
-            part.replace(path)
+            if not MOVES_OPEN_FILES:
+                file.close()
+            _move(part, path)
     except OSError as error:
         raise PackedError(
             f"{path} cannot be written: {error.strerror or error}.",
@@ -97,7 +99,17 @@ def pack(folder: Path, bits: int, print_: str, path: Path, progress: Progress) -
         ) from error
     for old in kept_of(folder)[1]:
         if old.fingerprint != print_ or old.bits == bits:
-            remove(old.path)
+            with contextlib.suppress(*(() if MOVES_OPEN_FILES else (PackedError,))):
+                remove(old.path)  # on Windows not while a process has it mapped: the next packing removes it
+
+
+def _move(part: Path, path: Path) -> None:
+    try:
+        part.replace(path)
+    except PermissionError:
+        if MOVES_OPEN_FILES or not path.exists():
+            raise
+        # Windows replaces no file that is mapped: another process has packed the same, and computes with it.
 
 
 def sources_of(model: Path) -> AnySources:
@@ -196,7 +208,7 @@ def _part_of(path: Path) -> Iterator[tuple[BinaryIO, Path]]:
         descriptor, name = tempfile.mkstemp(".part", f"{path.name}.", path.parent)
         with contextlib.ExitStack() as closing:
             file = closing.enter_context(os.fdopen(descriptor, "wb"))
-            fcntl.flock(file, fcntl.LOCK_EX)
+            lock(file.fileno(), wait=True)
             if not Path(name).exists():  # somebody who cleans up took it before it was held
                 continue
             try:
@@ -209,6 +221,9 @@ def _part_of(path: Path) -> Iterator[tuple[BinaryIO, Path]]:
 def _remove_leftovers(folder: Path) -> None:
     """Of processes that were killed while they packed: files that nobody holds."""
     for left in folder.glob("*.part"):
-        with contextlib.suppress(OSError), left.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with contextlib.suppress(OSError):
+            with left.open("rb") as file:
+                lock(file.fileno())
+                if MOVES_OPEN_FILES:
+                    left.unlink(missing_ok=True)
             left.unlink(missing_ok=True)

@@ -29,6 +29,7 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import EngineError
 from h2o_chat.base.own_process import python
 from h2o_chat.base.progress import Progress, never, unheard
+from h2o_chat.base.system import KILL
 from h2o_chat.events.events import CacheState, Event, Prompt, Token, Turn
 from h2o_chat.remote.engine_process import Call, Cancel, Held, Known, Reply
 
@@ -134,13 +135,11 @@ class _Process:
             code = self._process.wait(ENDING_S)
         except subprocess.TimeoutExpired:  # it cannot be talked to, and lives
             self._process.kill()
-            code = -signal.SIGKILL
+            code = -KILL
         self._words.seek(0)
         last = self._words.read().decode(errors="replace").strip().splitlines()[-1:]
         said = f" It said: {last[0]}" if last else ""
-        short = (
-            "If memory was short, a smaller --budget or model needs less. " if code == -signal.SIGKILL else ""
-        )
+        short = "If memory was short, a smaller --budget or model needs less. " if code == -KILL else ""
         return EngineError(
             f"The engine's process has ended {_how(code)}.{said}",
             f"{short}/model NAME opens one again; h2o-chat --resume goes on with what was stored.",

@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import H2OChatError
+from h2o_chat.base.system import ENDING
 from h2o_chat.events.events import Event, Session, Token
 
 QUICK_S = 0.02
@@ -200,7 +201,7 @@ def serve(pipe: "Connection[Any, Any]") -> None:
 def main() -> None:
     """The program: its argument is the number of the socket."""
     # Whoever ends all of a session means the screen, which stops the answer and saves the memory, with this.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
     os.set_inheritable(int(sys.argv[1]), False)  # or a child of a library would keep it open
     serve(Connection(int(sys.argv[1])))

@@ -18,6 +18,7 @@ from typing import Any
 
 from h2o_chat.base.errors import DiskError, StoreBusyError, StoreError
 from h2o_chat.base.own import no_link
+from h2o_chat.base.system import SAFELY
 from h2o_chat.store.schema import MIGRATIONS
 
 Rows = list[tuple[Any, ...]]
@@ -273,7 +274,7 @@ def _create(path: Path) -> None:
     for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
         no_link(path.with_name(name))
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | SAFELY, 0o600))
     except FileExistsError:
         if path.stat().st_mode & 0o077 and os.access(path, os.W_OK):  # copied here by hand, say
             path.chmod(0o600)

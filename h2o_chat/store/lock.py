@@ -1,12 +1,12 @@
 """A lock file that the kernel opens again when its holder dies, however it dies."""
 
 import contextlib
-import fcntl
 import os
 import time
 from pathlib import Path
 
 from h2o_chat.base.own import open_own
+from h2o_chat.base.system import SAFELY, lock, read_at, write_at
 
 PATIENCE_S = 0.25
 """Somebody who only looks whether it is held holds it for microseconds: that must not refuse a writer."""
@@ -34,7 +34,7 @@ class Lock:
         self._descriptor = _take(path)
         with contextlib.suppress(OSError):  # a full disk: then nobody learns the number, and it is held
             os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, b"%d\n" % os.getpid(), 0)
+            write_at(self._descriptor, b"%d\n" % os.getpid(), 0)
 
     def release(self) -> None:
         """Opens the lock; may be called again."""
@@ -48,11 +48,11 @@ class Lock:
 def held(path: Path) -> bool:
     """Whether a living process holds it."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = os.open(path, os.O_RDONLY | SAFELY)
     except OSError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        lock(descriptor, shared=True)
     except OSError:
         return True
     finally:
@@ -65,12 +65,12 @@ def _take(path: Path) -> int:
     while True:
         descriptor = open_own(path, os.O_RDWR | os.O_CREAT)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(descriptor)
             if _is_at(descriptor, path):
                 return descriptor
         except BlockingIOError:
             if time.monotonic() > give_up:
-                pid = os.pread(descriptor, 32, 0).strip()
+                pid = read_at(descriptor, 32, 0).strip()
                 os.close(descriptor)
                 raise Held(int(pid) if pid.isdigit() else None) from None
             time.sleep(0.01)

@@ -16,6 +16,8 @@ def leave_with_the_terminal(in_browser: bool = False) -> None:
     Args:
         in_browser: The terminal is a pair of pipes, whose other ends the server has.
     """
+    if not hasattr(select, "poll"):  # Windows, where a window that is closed ends its programs
+        return
     ends = [descriptor for descriptor in (0, 1, 2) if in_browser or os.isatty(descriptor)]
     if ends:
         threading.Thread(target=_wait, args=(ends,), name="terminal", daemon=True).start()

@@ -9,15 +9,18 @@ this process ends as it is.
 import asyncio
 import os
 import signal
-import termios
+import sys
 from contextlib import suppress
 from typing import Any, Protocol
 
 from h2o_chat.base.deadline import Deadline
 from h2o_chat.base.errors import ExitCode
+from h2o_chat.base.system import ENDING
 from h2o_chat.tui.work import Jobs
 
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+if sys.platform != "win32":
+    import termios
+
 _SHOWN_AGAIN = (
     "\x1b[?2004l\x1b[?7h\x1b[?2048l"  # no marks around what is pasted, long lines go on, no reports of sizes
     "\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l"  # no mouse
@@ -70,7 +73,7 @@ def take_signals(screen: Left, deadline: Deadline) -> None:
 
     def handle(number: int, _: Any) -> None:
         code = ExitCode(128 + number)
-        if deadline.begun and number != signal.SIGHUP:  # a terminal that goes away may tell so twice
+        if deadline.begun and code != ExitCode.HUNG_UP:  # a terminal that goes away may tell so twice
             deadline.hurry(code)
             return
         screen.exit_code = code
@@ -88,10 +91,11 @@ class _Terminal:
     def __init__(self) -> None:
         self.in_use = True
         self._attributes = None
-        with suppress(termios.error):  # a browser is none
-            self._attributes = termios.tcgetattr(0)
+        if sys.platform != "win32":
+            with suppress(termios.error):  # a browser is none
+                self._attributes = termios.tcgetattr(0)
 
     def restore(self) -> None:
-        if self.in_use and self._attributes is not None:
+        if sys.platform != "win32" and self.in_use and self._attributes is not None:
             termios.tcsetattr(0, termios.TCSANOW, self._attributes)
             os.write(1, _SHOWN_AGAIN.encode())

@@ -99,7 +99,7 @@ struct Model {
         for (int scaled = 0; scaled < 2; ++scaled) {
             std::vector<float> &turning = vectors.emplace_back();
             for (int i = 0; i < of.head_size / 2; ++i)
-                turning.push_back(std::pow(10000.0f, -2.0f * static_cast<float>(i) / static_cast<float>(of.head_size)));
+                turning.push_back(1.0f / static_cast<float>(1 + i * i * i));
             ropes.push_back({turning.data(), of.head_size / 2, scaled ? 1.25f : 1.0f});
         }
         for (int number = 0; number < of.layers; ++number) {
@@ -144,22 +144,43 @@ struct Digest {
     }
 };
 
+// So many keys or values, as slots hold them: fp32, or rows of bytes.
+std::vector<uint8_t> held_numbers(Random &random, size_t count, int size, int kv_bits) {
+    const size_t row_bytes = kv_bits ? static_cast<size_t>(size * kv_bits / 8 + 4) : size * sizeof(float);
+    std::vector<uint8_t> all(count * row_bytes);
+    if (!kv_bits) {
+        const std::vector<float> some = numbers(random, count * size, 0, 1);
+        std::memcpy(all.data(), some.data(), all.size());
+        return all;
+    }
+    for (uint8_t &one : all) one = static_cast<uint8_t>(random.next());
+    for (size_t row = 0; row < count; ++row) {  // from -1 to 1: the lowest level, and the step
+        const int step = kv_bits == 8 ? 7 : 11;
+        const uint16_t scale[2] = {static_cast<uint16_t>(0xb800 | random.below(1024)),
+                                   static_cast<uint16_t>(step << 10 | random.below(1024))};
+        std::memcpy(all.data() + (row + 1) * row_bytes - sizeof scale, scale, sizeof scale);
+    }
+    return all;
+}
+
 // The slots of one layer, some of them in use, none where `order` says so.
 struct Slots {
-    std::vector<float> keys, values, score, recent;
-    std::vector<int32_t> positions, order;
-    std::vector<uint8_t> prompt, protect, hidden, clamped;
+    std::vector<float> score, recent;
+    std::vector<int32_t> positions, order, index;
+    std::vector<uint8_t> keys, values, prompt, protect, hidden, clamped;
     h2o_slots as_c;
 
-    Slots(Random &random, const Shape &shape, int rows, int slots, int held, int used, int number) {
+    Slots(Random &random, const Shape &shape, int rows, int slots, int held, int used, int number, int kv_bits) {
         const size_t heads = static_cast<size_t>(rows) * shape.kv_heads, all = heads * slots;
         const int groups = shape.heads / shape.kv_heads;
-        keys = numbers(random, all * shape.head_size, 0, 1);
-        values = numbers(random, all * shape.head_size, 0, 1);
+        keys = held_numbers(random, all, shape.head_size, kv_bits);
+        values = held_numbers(random, all, shape.head_size, kv_bits);
         score = numbers(random, all * groups, 1, 1);
         recent = numbers(random, all, .1f, .1f);
         positions.assign(all, -1);
         order.resize(all);
+        index.resize(kv_bits ? all : 0);
+        for (int32_t &one : index) one = random.below(1000) - 300;
         prompt.resize(all);
         protect.resize(all);
         hidden.assign(all, 1);
@@ -186,13 +207,14 @@ struct Slots {
         as_c.hidden = hidden.data();
         as_c.clamped = clamped.data();
         as_c.order = order.data();
+        as_c.index = kv_bits ? index.data() : nullptr;
         as_c.slots = slots;
         as_c.used = used;
     }
 
     void add_to(Digest &digest) const {
-        for (const auto *one : {&keys, &values, &score, &recent}) digest.add(*one);
-        for (const auto *one : {&prompt, &protect, &hidden}) digest.add(*one);
+        for (const auto *one : {&score, &recent}) digest.add(*one);
+        for (const auto *one : {&keys, &values, &prompt, &protect, &hidden}) digest.add(*one);
         digest.add(positions);
     }
 };
@@ -206,13 +228,13 @@ void expect(bool fine, const std::string &what) {
 }
 
 // Three tokens of so many rows; one row waits in the second. `alone`: a call for each row, in which all others wait.
-void decode(h2o_model *model, const Shape &shape, int rows, int slots, bool alone, Digest &digest) {
+void decode(h2o_model *model, const Shape &shape, int rows, int slots, bool alone, Digest &digest, int kv_bits = 0) {
     Random random{static_cast<uint64_t>(rows)};
     const int held = slots - 5, tokens = 3;
     std::vector<Slots> layers;
     layers.reserve(static_cast<size_t>(shape.layers));
     for (int number = 0; number < shape.layers; ++number)
-        layers.emplace_back(random, shape, rows, slots, held, slots - 1, number);
+        layers.emplace_back(random, shape, rows, slots, held, slots - 1, number, kv_bits);
     std::vector<h2o_slots> as_c;
     for (const Slots &one : layers) as_c.push_back(one.as_c);
     std::vector<int32_t> there(rows, held);
@@ -232,6 +254,7 @@ void decode(h2o_model *model, const Shape &shape, int rows, int slots, bool alon
         step.rows = rows;
         step.of_prompt = token == 0;
         step.clamps = token != 1;
+        step.kv_bits = kv_bits;
         step.forget = .96f;
         step.remember = .9f;
         step.ids = ids.data();
@@ -396,7 +419,7 @@ struct Form {
     const char *name;
 };
 
-const Form kForms[] = {{1, "plain"}, {2, "AVX2"}, {4, "AVX-512"}};
+const Form kForms[] = {{1, "plain"}, {2, "AVX2"}, {4, "AVX-512"}, {8, "NEON"}};
 
 uint64_t everything(const Shape &shape, int form, int threads, bool alone) {
     const Model of(shape);
@@ -409,7 +432,7 @@ uint64_t everything(const Shape &shape, int form, int threads, bool alone) {
     for (const int tokens : {1, 2, 7, 16, 41}) read(model, shape, tokens, digest);
     for (const int rows : {1, 2, 5, 16}) {
         const int slots = rows == 2 ? 70 : 23;
-        decode(model, shape, rows, slots, alone, digest);
+        for (const int kv_bits : {0, 8, 4}) decode(model, shape, rows, slots, alone, digest, kv_bits);
         compare(model, shape, rows, slots, alone, digest);
         attend(model, shape, rows, slots, alone, digest);
     }

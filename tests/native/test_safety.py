@@ -16,6 +16,7 @@ from h2o_chat.native import build
 pytestmark = pytest.mark.compiler
 
 PROGRAM = Path(__file__).with_name("every_function.cpp")
+ANGLES = Path(__file__).with_name("angles.cpp")
 
 SANITIZERS = {
     "address": "-fsanitize=address,undefined,float-cast-overflow,float-divide-by-zero",
@@ -34,7 +35,8 @@ def program(objects: list[Path], more: tuple[str, ...] = ()) -> Path:
     """`every_function.cpp`, beside the objects that it is linked to."""
     to = objects[0].with_name("every_function")
     flags = ("-O1", "-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{build.SOURCES}", "-pthread", *more)
-    build.run([*build.compiler(), *flags, str(PROGRAM), *map(str, objects), "-o", str(to)])
+    files = (str(PROGRAM), str(ANGLES), *map(str, objects))
+    build.run([*build.compiler(), *flags, *files, "-o", str(to)])
     return to
 
 
@@ -82,7 +84,8 @@ def with_vex(file: Path) -> list[str]:
 
 
 x86 = pytest.mark.skipif(
-    not build._is_x86() or not shutil.which("objdump"), reason="needs x86-64, and objdump to read its code"
+    build.HERE.forms is not build.X86_FORMS or not shutil.which("objdump"),
+    reason="needs x86-64, and objdump to read its code",
 )
 
 
@@ -93,13 +96,15 @@ def test_what_every_processor_runs_has_no_newer_instructions(name: str, objects:
 
 
 @x86
-@pytest.mark.parametrize("name", list(build.FORMS))
+@pytest.mark.parametrize("name", list(build.X86_FORMS))
 def test_the_other_forms_have_them(name: str, objects: dict[str, Path]) -> None:
     """So the test above sees what it looks for."""
     assert any("%ymm" in line or "%zmm" in line for line in with_vex(objects[name]))
 
 
-@pytest.mark.skipif(not build._is_x86() or not shutil.which("nm"), reason="needs x86-64, and nm")
+@pytest.mark.skipif(
+    not build.HERE.forms or not shutil.which("nm"), reason="needs forms beside the plain one, and nm"
+)
 def test_no_function_of_a_form_can_be_taken_for_that_of_another(objects: dict[str, Path]) -> None:
     """Of weak functions (templates, inline ones) of one name the linker takes any, also one with AVX-512."""
 
@@ -107,7 +112,7 @@ def test_no_function_of_a_form_can_be_taken_for_that_of_another(objects: dict[st
         lines = run("nm", "-C", "--defined-only", str(objects[name])).stdout.splitlines()
         return [line for line in lines if line.split(maxsplit=2)[1] in "WVuwv"]
 
-    assert {name: weak(name) for name in build.FORMS} == {name: [] for name in build.FORMS}
+    assert {name: weak(name) for name in build.HERE.forms} == {name: [] for name in build.HERE.forms}
 
 
 def test_the_sources_give_no_warnings(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from h2o_chat import __version__
 from h2o_chat.native import build
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +27,7 @@ def tree(tmp_path: Path) -> Path:
     shutil.copytree(
         ROOT / "h2o_chat", tree / "h2o_chat", ignore=shutil.ignore_patterns("_step.*", "__pycache__")
     )
-    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", ".gitignore"):
+    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "THIRD_PARTY.md", ".gitignore"):
         shutil.copy(ROOT / name, tree)
     (tree / "assets" / "pocket").mkdir(parents=True)
     (tree / "assets" / "pocket" / "config.json").write_text("{}")
@@ -69,7 +70,7 @@ def test_a_wheel_with_the_library_names_the_system(tree: Path) -> None:
     wheel = made(tree, "build_wheel")
     assert SOURCES | {LIBRARY, *ASSETS} <= names(wheel)
     assert FAILURE not in names(wheel)
-    tag = wheel.name.removeprefix("h2o_chat-0.1.0-").removesuffix(".whl")
+    tag = wheel.name.removeprefix(f"h2o_chat-{__version__}-").removesuffix(".whl")
     assert tag.startswith("py3-none-")
     assert not tag.endswith("-any")
     assert sys.platform != "linux" or tag == f"py3-none-linux_{os.uname().machine}"
@@ -80,11 +81,21 @@ def test_a_wheel_without_a_compiler_is_for_every_system(tree: Path, tmp_path: Pa
     """It tells why, and holds the sources; a library of other sources is not taken along."""
     (tree / LIBRARY).write_bytes(b"of other sources")
     wheel = made(tree, "build_wheel", PATH=str(tmp_path))
-    assert wheel.name == "h2o_chat-0.1.0-py3-none-any.whl"
+    assert wheel.name == f"h2o_chat-{__version__}-py3-none-any.whl"
     assert "Root-Is-Purelib: true\nTag: py3-none-any\n" in about(wheel)
     assert SOURCES | {FAILURE, *ASSETS} <= names(wheel)
     assert LIBRARY not in names(wheel)
     assert zipfile.ZipFile(wheel).read(FAILURE).startswith(b"There is no C++ compiler")
+
+
+@pytest.mark.compiler
+def test_a_wheel_for_another_system_has_its_tag_and_its_library(tree: Path) -> None:
+    """The compiler is that of this machine: it makes the plain form, under the name that Windows has."""
+    wheel = made(tree, "build_wheel", H2O_CHAT_WHEEL_FOR="Windows riscv64 win_riscv64")
+    assert wheel.name == f"h2o_chat-{__version__}-py3-none-win_riscv64.whl"
+    assert {path for path in names(wheel) if path.startswith(NATIVE + "_step")} == {NATIVE + "_step.dll"}
+    digest = build.digest(build.Target("Windows", "riscv64")).encode()
+    assert b"h2o_made " + digest in zipfile.ZipFile(wheel).read(NATIVE + "_step.dll")
 
 
 @pytest.mark.compiler

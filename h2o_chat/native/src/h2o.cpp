@@ -10,18 +10,30 @@
 #include "model.h"
 #include "pool.h"
 
-#ifndef H2O_PLAIN_ONLY
+// build.py says H2O_PLAIN_ONLY where it compiles no other form.
+#if defined(H2O_PLAIN_ONLY)
+#elif defined(__aarch64__)
+#define H2O_ARM
+#if defined(__linux__)
+#include <sys/auxv.h>
+#elif defined(__APPLE__)
+#include <sys/sysctl.h>
+#endif
+#else
+#define H2O_X86
 #include <cpuid.h>
 #endif
 
 namespace {
 
-enum { kPlain = 1, kAvx2 = 2, kAvx512 = 4 };
+enum { kPlain = 1, kAvx2 = 2, kAvx512 = 4, kNeon = 8 };
 
 const Form *form_of(int32_t form) {
-#ifndef H2O_PLAIN_ONLY
+#if defined(H2O_X86)
     if (form == kAvx512) return &form_avx512;
     if (form == kAvx2) return &form_avx2;
+#elif defined(H2O_ARM)
+    if (form == kNeon) return &form_neon;
 #endif
     return form == kPlain ? &form_plain : nullptr;
 }
@@ -35,14 +47,14 @@ class Room {
     Room() = default;
     Room(const Room &) = delete;
     Room &operator=(const Room &) = delete;
-    ~Room() { std::free(at_); }
+    ~Room() { free(); }
 
     // Numbers that were there stay only if there is room for as many already.
     bool make(size_t count) {
         if (count <= count_) return true;
-        std::free(at_);
+        free();
         const size_t bytes = (count * sizeof(T) + 127) / 64 * 64;
-        at_ = static_cast<T *>(std::aligned_alloc(64, bytes));
+        at_ = static_cast<T *>(::operator new(bytes, kAlignment, std::nothrow));  // Windows has no aligned_alloc
         if (at_) std::memset(at_, 0, bytes);
         count_ = at_ ? count : 0;
         return at_ != nullptr;
@@ -51,8 +63,11 @@ class Room {
     T *get() const { return at_; }
 
   private:
+    static constexpr std::align_val_t kAlignment{64};
     T *at_ = nullptr;
     size_t count_ = 0;
+
+    void free() { ::operator delete(at_, kAlignment); }
 };
 
 }  // namespace
@@ -146,31 +161,47 @@ static void copy_rows(const float *from, int from_stride, float *to, int to_stri
                     from + static_cast<ptrdiff_t>(token) * from_stride, sizeof(float) * size);
 }
 
-#ifndef H2O_PLAIN_ONLY
-// Clang 14 and GCC 10 have no name for it in __builtin_cpu_supports.
-static bool has_f16c() {
-    unsigned a, b, c, d;
-    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+#if defined(H2O_X86)
+// Asked of the processor: zig's __builtin_cpu_supports knows none of these, and Clang 14's not F16C.
+static int32_t x86_forms() {
+    unsigned a, b, c, d, saved, high;
+    const unsigned older = bit_FMA | bit_F16C | bit_OSXSAVE;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || (c & older) != older) return 0;
+    __asm__("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));  // registers that the system keeps for each program
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & bit_AVX2) || (saved & 0x06) != 0x06) return 0;
+    const unsigned newer = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
+    const bool has_avx512 = (b & newer) == newer && (c & bit_AVX512VNNI) && (saved & 0xe6) == 0xe6;
+    return has_avx512 ? kAvx2 | kAvx512 : kAvx2;
+}
+#elif defined(H2O_ARM)
+// Asked of the system: the processor tells it to no program. False where it is not known how to ask.
+static bool has_dot_products() {
+#if defined(__linux__)
+    return getauxval(AT_HWCAP) & 1ul << 20;  // HWCAP_ASIMDDP, which older headers lack
+#elif defined(__APPLE__)
+    int there = 0;
+    size_t size = sizeof there;
+    return sysctlbyname("hw.optional.arm.FEAT_DotProd", &there, &size, nullptr, 0) == 0 && there;
+#else
+    return false;
+#endif
 }
 #endif
 
 int32_t h2o_forms(void) {
     int32_t forms = kPlain;
-#ifndef H2O_PLAIN_ONLY
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c())
-        forms |= kAvx2;
-    if ((forms & kAvx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512vnni"))
-        forms |= kAvx512;
+#if defined(H2O_X86)
+    forms |= x86_forms();
+#elif defined(H2O_ARM)
+    if (has_dot_products()) forms |= kNeon;
 #endif
     return forms;
 }
 
 h2o_model *h2o_open(const h2o_frame *frame, int32_t form, int32_t threads) {
     const int32_t forms = h2o_forms();
-    if (!form) form = forms & kAvx512 ? kAvx512 : forms & kAvx2 ? kAvx2 : kPlain;
+    if (!form)  // the fastest has the highest bit
+        for (const int32_t one : {kPlain, kAvx2, kAvx512, kNeon}) form = forms & one ? one : form;
     if (!(forms & form) || !form_of(form)) return nullptr;
     std::unique_ptr<h2o_model> model(new (std::nothrow) h2o_model);
     if (!model) return nullptr;

@@ -12,6 +12,8 @@
 #if defined(__x86_64__) || defined(_M_X64)
 #include <immintrin.h>
 static void relax() { _mm_pause(); }
+#elif defined(__aarch64__)
+static void relax() { __asm__ __volatile__("isb"); }  // `yield` does nothing on most processors
 #else
 static void relax() { std::atomic_signal_fence(std::memory_order_seq_cst); }
 #endif

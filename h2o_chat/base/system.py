@@ -1,0 +1,87 @@
+"""What Windows does in another way: signals, files that are open, locks, reading at a place.
+
+What is done for Windows follows Python's documentation, and has never run there: a test takes away what
+Windows lacks (tests/cli/test_windows.py).
+"""
+
+import os
+import signal
+import sys
+import time
+from importlib import import_module
+from typing import Any
+
+if sys.platform != "win32":
+    import fcntl
+
+ENDING = (signal.SIGINT, signal.SIGTERM, *((signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()))
+"""Signals that end a program in order. Windows has no SIGHUP."""
+
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
+"""Ends a process at once; on Windows `os.kill` does so with any signal."""
+
+SAFELY = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_CLOEXEC", "O_BINARY"))
+"""For `os.open`: follows no link, nothing for children, bytes as they are; each where the system has it."""
+
+NO_WAITING = getattr(os, "O_NONBLOCK", 0)
+"""For `os.open`: a pipe that nobody writes to does not stop the program."""
+
+MOVES_OPEN_FILES = sys.platform != "win32"
+"""Whether a file that is open or mapped can be renamed, replaced and removed."""
+
+PASSES_SOCKETS = sys.platform != "win32"
+"""Whether a child can be given an open socket (`pass_fds`). Else the engine is in the screen's process."""
+
+HAS_OWNERS = hasattr(os, "geteuid")
+"""Whether a file's mode says who may write it. On Windows it does not."""
+
+_FAR_BYTE = 2**31 - 2
+"""Windows keeps others from reading what is locked, so a byte is locked that no file has."""
+
+
+def lock(descriptor: int, *, shared: bool = False, wait: bool = False) -> None:
+    """Locks a file until its descriptor is closed, or its process ends. On Windows no lock is shared.
+
+    Raises:
+        BlockingIOError: somebody else holds it.
+        OSError: it cannot be locked.
+    """
+    if sys.platform == "win32":
+        _lock_far_byte(descriptor, wait)
+    else:
+        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        fcntl.flock(descriptor, kind if wait else kind | fcntl.LOCK_NB)
+
+
+def _lock_far_byte(descriptor: int, wait: bool) -> None:
+    msvcrt: Any = import_module("msvcrt")  # Windows alone has it
+
+    while True:
+        before = os.lseek(descriptor, 0, os.SEEK_CUR)
+        try:
+            os.lseek(descriptor, _FAR_BYTE, os.SEEK_SET)
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+            return
+        except OSError as error:
+            if not wait:
+                raise BlockingIOError(error.errno, error.strerror) from error
+            time.sleep(0.01)
+        finally:
+            os.lseek(descriptor, before, os.SEEK_SET)
+
+
+def read_at(descriptor: int, count: int, offset: int) -> bytes:
+    """Up to so many bytes from there on; where the file is read next may change."""
+    if hasattr(os, "pread"):
+        return os.pread(descriptor, count, offset)
+    os.lseek(descriptor, offset, os.SEEK_SET)
+    return os.read(descriptor, count)
+
+
+def write_at(descriptor: int, data: bytes, offset: int) -> None:
+    """Likewise."""
+    if hasattr(os, "pwrite"):
+        os.pwrite(descriptor, data, offset)
+        return
+    os.lseek(descriptor, offset, os.SEEK_SET)
+    os.write(descriptor, data)

@@ -185,7 +185,14 @@ def test_a_template_that_loops_is_told_of_and_left(tmp_path: Path, looping: Path
         terminal.until(lambda: b"is ready" in terminal.drawn, "the model is open")
         os.write(terminal.ours, b"Once upon a time\r")
         terminal.until(lambda: "1.5 s of computing" in events.read_text(), "it says what was too much")
-        os.write(terminal.ours, b"And again\r\x03\x03")
+        terminal.until(lambda: b"Use --template plain" in terminal.drawn, "and shows it")
+        del terminal.drawn[:]
+        os.write(terminal.ours, b"And again")
+        terminal.until(lambda: b"And again" in terminal.drawn, "it is written")
+        before = len(terminal.drawn)
+        os.write(terminal.ours, b"\r")
+        terminal.until(lambda: len(terminal.drawn) > before, "it is under way")  # else it is only cleared
+        os.write(terminal.ours, b"\x03\x03")
         assert ended(terminal) == ExitCode.OK
 
 

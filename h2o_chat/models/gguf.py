@@ -181,7 +181,8 @@ class _Reader:
     """Reads a header from its beginning; every length is compared with what is left before it is believed."""
 
     def __init__(self, path: Path, file: BinaryIO, size: int) -> None:
-        self._path, self._file, self._left = path, file, min(size, MOST_HEADER_BYTES)
+        self._path, self._file, self._size = path, file, size
+        self._left = min(size, MOST_HEADER_BYTES)
         self._size = size
 
     def header(self) -> Header:
@@ -296,9 +297,12 @@ class _Reader:
 
     def _take(self, count: int, what: str) -> bytes:
         self._left -= count
+        if self._left < 0 and self._size > MOST_HEADER_BYTES:
+            most = MOST_HEADER_BYTES >> 20
+            raise damaged(self._path, f"its header has more than {most} MiB, at {what[:60]}")
         raw = self._file.read(count) if self._left >= 0 else b""
         if len(raw) != count:
-            raise damaged(self._path, f"it ends, or has a header of more than 128 MB, at {what[:60]}")
+            raise damaged(self._path, f"it ends too soon, at {what[:60]}")
         return raw
 
 

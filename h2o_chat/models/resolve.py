@@ -243,6 +243,8 @@ def _not_found(name: str, folder: Path, aliases: dict[str, str], matches: list[s
             f"{name!r} could be {len(matches)} of the models in {cache_folder()}.",
             f"Say which: {', '.join(matches[:8])}.",
         )
+    if name.lower().endswith(".gguf"):
+        return ModelError(f"There is no file {folder.absolute()}.", "Name a GGUF file that is there.")
     message = (
         f"No model {name!r}: looked for a folder {folder.absolute()} with config.json, among the"
         f" {len(aliases)} short names, and in {cache_folder()}."

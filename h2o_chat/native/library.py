@@ -1,8 +1,10 @@
 """The compiled library, as ctypes sees it: `src/h2o.h` in Python. No torch."""
 
 import ctypes
+from collections.abc import Sequence
 from ctypes import POINTER, Structure, c_double, c_float, c_int32, c_int64, c_uint8, c_uint16, c_void_p
 from functools import cache
+from typing import Any
 
 from h2o_chat.native import build
 
@@ -158,6 +160,11 @@ _FUNCTIONS = {
     "h2o_compare": (c_int32, (c_void_p, c_int32, c_void_p, *[c_int32] * 3, *[c_void_p] * 5)),
     "h2o_waited_ms": (c_double, (c_void_p,)),
 }
+
+
+def int32s(numbers: Sequence[int]) -> Any:
+    """An array of them."""
+    return (c_int32 * len(numbers))(*numbers)
 
 
 @cache

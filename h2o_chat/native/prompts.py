@@ -5,7 +5,6 @@ D head size.
 """
 
 import ctypes
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -29,9 +28,8 @@ def attend(
     arena, distance = here.arena, here.arena.plan.distance
     rows, heads, groups, tokens, size = queries.shape
     slots, most_used = arena.slots, arena.shape[3] if now.used is None else now.used
-    ages = zip(
-        now.first, now.held, strict=True
-    )  # slots are written from the first on, until something is evicted
+    # Slots are written from the first on, until something is evicted.
+    ages = zip(now.first, now.held, strict=True)
     used = [held if first == held else most_used for first, held in ages]
     queries, keys, values = map(_side_by_side, (queries, keys, values))
     if values.stride() != keys.stride():
@@ -52,10 +50,10 @@ def attend(
         edge=distance.reach - 1,
         forget=arena.plan.policy.forget,
         remember=scores.REMEMBER,
-        used=_int32(used),
-        first=_int32(now.first),
-        count=_int32(now.count),
-        index=_int32([first - zero for first, zero in zip(now.first, base, strict=True)]),
+        used=c.int32s(used),
+        first=c.int32s(now.first),
+        count=c.int32s(now.count),
+        index=c.int32s([first - zero for first, zero in zip(now.first, base, strict=True)]),
         queries=queries.data_ptr(),
         keys=keys.data_ptr(),
         values=values.data_ptr(),
@@ -81,8 +79,3 @@ def attend(
 def _side_by_side(numbers: Tensor) -> Tensor:
     """The components of a head lie side by side."""
     return numbers if numbers.stride(-1) == 1 else numbers.contiguous()
-
-
-def _int32(numbers: Sequence[int]) -> Any:
-    """An array of them."""
-    return (ctypes.c_int32 * len(numbers))(*numbers)

@@ -8,7 +8,6 @@ Shapes: R rows, N tokens of a row, H KV heads, G query heads per KV head, D head
 """
 
 import ctypes
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -109,10 +108,10 @@ class NativeStep:
             forget=cache.plan.policy.forget,
             remember=scores.REMEMBER,
             ids=(ctypes.c_int64 * rows)(*ids[:, 0].tolist()),
-            positions=_int32([at if count else -1 for at, count in zip(now.first, now.count, strict=True)]),
-            index=_int32(index),
-            edge=_int32([cache.plan.distance.reach - 1 - at for at in index]),
-            held=_int32(now.held),
+            positions=c.int32s([at if count else -1 for at, count in zip(now.first, now.count, strict=True)]),
+            index=c.int32s(index),
+            edge=c.int32s([cache.plan.distance.reach - 1 - at for at in index]),
+            held=c.int32s(now.held),
             protect=(ctypes.c_uint8 * rows)(*map(bool, now.protected)),
             slots=self._slots,
         )
@@ -170,7 +169,11 @@ class NativeStep:
         layers, rows, heads, slots = part.positions.shape
         names = ("distinctness", "novelty") if arena.plan.policy.pairs else ("distinctness",)
         found = {name: torch.empty(part.positions.shape) for name in names}
-        keys, numbers, positions = arena.numbers(part.keys), _int32(part.layers), part.positions.contiguous()
+        keys, numbers, positions = (
+            arena.numbers(part.keys),
+            c.int32s(part.layers),
+            part.positions.contiguous(),
+        )
         index = index.to(torch.int32).contiguous()
         self._checked(
             self.library.h2o_compare(
@@ -295,8 +298,3 @@ def _slots_of(arena: Any, at: int, observe: bool) -> c.Slots:
 def _index_of(arena: Arena) -> Tensor:
     """Rotation index of every key, which the library needs where they are bytes. [L, R, H, S] int32"""
     return arena.held_indices().to(torch.int32).contiguous()
-
-
-def _int32(numbers: Sequence[int]) -> Any:
-    """An array of them."""
-    return (ctypes.c_int32 * len(numbers))(*numbers)

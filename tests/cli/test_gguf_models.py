@@ -127,3 +127,12 @@ def test_a_damaged_file_ends_with_a_word(chatting: Path, tmp_path: Path) -> None
     done = h2o_here("run", "Hello", "-m", path)
     assert done.code == ExitCode.MODEL
     assert "cut.gguf is damaged" in done.err
+
+
+def test_a_file_that_is_not_there_or_ends_too_soon_is_told_of(tmp_path: Path) -> None:
+    (tmp_path / "short.gguf").write_bytes(b"GGUFxxxx")
+    for name, said in (("gone.gguf", "There is no file"), ("short.gguf", "it ends too soon")):
+        done = h2o_here("run", "Hi", "-m", tmp_path / name)
+        assert done.code == ExitCode.MODEL
+        assert said in done.err
+        assert name in done.err

@@ -14,10 +14,11 @@ from h2o_chat.chat.feeding import longer_than_budget, too_small, turn_tokens
 from h2o_chat.chat.holds import Holds
 from h2o_chat.chat.keeping import Keeper
 from h2o_chat.chat.message import Message, as_event, give_texts, not_too_long, of_stored
+from h2o_chat.chat.recalling import Recall, told
 from h2o_chat.chat.resume import ended_in_marker, remember
 from h2o_chat.chat.spans import about_to_be, tokens_of, was_read
 from h2o_chat.chat.templates import choose
-from h2o_chat.events.events import CacheState, Event, Note, Prompt, ReadSoFar, Said, Token, Turn
+from h2o_chat.events.events import CacheState, Event, Note, Prompt, ReadSoFar, Token, Turn
 
 
 class Chat:
@@ -43,6 +44,7 @@ class Chat:
         self._system = settings.system
         self.template = choose(engine.tokenizer, settings.template)
         self.holds = Holds()
+        self.recall = Recall()
         self._marked = False
         """The last answer ended in the marker that the next turn begins with: it was fed already."""
         self.template_name = self.template.name
@@ -67,18 +69,21 @@ class Chat:
             H2OChatError: whatever the engine raises; then the model has not seen this turn.
         """
         not_too_long(text)
-        ids, system_tokens = turn_tokens(self.engine, self.template, self._system, text, self._marked)
+        again = self.recall.before(text, self.messages, self.engine, self.settings)
+        fed = again.before(text) if again else text
+        ids, system_tokens = turn_tokens(self.engine, self.template, self._system, fed, self._marked)
         place = about_to_be(self.engine.seen + len(self.engine.pending), len(ids), system_tokens)
         if pin:
             self.engine.pin(place)
-        exchange = Exchange(text, system_tokens, self.messages, self.keeper)
+        exchange = Exchange(text, system_tokens, self.messages, self.keeper, again)
         exchange.write_down(ids)
+        self.notes += told(again)
         exchange.answer.made_with = self.settings, sampling
         self.messages += [exchange.user, exchange.answer]
         stop, marker = sampling.stop, self.template.marker
         sampling = replace(sampling, stop=(*stop, marker) if marker else stop)
         try:
-            yield Said(len(self.messages) - 2, "user", text)
+            yield as_event(len(self.messages) - 2, exchange.user)
             yield from self.take_notes()
             yield from longer_than_budget(self.engine, ids)
             for event in self.engine.generate(ids, sampling, cancel):
@@ -196,7 +201,7 @@ class Chat:
             return False
         self.keeper.move(leaf)
         self.holds.forget()
-        self.messages = [of_stored(stored) for stored in path] or self._blank()
+        self.messages = of_stored(path) or self._blank()
         mark_branches(self.keeper, self.messages)
         if path:
             self._system = path[0].text if path[0].role == "system" else None

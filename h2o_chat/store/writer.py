@@ -88,8 +88,20 @@ class Writer:
         self._leaf = leaf
         self.waiting.add("else", lambda connection: _set_leaf(connection, self.conversation, leaf))
 
-    def said(self, role: str, text: str, ids: Sequence[int] = (), first: int = -1, last: int = -1) -> int:
+    def said(
+        self,
+        role: str,
+        text: str,
+        ids: Sequence[int] = (),
+        first: int = -1,
+        last: int = -1,
+        recalled: str = "",
+        recalled_from: int | None = None,
+    ) -> int:
         """A whole message after `leaf`; it becomes the leaf. The first of a user names the conversation.
+
+        Args:
+            recalled: words that the model was told again in front of it, from the message `recalled_from`.
 
         Returns:
             Its number in the conversation.
@@ -108,6 +120,8 @@ class Writer:
                 ids=ids,
                 first=first,
                 last=last,
+                recalled=recalled,
+                recalled_from=recalled_from,
             )
             _set_leaf(connection, self.conversation, number)
             _touch(connection, self.conversation, now)

@@ -18,7 +18,7 @@ BEGINNING = 5
 APART = 2
 """Words so far apart, and nearer, are a pair."""
 WORDS = 0.4
-PAIRS = 0.15
+PAIRS = 0.16
 """A piece answers a question if so much of the question's words, and of its pairs, stands in it."""
 BEST = 8
 """So many are told."""
@@ -95,7 +95,9 @@ class Finder:
     def _shared(self, asked: set[Feature], some: list[int]) -> dict[int, float]:
         """Of each of some pieces, which share of these stand in it, by what they count."""
         shared = dict.fromkeys(some, 0.0)
-        counts = {one: log((len(self._pieces) + 1) / (len(self._where.get(one, ())) + 0.5)) for one in asked}
+        standing = {one: len(self._where.get(one, [])) for one in asked}
+        # What was never said counts as what was said once: "where" may not have been asked before.
+        counts = {one: log((len(self._pieces) + 1) / (max(1, many) + 0.5)) for one, many in standing.items()}
         of = sum(counts.values()) or 1.0
         for one, idf in counts.items():
             where = self._where.get(one, [])

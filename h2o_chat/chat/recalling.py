@@ -16,7 +16,7 @@ from h2o_chat.chat.message import Message, Recalled, numbered
 from h2o_chat.chat.spans import tokens_of, was_read
 from h2o_chat.events.events import Note
 
-HELD = 0.5
+HELD = 0.99
 """Share of a message's tokens, over all KV heads, from which on it is held, and need not be said again."""
 WITHOUT = ("h2o-paper", "full")
 """Policies that are left as they were published, or forget nothing."""
@@ -29,9 +29,14 @@ class Holding(Protocol):
 
 
 class Recall:
-    """Finds what to say again, in one conversation."""
+    """Finds what to say again, in one conversation.
 
-    def __init__(self) -> None:
+    Args:
+        notes: gets what a person is told.
+    """
+
+    def __init__(self, notes: list[Note]) -> None:
+        self._notes = notes
         self._finder = Finder()
         self._read: list[Message] = []
         """Those whose words the finder has, or that have none to find."""
@@ -40,21 +45,25 @@ class Recall:
 
     def before(
         self, text: str, messages: Sequence[Message], engine: Holding, settings: Settings
-    ) -> Recalled | None:
-        """What to say again in front of a message; None: it asks for nothing that is gone and can be found.
+    ) -> tuple[Recalled | None, str]:
+        """What to say again in front of a message, and the message as the model is fed it.
+
+        None: it asks for nothing that is gone and can be found.
 
         Args:
             messages: all that were said before.
         """
-        wanted, self._wanted = self._wanted, None
-        question = question_of(text)
-        if wanted or settings.recall == "off" or settings.policy in WITHOUT or not question:
-            return wanted
-        self._take_in(messages)
-        found = next(iter(self._finder.find(question)), None)
-        if found is None or not found.fits or self._is_held(found, messages, engine):
-            return None
-        return Recalled(found.index, found.text)
+        again, self._wanted = self._wanted, None
+        wanted = settings.recall == "auto" and settings.policy not in WITHOUT
+        if again is None and wanted and (question := question_of(text)):
+            self._take_in(messages)
+            found = next(iter(self._finder.find(question)), None)
+            if found is not None and found.fits and not self._is_held(found, messages, engine):
+                again = Recalled(found.index, found.text)
+        if again is None:
+            return None, text
+        self._notes.append(_note(again, "forgotten, and told to the model again"))
+        return again, again.before(text)
 
     def by_hand(self, words: str, messages: Sequence[Message]) -> Note:
         """Has what fits these words best said again in front of the next message, held or not.
@@ -82,11 +91,6 @@ class Recall:
         """Whether the message is held, or one with which its words were said again."""
         again = (one for one in messages if one.recalled is not None and one.recalled.words == found.text)
         return any(engine.held(tokens_of(one)) >= HELD for one in (messages[found.index], *again))
-
-
-def told(again: Recalled | None) -> list[Note]:
-    """What a person is told of words that are said again."""
-    return [_note(again, "forgotten, and told to the model again")] if again else []
 
 
 def _note(again: Recalled, what: str) -> Note:

@@ -5,7 +5,7 @@ them again, every KV head gives up as many slots as it lacks tokens of the messa
 ranks lowest, and gets the tokens (`put_back`). So all heads stay equally full, and no token stands twice in
 one of them. RepairKV (docs/POLICY.md) restores rows in the same way.
 
-Shapes: L layers, H KV heads, S slots, N tokens of the message, K slots given up at most, B bytes, D head size.
+Shapes: L layers, H KV heads, S slots, N tokens of the message, K slots given up at most, B bytes, D head.
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from h2o_chat.base.errors import UsageError
-from h2o_chat.cache import turning
-from h2o_chat.cache.arena import Arena, along
+from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.cache_like import CacheLike
 from h2o_chat.cache.distance import indices
 from h2o_chat.cache.policies import lowest

@@ -84,12 +84,10 @@ class Script:
             holding: the cache as it is when that is asked.
         """
         asked = self.questions[number]
-        again = Recall().before(asked.text, self.messages[: asked.before], holding, Settings())
+        _, fed = Recall([]).before(asked.text, self.messages[: asked.before], holding, Settings())
         whole = next(islice((feed for feed in self.feeds if feed.asks), number, None))
-        if again is None:
-            return whole.ids
-        typed = self._prompt(asked.text)
-        return [*whole.ids[: len(whole.ids) - len(typed)], *self._prompt(again.before(asked.text))]
+        pending = len(whole.ids) - len(self._prompt(asked.text))
+        return [*whole.ids[:pending], *self._prompt(fed)]
 
     def pin(self, positions: range) -> None:
         """Protects what is said there."""

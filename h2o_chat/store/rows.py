@@ -94,6 +94,10 @@ class Hit:
     """Some words around the first hits, which stand between « and »."""
 
 
+Again = tuple[str, int | None]
+"""Words that the model is told again in front of a message, and the number of the message they come from."""
+NOTHING: Again = ("", None)
+
 # Named here: inside `Store`, `list` is a method.
 Summaries = list[Summary]
 Messages = list[StoredMessage]
@@ -205,8 +209,7 @@ def insert_message(
     ids: Sequence[int] = (),
     open: bool = False,
     pinned: bool = False,
-    recalled: str = "",
-    recalled_from: int | None = None,
+    again: Again = NOTHING,
 ) -> None:
     """Adds a message.
 
@@ -221,7 +224,7 @@ def insert_message(
         " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *(conversation, number, conversation, parent, role, open, finish, first, last, created),
-            *(len(ids), clean(text), pack(ids), pinned, clean(recalled), recalled_from),
+            *(len(ids), clean(text), pack(ids), pinned, clean(again[0]), again[1]),
         ),
     )
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def chat_of(loaded: Any, store: Store | None = None, conversation: str | None = None, **others: Any) -> Chat:
-    settings = Settings(**{"model": str(POCKET), "budget": 48, "seed": 0} | others)
+    settings = replace(Settings(model=str(POCKET), budget=48, seed=0), **others)
     engine = Engine(loaded, settings)
     keeper = Keeper(store, conversation, engine.session, {}) if store else None
     return Chat(engine, settings, keeper)

@@ -16,7 +16,7 @@ from h2o_chat.chat.message import Message, Recalled, numbered
 from h2o_chat.chat.spans import tokens_of, was_read
 from h2o_chat.events.events import Note
 
-HELD = 0.99
+HELD = 0.5
 """Share of a message's tokens, over all KV heads, from which on it is held, and need not be said again."""
 WITHOUT = ("h2o-paper", "full")
 """Policies that are left as they were published, or forget nothing."""

@@ -1,4 +1,4 @@
-"""Which of the things said before a question asks for, by its words; no model, and no list of a language.
+"""Which of the things said before a question asks for, by its words; no model.
 
 A word counts the more, the fewer pieces of what was said it stands in (the idf of BM25, Robertson and
 Zaragoza 2009). Words near each other count once more as a pair: "my dog" is not "the dog of my neighbour". Of
@@ -8,9 +8,10 @@ Scripts that are written without spaces are compared letter by letter, with thei
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from math import log
 
 BEGINNING = 5
@@ -22,19 +23,30 @@ PAIRS = 0.16
 """A piece answers a question if so much of the question's words, and of its pairs, stands in it."""
 BEST = 8
 """So many are told."""
-COMMON = 20
-"""A word is common that stands in more than so many pieces, and in more than one of so many."""
+COMMON = 100
+FEW = 5
+"""A word is rare that stands in at most one of so many pieces, or in so few."""
 PIECE_CHARACTERS = 200
 """Of what is found at once: a longer message is cut, where a sentence ends if one does."""
 
-_WORD = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]|\w+")
-"""A letter of a script without spaces (Thai, Lao, Burmese, Khmer, kana, Chinese), or a word."""
+_WORD = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]|(?<!['’])\w+")
+"""A letter of a script without spaces (Thai, Lao, Burmese, Khmer, kana, Chinese), or a word; what follows an
+apostrophe is none: "what's" is "what"."""
 _ENDS = "?\uff1f\u061f\u037e\u055e"
 """Question marks: Latin, Chinese, Arabic, Greek, Armenian."""
 _ASKS = re.compile(rf"[{_ENDS}][^\w{_ENDS}]*$")
 _SENTENCE = re.compile(
     r".+?(?:[.!?\uff1f\u061f\u037e\u055e\u3002\uff01\u0964]+[\"'»”)\]]*(?=\s|$)|\u3002|\uff1f|\n|$)", re.S
 )
+
+_SELF = """
+i me my mine we us our ours · ich mich mir mein meine wir uns unser · je me moi mon ma mes nous notre nos
+yo mi mis nosotros nuestro nuestra · io mio mia miei noi nostro nostra · eu meu minha · ik mij mijn wij ons
+onze jag mig min mitt mina vi · jeg meg · ja moj moja mnie · я меня мне мой моя мое мои мы нас наш
+我 私 僕 俺 · 나 내 저 제 우리 · मैं मेरा मेरी · أنا
+"""
+SELF = frozenset(word[:BEGINNING] for word in _SELF.replace("·", " ").split())
+"""Words by which people speak of themselves, in some languages, as far as they are compared."""
 
 Feature = str | tuple[str, str]
 
@@ -72,25 +84,27 @@ class Finder:
                 self._where.setdefault(feature, []).append(len(self._pieces))
             self._pieces.append((index, piece))
 
-    def find(self, question: str) -> list[Found]:
-        """What shares a word with it and is no question itself, best first; of those as good the later."""
+    def find(self, question: str, rare_words: int = 0) -> list[Found]:
+        """What shares rare words with it and is no question itself, best first; of those as good the later.
+
+        Args:
+            rare_words: so many must be shared. 0: one, if the question is about who asks it, else two. Common
+                ones would bring "I'm doing fine" for "How are you?".
+        """
         asked = _words_and_pairs(question)
-        some = self._with_any(asked)
+        some = self._with(asked, rare_words or (1 if asked & SELF else 2))
         words = self._shared({one for one in asked if isinstance(one, str)}, some)
         pairs = self._shared({one for one in asked if isinstance(one, tuple)}, some)
         ranked = sorted(some, key=lambda at: (round(words[at] + pairs[at], 6), at), reverse=True)
         best = (Found(*self._pieces[at], words[at], pairs[at]) for at in ranked)
         return list(islice((one for one in best if not asks(one.text)), BEST))
 
-    def _with_any(self, asked: set[Feature]) -> list[int]:
-        """The pieces with one of these words. Words that stand nearly everywhere are not enough: they would
-        bring everything that was ever said."""
-        common = max(COMMON, len(self._pieces) // COMMON)
-        standing = sorted((self._where.get(one, []) for one in asked), key=len)
-        standing = [where for where in standing if where]
-        return sorted(
-            {at for where in standing if len(where) <= common for at in where} or {*chain(*standing[:1])}
-        )
+    def _with(self, asked: set[Feature], rare_words: int) -> list[int]:
+        """The pieces in which so many of these words stand that are rare."""
+        rare = max(FEW, len(self._pieces) // COMMON)
+        standing = (self._where.get(one, []) for one in asked if isinstance(one, str))
+        shared = Counter(at for where in standing if len(where) <= rare for at in where)
+        return sorted(at for at, words in shared.items() if words >= rare_words)
 
     def _shared(self, asked: set[Feature], some: list[int]) -> dict[int, float]:
         """Of each of some pieces, which share of these stand in it, by what they count."""

@@ -72,7 +72,7 @@ class Recall:
             UsageError: nobody has said anything like it.
         """
         self._take_in(messages)
-        found = self._finder.find(words)
+        found = self._finder.find(words, rare_words=1)
         if not found:
             raise UsageError(f"No message has any of the words {words!r}.", "/recall WORDS that you said.")
         self._wanted = Recalled(found[0].index, found[0].text)

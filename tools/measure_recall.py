@@ -1,11 +1,11 @@
 """Whether recall finds what a question asks for, leaves alone what asks for nothing told, and what it costs.
 
-    tools/measure_recall.py --small-talk FILE --knowledge FILE [--knowledge FILE] [--of 200] [--seed 0]
+    tools/measure_recall.py --small-talk FILE --knowledge FILE [--knowledge FILE] [--seed 0]
 
-No model computes here: the words alone of conversations as `h2o-chat eval recall --generate` makes them up are
-looked at, as if nothing of them were held. SMALL-TALK: a JSON list of conversations; what one half of them
-say is said in between as well, what the others say is sent. KNOWLEDGE: a JSON object a line with `turns` (as
-MT-bench has) or `goal` (PIQA): things that nobody has told.
+No model computes here: of conversations as `h2o-chat eval recall --generate` makes them up the words alone
+are looked at, as if nothing of them were held. SMALL-TALK: a JSON list of conversations; what one half of
+them say is said in between as well, what the others say is sent. KNOWLEDGE: a JSON object a line with `turns`
+(as MT-bench has) or `goal` (PIQA): things that nobody has told.
 """
 
 import argparse

@@ -77,10 +77,10 @@ def put_back(cache: CacheLike, rows: Sequence[Rows], row: int = 0) -> int:
         UsageError: a head would have to give up more than it may.
     """
     lacked: set[int] = set()
-    for arena in cache.arenas:
-        for one in rows:
-            if one.layers == arena.layers:
-                lacked |= _put_into(cache, arena, one, row)
+    found = {layer: (one.keys[at], one.values[at]) for one in rows for at, layer in enumerate(one.layers)}
+    for arena in cache.arenas:  # in the first step each layer had an arena of its own
+        keys, values = (torch.stack([found[layer][which] for layer in arena.layers]) for which in (0, 1))
+        lacked |= _put_into(cache, arena, Rows(arena.layers, rows[0].first, keys, values), row)
     return len(lacked)
 
 
@@ -94,6 +94,9 @@ def _put_into(cache: CacheLike, arena: Arena, rows: Rows, row: int) -> set[int]:
     if not most:
         return set()
     priority = framed(arena, part, rank(arena, part, [clock.compared]), [clock.seen], visible)
+    # An empty slot is the next token's, and what is held of the message stays.
+    stays = (part.positions < 0) | torch.isin(part.positions, new)
+    priority = priority.masked_fill(stays, torch.inf)
     if int(priority.isfinite().sum(-1).min()) < most:
         raise UsageError(f"{most} tokens cannot be put back.", "Put back fewer, or unpin something.")
     # The lowest first, so that a head which lacks fewer gives up its lowest.

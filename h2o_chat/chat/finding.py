@@ -48,7 +48,8 @@ onze jag mig min mitt mina vi · jeg meg · ja moj moja mnie · я меня мн
 SELF = frozenset(word[:BEGINNING] for word in _SELF.replace("·", " ").split())
 """Words by which people speak of themselves, in some languages, as far as they are compared."""
 
-Feature = str | tuple[str, str]
+Feature = str | tuple[str, ...]
+"""A word; two words near each other; two neighbours, with an empty third."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,11 @@ class Finder:
         asked = _words_and_pairs(question)
         some = self._with(asked, rare_words or (1 if asked & SELF else 2))
         words = self._shared({one for one in asked if isinstance(one, str)}, some)
-        pairs = self._shared({one for one in asked if isinstance(one, tuple)}, some)
-        ranked = sorted(some, key=lambda at: (round(words[at] + pairs[at], 6), at), reverse=True)
+        pairs = self._shared({one for one in asked if len(one) == 2 and isinstance(one, tuple)}, some)
+        # "my name" stands in "my boss's name" too, but not side by side.
+        beside = self._shared({one for one in asked if len(one) == 3 and isinstance(one, tuple)}, some)
+        fits = {at: round(words[at] + pairs[at] + beside[at], 6) for at in some}
+        ranked = sorted(some, key=lambda at: (fits[at], at), reverse=True)
         best = (Found(*self._pieces[at], words[at], pairs[at]) for at in ranked)
         return list(islice((one for one in best if not asks(one.text)), BEST))
 
@@ -164,7 +168,9 @@ def _words_and_pairs(text: str) -> set[Feature]:
     return {*words, *_pairs(words)}
 
 
-def _pairs(words: list[str]) -> Iterator[tuple[str, str]]:
+def _pairs(words: list[str]) -> Iterator[tuple[str, ...]]:
     for at, word in enumerate(words):
         for other in words[at + 1 : at + 1 + APART]:
             yield word, other
+        for other in words[at + 1 : at + 2]:
+            yield word, other, ""

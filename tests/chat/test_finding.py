@@ -23,6 +23,7 @@ FACTS = [
     "The name of my cat is Vugufi.",
     "My room number is 1191.",
     "I live in Fimo.",
+    "My boss's name is Lusova.",
 ]
 
 
@@ -42,6 +43,7 @@ def best(said: list[str], question: str) -> str | None:
         ("What is my name?", "My name is Vikedo."),
         ("What is the name of my cat?", "The name of my cat is Vugufi."),
         ("What is my room number?", "My room number is 1191."),
+        ("What is my boss's name?", "My boss's name is Lusova."),
         ("Where do I live?", "I live in Fimo."),
         ("What is my parrot called?", None),
         ("How are you today?", None),
@@ -106,9 +108,14 @@ def test_shares_are_shares_and_the_best_comes_first(said: list[str], question: s
         finder.add(index, text)
     found = finder.find(question)
     assert all(0 < one.words <= 1 + 1e-9 and 0 <= one.pairs <= 1 + 1e-9 for one in found)
-    assert [round(one.words + one.pairs, 6) for one in found] == sorted(
-        (round(one.words + one.pairs, 6) for one in found), reverse=True
-    )
+    best = best_of(said, question)
+    assert not found or best is None or found[0].text == best
+
+
+def best_of(said: list[str], question: str) -> str | None:
+    """A text that is said as it is asked, word for word, is found first: nothing fits better."""
+    whole = question.replace("?", "").strip()
+    return whole if whole and [*pieces(whole)] == [whole] and said[-1:] == [whole] else None
 
 
 def test_a_question_costs_no_more_in_a_long_conversation() -> None:

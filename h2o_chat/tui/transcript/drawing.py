@@ -79,7 +79,7 @@ def title(view: TurnView, width: int, caches: int) -> Content:
     speaker = f"▸ {number}{view.name}" if view.marked else f"{number}{view.name}"
     speaker += " ‹{}/{}›".format(*view.branch) if view.branch else ""
     speaker += " · pinned" if view.pinned else ""
-    speaker += "" if view.recalled is None else f" · with {numbered(view.recalled)} told again"
+    speaker += "" if view.recalled is None else f" · {numbered(view.recalled)} told again"
     name = fit(speaker, max(width - len(right), 0)) if right else speaker
     colour = "$accent" if view.marked else COLOURS.get(view.kind, MUTED)
     return Content.assemble((name, f"bold {colour}"), (right, MUTED)).truncate(max(width, 1))

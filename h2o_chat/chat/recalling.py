@@ -53,7 +53,8 @@ class Recall:
         Args:
             messages: all that were said before.
         """
-        again, self._wanted = self._wanted, None
+        by_hand, self._wanted = self._wanted, None
+        again = by_hand
         wanted = settings.recall == "auto" and settings.policy not in WITHOUT
         if again is None and wanted and (question := question_of(text)):
             self._take_in(messages)
@@ -62,7 +63,8 @@ class Recall:
                 again = Recalled(found.index, found.text)
         if again is None:
             return None, text
-        self._notes.append(_note(again, "forgotten, and told to the model again"))
+        if again is not by_hand:
+            self._notes.append(_note(again, "was forgotten: the model is told again"))
         return again, again.before(text)
 
     def by_hand(self, words: str, messages: Sequence[Message]) -> Note:
@@ -76,7 +78,7 @@ class Recall:
         if not found:
             raise UsageError(f"No message has any of the words {words!r}.", "/recall WORDS that you said.")
         self._wanted = Recalled(found[0].index, found[0].text)
-        return _note(self._wanted, "the model is told again with your next message")
+        return _note(self._wanted, "goes in front of your next message")
 
     def _take_in(self, messages: Sequence[Message]) -> None:
         known = len(self._read)
@@ -94,4 +96,4 @@ class Recall:
 
 
 def _note(again: Recalled, what: str) -> Note:
-    return Note("recalled", f'{numbered(again.index)} "{again.words}": {what}.', about=again.index)
+    return Note("recalled", f'{numbered(again.index)} "{again.words}" {what}.', about=again.index)

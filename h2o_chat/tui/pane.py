@@ -221,8 +221,6 @@ class Pane(Vertical):
             said.role, name, said.text, said.index, said.finish, said.hold, tokens
         )
         self.transcript.messages.show_pin(said.index, said.pinned)
-        if said.recalled:
-            self.transcript.messages.by_index[said.index].recalled = said.recalled_from
         if said.role == "user":
             self.transcript.messages.open_answer(self.speaker("assistant"), said.index + 1)
             self.transcript.window.follow()

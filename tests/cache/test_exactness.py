@@ -141,7 +141,7 @@ class HeavyOrNovelHead(OracleHead):
         if seen - self.compared >= max(16, self.budget // 16):
             self.compare()
             self.compared = seen
-        own = {token.position: self.change(token) for token in self.held}
+        own = {t.position: change for t, change in zip(self.held, self.changes(), strict=True)}
 
         def whole(position: int, back: int = 0) -> float:
             if position not in own or back > 3:
@@ -166,17 +166,16 @@ class HeavyOrNovelHead(OracleHead):
         for token in sorted(older, key=lambda token: ranks[token.position])[: self.stride]:
             self.held.remove(token)
 
-    def change(self, token: Held) -> float:
-        """How far the output of any query head would move without it: the fourth root of fourth powers."""
-        total = 0.0
-        for g in range(len(token.by_head)):
-            scores = [other.by_head[g] for other in self.held]
-            share = token.by_head[g] / sum(scores)
-            output = sum(
-                score / sum(scores) * other.value for score, other in zip(scores, self.held, strict=True)
-            )
-            total += (share / (1 - share) * float((token.value - output).norm())) ** 4
-        return total**0.25
+    def changes(self) -> list[float]:
+        """How far the output of any query head would move without each: the fourth root of fourth powers."""
+        totals = [0.0] * len(self.held)
+        for g in range(len(self.held[0].by_head)):
+            total = sum(token.by_head[g] for token in self.held)
+            output = sum(token.by_head[g] / total * token.value for token in self.held)
+            for at, token in enumerate(self.held):
+                share = token.by_head[g] / total
+                totals[at] += (share / (1 - share) * float((token.value - output).norm())) ** 4
+        return [total**0.25 for total in totals]
 
 
 class SlidingHead(OracleHead):

@@ -1,6 +1,8 @@
 """The other end: what the process of an engine takes, sends and lets go."""
 
+import gc
 import os
+import sys
 from collections.abc import Iterator
 from multiprocessing import Pipe
 from threading import Thread
@@ -87,3 +89,22 @@ def test_serving_ends_when_nobody_is_there(monkeypatch: pytest.MonkeyPatch) -> N
     ours.close()
     thread.join(WAIT_S)
     assert ended == [0]
+
+
+def test_no_garbage_is_looked_for_while_torch_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    from h2o_chat.remote.engine_here import _no_collections
+
+    monkeypatch.delitem(sys.modules, "torch")
+    with _no_collections():
+        assert not gc.isenabled()
+    frozen = gc.get_freeze_count()
+    gc.unfreeze()
+    assert frozen > 10_000, "nor later in what was imported"
+    assert gc.isenabled()
+    with pytest.raises(ImportError), _no_collections():
+        raise ImportError
+    assert gc.isenabled()
+    with monkeypatch.context() as imported:
+        imported.setitem(sys.modules, "torch", None)
+        with _no_collections():
+            assert gc.isenabled(), "only the first time"

@@ -21,6 +21,8 @@ settings.register_profile("with sweeps", deadline=None, max_examples=100)
 
 # Tiny models gain nothing from threads, and lose much where others use the cores; before torch loads.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Where a test asks for more threads, they sleep while they wait: spinning takes the cores of other tests.
+os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 # Where the suite runs in the background of a script, interrupts are ignored, and under nohup hang-ups; what
 # it starts must hear them.
@@ -28,7 +30,7 @@ for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHU
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, usual)
 
-# No test asks the hub; those in test_hub ask a stand-in on the loopback.
+# No test asks the hub; those in tests/models ask a stand-in on the loopback.
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 # Whoever runs the tests may have settings of their own, which are not what is tested.

@@ -216,7 +216,11 @@ def test_same_positions_and_logits_on_a_trained_model(
     assert_same_conversation(stories_pair, budget, story, story[100:130])
 
 
-@pytest.mark.parametrize("budget", [16, *sweep(64)])
+@pytest.mark.parametrize(
+    ("tiny_pair", "budget"),
+    [("llama", 16), *sweep(*((family, 16) for family in TINY[1:]), *((family, 64) for family in TINY))],
+    indirect=["tiny_pair"],
+)
 def test_output_change_is_what_it_says(tiny_pair: Pair, budget: int) -> None:
     assert_same_conversation(tiny_pair, budget, noise(200, seed=1), noise(30, seed=2), policy="caote")
 
@@ -260,7 +264,11 @@ def test_a_sliding_layer_gives_up_first_what_nobody_sees_again(device: str) -> N
     assert_same_steps(pair, caches, noise(200, seed=1))
 
 
-@pytest.mark.parametrize("budget", [16, 64])
+@pytest.mark.parametrize(
+    ("tiny_pair", "budget"),
+    [("llama", 16), ("opt", 64), ("gpt_neox", 16), *sweep(("llama", 64), ("opt", 16), ("gpt_neox", 64))],
+    indirect=["tiny_pair"],
+)
 def test_same_greedy_answers_over_two_turns(tiny_pair: Pair, budget: int) -> None:
     caches = OracleCache(budget), H2OCache(budget=budget, policy="h2o-paper")
     previous: list[int] = []

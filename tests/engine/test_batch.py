@@ -44,19 +44,28 @@ def slots(batch: Batch) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{}, *sweep({"kv_dtype": "int8"}, {"policy": "full"}, {"policy": "h2o-paper"}, {"prefill": "full"})],
-    ids=lambda changes: ",".join(map(str, changes.values())),
+    ("count", "changes"),
+    [
+        (36, {}),
+        *sweep(
+            (64, {}),
+            (64, {"kv_dtype": "int8"}),
+            (64, {"policy": "full"}),
+            (64, {"policy": "h2o-paper"}),
+            (64, {"prefill": "full"}),
+        ),
+    ],
+    ids=lambda one: ",".join(map(str, one.values())) if isinstance(one, dict) else str(one),
 )
 def test_every_row_is_answered_as_it_is_alone(
-    native: Loaded, changes: dict[str, Any], chosen_from: dict[int, list[bytes]]
+    native: Loaded, count: int, changes: dict[str, Any], chosen_from: dict[int, list[bytes]]
 ) -> None:
-    """64 conversations in 7 rows, refilled as they end; one is cancelled, one fails: nothing goes over.
+    """Many conversations in 7 rows, refilled as they end; one is cancelled, one fails: nothing goes over.
 
     The native step gives each the same bits.
     """
     settings = replace(NATIVE, **changes)
-    many, batch = requests(64, seed=5), Batch(native, settings, rows=7)
+    many, batch = requests(count, seed=5), Batch(native, settings, rows=7)
     stopped, broken = many[20], many[33]
     talking = set()
 
@@ -82,7 +91,7 @@ def test_every_row_is_answered_as_it_is_alone(
             same(one, alone(native, settings, request))
             assert together == chosen_from[request.seed], "bit for bit"
     assert not any(held - {-1} for held in slots(batch)), "every row is empty again"
-    assert len({tuple(one.ids) for one in heard}) > 50, "they said different things"
+    assert len({tuple(one.ids) for one in heard}) > 0.75 * count, "they said different things"
 
 
 def test_in_the_transformers_step_every_row_keeps_what_it_keeps_alone(

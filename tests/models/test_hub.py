@@ -28,7 +28,7 @@ pytestmark = pytest.mark.loopback
 # -- what works
 
 
-def test_fetches_what_is_needed_and_nothing_else(hub: Hub, h2o: Call, tmp_path: Path) -> None:
+def test_fetches_what_is_needed_and_nothing_else(hub: Hub, h2o: Call, here: Call, tmp_path: Path) -> None:
     content = weights(2)
     hub.repositories["some/model"] = repository(content)
     done = h2o("models", "pull", "some/model")
@@ -44,10 +44,10 @@ def test_fetches_what_is_needed_and_nothing_else(hub: Hub, h2o: Call, tmp_path: 
     assert not hub.downloads("pytorch_model.bin") + hub.downloads("README.md")
 
     asked = len(hub.requests)
-    assert "some/model is here: " in h2o("models", "pull", "some/model").stdout
-    assert "some/model" in h2o("models").stdout
-    assert h2o("models", "list").stdout == h2o("models").stdout
-    assert "2,097,152 (U8)" in h2o("models", "info", "model").stdout
+    assert "some/model is here: " in here("models", "pull", "some/model").stdout
+    assert "some/model" in here("models").stdout
+    assert here("models", "list").stdout == here("models").stdout
+    assert "2,097,152 (U8)" in here("models", "info", "model").stdout
     assert len(hub.requests) == asked, "what is here is not asked for"
 
 
@@ -122,14 +122,14 @@ def test_a_terminal_sees_bytes_and_rate(hub: Hub, environment: dict[str, str]) -
     assert re.search(rb"[\d.]+ .B/s", shown)
 
 
-def test_a_name_is_fetched_when_it_is_used(hub: Hub, h2o: Call, here: Call, shared_models: Path) -> None:
+def test_a_name_is_fetched_when_it_is_used(hub: Hub, here: Call, shared_models: Path) -> None:
     """From a short name of the user's own to an answer; afterwards nobody is asked any more."""
     folder = shared_models / "stories260k"
     hub.repositories["some/stories"] = Repository(
         {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     )
     flags = ("--max-tokens", "5", "--budget", "32")
-    done = h2o("run", "Once", "-m", "some/stories", *flags)
+    done = here("run", "Once", "-m", "some/stories", *flags)
     assert done.returncode == ExitCode.OK, done.stderr
     assert done.stdout
     assert "some/stories (none, float32, cpu, transformers)" in done.stderr

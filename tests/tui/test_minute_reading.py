@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 from screens import POCKET, Screen
+from sweep import sweep
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import TELL_S
 from h2o_chat.chat.chat import Chat
 from h2o_chat.events.events import CacheState, Prompt, ReadSoFar, Turn
 
-SIZES = [(120, 36), (80, 24), (60, 20)]
+ONE_SIZE = [(80, 24), *sweep(((120, 36),), ((60, 20),))]
+"""Where the screen is as wide as most; `make test-all` has the others."""
 TEXT = "Once there was a bird that lived in a garden with a red key and a blue door. " * 150
 FAR = re.compile(r"reading ([\d,]+) of ([\d,]+) · (\d+)%(?: · about \d+ s)? · [\d,]+ tok/s · esc stops")
 
@@ -47,7 +49,7 @@ def until_stopped(screen: Screen) -> None:
     engine.forward = waits
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("size", [(60, 20), *sweep(((120, 36),), ((80, 24),))])
 async def test_reading_is_seen_from_its_beginning_to_100_per_cent(
     drive: Callable[..., Any], size: tuple[int, int]
 ) -> None:
@@ -85,7 +87,7 @@ async def test_reading_is_seen_from_its_beginning_to_100_per_cent(
         assert f"{seen[-1][1]:,} tokens, 128 slots: it is read once" in note
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("size", ONE_SIZE)
 async def test_what_will_happen_is_said_before(drive: Callable[..., Any], size: tuple[int, int]) -> None:
     """In words, while it is read, and not as an error."""
     async with drive(str(POCKET), size, budget=128) as screen:
@@ -101,7 +103,7 @@ async def test_what_will_happen_is_said_before(drive: Callable[..., Any], size: 
         await screen.answered()
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("size", ONE_SIZE)
 async def test_stopping_in_the_middle_leaves_the_conversation_as_it_was(
     drive: Callable[..., Any], size: tuple[int, int]
 ) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from textual.events import Paste
-from typed import SAID, SIZES, Held, at_once, own, talk
+from typed import ONE_SIZE, SAID, Held, at_once, own, talk
 
 __all__ = ["talk"]
 
@@ -13,7 +13,7 @@ __all__ = ["talk"]
 # Stopping and clearing
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ONE_SIZE)
 async def test_what_is_stopped_comes_back_as_it_was_typed(
     talk: Any, size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -35,7 +35,7 @@ async def test_what_is_stopped_comes_back_as_it_was_typed(
                 app._interrupted = float("-inf")
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ONE_SIZE)
 async def test_text_typed_into_the_help_goes_to_the_prompt(talk: Any, size: tuple[int, int]) -> None:
     async with talk(size) as screen:
         app = screen.app
@@ -54,7 +54,7 @@ async def test_text_typed_into_the_help_goes_to_the_prompt(talk: Any, size: tupl
         assert own(screen) == list(SAID)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ONE_SIZE)
 async def test_ctrl_c_clears_the_prompt_before_it_leaves(talk: Any, size: tuple[int, int]) -> None:
     async with talk(size) as screen:
         app, press = screen.app, screen.pilot.press
@@ -92,7 +92,7 @@ async def test_a_selection_is_copied_while_an_answer_is_made(
 # Commands that fail
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ONE_SIZE)
 async def test_a_command_that_failed_is_replaced_by_typing(talk: Any, size: tuple[int, int]) -> None:
     async with talk(size) as screen:
         app, press = screen.app, screen.pilot.press
@@ -110,7 +110,7 @@ async def test_a_command_that_failed_is_replaced_by_typing(talk: Any, size: tupl
         assert app.clipboard == ""
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ONE_SIZE)
 async def test_a_file_that_is_typed_out_is_sent(
     talk: Any, size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

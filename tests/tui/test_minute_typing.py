@@ -7,9 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from screens import Screen
+from sweep import sweep
 from textual.events import Paste
 from textual.widget import Widget
-from typed import SAID, SIZES, Held, at_once, own, page, talk, talking, where
+from typed import ONE_SIZE, SAID, SIZES, Held, at_once, own, page, talk, talking, where
 
 from h2o_chat.tui.panel.strip import RememberStrip
 from h2o_chat.tui.transcript.transcript import Transcript
@@ -28,7 +29,7 @@ def panes(screen: Screen) -> list[Widget]:
 # The prompt is home
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [(120, 36), *sweep(((80, 24),), ((60, 20),))])
 async def test_what_is_typed_beside_the_prompt_is_text(talk: Any, size: tuple[int, int]) -> None:
     async with talk(size) as screen:
         app, before = screen.app, own(screen)
@@ -52,7 +53,7 @@ async def test_what_is_typed_beside_the_prompt_is_text(talk: Any, size: tuple[in
         assert len(app.screen_stack) == 1
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ONE_SIZE)
 async def test_letters_are_commands_while_a_message_is_chosen(talk: Any, size: tuple[int, int]) -> None:
     async with talk(size) as screen:
         app, press = screen.app, screen.pilot.press
@@ -92,7 +93,7 @@ async def test_letters_are_commands_while_a_message_is_chosen(talk: Any, size: t
         assert app.prompt.text == "e", "what was sent has ended the choice"
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ONE_SIZE)
 async def test_a_message_is_chosen_with_the_mouse(talk: Any, size: tuple[int, int]) -> None:
     async with talk(size) as screen:
         app = screen.app

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from screens import POCKET
-from typed import SIZES, Held, chat_with, own, page, talk, talking, where
+from typed import ONE_SIZE, Held, chat_with, own, page, talk, talking, where
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import H2OChatError
@@ -17,7 +17,7 @@ __all__ = ["talk"]
 # Waiting
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ONE_SIZE)
 async def test_what_is_sent_meanwhile_waits_its_turn(
     talk: Any, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -43,7 +43,7 @@ async def test_what_is_sent_meanwhile_waits_its_turn(
         assert "waits" not in page(screen)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ONE_SIZE)
 async def test_what_waits_comes_back_when_the_answer_is_stopped_or_fails(
     talk: Any, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,7 +67,7 @@ async def test_what_waits_comes_back_when_the_answer_is_stopped_or_fails(
             app.prompt.clear()
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ONE_SIZE)
 async def test_what_is_sent_while_a_model_loads_waits(
     pocket: Any, tmp_path: Path, size: tuple[int, int]
 ) -> None:

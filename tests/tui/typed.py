@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from screens import POCKET, Screen
+from sweep import sweep
 from textual.events import Key
 from textual.geometry import Offset
 
@@ -18,6 +19,8 @@ from h2o_chat.base.errors import H2OChatError
 from h2o_chat.tui.app import ChatApp
 
 SIZES = [(120, 36), (80, 24), (60, 20)]
+ONE_SIZE = [(80, 24), *sweep(((120, 36),), ((60, 20),))]
+"""Where the screen is as wide as most; `make test-all` has the others."""
 SAID = ("Hi, my name is Flora.", "Do you like films?")
 
 

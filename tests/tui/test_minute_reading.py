@@ -16,6 +16,8 @@ from h2o_chat.events.events import CacheState, Prompt, ReadSoFar, Turn
 ONE_SIZE = [(80, 24), *sweep(((120, 36),), ((60, 20),))]
 """Where the screen is as wide as most; `make test-all` has the others."""
 TEXT = "Once there was a bird that lived in a garden with a red key and a blue door. " * 150
+PART = TEXT[: len(TEXT) // 3]
+"""Of which some is still seen to be read."""
 FAR = re.compile(r"reading ([\d,]+) of ([\d,]+) · (\d+)%(?: · about \d+ s)? · [\d,]+ tok/s · esc stops")
 
 
@@ -143,7 +145,7 @@ async def test_a_memory_that_is_built_again_tells_the_same(
 
     async with drive(str(POCKET), open_chat=open_chat, sampling=Sampling(max_tokens=4)) as screen:
         await screen.opened()
-        await screen.ask(TEXT)
+        await screen.ask(PART)
         await screen.answered()
         told: list[str] = []
         doing = screen.app.divider.doing
@@ -166,7 +168,7 @@ def test_the_engine_tells_seldom_and_looks_cost_little(pocket: Any) -> None:
 
     for every in (16, 0):
         engine = Engine(pocket, Settings(model=str(POCKET), budget=128, threads=1, events_every=every))
-        ids = engine.tokenizer(TEXT)["input_ids"]
+        ids = engine.tokenizer(PART)["input_ids"]
         events = list(engine.generate(ids, Sampling(max_tokens=1)))
         read = [event for event in events if isinstance(event, ReadSoFar)]
         (prompt,) = [event for event in events if isinstance(event, Prompt)]
@@ -191,7 +193,7 @@ def test_looking_while_it_is_read_changes_no_token(pocket: Any) -> None:
         engine = Engine(
             pocket, Settings(model=str(POCKET), budget=128, threads=1, events_every=every, seed=5)
         )
-        ids = engine.tokenizer(TEXT)["input_ids"]
+        ids = engine.tokenizer(PART)["input_ids"]
         turn = list(engine.generate(ids, Sampling(max_tokens=12, ignore_eos=True)))[-1]
         assert isinstance(turn, Turn)
         answers.append(turn.text)

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from multiprocessing import Pipe
@@ -107,3 +108,17 @@ def test_no_garbage_is_looked_for_while_torch_is_imported(monkeypatch: pytest.Mo
         imported.setitem(sys.modules, "torch", None)
         with _no_collections():
             assert gc.isenabled(), "only the first time"
+
+
+def test_a_name_that_means_nothing_is_told_before_torch_is_imported() -> None:
+    program = (
+        "import sys\n"
+        "from h2o_chat.base.config import Settings\n"
+        "from h2o_chat.base.errors import ModelError\n"
+        "from h2o_chat.remote.engine_here import engine_here\n"
+        "try:\n    engine_here(Settings(model='llama-8b'), lambda *_: None)\n"
+        "except ModelError as error:\n    print(error.message, 'torch' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=WAIT_S)
+    assert "No model 'llama-8b'" in done.stdout, done.stderr
+    assert done.stdout.endswith("False\n")

@@ -161,6 +161,16 @@ inline Ints splat(int32_t x) {
     return v;
 }
 
+inline Ints add(Ints a, Ints b) {
+    for (int i = 0; i < 16; ++i) a.at[i] += b.at[i];
+    return a;
+}
+
+inline Ints times_256(Ints a) {
+    for (int32_t &one : a.at) one *= 256;
+    return a;
+}
+
 inline Floats to_floats(Ints a) {
     Floats v;
     for (int i = 0; i < 16; ++i) v.at[i] = static_cast<float>(a.at[i]);

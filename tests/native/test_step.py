@@ -106,7 +106,7 @@ def test_one_call_does_what_the_layers_do(name: str, policy: str, kv: str, pack:
     """The library's attention, slots and scores against torch's, now and then from the same slots.
 
     Over clamped keys, many settles and a rebase. Where an activation is rounded to the other side a step
-    differs by more than rounding.
+    differs by a little; where keys and values are bytes, and one of them is, by more.
     """
     packed = pack(name, 8)
     step = NativeStep(packed, 2)
@@ -119,15 +119,17 @@ def test_one_call_does_what_the_layers_do(name: str, policy: str, kv: str, pack:
         (ours,) = talk(by(step), cache, [tokens[at]], 0)
         (theirs,) = talk(by_layers(step), other, [tokens[at]], 0)
         size = float(theirs.abs().max())
-        assert torch.allclose(ours, theirs, atol=0.1 * size)
+        assert torch.allclose(ours, theirs, atol=(1e-3 if kv == "auto" else 0.1) * size)
         looks += 1
-        if torch.allclose(ours, theirs, atol=1e-4 * size):
+        if kv == "auto" or torch.allclose(ours, theirs, atol=1e-4 * size):
             equal += 1
             for a, b in zip(everything(cache), everything(other), strict=True):
                 if a.dtype == torch.uint8:
                     assert (a != b).float().mean() < 0.01, "few numbers are rounded to the next level"
+                elif kv == "auto":
+                    assert torch.allclose(a.float(), b.float(), atol=1e-3)
                 else:
-                    assert torch.allclose(a.float(), b.float(), atol=1e-4 if kv == "auto" else 1e-2)
+                    assert ((a.float() - b.float()).abs() > 1e-2).float().mean() < 0.01
         talk(by(step), cache, tokens[at + 1 : at + 13], 0)
     assert equal > 0.5 * looks
     assert policy == "full" or cache.clocks[0].base > 0, "there was a rebase"

@@ -81,17 +81,20 @@ def test_it_computes_what_torch_computes(
 ) -> None:
     """Logits are equal but for fp32, unless an activation lies so near a half that it is rounded to the other
     side: then torch in fp32 and torch in fp64 differ as much (docs/NATIVE.md). Two conversations: what is
-    rounded otherwise in a prompt stays in the slots."""
+    rounded otherwise in a prompt stays in the slots. With weights of 8 bits, torch rounds no activation here."""
     packed = pack(name, bits)
     ours, exact = [], []
     for seed in range(2):
         tokens = said(60, packed.frame.vocabulary, seed)
         ours += talk(by(NativeStep(packed, 2)), cache_of(packed, 40), tokens, 12)
-        exact += talk(by_twin(folders(name), packed, torch.float64), cache_of(packed, 40), tokens, 12)
+        plain = by_twin(folders(name), packed, torch.float64, activations=bits == 4)
+        exact += talk(plain, cache_of(packed, 40), tokens, 12)
     off = torch.stack([(a.double() - b).abs().max() for a, b in zip(ours, exact, strict=True)])
     size = torch.stack(exact).abs().max()
     assert off.sort().values[:10].max() < 1e-4 * size, "where nothing is rounded to the other side"
-    assert off.max() < 0.1 * size, "where something is, in a key or value of before too"
+    assert off.max() < (1e-3 if bits == 8 else 0.1) * size, (
+        "where something is, in a key or value of before too"
+    )
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen2", "smollm3"])
@@ -229,7 +232,8 @@ def test_a_number_that_is_none_is_not_hidden(pack: Pack) -> None:
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("activations", [True, False])
 def test_kept_sets_are_those_of_torch(activations: bool, bits: int, shared_models: Path) -> None:
-    """A real model, 64 slots, 1,000 tokens fed: of those that may go or stay at least 98% are the same.
+    """A real model, 64 slots, 1,000 tokens fed: of those that may go or stay at least 99.9% are the same with
+    weights of 8 bits, 98% with 4.
 
     Beside torch that rounds activations as well, and beside torch that leaves them in fp32.
     """
@@ -247,4 +251,4 @@ def test_kept_sets_are_those_of_torch(activations: bool, bits: int, shared_model
             for a, b in zip(ours.kept(layer)[0].tolist(), theirs.kept(layer)[0].tolist(), strict=True):
                 mine, other = ({p for p in one if shares.sinks <= p <= at - shares.recent} for one in (a, b))
                 same, whole = same + len(mine & other), whole + len(other)
-    assert same >= 0.98 * whole
+    assert same >= (0.999 if bits == 8 else 0.98) * whole

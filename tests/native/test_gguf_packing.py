@@ -86,8 +86,7 @@ def in_torch(folder: Path, numbers: dict[str, Tensor], bits: int = 8) -> Any:
     """A transformers model with these numbers.
 
     Args:
-        bits: of packed weights. 8: activations stay in fp32, from which 15 bits are not told apart here; 4: they are
-            rounded as the native step does.
+        bits: of packed weights. 4: activations are rounded as by the native step; 8: they stay in fp32.
     """
     config = transformers.AutoConfig.from_pretrained(folder)
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")

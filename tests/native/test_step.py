@@ -81,7 +81,8 @@ def test_it_computes_what_torch_computes(
 ) -> None:
     """Logits are equal but for fp32, unless an activation lies so near a half that it is rounded to the other
     side: then torch in fp32 and torch in fp64 differ as much (docs/NATIVE.md). Two conversations: what is
-    rounded otherwise in a prompt stays in the slots. With weights of 8 bits, torch rounds no activation here."""
+    rounded otherwise in a prompt stays in the slots. With weights of 8 bits, torch rounds
+    no activation here."""
     packed = pack(name, bits)
     ours, exact = [], []
     for seed in range(2):

@@ -71,7 +71,11 @@ class Rounding(nn.Module):
 
 
 def rounded_activations(x: Tensor, bits: int) -> Tensor:
-    """x [..., C] in steps of max|x| / 127 of each group of 32 columns; for weights of 8 bits, in 256ths of that."""
+    """x [..., C] in steps of max|x| / 127 of each group of 32 columns.
+
+    Args:
+        bits: of the weights. 8: in 256ths of such a step.
+    """
     columns = x.shape[-1]
     groups = pad(x, (0, -columns % GROUP)).unflatten(-1, (-1, GROUP))
     most = groups.abs().amax(-1, keepdim=True)

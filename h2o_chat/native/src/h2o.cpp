@@ -84,7 +84,7 @@ struct h2o_model {
     int widest = 0, most_pairs = 0;
     size_t own_bytes = 0;
     Room<float> x, qkv, attended, gated, weights, scales, cosines, sines, edge_cosines, edge_sines;
-    Room<int8_t> numbers, low;
+    Room<int8_t> numbers;
     Room<int32_t> sums, rows, index;
     Room<int64_t> ids;
     Room<char> own;
@@ -127,7 +127,6 @@ static Job job_of(h2o_model &model, Team &team, int tokens) {
     job.weights_stride = rounded_up(model.slots, 16);
     job.logits_stride = model.frame.vocabulary;
     job.numbers = model.numbers.get();
-    job.low = model.low.get();
     job.scales = model.scales.get();
     job.sums = model.sums.get();
     job.own = model.own.get();
@@ -241,7 +240,7 @@ int32_t h2o_reserve(h2o_model *model, int32_t tokens, int32_t slots) {
     const size_t weights = n * model->frame.heads * rounded_up(most_slots, 16);
     const bool made = model->x.make(n * layer.qkv.columns) && model->qkv.make(n * layer.qkv.rows) &&
                       model->attended.make(n * layer.out.columns) && model->gated.make(n * layer.down.columns) &&
-                      model->weights.make(weights) && model->numbers.make(n * model->widest) && model->low.make(n * model->widest) &&
+                      model->weights.make(weights) && model->numbers.make(2 * n * model->widest) &&
                       model->scales.make(n * model->widest / 32) && model->sums.make(n * model->widest / 32) &&
                       model->cosines.make(pairs) && model->sines.make(pairs) && model->edge_cosines.make(pairs) &&
                       model->edge_sines.make(pairs) && model->rows.make(n) && model->index.make(2 * n) && model->ids.make(n);

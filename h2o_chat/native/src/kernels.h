@@ -62,20 +62,14 @@ inline void round_to_bytes(const float *x, bool two_bytes, Rounded out) {
         int32_t all = 0;
         for (int i = 32 * group; i < 32 * group + 32; i += 16) {
             const Floats exact = mul(load(x + i), by), whole = to_whole(exact);
-            all += store_bytes(out.numbers + i, whole) * (two_bytes ? 256 : 1);
-            if (two_bytes) all += store_bytes(out.low + i, to_whole(mul(sub(exact, whole), splat(256.0f))));
+            if (two_bytes)
+                all += store_two_bytes(out.numbers + 64 * group, i % 32, whole,
+                                       to_whole(mul(sub(exact, whole), splat(256.0f))));
+            else
+                all += store_bytes(out.numbers + i, whole);
         }
         out.scales[group] = two_bytes ? scale / 256.0f : scale;
         out.sums[group] = all;
-    }
-}
-
-// Adds a tile's weights of 8 bits, of one group, times bytes of B tokens.
-template <int B>
-inline void add_products(const uint8_t *weights, const int8_t *const *bytes, Ints *products) {
-    for (int j = 0; j < 8; ++j) {
-        const Bytes all = load_bytes(weights + 64 * j);
-        for (int b = 0; b < B; ++b) products[b] = dot8(products[b], all, bytes[b] + 4 * j);
     }
 }
 
@@ -103,15 +97,12 @@ inline void tile_times(const uint8_t *weights, const uint16_t *scales, int group
             }
         } else {
             for (int j = 0; j < 8; ++j) prefetch(weights + 4096 + 64 * j);
-            const int8_t *bytes[B], *low[B];
+            const int8_t *numbers[B];
             for (int b = 0; b < B; ++b) {
-                bytes[b] = token[b].numbers + 32 * group;
-                low[b] = token[b].low + 32 * group;
-                products[b] = splat(0);
+                numbers[b] = token[b].numbers + 64 * group;
+                products[b] = begin8(token[b].sums[group]);
             }
-            add_products<B>(weights, bytes, products);
-            for (int b = 0; b < B; ++b) products[b] = add(times_256(products[b]), begin8(token[b].sums[group]));
-            add_products<B>(weights, low, products);
+            times_two_bytes<B>(weights, numbers, products);
             weights += 512;
         }
         const Floats scale = load_halves(scales + 16 * group);

@@ -186,3 +186,5 @@ inline Ints dot8(Ints a, Bytes weights, const int8_t *activations) {
 inline void prefetch(const void *where) { __builtin_prefetch(where); }
 
 }  // namespace
+
+#include "two_bytes.h"

@@ -8,18 +8,18 @@
 #include "h2o.h"
 #include "team.h"
 
-// Rounded activations of N tokens: numbers [N, columns], and per 32 of them a scale and the numbers' sum. For weights of
-// 8 bits a number has two bytes: 256 * numbers + low; for those of 4 bits `low` is not used.
+// Rounded activations of N tokens: [N, columns] numbers, and per 32 of them a scale and the numbers' sum. Beside weights
+// of 4 bits a number is one byte. Beside those of 8 bits it has two, which a form lays out as it likes within the 64 bytes
+// of a group.
 struct Rounded {
-    int8_t *numbers, *low;
+    int8_t *numbers;  // two bytes for each
     float *scales;
     int32_t *sums;
     int columns;
 
     Rounded of(int token) const {
         const ptrdiff_t at = token;
-        return {numbers + at * columns, low + at * columns, scales + at * (columns / 32), sums + at * (columns / 32),
-                columns};
+        return {numbers + at * 2 * columns, scales + at * (columns / 32), sums + at * (columns / 32), columns};
     }
 };
 
@@ -70,7 +70,7 @@ struct Job {
     int64_t logits_stride;
     int x_stride;
     int weights_stride;
-    int8_t *numbers, *low;  // of the shared `Rounded`, as wide as the widest product
+    int8_t *numbers;        // of the shared `Rounded`, as wide as the widest product
     float *scales;
     int32_t *sums;
     char *own;              // of each thread: `own_bytes`

@@ -19,7 +19,7 @@ struct Sizes {
           rows(frame.layers[0].qkv.rows) {}
 };
 
-inline Rounded shared(const Job &job, int columns) { return {job.numbers, job.low, job.scales, job.sums, columns}; }
+inline Rounded shared(const Job &job, int columns) { return {job.numbers, job.scales, job.sums, columns}; }
 
 // A thread's own room: floats, then rounded numbers, of one token.
 struct Own {
@@ -33,7 +33,6 @@ struct Own {
         rounded.scales = floats + widest;
         rounded.sums = reinterpret_cast<int32_t *>(rounded.scales + widest);
         rounded.numbers = reinterpret_cast<int8_t *>(rounded.sums + widest);
-        rounded.low = rounded.numbers + widest;
         rounded.columns = columns;
     }
 };

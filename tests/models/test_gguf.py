@@ -36,6 +36,12 @@ SIZES = {
     "eos_token_id": 2,
 }
 FULL: dict[str, Any] = {"layer_types": ["full_attention"] * 2, "use_sliding_window": False}
+CHANGES: dict[str, dict[str, Any]] = {
+    "qwen2": FULL,
+    "qwen3": FULL,
+    "smollm3": {"num_hidden_layers": 5, "no_rope_layers": [1, 1, 1, 0, 1], "pad_token_id": 0},
+}
+"""The fourth layer of smollm3 turns no keys."""
 TEXTS = (
     "Hello, how are you?",
     "  Two spaces,\n\nlines and 1,234 digits.",
@@ -206,12 +212,11 @@ def test_a_fingerprint_tells_files_apart(file: Path, llama: Path, tmp_path: Path
 # -- the configuration
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "smollm3"])
 @pytest.mark.parametrize("tied", [True, False])
 def test_the_frame_is_that_of_the_folder(family: str, tied: bool, tmp_path: Path) -> None:
     changes: dict[str, Any] = {"rope_parameters": {"rope_type": "default", "rope_theta": 70000.0}}
-    if family != "llama":
-        changes |= FULL
+    changes |= CHANGES.get(family, {})
     folder = folder_of(family, tmp_path / "model", tie_word_embeddings=tied, rms_norm_eps=2**-17, **changes)
     path = write(folder, tmp_path / "model.gguf", "F16")
     assert frame_of(path) == frame_of(folder)
@@ -328,11 +333,10 @@ def test_bits(kind: str, ends: str, bits: int, llama: Path, tmp_path: Path) -> N
     )
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "smollm3"])
 def test_transformers_computes_it_too(family: str, tmp_path: Path) -> None:
     """The same logits as with the folder's own weights."""
-    changes = {} if family == "llama" else FULL
-    folder = folder_of(family, tmp_path / "model", **changes)
+    folder = folder_of(family, tmp_path / "model", **CHANGES.get(family, {}))
     path = write(folder, tmp_path / "model.gguf", "F32")
     loaded = load.load(Settings(model=str(path), dtype="float64"), lambda *_: None)
     loaded.model.set_attn_implementation("eager")

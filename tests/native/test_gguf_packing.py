@@ -26,7 +26,7 @@ from h2o_chat.native.packed import Packed
 from h2o_chat.native.packing import packed_for, sources_of
 from h2o_chat.native.step import NativeStep
 
-FAMILIES = ("llama", "qwen2", "qwen3")
+FAMILIES = ("llama", "qwen2", "qwen3", "smollm3")
 SIZES = {
     "hidden_size": 256,
     "intermediate_size": 512,
@@ -37,6 +37,11 @@ SIZES = {
     "vocab_size": 320,
 }
 """All columns come in the blocks of 256 of K types, and a head is not hidden_size / heads wide."""
+MORE: dict[str, dict[str, Any]] = {
+    "qwen2": {"layer_types": ["full_attention"] * 2},
+    "qwen3": {"layer_types": ["full_attention"] * 2},
+    "smollm3": {"num_hidden_layers": 5, "no_rope_layers": [1, 1, 1, 0, 1], "pad_token_id": 0},
+}
 
 
 def silent(*_: object) -> None:
@@ -53,7 +58,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Any:
         if which not in made:
             made[which] = tmp_path_factory.mktemp(family)
             sizes: dict[str, Any] = SIZES | {"tie_word_embeddings": tied, "use_sliding_window": False}
-            sizes |= {"layer_types": ["full_attention"] * 2} if family != "llama" else {}
+            sizes |= MORE.get(family, {})
             model = tiny(family, "eager", torch.float32, scale=scale, **sizes)
             model.save_pretrained(made[which])
         return made[which]

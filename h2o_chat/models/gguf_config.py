@@ -83,7 +83,9 @@ def config_of(header: Header) -> dict[str, Any]:
         "pad_token_id": header.token("tokenizer.ggml.padding_token_id"),
     }
     if kind == "smollm3":
-        config["no_rope_layer_interval"] = 4  # files do not say it, and llama.cpp takes 4 (src/models/smollm3.cpp)
+        config["no_rope_layer_interval"] = (
+            4  # files do not say it, and llama.cpp takes 4 (src/models/smollm3.cpp)
+        )
     if kind == "llama":
         config["attention_bias"] = "blk.0.attn_q.bias" in header.tensors
     _check_tensors(header, config)

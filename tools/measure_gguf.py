@@ -2,8 +2,8 @@
 
     tools/measure_gguf.py FOLDER [--texts FILE] [--kinds Q4_0 Q8_0 Q4_K Q6_K F16] [--documents 40]
 
-FOLDER is a llama, qwen2, qwen3 or smollm3 model with safetensors. It is written as a GGUF file of each kind, by the
-package gguf, and packed (`tests/gguf_files.py`; without columns for a K type llama.cpp's substitute).
+FOLDER is a llama, qwen2, qwen3 or smollm3 model with safetensors. It is written as a GGUF file of each kind,
+by the package gguf, and packed (`tests/gguf_files.py`; without columns for a K type llama.cpp's substitute).
 TEXTS is a JSON list of strings. `ratio` is the perplexity of the native step, weights and activations rounded
 (`tests/native/twin.py`), to that of the file's numbers in fp32; `alike`: activations rounded on both sides.
 """

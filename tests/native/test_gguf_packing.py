@@ -231,8 +231,8 @@ def test_blocks_of_rows(folders: Any, tmp_path: Path) -> None:
 def test_a_real_model_says_what_torch_says(
     kind: str, shared_models: Path, shared_text: Path, tmp_path: Path
 ) -> None:
-    """After 40 tokens of a story, greedily. With weights of 4 bits torch in fp32 and torch in fp64 choose the same
-    token in 98.3% of the steps: what lies near a half is rounded to the other side."""
+    """After 40 tokens of a story, greedily. With weights of 4 bits torch in fp32 and torch in fp64 choose the
+    same token in 98.3% of the steps: what lies near a half is rounded to the other side."""
     folder = shared_models / "stories3m"
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     stories = json.loads((shared_text / "tinystories_valid.json").read_text("utf-8"))[:8]

@@ -69,7 +69,7 @@ def write(
         if leave_out in called or called in (tensors or {}):
             continue
         numbers = tensor.float().numpy()
-        if family == "llama" and called.endswith(("attn_q.weight", "attn_k.weight")):
+        if family in ("llama", "smollm3") and called.endswith(("attn_q.weight", "attn_k.weight")):
             heads = "num_attention_heads" if "attn_q" in called else "num_key_value_heads"
             numbers = _in_pairs(numbers, config[heads])
         wanted = kind if name not in _OUTER or not ends else ends

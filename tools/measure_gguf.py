@@ -2,10 +2,10 @@
 
     tools/measure_gguf.py FOLDER [--texts FILE] [--kinds Q4_0 Q8_0 Q4_K Q6_K F16] [--documents 40]
 
-FOLDER is a llama, qwen2 or qwen3 model with safetensors. It is written as a GGUF file of each kind, by the
-package gguf, and packed (`tests/gguf_files.py`; without columns for a K type llama.cpp's substitute).
+FOLDER is a llama, qwen2, qwen3 or smollm3 model with safetensors. It is written as a GGUF file of each kind,
+by the package gguf, and packed (`tests/gguf_files.py`; without columns for a K type llama.cpp's substitute).
 TEXTS is a JSON list of strings. `ratio` is the perplexity of the native step, weights and activations rounded
-(`tests/native/twin.py`), to that of the file's numbers in fp32; `alike`: activations in int8 on both sides.
+(`tests/native/twin.py`), to that of the file's numbers in fp32; `alike`: activations rounded on both sides.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import torch  # noqa: E402
 import transformers  # noqa: E402
 from gguf_files import write  # type: ignore[import-not-found]  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
-from twin import Rounding, twin  # type: ignore[import-not-found]  # noqa: E402
+from twin import round_activations, twin  # type: ignore[import-not-found]  # noqa: E402
 
 from h2o_chat.base.config import Settings  # noqa: E402
 from h2o_chat.lab.texts import documents  # noqa: E402
@@ -66,22 +66,20 @@ def main() -> None:
             if ids is not None:
                 ours = nll(twin(arguments.folder, packed), ids)
                 for activations in (False, True):
-                    theirs = nll(of_file(arguments.folder, file, activations), ids)
+                    theirs = nll(of_file(arguments.folder, file, activations, bits), ids)
                     line += f"{math.exp(ours - theirs):9.4f}"
             print(line, flush=True)
 
 
-def of_file(folder: Path, file: Path, activations: bool) -> Any:
-    """The model with the numbers of a file."""
+def of_file(folder: Path, file: Path, activations: bool, bits: int) -> Any:
+    """The model with the numbers of a file; activations rounded as beside weights of so many bits."""
     config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     numbers = {name: one[...] for name, one in GgufTensors(file).all().items()}
     model.load_state_dict(numbers, strict=False)
     model.tie_weights()
-    for name, module in list(model.named_modules()) if activations else []:
-        if isinstance(module, nn.Linear):
-            parent, _, own = name.rpartition(".")
-            setattr(model.get_submodule(parent), own, Rounding(module))
+    if activations:
+        round_activations(model, bits)
     return model.eval()
 
 

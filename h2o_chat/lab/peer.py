@@ -18,11 +18,14 @@ import psutil
 
 from h2o_chat.base.errors import H2OChatError, UsageError
 from h2o_chat.models.fingerprint import fingerprint
+from h2o_chat.models.gguf import header_of
 
 SCRIPTS = Path(__file__).with_name("peers")
 LLAMA = "llama.cpp"
 FORMATS = ("q4_0", "q8_0", "q4_0+q8_0")
 """Of llama.cpp's weights; + q8_0: embedding and head in eight bits."""
+AS_IT_IS = "gguf"
+"""The format of a GGUF file that llama.cpp reads itself."""
 ALL = "all"
 
 
@@ -143,13 +146,15 @@ def start(name: str, form: str, how: Conditions) -> tuple[Peer, dict[str, Any]]:
     """The peer, and what is known of it: `given`, `token_bytes`, perhaps `dtype`.
 
     Raises:
-        UsageError: no environment, or its weights cannot be written.
+        UsageError: no environment, its weights cannot be written, or it cannot read a GGUF file.
         H2OChatError: it does not start.
     """
     program = PROGRAMS[name]
-    python = python_in(how.folder, program.environment)
     file, written = how.model, dict[str, Any]()
-    if program.writer:
+    if file.is_file():
+        written = _of_gguf(name, file)
+    python = python_in(how.folder, program.environment)
+    if program.writer and file.is_dir():
         assert how.folder is not None
         file, written = weights(how.folder, name, form, how.model)
     command = [python, SCRIPTS / program.script, file, "--threads", how.threads, "--contexts", *how.contexts]
@@ -163,6 +168,20 @@ def start(name: str, form: str, how: Conditions) -> tuple[Peer, dict[str, Any]]:
     except H2OChatError:
         peer.close()
         raise
+
+
+def _of_gguf(name: str, file: Path) -> dict[str, Any]:
+    """`token_bytes` of a GGUF file, which llama.cpp reads as it is.
+
+    Raises:
+        UsageError: another program.
+    """
+    if name != LLAMA:
+        raise UsageError(f"It is not given GGUF files, and {file.name} is one.", "Name the model's folder.")
+    tensors = header_of(file).tensors
+    untied = "output.weight" in tensors
+    skipped = tensors["token_embd.weight"].bytes if untied else 0  # a token reads one row of it
+    return {"token_bytes": sum(one.bytes for one in tensors.values()) - skipped}
 
 
 def weights(folder: Path, name: str, form: str, model: Path) -> tuple[Path, dict[str, Any]]:

@@ -160,10 +160,11 @@ def other_programs(
     """Each program that was asked for, at each age; those that do not start."""
     threads = wanted.threads[0] if wanted.threads else default_threads()
     found, absent = [], []
+    of_llama = [peer.AS_IT_IS] if model.is_file() else wanted.peer_formats
     forms = [
         (name, form)
         for name in wanted.peers
-        for form in (wanted.peer_formats if name == peer.LLAMA else [peer.PROGRAMS[name].form])
+        for form in (of_llama if name == peer.LLAMA else [peer.PROGRAMS[name].form])
     ]
     for number, (name, form) in enumerate(forms):
         program = name if name.endswith(form) else f"{name} {form}"

@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 import torch
-import transformers
 from torch import Tensor
 
 from h2o_chat.base.progress import Progress, progress_bar
@@ -29,6 +28,7 @@ from h2o_chat.lab.racers import (
     stock_and_ours,
 )
 from h2o_chat.models.choices import choose_device, default_threads
+from h2o_chat.models.load import check_family
 from h2o_chat.models.resolve import find
 
 COPY_BYTES = 1 << 30
@@ -103,7 +103,7 @@ def run_speed(wanted: Wanted) -> Report:
         H2OChatError: what `open_model` raises. A peer that does not run is named in the report.
     """
     folder = find(wanted.settings.model).folder
-    config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True).get_text_config()
+    config = check_family(folder)
     ages = wanted.peer_seen or [age for age in AGES if age <= config.max_position_embeddings] or AGES[:1]
     vocabulary = config.vocab_size
     with ExitStack() as stack:

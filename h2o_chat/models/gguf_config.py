@@ -17,6 +17,7 @@ FAMILIES = {
     "llama": "LlamaForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
+    "smollm3": "SmolLM3ForCausalLM",
 }
 """Architectures whose weights are known by name here, and their class in transformers. Mistral's is llama."""
 
@@ -81,6 +82,10 @@ def config_of(header: Header) -> dict[str, Any]:
         "eos_token_id": _ends(header),
         "pad_token_id": header.token("tokenizer.ggml.padding_token_id"),
     }
+    if kind == "smollm3":
+        config["no_rope_layer_interval"] = (
+            4  # files do not say it, and llama.cpp takes 4 (src/models/smollm3.cpp)
+        )
     if kind == "llama":
         config["attention_bias"] = "blk.0.attn_q.bias" in header.tensors
     _check_tensors(header, config)
@@ -135,7 +140,7 @@ def names_of(config: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]]:
 
 def turned_heads(config: dict[str, Any], name: str) -> int:
     """Heads of a weight whose rows stand in the pairs that are turned; 0: they stand as in transformers."""
-    if config["model_type"] != "llama":
+    if config["model_type"] not in ("llama", "smollm3"):
         return 0
     if ".q_proj." in name:
         return int(config["num_attention_heads"])

@@ -9,6 +9,8 @@ from typing import Any
 import psutil
 import pytest
 import torch
+from gguf_files import write
+from safetensors.torch import load_file
 from stand_in import PEER_MS, stand_ins, tiny_model
 from typer.testing import CliRunner
 
@@ -47,6 +49,26 @@ def measured(model: Path, **wanted: Any) -> Report:
     settings = Settings(model=str(model), budget=32, engine="transformers", dtype="float32")
     usual: dict[str, Any] = {"quantize": ("none",), "seen": (20,), "prompt": 24, "turns": 2, "threads": (1,)}
     return run_speed(Wanted(settings, **usual | wanted))
+
+
+def test_a_gguf_file(model: Path, peers: Path, tmp_path: Path) -> None:
+    """llama.cpp reads the same file; what reads none is named."""
+    file = write(model, tmp_path / "tiny.gguf", "Q8_0")
+    report = measured(
+        file, quantize=("auto",), peers=("llama.cpp", "ctranslate2"), peers_folder=peers, peer_seen=(8,)
+    )
+    assert [row.contestant for row in report.rows] == [
+        "stock float32",
+        "transformers float32",
+        "llama.cpp gguf, 8 seen",
+    ]
+    stored = load_file(model / "model.safetensors")
+    del stored["model.embed_tokens.weight"]
+    read = [one.numel() * 34 // 32 if one.ndim == 2 else one.nbytes for one in stored.values()]
+    assert report.rows[2].weight_bytes == sum(read), "an embedding of its own is read row by row"
+    assert not (peers / "files").exists()
+    assert [one.contestant for one in report.absent] == ["ctranslate2 int8"]
+    assert "tiny.gguf" in report.absent[0].reason
 
 
 def test_a_peer_takes_turns(model: Path, peers: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 import transformers
 from gguf_files import write
-from gguf_tiny import FULL, SIZES, folder_of, llama
+from gguf_tiny import CHANGES, SIZES, folder_of, llama
 from safetensors.torch import load_file
 
 from h2o_chat.base.config import Settings
@@ -29,12 +29,11 @@ __all__ = ["llama"]
 # -- the configuration
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "smollm3"])
 @pytest.mark.parametrize("tied", [True, False])
 def test_the_frame_is_that_of_the_folder(family: str, tied: bool, tmp_path: Path) -> None:
     changes: dict[str, Any] = {"rope_parameters": {"rope_type": "default", "rope_theta": 70000.0}}
-    if family != "llama":
-        changes |= FULL
+    changes |= CHANGES.get(family, {})
     folder = folder_of(family, tmp_path / "model", tie_word_embeddings=tied, rms_norm_eps=2**-17, **changes)
     path = write(folder, tmp_path / "model.gguf", "F16")
     assert frame_of(path) == frame_of(folder)
@@ -151,11 +150,10 @@ def test_bits(kind: str, ends: str, bits: int, llama: Path, tmp_path: Path) -> N
     )
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "smollm3"])
 def test_transformers_computes_it_too(family: str, tmp_path: Path) -> None:
     """The same logits as with the folder's own weights."""
-    changes = {} if family == "llama" else FULL
-    folder = folder_of(family, tmp_path / "model", **changes)
+    folder = folder_of(family, tmp_path / "model", **CHANGES.get(family, {}))
     path = write(folder, tmp_path / "model.gguf", "F32")
     loaded = load.load(Settings(model=str(path), dtype="float64"), lambda *_: None)
     loaded.model.set_attn_implementation("eager")

@@ -12,9 +12,9 @@ import transformers
 from gguf_files import Kind, quantized, write
 from safetensors.torch import load_file
 from tiny_models import tiny
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy
-from twin import Rounding
+from twin import round_activations
 
 from h2o_chat.base.errors import ModelError
 from h2o_chat.cache.cache import H2OCache
@@ -26,7 +26,7 @@ from h2o_chat.native.packed import Packed
 from h2o_chat.native.packing import packed_for, sources_of
 from h2o_chat.native.step import NativeStep
 
-FAMILIES = ("llama", "qwen2", "qwen3")
+FAMILIES = ("llama", "qwen2", "qwen3", "smollm3")
 SIZES = {
     "hidden_size": 256,
     "intermediate_size": 512,
@@ -37,6 +37,11 @@ SIZES = {
     "vocab_size": 320,
 }
 """All columns come in the blocks of 256 of K types, and a head is not hidden_size / heads wide."""
+MORE: dict[str, dict[str, Any]] = {
+    "qwen2": {"layer_types": ["full_attention"] * 2},
+    "qwen3": {"layer_types": ["full_attention"] * 2},
+    "smollm3": {"num_hidden_layers": 5, "no_rope_layers": [1, 1, 1, 0, 1], "pad_token_id": 0},
+}
 
 
 def silent(*_: object) -> None:
@@ -53,7 +58,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Any:
         if which not in made:
             made[which] = tmp_path_factory.mktemp(family)
             sizes: dict[str, Any] = SIZES | {"tie_word_embeddings": tied, "use_sliding_window": False}
-            sizes |= {"layer_types": ["full_attention"] * 2} if family != "llama" else {}
+            sizes |= MORE.get(family, {})
             model = tiny(family, "eager", torch.float32, scale=scale, **sizes)
             model.save_pretrained(made[which])
         return made[which]
@@ -82,11 +87,11 @@ def dequantised(folder: Path, kind: str, ends: str | None = None) -> dict[str, T
     return found
 
 
-def in_torch(folder: Path, numbers: dict[str, Tensor], activations: bool) -> Any:
+def in_torch(folder: Path, numbers: dict[str, Tensor], bits: int = 8) -> Any:
     """A transformers model with these numbers.
 
     Args:
-        activations: round them as the native step does.
+        bits: of packed weights. 4: activations are rounded as by the native step; 8: they stay in fp32.
     """
     config = transformers.AutoConfig.from_pretrained(folder)
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
@@ -95,11 +100,8 @@ def in_torch(folder: Path, numbers: dict[str, Tensor], activations: bool) -> Any
     assert not unknown
     assert set(missing) <= {"lm_head.weight"}
     model.tie_weights()
-    if activations:
-        for name, module in list(model.named_modules()):
-            if isinstance(module, nn.Linear):
-                parent, _, own = name.rpartition(".")
-                setattr(model.get_submodule(parent), own, Rounding(module))
+    if bits == 4:
+        round_activations(model, bits)
     return model.eval()
 
 
@@ -162,10 +164,10 @@ def test_other_types_are_rounded_once(family: str, kind: str, folders: Any, tmp_
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("kind", ["Q8_0", "Q4_0"])
 def test_greedy_tokens_are_those_of_torch(family: str, kind: str, folders: Any, tmp_path: Path) -> None:
-    """With the dequantised blocks and activations in int8."""
+    """With the dequantised blocks; beside weights of 4 bits, activations in int8."""
     folder = folders(family)
     packed = packed_for(write(folder, tmp_path / "model.gguf", kind), bits_for(kind), silent)
-    model, ids = in_torch(folder, dequantised(folder, kind), activations=True), [5, 17, 200, 3]
+    model, ids = in_torch(folder, dequantised(folder, kind), bits_for(kind)), [5, 17, 200, 3]
     assert by_step(packed, ids, 24)[0] == greedily(model, ids, 24)
 
 
@@ -175,10 +177,10 @@ def test_greedy_tokens_are_those_of_torch(family: str, kind: str, folders: Any, 
 def test_perplexity_is_that_of_the_numbers_in_the_file(
     family: str, kind: str, folders: Any, tmp_path: Path
 ) -> None:
-    """Within .2%, beside fp32: weights are rounded to int8 once more, and activations."""
+    """Within .2%, beside fp32: weights are rounded to int8 once more."""
     folder = folders(family, scale=0.05)
     packed = packed_for(write(folder, tmp_path / "model.gguf", kind), 8, silent)
-    model = in_torch(folder, dequantised(folder, kind), activations=False)
+    model = in_torch(folder, dequantised(folder, kind))
     ids = torch.randint(1, 320, (1000,), generator=torch.Generator().manual_seed(1))
     with torch.inference_mode():
         exact = cross_entropy(model(ids[None]).logits[0, :-1], ids[1:])
@@ -229,15 +231,15 @@ def test_blocks_of_rows(folders: Any, tmp_path: Path) -> None:
 def test_a_real_model_says_what_torch_says(
     kind: str, shared_models: Path, shared_text: Path, tmp_path: Path
 ) -> None:
-    """After 40 tokens of a story, greedily. Torch in fp32 and torch in fp64 choose the same token in 98.4% of
-    the steps: what lies near a half is rounded to the other side, and of two tokens the other one wins."""
+    """After 40 tokens of a story, greedily. With weights of 4 bits torch in fp32 and torch in fp64 choose the
+    same token in 98.3% of the steps: what lies near a half is rounded to the other side."""
     folder = shared_models / "stories3m"
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     stories = json.loads((shared_text / "tinystories_valid.json").read_text("utf-8"))[:8]
     packed = packed_for(
         write(folder, tmp_path / "model.gguf", kind, tokenizer=folder), bits_for(kind), silent
     )
-    model = in_torch(folder, dequantised(folder, kind), activations=True)
+    model = in_torch(folder, dequantised(folder, kind), bits_for(kind))
     same, off = 0, [0.0]
     for story in stories:
         ids = [1, *tokenizer(story, add_special_tokens=False)["input_ids"]][:40]
@@ -247,5 +249,5 @@ def test_a_real_model_says_what_torch_says(
         theirs = logits.argmax(1).tolist()
         same += sum(ours == other for ours, other in zip(said, theirs, strict=True))
         off += [float(row.max() - row[token]) for row, token in zip(logits, said, strict=True)]
-    assert same >= 0.97 * 32 * len(stories)
-    assert max(off) < 0.3, "in logits, of 14"
+    assert same >= (0.99 if kind == "Q8_0" else 0.97) * 32 * len(stories)
+    assert max(off) < (0.01 if kind == "Q8_0" else 0.3), "in logits, of 14"

@@ -97,7 +97,15 @@ def test_activations_round_halves_to_even_and_keep_zeros() -> None:
     x = torch.zeros(1, 40)
     x[0, :4] = torch.tensor([127.0, 2.5, 3.5, -0.5])
     x[0, 39] = 1e-3
-    found = rounded_activations(x)
+    found = rounded_activations(x, 4)
     assert found[0, :4].tolist() == [127, 2, 4, 0]
     assert found[0, 32:39].abs().sum() == 0
     assert found[0, 39] == pytest.approx(1e-3)
+
+
+def test_activations_beside_weights_of_8_bits_have_15() -> None:
+    x = weights(2)
+    off = (rounded_activations(x, 8) - x).abs().view(16, -1, 32).amax(2)
+    largest = x.abs().view(16, -1, 32).amax(2)
+    assert (off <= largest / 127 / 256 * 1.01).all()
+    assert (off > largest / 127 / 256 / 16).any()

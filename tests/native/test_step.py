@@ -82,17 +82,21 @@ def test_it_computes_what_torch_computes(
 ) -> None:
     """Logits are equal but for fp32, unless an activation lies so near a half that it is rounded to the other
     side: then torch in fp32 and torch in fp64 differ as much (docs/NATIVE.md). Two conversations: what is
-    rounded otherwise in a prompt stays in the slots."""
+    rounded otherwise in a prompt stays in the slots. With weights of 8 bits, torch rounds
+    no activation here."""
     packed = pack(name, bits)
     ours, exact = [], []
     for seed in range(2):
         tokens = said(60, packed.frame.vocabulary, seed)
         ours += talk(by(NativeStep(packed, 2)), cache_of(packed, 40), tokens, 12)
-        exact += talk(by_twin(folders(name), packed, torch.float64), cache_of(packed, 40), tokens, 12)
+        plain = by_twin(folders(name), packed, torch.float64, activations=bits == 4)
+        exact += talk(plain, cache_of(packed, 40), tokens, 12)
     off = torch.stack([(a.double() - b).abs().max() for a, b in zip(ours, exact, strict=True)])
     size = torch.stack(exact).abs().max()
     assert off.sort().values[:10].max() < 1e-4 * size, "where nothing is rounded to the other side"
-    assert off.max() < 0.1 * size, "where something is, in a key or value of before too"
+    assert off.max() < (1e-3 if bits == 8 else 0.1) * size, (
+        "where something is, in a key or value of before too"
+    )
 
 
 WAYS = [
@@ -115,7 +119,7 @@ def test_one_call_does_what_the_layers_do(name: str, policy: str, kv: str, pack:
     """The library's attention, slots and scores against torch's, now and then from the same slots.
 
     Over clamped keys, many settles and a rebase. Where an activation is rounded to the other side a step
-    differs by more than rounding.
+    differs by a little; where keys and values are bytes, and one of them is, by more.
     """
     packed = pack(name, 8)
     step = NativeStep(packed, 2)
@@ -128,15 +132,17 @@ def test_one_call_does_what_the_layers_do(name: str, policy: str, kv: str, pack:
         (ours,) = talk(by(step), cache, [tokens[at]], 0)
         (theirs,) = talk(by_layers(step), other, [tokens[at]], 0)
         size = float(theirs.abs().max())
-        assert torch.allclose(ours, theirs, atol=0.1 * size)
+        assert torch.allclose(ours, theirs, atol=(1e-3 if kv == "auto" else 0.1) * size)
         looks += 1
-        if torch.allclose(ours, theirs, atol=1e-4 * size):
+        if kv == "auto" or torch.allclose(ours, theirs, atol=1e-4 * size):
             equal += 1
             for a, b in zip(everything(cache), everything(other), strict=True):
                 if a.dtype == torch.uint8:
                     assert (a != b).float().mean() < 0.01, "few numbers are rounded to the next level"
+                elif kv == "auto":
+                    assert torch.allclose(a.float(), b.float(), atol=1e-3)
                 else:
-                    assert torch.allclose(a.float(), b.float(), atol=1e-4 if kv == "auto" else 1e-2)
+                    assert ((a.float() - b.float()).abs() > 1e-2).float().mean() < 0.01
         talk(by(step), cache, tokens[at + 1 : at + 13], 0)
     assert equal > 0.5 * looks
     assert policy == "full" or cache.clocks[0].base > 0, "there was a rebase"
@@ -246,7 +252,8 @@ def test_a_number_that_is_none_is_not_hidden(pack: Pack) -> None:
 
 @pytest.mark.parametrize(("activations", "bits"), [(True, 8), *sweep((True, 4), (False, 8), (False, 4))])
 def test_kept_sets_are_those_of_torch(activations: bool, bits: int, shared_models: Path) -> None:
-    """A real model, 64 slots, 1,000 tokens fed: of those that may go or stay at least 98% are the same.
+    """A real model, 64 slots, 1,000 tokens fed: of those that may go or stay at least 99.9% are the same with
+    weights of 8 bits, 98% with 4.
 
     Beside torch that rounds activations as well, and beside torch that leaves them in fp32.
     """
@@ -264,4 +271,4 @@ def test_kept_sets_are_those_of_torch(activations: bool, bits: int, shared_model
             for a, b in zip(ours.kept(layer)[0].tolist(), theirs.kept(layer)[0].tolist(), strict=True):
                 mine, other = ({p for p in one if shares.sinks <= p <= at - shares.recent} for one in (a, b))
                 same, whole = same + len(mine & other), whole + len(other)
-    assert same >= 0.98 * whole
+    assert same >= (0.999 if bits == 8 else 0.98) * whole

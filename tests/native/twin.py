@@ -36,11 +36,16 @@ def twin(
     model.tie_weights()
     model.eval().to(dtype)
     if activations:
-        for name, module in list(model.named_modules()):
-            if isinstance(module, nn.Linear):
-                parent, _, own = name.rpartition(".")
-                setattr(model.get_submodule(parent), own, Rounding(module))
+        round_activations(model, packed.frame.bits)
     return model
+
+
+def round_activations(model: nn.Module, bits: int) -> None:
+    """Every product rounds its input as the native step does, whose layers have weights of so many bits."""
+    for name, module in list(model.named_modules()):
+        if isinstance(module, nn.Linear):
+            parent, _, own = name.rpartition(".")
+            setattr(model.get_submodule(parent), own, Rounding(module, 8 if own == "lm_head" else bits))
 
 
 def _numbers(packed: Packed) -> dict[str, Tensor]:
@@ -55,20 +60,27 @@ def _numbers(packed: Packed) -> dict[str, Tensor]:
 
 
 class Rounding(nn.Module):
-    """A product whose input is rounded first."""
+    """A product with weights of so many bits, whose input is rounded first."""
 
-    def __init__(self, of: nn.Linear) -> None:
+    def __init__(self, of: nn.Linear, bits: int) -> None:
         super().__init__()
-        self.weight, self.bias = of.weight, of.bias
+        self.weight, self.bias, self.bits = of.weight, of.bias, bits
 
     def forward(self, x: Tensor) -> Tensor:
-        return linear(rounded_activations(x), self.weight, self.bias)
+        return linear(rounded_activations(x, self.bits), self.weight, self.bias)
 
 
-def rounded_activations(x: Tensor) -> Tensor:
-    """x [..., C] in steps of max|x| / 127 of each group of 32 columns."""
+def rounded_activations(x: Tensor, bits: int) -> Tensor:
+    """x [..., C] in steps of max|x| / 127 of each group of 32 columns.
+
+    Args:
+        bits: of the weights. 8: in 256ths of such a step.
+    """
     columns = x.shape[-1]
     groups = pad(x, (0, -columns % GROUP)).unflatten(-1, (-1, GROUP))
     most = groups.abs().amax(-1, keepdim=True)
-    q = torch.where(most == 0, 0, groups * (127 / most)).round()  # halves to even
+    exact = torch.where(most == 0, 0, groups * (127 / most))
+    q = exact.round()  # halves to even
+    if bits == 8:
+        q = q + ((exact - q) * 256).round().clamp(-127, 127) / 256
     return (q * (most / 127)).flatten(-2)[..., :columns]

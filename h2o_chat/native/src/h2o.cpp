@@ -240,7 +240,7 @@ int32_t h2o_reserve(h2o_model *model, int32_t tokens, int32_t slots) {
     const size_t weights = n * model->frame.heads * rounded_up(most_slots, 16);
     const bool made = model->x.make(n * layer.qkv.columns) && model->qkv.make(n * layer.qkv.rows) &&
                       model->attended.make(n * layer.out.columns) && model->gated.make(n * layer.down.columns) &&
-                      model->weights.make(weights) && model->numbers.make(n * model->widest) &&
+                      model->weights.make(weights) && model->numbers.make(2 * n * model->widest) &&
                       model->scales.make(n * model->widest / 32) && model->sums.make(n * model->widest / 32) &&
                       model->cosines.make(pairs) && model->sines.make(pairs) && model->edge_cosines.make(pairs) &&
                       model->edge_sines.make(pairs) && model->rows.make(n) && model->index.make(2 * n) && model->ids.make(n);

@@ -47,17 +47,28 @@ inline void norm(const float *x, const float *weight, int size, float epsilon, f
     }
 }
 
-// Rounds groups of 32 numbers to whole ones from -127 to 127 and a scale. A number that is none makes its scale none.
-inline void round_to_bytes(const float *x, Rounded out) {
+// To whole numbers from -127 to 127.
+inline Floats to_whole(Floats a) { return round(min(max(a, splat(-127.0f)), splat(127.0f))); }
+
+// Rounds groups of 32 numbers to whole ones from -127 to 127 and a scale; with `two_bytes` what is left of each to 256ths
+// of a whole one. A number that is none makes its scale none.
+inline void round_to_bytes(const float *x, bool two_bytes, Rounded out) {
     for (int group = 0; group < out.columns / 32; ++group) {
         const Floats a = load(x + 32 * group), b = load(x + 32 * group + 16);
         const float most = highest(max(abs(a), abs(b)));
         const float none = sum(fma(a, splat(0.0f), mul(b, splat(0.0f))));  // 0, or no number
         const Floats by = splat(most > kTiny ? 127.0f / most : 0.0f);
-        const Floats low = splat(-127.0f), high = splat(127.0f);
-        int32_t all = store_bytes(out.numbers + 32 * group, round(min(max(mul(a, by), low), high)));
-        all += store_bytes(out.numbers + 32 * group + 16, round(min(max(mul(b, by), low), high)));
-        out.scales[group] = most / 127.0f + none;
+        const float scale = most / 127.0f + none;
+        int32_t all = 0;
+        for (int i = 32 * group; i < 32 * group + 32; i += 16) {
+            const Floats exact = mul(load(x + i), by), whole = to_whole(exact);
+            if (two_bytes)
+                all += store_two_bytes(out.numbers + 64 * group, i % 32, whole,
+                                       to_whole(mul(sub(exact, whole), splat(256.0f))));
+            else
+                all += store_bytes(out.numbers + i, whole);
+        }
+        out.scales[group] = two_bytes ? scale / 256.0f : scale;
         out.sums[group] = all;
     }
 }
@@ -72,11 +83,8 @@ inline void tile_times(const uint8_t *weights, const uint16_t *scales, int group
     }
     for (int group = 0; group < groups; ++group) {
         Ints products[B];
-        for (int b = 0; b < B; ++b) {
-            const int32_t all = token[b].sums[group];
-            products[b] = bits == 4 ? begin4(all) : begin8(all);
-        }
         if (bits == 4) {
+            for (int b = 0; b < B; ++b) products[b] = begin4(token[b].sums[group]);
             for (int j = 0; j < 4; ++j, weights += 64) {
                 prefetch(weights + 4096);
                 const Bytes both = load_bytes(weights);
@@ -88,12 +96,14 @@ inline void tile_times(const uint8_t *weights, const uint16_t *scales, int group
                 }
             }
         } else {
-            for (int j = 0; j < 8; ++j, weights += 64) {
-                prefetch(weights + 4096);
-                const Bytes all = load_bytes(weights);
-                for (int b = 0; b < B; ++b)
-                    products[b] = dot8(products[b], all, token[b].numbers + 32 * group + 4 * j);
+            for (int j = 0; j < 8; ++j) prefetch(weights + 4096 + 64 * j);
+            const int8_t *numbers[B];
+            for (int b = 0; b < B; ++b) {
+                numbers[b] = token[b].numbers + 64 * group;
+                products[b] = begin8(token[b].sums[group]);
             }
+            times_two_bytes<B>(weights, numbers, products);
+            weights += 512;
         }
         const Floats scale = load_halves(scales + 16 * group);
         for (int b = 0; b < B; ++b)

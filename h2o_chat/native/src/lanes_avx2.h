@@ -100,6 +100,17 @@ inline int32_t store_bytes(int8_t *to, Floats a) {
     return all;
 }
 
+inline int32_t store_two_bytes(int8_t *group, int at, Floats high, Floats low) {
+    const __m256i first = _mm256_cvtps_epi32(add(mul(high, splat(256.0f)), low).low);
+    const __m256i last = _mm256_cvtps_epi32(add(mul(high, splat(256.0f)), low).high);
+    const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(first, last), 0xd8);
+    _mm256_storeu_si256(reinterpret_cast<__m256i *>(group + 2 * at), words);
+    int32_t pairs[8], all = 0;
+    _mm256_storeu_si256(reinterpret_cast<__m256i *>(pairs), _mm256_add_epi32(first, last));
+    for (int32_t one : pairs) all += one;
+    return all;
+}
+
 inline Bytes load_bytes(const uint8_t *from) {
     return {_mm256_loadu_si256(reinterpret_cast<const __m256i *>(from)),
             _mm256_loadu_si256(reinterpret_cast<const __m256i *>(from + 32))};
@@ -113,7 +124,7 @@ inline Bytes high_nibbles(Bytes a) {
 }
 
 inline Ints begin4(int32_t all) { return splat(-8 * all); }
-inline Ints begin8(int32_t) { return splat(0); }  // dot8 takes the 128 off the weights
+inline Ints begin8(int32_t all) { return splat(-128 * all); }
 
 inline __m256i four_activations(const int8_t *activations) {
     int32_t four;
@@ -132,15 +143,30 @@ inline Ints dot4(Ints a, Bytes weights, const int8_t *activations) {
     return {dot(a.low, weights.low, four), dot(a.high, weights.high, four)};
 }
 
-// Weights up to 127 without their sign, activations with it.
-inline __m256i dot_signed(__m256i a, __m256i weights, __m256i activations) {
-    const __m256i q = _mm256_xor_si256(weights, _mm256_set1_epi8(-128));
-    return dot(a, _mm256_abs_epi8(q), _mm256_sign_epi8(activations, q));
-}
-
-inline Ints dot8(Ints a, Bytes weights, const int8_t *activations) {
-    const __m256i four = four_activations(activations);
-    return {dot_signed(a.low, weights.low, four), dot_signed(a.high, weights.high, four)};
+// Words of 16 bits: a product of pairs needs no sign of its own, and no second rounding to 16 bits.
+template <int B>
+inline void times_two_bytes(const uint8_t *weights, const int8_t *const *groups, Ints *products) {
+    __m256i sums[B][4];  // two for each row, of 4 rows each
+    for (auto &token : sums)
+        for (__m256i &rows : token) rows = _mm256_setzero_si256();
+    for (int j = 0; j < 8; ++j) {
+        __m256i numbers[B];
+        for (int b = 0; b < B; ++b) {
+            int64_t four;
+            std::memcpy(&four, groups[b] + 8 * j, sizeof four);
+            numbers[b] = _mm256_set1_epi64x(four);
+        }
+        for (int rows = 0; rows < 4; ++rows, weights += 16) {
+            const __m256i words = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i *>(weights)));
+            for (int b = 0; b < B; ++b)
+                sums[b][rows] = _mm256_add_epi32(sums[b][rows], _mm256_madd_epi16(words, numbers[b]));
+        }
+    }
+    for (int b = 0; b < B; ++b) {
+        const __m256i low = _mm256_hadd_epi32(sums[b][0], sums[b][1]), high = _mm256_hadd_epi32(sums[b][2], sums[b][3]);
+        products[b].low = _mm256_add_epi32(products[b].low, _mm256_permute4x64_epi64(low, 0xd8));
+        products[b].high = _mm256_add_epi32(products[b].high, _mm256_permute4x64_epi64(high, 0xd8));
+    }
 }
 
 inline void prefetch(const void *where) { _mm_prefetch(static_cast<const char *>(where), _MM_HINT_T0); }

@@ -69,6 +69,7 @@ inline float from_half(uint16_t half) { return _cvtsh_ss(half); }
 inline uint16_t to_half(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT); }
 
 inline Ints splat(int32_t x) { return _mm512_set1_epi32(x); }
+inline Ints times_256(Ints a) { return _mm512_slli_epi32(a, 8); }
 inline Floats to_floats(Ints a) { return _mm512_cvtepi32_ps(a); }
 
 inline int32_t store_bytes(int8_t *to, Floats a) {
@@ -93,7 +94,10 @@ inline Ints dot4(Ints a, Bytes weights, const int8_t *activations) {
 }
 
 inline Ints dot8(Ints a, Bytes weights, const int8_t *activations) { return dot4(a, weights, activations); }
+inline Ints add(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
 
 inline void prefetch(const void *where) { _mm_prefetch(static_cast<const char *>(where), _MM_HINT_T0); }
 
 }  // namespace
+
+#include "two_bytes.h"

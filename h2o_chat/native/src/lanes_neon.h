@@ -129,6 +129,14 @@ inline Ints splat(int32_t x) {
     const int32x4_t four = vdupq_n_s32(x);
     return {{four, four, four, four}};
 }
+inline Ints add(Ints a, Ints b) {
+    for (int i = 0; i < 4; ++i) a.of[i] = vaddq_s32(a.of[i], b.of[i]);
+    return a;
+}
+inline Ints times_256(Ints a) {
+    for (int32x4_t &four : a.of) four = vshlq_n_s32(four, 8);
+    return a;
+}
 inline Floats to_floats(Ints a) {
     Floats v;
     for (int i = 0; i < 4; ++i) v.of[i] = vcvtq_f32_s32(a.of[i]);
@@ -178,3 +186,5 @@ inline Ints dot8(Ints a, Bytes weights, const int8_t *activations) {
 inline void prefetch(const void *where) { __builtin_prefetch(where); }
 
 }  // namespace
+
+#include "two_bytes.h"

@@ -177,6 +177,17 @@ inline int32_t store_bytes(int8_t *to, Floats a) {
     return all;
 }
 
+// The same for numbers of two bytes, 256 * high + low: sixteen of a group's from number `at` on.
+inline int32_t store_two_bytes(int8_t *group, int at, Floats high, Floats low) {
+    int32_t all = 0;
+    for (int i = 0; i < 16; ++i) {
+        const auto number = static_cast<int16_t>(256 * static_cast<int>(high.at[i]) + static_cast<int>(low.at[i]));
+        std::memcpy(group + 2 * (at + i), &number, 2);
+        all += number;
+    }
+    return all;
+}
+
 inline Bytes load_bytes(const uint8_t *from) {
     Bytes v;
     std::memcpy(v.at, from, sizeof v.at);
@@ -205,7 +216,17 @@ inline Ints dot4(Ints a, Bytes weights, const int8_t *activations) {
     return a;
 }
 
-inline Ints dot8(Ints a, Bytes weights, const int8_t *activations) { return dot4(a, weights, activations); }
+// Adds to each row of a tile its 32 weights of 8 bits times the numbers of two bytes of B tokens.
+template <int B>
+inline void times_two_bytes(const uint8_t *weights, const int8_t *const *groups, Ints *products) {
+    for (int b = 0; b < B; ++b) {
+        int16_t numbers[32];
+        std::memcpy(numbers, groups[b], sizeof numbers);
+        for (int i = 0; i < 32; ++i)
+            for (int row = 0; row < 16; ++row)
+                products[b].at[row] += weights[64 * (i / 4) + 4 * row + i % 4] * numbers[i];
+    }
+}
 
 inline void prefetch(const void *) {}
 

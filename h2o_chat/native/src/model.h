@@ -8,16 +8,18 @@
 #include "h2o.h"
 #include "team.h"
 
-// Rounded activations of N tokens: numbers [N, columns], and per 32 of them a scale and the numbers' sum.
+// Rounded activations of N tokens: [N, columns] numbers, and per 32 of them a scale and the numbers' sum. Beside weights
+// of 4 bits a number is one byte. Beside those of 8 bits it has two, which a form lays out as it likes within the 64 bytes
+// of a group.
 struct Rounded {
-    int8_t *numbers;
+    int8_t *numbers;  // two bytes for each
     float *scales;
     int32_t *sums;
     int columns;
 
     Rounded of(int token) const {
         const ptrdiff_t at = token;
-        return {numbers + at * columns, scales + at * (columns / 32), sums + at * (columns / 32), columns};
+        return {numbers + at * 2 * columns, scales + at * (columns / 32), sums + at * (columns / 32), columns};
     }
 };
 

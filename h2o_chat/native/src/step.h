@@ -37,9 +37,10 @@ struct Own {
     }
 };
 
-// Tokens' numbers [N, stride], normed first if there is a weight, rounded for a product of so many columns. A single
-// token is rounded by every thread for itself, which is cheaper than waiting for one that does it.
-inline Rounded rounded(Job &job, int thread, const float *x, int stride, const float *weight, int columns) {
+// Tokens' numbers [N, stride], normed first if there is a weight, rounded for a product with m. A single token is
+// rounded by every thread for itself, which is cheaper than waiting for one that does it.
+inline Rounded rounded(Job &job, int thread, const float *x, int stride, const float *weight, const h2o_matrix &m) {
+    const int columns = m.columns;
     const Own own(job, thread, columns);
     const bool alone = job.tokens == 1;
     const Rounded all = alone ? own.rounded : shared(job, columns);
@@ -50,7 +51,7 @@ inline Rounded rounded(Job &job, int thread, const float *x, int stride, const f
             norm(from, weight, job.frame->hidden, job.frame->epsilon, own.floats);
             from = own.floats;
         }
-        round_to_bytes(from, all.of(token));
+        round_to_bytes(from, m.bits == 8, all.of(token));
     };
     if (alone) {
         one(0);
@@ -83,7 +84,7 @@ inline void embed_tokens(Job &job) {
 }
 
 inline void queries_keys_values(Job &job, int thread, const h2o_layer &layer) {
-    const Rounded in = rounded(job, thread, job.x, job.x_stride, layer.norm_attention, layer.qkv.columns);
+    const Rounded in = rounded(job, thread, job.x, job.x_stride, layer.norm_attention, layer.qkv);
     product(job, layer.qkv, in, [&](Floats sums, int token, int tile) {
         if (layer.bias_qkv) sums = add(sums, load(layer.bias_qkv + 16 * tile));
         store(job.qkv + static_cast<ptrdiff_t>(token) * layer.qkv.rows + 16 * tile, sums);
@@ -102,7 +103,7 @@ inline void turned_head(const Job &job, const h2o_layer &layer, int token, const
 
 // Attended [N, columns of out] -> x.
 inline void output(Job &job, int thread, const h2o_layer &layer) {
-    const Rounded in = rounded(job, thread, job.attended, layer.out.columns, nullptr, layer.out.columns);
+    const Rounded in = rounded(job, thread, job.attended, layer.out.columns, nullptr, layer.out);
     product(job, layer.out, in, [&](Floats sums, int token, int tile) {
         float *x = job.x + static_cast<ptrdiff_t>(token) * job.x_stride + 16 * tile;
         store(x, add(load(x), sums));
@@ -112,7 +113,7 @@ inline void output(Job &job, int thread, const h2o_layer &layer) {
 
 inline void gated_mlp(Job &job, int thread, const h2o_layer &layer) {
     const int wide = layer.down.columns;
-    const Rounded in = rounded(job, thread, job.x, job.x_stride, layer.norm_mlp, layer.gate_up.columns);
+    const Rounded in = rounded(job, thread, job.x, job.x_stride, layer.norm_mlp, layer.gate_up);
     Floats gates[8] = {};
     product(job, layer.gate_up, in, [&](Floats sums, int token, int tile) {
         if (tile % 2 == 0) {
@@ -122,7 +123,7 @@ inline void gated_mlp(Job &job, int thread, const h2o_layer &layer) {
         store(job.gated + static_cast<ptrdiff_t>(token) * wide + 8 * (tile - 1), mul(gates[token % 8], sums));
     });
     meet(*job.team);
-    const Rounded gated = rounded(job, thread, job.gated, wide, nullptr, wide);
+    const Rounded gated = rounded(job, thread, job.gated, wide, nullptr, layer.down);
     product(job, layer.down, gated, [&](Floats sums, int token, int tile) {
         float *x = job.x + static_cast<ptrdiff_t>(token) * job.x_stride + 16 * tile;
         store(x, add(load(x), sums));
@@ -132,7 +133,7 @@ inline void gated_mlp(Job &job, int thread, const h2o_layer &layer) {
 
 inline void logits_of(Job &job, int thread) {
     const h2o_matrix &m = job.frame->head;
-    const Rounded in = rounded(job, thread, job.x, job.x_stride, job.frame->norm, m.columns);
+    const Rounded in = rounded(job, thread, job.x, job.x_stride, job.frame->norm, m);
     product(job, m, in, [&](Floats sums, int token, int tile) {
         const int row = job.rows ? job.rows[token] : token;
         float *logits = job.logits + row * job.logits_stride + 16 * tile;

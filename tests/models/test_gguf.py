@@ -12,7 +12,7 @@ import pytest
 import torch
 import transformers
 from gguf_files import write
-from gguf_tiny import CHANGES, SIZES, folder_of, llama
+from gguf_tiny import CHANGES, FULL, SIZES, folder_of, llama
 from safetensors.torch import load_file
 
 from h2o_chat.base.config import Settings

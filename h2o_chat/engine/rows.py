@@ -12,6 +12,9 @@ BESIDE = 5
 """Rows that memory is kept for beside those that answer: the prompt that is read, and copies of rows whose
 slots are ranked (`settle.TOGETHER`)."""
 
+SNAPSHOTS = 64
+"""Conversations kept beside the rows, unless another number is asked for."""
+
 
 def row_bytes(runner: Runner) -> int:
     """What a conversation needs: its slots, and its logits twice.
@@ -46,6 +49,30 @@ def rows_for(runner: Runner, wanted: int | None, most: int) -> int:
             f"What fits: --rows {fit}." if fit >= 1 else "Try a smaller --budget, or --kv-dtype int8.",
         )
     return max(1, min(ROWS if wanted is None else wanted, fit, most))
+
+
+def snapshots_for(runner: Runner, rows: int, wanted: int | None) -> int:
+    """How many conversations to keep in memory beside the rows: each takes as much as a row.
+
+    Args:
+        runner: one of this model and these settings, of which no row has slots yet.
+        rows: that will answer.
+        wanted: so many; None: `SNAPSHOTS`, or half of those that fit.
+
+    Raises:
+        BudgetError: so many do not fit; says the sum.
+    """
+    free, each = free_bytes(runner.device) - HEADROOM_BYTES - _not_read_yet(runner), row_bytes(runner)
+    fit = max(0, free // each - BESIDE - rows)
+    if wanted is None:
+        return min(SNAPSHOTS, fit // 2)
+    if wanted > fit:
+        raise BudgetError(
+            f"{wanted:,} snapshots do not fit: each takes {each / 1e6:,.1f} MB, {rows} rows and {BESIDE} more"
+            f" take as much each, and {runner.device} has {max(0, free) / 1e9:,.1f} GB for all of them.",
+            f"What fits: --snapshots {fit}.",
+        )
+    return wanted
 
 
 def _not_read_yet(runner: Runner) -> int:

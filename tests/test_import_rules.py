@@ -22,6 +22,7 @@ PACKAGES = (
     "engine",
     "remote",
     "chat",
+    "serve",
     "tui",
     "lab",  # above the screen, which it measures too
     "cli",
@@ -29,7 +30,7 @@ PACKAGES = (
 """Each may import those before it and itself."""
 
 HEAVY = {"torch", "transformers", "accelerate", "bitsandbytes"}
-LIGHT = ("base", "events", "store", "remote", "chat", "tui", "cli")
+LIGHT = ("base", "events", "store", "remote", "chat", "serve", "tui", "cli")
 """These load without `HEAVY`: importing it takes seconds, and help and errors come at once."""
 
 

@@ -4,16 +4,18 @@ The contract: stdout is empty; notes and errors go to stderr, no key and no word
 signal ends it in order, a second one at once; the exit code is one of `ExitCode`.
 """
 
+import asyncio
 import sys
 from collections import ChainMap
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.base.errors import ExitCode, UsageError
+from h2o_chat.base.config import Sampling, Settings, data_folder
+from h2o_chat.base.errors import ExitCode, UsageError, name_of
 from h2o_chat.base.progress import progress_bar
 from h2o_chat.cli.commands import FetchYes, asking
 from h2o_chat.cli.flags import settings_of, takes_flags
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from h2o_chat.serve.service import Limits
 
 ADDRESS = "127.0.0.1:8080"
+CLOSE_S = 5.0
+"""For the step that goes on, once the server has ended."""
 _SERVER = "Server"
 
 
@@ -71,6 +75,13 @@ def serve(
             min=0, help="Seconds for what is answered when it is told to end.", rich_help_panel=_SERVER
         ),
     ] = 20,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Where rows are kept when it ends.", rich_help_panel=_SERVER),
+    ] = None,
+    no_store: Annotated[
+        bool, typer.Option("--no-store", help="Keep nothing on disk.", rich_help_panel=_SERVER)
+    ] = False,
     yes: FetchYes = False,
     *,
     given: ChainMap[str, Any],
@@ -80,9 +91,10 @@ def serve(
     def work() -> ExitCode:
         settings, sampling = settings_of(given, events_every=0)
         try:
-            import starlette  # noqa: F401
-            import uvicorn  # noqa: F401
-        except ImportError as error:
+            import_module("h2o_chat.serve.server")
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn", "h11"):
+                raise
             raise UsageError(
                 f"A server needs starlette and uvicorn, and {error.name} is not installed.",
                 "pip install 'h2o-chat[serve]'",
@@ -90,8 +102,9 @@ def serve(
         from h2o_chat.serve.service import Limits
 
         obtain(settings.model, asking(yes))
+        folder = None if no_store else data_folder(data)
         limits = Limits(queue, timeout, grace)
-        return _served(settings, sampling, address, keys, rows, snapshots, limits)
+        return _served(settings, sampling, address, keys, rows, snapshots, limits, folder)
 
     code = ending(work)
     if code is not ExitCode.OK:
@@ -106,10 +119,12 @@ def _served(
     rows: int | None,
     snapshots: int | None,
     limits: "Limits",
+    folder: Path | None,
 ) -> ExitCode:
     from h2o_chat.serve.guard import is_loopback
     from h2o_chat.serve.keys import read_keys
     from h2o_chat.serve.prefixes import Prefixes
+    from h2o_chat.serve.saved import Saved
     from h2o_chat.serve.server import listen, serve
     from h2o_chat.serve.service import Service
 
@@ -136,21 +151,30 @@ def _served(
         prefixes = Prefixes(snapshots_for(batch.reader, batch.runner.rows, snapshots))
         shown = f"[{host}]" if ":" in host else host
 
-        def service_of() -> Service:
+        def service_of() -> tuple[Service, Saved | None]:
             service = Service(batch, settings, sampling, limits, prefixes)
+            saved = None
+            if folder is not None:
+                saved = Saved(folder, service.context, batch)
+                service.read = saved.read
+                for kept in saved.rows():
+                    prefixes.add(kept)
             note_session(replace(service.session, template=service.template.name))
             sys.stderr.write(
                 f"h2o-chat: {batch.runner.rows} rows and {prefixes.most} snapshots of"
                 f" {service.row_bytes / 1e6:,.1f} MB each\n"
             )
-            return service
+            return service, saved
 
         def ready() -> None:
             sys.stderr.write(f"h2o-chat: serving http://{shown}:{at.getsockname()[1]}/v1\n  ctrl+c ends it\n")
             sys.stderr.flush()
 
-        service = serve(service_of, keys, loopback, at, ready)
-    service.close(5.0)
+        service, saved = asyncio.run(serve(service_of, keys, loopback, at, ready))
+    service.close(CLOSE_S)
+    if saved is not None:
+        saved.write_rows(prefixes.all())
+        sys.stderr.write(f"h2o-chat: {len(prefixes):,} conversations are kept in {name_of(saved.folder)}\n")
     return ExitCode.BUG if service.broken else ExitCode.OK
 
 

@@ -20,16 +20,23 @@ from h2o_chat.serve.body import Bodies
 from h2o_chat.serve.errors import ApiError
 from h2o_chat.serve.metrics import metrics
 from h2o_chat.serve.reply import Reply
+from h2o_chat.serve.saved import Saved
 from h2o_chat.serve.service import Service
+from h2o_chat.serve.slots import Slots
 
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class App:
-    """What is answered to whom the guard has let in."""
+    """What is answered to whom the guard has let in.
 
-    def __init__(self, service: Service) -> None:
+    Args:
+        saved: None: nothing is kept on disk.
+    """
+
+    def __init__(self, service: Service, saved: Saved | None) -> None:
         self.service, self.bodies = service, Bodies()
+        self.slots = Slots(service, saved, self.bodies)
         self.model = service.session.model
         self.began = int(time.time())
         self.checking = ThreadPoolExecutor(2, "check")
@@ -40,10 +47,11 @@ class App:
             "/props": self.props,
             "/v1/models": self.models,
             "/v1/models/{name:path}": self.one_model,
-            "/slots": self.slots,
+            "/slots": self.slots.all,
         }
         routes = [Route(path, endpoint, methods=["GET"]) for path, endpoint in get.items()]
-        routes.append(Route("/v1/chat/completions", self.completions, methods=["POST"]))
+        post = {"/v1/chat/completions": self.completions, "/slots/{id}": self.slots.act}
+        routes += [Route(path, endpoint, methods=["POST"]) for path, endpoint in post.items()]
         self._router = Router(routes, redirect_slashes=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -115,24 +123,6 @@ class App:
                 "build_info": f"h2o-chat {h2o_chat.__version__}",
             }
         )
-
-    async def slots(self, request: Request) -> Response:
-        """What each row holds; of other keys only whether it is in use."""
-        service, found = self.service, []
-        for number, seated in enumerate(service.seated):
-            kept = service.prefixes.get(service.slots[number])
-            own = kept is not None and kept.owner == request.scope["owner"]
-            found.append(
-                {
-                    "id": number,
-                    "is_processing": seated is not None,
-                    "holds": own,
-                    "tokens": kept.tokens if own and kept else 0,
-                    "budget": service.session.budget,
-                    "row_bytes": service.row_bytes,
-                }
-            )
-        return _json(found)
 
 
 class _Held(Response):

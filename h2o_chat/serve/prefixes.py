@@ -53,11 +53,10 @@ class Kept:
 
     chain: bytes
     """The hash after it."""
-    owner: bytes
     marked: bool
     """The answer ended in the template's marker: it was fed already."""
     tokens: int
-    """Fed so far."""
+    """Fed so far; 0 until its file was read."""
     state: "Snapshot | None"
     """None: it is in its file alone."""
     file: Path | None = None

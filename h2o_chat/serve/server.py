@@ -15,6 +15,7 @@ from h2o_chat.serve.app import App
 from h2o_chat.serve.guard import Guard
 from h2o_chat.serve.keys import Keys
 from h2o_chat.serve.protocol import Connection
+from h2o_chat.serve.saved import Saved
 from h2o_chat.serve.service import Service
 
 SEND_BYTES = 64 << 10
@@ -43,8 +44,10 @@ class Server(uvicorn.Server):
         ready: done as soon as it listens.
     """
 
-    def __init__(self, service: Service, keys: Keys, loopback: bool, ready: Callable[[], None]) -> None:
-        app = Guard(App(service), keys, loopback, service.counts.statuses)
+    def __init__(
+        self, service: Service, saved: Saved | None, keys: Keys, loopback: bool, ready: Callable[[], None]
+    ) -> None:
+        app = Guard(App(service, saved), keys, loopback, service.counts.statuses)
         config = uvicorn.Config(
             app,
             http=Connection,
@@ -109,26 +112,20 @@ class Server(uvicorn.Server):
         return not self._service.busy or late_s > CUT_S
 
 
-async def _serve(
-    service_of: Callable[[], Service], server_of: Callable[[Service], Server], at: socket.socket
-) -> Service:
-    service = service_of()
-    await server_of(service).serve([at])
-    return service
-
-
-def serve(
-    service_of: Callable[[], Service],
+async def serve(
+    service_of: Callable[[], tuple[Service, Saved | None]],
     keys: Keys,
     loopback: bool,
     at: socket.socket,
     ready: Callable[[], None],
-) -> Service:
+) -> tuple[Service, Saved | None]:
     """Serves until a signal; then nothing is answered any more.
 
     Args:
-        service_of: makes it, in the event loop.
+        service_of: makes it, in the event loop, and the place where it keeps what it holds.
         at: where; see `listen`.
         ready: done once it listens.
     """
-    return asyncio.run(_serve(service_of, lambda service: Server(service, keys, loopback, ready), at))
+    service, saved = service_of()
+    await Server(service, saved, keys, loopback, ready).serve([at])
+    return service, saved

@@ -15,6 +15,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.errors import H2OChatError, name_of
 from h2o_chat.chat.templates import choose
 from h2o_chat.engine.request import Request, Told
 from h2o_chat.events.events import Prompt, Session, Token, Turn
@@ -97,12 +98,12 @@ class Service:
         self.row_bytes = bytes_of_a_row(batch)
         """Of a row, and of a snapshot of one."""
         self.counts = Counts()
-        self.slots: list[bytes | None] = [None] * batch.runner.rows
-        """The hash of what was answered last in each row, or put there; it may be kept no more."""
+        self.slots: list[tuple[bytes, bytes] | None] = [None] * batch.runner.rows
+        """Key and hash of what was answered last in each row, or put there; it may be kept no more."""
         self.seated: tuple[Request | None, ...] = (None,) * batch.runner.rows
         """Who is answered, row by row."""
-        self.read_kept: Callable[[Kept], bool] = lambda one: True
-        """Brings one that is in its file alone into memory; whether the file could be used."""
+        self.read: Callable[[Kept], None] = lambda kept: None
+        """Brings one that is in its file alone into memory."""
         self.ending = self.broken = False
         self._loop = asyncio.get_running_loop()
         self._changed = threading.Condition()
@@ -209,12 +210,21 @@ class Service:
             H2OChatError: the template or the tokenizer does not take it.
         """
         found = self.prefixes.longest(ticket.chain) if ticket.asked.looks else None
-        while found is not None and not self.read_kept(found):
-            self.prefixes.drop(found)
+        while found is not None and not self._read(found):
             found = self.prefixes.longest(ticket.chain)
         read = 0 if found is None else ticket.chain.index(found.chain) + 1
         ticket.cached_tokens = found.tokens if found else 0
         return request_of(ticket.asked, read, found, self.template, self.tokenizer, self.batch.runner.eos)
+
+    def _read(self, kept: Kept) -> bool:
+        """Brings a memory into this process; one that cannot be read is forgotten, and that is said."""
+        try:
+            self.read(kept)
+        except (H2OChatError, OSError) as error:
+            sys.stderr.write(f"h2o-chat: {name_of(error)} The conversation is read again.\n")
+            self.prefixes.drop(kept)
+            return False
+        return True
 
     # -- the thread that answers ---------------------------------------------------------------------
 
@@ -266,10 +276,9 @@ class Service:
         """The next request may go on from there."""
         marked = bool(self.template.marker) and turn.finish == "stop" and not ticket.asked.sampling.stop
         hashed = after(ticket.chain[-1], ("assistant", clean(turn.text)))
-        kept = Kept(hashed, ticket.owner, marked, turn.seen, state)
-        self.prefixes.add(kept)
+        self.prefixes.add(Kept(hashed, marked, turn.seen, state))
         if row is not None:
-            self.slots[row] = hashed
+            self.slots[row] = ticket.owner, hashed
 
     def _break(self, error: Exception) -> None:
         sys.stderr.write("h2o-chat: the engine has failed; the server ends\n")

@@ -163,6 +163,17 @@ def test_only_the_screen_imports_textual_at_its_start() -> None:
     assert not others
 
 
+def test_only_the_server_imports_what_it_is_made_of() -> None:
+    """The extra `serve`: nobody else needs it."""
+    others = [
+        f"{module}, line {one.line}"
+        for module, found in IMPORTS.items()
+        for one in found
+        if package_of(module) != "serve" and one.name.partition(".")[0] in ("starlette", "uvicorn", "h11")
+    ]
+    assert not others
+
+
 def test_imports_are_seen_wherever_they_stand() -> None:
     found = imports_of(
         "import a\n"

@@ -161,8 +161,8 @@ def _served(
                     prefixes.add(kept)
             note_session(replace(service.session, template=service.template.name))
             sys.stderr.write(
-                f"h2o-chat: {batch.runner.rows} rows and {prefixes.most} snapshots of"
-                f" {service.row_bytes / 1e6:,.1f} MB each\n"
+                f"h2o-chat: {batch.runner.rows} rows of {service.row_bytes / 1e6:,.1f} MB,"
+                f" {prefixes.most} snapshots of {service.snapshot_bytes / 1e6:,.1f} MB\n"
             )
             return service, saved
 

@@ -14,10 +14,17 @@ slots are ranked (`settle.TOGETHER`)."""
 
 SNAPSHOTS = 64
 """Conversations kept beside the rows, unless another number is asked for."""
+NOT_READ_YET = 4
+"""Requests whose snapshot may be kept no more, but is still in memory: they wait, or are prepared or read."""
 
 
 def row_bytes(runner: Runner) -> int:
-    """What a conversation needs: its slots, and its logits twice.
+    """What a conversation needs while it is answered: its slots, and its logits twice."""
+    return snapshot_bytes(runner) + 8 * int(runner.model.config.get_text_config().vocab_size)
+
+
+def snapshot_bytes(runner: Runner) -> int:
+    """What is kept of a conversation, to go on from: its slots.
 
     Without a budget: as many slots as the model's window has tokens.
     """
@@ -25,7 +32,7 @@ def row_bytes(runner: Runner) -> int:
     itemsize = runner.model.dtype.itemsize
     slots = plan.slots if plan.shares.bounded else runner.trained.window + GROW
     kv = {8: "int8", 4: "int4"}.get(plan.bits or 0, "auto")
-    return slots * slot_bytes(config, itemsize, kv) + 8 * int(config.vocab_size)
+    return slots * slot_bytes(config, itemsize, kv)
 
 
 def rows_for(runner: Runner, wanted: int | None, most: int) -> int:
@@ -52,7 +59,7 @@ def rows_for(runner: Runner, wanted: int | None, most: int) -> int:
 
 
 def snapshots_for(runner: Runner, rows: int, wanted: int | None) -> int:
-    """How many conversations to keep in memory beside the rows: each takes as much as a row.
+    """How many conversations to keep in memory beside the rows, to go on from.
 
     Args:
         runner: one of this model and these settings, of which no row has slots yet.
@@ -62,14 +69,16 @@ def snapshots_for(runner: Runner, rows: int, wanted: int | None) -> int:
     Raises:
         BudgetError: so many do not fit; says the sum.
     """
-    free, each = free_bytes(runner.device) - HEADROOM_BYTES - _not_read_yet(runner), row_bytes(runner)
-    fit = max(0, free // each - BESIDE - rows)
+    free = free_bytes(runner.device) - HEADROOM_BYTES - _not_read_yet(runner)
+    free -= (rows + BESIDE) * row_bytes(runner)
+    each = snapshot_bytes(runner)
+    fit = max(0, free // each - NOT_READ_YET)
     if wanted is None:
         return min(SNAPSHOTS, fit // 2)
     if wanted > fit:
         raise BudgetError(
-            f"{wanted:,} snapshots do not fit: each takes {each / 1e6:,.1f} MB, {rows} rows and {BESIDE} more"
-            f" take as much each, and {runner.device} has {max(0, free) / 1e9:,.1f} GB for all of them.",
+            f"{wanted:,} snapshots do not fit: each takes {each / 1e6:,.1f} MB, {NOT_READ_YET} more are kept"
+            f" free, and beside {rows} rows {runner.device} has {max(0, free) / 1e9:,.1f} GB for them.",
             f"What fits: --snapshots {fit}.",
         )
     return wanted

@@ -58,6 +58,4 @@ class Bodies:
 
 
 def _too_large() -> ApiError:
-    return ApiError(
-        413, f"The body is larger than {BODY_BYTES >> 20} MiB.", "too_large", headers={"connection": "close"}
-    )
+    return ApiError(413, f"The body is larger than {BODY_BYTES >> 20} MiB.", "too_large")

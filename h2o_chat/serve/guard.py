@@ -22,8 +22,8 @@ class Guard:
     """An application behind a door.
 
     Args:
-        loopback: it is served to this machine alone: then no page may reach it by another name (DNS
-            rebinding).
+        loopback: it is served to this machine alone: then, without keys, no page may reach it by another name
+            (DNS rebinding).
         statuses: counts answers.
     """
 
@@ -62,7 +62,7 @@ class Guard:
             raise busy(503, f"{AT_ONCE} requests are answered already. Try again.", "busy")
         headers = dict(reversed(scope["headers"]))  # the first of each counts
         host = headers.get(b"host", b"").decode("latin-1")
-        if self._loopback and not is_loopback(_name(host)):
+        if self._loopback and not self._keys and not is_loopback(_name(host)):
             raise ApiError(403, "This server answers to 127.0.0.1 and localhost alone.", "host")
         origin = headers.get(b"origin")
         if origin is not None and urlsplit_host(origin.decode("latin-1")) != host.lower():

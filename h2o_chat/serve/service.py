@@ -95,8 +95,8 @@ class Service:
         self.template = choose(self.tokenizer, settings.template)
         self.session: Session = batch.session(settings.seed or 0)
         self.context = context_of(self.session, self.template.name, self.tokenizer.chat_template)
-        self.row_bytes = bytes_of_a_row(batch)
-        """Of a row, and of a snapshot of one."""
+        self.row_bytes, self.snapshot_bytes = bytes_of(batch)
+        """Of one, as computed."""
         self.counts = Counts()
         self.slots: list[tuple[bytes, bytes] | None] = [None] * batch.runner.rows
         """Key and hash of what was answered last in each row, or put there; it may be kept no more."""
@@ -305,11 +305,11 @@ class Service:
                 self.leave(ticket)
 
 
-def bytes_of_a_row(batch: "Batch") -> int:
-    """As computed when the server began."""
-    from h2o_chat.engine.rows import row_bytes
+def bytes_of(batch: "Batch") -> tuple[int, int]:
+    """Of a row, and of a snapshot of one: computed before there is any."""
+    from h2o_chat.engine.rows import row_bytes, snapshot_bytes
 
-    return row_bytes(batch.reader)
+    return row_bytes(batch.reader), snapshot_bytes(batch.reader)
 
 
 def context_of(session: Session, template: str, jinja: Any) -> bytes:

@@ -40,6 +40,7 @@ class Slots:
                 "tokens": kept.tokens if (kept := self._held(number, request.scope["owner"])) else 0,
                 "budget": service.session.budget,
                 "row_bytes": service.row_bytes,
+                "snapshot_bytes": service.snapshot_bytes,
                 "snapshots": len(service.prefixes),
                 "snapshots_limit": service.prefixes.most,
             }

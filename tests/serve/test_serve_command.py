@@ -1,0 +1,117 @@
+"""What is asked for on the command line, and what of it is refused before a model is loaded."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from serving import PROGRAM, Server
+
+from h2o_chat.base.errors import UsageError
+from h2o_chat.serve.keys import NOBODY, Keys, read_keys
+
+pytestmark = pytest.mark.loopback
+
+KEY, OTHER = "0123456789abcdef", "fedcba9876543210"
+
+
+def refused(*flags: object, **environment: str) -> str:
+    ended = subprocess.run(
+        [*PROGRAM, *map(str, flags)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    return ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--address", "0.0.0.0:8080"], "--keys FILE"),
+        (["--address", "192.168.1.5:8080"], "--keys FILE"),
+        (["--address", "nowhere"], "HOST:PORT"),
+        (["--address", "127.0.0.1:99999"], "HOST:PORT"),
+        (["--keys", "no such file"], "No such file"),
+        (["--rows", "0"], "--rows"),
+        (["--snapshots", "-1"], "--snapshots"),
+        (["--temperature", "-1"], "--temperature"),
+    ],
+)
+def test_what_cannot_be_served_is_said(flags: list[str], said: str) -> None:
+    assert said in refused(*flags)
+
+
+def test_a_taken_port_is_said() -> None:
+    with Server("--no-store") as server:
+        assert f"127.0.0.1:{server.port} cannot be had" in refused("--address", f"127.0.0.1:{server.port}")
+
+
+@pytest.mark.parametrize("missing", ["starlette", "uvicorn"])
+def test_without_the_extra_it_says_what_to_install(missing: str) -> None:
+    code = (
+        f"import sys; sys.modules['{missing}'] = None; sys.argv = ['h2o-chat', 'serve'];"
+        "from h2o_chat.cli.cli import main; main()"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert "pip install 'h2o-chat[serve]'" in ended.stderr
+    helped = code.replace("'serve'", "'--help'")
+    assert subprocess.run([sys.executable, "-c", helped], capture_output=True, timeout=60).returncode == 0
+
+
+def test_more_snapshots_than_fit_are_refused_with_the_sum() -> None:
+    ended = subprocess.run(
+        [*PROGRAM, "--snapshots", "100000000"], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ended.returncode == 4
+    assert "100,000,000 snapshots do not fit" in ended.stderr
+    assert "What fits: --snapshots " in ended.stderr
+
+
+def test_keys_of_a_file_and_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "keys"
+    file.write_text(f"# a line that is none\n\n{KEY}\n{KEY}\n")
+    file.chmod(0o600)
+    monkeypatch.setenv("H2O_CHAT_KEY", OTHER)
+    keys = read_keys(file)
+    owners = [keys.owner(f"Bearer {key}".encode()) for key in (KEY, OTHER)]
+    assert None not in owners
+    assert len({*owners, NOBODY}) == 3
+    assert keys.owner(b"bearer  " + KEY.encode()) == owners[0]
+    for wrong in (
+        None,
+        b"",
+        b"Bearer",
+        b"Bearer ",
+        KEY.encode(),
+        b"Basic " + KEY.encode(),
+        b"Bearer " + b"0" * 16,
+    ):
+        assert keys.owner(wrong) is None
+    assert not any(KEY in repr(value) for value in vars(keys).values())
+    again = read_keys(file)
+    assert again.owner(f"Bearer {OTHER}".encode()) is None, "no child has the key of the environment"
+    assert again.owner(f"Bearer {KEY}".encode()) == owners[0], "the same after a restart"
+
+
+def test_without_keys_everybody_is_one() -> None:
+    assert Keys([]).owner(None) == Keys([]).owner(b"Bearer x") == NOBODY
+
+
+@pytest.mark.parametrize("wrong", ["short", "with a space in it somewhere", "ключ-которого-не-бывает", ""])
+def test_what_is_no_key_is_refused_and_not_quoted(tmp_path: Path, wrong: str) -> None:
+    file = tmp_path / "keys"
+    file.write_text(f"{KEY}\n{wrong}\n" if wrong else "# nothing\n")
+    file.chmod(0o600)
+    with pytest.raises(UsageError) as error:
+        read_keys(file)
+    assert str(file) in error.value.message
+    assert not wrong or wrong not in str(error.value)
+    assert KEY not in str(error.value)
+
+
+def test_keys_that_others_may_read_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text(KEY)
+    file.chmod(0o644)
+    with pytest.raises(UsageError, match="chmod 600"):
+        read_keys(file)

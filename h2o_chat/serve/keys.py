@@ -4,6 +4,7 @@ import hmac
 import os
 import stat
 from hashlib import sha256
+from hmac import compare_digest
 from pathlib import Path
 
 from h2o_chat.base.errors import UsageError
@@ -39,7 +40,7 @@ class Keys:
         kind, _, key = (authorization or b"").partition(b" ")
         given, found = sha256(key.strip()).digest(), None
         for digest, owner in zip(self._digests, self._owners, strict=True):
-            if hmac.compare_digest(given, digest):
+            if compare_digest(given, digest):
                 found = owner
         return found if kind.lower() == b"bearer" else None
 

@@ -7,6 +7,7 @@ and none leads to what another key has saved.
 
 import hmac
 import os
+import time
 from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
@@ -81,13 +82,14 @@ class Saved:
         Raises:
             OSError: no room, no right to write there.
         """
-        names = set()
-        for kept in all:
+        names, now = set(), time.time_ns()
+        for place, kept in enumerate(all):
             file = self.folder / _name("row", kept)
             names.add(file.name)
             if kept.state is not None and not file.exists():
                 self._write(file, kept.state)
-            os.utime(file)  # the order in which they are read again
+            if file.exists():  # else somebody has removed it
+                os.utime(file, ns=(now, now + place))  # the order in which they are read again
         for file in self.folder.glob(f"row-*{_END}"):
             if file.name not in names:
                 file.unlink(missing_ok=True)

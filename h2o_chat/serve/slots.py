@@ -8,7 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from h2o_chat.base.errors import SavedCacheError
+from h2o_chat.base.errors import SavedCacheError, StoreError
 from h2o_chat.serve.answers import to_json
 from h2o_chat.serve.asked import object_of
 from h2o_chat.serve.body import Bodies
@@ -93,7 +93,7 @@ class Slots:
         """
         try:
             return await asyncio.get_running_loop().run_in_executor(self._disk, work, *arguments)
-        except SavedCacheError as error:
+        except (SavedCacheError, StoreError) as error:
             raise ApiError(409, error.message, error.code, "filename") from error
         except OSError as error:
             raise ApiError(

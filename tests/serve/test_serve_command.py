@@ -1,5 +1,6 @@
 """What is asked for on the command line, and what of it is refused before a model is loaded."""
 
+import hmac
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 from serving import PROGRAM, Server
 
 from h2o_chat.base.errors import UsageError
+from h2o_chat.serve import keys as keys_module
 from h2o_chat.serve.keys import NOBODY, Keys, read_keys
 
 pytestmark = pytest.mark.loopback
@@ -91,6 +93,22 @@ def test_keys_of_a_file_and_of_the_environment(tmp_path: Path, monkeypatch: pyte
     again = read_keys(file)
     assert again.owner(f"Bearer {OTHER}".encode()) is None, "no child has the key of the environment"
     assert again.owner(f"Bearer {KEY}".encode()) == owners[0], "the same after a restart"
+
+
+def test_every_key_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all of them, whichever it is; digests, which are equally long whatever was sent."""
+    compared: list[tuple[int, int]] = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((len(one), len(other)))
+        return hmac.compare_digest(one, other)
+
+    monkeypatch.setattr(keys_module, "compare_digest", compare)
+    keys = Keys([KEY, OTHER, KEY[::-1] + "x"])
+    for given in (KEY, OTHER, "x", KEY[:-1], "y" * 1000):
+        compared.clear()
+        keys.owner(f"Bearer {given}".encode())
+        assert compared == [(32, 32)] * 3
 
 
 def test_without_keys_everybody_is_one() -> None:

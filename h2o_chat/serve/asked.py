@@ -1,5 +1,6 @@
 """What a client asks for: the body of a request, checked key by key."""
 
+import difflib
 import json
 import secrets
 from collections.abc import Iterator
@@ -33,16 +34,20 @@ OTHERS: dict[str, tuple[Any, ...]] = {
     "functions": ([],),
     "function_call": ("none", "auto"),
     "id_slot": (-1,),
+    "best_of": (1,),
+    "n_predict": (-1,),
+    "repeat_penalty": (1,),
+    "typical_p": (1,),
+    "mirostat": (0,),
+    "grammar": ("",),
+    "json_schema": ({},),
+    "web_search_options": (),
 }
-"""Keys that clients send and that nothing here computes: these values change nothing, others are refused."""
-UNHEARD = {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"} | {
-    "parallel_tool_calls",
-    "timings_per_token",
-}
-"""Keys that mean nothing here, whatever their value."""
+"""Keys that would change an answer, and that nothing here computes: these values do not, others are refused."""
 OWN = {"model", "messages", "stream", "stream_options", "seed", "max_completion_tokens", "cache_prompt"}
-_OF_A_MESSAGE = {"role", "content", "name", "refusal", "annotations", "audio", "tool_calls", "function_call"}
-
+KNOWN = (*OWN, *SAMPLING, *OTHERS)
+MISSPELT = 0.85
+"""A key that is so much like one of them was meant to be it. All others mean nothing here: clients send many."""
 Message = tuple[str, str]
 """(role, text)"""
 
@@ -74,11 +79,12 @@ def asked_for(raw: bytes, model: str, sampling: Sampling, system: str | None) ->
     """
     body = object_of(raw)
     for key in body:
-        if key not in OWN and key not in OTHERS and key not in UNHEARD and key not in SAMPLING:
-            raise wrong(name_of(key)[:60], f"{name_of(key)[:60]!r} is not known here. See docs/SERVE.md.")
+        if key not in KNOWN and (near := difflib.get_close_matches(key[:40], KNOWN, 1, MISSPELT)):
+            shown = name_of(key[:40])
+            raise wrong(shown, f"{shown!r} is not known. Did you mean {near[0]}?")
     for key, allowed in OTHERS.items():
         if body.get(key) is not None and not _changes_nothing(body[key], allowed):
-            what = f"Only {' or '.join(map(json.dumps, allowed))} is supported."
+            what = f"Only {' or '.join(map(json.dumps, allowed)) or 'null'} is supported."
             if "tool" in key or "function" in key:
                 what = "Tools are not supported: leave it out."
             raise wrong(key, f"{key} is {_seen(body[key])}. {what}")
@@ -140,7 +146,7 @@ def _wants_usage(body: dict[str, Any]) -> bool:
     options = body.get("stream_options")
     if options is None:
         return False
-    if not isinstance(options, dict) or set(options) - {"include_usage", "include_obfuscation"}:
+    if not isinstance(options, dict):
         raise wrong("stream_options", f'stream_options is {_seen(options)}. Write {{"include_usage": true}}.')
     return _flag(options, "include_usage", False)
 
@@ -188,7 +194,7 @@ def _messages(messages: Any) -> Iterator[Message]:
     wanted = "user"
     for index, message in enumerate(messages):
         here = f"messages[{index}]"
-        if not isinstance(message, dict) or set(message) - _OF_A_MESSAGE:
+        if not isinstance(message, dict):
             raise wrong(here, f"{here} is no object of role and content.")
         for key in ("tool_calls", "function_call", "audio"):
             if message.get(key):

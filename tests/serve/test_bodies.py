@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from serving import Server
 
 from h2o_chat.base.config import Sampling
-from h2o_chat.serve.asked import OTHERS, OWN, UNHEARD, asked_for
+from h2o_chat.serve.asked import KNOWN, asked_for
 from h2o_chat.serve.errors import ApiError
 
 pytestmark = pytest.mark.loopback
@@ -28,7 +28,7 @@ messages = st.lists(
     ),
     max_size=4,
 )
-keys = st.sampled_from(sorted({*OWN, *OTHERS, *UNHEARD, "temperature", "top_p", "top_k", "min_p", "stop"}))
+keys = st.sampled_from(sorted({*KNOWN, "user", "metadata", "chat_template_kwargs"}))
 small = {"max_tokens": st.integers(1, 4)}
 bodies = st.fixed_dictionaries({"messages": messages, **small}).flatmap(
     lambda begun: st.dictionaries(keys | texts, values, max_size=3).map(lambda more: {**more, **begun})

@@ -237,8 +237,12 @@ class Sent:
         ({"stop": "a" * 257}, "stop"),
         ({"seed": 2**63}, "seed"),
         ({"stream": 1}, "stream"),
-        ({"stream": True, "stream_options": {"usage": True}}, "stream_options"),
+        ({"stream": True, "stream_options": [1]}, "stream_options"),
+        ({"stream": True, "stream_options": {"include_usage": 1}}, "include_usage"),
+        ({"repeat_penalty": 1.1}, "repeat_penalty"),
+        ({"web_search_options": {}}, "web_search_options"),
         ({"max_tokes": 5}, "max_tokes"),
+        ({"logprob": 5}, "logprob"),
     ],
 )
 def test_what_is_wrong_is_named(client: Client, changes: dict[str, Any], param: str) -> None:

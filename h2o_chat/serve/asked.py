@@ -43,11 +43,13 @@ OTHERS: dict[str, tuple[Any, ...]] = {
     "json_schema": ({},),
     "web_search_options": (),
 }
-"""Keys that would change an answer, and that nothing here computes: these values do not, others are refused."""
+"""Keys that would change an answer, and that nothing here computes: with these values they do not."""
 OWN = {"model", "messages", "stream", "stream_options", "seed", "max_completion_tokens", "cache_prompt"}
 KNOWN = (*OWN, *SAMPLING, *OTHERS)
 MISSPELT = 0.85
-"""A key that is so much like one of them was meant to be it. All others mean nothing here: clients send many."""
+"""A key that is so much like one of them was meant to be it. Others mean nothing here: clients send many."""
+KEYS = 100
+"""Of a body at most: each is compared with those that are known."""
 Message = tuple[str, str]
 """(role, text)"""
 
@@ -78,6 +80,8 @@ def asked_for(raw: bytes, model: str, sampling: Sampling, system: str | None) ->
         ApiError: it cannot be answered; names the key.
     """
     body = object_of(raw)
+    if len(body) > KEYS:
+        raise wrong(None, f"The body has {len(body):,} keys: {KEYS} is the most.")
     for key in body:
         if key not in KNOWN and (near := difflib.get_close_matches(key[:40], KNOWN, 1, MISSPELT)):
             shown = name_of(key[:40])

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import signal
 import socket
 import sys
@@ -61,6 +62,8 @@ class Server(uvicorn.Server):
             timeout_graceful_shutdown=int(CUT_S),
         )
         super().__init__(config)
+        # Its warnings tell of what clients send, who could fill a disk with them.
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         self._service, self._ready = service, ready
         self._leaves_at: float | None = None
         """The end of the time that is left for what goes on."""

@@ -158,7 +158,7 @@ def test_what_clients_send_beside_changes_nothing(client: Client) -> None:
         "model": "pocket", "n": 1, "user": "me", "logprobs": False, "presence_penalty": 0.0, "tools": [],
         "frequency_penalty": 0, "response_format": {"type": "text"}, "metadata": {"a": "b"}, "logit_bias": {},
         "tool_choice": "none", "stop": None, "seed": -5, "max_tokens": None, "stream_options": None,
-        "chat_template_kwargs": {"enable_thinking": False}, "safety_identifier": "x", "made_up": [1], "n_predict": -1,
+        "chat_template_kwargs": {"enable_thinking": False}, "made_up": [1], "n_predict": -1,
     }  # fmt: skip
     assert client.complete("Hello", **beside).text == plain
     parts = [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo"}]

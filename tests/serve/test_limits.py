@@ -263,6 +263,7 @@ def test_what_is_wrong_is_named(client: Client, changes: dict[str, Any], param: 
         ("POST", "/v1/chat/completions", b"[" * 100_000, 400),
         ("POST", "/v1/chat/completions", b'{"seed": ' + b"1" * 5000 + b"}", 400),
         ("POST", "/v1/chat/completions", b"[]", 400),
+        ("POST", "/v1/chat/completions", json.dumps(dict.fromkeys(map(str, range(101)))).encode(), 400),
         ("POST", "/v1/chat/completions", b'{"model": "gpt-4", "messages": []}', 404),
         ("GET", "/v1/chat/completions", None, 405),
         ("POST", "/health", b"", 405),

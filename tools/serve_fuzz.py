@@ -3,9 +3,9 @@
     tools/serve_fuzz.py [--requests 10000] [--seed 1]
 
 Starts one with the bundled model and two keys. Paths, methods, headers, keys and bodies are mutated, some
-requests are cut off. Prints how many were answered with which status. Ends with exit code 1 at the first status
-that does not stand in docs/SERVE.md, an error in another shape, a request that is not answered within 60 s, an
-answer to whoever has no key, or another answer than before.
+requests are cut off. Prints how many were answered with which status. Ends with exit code 1 at the first
+status that does not stand in docs/SERVE.md, an error in another shape, a request that is not answered
+within 60 s, an answer to whoever has no key, or another answer than before.
 """
 
 import argparse

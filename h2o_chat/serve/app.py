@@ -21,7 +21,7 @@ from h2o_chat.serve.errors import ApiError
 from h2o_chat.serve.metrics import metrics
 from h2o_chat.serve.reply import Reply
 from h2o_chat.serve.saved import Saved
-from h2o_chat.serve.service import Service
+from h2o_chat.serve.service import Service, Ticket
 from h2o_chat.serve.slots import Slots
 
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
@@ -75,14 +75,21 @@ class App:
         service, loop = self.service, asyncio.get_running_loop()
         raw = await self.bodies.read(request)
         try:
-            asked = await loop.run_in_executor(
-                self.checking, asked_for, raw, self.model, service.sampling, service.settings.system
-            )
-            ticket = service.submit(asked, request.scope["owner"])
+            ticket = await loop.run_in_executor(self.checking, self._ticket, raw, request.scope["owner"])
+            service.submit(ticket)
         except BaseException:
             self.bodies.free(len(raw))
             raise
         return _Held(Reply(service, ticket, self.model), lambda: self.bodies.free(len(raw)))
+
+    def _ticket(self, raw: bytes, owner: bytes) -> Ticket:
+        """
+        Raises:
+            ApiError: it cannot be answered.
+        """
+        service = self.service
+        asked = asked_for(raw, self.model, service.sampling, service.settings.system)
+        return service.ticket(asked, owner)
 
     async def health(self, request: Request) -> Response:
         """Whether requests are taken."""

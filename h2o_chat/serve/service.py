@@ -131,7 +131,13 @@ class Service:
         """Whether anybody waits or is answered."""
         return bool(self._line or self._prepared or self._under_way)
 
-    def submit(self, asked: Asked, owner: bytes) -> Ticket:
+    def ticket(self, asked: Asked, owner: bytes) -> Ticket:
+        """A request that does not wait yet; in any thread, for it may take a while."""
+        return Ticket(
+            asked, owner, Stream(asked.stream), chain(beginning(owner, self.context), asked.messages)
+        )
+
+    def submit(self, ticket: Ticket) -> None:
         """Has a request wait its turn.
 
         Raises:
@@ -141,12 +147,9 @@ class Service:
             raise _broken() if self.broken else _ending()
         if self.waiting >= self.limits.waiting:
             raise busy(429, f"{self.waiting:,} requests wait already. Try again.", "queue_full")
-        hashes = chain(beginning(owner, self.context), asked.messages)
-        ticket = Ticket(asked, owner, Stream(asked.stream), hashes)
         with self._changed:
             self._line.append(ticket)
             self._changed.notify_all()
-        return ticket
 
     def leave(self, ticket: Ticket) -> None:
         """Nobody wants it any more: it ends with the next step. One that has ended is as it was."""
@@ -242,7 +245,8 @@ class Service:
             with self._changed:
                 heard = [item for one in told for item in self._hear(one)]
                 self.seated = self.batch.seated
-                self._changed.notify_all()
+                if self._line:  # there may be room for the next one
+                    self._changed.notify_all()
             if heard:
                 self._tell(heard)
 

@@ -81,6 +81,8 @@ class Slots:
 
     async def _restore(self, number: int, owner: bytes, raw: bytes) -> tuple[str, tuple[Kept, int]]:
         name, saved = object_of(raw).get("filename"), self._folder()
+        if not self._service.prefixes.most:
+            raise ApiError(501, "This server keeps no snapshots: --snapshots 0.", "no_snapshots")
         kept, size = await self._on_disk(saved.session, owner, name)
         self._service.prefixes.add(kept)
         self._service.slots[number] = owner, kept.chain

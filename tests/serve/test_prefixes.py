@@ -202,29 +202,6 @@ def test_rows_are_saved_at_the_end_and_gone_on_from_token_for_token(
         assert second.end() == 0, second.said
 
 
-def test_a_damaged_row_is_read_again(folder: Path, turns: list[Turn]) -> None:
-    data = folder / "c"
-    with Server(*FLAGS, "--data", data) as server:
-        server.client().complete(history(turns, 1))
-        assert server.end() == 0
-    (file,) = data.rglob("row-*.safetensors")
-    raw = bytearray(file.read_bytes())
-    raw[-100] ^= 255
-    file.write_bytes(raw)
-    with Server(*FLAGS, "--data", data) as server:
-        found = server.client().complete(history(turns, 2))
-        assert (found.status, cached(found)) == (200, 0)
-        assert server.end() == 0
-        assert "is read again" in server.said
-
-
-def test_two_servers_do_not_share_a_folder(folder: Path, server: Server) -> None:
-    with Server("-b", 64, "--data", folder / "a") as fine:  # another budget: another folder
-        assert fine.end() == 0
-    with pytest.raises(AssertionError, match="Another server"):
-        Server(*FLAGS, "--data", folder / "a")
-
-
 def kept(name: str) -> Kept:
     return Kept(name.encode(), False, 1, None)
 

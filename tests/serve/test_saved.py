@@ -1,22 +1,28 @@
 """What the server keeps on disk: where it lies, how much of it, and who may put something there."""
 
+import asyncio
 import os
 from pathlib import Path
 
 import pytest
 
-from h2o_chat.base.config import Settings
-from h2o_chat.base.errors import SavedCacheError, StoreError
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.errors import BusyError, SavedCacheError, StoreError
 from h2o_chat.engine.batch import Batch
 from h2o_chat.engine.engine import Engine
 from h2o_chat.models.load import Loaded
 from h2o_chat.native.loading import open_model
 from h2o_chat.serve import saved as saved_module
+from h2o_chat.serve.asked import Asked
 from h2o_chat.serve.errors import ApiError
-from h2o_chat.serve.prefixes import Kept
+from h2o_chat.serve.keys import NOBODY
+from h2o_chat.serve.prefixes import Kept, Prefixes
 from h2o_chat.serve.saved import Saved
+from h2o_chat.serve.service import Limits, Service
+from h2o_chat.serve.stream import Ended
 
 SETTINGS = Settings(budget=32, threads=1, seed=0, events_every=0)
+SAMPLING = Sampling(max_tokens=20)
 CONTEXT = b"c" * 32
 
 
@@ -84,6 +90,50 @@ def test_a_key_saves_so_many_sessions(saved: Saved, kept: Kept, monkeypatch: pyt
     assert error.value.status == 507
     saved.write_session(b"one", "a", kept)
     saved.write_session(b"two", "c", kept)
+
+
+async def test_a_damaged_row_is_read_again(
+    saved: Saved, loaded: Loaded, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = [("user", "My name is Ada.")]
+    first = Service(Batch(loaded, SETTINGS, rows=1), SETTINGS, SAMPLING, Limits(8, 100, 0), Prefixes(8))
+    end = await answered(first, said)
+    assert first.close(60)
+    saved.write_rows(first.prefixes.all())
+    said += [("assistant", end.turn.text), ("user", "What is my name?")]
+    for damaged in (False, True):
+        (row,) = saved.rows()
+        assert row.file is not None
+        if damaged:
+            raw = bytearray(row.file.read_bytes())
+            raw[-100] ^= 255
+            row.file.write_bytes(raw)
+        second = Service(Batch(loaded, SETTINGS, rows=1), SETTINGS, SAMPLING, Limits(8, 100, 0), Prefixes(8))
+        second.read = saved.read
+        second.prefixes.add(row)
+        end = await answered(second, said)
+        assert end.error is None
+        assert (end.cached_tokens > 0) is not damaged
+        assert second.close(60)
+    assert "is damaged. The conversation is read again." in capsys.readouterr().err
+
+
+async def answered(service: Service, said: list[tuple[str, str]]) -> Ended:
+    ticket = service.ticket(Asked(tuple(said), SAMPLING, 0), NOBODY)
+    service.submit(ticket)
+    async with asyncio.timeout(100):
+        while not (items := await ticket.stream.take(10)):
+            pass
+    end = items[-1]
+    assert isinstance(end, Ended)
+    return end
+
+
+def test_two_servers_do_not_share_a_folder(saved: Saved, loaded: Loaded, tmp_path: Path) -> None:
+    with pytest.raises(BusyError, match="Another server"):
+        Saved(tmp_path, CONTEXT, Batch(loaded, SETTINGS, rows=1))
+    other = Saved(tmp_path, b"d" * 32, Batch(loaded, SETTINGS, rows=1))
+    assert other.folder != saved.folder
 
 
 def test_links_are_not_followed(saved: Saved, kept: Kept, loaded: Loaded, tmp_path: Path) -> None:

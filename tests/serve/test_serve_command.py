@@ -1,14 +1,16 @@
 """What is asked for on the command line, and what of it is refused before a model is loaded."""
 
 import hmac
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from serving import PROGRAM, Server
+from typer.testing import CliRunner
 
 from h2o_chat.base.errors import UsageError
+from h2o_chat.cli.cli import app
 from h2o_chat.serve import keys as keys_module
 from h2o_chat.serve.keys import NOBODY, Keys, read_keys
 
@@ -17,11 +19,10 @@ pytestmark = pytest.mark.loopback
 KEY, OTHER = "0123456789abcdef", "fedcba9876543210"
 
 
-def refused(*flags: object, **environment: str) -> str:
-    ended = subprocess.run(
-        [*PROGRAM, *map(str, flags)], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert (ended.returncode, ended.stdout) == (2, "")
+def refused(code: int, *flags: str) -> str:
+    """What is said, in this process: a model is loaded sooner."""
+    ended = CliRunner().invoke(app, ["serve", "--no-store", "--threads", "1", *flags])
+    assert (ended.exit_code, ended.stdout) == (code, "")
     return ended.stderr
 
 
@@ -39,12 +40,13 @@ def refused(*flags: object, **environment: str) -> str:
     ],
 )
 def test_what_cannot_be_served_is_said(flags: list[str], said: str) -> None:
-    assert said in refused(*flags)
+    assert said in refused(2, *flags)
 
 
 def test_a_taken_port_is_said() -> None:
-    with Server("--no-store") as server:
-        assert f"127.0.0.1:{server.port} cannot be had" in refused("--address", f"127.0.0.1:{server.port}")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert f"{address} cannot be had" in refused(2, "--address", address)
 
 
 @pytest.mark.parametrize("missing", ["starlette", "uvicorn"])
@@ -61,12 +63,9 @@ def test_without_the_extra_it_says_what_to_install(missing: str) -> None:
 
 
 def test_more_snapshots_than_fit_are_refused_with_the_sum() -> None:
-    ended = subprocess.run(
-        [*PROGRAM, "--snapshots", "100000000"], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert ended.returncode == 4
-    assert "100,000,000 snapshots do not fit" in ended.stderr
-    assert "What fits: --snapshots " in ended.stderr
+    said = refused(4, "--address", "127.0.0.1:0", "--snapshots", "100000000")
+    assert "100,000,000 snapshots do not fit" in said
+    assert "What fits: --snapshots " in said
 
 
 def test_keys_of_a_file_and_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

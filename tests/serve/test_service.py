@@ -48,7 +48,9 @@ def submit(service: Service, *said: str, **how: Any) -> Ticket:
     """A conversation: the user's messages and, between them, the answers."""
     roles = ("user", "assistant")
     messages = tuple((roles[index % 2], text) for index, text in enumerate(said))
-    return service.submit(Asked(messages, replace(SAMPLING, **how), 0), NOBODY)
+    ticket = service.ticket(Asked(messages, replace(SAMPLING, **how), 0), NOBODY)
+    service.submit(ticket)
+    return ticket
 
 
 async def end_of(ticket: Ticket) -> Item:

@@ -83,6 +83,23 @@ async def test_with_any_template_turns_are_those_of_one_conversation(loaded: Loa
     assert service.close(60)
 
 
+async def test_a_marker_that_ended_an_answer_is_not_fed_twice(loaded: Loaded) -> None:
+    """Here a letter; but where the client had a stop of its own, nobody knows which of them it was."""
+    settings = replace(SETTINGS, template="alpaca")
+    service, chat = begin(loaded, settings), Chat(Engine(loaded, settings), settings)
+    service.template.marker = chat.template.marker = "a"
+    said: list[str] = []
+    for text, own in (("My name is Ada.", ()), ("Say that", ("xyz",)), ("Then what", ()), ("And so", ())):
+        said.append(text)
+        drawn = Sampling(max_tokens=200, ignore_eos=True, stop=own)
+        (turn,) = (event for event in chat.send(text, drawn) if isinstance(event, Turn))
+        found = await answered(service, *said, max_tokens=200, ignore_eos=True, stop=own)
+        assert (found.turn.text, found.turn.finish) == (turn.text, "stop")
+        assert found.turn.seen == turn.seen
+        said.append(turn.text)
+    assert service.close(60)
+
+
 async def test_who_fails_fails_alone(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     fine = await answered(service, "Hello")
     choose = Answer.choose
@@ -133,15 +150,19 @@ async def test_memory_is_bounded_by_what_is_kept(loaded: Loaded) -> None:
     assert nothing.close(60)
 
 
-async def test_who_left_before_it_was_read_is_never_read(service: Service) -> None:
+async def test_who_left_is_neither_answered_nor_kept(service: Service) -> None:
     running = [submit(service, "Hello", ignore_eos=True, max_tokens=None) for _ in range(3)]
     waiting = submit(service, "Hello again")
     service.leave(waiting)
+    async with asyncio.timeout(100):
+        while None in service.seated:  # until both rows are in use
+            await asyncio.sleep(0.01)
     for ticket in running:
         service.leave(ticket)
     await answered(service, "Hello")
     assert not service.busy
-    assert service.counts.answers["eos"] == 1
+    assert service.counts.answers["eos"] == 1, "who waited was never read"
+    assert service.counts.answers["stopped"] >= 2
     assert len(service.prefixes) == 1, "what nobody has heard to its end is not kept"
 
 

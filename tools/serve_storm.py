@@ -298,8 +298,7 @@ def raged(server: Server, minutes: float, clients: int) -> Storm:
         thread.start()
     time.sleep(60 * minutes)
     grown = server.anonymous_bytes() - before
-    computed = server.metric("rows") * server.metric("row_bytes")
-    computed += server.metric("snapshots") * server.metric("snapshot_bytes")
+    computed = server.metric("computed_bytes")
     print(f"memory: computed {computed / 1e6:,.0f} MB, grown by {grown / 1e6:,.0f} MB")
     if grown > OVER * computed + OVER_BYTES:
         storm.wrong.append("more memory than computed")

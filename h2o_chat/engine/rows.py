@@ -70,18 +70,23 @@ def snapshots_for(runner: Runner, rows: int, wanted: int | None) -> int:
         BudgetError: so many do not fit; says the sum.
     """
     free = free_bytes(runner.device) - HEADROOM_BYTES - _not_read_yet(runner)
-    free -= (rows + BESIDE) * row_bytes(runner)
+    free -= serving_bytes(runner, rows, 0)
     each = snapshot_bytes(runner)
-    fit = max(0, free // each - NOT_READ_YET)
+    fit = max(0, free // each)
     if wanted is None:
         return min(SNAPSHOTS, fit // 2)
     if wanted > fit:
         raise BudgetError(
-            f"{wanted:,} snapshots do not fit: each takes {each / 1e6:,.1f} MB, {NOT_READ_YET} more are kept"
-            f" free, and beside {rows} rows {runner.device} has {max(0, free) / 1e9:,.1f} GB for them.",
+            f"{wanted:,} snapshots do not fit: each takes {each / 1e6:,.1f} MB, and beside {rows} rows and"
+            f" what is kept free for prompts {runner.device} has {max(0, free) / 1e9:,.1f} GB for them.",
             f"What fits: --snapshots {fit}.",
         )
     return wanted
+
+
+def serving_bytes(runner: Runner, rows: int, snapshots: int) -> int:
+    """What so many rows and so many snapshots take at most, with what is kept free beside them."""
+    return (rows + BESIDE) * row_bytes(runner) + (snapshots + NOT_READ_YET) * snapshot_bytes(runner)
 
 
 def _not_read_yet(runner: Runner) -> int:

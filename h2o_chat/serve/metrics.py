@@ -25,6 +25,8 @@ def _lines(service: Service) -> Iterator[str]:
     yield from _one("snapshots", "gauge", "Conversations that can go on at once.", len(prefixes))
     yield from _one("snapshots_limit", "gauge", "So many at most.", prefixes.most)
     yield from _one("snapshots_bytes", "gauge", "Of all of them, in memory.", prefixes.held_bytes)
+    what = "For rows, snapshots and the reading of prompts, as computed."
+    yield from _one("computed_bytes", "gauge", what, service.computed_bytes)
     memory = _PROCESS.memory_info().rss
     yield from _one("resident_memory_bytes", "gauge", "Of this process.", memory)
     yield from _one("prompt_tokens_total", "counter", "Read.", counts.prompt_tokens)

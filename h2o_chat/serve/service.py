@@ -127,6 +127,13 @@ class Service:
         return len(self._line) + self.batch.waiting + (self._prepared is not None)
 
     @property
+    def computed_bytes(self) -> int:
+        """What rows, snapshots and the reading of prompts take at most."""
+        from h2o_chat.engine.rows import serving_bytes
+
+        return serving_bytes(self.batch.reader, len(self.seated), len(self.prefixes))
+
+    @property
     def busy(self) -> bool:
         """Whether anybody waits or is answered."""
         return bool(self._line or self._prepared or self._under_way)

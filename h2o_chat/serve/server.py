@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
 import sys
@@ -80,8 +81,13 @@ class Server(uvicorn.Server):
         before = {number: signal.getsignal(number) for number in ENDING}
         loop = asyncio.get_running_loop()
 
+        asked_before = False
+
         def handle(number: int, _: object) -> None:
-            signal.signal(number, before[signal.Signals(number)])
+            nonlocal asked_before
+            if asked_before:
+                os._exit(128 + number)
+            asked_before = True
             loop.call_soon_threadsafe(self.leave)
 
         for number, handler in before.items():

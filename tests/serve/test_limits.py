@@ -386,6 +386,18 @@ def test_what_goes_on_at_the_end_has_its_time() -> None:
         assert server.ended() == 0, server.said
 
 
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_waits_for_nothing(tmp_path: Path, second: signal.Signals) -> None:
+    with Server("-b", 48, "--grace", 600, "--data", tmp_path) as server:
+        events = server.client().stream("Hi", **ENDLESS).events()
+        next(events)
+        server.process.send_signal(signal.SIGINT)
+        until(lambda: server.client().get("/health").status == 503, "it does not hear")
+        server.process.send_signal(second)
+        assert server.ended() == 128 + second
+    assert not list(tmp_path.rglob("row-*"))
+
+
 def test_what_takes_longer_is_cut_and_kept(tmp_path: Path) -> None:
     with Server("-b", 48, "--grace", 0, "--data", tmp_path) as server:
         endless = server.client().stream("Hi", **ENDLESS).events()

@@ -35,6 +35,7 @@ Quantize = Literal["auto", "none", "int8", "int4", "nf4"]
 EngineName = Literal["auto", "native", "transformers"]
 Dtype = Literal["auto", "float32", "float16", "bfloat16", "float64"]
 KvDtype = Literal["auto", "int8", "int4"]
+RecallName = Literal["auto", "off"]
 TemplateName = Literal["auto", "plain", "alpaca", "vicuna", "llama-2", "chatml"]
 
 POLICIES: tuple[str, ...] = get_args(PolicyName)
@@ -47,6 +48,7 @@ QUANTIZE: tuple[str, ...] = get_args(Quantize)
 ENGINES: tuple[str, ...] = get_args(EngineName)
 DTYPES: tuple[str, ...] = get_args(Dtype)
 KV_DTYPES: tuple[str, ...] = get_args(KvDtype)
+RECALLS: tuple[str, ...] = get_args(RecallName)
 TEMPLATES: tuple[str, ...] = get_args(TemplateName)
 
 FILE_LIMIT_BYTES = 2**20
@@ -116,6 +118,8 @@ class Settings:
     """full: a whole prompt attends to itself before anything is forgotten; memory grows with the prompt."""
     kv_dtype: KvDtype = "auto"
     """How slots hold keys and values; auto: as the model computes them."""
+    recall: RecallName = "auto"
+    """auto: what a question asks for and the cache has let go of is said to the model again."""
     engine: EngineName = "auto"
     """What computes a step; auto: native on a CPU, where the model and the other settings allow it."""
     quantize: Quantize = "auto"
@@ -139,6 +143,7 @@ class Settings:
             ("--policy", self.policy, POLICIES),
             ("--prefill", self.prefill, PREFILLS),
             ("--kv-dtype", self.kv_dtype, KV_DTYPES),
+            ("--recall", self.recall, RECALLS),
             ("--engine", self.engine, ENGINES),
             ("--quantize", self.quantize, QUANTIZE),
             ("--dtype", self.dtype, DTYPES),

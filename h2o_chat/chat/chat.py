@@ -14,10 +14,11 @@ from h2o_chat.chat.feeding import longer_than_budget, too_small, turn_tokens
 from h2o_chat.chat.holds import Holds
 from h2o_chat.chat.keeping import Keeper
 from h2o_chat.chat.message import Message, as_event, give_texts, not_too_long, of_stored
+from h2o_chat.chat.recalling import Recall
 from h2o_chat.chat.resume import ended_in_marker, remember
 from h2o_chat.chat.spans import about_to_be, tokens_of, was_read
 from h2o_chat.chat.templates import choose
-from h2o_chat.events.events import CacheState, Event, Note, Prompt, ReadSoFar, Said, Token, Turn
+from h2o_chat.events.events import CacheState, Event, Note, Prompt, ReadSoFar, Token, Turn
 
 
 class Chat:
@@ -40,9 +41,11 @@ class Chat:
         """What the cache held when last looked at."""
         self.settings = settings
         """What the conversation is held with."""
-        self._system = settings.system
+        self.system = settings.system
+        """The system prompt of the conversation, which may be another than that of the settings."""
         self.template = choose(engine.tokenizer, settings.template)
         self.holds = Holds()
+        self.recall = Recall(self.notes)
         self._marked = False
         """The last answer ended in the marker that the next turn begins with: it was fed already."""
         self.template_name = self.template.name
@@ -67,18 +70,19 @@ class Chat:
             H2OChatError: whatever the engine raises; then the model has not seen this turn.
         """
         not_too_long(text)
-        ids, system_tokens = turn_tokens(self.engine, self.template, self._system, text, self._marked)
+        again, fed = self.recall.before(text, self.messages, self.engine, self.settings)
+        ids, system_tokens = turn_tokens(self.engine, self.template, self.system, fed, self._marked)
         place = about_to_be(self.engine.seen + len(self.engine.pending), len(ids), system_tokens)
         if pin:
             self.engine.pin(place)
-        exchange = Exchange(text, system_tokens, self.messages, self.keeper)
+        exchange = Exchange(text, system_tokens, self.messages, self.keeper, again)
         exchange.write_down(ids)
         exchange.answer.made_with = self.settings, sampling
         self.messages += [exchange.user, exchange.answer]
         stop, marker = sampling.stop, self.template.marker
         sampling = replace(sampling, stop=(*stop, marker) if marker else stop)
         try:
-            yield Said(len(self.messages) - 2, "user", text)
+            yield as_event(len(self.messages) - 2, exchange.user)
             yield from self.take_notes()
             yield from longer_than_budget(self.engine, ids)
             for event in self.engine.generate(ids, sampling, cancel):
@@ -112,11 +116,6 @@ class Chat:
             if pin and not was_read(exchange.user):  # it was not read
                 self.engine.unpin(place)
                 exchange.user.pinned = False
-
-    @property
-    def system(self) -> str | None:
-        """The system prompt of the conversation, which may be another than that of the settings."""
-        return self._system
 
     def reseed(self, seed: int) -> None:
         """Draws from here on as with this seed."""
@@ -196,10 +195,10 @@ class Chat:
             return False
         self.keeper.move(leaf)
         self.holds.forget()
-        self.messages = [of_stored(stored) for stored in path] or self._blank()
+        self.messages = of_stored(path) or self._blank()
         mark_branches(self.keeper, self.messages)
         if path:
-            self._system = path[0].text if path[0].role == "system" else None
+            self.system = path[0].text if path[0].role == "system" else None
         self._marked = bool(path) and ended_in_marker(self.engine.tokenizer, self.template, path[-1])
         self.look()
         self.holds.share_out(self.messages, self.engine.seen)
@@ -248,7 +247,7 @@ class Chat:
         self.holds.forget()
         self.state = None
         self._marked = False
-        self._system = self.settings.system
+        self.system = self.settings.system
         self.messages = self._blank()
 
     def inspect(self, position: int) -> list[list[bool]]:
@@ -261,7 +260,7 @@ class Chat:
 
     def _blank(self) -> list[Message]:
         """The messages of a conversation in which nobody has spoken."""
-        return [Message("system", self._system)] if self._system else []
+        return [Message("system", self.system)] if self.system else []
 
     def look(self) -> None:
         """Looks what the cache holds now."""

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from h2o_chat.chat.keeping import Keeper
-from h2o_chat.chat.message import Message
+from h2o_chat.chat.message import Message, Recalled
 from h2o_chat.chat.saved_caches import Saves
 from h2o_chat.chat.spans import of_prompt, was_read
 from h2o_chat.events.events import Prompt, Token, Turn
+from h2o_chat.store import NOTHING, Again
 
 
 class Exchange:
@@ -17,12 +18,19 @@ class Exchange:
         system_tokens: how many of the tokens to be read are the system prompt.
         before: the messages so far.
         keeper: writes it to disk; None keeps nothing.
+        again: what the model is told again in front of it.
     """
 
     def __init__(
-        self, text: str, system_tokens: int, before: Sequence[Message], keeper: Keeper | None
+        self,
+        text: str,
+        system_tokens: int,
+        before: Sequence[Message],
+        keeper: Keeper | None,
+        again: Recalled | None = None,
     ) -> None:
-        self.user, self.answer = Message("user", text), Message("assistant", "")
+        self.user, self.answer = Message("user", text, recalled=again), Message("assistant", "")
+        self._again: Again = (again.words, before[again.index].id) if again else NOTHING
         self._keeper = keeper
         self._system_tokens = system_tokens
         self._system = before[0] if before and before[0].role == "system" else None
@@ -44,7 +52,7 @@ class Exchange:
             return
         if self._system and self._system.id is None:  # once
             self._system.id = self._keeper.said(self._system.role, self._system.text)
-        self.user.id = self._keeper.said("user", self.user.text, ids)
+        self.user.id = self._keeper.said("user", self.user.text, ids, self._again)
         self.answer.id = self._keeper.answering()
 
     def read(self, prompt: Prompt) -> None:

@@ -170,7 +170,13 @@ def _as_dict(message: StoredMessage) -> dict[str, Any]:
         "last": message.last,
         "ids": message.ids,
         "created": message.created,
-    } | ({"pinned": True} if message.pinned else {})
+    } | _sometimes(message)
+
+
+def _sometimes(message: StoredMessage) -> dict[str, Any]:
+    """What few messages have."""
+    again = {"recalled": message.recalled, "recalled_from": message.recalled_from}
+    return ({"pinned": True} if message.pinned else {}) | (again if message.recalled else {})
 
 
 def _title(conversation: Conversation) -> str:

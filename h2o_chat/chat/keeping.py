@@ -13,7 +13,7 @@ from typing import Any
 from h2o_chat.base.errors import DiskError, EngineError, StoreBusyError, StoreError, UsageError
 from h2o_chat.chat import saved_caches
 from h2o_chat.events.events import Note, Session
-from h2o_chat.store import Store, StoredMessage, Writer
+from h2o_chat.store import NOTHING, Again, Store, StoredMessage, Writer
 
 GIVE_UP_S = 180.0
 """Seconds of waiting after which a note says that nothing more is stored; writing is still tried."""
@@ -76,12 +76,12 @@ class Keeper:
         self.close()
         self._writer = self.conversation = self._trouble = self._never = None
 
-    def said(self, role: str, text: str, ids: Sequence[int] = ()) -> int | None:
+    def said(self, role: str, text: str, ids: Sequence[int] = (), again: Again = NOTHING) -> int | None:
         """A message of a person; its number, None where this conversation is not stored.
 
         It is on disk when this returns, unless `waiting` says otherwise.
         """
-        message = writer.said(role, text, ids) if (writer := self._begun()) else None
+        message = writer.said(role, text, ids, again) if (writer := self._begun()) else None
         self._look()
         return message
 

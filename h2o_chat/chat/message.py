@@ -41,6 +41,19 @@ def not_too_long(text: str) -> str:
     return text
 
 
+@dataclass(frozen=True)
+class Recalled:
+    """Words said before that the model was told again, in front of a message."""
+
+    index: int
+    """The place of the message they come from."""
+    words: str
+
+    def before(self, text: str) -> str:
+        """A message as the model is fed it."""
+        return f"I said before: {self.words}{'.' if self.words[-1:].isalnum() else ''} {text}"
+
+
 @dataclass
 class Message:
     """What one side said, and where its tokens lie."""
@@ -63,12 +76,23 @@ class Message:
     """The text of each of its tokens, where it was said before somebody looked."""
     made_with: tuple[Settings, Sampling] | None = None
     """How an answer was made; None where that was before the conversation was opened."""
+    recalled: Recalled | None = None
+    """What was said to the model again in front of it."""
     branch: tuple[int, int] | None = None
     """(which it is, from 1; of how many) of those said in this place; None: nothing else was said here."""
 
 
-def of_stored(stored: StoredMessage) -> Message:
-    """A message as it was written down; its hold is set by `Holds`."""
+def of_stored(path: Sequence[StoredMessage]) -> list[Message]:
+    """The messages of a branch as they were written down; their hold is set by `Holds`."""
+    places = {stored.id: index for index, stored in enumerate(path)}
+    return [_of_stored(stored, _place(places, stored.recalled_from)) for stored in path]
+
+
+def _place(places: Mapping[int, int], number: int | None) -> int:
+    return -1 if number is None else places.get(number, -1)
+
+
+def _of_stored(stored: StoredMessage, recalled_from: int) -> Message:
     return Message(
         stored.role,
         stored.text,
@@ -77,6 +101,7 @@ def of_stored(stored: StoredMessage) -> Message:
         stored.finish,
         id=stored.id,
         pinned=stored.pinned,
+        recalled=Recalled(recalled_from, stored.recalled) if stored.recalled else None,
     )
 
 
@@ -85,14 +110,22 @@ def as_event(index: int, message: Message) -> Said:
     role, finish = cast(Role, message.role), cast(Finish | None, message.finish)
     hold = message.hold if was_read(message) else None
     place = message.first, message.last
-    return Said(index, role, message.text, finish, hold, *place, message.texts, message.pinned)
+    again = message.recalled or Recalled(-1, "")
+    return Said(
+        *(index, role, message.text, finish, hold, *place, message.texts, message.pinned),
+        recalled=again.words,
+        recalled_from=again.index,
+    )
 
 
 def of_event(said: Said) -> Message:
     """The message that an event tells of: the other way round."""
     first, hold = (-1, 1.0) if said.hold is None else (max(said.first, 0), said.hold)
     return Message(
-        *(said.role, said.text, first, said.last, said.finish, hold), pinned=said.pinned, texts=said.texts
+        *(said.role, said.text, first, said.last, said.finish, hold),
+        pinned=said.pinned,
+        texts=said.texts,
+        recalled=Recalled(said.recalled_from, said.recalled) if said.recalled else None,
     )
 
 

@@ -137,6 +137,10 @@ def recall(
     ] = None,
     conversations: Annotated[int, typer.Option(help="With --generate: how many.", min=1)] = 16,
     seed: Annotated[int, typer.Option(help="With --generate: of what is made up.")] = 0,
+    recall: Annotated[
+        bool,
+        typer.Option("--recall", help="With --generate: ask once more, with what is gone told again."),
+    ] = False,
     model: Model = None,
     policies: Policies = None,
     budgets: Budgets = None,
@@ -172,6 +176,7 @@ def recall(
                 kv,
                 equal_bytes,
                 plot,
+                recall,
             )
         from h2o_chat.lab.evals import run_recall
 

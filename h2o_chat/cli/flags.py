@@ -65,6 +65,10 @@ FLAGS: dict[str, Any] = {
     "kv_dtype": typer.Option(
         help="Precision of the memory; auto: as the model computes.", rich_help_panel=MEMORY
     ),
+    "recall": typer.Option(
+        help="auto: what a question asks for and was forgotten is looked up and told again.",
+        rich_help_panel=MEMORY,
+    ),
     "temperature": typer.Option(help="0: always the likeliest token.", rich_help_panel=ANSWER),
     "top_p": typer.Option(help="Sample from this share of the probability.", rich_help_panel=ANSWER),
     "top_k": typer.Option(help="Sample from so many tokens; 0: all.", rich_help_panel=ANSWER),

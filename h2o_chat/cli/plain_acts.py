@@ -109,6 +109,8 @@ def _change(talk: PlainChat, name: str, value: object) -> None:
     if name == "seed":
         assert isinstance(value, int)
         talk.chat.reseed(value)
+    elif name == "recall":
+        changing.set_recall(talk.chat, "off" if value == "off" else "auto")
     elif name in changing.ANSWERING:
         talk.sampling = replace(talk.sampling, **{name: value})  # type: ignore[arg-type]
     else:
@@ -164,6 +166,10 @@ def _unpin(talk: PlainChat, rest: str) -> None:
         raise UsageError("Which message?", f"/unpin NUMBER; pinned are: {pinned or 'none'}.")
     else:
         talk.hear(pins.pin(talk.chat, _number(talk, rest), on=False))
+
+
+def _recall(talk: PlainChat, rest: str) -> None:
+    talk.lines.note(talk.chat.recall.by_hand(rest, talk.chat.messages).message)
 
 
 def _export(talk: PlainChat, rest: str) -> None:
@@ -228,6 +234,7 @@ ACTS: Mapping[str, Callable[[PlainChat, str], None]] = {
     "memory": _memory,
     "pin": _pin,
     "unpin": _unpin,
+    "recall": _recall,
     "why": _why,
     "find": _find,
     "export": _export,

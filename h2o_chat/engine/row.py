@@ -172,6 +172,12 @@ class Row:
         layers = range(len(self.cache.layers))
         return [(self.cache.kept(layer)[self.number] == position).any(-1).tolist() for layer in layers]
 
+    def held(self, positions: range) -> float:
+        """Share of the tokens at these positions that the KV heads hold, over all layers: 0 to 1."""
+        slots = [arena.slots.positions[:, self.number] for arena in self.cache.arenas]  # [L, H, S] each
+        found = sum(int(((at >= positions.start) & (at < positions.stop)).sum()) for at in slots)
+        return found / max(1, len(positions) * sum(at.shape[0] * at.shape[1] for at in slots))
+
     def text_of(self, position: int) -> str:
         """Text of a token that is still held."""
         return self.observer.text_of(position)

@@ -91,6 +91,10 @@ class Said:
     """The text of each of its tokens, as in `prompt`."""
     pinned: bool = False
     """It was said before, and its tokens are protected from eviction."""
+    recalled: str = ""
+    """Words said before that the model is told again in front of it, since it asks for them."""
+    recalled_from: int = -1
+    """The place of the message they come from; -1: none, or it is not known."""
 
 
 @dataclass(frozen=True)
@@ -256,7 +260,8 @@ class Note:
     message: str
     hint: str = ""
     about: int | None = None
-    """The place of the message that was just `pinned` or `unpinned`, as the code then says."""
+    """The place of the message that was just `pinned` or `unpinned`, or whose words were `recalled`, as the
+    code then says."""
 
 
 @dataclass(frozen=True)

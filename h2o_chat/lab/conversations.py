@@ -25,7 +25,9 @@ LAST = 0.9
 """Share of the conversation in which they are told."""
 
 
-def draw(tokenizer: Any, template: Template, tokens: int, seed: str) -> tuple[Script, list[Question]]:
+def draw(
+    tokenizer: Any, template: Template, tokens: int, seed: str, recall: bool = False
+) -> tuple[Script, list[Question]]:
     """A conversation of about so many tokens, and the questions that its script asks, in order.
 
     Facts are told evenly over its first nine tenths, two of them corrected later on and two pinned as they
@@ -34,6 +36,7 @@ def draw(tokenizer: Any, template: Template, tokens: int, seed: str) -> tuple[Sc
 
     Args:
         tokens: 0 for the same facts in the same order with nothing in between.
+        recall: all questions are asked once more at the end, with what is gone said again in front of them.
     """
     plain_text = template.name == "plain"
     known, others = (TEXT_FACTS, TEXT_DISTRACTORS) if plain_text else (FACTS, DISTRACTORS)
@@ -75,6 +78,8 @@ def draw(tokenizer: Any, template: Template, tokens: int, seed: str) -> tuple[Sc
         distance = script.tokens - ends.get(fact, script.tokens)
         questions.append(Question(asked, distance, expected.get(fact), stale.get(fact), kind))
         script.ask(known[fact][1])
+    for question in questions if recall else ():
+        script.ask(question.messages[0]["content"], recall=True)
     return script, questions
 
 

@@ -118,6 +118,7 @@ def run_long_recall(
     kv_dtypes: Sequence[str] = (),
     equal_bytes: bool = False,
     folder: Path | None = None,
+    recall: bool = False,
 ) -> ExitCode:
     """`eval recall --generate`."""
     contestants, known = crossed(policies, kv_dtypes), Results(results)
@@ -134,6 +135,7 @@ def run_long_recall(
             partial(show, "answer"),
             known,
             equal_bytes,
+            recall,
         )
     return _end(report, as_json, long_recall.show_table, folder, plots.plot_long_recall)
 

@@ -15,7 +15,7 @@ from h2o_chat.cache.rope import probe
 from h2o_chat.chat.templates import choose
 from h2o_chat.lab import rows
 from h2o_chat.lab.contestant import Contestant, full_cache, slots_of
-from h2o_chat.lab.conversations import draw
+from h2o_chat.lab.conversations import KINDS, draw
 from h2o_chat.lab.figures import wilson
 from h2o_chat.lab.output import print_tables
 from h2o_chat.lab.recall import ANSWER_TOKENS, Question, Share, is_right, slots_cell
@@ -53,12 +53,14 @@ def measure_long(
     tick: Tick = unheard,
     results: Results | None = None,
     equal_bytes: bool = False,
+    recall: bool = False,
 ) -> LongRecallReport:
     """The facts with nothing in between first, then the full cache where it fits, then all others.
 
     Args:
         results: what is there already is not measured again.
         equal_bytes: budgets are slots of the model's own precision; others get as many as fit into as much.
+        recall: each policy is asked once more with what is gone said again in front of the question.
 
     Raises:
         BudgetError: a contestant's parts do not fit a budget.
@@ -68,35 +70,48 @@ def measure_long(
     runs = [(c, b, slots) for c, b, slots in sized if c.shares(slots)]
     positions = probe(loaded.model, loaded.chats)
     bare, _ = _drawn(loaded, 0, conversations, seed)
-    scripts, questions = _drawn(loaded, tokens, conversations, seed)
+    scripts, questions = _drawn(loaded, tokens, conversations, seed, recall)
     ticks = (part(tick, number, len(runs) + 2) for number in range(len(runs) + 2))
 
-    def right(name: str, budget: int | None, read: Sequence[Script], cache: H2OCache) -> list[bool]:
+    def right(name: str, budget: int | None, read: Sequence[Script], cache: H2OCache) -> list[list[bool]]:
+        """Which answers are right: to all questions, then to all of them with what is gone said again."""
         told = next(ticks)
         data = [[feed.ids for feed in script.feeds] + [sorted(script.pins)] for script in read]
         where = key(loaded, "long recall", data, contestant=name, budget=budget)
         said = results.once(where, lambda: rows.answers(loaded, read, cache, ANSWER_TOKENS, told))
-        flat = [answer or "" for answers in said for answer in answers]
-        return [is_right(question, answer) for question, answer in zip(questions, flat, strict=True)]
+        asked = KINDS.total()
+        times = [[answer or "" for answers in said for answer in answers[:asked]]]
+        if recall and read is not bare:
+            times.append([answer or "" for answers in said for answer in answers[asked:]])
+        return [
+            [is_right(question, answer) for question, answer in zip(questions, answers, strict=True)]
+            for answers in times
+        ]
 
-    known = right("full", None, bare, full_cache(positions))
+    [known] = right("full", None, bare, full_cache(positions))
     shares = _shares(BARE, None, questions, known, known, tokens)
     fits = max(script.tokens for script in scripts) + 2 * ANSWER_TOKENS <= positions.window
     if fits:
-        found = right("full", None, scripts, full_cache(positions))
+        found, *_ = right("full", None, scripts, full_cache(positions))
         shares += _shares("full", None, questions, found, known, tokens)
     for contestant, budget, slots in runs:
         cache = contestant.cache(slots, positions)
         pins = _room(contestant, slots, scripts)
-        found = right(str(contestant), slots, scripts if pins else list(map(_unpinned, scripts)), cache)
-        shares += _shares(str(contestant), budget, questions, found, known, tokens, pins, slots)
+        times = right(str(contestant), slots, scripts if pins else list(map(_unpinned, scripts)), cache)
+        for name, found in zip((str(contestant), f"{contestant}, recall"), times, strict=False):
+            shares += _shares(name, budget, questions, found, known, tokens, pins, slots)
     return LongRecallReport(loaded.name, tokens, conversations, positions.window, fits, shares)
 
 
-def _drawn(loaded: Loaded, tokens: int, conversations: int, seed: int) -> tuple[list[Script], list[Question]]:
+def _drawn(
+    loaded: Loaded, tokens: int, conversations: int, seed: int, recall: bool = False
+) -> tuple[list[Script], list[Question]]:
     """Conversations, and all their questions in order."""
     template = choose(loaded.tokenizer, "auto")
-    each = [draw(loaded.tokenizer, template, tokens, f"{seed} {number}") for number in range(conversations)]
+    each = [
+        draw(loaded.tokenizer, template, tokens, f"{seed} {number}", recall)
+        for number in range(conversations)
+    ]
     return [script for script, _ in each], [question for _, asked in each for question in asked]
 
 

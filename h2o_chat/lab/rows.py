@@ -106,7 +106,7 @@ def answers(
     under_way: list[_Row] = []
     done, total = 0, sum(len(row.pieces) for row in waiting)
     while True:
-        under_way += _branched(islice(coming, max(0, reader.rows_under_way - len(under_way))))
+        under_way += reader.branched(islice(coming, max(0, reader.rows_under_way - len(under_way))))
         if not under_way:
             return found
         group = reader.choose(under_way)
@@ -120,7 +120,7 @@ def answers(
             if token not in eos and len(row.answer) < tokens:
                 row.pieces.append(Feed([token], prompt=False))
             row.answers[row.question] = row.script.text(row.asked, row.answer)
-        under_way = [row for row in _branched(under_way) if reader.has_room(row)]
+        under_way = [row for row in reader.branched(under_way) if reader.has_room(row)]
         done += sum(row.question is None for row in group)
         tick(min(1.0, done / max(1, total)))
 
@@ -149,32 +149,23 @@ def _cut(feed: Feed, size: int) -> list[Feed]:
     return [Feed(feed.ids[at : at + size], feed.prompt) for at in range(0, len(feed.ids), size)]
 
 
-def _branched(rows: Iterable[_Row]) -> list[_Row]:
-    """The rows, and beside them those of the questions that come next."""
-    mains, branches = list(rows), []
-    for row in mains:
-        while row.pieces and isinstance(question := row.pieces[0], _Question):
-            row.pieces.popleft()
-            asked = [token for piece in question.pieces for token in piece.ids]
-            branches.append(
-                replace(
-                    row,
-                    pieces=deque(question.pieces),
-                    state=_without_pins(row.state),
-                    question=question.number,
-                    asked=asked,
-                    answer=[],
-                    nll=None,
-                    expected=None,
-                )
-            )
-    return [row for row in mains + branches if row.pieces]
-
-
 def _without_pins(state: Snapshot) -> Snapshot:
     """With no pins ahead: a branch has other tokens there."""
     (clock,) = state.clocks
     return replace(state, clocks=[replace(clock, pins=frozenset())])
+
+
+@dataclass(frozen=True)
+class _Held:
+    """What one row's snapshot holds."""
+
+    state: Snapshot
+
+    def held(self, positions: range) -> float:
+        """See `Row.held`."""
+        slots = [part.states["positions"] for part in self.state.parts]  # [L, 1, H, S] each
+        found = sum(int(((at >= positions.start) & (at < positions.stop)).sum()) for at in slots)
+        return found / max(1, len(positions) * sum(at.shape[0] * at.shape[2] for at in slots))
 
 
 def _next_tokens(row: _Row) -> int:
@@ -227,6 +218,30 @@ class _Reader:
         cache.protect(script.protected, row=0)
         cache.pin(script.pins, row=0)
         return self.runner.take(0)
+
+    def branched(self, rows: Iterable[_Row]) -> list[_Row]:
+        """The rows, and beside them those of the questions that come next."""
+        mains, branches = list(rows), []
+        for row in mains:
+            while row.pieces and isinstance(question := row.pieces[0], _Question):
+                row.pieces.popleft()
+                pieces = question.pieces
+                if row.script.questions[question.number].recall:
+                    ids = row.script.asked_again(question.number, _Held(row.state))
+                    pieces = _cut(Feed(ids, prompt=True), self.runner.cache.pass_tokens)
+                branches.append(
+                    replace(
+                        row,
+                        pieces=deque(pieces),
+                        state=_without_pins(row.state),
+                        question=question.number,
+                        asked=[token for piece in pieces for token in piece.ids],
+                        answer=[],
+                        nll=None,
+                        expected=None,
+                    )
+                )
+        return [row for row in mains + branches if row.pieces]
 
     def has_room(self, row: _Row) -> bool:
         """False where the full cache is at the end of the model's window."""

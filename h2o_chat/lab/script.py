@@ -2,8 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
+from h2o_chat.base.config import Settings
+from h2o_chat.chat.message import Message
+from h2o_chat.chat.recalling import Holding, Recall
 from h2o_chat.chat.templates import Template, literal
 from h2o_chat.engine.detokenize import Detokenizer
 
@@ -19,6 +23,17 @@ class Feed:
     """An answer is wanted; the conversation goes on as if this had not been asked."""
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A question."""
+
+    text: str
+    before: int
+    """Messages said before it."""
+    recall: bool
+    """What it asks for and the cache has let go of is said again in front of it."""
+
+
 class Script:
     """Written message by message, read by `rows.answers`.
 
@@ -32,6 +47,9 @@ class Script:
         """Fed so far, questions left out."""
         self.protected = 0
         """First tokens to protect: the system prompt."""
+        self.messages: list[Message] = []
+        """What was said."""
+        self.questions: list[Asked] = []
         self.pins: set[int] = set()
         """Positions to protect."""
         self._system: str | None = None
@@ -46,16 +64,30 @@ class Script:
         if role == "user":
             ids = self._prompt(text)
             self._feed(ids, prompt=True)
-            return range(first, first + len(ids))
-        ids = literal(self.tokenizer, text)
-        if ids[:-1]:
-            self._feed(ids[:-1], prompt=False)
-        self._pending += ids[-1:]
+        else:
+            ids = literal(self.tokenizer, text)
+            if ids[:-1]:
+                self._feed(ids[:-1], prompt=False)
+            self._pending += ids[-1:]
+        self.messages.append(Message(role, text, first, first + len(ids) - 1))
         return range(first, first + len(ids))
 
-    def ask(self, text: str) -> None:
+    def ask(self, text: str, recall: bool = False) -> None:
         """A question to be answered from here, which the rest of the conversation does not know of."""
+        self.questions.append(Asked(text, len(self.messages), recall))
         self.feeds.append(Feed([*self._pending, *self._prompt(text)], prompt=True, asks=True))
+
+    def asked_again(self, number: int, holding: Holding) -> list[int]:
+        """The tokens of a question, with what is said again in front of it, as `Chat.send` does it.
+
+        Args:
+            holding: the cache as it is when that is asked.
+        """
+        asked = self.questions[number]
+        _, fed = Recall([]).before(asked.text, self.messages[: asked.before], holding, Settings())
+        whole = next(islice((feed for feed in self.feeds if feed.asks), number, None))
+        pending = len(whole.ids) - len(self._prompt(asked.text))
+        return [*whole.ids[:pending], *self._prompt(fed)]
 
     def pin(self, positions: range) -> None:
         """Protects what is said there."""

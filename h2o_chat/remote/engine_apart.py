@@ -269,6 +269,10 @@ class EngineApart:
         holders: list[list[bool]] = self._ask("inspect", position)
         return holders
 
+    def held(self, positions: range) -> float:
+        """See `Engine.held`."""
+        return float(self._ask("held", positions))
+
     def save(self, path: Path) -> None:
         """See `Engine.save`."""
         self._ask("save", path)

@@ -1,12 +1,14 @@
 """Conversations on disk. `store.py` is what to read first."""
 
 from h2o_chat.store.places import saved_caches
-from h2o_chat.store.rows import Conversation, Hit, StoredMessage, Summary, clean, title_of
+from h2o_chat.store.rows import NOTHING, Again, Conversation, Hit, StoredMessage, Summary, clean, title_of
 from h2o_chat.store.store import DATABASE, Store, conversation_ids
 from h2o_chat.store.writer import Writer
 
 __all__ = [
     "DATABASE",
+    "NOTHING",
+    "Again",
     "Conversation",
     "Hit",
     "Store",

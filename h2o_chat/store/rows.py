@@ -48,6 +48,10 @@ class StoredMessage:
     created: float
     pinned: bool = False
     """A person protected its tokens from eviction."""
+    recalled: str = ""
+    """Words said before that the model was told again in front of it; they are among its tokens."""
+    recalled_from: int | None = None
+    """The number of the message they come from."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,10 @@ class Hit:
     """Some words around the first hits, which stand between « and »."""
 
 
+Again = tuple[str, int | None]
+"""Words that the model is told again in front of a message, and the number of the message they come from."""
+NOTHING: Again = ("", None)
+
 # Named here: inside `Store`, `list` is a method.
 Summaries = list[Summary]
 Messages = list[StoredMessage]
@@ -119,7 +127,7 @@ FROM conversations WHERE NOT hidden"""
 
 MESSAGE = """
 SELECT number, (SELECT number FROM messages AS before WHERE before.id = messages.parent),
-    role, text, finish, first, last, ids, created, pinned, open, id
+    role, text, finish, first, last, ids, created, pinned, recalled, recalled_from, open, id
 FROM messages"""
 
 NUMBERED = "SELECT id FROM messages WHERE conversation = ? AND number = ?"
@@ -201,6 +209,7 @@ def insert_message(
     ids: Sequence[int] = (),
     open: bool = False,
     pinned: bool = False,
+    again: Again = NOTHING,
 ) -> None:
     """Adds a message.
 
@@ -210,12 +219,12 @@ def insert_message(
     """
     connection.execute(
         "INSERT INTO messages (conversation, number, parent, role, open, finish, first, last, created,"
-        " tokens, text, ids, pinned)"
+        " tokens, text, ids, pinned, recalled, recalled_from)"
         " VALUES (?, ?, (SELECT id FROM messages WHERE conversation = ? AND number = ?),"
-        " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *(conversation, number, conversation, parent, role, open, finish, first, last, created),
-            *(len(ids), clean(text), pack(ids), pinned),
+            *(len(ids), clean(text), pack(ids), pinned, clean(again[0]), again[1]),
         ),
     )
 
@@ -224,7 +233,8 @@ def message_of(
     row: Sequence[Any], ids: Sequence[int] | None = None, text: str = "", dead: str | None = None
 ) -> StoredMessage:
     """A row of `MESSAGE`; of an answer not finished, what was streamed is given."""
-    number, parent, role, whole, finish, first, last, blob, created, pinned, *_ = row
+    number, parent, role, whole, finish, first, last, blob, created, pinned, again, again_from, *_ = row
     if ids is None:
         ids, text, dead = unpack(blob), whole, finish
-    return StoredMessage(number, parent, role, text, dead, first, last, tuple(ids), created, bool(pinned))
+    place = first, last, tuple(ids), created
+    return StoredMessage(number, parent, role, text, dead, *place, bool(pinned), again, again_from)

@@ -76,4 +76,10 @@ CREATE UNIQUE INDEX messages_numbered ON messages (conversation, number);
 ALTER TABLE conversations ADD COLUMN hidden INTEGER NOT NULL DEFAULT 0;
 """
 
-MIGRATIONS: list[str] = [CONVERSATIONS, PINS, NUMBERS]
+RECALLED = """
+-- Words that the model was told again in front of a message, and the number of the message they come from.
+ALTER TABLE messages ADD COLUMN recalled TEXT NOT NULL DEFAULT '';
+ALTER TABLE messages ADD COLUMN recalled_from INTEGER;
+"""
+
+MIGRATIONS: list[str] = [CONVERSATIONS, PINS, NUMBERS, RECALLED]

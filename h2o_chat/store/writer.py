@@ -8,7 +8,7 @@ from typing import Any
 
 from h2o_chat.store.database import Database, Step
 from h2o_chat.store.lock import Lock
-from h2o_chat.store.rows import NUMBERED, clean, insert_message, pack, streamed, title_of
+from h2o_chat.store.rows import NOTHING, NUMBERED, Again, clean, insert_message, pack, streamed, title_of
 from h2o_chat.store.waiting import Waiting
 
 
@@ -88,7 +88,7 @@ class Writer:
         self._leaf = leaf
         self.waiting.add("else", lambda connection: _set_leaf(connection, self.conversation, leaf))
 
-    def said(self, role: str, text: str, ids: Sequence[int] = (), first: int = -1, last: int = -1) -> int:
+    def said(self, role: str, text: str, ids: Sequence[int] = (), again: Again = NOTHING) -> int:
         """A whole message after `leaf`; it becomes the leaf. The first of a user names the conversation.
 
         Returns:
@@ -98,16 +98,7 @@ class Writer:
 
         def write(connection: sqlite3.Connection) -> None:
             insert_message(
-                connection,
-                self.conversation,
-                number,
-                parent,
-                role,
-                text,
-                now,
-                ids=ids,
-                first=first,
-                last=last,
+                connection, self.conversation, number, parent, role, text, now, ids=ids, again=again
             )
             _set_leaf(connection, self.conversation, number)
             _touch(connection, self.conversation, now)

@@ -32,6 +32,9 @@ def show(report: work.Report | work.Text, pane: Pane, memory: CacheView) -> None
         case Said():
             memory.add(report)
             pane.said(report)
+            if report.recalled and (view := messages.by_index.get(report.index)):
+                view.recalled = report.recalled_from
+                messages.redraw(view)
         case ReadSoFar():
             pane.divider.doing(f"reading {words(report)}{pane.STOP}")
         case Prompt():

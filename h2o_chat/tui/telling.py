@@ -21,6 +21,8 @@ def tell(messages: Messages, chat: ChatLike, speaker: Callable[[str], str]) -> N
         messages.message(
             message.role, speaker(message.role), message.text, index, message.finish, hold, tokens
         )
+        if message.recalled:
+            messages.by_index[index].recalled = message.recalled.index
     show_marks(messages, chat)
 
 

@@ -230,7 +230,12 @@ def test_in_a_terminal_ctrl_c_stops_and_once_more_leaves(small: Path, tmp_path: 
     answer = store.messages(store.find("last"))[-1]
     store.close()
     assert answer.finish == "stopped"
-    assert answer.text.split() == shown.replace("^C", "").split()
+    before, _, after = ("".join(part.split()) for part in shown.partition("^C"))
+    said = "".join(answer.text.split())
+    # A terminal drops what it has not shown yet when ctrl+c is typed: at most its queue.
+    assert said.startswith(before)
+    assert said.endswith(after)
+    assert len(before) + len(after) <= len(said) < len(before) + len(after) + 4096
 
 
 def test_in_an_empty_prompt_ctrl_c_asks_once_and_ctrl_d_leaves(small: Path, tmp_path: Path) -> None:

@@ -24,7 +24,8 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("H2O_CHAT_DATA", str(tmp_path / "data"))
     store = Store(tmp_path / "data")
     with store.claim(store.create("pocket", {"budget": 64})) as writer:
-        asked = writer.said("user", "What is my name?", [1, 2, 3], 0, 2)
+        asked = writer.said("user", "What is my name?", [1, 2, 3])
+        writer.place(asked, 0, 2)
         writer.said("assistant", "Another branch")
         writer.move(asked)
         writer.answering()

@@ -19,7 +19,7 @@ def test_a_conversation_comes_back(folder: Path) -> None:
     with store.claim(conversation) as writer:
         writer.run({"versions": {"h2o-chat": "1"}})
         system = writer.said("system", "Be kind.")
-        user = writer.said("user", "  Hello,\nmy name is Ada.  ", [5, 6, 70_000], 0, 2)
+        user = writer.said("user", "  Hello,\nmy name is Ada.  ", [5, 6, 70_000])
         writer.place(system, 0, 0, [5])
         writer.place(user, 1, 2)
         answer = writer.answering()

@@ -64,7 +64,9 @@ async def test_reading_is_seen_from_its_beginning_to_100_per_cent(
             doing(text)
 
         def look() -> None:
-            if screen.app.pane.is_reading:
+            divider = screen.app.divider
+            laid_out = divider.region.height == divider.styles.height.value  # not between two of its heights
+            if screen.app.pane.is_reading and laid_out:
                 drawn.append(remark(screen))
                 lines = screen.lines()
                 statuses.add(lines[0])
@@ -74,6 +76,7 @@ async def test_reading_is_seen_from_its_beginning_to_100_per_cent(
         screen.app.set_interval(0.05, look)
         await screen.ask(TEXT)
         await screen.answered()
+        assert drawn
         assert all(drawn)
         assert len(seen) >= 3
         assert [far for far, _, _ in seen] == sorted({far for far, _, _ in seen}), "it moves"

@@ -148,7 +148,7 @@ class _Database:
         for title in ("one", "two"):
             with store.claim(store.create(title, {"budget": 64}, title)) as writer:
                 writer.run({"model": "m"})
-                writer.said("user", "What is my name?", [1, 2, 3], 0, 2)
+                writer.place(writer.said("user", "What is my name?", [1, 2, 3]), 0, 2)
                 writer.answering()
                 writer.token(4, "Your")
                 if title == "one":

@@ -102,6 +102,11 @@ def theme(pane: TalkPane, words: str) -> None:
     pane.app.theme = words
 
 
+def recall(pane: TalkPane, words: str) -> None:
+    talk = pane.idle()
+    pane.noted(talk.recall.by_hand(words, talk.messages))
+
+
 def pin_chosen(pane: TalkPane, _: str) -> None:
     """Protect the chosen message, or let it go."""
     view = pane.transcript.choice.view
@@ -121,6 +126,7 @@ ACTS: Mapping[str, Act] = {
     "stats": stats,
     "pin": pinning.pin,
     "unpin": pinning.unpin,
+    "recall": recall,
     "why": why,
     "find": find,
     "copy": copy,

@@ -68,6 +68,8 @@ def apply(pane: TalkPane, new: dict[str, Any]) -> None:
     talk = pane.idle()
     if "seed" in new:
         talk.reseed(new["seed"])
+    if "recall" in new:
+        changing.set_recall(talk, new["recall"])
     answering = {name: new[name] for name in new if name in changing.ANSWERING}
     pane.sampling = replace(pane.sampling, **answering)
     rebuilding = {name: value for name, value in new.items() if name in changing.REBUILDING}

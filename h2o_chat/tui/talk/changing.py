@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from h2o_chat.base import precedence
-from h2o_chat.base.config import Sampling
+from h2o_chat.base.config import RecallName, Sampling
 from h2o_chat.base.errors import UsageError
 from h2o_chat.chat import rebuilding
 from h2o_chat.chat.chat import Chat
@@ -14,7 +14,7 @@ ANSWERING = tuple(asdict(Sampling()))
 """Settings that hold from the next answer on."""
 REBUILDING = ("policy", "budget", "sinks", "recent", "chunk", "prefill", "kv_dtype")
 """Settings for which the cache is built again."""
-SETTABLE = (*ANSWERING, "seed", *REBUILDING)
+SETTABLE = (*ANSWERING, "seed", "recall", *REBUILDING)
 """All that can be changed while a conversation goes on."""
 OPTIONAL = ("max_tokens", "sinks", "recent", "chunk")
 """Those that may be left to the program."""
@@ -24,6 +24,13 @@ def values(talk: Chat, sampling: Sampling) -> dict[str, Any]:
     """All of them as they are now."""
     now = asdict(talk.settings) | asdict(sampling) | {"seed": talk.session.seed}
     return {name: now[name] for name in SETTABLE}
+
+
+def set_recall(talk: Chat, value: RecallName) -> None:
+    """Whether what is gone is said again, from the next message on."""
+    talk.settings = replace(talk.settings, recall=value)
+    if talk.keeper:
+        talk.keeper.changed(talk.session, asdict(talk.settings))
 
 
 def read(name: str, text: str) -> Any:

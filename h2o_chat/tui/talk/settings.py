@@ -11,7 +11,7 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input, Select, Static
 
-from h2o_chat.base.config import CHOSEN, KV_DTYPES, PREFILLS
+from h2o_chat.base.config import CHOSEN, KV_DTYPES, PREFILLS, RECALLS
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.tui.keys import Keys
 from h2o_chat.tui.talk import changing
@@ -26,6 +26,7 @@ HELP = {
     "stop": 'texts that end an answer: ["###", "User:"]',
     "ignore_eos": "go on past the model's own end",
     "seed": "for sampling",
+    "recall": "auto: what a question asks for and was forgotten is told again",
     "policy": "what to forget first",
     "budget": "tokens kept per layer and KV head",
     "sinks": "first tokens always kept; empty: by policy",
@@ -36,12 +37,13 @@ HELP = {
     "theme": "colours of the screen",
 }
 GROUPS = {
-    "answers · from the next one on": (*changing.ANSWERING, "seed"),
+    "answers · from the next one on": (*changing.ANSWERING, "seed", "recall"),
     "memory · built again from what was said": changing.REBUILDING,
     "screen": ("theme",),
 }
 CHOICES = {
     "ignore_eos": ("false", "true"),
+    "recall": RECALLS,
     "policy": CHOSEN,
     "prefill": PREFILLS,
     "kv_dtype": KV_DTYPES,

@@ -62,7 +62,8 @@ def draw_row(view: TurnView, row: int, width: int, line: int, canvas: Canvas) ->
 
 def _titles(view: TurnView, width: int, line: int, canvas: Canvas) -> Strip:
     """The title: who speaks, and how much of it is held."""
-    key = (width, line, view.hold, view.marked, view.pinned, view.branch, canvas.key(view, Piece(Content())))
+    marks = (view.hold, view.marked, view.pinned, view.branch, view.recalled)
+    key = (width, line, *marks, canvas.key(view, Piece(Content())))
     if view.drawn_title is None or view.drawn_title[0] != key:
         caption = title(view, width - 1, canvas.heat.memory.caches)
         strips = canvas.draw(caption, width - 1)  # none where it is painted before it has room
@@ -78,6 +79,7 @@ def title(view: TurnView, width: int, caches: int) -> Content:
     speaker = f"▸ {number}{view.name}" if view.marked else f"{number}{view.name}"
     speaker += " ‹{}/{}›".format(*view.branch) if view.branch else ""
     speaker += " · pinned" if view.pinned else ""
+    speaker += "" if view.recalled is None else f" · {numbered(view.recalled)} told again"
     name = fit(speaker, max(width - len(right), 0)) if right else speaker
     colour = "$accent" if view.marked else COLOURS.get(view.kind, MUTED)
     return Content.assemble((name, f"bold {colour}"), (right, MUTED)).truncate(max(width, 1))

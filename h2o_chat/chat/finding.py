@@ -1,0 +1,176 @@
+"""Which of the things said before a question asks for, by its words; no model.
+
+A word counts the more, the fewer pieces of what was said it stands in (the idf of BM25, Robertson and
+Zaragoza 2009). Words near each other count once more as a pair: "my dog" is not "the dog of my neighbour". Of
+long words only the beginning is compared (McNamee and Mayfield 2004), so that `colour` finds `colours`.
+Scripts that are written without spaces are compared letter by letter, with their neighbours.
+"""
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from math import log
+
+BEGINNING = 5
+"""Letters of a word that are compared."""
+APART = 2
+"""Words so far apart, and nearer, are a pair."""
+WORDS = 0.4
+PAIRS = 0.16
+"""A piece answers a question if so much of the question's words, and of its pairs, stands in it."""
+BEST = 8
+"""So many are told."""
+COMMON = 100
+FEW = 5
+"""A word is rare that stands in at most one of so many pieces, or in so few."""
+PIECE_CHARACTERS = 200
+"""Of what is found at once: a longer message is cut, where a sentence ends if one does."""
+
+_WORD = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]|(?<!['’])\w+")
+"""A letter of a script without spaces (Thai, Lao, Burmese, Khmer, kana, Chinese), or a word; what follows an
+apostrophe is none: "what's" is "what"."""
+_ENDS = "?\uff1f\u061f\u037e\u055e"
+"""Question marks: Latin, Chinese, Arabic, Greek, Armenian."""
+_ASKS = re.compile(rf"[{_ENDS}][^\w{_ENDS}]*$")
+_SENTENCE = re.compile(
+    r".+?(?:[.!?\uff1f\u061f\u037e\u055e\u3002\uff01\u0964]+[\"'»”)\]]*(?=\s|$)|\u3002|\uff1f|\n|$)", re.S
+)
+
+_SELF = """
+i me my mine we us our ours · ich mich mir mein meine wir uns unser · je me moi mon ma mes nous notre nos
+yo mi mis nosotros nuestro nuestra · io mio mia miei noi nostro nostra · eu meu minha · ik mij mijn wij ons
+onze jag mig min mitt mina vi · jeg meg · ja moj moja mnie · я меня мне мой моя мое мои мы нас наш
+我 私 僕 俺 · 나 내 저 제 우리 · मैं मेरा मेरी · أنا
+"""
+SELF = frozenset(word[:BEGINNING] for word in _SELF.replace("·", " ").split())
+"""Words by which people speak of themselves, in some languages, as far as they are compared."""
+
+Feature = str | tuple[str, ...]
+"""A word; two words near each other; two neighbours, with an empty third."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Something said before, and how much of a question stands in it: 0 to 1, by what each word counts."""
+
+    index: int
+    """The place of its message in the conversation."""
+    text: str
+    words: float
+    pairs: float
+
+    @property
+    def fits(self) -> bool:
+        """Whether it is likely to answer the question."""
+        return self.words >= WORDS and self.pairs >= PAIRS
+
+
+class Finder:
+    """The words of what was said. A message takes the time of its words, a question that of the pieces
+    which share a rare one with it."""
+
+    def __init__(self) -> None:
+        self._pieces: list[tuple[int, str]] = []
+        """(place of the message, text), in the order in which they were said."""
+        self._where: dict[Feature, list[int]] = {}
+        """The pieces in which a word, or a pair, stands."""
+
+    def add(self, index: int, text: str) -> None:
+        """Takes a message in; `index` is larger than all before."""
+        for piece in pieces(text):
+            for feature in _words_and_pairs(piece):
+                self._where.setdefault(feature, []).append(len(self._pieces))
+            self._pieces.append((index, piece))
+
+    def find(self, question: str, rare_words: int = 0) -> list[Found]:
+        """What shares rare words with it and is no question itself, best first; of those as good the later.
+
+        Args:
+            rare_words: so many must be shared. 0: one, if the question is about who asks it, else two. Common
+                ones would bring "I'm doing fine" for "How are you?".
+        """
+        asked = _words_and_pairs(question)
+        some = self._with(asked, rare_words or (1 if asked & SELF else 2))
+        words = self._shared({one for one in asked if isinstance(one, str)}, some)
+        pairs = self._shared({one for one in asked if len(one) == 2 and isinstance(one, tuple)}, some)
+        # "my name" stands in "my boss's name" too, but not side by side.
+        beside = self._shared({one for one in asked if len(one) == 3 and isinstance(one, tuple)}, some)
+        fits = {at: round(words[at] + pairs[at] + beside[at], 6) for at in some}
+        ranked = sorted(some, key=lambda at: (fits[at], at), reverse=True)
+        best = (Found(*self._pieces[at], words[at], pairs[at]) for at in ranked)
+        return list(islice((one for one in best if not asks(one.text)), BEST))
+
+    def _with(self, asked: set[Feature], rare_words: int) -> list[int]:
+        """The pieces in which so many of these words stand that are rare."""
+        rare = max(FEW, len(self._pieces) // COMMON)
+        standing = (self._where.get(one, []) for one in asked if isinstance(one, str))
+        shared = Counter(at for where in standing if len(where) <= rare for at in where)
+        return sorted(at for at, words in shared.items() if words >= rare_words)
+
+    def _shared(self, asked: set[Feature], some: list[int]) -> dict[int, float]:
+        """Of each of some pieces, which share of these stand in it, by what they count."""
+        shared = dict.fromkeys(some, 0.0)
+        standing = {one: len(self._where.get(one, [])) for one in asked}
+        # What was never said counts as what was said once: "where" may not have been asked before.
+        counts = {one: log((len(self._pieces) + 1) / (max(1, many) + 0.5)) for one, many in standing.items()}
+        of = sum(counts.values()) or 1.0
+        for one, idf in counts.items():
+            where = self._where.get(one, [])
+            for at in some:
+                found = bisect_left(where, at)
+                if found < len(where) and where[found] == at:
+                    shared[at] += idf / of
+        return shared
+
+
+def asks(text: str) -> bool:
+    """Whether a text ends in a question mark, of whatever script."""
+    return _ASKS.search(text) is not None
+
+
+def question_of(text: str) -> str:
+    """The last sentence that asks; empty where none does."""
+    asking = [sentence for sentence in _sentences(text) if asks(sentence)]
+    return asking[-1] if asking else ""
+
+
+def pieces(text: str) -> Iterator[str]:
+    """Sentences that follow each other and either ask or do not, joined up to PIECE_CHARACTERS."""
+    joined = ""
+    for sentence in _sentences(text):
+        if joined and (asks(joined) != asks(sentence) or len(joined) + 1 + len(sentence) > PIECE_CHARACTERS):
+            yield joined
+            joined = ""
+        joined = f"{joined} {sentence}".strip()
+    if joined:
+        yield joined
+
+
+def _sentences(text: str) -> Iterator[str]:
+    """Each cut to PIECE_CHARACTERS, at a space where there is one."""
+    for sentence in _SENTENCE.findall(text):
+        rest = " ".join(sentence.split())
+        while len(rest) > PIECE_CHARACTERS:
+            at = rest.rfind(" ", 1, PIECE_CHARACTERS)
+            at = PIECE_CHARACTERS if at < 0 else at
+            yield rest[:at]
+            rest = rest[at:].strip()
+        if rest:
+            yield rest
+
+
+def _words_and_pairs(text: str) -> set[Feature]:
+    """Words, each by its beginning, and those that follow each other, or with one word between them."""
+    words = [word[:BEGINNING] for word in _WORD.findall(text.casefold())]
+    return {*words, *_pairs(words)}
+
+
+def _pairs(words: list[str]) -> Iterator[tuple[str, ...]]:
+    for at, word in enumerate(words):
+        for other in words[at + 1 : at + 1 + APART]:
+            yield word, other
+        for other in words[at + 1 : at + 2]:
+            yield word, other, ""

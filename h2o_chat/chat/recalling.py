@@ -1,0 +1,99 @@
+"""What the cache has let go of, and a question asks for, is said to the model again.
+
+The transcript keeps everything. When a message asks, the earlier words that fit it best are found
+(`finding.py`). If the KV heads hold too little of them, they stand in front of the question as it is fed;
+what a person sees is what was typed. The model reads words better than it reads evicted keys and values that
+are put back into the slots, and words need no file of their own (docs/RECALL.md).
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import UsageError
+from h2o_chat.chat.finding import Finder, Found, question_of
+from h2o_chat.chat.message import Message, Recalled, numbered
+from h2o_chat.chat.spans import tokens_of, was_read
+from h2o_chat.events.events import Note
+
+HELD = 0.5
+"""Share of a message's tokens, over all KV heads, from which on it is held, and need not be said again."""
+WITHOUT = ("h2o-paper", "full")
+"""Policies that are left as they were published, or forget nothing."""
+
+
+class Holding(Protocol):
+    """An engine: what it holds."""
+
+    def held(self, positions: range) -> float: ...
+
+
+class Recall:
+    """Finds what to say again, in one conversation.
+
+    Args:
+        notes: gets what a person is told.
+    """
+
+    def __init__(self, notes: list[Note]) -> None:
+        self._notes = notes
+        self._finder = Finder()
+        self._read: list[Message] = []
+        """Those whose words the finder has, or that have none to find."""
+        self._wanted: Recalled | None = None
+        """What somebody asked for by hand."""
+
+    def before(
+        self, text: str, messages: Sequence[Message], engine: Holding, settings: Settings
+    ) -> tuple[Recalled | None, str]:
+        """What to say again in front of a message, and the message as the model is fed it.
+
+        None: it asks for nothing that is gone and can be found.
+
+        Args:
+            messages: all that were said before.
+        """
+        by_hand, self._wanted = self._wanted, None
+        again = by_hand
+        wanted = settings.recall == "auto" and settings.policy not in WITHOUT
+        if again is None and wanted and (question := question_of(text)):
+            self._take_in(messages)
+            found = next(iter(self._finder.find(question)), None)
+            if found is not None and found.fits and not self._is_held(found, messages, engine):
+                again = Recalled(found.index, found.text)
+        if again is None:
+            return None, text
+        if again is not by_hand:
+            self._notes.append(_note(again, "was forgotten: the model is told again"))
+        return again, again.before(text)
+
+    def by_hand(self, words: str, messages: Sequence[Message]) -> Note:
+        """Has what fits these words best said again in front of the next message, held or not.
+
+        Raises:
+            UsageError: nobody has said anything like it.
+        """
+        self._take_in(messages)
+        found = self._finder.find(words, rare_words=1)
+        if not found:
+            raise UsageError(f"No message has any of the words {words!r}.", "/recall WORDS that you said.")
+        self._wanted = Recalled(found[0].index, found[0].text)
+        return _note(self._wanted, "goes in front of your next message")
+
+    def _take_in(self, messages: Sequence[Message]) -> None:
+        known = len(self._read)
+        if known > len(messages) or (known and messages[known - 1] is not self._read[-1]):
+            self._finder, self._read, known = Finder(), [], 0  # another branch
+        for index, message in enumerate(messages[known:], known):
+            if message.role == "user" and was_read(message):
+                self._finder.add(index, message.text)
+            self._read.append(message)
+
+    def _is_held(self, found: Found, messages: Sequence[Message], engine: Holding) -> bool:
+        """Whether the message is held, or one with which its words were said again."""
+        again = (one for one in messages if one.recalled is not None and one.recalled.words == found.text)
+        return any(engine.held(tokens_of(one)) >= HELD for one in (messages[found.index], *again))
+
+
+def _note(again: Recalled, what: str) -> Note:
+    return Note("recalled", f'{numbered(again.index)} "{again.words}" {what}.', about=again.index)

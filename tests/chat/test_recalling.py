@@ -1,0 +1,139 @@
+"""What is gone and asked for is told to the model again: the real engine with the bundled model."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.errors import UsageError
+from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.export import to_json
+from h2o_chat.chat.keeping import Keeper
+from h2o_chat.engine.engine import Engine
+from h2o_chat.events.events import Event, Note, Prompt, Said, Turn
+from h2o_chat.models.load import load
+from h2o_chat.store import Store
+
+POCKET = Path(__file__).parents[2] / "assets" / "pocket"
+GREEDY = Sampling(temperature=0.0, max_tokens=12)
+FACT = "My dog is called Rexo."
+TALK = (
+    "I went to the market and bought apples, pears, plums and a big bag of rice for the whole week.",
+    "Then an old friend told me a long story about his holiday in the mountains with snow and rain.",
+    "The weather will be fine tomorrow, with some clouds in the morning and sun in the afternoon.",
+)
+ASKED = "What is my dog called?"
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Any:
+    return load(Settings(model=str(POCKET), threads=1), lambda *_: None)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store(tmp_path)
+    yield opened
+    opened.close()
+
+
+def chat_of(loaded: Any, store: Store | None = None, conversation: str | None = None, **others: Any) -> Chat:
+    settings = replace(Settings(model=str(POCKET), budget=48, seed=0), **others)
+    engine = Engine(loaded, settings)
+    keeper = Keeper(store, conversation, engine.session, {}) if store else None
+    return Chat(engine, settings, keeper)
+
+
+def say(chat: Chat, *texts: str) -> list[Event]:
+    """The events of the last of these turns."""
+    events: list[Event] = []
+    for text in texts:
+        events = list(chat.send(text, GREEDY))
+    return events
+
+
+def only(events: list[Event], kind: type[Any]) -> Any:
+    (one,) = [event for event in events if isinstance(event, kind)]
+    return one
+
+
+def test_what_is_gone_and_asked_for_is_told_again(loaded: Any) -> None:
+    chat = chat_of(loaded)
+    say(chat, FACT, *TALK)
+    events = say(chat, ASKED)
+    said = only(events, Said)
+    assert (said.text, said.recalled, said.recalled_from) == (ASKED, FACT, 0)
+    assert [one.code for one in events if isinstance(one, Note)] == ["recalled"]
+    assert f"I said before: {FACT} {ASKED}" in "".join(only(events, Prompt).texts)
+    assert "Rexo" in only(events, Turn).text
+    assert chat.messages[-2].text == ASKED, "a person sees what was typed"
+
+
+@pytest.mark.parametrize("others", [{"recall": "off"}, {"policy": "h2o-paper"}, {"budget": 512}])
+def test_nothing_is_told_again_where_that_is_off_or_all_is_held(loaded: Any, others: dict[str, Any]) -> None:
+    chat = chat_of(loaded, **others)
+    say(chat, FACT, *TALK)
+    assert only(say(chat, ASKED), Said).recalled == ""
+
+
+def test_a_message_that_asks_nothing_is_fed_as_it_is(loaded: Any) -> None:
+    chat = chat_of(loaded)
+    say(chat, FACT, *TALK)
+    assert only(say(chat, "My dog is called Rexo, I said."), Said).recalled == ""
+
+
+def test_it_is_not_told_again_while_it_is_held_from_the_last_time(loaded: Any) -> None:
+    chat = chat_of(loaded, budget=96)
+    say(chat, FACT, *TALK, *TALK)
+    assert only(say(chat, ASKED), Said).recalled == FACT
+    assert only(say(chat, ASKED), Said).recalled == ""
+
+
+def test_by_hand_it_goes_in_front_of_the_next_message_alone(loaded: Any) -> None:
+    chat = chat_of(loaded, recall="off")
+    say(chat, FACT, *TALK)
+    note = chat.recall.by_hand("dog called", chat.messages)
+    assert (note.code, note.about) == ("recalled", 0)
+    assert only(say(chat, "Tell me a story."), Said).recalled == FACT
+    assert only(say(chat, "Tell me a story."), Said).recalled == ""
+    with pytest.raises(UsageError, match="'zebra'"):
+        chat.recall.by_hand("zebra", chat.messages)
+
+
+def test_it_is_stored_and_goes_on_token_for_token(loaded: Any, store: Store) -> None:
+    chat = chat_of(loaded, store)
+    say(chat, FACT, *TALK, ASKED)
+    assert chat.keeper is not None
+    conversation = chat.keeper.conversation
+    chat.keeper.close()
+    assert conversation is not None
+    after = only(say(chat_of_resumed(loaded, store, conversation), "Thank you."), Turn).text
+    again = chat_of_resumed(loaded, store, conversation, leaf=10)
+    asked = again.messages[-2]
+    assert asked.recalled is not None
+    assert (asked.recalled.words, asked.recalled.index) == (FACT, 0)
+    assert only(say(again, "Thank you."), Turn).text == after
+    exported = json.loads(to_json(store.whole(conversation)))["messages"]
+    assert [one["recalled"] for one in exported if "recalled" in one] == [FACT]
+
+
+def chat_of_resumed(loaded: Any, store: Store, conversation: str, leaf: int | None = None) -> Chat:
+    chat = chat_of(loaded, store, conversation)
+    assert chat.resume(lambda _: None, leaf=leaf)
+    assert chat.keeper is not None
+    chat.keeper.close()
+    chat.keeper = None
+    return chat
+
+
+def test_another_branch_knows_only_its_own_words(loaded: Any, store: Store) -> None:
+    chat = chat_of(loaded, store)
+    say(chat, "Hello.", FACT, *TALK)
+    assert chat.go_to(2)
+    say(chat, "My dog is called Milo.", *TALK)
+    assert only(say(chat, ASKED), Said).recalled == "My dog is called Milo."
+    chat.close()

@@ -1,0 +1,38 @@
+"""What was told to the model again stands at the head of the question, live and when it is opened again."""
+
+from collections.abc import Callable
+from typing import Any
+
+from screens import POCKET
+
+from h2o_chat.base.config import Sampling
+from h2o_chat.tui.transcript import drawing
+
+FACT = "My dog is called Rexo."
+TALK = (
+    "I went to the market and bought apples, pears, plums and a big bag of rice for the whole week.",
+    "Then an old friend told me a long story about his holiday in the mountains with snow and rain.",
+    "The weather will be fine tomorrow, with some clouds in the morning and sun in the afternoon.",
+)
+
+
+def head(screen: Any, index: int) -> str:
+    return drawing.title(screen.app.transcript.messages.by_index[index], 60, 12).plain
+
+
+async def test_a_question_for_what_is_gone_says_what_was_told_again(drive: Callable[..., Any]) -> None:
+    async with drive(str(POCKET), (100, 30), budget=48, sampling=Sampling(max_tokens=8)) as screen:
+        await screen.opened()
+        for text in (FACT, *TALK, "What is my dog called?"):
+            await screen.ask(text)
+            await screen.answered()
+        assert head(screen, 8).startswith("#9 you · #1 told again")
+        assert any(f'#1 "{FACT}" was forgotten' in " ".join(body.split()) for body in screen.bodies())
+        await screen.ask("/recall apples")
+        await screen.ask("Tell me more.")
+        await screen.answered()
+        assert head(screen, 10).startswith("#11 you · #3 told again")
+        await screen.ask("/set recall off")
+        await screen.ask("What is my dog called?")
+        await screen.answered()
+        assert "told again" not in head(screen, 12)

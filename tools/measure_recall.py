@@ -1,0 +1,105 @@
+"""Whether recall finds what a question asks for, leaves alone what asks for nothing told, and what it costs.
+
+    tools/measure_recall.py --small-talk FILE --knowledge FILE [--knowledge FILE] [--seed 0]
+
+No model computes here: of conversations as `h2o-chat eval recall --generate` makes them up the words alone
+are looked at, as if nothing of them were held. SMALL-TALK: a JSON list of conversations; what one half of
+them say is said in between as well, what the others say is sent. KNOWLEDGE: a JSON object a line with `turns`
+(as MT-bench has) or `goal` (PIQA): things that nobody has told.
+"""
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+
+from transformers import AutoTokenizer
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from h2o_chat.chat.finding import Finder, Found, question_of  # noqa: E402
+from h2o_chat.chat.templates import choose  # noqa: E402
+from h2o_chat.lab.conversations import draw  # noqa: E402
+from h2o_chat.lab.recall import holds  # noqa: E402
+
+FIRST = 5
+TOLD = ("plain", "pinned", "corrected")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--small-talk", type=Path, required=True)
+    parser.add_argument("--knowledge", type=Path, action="append", required=True)
+    parser.add_argument("--of", type=int, default=200, help="messages of each kind")
+    parser.add_argument("--conversations", type=int, default=8)
+    parser.add_argument("--tokens", type=int, default=20_000, help="of a made-up conversation")
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args()
+    rng = random.Random(asked.seed)
+    talk = json.loads(asked.small_talk.read_text("utf-8"))
+    said_between = [one["content"] for each in talk[::2] for one in each if one["role"] == "user"]
+    sent = [one["content"] for each in talk[1::2] for one in each if one["role"] == "user"]
+    world = list(dict.fromkeys(knowledge(asked.knowledge)))
+    small, known = (rng.sample(all_of, min(asked.of, len(all_of))) for all_of in (sent, world))
+
+    tokenizer = AutoTokenizer.from_pretrained(ROOT / "assets" / "pocket")
+    first = among = told = invented = never = 0
+    fetched = {"small talk": 0, "knowledge": 0}
+    examples: list[str] = []
+    find_ms: list[float] = []
+    for number in range(asked.conversations):
+        script, questions = draw(tokenizer, choose(tokenizer, "auto"), asked.tokens, f"{asked.seed} {number}")
+        said = [message.text for message in script.messages if message.role == "user"]
+        finder = Finder()
+        for index, text in enumerate(mixed(said, said_between)):
+            finder.add(index, text)
+        for question in questions:
+            began = time.perf_counter()
+            found = fitting(finder, question.messages[0]["content"])
+            find_ms.append(1000 * (time.perf_counter() - began))
+            if question.expected is None:
+                never, invented = never + 1, invented + bool(found)
+                continue
+            right = [holds(one.text, question.expected) for one in found]
+            told, first, among = told + 1, first + any(right[:1]), among + any(right)
+        for kind, texts in (("small talk", small), ("knowledge", known)):
+            for text in texts:
+                if found := fitting(finder, question_of(text)):
+                    fetched[kind] += 1
+                    examples.append(f"{kind}: {question_of(text)!r} found {found[0].text!r}")
+    print(f"{asked.conversations} conversations of about {asked.tokens:,} tokens, seed {asked.seed}")
+    print(f"facts told ({', '.join(TOLD)}): found first {first}/{told}, among {FIRST} {among}/{told}")
+    print(f"never told: something found for {invented}/{never}")
+    for kind, texts in (("small talk", small), ("knowledge", known)):
+        of = asked.conversations * len(texts)
+        print(f"{kind}: something found for {fetched[kind]}/{of} ({fetched[kind] / of:.1%})")
+    print(f"to find: {median(find_ms):.2f} ms, at most {max(find_ms):.2f}")
+    for example in rng.sample(examples, min(10, len(examples))):
+        print("  " + example)
+
+
+def fitting(finder: Finder, question: str) -> list[Found]:
+    """What would be told again, the best first."""
+    return [one for one in finder.find(question)[:FIRST] if one.fits] if question else []
+
+
+def mixed(said: Sequence[str], between: Sequence[str]) -> Iterator[str]:
+    """All of both, in their order, as evenly as they go."""
+    places = [(at / len(texts), text) for texts in (said, between) for at, text in enumerate(texts)]
+    return (text for _, text in sorted(places, key=lambda one: one[0]))
+
+
+def knowledge(files: Sequence[Path]) -> Iterator[str]:
+    for file in files:
+        for line in file.read_text("utf-8").splitlines():
+            row = json.loads(line)
+            yield from row["turns"][:1] if "turns" in row else [row["goal"]]
+
+
+if __name__ == "__main__":
+    main()

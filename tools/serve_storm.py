@@ -276,7 +276,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         storm = raged(Server(flags, Path(folder) / "data"), asked.minutes, asked.clients)
         goes_on(storm, Server(flags, Path(folder) / "data"))
-    settings = Settings(asked.model, budget=asked.budget, threads=asked.threads, seed=0, events_every=0)
+    settings = Settings(
+        asked.model, budget=asked.budget, threads=asked.threads, seed=0, events_every=0, recall="off"
+    )
     tokens = compare(storm, settings)
     turns = sum(map(len, storm.conversations))
     print(f"{len(storm.conversations):,} conversations, {turns:,} turns, {tokens:,} tokens compared")

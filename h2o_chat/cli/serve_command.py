@@ -5,7 +5,6 @@ signal ends it in order, a second one at once; the exit code is one of `ExitCode
 """
 
 import asyncio
-import math
 import sys
 from collections import ChainMap
 from dataclasses import replace
@@ -91,9 +90,6 @@ def serve(
 
     def work() -> ExitCode:
         settings, sampling = settings_of(given, events_every=0)
-        for flag, value in (("--timeout", timeout), ("--grace", grace)):
-            if math.isnan(value):
-                raise UsageError(f"{flag} is {value}.", "It is a number of seconds.")
         try:
             import_module("h2o_chat.serve.server")
         except ModuleNotFoundError as error:

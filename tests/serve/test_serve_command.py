@@ -35,7 +35,7 @@ def refused(code: int, *flags: str) -> str:
         (["--address", "127.0.0.1:99999"], "HOST:PORT"),
         (["--keys", "no such file"], "No such file"),
         (["--rows", "0"], "--rows"),
-        (["--timeout", "nan"], "--timeout is nan"),
+        (["--timeout", "nan"], "--timeout"),
         (["--snapshots", "-1"], "--snapshots"),
         (["--temperature", "-1"], "--temperature"),
     ],

@@ -23,7 +23,7 @@ from h2o_chat.serve.prefixes import Prefixes
 from h2o_chat.serve.service import Limits, Service, Ticket
 from h2o_chat.serve.stream import MOST_TEXTS, Ended, Item, Stream
 
-SETTINGS = Settings(budget=48, threads=1, seed=0, events_every=0)
+SETTINGS = Settings(budget=48, threads=1, seed=0, events_every=0, recall="off")
 SAMPLING = Sampling(max_tokens=20)
 
 

@@ -62,9 +62,12 @@ class Connection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """What has come is not HTTP; said in the shape of all errors."""
-        if self.cycle is not None and not self.cycle.response_complete and self.cycle.response_started:
-            self.transport.close()  # in the middle of an answer
-            return
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True  # whoever answers what came before it has nobody to answer
+            self.cycle.message_event.set()
+            if self.cycle.response_started:
+                self.transport.close()
+                return
         body = json.dumps(ApiError(400, msg).body()).encode()
         headers = [
             (b"content-type", b"application/json"),

@@ -311,6 +311,8 @@ def test_what_is_no_http_is_refused_in_the_same_shape(client: Client) -> None:
     head, _, body = told.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 ")
     assert set(json.loads(body)["error"]) == {"message", "type", "param", "code"}
+    torn = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
+    assert raw(client, torn).count(b"HTTP/1.1 400 ") == 1, "and nobody answers a second time"
 
 
 async def test_connections_without_a_request_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """What every test may use."""
 
 import atexit
+import gc
 import os
 import shutil
 import signal
@@ -15,12 +16,17 @@ from hypothesis import settings
 from h2o_chat.native import build
 from h2o_chat.store import Store
 
+# Until the tests are collected no garbage is looked for: that took a fifth of the time in each process.
+gc.disable()
+
 # A busy machine is not a failing test.
 settings.register_profile("every behaviour once", deadline=None, max_examples=30)
 settings.register_profile("with sweeps", deadline=None, max_examples=100)
 
 # Tiny models gain nothing from threads, and lose much where others use the cores; before torch loads.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Where a test asks for more threads, they sleep while they wait: spinning takes the cores of other tests.
+os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 # Where the suite runs in the background of a script, interrupts are ignored, and under nohup hang-ups; what
 # it starts must hear them.
@@ -28,7 +34,7 @@ for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHU
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, usual)
 
-# No test asks the hub; those in test_hub ask a stand-in on the loopback.
+# No test asks the hub; those in tests/models ask a stand-in on the loopback.
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 # Whoever runs the tests may have settings of their own, which are not what is tested.
@@ -60,6 +66,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """Before any test file is read: some take a share of this number of examples."""
     sweeps = "not sweep" not in config.option.markexpr
     settings.load_profile("with sweeps" if sweeps else "every behaviour once")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    """All tests are collected: what they import never becomes garbage."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -69,10 +69,16 @@ class Strided(Twin):
 
     share = 0.5
     heavy = False
+    newest_columns: list[int]
+    """Positions of the columns that stay."""
+
+    def evict(self) -> None:
+        columns = [p for p in range(self.held[-1].position + 1) if self.is_column(p)]
+        self.newest_columns = columns[-self.columns :]
+        super().evict()
 
     def rank(self, token: Held) -> float:
-        columns = [p for p in range(self.held[-1].position + 1) if self.is_column(p)]
-        if token.position in columns[-self.columns :]:
+        if token.position in self.newest_columns:
             return float("inf")
         return token.score if self.heavy else 0.0
 

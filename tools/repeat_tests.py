@@ -43,6 +43,7 @@ DEPENDS = {
     "processes that are killed": [
         "tests/store/test_crash.py",
         "tests/remote/test_engine_apart.py",
+        "tests/remote/test_engine_process.py",
         "tests/tui/test_apart.py",
     ],
     "processes and threads beside each other": [
@@ -58,8 +59,8 @@ DEPENDS = {
         "tests/models/test_hub.py::test_broken_connection_goes_on",
     ],
     "time taken": [
-        "tests/models/test_hub.py::test_offline_by_wish_is_said_at_once",
-        "tests/models/test_hub.py::test_no_connection_is_tried_once",
+        "tests/models/test_hub_refusals.py::test_offline_by_wish_is_said_at_once",
+        "tests/models/test_hub_refusals.py::test_no_connection_is_tried_once",
         "tests/chat/test_prompts.py::test_a_long_turn_costs_its_length",
         "tests/chat/test_readers.py::test_code_that_would_stop_the_screen",
         "tests/models/test_resolve.py::test_a_look_takes_a_moment",

@@ -18,6 +18,8 @@ from h2o_chat.events.events import Note
 
 HELD = 0.5
 """Share of a message's tokens, over all KV heads, from which on it is held, and need not be said again."""
+LONG_CHARACTERS = 1000
+"""A longer message brings with it what it asks about: a file, a page that was pasted."""
 WITHOUT = ("h2o-paper", "full")
 """Policies that are left as they were published, or forget nothing."""
 
@@ -56,7 +58,7 @@ class Recall:
         by_hand, self._wanted = self._wanted, None
         again = by_hand
         wanted = settings.recall == "auto" and settings.policy not in WITHOUT
-        if again is None and wanted and (question := question_of(text)):
+        if again is None and wanted and len(text) <= LONG_CHARACTERS and (question := question_of(text)):
             self._take_in(messages)
             found = next(iter(self._finder.find(question)), None)
             if found is not None and found.fits and not self._is_held(found, messages, engine):

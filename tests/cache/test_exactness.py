@@ -141,7 +141,7 @@ class HeavyOrNovelHead(OracleHead):
         if seen - self.compared >= max(16, self.budget // 16):
             self.compare()
             self.compared = seen
-        own = {token.position: self.change(token) for token in self.held}
+        own = {t.position: change for t, change in zip(self.held, self.changes(), strict=True)}
 
         def whole(position: int, back: int = 0) -> float:
             if position not in own or back > 3:
@@ -166,17 +166,16 @@ class HeavyOrNovelHead(OracleHead):
         for token in sorted(older, key=lambda token: ranks[token.position])[: self.stride]:
             self.held.remove(token)
 
-    def change(self, token: Held) -> float:
-        """How far the output of any query head would move without it: the fourth root of fourth powers."""
-        total = 0.0
-        for g in range(len(token.by_head)):
-            scores = [other.by_head[g] for other in self.held]
-            share = token.by_head[g] / sum(scores)
-            output = sum(
-                score / sum(scores) * other.value for score, other in zip(scores, self.held, strict=True)
-            )
-            total += (share / (1 - share) * float((token.value - output).norm())) ** 4
-        return total**0.25
+    def changes(self) -> list[float]:
+        """How far the output of any query head would move without each: the fourth root of fourth powers."""
+        totals = [0.0] * len(self.held)
+        for g in range(len(self.held[0].by_head)):
+            total = sum(token.by_head[g] for token in self.held)
+            output = sum(token.by_head[g] / total * token.value for token in self.held)
+            for at, token in enumerate(self.held):
+                share = token.by_head[g] / total
+                totals[at] += (share / (1 - share) * float((token.value - output).norm())) ** 4
+        return [total**0.25 for total in totals]
 
 
 class SlidingHead(OracleHead):
@@ -217,7 +216,11 @@ def test_same_positions_and_logits_on_a_trained_model(
     assert_same_conversation(stories_pair, budget, story, story[100:130])
 
 
-@pytest.mark.parametrize("budget", [16, *sweep(64)])
+@pytest.mark.parametrize(
+    ("tiny_pair", "budget"),
+    [("llama", 16), *sweep(*((family, 16) for family in TINY[1:]), *((family, 64) for family in TINY))],
+    indirect=["tiny_pair"],
+)
 def test_output_change_is_what_it_says(tiny_pair: Pair, budget: int) -> None:
     assert_same_conversation(tiny_pair, budget, noise(200, seed=1), noise(30, seed=2), policy="caote")
 
@@ -261,7 +264,11 @@ def test_a_sliding_layer_gives_up_first_what_nobody_sees_again(device: str) -> N
     assert_same_steps(pair, caches, noise(200, seed=1))
 
 
-@pytest.mark.parametrize("budget", [16, 64])
+@pytest.mark.parametrize(
+    ("tiny_pair", "budget"),
+    [("llama", 16), ("opt", 64), ("gpt_neox", 16), *sweep(("llama", 64), ("opt", 16), ("gpt_neox", 64))],
+    indirect=["tiny_pair"],
+)
 def test_same_greedy_answers_over_two_turns(tiny_pair: Pair, budget: int) -> None:
     caches = OracleCache(budget), H2OCache(budget=budget, policy="h2o-paper")
     previous: list[int] = []

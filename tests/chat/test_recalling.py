@@ -86,6 +86,12 @@ def test_a_message_that_asks_nothing_is_fed_as_it_is(loaded: Any) -> None:
     assert only(say(chat, "My dog is called Rexo, I said."), Said).recalled == ""
 
 
+def test_a_long_message_brings_with_it_what_it_asks_about(loaded: Any) -> None:
+    chat = chat_of(loaded)
+    say(chat, FACT, *TALK)
+    assert only(say(chat, "Read this. " * 100 + ASKED), Said).recalled == ""
+
+
 def test_it_is_not_told_again_while_it_is_held_from_the_last_time(loaded: Any) -> None:
     chat = chat_of(loaded, budget=96)
     say(chat, FACT, *TALK, *TALK)

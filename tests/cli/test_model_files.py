@@ -99,10 +99,10 @@ def test_twelve_megabytes() -> None:
         assert said in done.err
 
 
-def test_a_key_that_a_terminal_would_obey(h2o: Program, folder: Path) -> None:
+def test_a_key_that_a_terminal_would_obey(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The tokenizers' library prints keys that it does not know, raw, on stdout."""
     change(folder / "tokenizer_config.json", added_tokens_decoder={"0": {"content": "<x>", "\x1b[2J": 1}})
-    done = h2o("run", "Hi", "-m", folder, *SHORT)
+    done = h2o_here("run", "Hi", "-m", folder, *SHORT)
     assert done.code == ExitCode.MODEL, done.err
-    assert "\x1b" not in done.out + done.err
+    assert "\x1b" not in done.out + done.err + "".join(capfd.readouterr())
     assert r"'\x1b[2J' can be no key" in done.err

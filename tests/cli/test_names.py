@@ -39,12 +39,10 @@ def harmless(done: Ended) -> str:
     return said
 
 
-def test_a_folder_of_a_model_named_with_an_escape_sequence(
-    h2o: Program, hostile: Path, tmp_path: Path
-) -> None:
+def test_a_folder_of_a_model_named_with_an_escape_sequence(hostile: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     flags = ("--max-tokens", "2", "--seed", "1", "--budget", "64")
-    done = h2o("run", "Hi", "-m", hostile, *flags, "--save", "--data", data)
+    done = h2o_here("run", "Hi", "-m", hostile, *flags, "--save", "--data", data)
     assert done.code == ExitCode.OK, ascii(done.err)
     assert SPELT in harmless(done)
     again = h2o_here("run", "Hi", "-m", hostile, *flags, "--resume", "last", "--data", data, "--json")

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from here import h2o_here
 from program import PROGRAM, Ended, Program
 
 from h2o_chat.base.errors import ExitCode
@@ -173,16 +174,16 @@ def test_commands_are_done_and_said_as_lines(talked: Ended) -> None:
         assert re.search(f"^{line}$", talked.out, re.MULTILINE), line
 
 
-def test_it_is_resumed(h2o: Program, talked: Ended, folder: Path) -> None:
+def test_it_is_resumed(talked: Ended, folder: Path) -> None:
     before = [line for line in talked.out.splitlines() if line.startswith("#2 pocket: ")]
-    again = h2o(*plain(folder, "--resume", "last"), piped="")
+    again = h2o_here(*plain(folder, "--resume", "last"), piped="")
     assert again.code == ExitCode.OK
     assert "#1 you: My name is Priya." in again.out.splitlines()
     assert before[0] in again.out.splitlines()
 
 
-def test_what_is_not_stored_is_nowhere(h2o: Program, tmp_path: Path) -> None:
-    done = h2o(*plain(tmp_path, "--no-store", "--max-tokens", 4), piped="Hello.\n/edit 1\n/open\n")
+def test_what_is_not_stored_is_nowhere(tmp_path: Path) -> None:
+    done = h2o_here(*plain(tmp_path, "--no-store", "--max-tokens", 4), piped="Hello.\n/edit 1\n/open\n")
     assert done.code == ExitCode.OK
     assert "#2 pocket: " in done.out
     assert done.out.count("error: ") == 2
@@ -238,8 +239,10 @@ def test_in_a_terminal_ctrl_c_stops_and_once_more_leaves(small: Path, tmp_path: 
     assert len(before) + len(after) <= len(said) < len(before) + len(after) + 4096
 
 
-def test_in_an_empty_prompt_ctrl_c_asks_once_and_ctrl_d_leaves(small: Path, tmp_path: Path) -> None:
-    with Terminal("--plain", "--data", tmp_path, "-m", small, "--max-tokens", 3, TERM="dumb") as terminal:
+def test_a_dumb_terminal_has_no_screen_ctrl_c_asks_once_and_ctrl_d_leaves(
+    small: Path, tmp_path: Path
+) -> None:
+    with Terminal("--data", tmp_path, "-m", small, "--max-tokens", 3, TERM="dumb") as terminal:
         terminal.sees("> ")
         terminal.types("\x03")
         terminal.sees("note: ctrl+c again leaves")
@@ -248,14 +251,6 @@ def test_in_an_empty_prompt_ctrl_c_asks_once_and_ctrl_d_leaves(small: Path, tmp_
         terminal.sees("#2 ", at)
         terminal.sees("> ", at + 8)
         terminal.types("\x04")
-        assert terminal.ended() == ExitCode.OK
-        assert ESCAPE not in terminal.text
-
-
-def test_a_dumb_terminal_has_no_screen(small: Path, tmp_path: Path) -> None:
-    with Terminal("--data", tmp_path, "-m", small, TERM="dumb") as terminal:
-        terminal.sees("> ")
-        terminal.types("/quit\n")
         assert terminal.ended() == ExitCode.OK
         assert ESCAPE not in terminal.text
 

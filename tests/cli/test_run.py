@@ -137,9 +137,9 @@ def streaming(small: Path) -> subprocess.Popen[str]:
 @pytest.mark.parametrize(
     ("number", "code"),
     [
-        (signal.SIGINT, ExitCode.INTERRUPTED),
         (signal.SIGTERM, ExitCode.TERMINATED),
-        *sweep((signal.SIGHUP, ExitCode.HUNG_UP)),  # test_leaving.py has one
+        # test_run_reading.py has one that is interrupted, test_leaving.py one that is hung up
+        *sweep((signal.SIGINT, ExitCode.INTERRUPTED), (signal.SIGHUP, ExitCode.HUNG_UP)),
     ],
 )
 def test_what_was_said_is_kept(streaming: subprocess.Popen[str], number: int, code: ExitCode) -> None:

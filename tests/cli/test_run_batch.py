@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from here import h2o_here
 from program import PROGRAM, Program
+from sweep import sweep
 
 from h2o_chat.base.errors import ExitCode, GenerationError
 from h2o_chat.chat.jobs import seed_of
@@ -93,17 +94,25 @@ def test_messages_are_read_as_a_conversation(tmp_path: Path) -> None:
     assert "Tom" in answers(done.out)[1]["text"]
 
 
-def test_runs_that_are_killed_give_the_answers_of_one_that_is_not(tmp_path: Path) -> None:
-    """Killed by SIGKILL five times, once a line has come; then a torn line, as a full disk leaves it."""
+@pytest.mark.parametrize(
+    "killed", [(5, 2), *sweep(((1, 5, 16, 2, 7),))], ids=lambda rows: f"{len(rows)} times"
+)
+def test_runs_that_are_killed_give_the_answers_of_one_that_is_not(
+    tmp_path: Path, killed: tuple[int, ...]
+) -> None:
+    """Killed by SIGKILL, each time once a line has come; then a torn line, as a full disk leaves it.
+
+    `killed`: the rows of each that is killed.
+    """
     file, out, wanted = many(tmp_path / "in.jsonl", 40), tmp_path / "out.jsonl", tmp_path / "wanted.jsonl"
     assert h2o_here("run", "--batch", file, "-o", wanted, *SHORT, "--rows", 3).code == ExitCode.OK
     command = [*PROGRAM, *map(str, ("run", "--batch", file, "-o", out, *SHORT, "--threads", 1))]
-    for rows in (1, 5, 16, 2, 7):
+    for rows in killed:
         before = size(out)
         with subprocess.Popen([*command, "--rows", str(rows)], stderr=subprocess.DEVNULL) as process:
             wait_for_more(out, before, process)
             process.kill()
-    assert 5 <= out.read_bytes().count(b"\n") < 40, "none of them came to the end"
+    assert len(killed) <= out.read_bytes().count(b"\n") < 40, "none of them came to the end"
     out.write_bytes(out.read_bytes() + out.read_bytes()[:60])
     done = h2o_here("run", "--batch", file, "-o", out, *SHORT)
     assert done.code == ExitCode.OK, done.err

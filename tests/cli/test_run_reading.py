@@ -11,7 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from program import PROGRAM, Program
+from here import h2o_here
+from program import PROGRAM
 
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.events.events import Prompt, ReadSoFar
@@ -90,8 +91,8 @@ def test_ctrl_c_in_the_middle_stops_it_and_leaves_the_line_empty() -> None:
 
 
 @pytest.mark.parametrize("json", [True, False], ids=["json", "plain"])
-def test_without_a_terminal_there_is_no_line(h2o: Program, json: bool) -> None:
-    done = h2o("run", *FLAGS, *(["--json"] if json else []), piped=TEXT)
+def test_without_a_terminal_there_is_no_line(json: bool) -> None:
+    done = h2o_here("run", *FLAGS, *(["--json"] if json else []), piped=TEXT)
     assert done.code == ExitCode.OK
     assert "reading" not in done.err
     assert "128 slots: it is read once" in done.err

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,11 @@ def test_a_long_conversation_stays_bounded(shared_models: Path, monkeypatch: pyt
     (found,) = run_bounded(settings, 700)
     assert found.tokens >= 700
     assert_bounded(asdict(found))
+    still = replace(found, old_over_fresh=1.0, rss_growth_share=0.0)
+    monkeypatch.setattr(bounded, "run_bounded", lambda *_: [still])
+    said = CliRunner().invoke(app, ["bench", "bounded"]).stdout.splitlines()[-1]
+    assert said.startswith("Verdict: nothing grows ")
+    assert f"with {found.tokens} tokens: 32 of 32 slots at most, positions up to 511 of 512, " in said
 
 
 @pytest.mark.sweep

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from families import MODELS
+from sweep import sweep
 from torch import Tensor
 from twin import twin
 
@@ -94,12 +95,20 @@ def test_it_computes_what_torch_computes(
     assert off.max() < 0.1 * size, "where something is, in a key or value of before too"
 
 
-@pytest.mark.parametrize("name", ["llama", "qwen2", "smollm3"])
+WAYS = [
+    *((policy, "auto") for policy in ("h2o", "h2o-paper", "caote", "window", "lru", "full")),
+    *(("h2o", kv) for kv in ("int8", "int4")),
+]
+"""Policies, and how keys and values are held."""
+
+
 @pytest.mark.parametrize(
-    ("policy", "kv"),
+    ("name", "policy", "kv"),
     [
-        *((policy, "auto") for policy in ("h2o", "h2o-paper", "caote", "window", "lru", "full")),
-        *(("h2o", kv) for kv in ("int8", "int4")),
+        *(("llama", *way) for way in WAYS),
+        *(("qwen2", "h2o", "auto"), ("smollm3", "h2o", "auto"), ("smollm3", "h2o", "int8")),
+        *sweep(*(("qwen2", *way) for way in WAYS[1:])),
+        *sweep(*(("smollm3", *way) for way in WAYS[1:] if way != ("h2o", "int8"))),
     ],
 )
 def test_one_call_does_what_the_layers_do(name: str, policy: str, kv: str, pack: Pack) -> None:
@@ -133,9 +142,19 @@ def test_one_call_does_what_the_layers_do(name: str, policy: str, kv: str, pack:
     assert policy == "full" or cache.clocks[0].base > 0, "there was a rebase"
 
 
-@pytest.mark.parametrize("kv", ["auto", "int8", "int4"])
-@pytest.mark.parametrize("bits", [8, 4])
-@pytest.mark.parametrize("name", ["llama", "qwen3", "smollm3"])
+HELD = [(bits, kv) for bits in (8, 4) for kv in ("auto", "int8", "int4")]
+"""Bits of weights, and how keys and values are held."""
+
+
+@pytest.mark.parametrize(
+    ("name", "bits", "kv"),
+    [
+        *(("llama", *held) for held in HELD),
+        *(("qwen3", 8, "auto"), ("smollm3", 4, "int8")),
+        *sweep(*(("qwen3", *held) for held in HELD[1:])),
+        *sweep(*(("smollm3", *held) for held in HELD if held != (4, "int8"))),
+    ],
+)
 def test_every_form_and_any_number_of_threads_gives_the_same_bits(
     name: str, bits: int, kv: str, pack: Pack
 ) -> None:
@@ -191,10 +210,11 @@ def test_rows_are_what_each_is_alone(bits: int, pack: Pack) -> None:
 @pytest.mark.parametrize(("budget", "kv"), [(40, "auto"), (100, "auto"), (40, "int8")])
 def test_keys_are_compared_as_in_torch(name: str, budget: int, kv: str, pack: Pack) -> None:
     packed = pack(name, 8)
+    cache = cache_of(packed, budget, kv=kv)
+    talk(by(NativeStep(packed, 2)), cache, said(522, packed.frame.vocabulary))  # a rebase was not long ago
+    assert cache.clocks[0].base > 0
     for form in library.forms():
-        step, cache = NativeStep(packed, 2, form), cache_of(packed, budget, kv=kv)
-        talk(by(step), cache, said(522, packed.frame.vocabulary))  # a rebase was not long ago
-        assert cache.clocks[0].base > 0
+        step = NativeStep(packed, 2, form)
         for arena in cache.arenas:
             index, slots = arena.held_indices(), arena.slots
             assert not bool((slots.positions >= 0).all()), "some slot is empty"
@@ -224,8 +244,7 @@ def test_a_number_that_is_none_is_not_hidden(pack: Pack) -> None:
     assert bool(talk(by(step), cache, [5], 0)[-1].isnan().all())
 
 
-@pytest.mark.parametrize("bits", [8, 4])
-@pytest.mark.parametrize("activations", [True, False])
+@pytest.mark.parametrize(("activations", "bits"), [(True, 8), *sweep((True, 4), (False, 8), (False, 4))])
 def test_kept_sets_are_those_of_torch(activations: bool, bits: int, shared_models: Path) -> None:
     """A real model, 64 slots, 1,000 tokens fed: of those that may go or stay at least 98% are the same.
 

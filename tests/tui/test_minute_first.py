@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from screens import WIDE, Screen
+from sweep import sweep
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import ModelError
@@ -17,7 +18,8 @@ from h2o_chat.tui.talk import first_minute
 from h2o_chat.tui.talk.first_minute import MARKS, OFFERS, SMALL_TALK, real_model
 from h2o_chat.tui.talk.greeting import TOY
 
-SIZES = [WIDE, (80, 24), (60, 20)]
+ONE_SIZE = [(80, 24), *sweep((WIDE,), ((60, 20),))]
+"""Where the screen is as wide as most; `make test-all` has the others."""
 First = Callable[..., Any]
 """Opens the screen on the bundled model, as the command line does at the first start."""
 
@@ -75,7 +77,7 @@ async def take(screen: Screen, number: int) -> None:
     await screen.until(lambda: len(own(screen)) == many and not screen.app.busy, f"{shown!r} is answered")
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ONE_SIZE)
 async def test_four_times_enter_shows_that_the_code_outlives_the_small_talk(
     first: First, tmp_path: Path, size: tuple[int, int]
 ) -> None:

@@ -11,12 +11,15 @@ from typing import Any
 
 import pytest
 from screens import POCKET, Screen
+from sweep import sweep
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.tui.app import ChatApp
 from h2o_chat.tui.theme import OWN
 
 SIZES = [(120, 36), (80, 24), (60, 20)]
+ONE_SIZE = [(80, 24), *sweep(((120, 36),), ((60, 20),))]
+"""Where the screen is as wide as most; `make test-all` has the others."""
 SAID = ("My name is Flora.", "Do you like films?")
 ANSWER = """| policy | what it keeps | tokens |
 |--------|:--------------|-------:|
@@ -78,7 +81,7 @@ def titles(screen: Screen) -> list[str]:
     return [row for row in rows if row.startswith("#") and "· now" not in row]  # which is the strip's
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ONE_SIZE)
 async def test_messages_have_numbers_that_every_command_uses(talk: Any, size: tuple[int, int]) -> None:
     async with talk(size) as screen:
         await say(screen, *SAID)
@@ -111,7 +114,7 @@ async def test_the_numbers_count_a_system_prompt_that_is_shown(talk: Any) -> Non
         assert screen.app.clipboard == SAID[0]
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ONE_SIZE)
 async def test_what_is_gone_cannot_be_pinned_but_said_again(talk: Any, size: tuple[int, int]) -> None:
     async with talk(size, policy="window") as screen:
         await say(screen, *SAID, "What about trains?", "And the weather?", "And books?")
@@ -134,7 +137,7 @@ async def test_what_is_gone_cannot_be_pinned_but_said_again(talk: Any, size: tup
         assert "Pinned are: #3." in told
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ONE_SIZE)
 async def test_the_same_answer_is_not_made_again_but_others_are_drawn(
     talk: Any, size: tuple[int, int]
 ) -> None:
@@ -202,8 +205,12 @@ async def test_an_answer_makes_no_links_and_no_markup(talk: Any) -> None:
         assert "\x1b" not in shown
 
 
-@pytest.mark.parametrize("theme", [theme.name for theme in OWN])
-@pytest.mark.parametrize("size", SIZES)
+# Every size and every theme once; `make test-all` has each with each.
+ONCE = list(zip(SIZES, [theme.name for theme in OWN], strict=True))
+EACH = [(size, theme.name) for size in SIZES for theme in OWN]
+
+
+@pytest.mark.parametrize(("size", "theme"), [*ONCE, *sweep(*(pair for pair in EACH if pair not in ONCE))])
 async def test_all_dialogs_look_alike(
     talk: Any, size: tuple[int, int], theme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

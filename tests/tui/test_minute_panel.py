@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 from screens import POCKET, WIDE, Screen, opener
+from sweep import sweep
 from test_replay import ended, replaying
 
 from h2o_chat.base.config import Sampling, Settings
@@ -22,6 +23,8 @@ from h2o_chat.tui.panel.panel import TABS, MemoryPanel
 from h2o_chat.tui.panel.strip import RememberStrip
 
 SIZES = (WIDE, (80, 24), (60, 20))
+ONE_SIZE = [WIDE, *sweep(((80, 24),), ((60, 20),))]
+"""Where the panel stands beside the chat; `make test-all` has the others."""
 SAID = (
     "My name is Priya and my locker code is K7Q2.",
     "I would like to find a restaurant in San Jose for two people.",
@@ -136,7 +139,7 @@ async def test_the_panel_is_in_words_at_every_size(size: tuple[int, int]) -> Non
             await screen.until(lambda: not panel.display, "it is closed again")
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [WIDE, (60, 20), *sweep(((80, 24),))])
 async def test_around_the_chat_too_words_come_first(size: tuple[int, int]) -> None:
     async with talked(size) as screen:
         memory = screen.app._memory
@@ -170,7 +173,7 @@ async def test_around_the_chat_too_words_come_first(size: tuple[int, int]) -> No
         assert "tok/s" in screen.lines()[0]
 
 
-@pytest.mark.parametrize("size", SIZES[1:])
+@pytest.mark.parametrize("size", [(60, 20), *sweep(((80, 24),))])
 async def test_a_panel_over_the_chat_says_what_it_covers(size: tuple[int, int]) -> None:
     async with talked(size) as screen:
         panel = await open_panel(screen)
@@ -189,7 +192,7 @@ async def test_a_panel_over_the_chat_says_what_it_covers(size: tuple[int, int]) 
         assert screen.app._memory.cursor is None
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ONE_SIZE)
 async def test_before_anything_is_forgotten_nothing_is_compared(size: tuple[int, int]) -> None:
     async with talked(size, budget=512, turns=1) as screen:
         memory = screen.app._memory
@@ -203,7 +206,7 @@ async def test_before_anything_is_forgotten_nothing_is_compared(size: tuple[int,
         assert f"remembers all {memory.seen}" in screen.lines()[0]
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ONE_SIZE)
 async def test_a_word_means_the_same_wherever_it_is_told(size: tuple[int, int]) -> None:
     """In the panel, in `/why` and on the line below the chat: the same word, message and heads."""
     async with talked(size) as screen:

@@ -6,14 +6,18 @@ from typing import Any
 
 import pytest
 from screens import POCKET, Screen
+from sweep import sweep
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import TELL_S
 from h2o_chat.chat.chat import Chat
 from h2o_chat.events.events import CacheState, Prompt, ReadSoFar, Turn
 
-SIZES = [(120, 36), (80, 24), (60, 20)]
+ONE_SIZE = [(80, 24), *sweep(((120, 36),), ((60, 20),))]
+"""Where the screen is as wide as most; `make test-all` has the others."""
 TEXT = "Once there was a bird that lived in a garden with a red key and a blue door. " * 150
+PART = TEXT[: len(TEXT) // 3]
+"""Of which some is still seen to be read."""
 FAR = re.compile(r"reading ([\d,]+) of ([\d,]+) · (\d+)%(?: · about \d+ s)? · [\d,]+ tok/s · esc stops")
 
 
@@ -47,7 +51,7 @@ def until_stopped(screen: Screen) -> None:
     engine.forward = waits
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("size", [(60, 20), *sweep(((120, 36),), ((80, 24),))])
 async def test_reading_is_seen_from_its_beginning_to_100_per_cent(
     drive: Callable[..., Any], size: tuple[int, int]
 ) -> None:
@@ -88,7 +92,7 @@ async def test_reading_is_seen_from_its_beginning_to_100_per_cent(
         assert f"{seen[-1][1]:,} tokens, 128 slots: it is read once" in note
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("size", ONE_SIZE)
 async def test_what_will_happen_is_said_before(drive: Callable[..., Any], size: tuple[int, int]) -> None:
     """In words, while it is read, and not as an error."""
     async with drive(str(POCKET), size, budget=128) as screen:
@@ -104,7 +108,7 @@ async def test_what_will_happen_is_said_before(drive: Callable[..., Any], size: 
         await screen.answered()
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("size", ONE_SIZE)
 async def test_stopping_in_the_middle_leaves_the_conversation_as_it_was(
     drive: Callable[..., Any], size: tuple[int, int]
 ) -> None:
@@ -144,7 +148,7 @@ async def test_a_memory_that_is_built_again_tells_the_same(
 
     async with drive(str(POCKET), open_chat=open_chat, sampling=Sampling(max_tokens=4)) as screen:
         await screen.opened()
-        await screen.ask(TEXT)
+        await screen.ask(PART)
         await screen.answered()
         told: list[str] = []
         doing = screen.app.divider.doing
@@ -167,7 +171,7 @@ def test_the_engine_tells_seldom_and_looks_cost_little(pocket: Any) -> None:
 
     for every in (16, 0):
         engine = Engine(pocket, Settings(model=str(POCKET), budget=128, threads=1, events_every=every))
-        ids = engine.tokenizer(TEXT)["input_ids"]
+        ids = engine.tokenizer(PART)["input_ids"]
         events = list(engine.generate(ids, Sampling(max_tokens=1)))
         read = [event for event in events if isinstance(event, ReadSoFar)]
         (prompt,) = [event for event in events if isinstance(event, Prompt)]
@@ -192,7 +196,7 @@ def test_looking_while_it_is_read_changes_no_token(pocket: Any) -> None:
         engine = Engine(
             pocket, Settings(model=str(POCKET), budget=128, threads=1, events_every=every, seed=5)
         )
-        ids = engine.tokenizer(TEXT)["input_ids"]
+        ids = engine.tokenizer(PART)["input_ids"]
         turn = list(engine.generate(ids, Sampling(max_tokens=12, ignore_eos=True)))[-1]
         assert isinstance(turn, Turn)
         answers.append(turn.text)

@@ -1,105 +1,24 @@
-"""Whatever is typed arrives: in the prompt, in what waits, or in the conversation; and is no command.
+"""Whatever is typed arrives in the prompt, and is no command; rows 1, 3 and 9 of what a new user met."""
 
-Rows 1, 3 and 9 of what a new user met.
-"""
-
-import threading
-import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
-from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from screens import POCKET, Screen
-from textual.events import Key, Paste
-from textual.geometry import Offset
+from screens import Screen
+from sweep import sweep
+from textual.events import Paste
 from textual.widget import Widget
+from typed import ONE_SIZE, SAID, SIZES, Held, at_once, own, page, talk, talking, where
 
-from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.base.errors import H2OChatError
-from h2o_chat.tui.app import ChatApp
 from h2o_chat.tui.panel.strip import RememberStrip
 from h2o_chat.tui.transcript.transcript import Transcript
 
-SIZES = [(120, 36), (80, 24), (60, 20)]
-SAID = ("Hi, my name is Flora.", "Do you like films?")
+__all__ = ["talk"]
+
 FOR_COMMANDS = "ebckpzti"
 """Letters that are commands while a message is chosen."""
-
-
-class Held:
-    """The engine, which goes no further than it is let: until then it waits, or is stopped."""
-
-    def __init__(self, screen: Screen, monkeypatch: pytest.MonkeyPatch, *, tokens: int) -> None:
-        """
-        Args:
-            tokens: of each answer after which it waits; 0: before the prompt is read.
-        """
-        self.go_on = threading.Event()
-        self.fails: H2OChatError | None = None
-        engine, real = screen.chat.engine, screen.chat.engine.generate
-
-        def generate(ids: list[int], sampling: Sampling, cancel: Callable[[], bool]) -> Iterator[Any]:
-            events, seen = real(ids, sampling, cancel), 0
-            while seen < tokens:
-                event = next(events)
-                seen += type(event).__name__ == "Token"
-                yield event
-            give_up = time.monotonic() + 100
-            while not self.go_on.is_set() and not cancel():
-                assert time.monotonic() < give_up, "nobody went on"
-                time.sleep(0.005)
-            if self.fails:
-                raise self.fails
-            yield from events
-
-        monkeypatch.setattr(engine, "generate", generate)
-
-
-@pytest.fixture
-def talk(pocket: Any, tmp_path: Path) -> Callable[..., Any]:
-    """The app with the bundled model and two turns said, stored: `async with talk((80, 24)) as screen`."""
-    return lambda size, said=SAID: talking(pocket, tmp_path, size, said)
-
-
-@asynccontextmanager
-async def talking(
-    pocket: Any, folder: Path, size: tuple[int, int], said: tuple[str, ...] = SAID, **options: Any
-) -> AsyncIterator[Screen]:
-    given = Settings(model=str(POCKET), budget=64, threads=1, seed=7)
-    opened = options.pop("opened", None) or (lambda: chat_with(pocket, given, folder))
-    app = ChatApp(lambda _: opened(), given, Sampling(max_tokens=12, temperature=0.0), **options)
-    async with app.run_test(size=size) as pilot:
-        screen = Screen(app, pilot)
-        if said:
-            await screen.opened()
-        for text in said:
-            app.pane.send(text)  # type: ignore[attr-defined]  # not typed: `up` finds nothing
-            await screen.until(lambda: screen.chat.messages and not app.busy, "it is answered")
-        yield screen
-
-
-def chat_with(pocket: Any, given: Settings, folder: Path) -> Any:
-    from h2o_chat.chat.chat import Chat
-    from h2o_chat.chat.keeping import Keeper
-    from h2o_chat.engine.engine import Engine
-    from h2o_chat.store import Store
-
-    engine = Engine(pocket, given)
-    return Chat(engine, given, Keeper(Store(folder / "data"), None, engine.session, asdict(given)))
-
-
-def own(screen: Screen) -> list[str]:
-    return [message.text for message in screen.chat.messages if message.role == "user"]
-
-
-def page(screen: Screen) -> str:
-    return "\n".join(screen.lines())
 
 
 def panes(screen: Screen) -> list[Widget]:
@@ -110,7 +29,7 @@ def panes(screen: Screen) -> list[Widget]:
 # The prompt is home
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [(120, 36), *sweep(((80, 24),), ((60, 20),))])
 async def test_what_is_typed_beside_the_prompt_is_text(talk: Any, size: tuple[int, int]) -> None:
     async with talk(size) as screen:
         app, before = screen.app, own(screen)
@@ -134,7 +53,7 @@ async def test_what_is_typed_beside_the_prompt_is_text(talk: Any, size: tuple[in
         assert len(app.screen_stack) == 1
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ONE_SIZE)
 async def test_letters_are_commands_while_a_message_is_chosen(talk: Any, size: tuple[int, int]) -> None:
     async with talk(size) as screen:
         app, press = screen.app, screen.pilot.press
@@ -174,7 +93,7 @@ async def test_letters_are_commands_while_a_message_is_chosen(talk: Any, size: t
         assert app.prompt.text == "e", "what was sent has ended the choice"
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ONE_SIZE)
 async def test_a_message_is_chosen_with_the_mouse(talk: Any, size: tuple[int, int]) -> None:
     async with talk(size) as screen:
         app = screen.app
@@ -216,15 +135,6 @@ async def test_keys_that_come_at_once_find_what_the_one_before_has_done(talk: An
         )
 
 
-def at_once(screen: Screen, *keys: str) -> None:
-    for key in keys:
-        screen.app.post_message(Key(key, key if len(key) == 1 else None))
-
-
-def where(screen: Screen, text: str) -> Offset:
-    return next(Offset(line.index(text), row) for row, line in enumerate(screen.lines()) if text in line)
-
-
 @pytest.mark.parametrize("size", [*SIZES, (20, 8)])
 async def test_it_is_seen_where_the_keyboard_is(talk: Any, size: tuple[int, int]) -> None:
     async with talk(size) as screen:
@@ -250,239 +160,6 @@ async def test_the_panel_is_shown_wide_and_hidden_by_one_key(talk: Any) -> None:
             await screen.pilot.pause()
         narrow, wide, hidden, again = widths
         assert hidden == 0 < narrow == again < wide
-
-
-# Stopping and clearing
-
-
-@pytest.mark.parametrize("size", SIZES)
-async def test_what_is_stopped_comes_back_as_it_was_typed(
-    talk: Any, size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("book.md").write_text("Trains run. " * 50)
-    async with talk(size) as screen:
-        app = screen.app
-        Held(screen, monkeypatch, tokens=0)
-        for key in ("escape", "ctrl+c"):
-            for typed in ("read @book.md ", "//etc is a folder"):
-                await screen.ask(typed)
-                await screen.until(lambda: app.busy, "it is read")
-                await screen.pilot.press(*"more")
-                await screen.pilot.press(key)
-                await screen.answered()
-                assert app.prompt.text == f"{typed}\nmore"
-                assert own(screen) == list(SAID)
-                app.prompt.clear()
-                app._interrupted = float("-inf")
-
-
-@pytest.mark.parametrize("size", SIZES)
-async def test_text_typed_into_the_help_goes_to_the_prompt(talk: Any, size: tuple[int, int]) -> None:
-    async with talk(size) as screen:
-        app = screen.app
-        for typed in ("q", "/", "hello"):
-            await screen.pilot.press("f1")
-            assert len(app.screen_stack) == 2
-            at_once(screen, *typed)
-            await screen.until(lambda: len(app.screen_stack) == 1, "the help is closed")
-        await screen.pilot.press("f1")
-        app.post_message(Paste(" there"))
-        await screen.until(lambda: len(app.screen_stack) == 1, "the help is closed")
-        await screen.until(lambda: app.prompt.text == "q/hello there", "all has arrived")
-        for key in ("escape", "enter", "f1"):
-            await screen.pilot.press("f1", key)
-            assert len(app.screen_stack) == 1
-        assert own(screen) == list(SAID)
-
-
-@pytest.mark.parametrize("size", SIZES)
-async def test_ctrl_c_clears_the_prompt_before_it_leaves(talk: Any, size: tuple[int, int]) -> None:
-    async with talk(size) as screen:
-        app, press = screen.app, screen.pilot.press
-        await press(*"a long text", "ctrl+c")
-        assert app.prompt.text == ""
-        await press("ctrl+c")
-        assert "ctrl+c again leaves" in app.divider.remark
-        assert app.is_running
-        app._interrupted = float("-inf")
-        await press("up")
-        assert app.prompt.text == "a long text"
-        await press("tab", "ctrl+c")
-        assert app.prompt.text == "", "from anywhere"
-        await press("ctrl+c")
-        app.prompt.put("typed at the last moment")
-        await press("ctrl+c")
-        await screen.until(lambda: not app.is_running, "it leaves, as it has said")
-        assert app.prompt._history.older("") == "typed at the last moment"
-
-
-async def test_a_selection_is_copied_while_an_answer_is_made(
-    talk: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with talk((80, 24)) as screen:
-        app, held = screen.app, Held(screen, monkeypatch, tokens=1)
-        await screen.ask("What is my name?")
-        await screen.until(lambda: app.busy, "it is answered")
-        await screen.pilot.press(*"flower", "shift+left", "shift+left", "ctrl+c")
-        assert app.clipboard == "er"
-        assert app.busy
-        held.go_on.set()
-        await screen.answered()
-
-
-# Commands that fail
-
-
-@pytest.mark.parametrize("size", SIZES)
-async def test_a_command_that_failed_is_replaced_by_typing(talk: Any, size: tuple[int, int]) -> None:
-    async with talk(size) as screen:
-        app, press = screen.app, screen.pilot.press
-        for wrong in ("/polcy window", "/budget many", "/copy 99"):
-            await press(*wrong, "enter")
-            assert app.prompt.selected_text == wrong
-            await press(*"/stats", "enter")
-            assert app.prompt.text == ""
-            assert "KV heads" in screen.bodies()[-1]
-            await press("up", "up")
-            assert app.prompt.text == wrong, "and it is not lost"
-            await press("ctrl+c")
-        await press(*"/polcy", "enter", "ctrl+c")
-        assert app.prompt.text == "", "nobody has selected it"
-        assert app.clipboard == ""
-
-
-@pytest.mark.parametrize("size", SIZES)
-async def test_a_file_that_is_typed_out_is_sent(
-    talk: Any, size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    Path("notes.md").write_text("Trains run.")
-    Path("notes.md.old").write_text("They do not.")
-    async with talk(size) as screen:
-        await screen.pilot.press(*"read @notes.md", "enter")
-        await screen.until(lambda: len(own(screen)) == 3 and not screen.app.busy, "it is answered")
-        assert "Trains run." in own(screen)[-1]
-        await screen.pilot.press(*"read @notes.md", "down", "enter")
-        assert screen.app.prompt.text == "read @notes.md.old ", "another one was chosen"
-
-
-# Waiting
-
-
-@pytest.mark.parametrize("size", SIZES)
-async def test_what_is_sent_meanwhile_waits_its_turn(
-    talk: Any, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with talk(size) as screen:
-        app, press = screen.app, screen.pilot.press
-        held = Held(screen, monkeypatch, tokens=1)
-        await screen.ask("one")
-        await screen.until(lambda: app.busy, "it is answered")
-        await press(*"two", "enter", *"three", "enter", *"four", "enter")
-        assert app.prompt.text == ""
-        lines = [line for line in screen.lines() if "waits" in line]
-        assert [line.split("“")[1].split("”")[0] for line in lines] == ["two", "three", "four"]
-        assert "up takes it back" in lines[-1]
-        await press("up")
-        assert app.prompt.text == "four"
-        await press("!", "enter")
-        await screen.pilot.click(offset=where(screen, "“four!”"))
-        assert app.prompt.text == "four!", "or with a click"
-        await press("enter")
-        held.go_on.set()
-        await screen.until(lambda: len(own(screen)) == 6 and not app.busy, "all are answered")
-        assert own(screen)[2:] == ["one", "two", "three", "four!"]
-        assert "waits" not in page(screen)
-
-
-@pytest.mark.parametrize("size", SIZES)
-async def test_what_waits_comes_back_when_the_answer_is_stopped_or_fails(
-    talk: Any, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with talk(size) as screen:
-        app = screen.app
-        held = Held(screen, monkeypatch, tokens=1)
-        for how in ("stopped", "failed"):
-            await screen.ask("one")
-            await screen.until(lambda: app.busy, "it is answered")
-            await screen.pilot.press(*"two", "enter", *"three", "enter", *"fo")
-            if how == "stopped":
-                await screen.pilot.press("escape")
-            else:
-                held.fails = H2OChatError("The machine is tired.")
-                held.go_on.set()
-            await screen.answered()
-            await screen.until(lambda: app.prompt.text == "two\nthree\nfo", f"what waited is back: {how}")
-            assert "waits" not in page(screen)
-            await screen.pilot.press("u", "r")
-            assert app.prompt.text == "two\nthree\nfour", "what was being typed goes on"
-            app.prompt.clear()
-
-
-@pytest.mark.parametrize("size", SIZES)
-async def test_what_is_sent_while_a_model_loads_waits(
-    pocket: Any, tmp_path: Path, size: tuple[int, int]
-) -> None:
-    given = Settings(model=str(POCKET), budget=64, threads=1, seed=7)
-    opens = threading.Event()
-
-    def late() -> Any:
-        opens.wait(100)
-        return chat_with(pocket, given, tmp_path)
-
-    options = {"opener_of": lambda name: lambda _: late()}
-    async with talking(pocket, tmp_path, size, (), opened=late, **options) as screen:
-        app, press = screen.app, screen.pilot.press
-        for count in (1, 2):
-            await press(*"one", "enter", *"two", "enter")
-            assert page(screen).count("waits") == 2
-            opens.set()
-            await screen.opened()
-            await screen.until(lambda: own(screen) == ["one", "two"] and not app.busy, "both are answered")
-            if count == 1:
-                opens.clear()
-                await screen.ask("/model another")
-                await screen.until(lambda: app.busy, "another model is opened")
-
-
-async def test_what_is_sent_while_files_are_read_or_it_goes_back_waits(
-    talk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("notes.md").write_text("Trains run.")
-    async with talk((80, 24)) as screen:
-        app, answers = screen.app, threading.Event()
-        read = Path.open
-
-        def late(path: Path, *args: Any, **kwargs: Any) -> Any:
-            if path.name == "notes.md":
-                answers.wait(100)
-            return read(path, *args, **kwargs)
-
-        monkeypatch.setattr(Path, "open", late)
-        await screen.ask("read @notes.md ")
-        await screen.until(lambda: "reading files" in app.divider.remark, "files are read")
-        await screen.pilot.press(*"two", "enter")
-        assert "“two”" in page(screen)
-        answers.set()
-        await screen.until(lambda: len(own(screen)) == 4 and not app.busy, "both are answered")
-        assert own(screen)[3] == "two"
-        answers.clear()
-        await screen.ask("read @notes.md ")
-        await screen.pilot.press(*"two", "enter", "escape")
-        assert app.prompt.text == "read @notes.md \ntwo"
-        answers.set()
-        app.prompt.clear()
-
-        held = Held(screen, monkeypatch, tokens=0)
-        await screen.pilot.press("ctrl+e", *" now", "enter")
-        await screen.until(lambda: app.busy, "it goes back")
-        await screen.pilot.press(*"three", "enter")
-        held.go_on.set()
-        await screen.until(lambda: len(own(screen)) == 5 and not app.busy, "both are answered")
-        assert own(screen)[3:] == ["two now", "three"]
 
 
 # Anything, in any order

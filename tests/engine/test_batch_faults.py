@@ -1,0 +1,133 @@
+"""Many conversations at once: whoever fails or is cancelled ends alone."""
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from beside import EXACT, NATIVE, Heard, alone, hold, requests, same
+
+from h2o_chat.base.config import Sampling
+from h2o_chat.base.errors import GenerationError, OutOfMemoryError, UsageError
+from h2o_chat.cache.arena import Arena
+from h2o_chat.engine.batch import Batch
+from h2o_chat.engine.request import Piece, Request, Told
+from h2o_chat.events.events import Token, Turn
+from h2o_chat.models.load import Loaded
+
+
+def row_of(batch: Batch, request: Request) -> int:
+    """The row that answers it."""
+    (number,) = (n for n, talk in enumerate(batch._rows) if talk is not None and talk.request is request)
+    return number
+
+
+def test_a_row_of_no_numbers_fails_alone_and_leaves_none_behind(native: Loaded) -> None:
+    """NaN in the keys and values of a row: it says so, and who comes into its row next is not told."""
+    many = [replace(request, sampling=Sampling(max_tokens=20, ignore_eos=True)) for request in requests(9, 8)]
+    batch, broken = Batch(native, NATIVE, rows=3), many[1]
+
+    def breaks(told: Told) -> None:
+        if told.request is broken and isinstance(told.event, Token) and told.event.position > 20:
+            for arena in batch.runner.cache.arenas:
+                arena.slots.values[:, row_of(batch, broken)] = torch.nan
+
+    many[1] = broken = replace(broken, pieces=[Piece(range(20, 40))])
+    heard = hold(batch, many, breaks)
+    assert isinstance(heard[1].error, GenerationError)
+    assert heard[1].turn.finish == "error"
+    for request, one in zip(many, heard, strict=True):
+        if request is not broken:
+            same(one, alone(native, NATIVE, request))
+
+
+def test_who_makes_the_call_of_all_rows_fail_ends_alone(
+    native: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call is made again row by row."""
+    many = [replace(request, sampling=Sampling(max_tokens=30, ignore_eos=True)) for request in requests(6, 2)]
+    batch, fed = Batch(native, NATIVE, rows=3), []
+    assert batch.runner.native is not None
+    decode = batch.runner.native._decode
+
+    def fails(cache: Any, ids: torch.Tensor) -> torch.Tensor:
+        rows = [row for row, count in enumerate(cache.step.passes[0].count) if count]
+        fed.append(len(rows))
+        talk = next((talk for talk in batch._rows if talk and talk.request is many[2]), None)
+        if cache is batch.runner.cache and talk and talk.row.number in rows and talk.answer.new_tokens > 8:
+            raise MemoryError("there is no more")
+        return decode(cache, ids)
+
+    monkeypatch.setattr(batch.runner.native, "_decode", fails)
+    heard = hold(batch, many)
+    assert isinstance(heard[2].error, OutOfMemoryError)
+    assert 3 in fed
+    for request, one in zip(many, heard, strict=True):
+        expected = alone(native, NATIVE, request)
+        if request is many[2]:
+            assert 0 < len(one.ids) < 30
+            assert one.ids == expected.ids[: len(one.ids)]
+        else:
+            same(one, expected)
+
+
+def test_a_call_that_raises_after_slots_have_changed_ends_those_that_it_fed(
+    exact: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each with its own error; who is read meanwhile, and who comes then, is answered as ever."""
+    many = [replace(request, sampling=Sampling(max_tokens=12, ignore_eos=True)) for request in requests(5, 6)]
+    batch, heard = Batch(exact, EXACT, rows=2), defaultdict[Request, Heard](Heard)
+    finish, calls = Arena.finish, 0
+
+    def fails(arena: Arena, now: Any) -> None:
+        nonlocal calls
+        calls += len(now.count) == 2
+        finish(arena, now)
+        if calls == 5:
+            raise MemoryError("there is no more")
+
+    monkeypatch.setattr(Arena, "finish", fails)
+    for request in many:
+        batch.add(request)
+    while batch.busy:
+        for told in batch.step():
+            heard[told.request].events.append(told.event)
+            heard[told.request].error = told.error
+    failed = [request for request in many if heard[request].error is not None]
+    assert 1 <= len(failed) <= 2
+    for request in many:
+        if request in failed:
+            assert isinstance(heard[request].error, OutOfMemoryError)
+        else:
+            same(heard[request], alone(exact, EXACT, request))
+
+
+def test_who_is_cancelled_before_its_answer_is_told_so(native: Loaded) -> None:
+    """While it waits, and while it is read."""
+    batch = Batch(native, NATIVE, rows=1)
+    first, read, waits = (Request([Piece(range(9, 600))], Sampling(max_tokens=5), 1) for _ in range(3))
+    for request in (first, read, waits):
+        batch.add(request)
+    while not any(isinstance(told.event, Token) for told in batch.step()):
+        pass
+    batch.cancel(read)
+    batch.cancel(waits)
+    told = batch.step()
+    ended = [one.request for one in told if isinstance(one.event, Turn) and one.event.finish == "stopped"]
+    assert set(ended) == {read, waits}
+    while batch.busy:
+        told += batch.step()
+    assert [one.request for one in told if isinstance(one.event, Turn) and one.event.finish == "length"] == [
+        first
+    ]
+    batch.cancel(first)  # it has ended: nothing happens
+    assert batch.step() == []
+
+
+def test_nothing_to_read_is_refused(native: Loaded) -> None:
+    batch = Batch(native, NATIVE, rows=1)
+    for pieces in ([], [Piece([])], [Piece([5]), Piece([6], answer=True)]):
+        with pytest.raises(UsageError, match="nothing to read"):
+            batch.add(Request(pieces, Sampling(), 1))
+    assert not batch.busy

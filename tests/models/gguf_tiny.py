@@ -1,0 +1,35 @@
+"""Tiny models as folders and as GGUF files."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from gguf_files import write
+from tiny_models import tiny
+
+SIZES = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "head_dim": 32,
+    "vocab_size": 320,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+FULL: dict[str, Any] = {"layer_types": ["full_attention"] * 2, "use_sliding_window": False}
+
+
+def folder_of(family: str, folder: Path, **changes: Any) -> Path:
+    tiny(family, "eager", torch.float32, **SIZES | changes).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def llama(tmp_path: Path) -> Path:
+    return folder_of("llama", tmp_path / "llama")
+
+
+@pytest.fixture
+def file(llama: Path, tmp_path: Path) -> Path:
+    return write(llama, tmp_path / "tiny.gguf", "Q8_0", template="{{ messages }}")

@@ -1,0 +1,95 @@
+"""GGUF files: tokenizer and chat template."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import transformers
+from gguf_files import write
+from gguf_tiny import file, llama
+
+from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import ModelError, UsageError
+from h2o_chat.models import load, load_tokenizer
+from h2o_chat.models.gguf_tokenizer import require_template
+
+__all__ = ["file", "llama"]
+
+TEXTS = (
+    "Hello, how are you?",
+    "  Two spaces,\n\nlines and 1,234 digits.",
+    "naïve café – 日本語 🙂",
+    "",
+    "x" * 50,
+)
+
+
+# -- the tokenizer
+
+
+@pytest.mark.parametrize("name", ["pilot-chat", "stories3m", "stories260k"])
+def test_a_tokenizer_makes_the_same_tokens(name: str, shared_models: Path, tmp_path: Path) -> None:
+    folder = shared_models / name
+    template = folder / "chat_template.jinja"
+    words = template.read_text("utf-8") if template.is_file() else None
+    path = write(folder, tmp_path / "x.gguf", "F16", tokenizer=folder, template=words)
+    ours = load_tokenizer.load_tokenizer(path, load.check_family(path))
+    theirs = transformers.AutoTokenizer.from_pretrained(folder)
+    for said in TEXTS:
+        ids = theirs(said, add_special_tokens=False)["input_ids"]
+        assert ours(said, add_special_tokens=False)["input_ids"] == ids
+        assert ours.decode(ids) == theirs.decode(ids)
+    assert (ours.bos_token, ours.eos_token) == (theirs.bos_token, theirs.eos_token)
+    assert set(theirs.all_special_ids) - {theirs.pad_token_id} <= set(ours.all_special_ids)
+    assert ours.chat_template == theirs.chat_template
+    if words:
+        said_to = [{"role": "user", "content": "Hello"}]
+        assert (
+            ours.apply_chat_template(said_to, add_generation_prompt=True)["input_ids"]
+            == (theirs.apply_chat_template(said_to, add_generation_prompt=True)["input_ids"])
+        )
+
+
+def test_control_tokens_outside_the_alphabet(llama: Path, tmp_path: Path) -> None:
+    """As DeepSeek's are: in a byte-level vocabulary, spelled as they are."""
+    words = ["<|end|>", "<｜User｜>", *"abcdefgh", "ab"] + [f"[{number}]" for number in range(309)]
+    values = {
+        "tokenizer.ggml.tokens": words,
+        "tokenizer.ggml.token_type": [3, 3] + [1] * 318,
+        "tokenizer.ggml.merges": ["a b"],
+    }
+    path = write(llama, tmp_path / "x.gguf", "F32", values=values)
+    tokenizer = load_tokenizer.load_tokenizer(path, load.check_family(path))
+    assert tokenizer("<｜User｜>abc<|end|>", add_special_tokens=False)["input_ids"] == [1, 10, 4, 0]
+    assert tokenizer.decode([1, 10], skip_special_tokens=True) == "ab"
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"tokenizer.ggml.model": "rwkv"}, "of the kind 'rwkv'"),
+        ({"tokenizer.ggml.pre": "klingon"}, "splits text as 'klingon' does"),
+        ({"tokenizer.ggml.model": "llama", "tokenizer.ggml.merges": None}, "neither merges nor a score"),
+        ({"tokenizer.ggml.tokens": ["a"] * 320}, "holds a token twice"),
+        ({"tokenizer.ggml.merges": ["a b c"]}, "cannot be loaded"),
+        ({"tokenizer.ggml.tokens": ["a" * 1001]}, "more than 1,000 characters"),
+        ({"tokenizer.ggml.merges": 7}, "a list of texts is needed"),
+        (
+            {"tokenizer.ggml.tokens": ["!", "!!", *map(str, range(398))]},
+            "80 tokens beyond the model's 320",
+        ),
+    ],
+)
+def test_a_damaged_tokenizer(values: dict[str, Any], said: str, llama: Path, tmp_path: Path) -> None:
+    path = write(llama, tmp_path / "x.gguf", "F32", values=values)
+    with pytest.raises(ModelError, match=said):
+        load_tokenizer.load_tokenizer(path, load.check_family(path))
+
+
+def test_without_a_chat_template_one_is_asked_for(file: Path, llama: Path, tmp_path: Path) -> None:
+    require_template(Settings(model=str(file)))
+    bare = str(write(llama, tmp_path / "bare.gguf", "F32"))
+    require_template(Settings(model=bare, template="plain"))
+    with pytest.raises(UsageError, match=r"without a chat template\. .*chatml; or plain"):
+        require_template(Settings(model=bare))
+    require_template(Settings(model=str(llama)))

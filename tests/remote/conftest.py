@@ -1,0 +1,29 @@
+"""The same engine twice: in another process, and here."""
+
+from typing import Any
+
+import pytest
+from apart import SETTINGS, unheard
+
+from h2o_chat.remote.engine_apart import EngineApart, engine_apart
+from h2o_chat.remote.engine_here import engine_here
+
+
+@pytest.fixture(scope="module")
+def opened() -> EngineApart:
+    return engine_apart(SETTINGS, unheard)
+
+
+@pytest.fixture
+def apart(opened: EngineApart) -> EngineApart:
+    return opened.remade(SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Any:
+    return engine_here(SETTINGS, unheard)
+
+
+@pytest.fixture
+def here(loaded: Any) -> Any:
+    return loaded.remade(SETTINGS)

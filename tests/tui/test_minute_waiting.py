@@ -1,0 +1,131 @@
+"""What is sent meanwhile waits its turn; rows 1, 3 and 9 of what a new user met."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from screens import POCKET
+from typed import ONE_SIZE, Held, chat_with, own, page, talk, talking, where
+
+from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import H2OChatError
+
+__all__ = ["talk"]
+
+
+# Waiting
+
+
+@pytest.mark.parametrize("size", ONE_SIZE)
+async def test_what_is_sent_meanwhile_waits_its_turn(
+    talk: Any, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with talk(size) as screen:
+        app, press = screen.app, screen.pilot.press
+        held = Held(screen, monkeypatch, tokens=1)
+        await screen.ask("one")
+        await screen.until(lambda: app.busy, "it is answered")
+        await press(*"two", "enter", *"three", "enter", *"four", "enter")
+        assert app.prompt.text == ""
+        lines = [line for line in screen.lines() if "waits" in line]
+        assert [line.split("“")[1].split("”")[0] for line in lines] == ["two", "three", "four"]
+        assert "up takes it back" in lines[-1]
+        await press("up")
+        assert app.prompt.text == "four"
+        await press("!", "enter")
+        await screen.pilot.click(offset=where(screen, "“four!”"))
+        assert app.prompt.text == "four!", "or with a click"
+        await press("enter")
+        held.go_on.set()
+        await screen.until(lambda: len(own(screen)) == 6 and not app.busy, "all are answered")
+        assert own(screen)[2:] == ["one", "two", "three", "four!"]
+        assert "waits" not in page(screen)
+
+
+@pytest.mark.parametrize("size", ONE_SIZE)
+async def test_what_waits_comes_back_when_the_answer_is_stopped_or_fails(
+    talk: Any, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with talk(size) as screen:
+        app = screen.app
+        held = Held(screen, monkeypatch, tokens=1)
+        for how in ("stopped", "failed"):
+            await screen.ask("one")
+            await screen.until(lambda: app.busy, "it is answered")
+            await screen.pilot.press(*"two", "enter", *"three", "enter", *"fo")
+            if how == "stopped":
+                await screen.pilot.press("escape")
+            else:
+                held.fails = H2OChatError("The machine is tired.")
+                held.go_on.set()
+            await screen.answered()
+            await screen.until(lambda: app.prompt.text == "two\nthree\nfo", f"what waited is back: {how}")
+            assert "waits" not in page(screen)
+            await screen.pilot.press("u", "r")
+            assert app.prompt.text == "two\nthree\nfour", "what was being typed goes on"
+            app.prompt.clear()
+
+
+@pytest.mark.parametrize("size", ONE_SIZE)
+async def test_what_is_sent_while_a_model_loads_waits(
+    pocket: Any, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    given = Settings(model=str(POCKET), budget=64, threads=1, seed=7)
+    opens = threading.Event()
+
+    def late() -> Any:
+        opens.wait(100)
+        return chat_with(pocket, given, tmp_path)
+
+    options = {"opener_of": lambda name: lambda _: late()}
+    async with talking(pocket, tmp_path, size, (), opened=late, **options) as screen:
+        app, press = screen.app, screen.pilot.press
+        for count in (1, 2):
+            await press(*"one", "enter", *"two", "enter")
+            assert page(screen).count("waits") == 2
+            opens.set()
+            await screen.opened()
+            await screen.until(lambda: own(screen) == ["one", "two"] and not app.busy, "both are answered")
+            if count == 1:
+                opens.clear()
+                await screen.ask("/model another")
+                await screen.until(lambda: app.busy, "another model is opened")
+
+
+async def test_what_is_sent_while_files_are_read_or_it_goes_back_waits(
+    talk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("notes.md").write_text("Trains run.")
+    async with talk((80, 24)) as screen:
+        app, answers = screen.app, threading.Event()
+        read = Path.open
+
+        def late(path: Path, *args: Any, **kwargs: Any) -> Any:
+            if path.name == "notes.md":
+                answers.wait(100)
+            return read(path, *args, **kwargs)
+
+        monkeypatch.setattr(Path, "open", late)
+        await screen.ask("read @notes.md ")
+        await screen.until(lambda: "reading files" in app.divider.remark, "files are read")
+        await screen.pilot.press(*"two", "enter")
+        assert "“two”" in page(screen)
+        answers.set()
+        await screen.until(lambda: len(own(screen)) == 4 and not app.busy, "both are answered")
+        assert own(screen)[3] == "two"
+        answers.clear()
+        await screen.ask("read @notes.md ")
+        await screen.pilot.press(*"two", "enter", "escape")
+        assert app.prompt.text == "read @notes.md \ntwo"
+        answers.set()
+        app.prompt.clear()
+
+        held = Held(screen, monkeypatch, tokens=0)
+        await screen.pilot.press("ctrl+e", *" now", "enter")
+        await screen.until(lambda: app.busy, "it goes back")
+        await screen.pilot.press(*"three", "enter")
+        held.go_on.set()
+        await screen.until(lambda: len(own(screen)) == 5 and not app.busy, "both are answered")
+        assert own(screen)[3:] == ["two now", "three"]

@@ -22,6 +22,7 @@ PACKAGES = (
     "engine",
     "remote",
     "chat",
+    "serve",
     "tui",
     "lab",  # above the screen, which it measures too
     "cli",
@@ -29,7 +30,7 @@ PACKAGES = (
 """Each may import those before it and itself."""
 
 HEAVY = {"torch", "transformers", "accelerate", "bitsandbytes"}
-LIGHT = ("base", "events", "store", "remote", "chat", "tui", "cli")
+LIGHT = ("base", "events", "store", "remote", "chat", "serve", "tui", "cli")
 """These load without `HEAVY`: importing it takes seconds, and help and errors come at once."""
 
 
@@ -158,6 +159,17 @@ def test_only_the_screen_imports_textual_at_its_start() -> None:
         for module, found in IMPORTS.items()
         for one in found
         if package_of(module) != "tui" and one.at_start and one.name.partition(".")[0] == "textual"
+    ]
+    assert not others
+
+
+def test_only_the_server_imports_what_it_is_made_of() -> None:
+    """The extra `serve`: nobody else needs it."""
+    others = [
+        f"{module}, line {one.line}"
+        for module, found in IMPORTS.items()
+        for one in found
+        if package_of(module) != "serve" and one.name.partition(".")[0] in ("starlette", "uvicorn", "h11")
     ]
     assert not others
 

@@ -6,11 +6,10 @@ import gc
 import os
 import sys
 from collections import ChainMap
-from dataclasses import fields
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,9 +22,10 @@ from h2o_chat.cli.bench_commands import bench
 from h2o_chat.cli.commands import FetchYes, asking
 from h2o_chat.cli.doctor_command import doctor
 from h2o_chat.cli.eval_commands import evaluate
-from h2o_chat.cli.flags import FLAGS, asked_for, takes_flags
+from h2o_chat.cli.flags import FLAGS, asked_for, settings_of, takes_flags
 from h2o_chat.cli.in_words import App, Commands
 from h2o_chat.cli.replay_command import demo, replay
+from h2o_chat.cli.serve_command import serve
 from h2o_chat.cli.web import ADDRESS as WEB_ADDRESS
 from h2o_chat.models.hub import ask
 from h2o_chat.models.obtain import checked, obtain
@@ -70,8 +70,7 @@ app.add_typer(bench, name="bench")
 app.command()(doctor)
 app.command()(replay)
 app.command()(demo)
-
-Kind = TypeVar("Kind", Settings, Sampling)
+app.command()(serve)
 
 _DISK, _BROWSER, _BATCH = "Disk", "Browser", "Batches"
 
@@ -125,28 +124,6 @@ def _kept(resume: str | None, data: Path | None, wanted: bool) -> tuple["Kept | 
     return (Kept(data_folder(data)) if wanted else None), {}
 
 
-def _settings(
-    given: ChainMap[str, Any], held_with: dict[str, Any] | None = None, **more: Any
-) -> tuple[Settings, Sampling]:
-    """Checked settings: the command line before what the conversation was held with, before the environment,
-    `config.toml` and what is built in.
-
-    Raises:
-        UsageError: a value outside its range, in whichever of them.
-    """
-    asked, built_in = given.maps
-    held = dict(held_with or {})
-    if "engine" in asked or "quantize" in asked:  # one decides what the other may be
-        held = {name: value for name, value in held.items() if name not in ("engine", "quantize")}
-    values = {**built_in, **precedence.below_flags(), **held, **asked, **more}
-    values["stop"] = tuple(values["stop"])
-    return _only(Settings, values), _only(Sampling, values)
-
-
-def _only(kind: type[Kind], values: dict[str, Any]) -> Kind:
-    return kind(**{f.name: values[f.name] for f in fields(kind) if f.name in values})
-
-
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"h2o-chat {h2o_chat.__version__}")
@@ -183,17 +160,17 @@ def screen(
         if context.invoked_subcommand is not None:
             return _no_flags_before(context)
         kept, held_with = _kept(resume, data, not no_store)
-        settings, sampling = _settings(given, held_with)
+        settings, sampling = settings_of(given, held_with)
         if web:
             if record:
                 raise UsageError(
                     "--record and --web were given: every tab of a browser is a chat.", "Give one of them."
                 )
             obtain(settings.model, asking(yes))
-            from h2o_chat.cli.web import command, serve
+            from h2o_chat.cli import web as browser
 
             flags = {"resume": resume, "data": data, "no_store": no_store, **given.maps[0]}
-            serve(command(flags), web_address, web_others)
+            browser.serve(browser.command(flags), web_address, web_others)
             return ExitCode.OK
         # textual-serve sets this for what it runs, and is the terminal.
         in_browser = "TEXTUAL_DRIVER" in os.environ
@@ -338,7 +315,7 @@ def run(
         for what, value in (others | {"--record": record}).items():
             if value:
                 raise UsageError(f"--batch and {what} were given.", "Give one of them.")
-        settings, sampling = _settings(given, events_every=0)
+        settings, sampling = settings_of(given, events_every=0)
         asked = batches.asked_for(settings, sampling, batch, output, rows, skip_bad)
         obtain(settings.model, asking(yes))
         return asked
@@ -352,7 +329,7 @@ def run(
                 raise UsageError(f"{flag} is of --batch alone.", "Give --batch FILE, or leave it out.")
         # In plain text nobody would read cache events.
         kept, held_with = _kept(resume, data, save)
-        settings, sampling = _settings(given, held_with, events_every=events if json or record else 0)
+        settings, sampling = settings_of(given, held_with, events_every=events if json or record else 0)
         turns = _turns(prompt, script)
         obtain(settings.model, asking(yes))
         return running.Job(opener(settings, kept), turns, sampling)

@@ -4,12 +4,15 @@ import inspect
 from collections import ChainMap
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
+from h2o_chat.base import precedence
 from h2o_chat.base.config import CHOSEN, Sampling, Settings
 from h2o_chat.models.resolve import names_starting_with
+
+Kind = TypeVar("Kind", Settings, Sampling)
 
 MODEL, MEMORY, ANSWER = "Model", "Memory", "Answers"
 """Panels of the help."""
@@ -117,3 +120,25 @@ def asked_for(context: typer.Context, name: str) -> bool:
     """Whether a flag stands on the command line."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
+
+
+def settings_of(
+    given: ChainMap[str, Any], held_with: dict[str, Any] | None = None, **more: Any
+) -> tuple[Settings, Sampling]:
+    """Checked settings: the command line before what the conversation was held with, before the environment,
+    `config.toml` and what is built in.
+
+    Raises:
+        UsageError: a value outside its range, in whichever of them.
+    """
+    asked, built_in = given.maps
+    held = dict(held_with or {})
+    if "engine" in asked or "quantize" in asked:  # one decides what the other may be
+        held = {name: value for name, value in held.items() if name not in ("engine", "quantize")}
+    values = {**built_in, **precedence.below_flags(), **held, **asked, **more}
+    values["stop"] = tuple(values["stop"])
+    return _only(Settings, values), _only(Sampling, values)
+
+
+def _only(kind: type[Kind], values: dict[str, Any]) -> Kind:
+    return kind(**{f.name: values[f.name] for f in fields(kind) if f.name in values})

@@ -24,6 +24,7 @@ from h2o_chat.engine.request import Request, Told
 from h2o_chat.engine.row import Row
 from h2o_chat.engine.rows import rows_for
 from h2o_chat.engine.runner import Runner, cache_for
+from h2o_chat.engine.saved import Snapshot
 from h2o_chat.engine.session import session_of
 from h2o_chat.events.events import Finish, Session, Turn
 from h2o_chat.models.load import Loaded, out_of_memory
@@ -87,6 +88,11 @@ class Batch:
     def talking(self) -> int:
         """Rows in use."""
         return sum(talk is not None for talk in self._rows)
+
+    @property
+    def seated(self) -> tuple[Request | None, ...]:
+        """Who is answered, row by row."""
+        return tuple(None if talk is None else talk.request for talk in self._rows)
 
     def session(self, seed: int) -> Session:
         """What ran."""
@@ -221,14 +227,16 @@ class Batch:
     def _begun(self, request: Request) -> _Talk:
         """Its row is that of the reader, until it was read."""
         row = Row(self.reader, replace(self.settings, seed=request.seed))
-        if request.begin is None:
+        begin, request.begin = request.begin, None
+        if begin is None:
             row.reset()
         else:
-            row.restore(request.begin)
+            row.restore(begin)
             row.reseed(request.seed)
         ids = [*row.pending, *(token for piece in request.pieces for token in piece.ids)]
         answer = Answer(row, request.pieces[-1].ids, request.sampling)
-        return _Talk(request, row, answer, ids, _reading(row, request), time.perf_counter())
+        reading = _reading(row, request, begins=begin is None)
+        return _Talk(request, row, answer, ids, reading, time.perf_counter())
 
     def _fail(self, talk: _Talk, error: Exception, told: list[Told]) -> None:
         """Ends a request with its own error."""
@@ -245,15 +253,28 @@ class Batch:
 
     def _end(self, talk: _Talk, finish: Finish, told: list[Told], error: Exception | None = None) -> None:
         """Its row is empty from here on."""
-        if self.settings.events_every and talk is not self._reading:
-            told.append(Told(talk.request, talk.row.look()))
-        told.append(Told(talk.request, talk.answer.ended(finish), error))
         if talk is self._reading:
+            told.append(Told(talk.request, talk.answer.ended(finish), error))
             self._reading = None
             self.reader.empty(0)
-        else:
-            self._rows[talk.row.number] = None
-            self.runner.empty(talk.row.number)
+            return
+        row = talk.row
+        if self.settings.events_every:
+            told.append(Told(talk.request, row.look()))
+        state = _state(row) if talk.request.keep and finish != "error" else None
+        told.append(Told(talk.request, talk.answer.ended(finish), error, row.number, state))
+        self._rows[row.number] = None
+        self.runner.empty(row.number)
+
+
+def _state(row: Row) -> Snapshot | None:
+    """A copy of what a row holds; None where there is no memory for it: the answer is whole all the same."""
+    try:
+        return row.snapshot()
+    except (RuntimeError, MemoryError) as error:
+        if not out_of_memory(error):
+            raise
+        return None
 
 
 def _nothing(finish: Finish) -> Turn:
@@ -261,13 +282,13 @@ def _nothing(finish: Finish) -> Turn:
     return Turn("", finish, 0, 0, 0.0, 0.0, 0, 0, 0, 0.0)
 
 
-def _reading(row: Row, request: Request) -> Iterator[Tensor | None]:
+def _reading(row: Row, request: Request, *, begins: bool) -> Iterator[Tensor | None]:
     """Feeds what is read; after each call None, after the last one the logits [V].
 
     Raises:
         BudgetError: more is pinned than may be.
     """
-    if request.begin is None:
+    if begins:
         row.protect(request.system_tokens)
     row.pin(request.pins)
     *before, last = request.pieces

@@ -17,7 +17,7 @@ class Piece:
     """The model said them, in an earlier turn."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Request:
     """A conversation to be answered; two that say the same are still two."""
 
@@ -30,7 +30,10 @@ class Request:
     pins: range = range(0)
     """Positions that are protected, too."""
     begin: Any = None
-    """What `Row.snapshot` has taken of a conversation that goes on: it was read before."""
+    """What `Row.snapshot` has taken of a conversation that goes on: it was read before. The batch
+    lets it go once it has a copy."""
+    keep: bool = False
+    """With its end comes what the next turn can begin with."""
 
 
 @dataclass(frozen=True)
@@ -41,3 +44,7 @@ class Told:
     event: Event
     error: Exception | None = None
     """Why its turn has ended with `error`."""
+    row: int | None = None
+    """Of a `Turn`: the row that it was answered in; None where nothing was answered."""
+    state: Any = None
+    """Of a `Turn` whose request says `keep`: what `Row.snapshot` has taken; None after an error."""

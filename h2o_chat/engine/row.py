@@ -18,7 +18,7 @@ from h2o_chat.engine.runner import Runner
 from h2o_chat.engine.sampling import Sampler
 from h2o_chat.engine.saved import Snapshot, read, write
 from h2o_chat.engine.session import session_of
-from h2o_chat.events.events import CacheState
+from h2o_chat.events.events import CacheState, Session
 from h2o_chat.models.load import out_of_memory
 from h2o_chat.native.threads import one_torch_thread
 
@@ -213,11 +213,7 @@ class Row:
         Raises:
             SavedCacheError: it is not there, damaged, or of another model or memory; nothing has changed.
         """
-        config = self.model.config.get_text_config()
-        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        groups = config.num_attention_heads // self.session.kv_heads
-        snapshot = read(path, self.session, self.runner.device, size, groups, config.vocab_size)
-        self.restore(snapshot, hand_over=True)
+        self.restore(read_for(self.runner, self.session, path), hand_over=True)
 
     def snapshot(self, *, copy: bool = True) -> Snapshot:
         """The state, for going back; without `copy` good until the next token is fed."""
@@ -245,3 +241,15 @@ class Row:
         self.pending = ()
         self.sampler.history.clear()
         self.observer = Observer(self.cache, self.tokenizer, self.number)
+
+
+def read_for(runner: Runner, session: Session, path: Path) -> Snapshot:
+    """The state in a file, for a row of a runner.
+
+    Raises:
+        SavedCacheError: it is not there, damaged, or of another model or memory.
+    """
+    config = runner.model.config.get_text_config()
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    groups = config.num_attention_heads // session.kv_heads
+    return read(path, session, runner.device, size, groups, config.vocab_size)

@@ -12,9 +12,19 @@ BESIDE = 5
 """Rows that memory is kept for beside those that answer: the prompt that is read, and copies of rows whose
 slots are ranked (`settle.TOGETHER`)."""
 
+SNAPSHOTS = 64
+"""Conversations kept beside the rows, unless another number is asked for."""
+NOT_READ_YET = 4
+"""Requests whose snapshot may be kept no more, but is still in memory: they wait, or are prepared or read."""
+
 
 def row_bytes(runner: Runner) -> int:
-    """What a conversation needs: its slots, and its logits twice.
+    """What a conversation needs while it is answered: its slots, and its logits twice."""
+    return snapshot_bytes(runner) + 8 * int(runner.model.config.get_text_config().vocab_size)
+
+
+def snapshot_bytes(runner: Runner) -> int:
+    """What is kept of a conversation, to go on from: its slots.
 
     Without a budget: as many slots as the model's window has tokens.
     """
@@ -22,7 +32,7 @@ def row_bytes(runner: Runner) -> int:
     itemsize = runner.model.dtype.itemsize
     slots = plan.slots if plan.shares.bounded else runner.trained.window + GROW
     kv = {8: "int8", 4: "int4"}.get(plan.bits or 0, "auto")
-    return slots * slot_bytes(config, itemsize, kv) + 8 * int(config.vocab_size)
+    return slots * slot_bytes(config, itemsize, kv)
 
 
 def rows_for(runner: Runner, wanted: int | None, most: int) -> int:
@@ -46,6 +56,37 @@ def rows_for(runner: Runner, wanted: int | None, most: int) -> int:
             f"What fits: --rows {fit}." if fit >= 1 else "Try a smaller --budget, or --kv-dtype int8.",
         )
     return max(1, min(ROWS if wanted is None else wanted, fit, most))
+
+
+def snapshots_for(runner: Runner, rows: int, wanted: int | None) -> int:
+    """How many conversations to keep in memory beside the rows, to go on from.
+
+    Args:
+        runner: one of this model and these settings, of which no row has slots yet.
+        rows: that will answer.
+        wanted: so many; None: `SNAPSHOTS`, or half of those that fit.
+
+    Raises:
+        BudgetError: so many do not fit; says the sum.
+    """
+    free = free_bytes(runner.device) - HEADROOM_BYTES - _not_read_yet(runner)
+    free -= serving_bytes(runner, rows, 0)
+    each = snapshot_bytes(runner)
+    fit = max(0, free // each)
+    if wanted is None:
+        return min(SNAPSHOTS, fit // 2)
+    if wanted > fit:
+        raise BudgetError(
+            f"{wanted:,} snapshots do not fit: each takes {each / 1e6:,.1f} MB, and beside {rows} rows and"
+            f" what is kept free for prompts {runner.device} has {max(0, free) / 1e9:,.1f} GB for them.",
+            f"What fits: --snapshots {fit}.",
+        )
+    return wanted
+
+
+def serving_bytes(runner: Runner, rows: int, snapshots: int) -> int:
+    """What so many rows and so many snapshots take at most, with what is kept free beside them."""
+    return (rows + BESIDE) * row_bytes(runner) + (snapshots + NOT_READ_YET) * snapshot_bytes(runner)
 
 
 def _not_read_yet(runner: Runner) -> int:

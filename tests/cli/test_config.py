@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from h2o_chat.base import precedence
-from h2o_chat.base.config import FILE_LIMIT_BYTES
+from h2o_chat.base.config import FILE_LIMIT_BYTES, Sampling, Settings
 from h2o_chat.base.errors import ExitCode, UsageError
-from h2o_chat.cli import cli
-from h2o_chat.cli.flags import FLAGS
+from h2o_chat.cli.flags import FLAGS, _only, settings_of
 from h2o_chat.events.events import Session
 
 __all__ = ["file"]
@@ -55,10 +54,10 @@ def test_the_model_of_the_uppermost_layer_is_looked_for(
 
 def test_the_screens_own_default_gives_way_too(file: Path) -> None:
     built_in: dict[str, object] = {"max_tokens": None, "stop": [], "budget": 512}
-    assert cli._settings(ChainMap({}, built_in))[1].max_tokens is None
+    assert settings_of(ChainMap({}, built_in))[1].max_tokens is None
     file.write_text('[defaults]\nmax_tokens = 9\nstop = ["###"]\n')
-    assert cli._settings(ChainMap({}, built_in))[1].max_tokens == 9
-    assert cli._settings(ChainMap({"stop": ["x"]}, built_in))[1].stop == ("x",)
+    assert settings_of(ChainMap({}, built_in))[1].max_tokens == 9
+    assert settings_of(ChainMap({"stop": ["x"]}, built_in))[1].stop == ("x",)
 
 
 @pytest.mark.parametrize(
@@ -195,8 +194,8 @@ def read_or_refused(path: Path, raw: bytes) -> None:
     except UsageError as error:
         wrong = [error]
     assert all(str(path) in error.message for error in wrong)
-    cli._only(cli.Settings, values)
-    cli._only(cli.Sampling, values)
+    _only(Settings, values)
+    _only(Sampling, values)
 
 
 @given(name=st.sampled_from(precedence.NAMES), text=st.text(max_size=40) | st.integers().map(str))

@@ -148,13 +148,21 @@ def test_a_conversation_goes_on_from_what_was_taken_of_it(native: Loaded) -> Non
     list(engine.generate(first.pieces[0].ids, drawn))
     begin, seen = engine.snapshot(), engine.seen
     later = Request([Piece(range(40, 70))], drawn, 77, begin=begin)
-    heard = hold(Batch(native, NATIVE, rows=2), [other, later, third])
+    later.keep = True
+    ended: list[Told] = []
+    heard = hold(Batch(native, NATIVE, rows=2), [other, later, third], ended.append)
+    assert later.begin is None, "others may need its memory"
     engine.reseed(77)
     expected = Heard(list(engine.generate(range(40, 70), drawn)))
     same(heard[1], expected)
     (prompt,) = (event for event in heard[1].events if isinstance(event, Prompt))
     assert (prompt.first, prompt.tokens) == (seen, 31), "the last token of the answer was not fed yet"
     same(heard[0], alone(native, NATIVE, other))
+    (told,) = (one for one in ended if one.state is not None)
+    assert (told.request, told.row) == (later, 1), "nobody else has asked for it"
+    assert isinstance(told.event, Turn)
+    engine.restore(told.state)
+    assert engine.seen == told.event.seen
     foreign = Engine(native, replace(NATIVE, budget=40))
     foreign.forward([5], prompt=True)
     wrong = replace(later, begin=foreign.snapshot())

@@ -1,0 +1,191 @@
+"""`h2o-chat serve`: many conversations at once, over HTTP.
+
+The contract: stdout is empty; notes and errors go to stderr, no key and no word of a conversation does; a
+signal ends it in order, a second one at once; the exit code is one of `ExitCode`.
+"""
+
+import asyncio
+import sys
+from collections import ChainMap
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from h2o_chat.base.config import Sampling, Settings, data_folder
+from h2o_chat.base.errors import ExitCode, UsageError, name_of
+from h2o_chat.base.progress import progress_bar
+from h2o_chat.cli.commands import FetchYes, asking
+from h2o_chat.cli.flags import settings_of, takes_flags
+from h2o_chat.cli.run import ending, note_session
+from h2o_chat.models.hub import stay_offline
+from h2o_chat.models.obtain import fetch_missing, obtain
+from h2o_chat.remote.engine_here import batch_here
+
+if TYPE_CHECKING:
+    from h2o_chat.serve.service import Limits
+
+ADDRESS = "127.0.0.1:8080"
+CLOSE_S = 5.0
+"""For the step that goes on, once the server has ended."""
+_SERVER = "Server"
+
+
+@takes_flags()
+def serve(
+    context: typer.Context,
+    address: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Where it listens; what is not this machine alone needs keys.",
+            rich_help_panel=_SERVER,
+        ),
+    ] = ADDRESS,
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Keys, one a line; or one in H2O_CHAT_KEY.", rich_help_panel=_SERVER
+        ),
+    ] = None,
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Conversations at once.", show_default="16, or what fits", rich_help_panel=_SERVER
+        ),
+    ] = None,
+    snapshots: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Conversations kept in memory after their answer, to go on from.",
+            show_default="64, or what fits",
+            rich_help_panel=_SERVER,
+        ),
+    ] = None,
+    queue: Annotated[int, typer.Option(min=1, help="Requests that may wait.", rich_help_panel=_SERVER)] = 64,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, help="Seconds for a request, waiting included.", rich_help_panel=_SERVER)
+    ] = 600,
+    grace: Annotated[
+        float,
+        typer.Option(
+            min=0, help="Seconds for what is answered when it is told to end.", rich_help_panel=_SERVER
+        ),
+    ] = 20,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Where rows are kept when it ends.", rich_help_panel=_SERVER),
+    ] = None,
+    no_store: Annotated[
+        bool, typer.Option("--no-store", help="Keep nothing on disk.", rich_help_panel=_SERVER)
+    ] = False,
+    yes: FetchYes = False,
+    *,
+    given: ChainMap[str, Any],
+) -> None:
+    """Serve many conversations over HTTP, as OpenAI's clients and those of llama-server speak it."""
+
+    def work() -> ExitCode:
+        settings, sampling = settings_of(given, events_every=0)
+        try:
+            import_module("h2o_chat.serve.server")
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn", "h11"):
+                raise
+            raise UsageError(
+                f"A server needs starlette and uvicorn, and {error.name} is not installed.",
+                "pip install 'h2o-chat[serve]'",
+            ) from error
+        from h2o_chat.serve.service import Limits
+
+        obtain(settings.model, asking(yes))
+        folder = None if no_store else data_folder(data)
+        limits = Limits(queue, timeout, grace)
+        return _served(settings, sampling, address, keys, rows, snapshots, limits, folder)
+
+    code = ending(work)
+    if code is not ExitCode.OK:
+        raise typer.Exit(code)
+
+
+def _served(
+    settings: Settings,
+    sampling: Sampling,
+    address: str,
+    keys_file: Path | None,
+    rows: int | None,
+    snapshots: int | None,
+    limits: "Limits",
+    folder: Path | None,
+) -> ExitCode:
+    from h2o_chat.serve.guard import is_loopback
+    from h2o_chat.serve.keys import read_keys
+    from h2o_chat.serve.prefixes import Prefixes
+    from h2o_chat.serve.saved import Saved
+    from h2o_chat.serve.server import listen, serve
+    from h2o_chat.serve.service import Service
+
+    host, port = split(address)
+    keys, loopback = read_keys(keys_file), is_loopback(host)
+    if not loopback and not keys:
+        raise UsageError(
+            f"--address {address} can be reached by others, and there is no key.",
+            "Give --keys FILE, or a key in H2O_CHAT_KEY; the connection is not encrypted.",
+        )
+    try:
+        at = listen(host, port)
+    except OSError as error:
+        raise UsageError(
+            f"{address} cannot be had: {error.strerror or error}.", "Choose another: --address 127.0.0.1:0."
+        ) from error
+    with at:
+        with progress_bar() as progress:
+            fetch_missing(settings.model, progress)
+            stay_offline()
+            batch = batch_here(settings, rows, sys.maxsize, progress)
+        from h2o_chat.engine.rows import snapshots_for
+
+        prefixes = Prefixes(snapshots_for(batch.reader, batch.runner.rows, snapshots))
+        shown = f"[{host}]" if ":" in host else host
+
+        def service_of() -> tuple[Service, Saved | None]:
+            service = Service(batch, settings, sampling, limits, prefixes)
+            saved = None
+            if folder is not None:
+                saved = Saved(folder, service.context, batch)
+                service.read = saved.read
+                for kept in saved.rows():
+                    prefixes.add(kept)
+            note_session(replace(service.session, template=service.template.name))
+            sys.stderr.write(
+                f"h2o-chat: {batch.runner.rows} rows of {service.row_bytes / 1e6:,.1f} MB,"
+                f" {prefixes.most} snapshots of {service.snapshot_bytes / 1e6:,.1f} MB\n"
+            )
+            return service, saved
+
+        def ready() -> None:
+            sys.stderr.write(f"h2o-chat: serving http://{shown}:{at.getsockname()[1]}/v1\n  ctrl+c ends it\n")
+            sys.stderr.flush()
+
+        service, saved = asyncio.run(serve(service_of, keys, loopback, at, ready))
+    service.close(CLOSE_S)
+    if saved is not None:
+        saved.write_rows(prefixes.all())
+        sys.stderr.write(f"h2o-chat: {len(prefixes):,} conversations are kept in {name_of(saved.folder)}\n")
+    return ExitCode.BUG if service.broken else ExitCode.OK
+
+
+def split(address: str) -> tuple[str, int]:
+    """Host and port.
+
+    Raises:
+        UsageError: it is no such address.
+    """
+    host, colon, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not (colon and host and port.isascii() and port.isdigit() and int(port) < 1 << 16):
+        raise UsageError(f"--address is {address!a}.", f"It is HOST:PORT, such as {ADDRESS}.")
+    return host, int(port)

@@ -1,0 +1,149 @@
+"""The paths that there are."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
+from starlette.types import Receive, Scope, Send
+
+import h2o_chat
+from h2o_chat.serve.answers import to_json
+from h2o_chat.serve.asked import asked_for
+from h2o_chat.serve.body import Bodies
+from h2o_chat.serve.errors import ApiError
+from h2o_chat.serve.metrics import metrics
+from h2o_chat.serve.reply import Reply
+from h2o_chat.serve.saved import Saved
+from h2o_chat.serve.service import Service, Ticket
+from h2o_chat.serve.slots import Slots
+
+METRICS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class App:
+    """What is answered to whom the guard has let in.
+
+    Args:
+        saved: None: nothing is kept on disk.
+    """
+
+    def __init__(self, service: Service, saved: Saved | None) -> None:
+        self.service, self.bodies = service, Bodies()
+        self.slots = Slots(service, saved, self.bodies)
+        self.model = service.session.model
+        self.began = int(time.time())
+        self.checking = ThreadPoolExecutor(2, "check")
+        """A body of many MiB takes a while to be parsed: not in the event loop."""
+        get: dict[str, Callable[[Request], Awaitable[Response]]] = {
+            "/health": self.health,
+            "/metrics": self.metrics,
+            "/props": self.props,
+            "/v1/models": self.models,
+            "/v1/models/{name:path}": self.one_model,
+            "/slots": self.slots.all,
+        }
+        routes = [Route(path, endpoint, methods=["GET"]) for path, endpoint in get.items()]
+        post = {"/v1/chat/completions": self.completions, "/slots/{id}": self.slots.act}
+        routes += [Route(path, endpoint, methods=["POST"]) for path, endpoint in post.items()]
+        self._router = Router(routes, redirect_slashes=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["app"] = self  # so that the router raises what it does not find
+        try:
+            await self._router(scope, receive, send)
+        except HTTPException as error:
+            what = f"{scope['method']} {scope['path']}"[:200]
+            code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "invalid_request")
+            raise ApiError(
+                error.status_code,
+                f"{what}: {error.detail}. See docs/SERVE.md.",
+                code,
+                headers=dict(error.headers or {}),
+            ) from error
+        except ClientDisconnect:
+            return  # before it had said what it wants
+
+    async def completions(self, request: Request) -> Response:
+        """An answer to a conversation."""
+        service, loop = self.service, asyncio.get_running_loop()
+        raw = await self.bodies.read(request)
+        try:
+            ticket = await loop.run_in_executor(self.checking, self._ticket, raw, request.scope["owner"])
+            service.submit(ticket)
+        except BaseException:
+            self.bodies.free(len(raw))
+            raise
+        return _Held(Reply(service, ticket, self.model), lambda: self.bodies.free(len(raw)))
+
+    def _ticket(self, raw: bytes, owner: bytes) -> Ticket:
+        """
+        Raises:
+            ApiError: it cannot be answered.
+        """
+        service = self.service
+        asked = asked_for(raw, self.model, service.sampling, service.settings.system)
+        return service.ticket(asked, owner)
+
+    async def health(self, request: Request) -> Response:
+        """Whether requests are taken."""
+        if self.service.ending:
+            return _json({"status": "ending"}, 503)
+        return _json({"status": "ok"})
+
+    async def metrics(self, request: Request) -> Response:
+        """For Prometheus."""
+        return Response(metrics(self.service), media_type=METRICS)
+
+    async def models(self, request: Request) -> Response:
+        """The one there is."""
+        return _json({"object": "list", "data": [self._model()]})
+
+    async def one_model(self, request: Request) -> Response:
+        """The one there is, by its name."""
+        if (name := request.path_params["name"]) != self.model:
+            raise ApiError(
+                404, f"There is no model {name[:60]!a}: {self.model!r} is served.", "model_not_found"
+            )
+        return _json(self._model())
+
+    def _model(self) -> dict[str, Any]:
+        return {"id": self.model, "object": "model", "created": self.began, "owned_by": "h2o-chat"}
+
+    async def props(self, request: Request) -> Response:
+        """What is served, and how."""
+        service = self.service
+        sampling = {**asdict(service.sampling), "stop": list(service.sampling.stop)}
+        return _json(
+            {
+                "default_generation_settings": sampling,
+                "total_slots": len(service.seated),
+                "model": self.model,
+                "session": asdict(service.session) | {"template": service.template.name},
+                "chat_template": str(service.tokenizer.chat_template or ""),
+                "build_info": f"h2o-chat {h2o_chat.__version__}",
+            }
+        )
+
+
+class _Held(Response):
+    """A reply, and what is done once it is over."""
+
+    def __init__(self, reply: Reply, after: Callable[[], None]) -> None:
+        self._reply, self._after = reply, after
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._reply(scope, receive, send)
+        finally:
+            self._after()
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    return Response(to_json(value), status, media_type="application/json")

@@ -1,0 +1,131 @@
+"""Conversations that may go on: the memory after an answer, found by the messages before it.
+
+Clients send the whole history. A hash over each message and all before it says which memory has read just
+that; the hash begins with the key of the client, so no other key leads to it.
+"""
+
+import hmac
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from h2o_chat.serve.asked import Message
+
+if TYPE_CHECKING:
+    from h2o_chat.engine.saved import Snapshot
+
+
+def beginning(owner: bytes, context: bytes) -> bytes:
+    """Where the hashes of a key begin.
+
+    Args:
+        owner: what stands for the key.
+        context: model, template, policy and all else that must be alike.
+    """
+    return hmac.digest(owner, context, "sha256")
+
+
+def after(before: bytes, message: Message) -> bytes:
+    """The hash of a conversation that goes on with a message.
+
+    No two messages are hashed alike: the first part has 32 bytes, and no role has a NUL.
+    """
+    role, text = message
+    return sha256(before + role.encode() + b"\0" + text.encode()).digest()
+
+
+def chain(begin: bytes, messages: Iterable[Message]) -> list[bytes]:
+    """The hash after each message."""
+    found = []
+    for message in messages:
+        begin = after(begin, message)
+        found.append(begin)
+    return found
+
+
+@dataclass(eq=False)
+class Kept:
+    """The memory after an answer."""
+
+    chain: bytes
+    """The hash after it."""
+    marked: bool
+    """The answer ended in the template's marker: it was fed already."""
+    tokens: int
+    """Fed so far; 0 until its file was read."""
+    state: "Snapshot | None"
+    """None: it is in its file alone."""
+    file: Path | None = None
+    """Where it stands too."""
+    gone_on: int = 0
+    """So often a conversation went on from here."""
+
+    @property
+    def held_bytes(self) -> int:
+        """In memory."""
+        return 0 if self.state is None else state_bytes(self.state)
+
+
+def state_bytes(state: "Snapshot") -> int:
+    """Of all its tensors."""
+    parts = state.cache.parts
+    return sum(tensor.nbytes for part in parts for tensor in (*part.states.values(), part.lost))
+
+
+class Prefixes:
+    """The newest memories, at most so many; safe to use in any thread.
+
+    The one that came first goes first. One from which a second conversation goes on counts as new, whenever
+    one does: others may begin alike.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._kept: OrderedDict[bytes, Kept] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @property
+    def held_bytes(self) -> int:
+        """Of all that are in memory."""
+        return sum(one.held_bytes for one in self.all())
+
+    def all(self) -> list[Kept]:
+        """The oldest first."""
+        with self._lock:
+            return list(self._kept.values())
+
+    def add(self, one: Kept) -> None:
+        """Keeps one; of those that are too many the oldest go."""
+        with self._lock:
+            self._kept.pop(one.chain, None)
+            self._kept[one.chain] = one
+            while len(self._kept) > self.most:
+                self._kept.popitem(last=False)
+
+    def drop(self, one: Kept) -> None:
+        """Forgets it."""
+        with self._lock:
+            if self._kept.get(one.chain) is one:
+                del self._kept[one.chain]
+
+    def get(self, hashed: bytes | None) -> Kept | None:
+        """The one with this hash, if it is kept."""
+        return None if hashed is None else self._kept.get(hashed)
+
+    def longest(self, hashes: Sequence[bytes]) -> Kept | None:
+        """The memory that has read the most of these messages."""
+        with self._lock:
+            for found in map(self._kept.get, reversed(hashes)):
+                if found is not None:
+                    found.gone_on += 1
+                    if found.gone_on > 1:
+                        self._kept.move_to_end(found.chain)
+                    return found
+        return None

@@ -1,0 +1,331 @@
+"""Who waits, who is answered: between the clients and one `Batch`.
+
+Three threads. The event loop talks to clients and computes nothing. One prepares: it puts the next request
+into the model's template and finds what of it was read before. One answers: it alone steps the batch; to add
+to it and to cancel, any thread may.
+"""
+
+import asyncio
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.errors import H2OChatError, name_of
+from h2o_chat.chat.templates import choose
+from h2o_chat.engine.request import Request, Told
+from h2o_chat.events.events import Prompt, Session, Token, Turn
+from h2o_chat.serve import errors
+from h2o_chat.serve.asked import Asked
+from h2o_chat.serve.counts import Counts
+from h2o_chat.serve.errors import ApiError, busy
+from h2o_chat.serve.prefixes import Kept, Prefixes, after, beginning, chain
+from h2o_chat.serve.stream import Ended, Item, Stream
+from h2o_chat.serve.tokens import request_of
+from h2o_chat.store import clean
+
+if TYPE_CHECKING:
+    from h2o_chat.engine.batch import Batch
+
+AHEAD = 2
+"""Requests that wait in the batch; what they go on from is in memory even if it is no longer kept."""
+
+
+def _ending() -> ApiError:
+    return busy(503, "The server is ending.", "ending")
+
+
+def _cut() -> ApiError:
+    return busy(503, "The server ends, and this answer with it.", "ending")
+
+
+def _broken() -> ApiError:
+    return ApiError(500, "The engine has failed: the server is ending.", "bug")
+
+
+@dataclass(eq=False)
+class Ticket:
+    """A request of a client, from its body to its last token."""
+
+    asked: Asked
+    owner: bytes
+    stream: Stream
+    chain: list[bytes]
+    """The hash after each message."""
+    request: Request | None = None
+    """Once it was prepared."""
+    cached_tokens: int = 0
+    """Of its prompt, read for an earlier request."""
+    prompt_ms: float = 0.0
+    left: bool = False
+    """Its client does not want it any more."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much at once."""
+
+    waiting: int
+    """Requests that nothing was read of yet."""
+    time_s: float
+    """For a request, from its body to its last token."""
+    grace_s: float
+    """For those under way when the server is told to end."""
+
+
+class Service:
+    """Answers requests until it is closed.
+
+    Args:
+        batch: no other thread uses it.
+        sampling: for what a request does not say.
+        prefixes: what may be gone on from.
+    """
+
+    def __init__(
+        self, batch: "Batch", settings: Settings, sampling: Sampling, limits: Limits, prefixes: Prefixes
+    ) -> None:
+        self.batch, self.settings, self.sampling = batch, settings, sampling
+        self.limits, self.prefixes = limits, prefixes
+        self.tokenizer = batch.runner.loaded.tokenizer
+        self.template = choose(self.tokenizer, settings.template)
+        self.session: Session = batch.session(settings.seed or 0)
+        self.context = context_of(self.session, self.template.name, self.tokenizer.chat_template)
+        self.row_bytes, self.snapshot_bytes = bytes_of(batch)
+        """Of one, as computed."""
+        self.counts = Counts()
+        self.slots: list[tuple[bytes, bytes] | None] = [None] * batch.runner.rows
+        """Key and hash of what was answered last in each row, or put there; it may be kept no more."""
+        self.seated: tuple[Request | None, ...] = (None,) * batch.runner.rows
+        """Who is answered, row by row."""
+        self.read: Callable[[Kept], None] = lambda kept: None
+        """Brings one that is in its file alone into memory."""
+        self.ending = self.broken = False
+        self._loop = asyncio.get_running_loop()
+        self._changed = threading.Condition()
+        self._line: deque[Ticket] = deque()
+        self._prepared: Ticket | None = None
+        """The one that is being prepared."""
+        self._under_way: dict[Request, Ticket] = {}
+        self._closed = False
+        self._threads = [
+            threading.Thread(target=work, name=name, daemon=True)
+            for work, name in ((self._prepare_all, "prepare"), (self._answer_all, "answer"))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    # -- in the event loop ---------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> int:
+        """Requests that nothing was read of yet."""
+        return len(self._line) + self.batch.waiting + (self._prepared is not None)
+
+    @property
+    def computed_bytes(self) -> int:
+        """What rows, snapshots and the reading of prompts take at most."""
+        from h2o_chat.engine.rows import serving_bytes
+
+        return serving_bytes(self.batch.reader, len(self.seated), len(self.prefixes))
+
+    @property
+    def busy(self) -> bool:
+        """Whether anybody waits or is answered."""
+        return bool(self._line or self._prepared or self._under_way)
+
+    def ticket(self, asked: Asked, owner: bytes) -> Ticket:
+        """A request that does not wait yet; in any thread, for it may take a while."""
+        return Ticket(
+            asked, owner, Stream(asked.stream), chain(beginning(owner, self.context), asked.messages)
+        )
+
+    def submit(self, ticket: Ticket) -> None:
+        """Has a request wait its turn.
+
+        Raises:
+            ApiError: too many wait, or the server is ending.
+        """
+        if self.ending:
+            raise _broken() if self.broken else _ending()
+        if self.waiting >= self.limits.waiting:
+            raise busy(429, f"{self.waiting:,} requests wait already. Try again.", "queue_full")
+        with self._changed:
+            self._line.append(ticket)
+            self._changed.notify_all()
+
+    def leave(self, ticket: Ticket) -> None:
+        """Nobody wants it any more: it ends with the next step. One that has ended is as it was."""
+        with self._changed:
+            ticket.left = True
+            if ticket in self._line:
+                self._line.remove(ticket)
+            if ticket.request in self._under_way:
+                self.batch.cancel(ticket.request)
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """Takes no more; who waits is told so, who is answered is answered."""
+        self.ending = True
+        with self._changed:
+            line, self._line = list(self._line), deque()
+        for ticket in line:
+            ticket.stream.put(_ending())
+
+    def cut(self) -> None:
+        """Ends all that goes on, with the next step."""
+        with self._changed:
+            for request in self._under_way:
+                self.batch.cancel(request)
+            self._changed.notify_all()
+
+    def close(self, longest_s: float) -> bool:
+        """Ends both threads; whether they came to their end in time."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join(longest_s)
+        return not any(thread.is_alive() for thread in self._threads)
+
+    # -- the thread that prepares --------------------------------------------------------------------
+
+    def _prepare_all(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or (self._line and self.batch.waiting < AHEAD))
+                if self._closed:
+                    return
+                ticket = self._prepared = self._line.popleft()
+            try:
+                request = self._prepare(ticket)
+                with self._changed:
+                    if not ticket.left:
+                        self.batch.add(request)
+                        self._under_way[request], ticket.request = ticket, request
+            except Exception as error:
+                self._tell([(ticket, errors.of(error))])
+            with self._changed:
+                self._prepared = None
+                self._changed.notify_all()
+
+    def _prepare(self, ticket: Ticket) -> Request:
+        """
+        Raises:
+            UsageError: there is nothing to read.
+            H2OChatError: the template or the tokenizer does not take it.
+        """
+        found = self.prefixes.longest(ticket.chain) if ticket.asked.looks else None
+        while found is not None and not self._read(found):
+            found = self.prefixes.longest(ticket.chain)
+        read = 0 if found is None else ticket.chain.index(found.chain) + 1
+        ticket.cached_tokens = found.tokens if found else 0
+        return request_of(ticket.asked, read, found, self.template, self.tokenizer, self.batch.runner.eos)
+
+    def _read(self, kept: Kept) -> bool:
+        """Brings a memory into this process; one that cannot be read is forgotten, and that is said."""
+        try:
+            self.read(kept)
+        except (H2OChatError, OSError) as error:
+            sys.stderr.write(f"h2o-chat: {name_of(error)} The conversation is read again.\n")
+            self.prefixes.drop(kept)
+            return False
+        return True
+
+    # -- the thread that answers ---------------------------------------------------------------------
+
+    def _answer_all(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or self.batch.busy)
+                if self._closed:
+                    return
+            try:
+                told = self.batch.step()
+            except Exception as error:  # it never should: what the batch holds is not known any more
+                self._break(error)
+                return
+            with self._changed:
+                heard = [item for one in told for item in self._hear(one)]
+                self.seated = self.batch.seated
+                if self._line:  # there may be room for the next one
+                    self._changed.notify_all()
+            if heard:
+                self._tell(heard)
+
+    def _hear(self, told: Told) -> list[tuple[Ticket, Item]]:
+        """What a client is told."""
+        ticket = self._under_way.get(told.request)
+        if ticket is None:
+            return []
+        match told.event:
+            case Prompt(ms=ms):
+                ticket.prompt_ms = ms
+            case Token(text=text):
+                return [(ticket, text)]
+            case Turn() as turn:
+                del self._under_way[told.request]
+                return [(ticket, self._ended(ticket, turn, told))]
+        return []
+
+    def _ended(self, ticket: Ticket, turn: Turn, told: Told) -> Item:
+        self.counts.turn(turn, ticket.cached_tokens, ticket.prompt_ms)
+        if told.state is not None and not ticket.left:
+            self._keep(ticket, turn, told.row, told.state)
+        error = None
+        if told.error is not None:
+            error = errors.of(told.error)
+        elif turn.finish == "stopped":
+            error = _cut()
+        return Ended(turn, ticket.cached_tokens, ticket.prompt_ms, told.row, error)
+
+    def _keep(self, ticket: Ticket, turn: Turn, row: int | None, state: Any) -> None:
+        """The next request may go on from there."""
+        marked = bool(self.template.marker) and turn.finish == "stop" and not ticket.asked.sampling.stop
+        hashed = after(ticket.chain[-1], ("assistant", clean(turn.text)))
+        self.prefixes.add(Kept(hashed, marked, turn.seen, state))
+        if row is not None:
+            self.slots[row] = ticket.owner, hashed
+
+    def _break(self, error: Exception) -> None:
+        sys.stderr.write("h2o-chat: the engine has failed; the server ends\n")
+        errors.of(error)
+        self.ending = self.broken = True
+        with self._changed:
+            lost = [*self._line, *self._under_way.values()]
+            self._line.clear()
+            self._under_way.clear()
+        self._tell([(ticket, _broken()) for ticket in lost])
+
+    def _tell(self, items: list[tuple[Ticket, Item]]) -> None:
+        """In the event loop, which goes on meanwhile."""
+        try:
+            self._loop.call_soon_threadsafe(self._deliver, items)
+        except RuntimeError:  # it is closed: nobody reads any more
+            if not self._loop.is_closed():
+                raise
+
+    def _deliver(self, items: list[tuple[Ticket, Item]]) -> None:
+        for ticket, item in items:
+            if not ticket.stream.put(item):
+                self.counts.slow += 1
+                self.leave(ticket)
+
+
+def bytes_of(batch: "Batch") -> tuple[int, int]:
+    """Of a row, and of a snapshot of one: computed before there is any."""
+    from h2o_chat.engine.rows import row_bytes, snapshot_bytes
+
+    return row_bytes(batch.reader), snapshot_bytes(batch.reader)
+
+
+def context_of(session: Session, template: str, jinja: Any) -> bytes:
+    """What must be alike where a conversation goes on: a hash of it."""
+    from h2o_chat.engine.saved import IDENTITY
+
+    alike = [(name, getattr(session, name)) for name in IDENTITY]
+    return sha256(repr((alike, session.chunk, session.prefill, template, jinja)).encode()).digest()

@@ -1,0 +1,156 @@
+"""A real server in a process of its own, and clients with real sockets."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PROGRAM = [sys.executable, "-m", "h2o_chat", "serve", "--address", "127.0.0.1:0", "--threads", "1"]
+TIMEOUT_S = 120
+
+
+class Server:
+    """`h2o-chat serve FLAGS`, from the moment it listens."""
+
+    def __init__(self, *flags: object, keys: Path | None = None, **environment: str) -> None:
+        more = [] if keys is None else ["--keys", str(keys)]
+        self.process = subprocess.Popen(
+            [*PROGRAM, *more, *map(str, flags)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, env=os.environ | environment,
+        )  # fmt: skip
+        self.said = ""
+        assert self.process.stderr is not None
+        while found := self.process.stderr.readline():
+            self.said += found
+            if address := re.search(r"http://127\.0\.0\.1:(\d+)/v1", found):
+                self.port = int(address[1])
+                return
+        raise AssertionError(self.said)
+
+    def client(self, key: str | None = None) -> "Client":
+        return Client(self.port, key)
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> int:
+        """Its exit code; it has said nothing on stdout."""
+        self.process.send_signal(how)
+        return self.ended()
+
+    def ended(self) -> int:
+        """Once it ends."""
+        out, err = self.process.communicate(timeout=TIMEOUT_S)
+        self.said += err
+        assert out == ""
+        return self.process.returncode
+
+    def __enter__(self) -> "Server":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.returncode is None:
+            self.process.kill()
+            self.process.communicate()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Of a request."""
+
+    status: int
+    headers: dict[str, str]
+    raw: bytes
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.raw)
+
+    @property
+    def text(self) -> str:
+        assert self.status == 200, self.raw
+        return str(self.body["choices"][0]["message"]["content"])
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """In the one shape that all have."""
+        error = self.body["error"]
+        assert set(error) == {"message", "type", "param", "code"}, error
+        assert set(self.body) == {"error"}
+        return dict(error)
+
+
+@dataclass(frozen=True)
+class Client:
+    """Speaks HTTP on a new connection each time."""
+
+    port: int
+    key: str | None = None
+
+    def connect(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_S)
+
+    def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Answer:
+        raw = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        own = {"Authorization": f"Bearer {self.key}"} if self.key else {}
+        connection = self.connect()
+        try:
+            connection.request(method, path, raw, own | (headers or {}))
+            found = connection.getresponse()
+            return Answer(found.status, {k.lower(): v for k, v in found.getheaders()}, found.read())
+        finally:
+            connection.close()
+
+    def get(self, path: str, **headers: str) -> Answer:
+        return self.ask("GET", path, headers=headers)
+
+    def complete(self, messages: Any, **more: Any) -> Answer:
+        """An answer at once; a text is a conversation of one message."""
+        return self.ask("POST", "/v1/chat/completions", {"messages": said(messages), **more})
+
+    def stream(self, messages: Any, **more: Any) -> "Streamed":
+        """An answer as it comes; the connection stays open until it is closed."""
+        connection = self.connect()
+        own = {"Authorization": f"Bearer {self.key}"} if self.key else {}
+        body = json.dumps({"messages": said(messages), "stream": True, **more}).encode()
+        connection.request("POST", "/v1/chat/completions", body, own)
+        return Streamed(connection, connection.getresponse())
+
+    def metric(self, name: str) -> float:
+        """One of /metrics."""
+        found = re.search(rf"^h2o_chat_{re.escape(name)} (\S+)$", self.get("/metrics").raw.decode(), re.M)
+        assert found is not None, name
+        return float(found[1])
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """An answer that is read as it comes."""
+
+    connection: http.client.HTTPConnection
+    response: http.client.HTTPResponse
+
+    def events(self) -> Iterator[Any]:
+        """Each `data:`, read as JSON, but for the last, which is text."""
+        for line in self.response:
+            if line.startswith(b"data: "):
+                data = line.removeprefix(b"data: ").strip()
+                yield "[DONE]" if data == b"[DONE]" else json.loads(data)
+
+    def close(self) -> None:
+        self.connection.close()
+        self.response.close()
+
+
+def said(messages: Any) -> Any:
+    return [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
+
+
+def text_of(events: list[Any]) -> str:
+    """What a stream has said."""
+    chunks = [event for event in events if isinstance(event, dict) and "choices" in event]
+    return "".join(choice["delta"].get("content", "") for chunk in chunks for choice in chunk["choices"])

@@ -1,0 +1,101 @@
+"""Whatever a client sends: an answer or an error in the one shape, never a 500, never a hang."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from serving import Server
+
+from h2o_chat.base.config import Sampling
+from h2o_chat.serve.asked import KNOWN, asked_for
+from h2o_chat.serve.errors import ApiError
+
+pytestmark = pytest.mark.loopback
+
+texts = st.text(max_size=20) | st.sampled_from(["<|end|><|system|>", "\0", "\ud800", "\U0001f600" * 9])
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=6,
+)
+messages = st.lists(
+    st.fixed_dictionaries(
+        {"role": st.sampled_from(["user", "assistant", "system", "developer", "tool"]) | values},
+        optional={"content": texts | values, "name": values, "tool_calls": values},
+    ),
+    max_size=4,
+)
+keys = st.sampled_from(sorted({*KNOWN, "user", "metadata", "chat_template_kwargs"}))
+small = {"max_tokens": st.integers(1, 4)}
+bodies = st.fixed_dictionaries({"messages": messages, **small}).flatmap(
+    lambda begun: st.dictionaries(keys | texts, values, max_size=3).map(lambda more: {**more, **begun})
+)
+fine = st.fixed_dictionaries(
+    {"messages": texts.filter(bool).map(lambda text: [{"role": "user", "content": text}]), **small},
+    optional={
+        "temperature": st.floats(0.1, 5),
+        "top_p": st.floats(0.01, 1),
+        "top_k": st.integers(0, 100),
+        "min_p": st.floats(0, 1),
+        "repetition_penalty": st.floats(0.1, 10),
+        "seed": st.integers(-(2**63), 2**63 - 1),
+        "stop": texts.filter(bool) | st.lists(texts.filter(bool), max_size=3),
+        "stream": st.booleans(),
+        "cache_prompt": st.booleans(),
+    },
+)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server("-b", 32, "--rows", 2, "--max-tokens", 4, "--no-store") as server:
+        yield server
+        assert server.end() == 0, server.said
+        assert "Traceback" not in server.said
+
+
+def check(server: Server, raw: bytes) -> int:
+    found = server.client().ask("POST", "/v1/chat/completions", raw)
+    if found.status != 200:
+        assert 400 <= found.status < 500, (found.status, raw)
+        assert found.error["message"]
+    return found.status
+
+
+many = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@many
+@given(bodies)
+def test_any_body_is_answered(server: Server, body: Any) -> None:
+    check(server, json.dumps(body).encode())
+
+
+@many
+@given(fine)
+def test_any_fine_body_has_an_answer(server: Server, body: Any) -> None:
+    assert check(server, json.dumps(body).encode()) == 200
+
+
+@many
+@given(st.binary(max_size=200))
+def test_any_bytes_are_answered(server: Server, raw: bytes) -> None:
+    check(server, raw)
+
+
+@given(bodies | values)
+def test_any_body_is_understood_or_refused(body: Any) -> None:
+    """Without the server: more of them in less time."""
+    raw = json.dumps(body).encode()
+    try:
+        asked = asked_for(raw, "pocket", Sampling(), None)
+    except ApiError as refused:
+        error = refused
+    else:
+        assert asked.messages[-1][0] == "user"
+        return
+    json.dumps(error.body()).encode()
+    assert 400 <= error.status < 500

@@ -1,0 +1,197 @@
+"""Between clients and batch: each conversation as in an engine of its own, whatever fails beside it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.errors import GenerationError
+from h2o_chat.chat.chat import Chat
+from h2o_chat.engine.answer import Answer
+from h2o_chat.engine.batch import Batch
+from h2o_chat.engine.engine import Engine
+from h2o_chat.events.events import Turn
+from h2o_chat.models.load import Loaded
+from h2o_chat.native.loading import open_model
+from h2o_chat.serve.asked import Asked
+from h2o_chat.serve.errors import ApiError
+from h2o_chat.serve.keys import NOBODY
+from h2o_chat.serve.prefixes import Prefixes
+from h2o_chat.serve.service import Limits, Service, Ticket
+from h2o_chat.serve.stream import MOST_TEXTS, Ended, Item, Stream
+
+SETTINGS = Settings(budget=48, threads=1, seed=0, events_every=0, recall="off")
+SAMPLING = Sampling(max_tokens=20)
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Loaded:
+    return open_model(SETTINGS, lambda *_: None)
+
+
+def begin(loaded: Loaded, settings: Settings = SETTINGS, snapshots: int = 8) -> Service:
+    batch = Batch(loaded, settings, rows=2)
+    return Service(batch, settings, SAMPLING, Limits(8, 100, 0), Prefixes(snapshots))
+
+
+@pytest.fixture
+async def service(loaded: Loaded) -> AsyncIterator[Service]:
+    service = begin(loaded)
+    yield service
+    assert service.close(60)
+
+
+def submit(service: Service, *said: str, **how: Any) -> Ticket:
+    """A conversation: the user's messages and, between them, the answers."""
+    roles = ("user", "assistant")
+    messages = tuple((roles[index % 2], text) for index, text in enumerate(said))
+    ticket = service.ticket(Asked(messages, replace(SAMPLING, **how), 0), NOBODY)
+    service.submit(ticket)
+    return ticket
+
+
+async def end_of(ticket: Ticket) -> Item:
+    async with asyncio.timeout(100):
+        while not (items := await ticket.stream.take(10)):
+            pass
+    return items[-1]
+
+
+async def answered(service: Service, *said: str, **how: Any) -> Ended:
+    end = await end_of(submit(service, *said, **how))
+    assert isinstance(end, Ended)
+    return end
+
+
+@pytest.mark.parametrize("template", ["auto", "plain", "alpaca", "vicuna", "chatml", "llama-2"])
+async def test_with_any_template_turns_are_those_of_one_conversation(loaded: Loaded, template: Any) -> None:
+    """A marker that ends an answer is not fed twice, nor is the model's own end."""
+    settings = replace(SETTINGS, template=template)
+    service = begin(loaded, settings)
+    chat = Chat(Engine(loaded, settings), settings)
+    said: list[str] = []
+    for text in ("My name is Ada.", "Tell me more.", "What is my name?"):
+        said.append(text)
+        (turn,) = (event for event in chat.send(text, SAMPLING) if isinstance(event, Turn))
+        found = await answered(service, *said)
+        assert found.turn.text == turn.text
+        assert (found.turn.prompt_tokens, found.turn.seen) == (turn.prompt_tokens, turn.seen)
+        said.append(turn.text)
+    assert service.close(60)
+
+
+async def test_a_marker_that_ended_an_answer_is_not_fed_twice(loaded: Loaded) -> None:
+    """Here a letter; but where the client had a stop of its own, nobody knows which of them it was."""
+    settings = replace(SETTINGS, template="alpaca")
+    service, chat = begin(loaded, settings), Chat(Engine(loaded, settings), settings)
+    service.template.marker = chat.template.marker = "a"
+    said: list[str] = []
+    for text, own in (("My name is Ada.", ()), ("Say that", ("xyz",)), ("Then what", ()), ("And so", ())):
+        said.append(text)
+        drawn = Sampling(max_tokens=200, ignore_eos=True, stop=own)
+        (turn,) = (event for event in chat.send(text, drawn) if isinstance(event, Turn))
+        found = await answered(service, *said, max_tokens=200, ignore_eos=True, stop=own)
+        assert (found.turn.text, found.turn.finish) == (turn.text, "stop")
+        assert found.turn.seen == turn.seen
+        said.append(turn.text)
+    assert service.close(60)
+
+
+async def test_who_fails_fails_alone(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    fine = await answered(service, "Hello")
+    choose = Answer.choose
+
+    def failing(self: Answer, logits: Any) -> Any:
+        if self.sampling.top_k == 7 and self.new_tokens == 3:
+            raise GenerationError("The model produced NaN or infinite logits.", "Try another.")
+        return choose(self, logits)
+
+    monkeypatch.setattr(Answer, "choose", failing)
+    tickets = [submit(service, "Hello"), submit(service, "Hello", top_k=7), submit(service, "Hello")]
+    ends = [await end_of(ticket) for ticket in tickets]
+    assert [end.error is None for end in ends if isinstance(end, Ended)] == [True, False, True]
+    assert [end.turn.text for end in ends if isinstance(end, Ended)][::2] == [fine.turn.text] * 2
+    error = ends[1].error  # type: ignore[union-attr]
+    assert (error.status, error.code) == (500, "generation")
+
+
+async def test_a_broken_engine_is_told_to_everybody(
+    service: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(self: Batch) -> Any:
+        raise RuntimeError("what the batch holds is not known")
+
+    monkeypatch.setattr(Batch, "step", broken)
+    end = await end_of(submit(service, "Hello"))
+    assert isinstance(end, ApiError)
+    assert (end.status, end.code) == (500, "bug")
+    assert service.broken
+    with pytest.raises(ApiError) as error:
+        submit(service, "Hello")
+    assert error.value.status == 500
+    assert "RuntimeError: what the batch holds" in capsys.readouterr().err
+
+
+async def test_memory_is_bounded_by_what_is_kept(loaded: Loaded) -> None:
+    service = begin(loaded, snapshots=3)
+    for number in range(7):
+        await answered(service, f"My number is {number}.")
+    assert len(service.prefixes) == 3
+    each = [one.held_bytes for one in service.prefixes.all()]
+    assert service.prefixes.held_bytes == sum(each) <= 3 * service.snapshot_bytes
+    assert min(each) > 0.95 * service.snapshot_bytes, "the arithmetic is not far from what is there"
+    assert service.close(60)
+    nothing = begin(loaded, snapshots=0)
+    await answered(nothing, "Hello")
+    assert len(nothing.prefixes) == 0
+    assert nothing.close(60)
+
+
+async def test_who_left_is_neither_answered_nor_kept(service: Service) -> None:
+    running = [submit(service, "Hello", ignore_eos=True, max_tokens=None) for _ in range(3)]
+    waiting = submit(service, "Hello again")
+    service.leave(waiting)
+    async with asyncio.timeout(100):
+        while None in service.seated:  # until both rows are in use
+            await asyncio.sleep(0.01)
+    for ticket in running:
+        service.leave(ticket)
+    await answered(service, "Hello")
+    assert not service.busy
+    assert service.counts.answers["eos"] == 1, "who waited was never read"
+    assert service.counts.answers["stopped"] >= 2
+    assert len(service.prefixes) == 1, "what nobody has heard to its end is not kept"
+
+
+async def test_the_end_is_told_to_who_waits_and_who_comes(service: Service) -> None:
+    running = [submit(service, "Hello", ignore_eos=True, max_tokens=None) for _ in range(2)]
+    waiting = [submit(service, f"Hello {number}") for number in range(6)]
+    service.end()
+    with pytest.raises(ApiError) as error:
+        submit(service, "Hello")
+    assert (error.value.status, error.value.code) == (503, "ending")
+    for ticket in running:
+        service.leave(ticket)
+    ends = [await end_of(ticket) for ticket in waiting]
+    told = [end for end in ends if isinstance(end, ApiError)]
+    assert told, "some waited"
+    assert {(one.status, one.code) for one in told} == {(503, "ending")}
+    assert all(isinstance(end, Ended) and end.error is None for end in ends if end not in told)
+
+
+async def test_a_stream_holds_so_much_and_ends_then() -> None:
+    stream = Stream(texts=True)
+    assert all(stream.put("a") for _ in range(MOST_TEXTS))
+    assert not stream.put("b")
+    assert stream.put("c"), "it has ended: nobody is told twice"
+    *texts, end = await stream.take(1)
+    assert texts == ["a"] * MOST_TEXTS
+    assert isinstance(end, ApiError)
+    assert end.code == "too_slow"
+    assert await stream.take(0) == []
+    quiet = Stream(texts=False)
+    assert all(quiet.put("a") for _ in range(2 * MOST_TEXTS))
+    assert await quiet.take(0) == []

@@ -1,0 +1,269 @@
+"""Holds conversations with a running server as users of three clients do: openai (streaming), llm, oterm.
+
+    h2o-chat serve -m MODEL                                    # in another terminal
+    tools/serve_clients.py [--url http://127.0.0.1:8080] [--turns 30] [--clients openai llm oterm]
+
+Each client is installed into an environment in a temporary folder (`--folder` keeps it for the next time).
+`llm chat` gets its lines from a pipe, oterm is typed into, in tmux. They talk to the server through a proxy
+here, which notes when a request was sent and when its first words came back. Prints that of turn 2 and of the
+last, and how many tokens had been read before. Ends with exit code 1 if a conversation did not come to its
+end, or the last three turns took more than 1.2 times as long as turns 2 to 4.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import venv
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from statistics import mean
+from typing import Any
+from urllib.parse import urlsplit
+
+from in_tmux import Screen
+
+SLOWER = 1.2
+"""The last turns may take so many times the first ones."""
+PACKAGES = {"openai": "openai", "llm": "llm", "oterm": "oterm"}
+LINES = (
+    "My name is Ada and my cat is called Tom.",
+    "I like long walks in the rain.",
+    "Tell me something about dogs.",
+    "What is my name?",
+    "Do you like music?",
+    "What is my cat called?",
+)
+OPENAI = """
+import json, sys
+from openai import OpenAI
+url, key, lines = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+client, said = OpenAI(base_url=url, api_key=key), []
+model = client.models.list().data[0].id
+for line in lines:
+    said.append({"role": "user", "content": line})
+    stream = client.chat.completions.create(
+        model=model, messages=said, stream=True, stream_options={"include_usage": True}
+    )
+    text = "".join(c.choices[0].delta.content or "" for c in stream if c.choices)
+    said.append({"role": "assistant", "content": text})
+"""
+
+
+@dataclass
+class Turn:
+    """One request, as the proxy saw it."""
+
+    messages: int
+    """Of the user."""
+    first_ms: float = 0.0
+    """From the request to the first words."""
+    cached_tokens: int = 0
+    prompt_tokens: int = 0
+    """Read for it."""
+    done: bool = False
+
+
+class Proxy:
+    """Passes on what clients and the server say, and notes when."""
+
+    def __init__(self, url: str) -> None:
+        parts, turns = urlsplit(url), list[Turn]()
+        self.turns = turns
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.0"  # an answer ends with its connection
+
+            def do_GET(self) -> None:
+                self._pass_on(None)
+
+            def do_POST(self) -> None:
+                self._pass_on(self.rfile.read(int(self.headers["content-length"])))
+
+            def _pass_on(self, body: bytes | None) -> None:
+                turn, began = None, time.perf_counter()
+                if body and self.path.endswith("/chat/completions"):
+                    said = json.loads(body)["messages"]
+                    turn = Turn(sum(one["role"] == "user" for one in said))
+                    turns.append(turn)
+                server = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=600)
+                headers = {k: v for k, v in self.headers.items() if k.lower() not in ("host", "connection")}
+                server.request(self.command, self.path, body, headers)
+                answer = server.getresponse()
+                self.send_response(answer.status)
+                for name, value in answer.getheaders():
+                    if name.lower() not in ("transfer-encoding", "connection", "date"):
+                        self.send_header(name, value)
+                self.end_headers()
+                for line in answer:
+                    if turn:
+                        note(turn, line, began)
+                    self.wfile.write(line)
+                if turn:
+                    turn.done = answer.status == 200
+                server.close()
+
+            def log_message(self, *_: Any) -> None:
+                """Nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+
+    def answered(self) -> int:
+        """Turns that came to their end."""
+        return sum(turn.done for turn in self.turns)
+
+
+def note(turn: Turn, line: bytes, began: float) -> None:
+    """What a line of an answer tells."""
+    if not line.startswith(b"data: {"):
+        return
+    event = json.loads(line.removeprefix(b"data: "))
+    if timings := event.get("timings"):
+        turn.cached_tokens, turn.prompt_tokens = timings["cache_n"], timings["prompt_n"]
+    if not turn.first_ms and any(choice["delta"].get("content") for choice in event.get("choices", [])):
+        turn.first_ms = 1000 * (time.perf_counter() - began)
+
+
+Client = Callable[[Path, Path, Proxy, str, list[str]], None]
+"""(environment, home, proxy, key, what is said)"""
+
+
+def by_openai(place: Path, home: Path, proxy: Proxy, key: str, lines: list[str]) -> None:
+    """As its README does it."""
+    command = [str(place / "bin" / "python"), "-c", OPENAI, proxy.url, key, json.dumps(lines)]
+    subprocess.run(command, env=own(home), check=True)
+
+
+def by_llm(place: Path, home: Path, proxy: Proxy, key: str, lines: list[str]) -> None:
+    """With the server among its models."""
+    model = name_of_model(proxy)
+    about = f"- model_id: here\n  model_name: {model}\n  api_base: {proxy.url}\n  api_key_name: here\n"
+    (home / "extra-openai-models.yaml").write_text(about)
+    (home / "keys.json").write_text(json.dumps({"here": key}))
+    subprocess.run(
+        [place / "bin" / "llm", "chat", "-m", "here"], env=own(home), check=True, text=True,
+        input="".join(f"{line}\n" for line in [*lines, "exit"]), stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def by_oterm(place: Path, home: Path, proxy: Proxy, key: str, lines: list[str]) -> None:
+    """With the server among its providers; the keys are those of its help."""
+    about = {"here": {"base_url": proxy.url, "api_key": key}}
+    (home / "config.json").write_text(json.dumps({"splash-screen": False, "openaiCompatible": about}))
+    screen = Screen(home)
+    words = " ".join(f"{name}='{value}'" for name, value in settings_of(home).items())
+    screen.start("120x40", f"env {words} {place / 'bin' / 'oterm'}")
+    try:
+        begin_in_oterm(screen, name_of_model(proxy))
+        for number, line in enumerate(lines, 1):
+            screen.write(line)
+            time.sleep(0.3)
+            screen.press("Enter")
+            screen.until(lambda number=number: proxy.answered() >= number, f"answer {number}")  # type: ignore[misc]
+            time.sleep(0.5)  # until it has taken note of it
+    finally:
+        screen.end()
+
+
+def begin_in_oterm(screen: Screen, model: str) -> None:
+    """A new chat with the model: the second provider of its list, the model by its name, then Save."""
+    screen.until_shown("Welcome to oterm!")
+    screen.press("C-n")
+    screen.until_shown("Type model name")
+    press(screen, "Enter", "Down", "Enter", "Tab")
+    screen.write(model)
+    press(screen, "BTab", "BTab", "BTab", "Enter")
+    screen.until_shown(f"model: {model}")
+
+
+def press(screen: Screen, *keys: str) -> None:
+    """One after the other, as fast as a person does."""
+    for key in keys:
+        time.sleep(0.5)
+        screen.press(key)
+    time.sleep(0.5)
+
+
+def name_of_model(proxy: Proxy) -> str:
+    """The one that is served."""
+    parts = urlsplit(proxy.url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port)
+    connection.request("GET", "/v1/models")
+    return str(json.loads(connection.getresponse().read())["data"][0]["id"])
+
+
+def settings_of(home: Path) -> dict[str, str]:
+    """Where a client keeps its own: nothing of the user's is touched."""
+    names = ("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "LLM_USER_PATH", "OTERM_DATA_DIR")
+    return dict.fromkeys(names, str(home))
+
+
+def own(home: Path) -> dict[str, str]:
+    return os.environ | settings_of(home)
+
+
+CLIENTS: dict[str, Client] = {"openai": by_openai, "llm": by_llm, "oterm": by_oterm}
+
+
+def environment(name: str, folder: Path) -> Path:
+    """Where the client is installed; made if it is not there."""
+    place = folder / name
+    if not (place / "installed").exists():
+        venv.create(place, with_pip=True)
+        subprocess.run([place / "bin" / "python", "-m", "pip", "install", "-q", PACKAGES[name]], check=True)
+        (place / "installed").touch()
+    return place
+
+
+def held(name: str, folder: Path, url: str, key: str, turns: int) -> bool:
+    """Whether a conversation was held as it should be; says so."""
+    place, proxy = environment(name, folder), Proxy(url)
+    lines = [LINES[number % len(LINES)] for number in range(turns)]
+    with tempfile.TemporaryDirectory() as home:
+        CLIENTS[name](place, Path(home), proxy, key, lines)
+    proxy.close()
+    found = [turn for turn in proxy.turns if turn.done]
+    if [turn.messages for turn in found] != list(range(1, turns + 1)):
+        print(f"{name}: {len(found)} of {turns} turns, with {[turn.messages for turn in found]} messages")
+        return False
+    first, last = mean(t.first_ms for t in found[1:4]), mean(t.first_ms for t in found[-3:])
+    times = last / first
+    print(
+        f"{name}: {turns} turns. First words after {found[1].first_ms:.1f} ms in turn 2, after"
+        f" {found[-1].first_ms:.1f} ms in turn {turns}; turns 2 to 4: {first:.1f} ms, last three:"
+        f" {last:.1f} ms, {times:.2f} times. Read in turn {turns}: {found[-1].prompt_tokens} tokens,"
+        f" {found[-1].cached_tokens} were read before"
+    )
+    return times <= SLOWER and all(turn.cached_tokens for turn in found[1:])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--url", default="http://127.0.0.1:8080")
+    parser.add_argument("--key", default="none")
+    parser.add_argument("--turns", type=int, default=30)
+    parser.add_argument("--clients", nargs="+", choices=CLIENTS, default=list(CLIENTS))
+    parser.add_argument("--folder", type=Path, help="Of the environments; temporary, if none is named.")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = (asked.folder or Path(temporary)).absolute()
+        fine = [held(name, folder, asked.url, asked.key, asked.turns) for name in asked.clients]
+    return 0 if all(fine) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

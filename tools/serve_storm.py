@@ -1,0 +1,329 @@
+"""Many clients at a server at once: every answer is what the same conversation alone gives, token for token.
+
+    tools/serve_storm.py [--minutes 10] [--clients 32] [--model FOLDER] [--budget 512] [--rows 16]
+
+Starts a server. Three of the clients are ill-behaved: one does not read, one goes away in the middle, one
+sends nonsense. The others hold conversations, greedy and drawn. At the end, in the middle of answers, the
+server gets a SIGTERM; another one goes on from what it has saved. Then all conversations are held once
+more, in an engine of their own, and compared. Prints what was asked, the longest request, the memory as
+computed and as it was. Ends with exit code 1 if a token differs, a turn read again what was read before, a
+request took longer than the server promises, the server answered 500, or its memory is more than 5% (and 64
+MB) above what was computed.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.progress import progress_bar
+from h2o_chat.chat.chat import Chat
+from h2o_chat.engine.engine import Engine
+from h2o_chat.events.events import Turn
+from h2o_chat.native.loading import open_model
+
+TIMEOUT_S = 120
+"""What the server promises."""
+GRACE_S = 60
+OVER, OVER_BYTES = 1.05, 64 << 20
+"""So much more memory than computed is let through: Python's own is not computed."""
+TURNS = 12
+"""Of a conversation at most; then another begins."""
+LINES = (
+    "My name is {name} and my cat is called Tom.",
+    "I like long walks in the rain, and tea.",
+    "Tell me a story about a dog.",
+    "What is my name?",
+    "My number is {number}. Remember it.",
+    "What is my number?",
+    "Do you like music?",
+)
+
+
+class Server:
+    """`h2o-chat serve`, from the moment it listens until it has ended."""
+
+    def __init__(self, flags: list[str], data: Path) -> None:
+        command = [sys.executable, "-m", "h2o_chat", "serve", "--address", "127.0.0.1:0", "--data", str(data)]
+        self._err = data.with_suffix(f".{time.monotonic_ns()}.err")
+        with self._err.open("w") as err:
+            self.process = subprocess.Popen([*command, *flags], stderr=err)
+        while not (found := re.search(r"http://127\.0\.0\.1:(\d+)/v1", self.said())):
+            if self.process.poll() is not None:
+                sys.exit(self.said())
+            time.sleep(0.05)
+        self.port = int(found[1])
+
+    def said(self) -> str:
+        return self._err.read_text()
+
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(GRACE_S + 60)
+
+    def anonymous_bytes(self) -> int:
+        """Memory that is no file: the weights are one."""
+        rollup = Path(f"/proc/{self.process.pid}/smaps_rollup").read_text()
+        return sum(int(kb) << 10 for kb in re.findall(r"^(?:Anonymous|Swap): +(\d+) kB", rollup, re.M))
+
+    def metric(self, name: str) -> int:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.request("GET", "/metrics")
+        found = re.search(rf"^h2o_chat_{name} (\d+)", connection.getresponse().read().decode(), re.M)
+        connection.close()
+        return int(found[1]) if found else 0
+
+
+@dataclass
+class Said:
+    """One turn."""
+
+    text: str
+    sampling: dict[str, Any]
+    answer: str
+    cached_tokens: int
+
+
+@dataclass
+class Storm:
+    """What happened."""
+
+    port: int
+    over: threading.Event = field(default_factory=threading.Event)
+    conversations: list[list[Said]] = field(default_factory=list)
+    newest: dict[int, list[Said]] = field(default_factory=dict)
+    """Of each client."""
+    longest_s: float = 0.0
+    statuses: dict[int, int] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def note(self, status: int, began: float) -> None:
+        with self.lock:
+            self.statuses[status] = self.statuses.get(status, 0) + 1
+            self.longest_s = max(self.longest_s, time.monotonic() - began)
+            if status == 500:
+                self.wrong.append("the server answered 500")
+
+
+def ask(storm: Storm, said: list[Said], text: str, sampling: dict[str, Any]) -> Said | None:
+    """The next turn of a conversation; None where the server has none for it just now."""
+    messages = [
+        {"role": role, "content": content}
+        for turn in said
+        for role, content in (("user", turn.text), ("assistant", turn.answer))
+    ]
+    messages.append({"role": "user", "content": text})
+    body, began = json.dumps({"messages": messages, "stream": True, **sampling}), time.monotonic()
+    connection = http.client.HTTPConnection("127.0.0.1", storm.port, timeout=TIMEOUT_S + 60)
+    try:
+        connection.request("POST", "/v1/chat/completions", body)
+        response = connection.getresponse()
+        answer, last, done = "", {}, False
+        for line in response:
+            if line.startswith(b"data: {"):
+                last = json.loads(line.removeprefix(b"data: "))
+                answer += "".join(one["delta"].get("content", "") for one in last.get("choices", []))
+            done = done or line.startswith(b"data: [DONE]")
+        storm.note(response.status, began)
+    except OSError:  # it has ended
+        return None
+    finally:
+        connection.close()
+    if not done:
+        if response.status == 200:
+            storm.wrong.append(f"a stream has ended with {last}")
+        return None
+    return Said(text, sampling, answer, last["timings"]["cache_n"])
+
+
+def talk(storm: Storm, seed: int) -> None:
+    """One conversation after the other."""
+    rng = random.Random(seed)
+    while not storm.over.is_set():
+        said: list[Said] = []
+        with storm.lock:
+            storm.conversations.append(said)
+            storm.newest[seed] = said
+        drawn = rng.random() < 0.5
+        for number in range(rng.randint(1, TURNS)):
+            line = LINES[(number + seed) % len(LINES)].format(name=f"Ada{seed}", number=rng.randrange(10**6))
+            sampling: dict[str, Any] = {"max_tokens": rng.randint(1, 90), "seed": rng.randrange(2**32)}
+            sampling |= {"temperature": 0.8, "top_p": 0.95} if drawn else {}
+            turn = ask(storm, said, line, sampling)
+            if turn is None:
+                break
+            said.append(turn)
+            if storm.over.is_set():
+                return
+            time.sleep(rng.random() / 10)
+
+
+def endless(storm: Storm) -> tuple[socket.socket, float]:
+    """A request that never ends by itself."""
+    body = json.dumps(
+        {
+            "messages": [{"role": "user", "content": "Hello"}],
+            "stream": True,
+            "ignore_eos": True,
+            "max_tokens": 10**9,
+        }
+    ).encode()
+    one = socket.create_connection(("127.0.0.1", storm.port), timeout=TIMEOUT_S + 60)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+    one.sendall(head % len(body) + body)
+    return one, time.monotonic()
+
+
+def not_read(storm: Storm) -> None:
+    """The server ends it."""
+    while not storm.over.is_set():
+        try:
+            one, _ = endless(storm)
+            storm.over.wait(20)
+            one.close()
+        except OSError:
+            time.sleep(0.1)
+
+
+def go_away(storm: Storm) -> None:
+    """In the middle, before the first word, and before the body is whole."""
+    rng = random.Random(1)
+    while not storm.over.is_set():
+        try:
+            one, _ = endless(storm)
+            one.settimeout(10)
+            if rng.random() < 0.7:
+                one.recv(rng.randrange(1, 20_000))
+            time.sleep(rng.random() / 10)
+            one.close()
+        except OSError:
+            time.sleep(0.1)
+
+
+def nonsense(storm: Storm) -> None:
+    """Bytes of any kind."""
+    rng = random.Random(2)
+    while not storm.over.is_set():
+        began = time.monotonic()
+        connection = http.client.HTTPConnection("127.0.0.1", storm.port, timeout=60)
+        try:
+            body = rng.choice(
+                [rng.randbytes(200), b"{", b'{"messages": 5}', b"[" * 9999, b'{"seed": ' + b"9" * 5000]
+            )
+            connection.request(rng.choice(["POST", "GET", "PUT"]), "/v1/chat/completions", body)
+            storm.note(connection.getresponse().status, began)
+        except (OSError, http.client.HTTPException):
+            time.sleep(0.1)
+        finally:
+            connection.close()
+        time.sleep(0.02)
+
+
+def compare(storm: Storm, settings: Settings) -> int:
+    """Holds all conversations once more, alone; how many tokens they have."""
+    engine, tokens = Engine(open_model(settings, lambda *_: None), settings), 0
+    with progress_bar() as progress:
+        for number, said in enumerate(storm.conversations):
+            progress("compared", number / len(storm.conversations))
+            chat = Chat(engine, settings)
+            chat.clear()
+            for place, turn in enumerate(said):
+                if place and not turn.cached_tokens:
+                    storm.wrong.append(f"conversation {number}, turn {place + 1}: all of it was read again")
+                chat.reseed(turn.sampling["seed"])
+                how = {key: value for key, value in turn.sampling.items() if key != "seed"}
+                (end,) = (e for e in chat.send(turn.text, Sampling(**how)) if isinstance(e, Turn))
+                tokens += end.new_tokens
+                if end.text != turn.answer:
+                    storm.wrong.append(
+                        f"conversation {number}, turn {place + 1}: {turn.answer!r} instead of {end.text!r}"
+                    )
+                    break
+    return tokens
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--clients", type=int, default=32)
+    parser.add_argument("--model")
+    parser.add_argument("--budget", type=int, default=512)
+    parser.add_argument("--rows", type=int, default=16)
+    parser.add_argument("--threads", type=int, default=max(1, (os.cpu_count() or 2) - 1))
+    asked = parser.parse_args()
+    flags = ["-b", str(asked.budget), "--threads", str(asked.threads), "--rows", str(asked.rows)]
+    flags += ["--snapshots", str(8 * asked.clients), "--timeout", str(TIMEOUT_S), "--grace", str(GRACE_S)]
+    flags += ["-m", asked.model] if asked.model else []
+    with tempfile.TemporaryDirectory() as folder:
+        storm = raged(Server(flags, Path(folder) / "data"), asked.minutes, asked.clients)
+        goes_on(storm, Server(flags, Path(folder) / "data"))
+    settings = Settings(
+        asked.model, budget=asked.budget, threads=asked.threads, seed=0, events_every=0, recall="off"
+    )
+    tokens = compare(storm, settings)
+    turns = sum(map(len, storm.conversations))
+    print(f"{len(storm.conversations):,} conversations, {turns:,} turns, {tokens:,} tokens compared")
+    print(f"answered, by status: {storm.statuses}; the longest took {storm.longest_s:.1f} s of {TIMEOUT_S} s")
+    if storm.longest_s > TIMEOUT_S + 5:
+        storm.wrong.append("a request took longer than promised")
+    for what in storm.wrong[:20]:
+        print(f"wrong: {what}")
+    return 1 if storm.wrong else 0
+
+
+def raged(server: Server, minutes: float, clients: int) -> Storm:
+    """All clients at once, and then a SIGTERM."""
+    before, storm = server.anonymous_bytes(), Storm(server.port)
+    work: list[Callable[[], None]] = [partial(one, storm) for one in (not_read, go_away, nonsense)]
+    work += [partial(talk, storm, seed) for seed in range(clients - len(work))]
+    threads = [threading.Thread(target=one) for one in work]
+    for thread in threads:
+        thread.start()
+    time.sleep(60 * minutes)
+    grown = server.anonymous_bytes() - before
+    computed = server.metric("computed_bytes")
+    print(f"memory: computed {computed / 1e6:,.0f} MB, grown by {grown / 1e6:,.0f} MB")
+    if grown > OVER * computed + OVER_BYTES:
+        storm.wrong.append("more memory than computed")
+    storm.over.set()
+    if code := server.end():
+        storm.wrong.append(f"the server has ended with {code}")
+    for thread in threads:
+        thread.join()
+    if "Traceback" in server.said():
+        storm.wrong.append(server.said())
+    return storm
+
+
+def goes_on(storm: Storm, server: Server) -> None:
+    """One turn more of what was talked about at the end, at another server."""
+    storm.port, went = server.port, 0
+    for said in filter(None, storm.newest.values()):
+        if turn := ask(storm, said, "What is my name?", {"max_tokens": 20, "seed": 3}):
+            said.append(turn)
+            went += 1
+    print(f"after the restart {went} conversations went on")
+    server.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -41,6 +41,7 @@ class _Question:
 
     number: int
     pieces: list[Feed]
+    recall: bool
 
 
 @dataclass(eq=False)
@@ -134,7 +135,7 @@ def _pieces(script: Script, cache: H2OCache) -> deque[Feed | _Question]:
     for feed in script.feeds:
         if feed.asks:
             pieces += _cut(Feed(joined, True), FULL_CHUNK)
-            pieces.append(_Question(number, _cut(replace(feed, asks=False), cache.pass_tokens)))
+            pieces.append(_Question(number, _cut(replace(feed, asks=False), cache.pass_tokens), feed.recall))
             joined, number = [], number + 1
         elif everything:
             joined += feed.ids
@@ -226,7 +227,7 @@ class _Reader:
             while row.pieces and isinstance(question := row.pieces[0], _Question):
                 row.pieces.popleft()
                 pieces = question.pieces
-                if row.script.questions[question.number].recall:
+                if question.recall:
                     ids = row.script.asked_again(question.number, _Held(row.state))
                     pieces = _cut(Feed(ids, prompt=True), self.runner.cache.pass_tokens)
                 branches.append(

@@ -21,6 +21,8 @@ class Feed:
     """Said to the model, not by it."""
     asks: bool = False
     """An answer is wanted; the conversation goes on as if this had not been asked."""
+    recall: bool = False
+    """What it asks for and the cache has let go of is said again in front of it."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,6 @@ class Asked:
     text: str
     before: int
     """Messages said before it."""
-    recall: bool
-    """What it asks for and the cache has let go of is said again in front of it."""
 
 
 class Script:
@@ -74,8 +74,8 @@ class Script:
 
     def ask(self, text: str, recall: bool = False) -> None:
         """A question to be answered from here, which the rest of the conversation does not know of."""
-        self.questions.append(Asked(text, len(self.messages), recall))
-        self.feeds.append(Feed([*self._pending, *self._prompt(text)], prompt=True, asks=True))
+        self.questions.append(Asked(text, len(self.messages)))
+        self.feeds.append(Feed([*self._pending, *self._prompt(text)], prompt=True, asks=True, recall=recall))
 
     def asked_again(self, number: int, holding: Holding) -> list[int]:
         """The tokens of a question, with what is said again in front of it, as `Chat.send` does it.

@@ -135,7 +135,10 @@ def test_answering_again_is_the_same_turn_from_a_copy_of_the_memory(loaded: Load
     assert once == say(twin, SAID[3])
     assert chat.engine.cache.fed > 2 * SETTINGS.budget  # much was evicted meanwhile
     twin.engine.restore(copy)
-    ids, _ = turn_tokens(twin.engine, twin.template, twin.system, SAID[3], marked=False)
+    again = twin.messages[-2].recalled  # the code was forgotten: it is told again, each time
+    assert again is not None
+    fed = again.before(SAID[3])
+    ids, _ = turn_tokens(twin.engine, twin.template, twin.system, fed, marked=False)
     assert answer(regenerate(chat, SHORT)) == answer(twin.engine.generate(ids, SHORT))
     assert chat.messages[-1].text == "".join(m.text for m in chat.keeper.path(chat.keeper.leaf)[-1:])
     assert len(store.children(close(chat), chat.messages[5].id)) == 2  # both answers are kept

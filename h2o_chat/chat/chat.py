@@ -196,6 +196,7 @@ class Chat:
         self.keeper.move(leaf)
         self.holds.forget()
         self.messages = of_stored(path) or self._blank()
+        self.recall.read(self.messages)
         mark_branches(self.keeper, self.messages)
         if path:
             self.system = path[0].text if path[0].role == "system" else None

@@ -59,7 +59,7 @@ class Recall:
         again = by_hand
         wanted = settings.recall == "auto" and settings.policy not in WITHOUT
         if again is None and wanted and len(text) <= LONG_CHARACTERS and (question := question_of(text)):
-            self._take_in(messages)
+            self.read(messages)
             found = next(iter(self._finder.find(question)), None)
             if found is not None and found.fits and not self._is_held(found, messages, engine):
                 again = Recalled(found.index, found.text)
@@ -75,14 +75,15 @@ class Recall:
         Raises:
             UsageError: nobody has said anything like it.
         """
-        self._take_in(messages)
+        self.read(messages)
         found = self._finder.find(words, rare_words=1)
         if not found:
             raise UsageError(f"No message has any of the words {words!r}.", "/recall WORDS that you said.")
         self._wanted = Recalled(found[0].index, found[0].text)
         return _note(self._wanted, "goes in front of your next message")
 
-    def _take_in(self, messages: Sequence[Message]) -> None:
+    def read(self, messages: Sequence[Message]) -> None:
+        """Takes in what was said since the last time: 30 microseconds a message."""
         known = len(self._read)
         if known > len(messages) or (known and messages[known - 1] is not self._read[-1]):
             self._finder, self._read, known = Finder(), [], 0  # another branch

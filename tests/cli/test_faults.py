@@ -120,7 +120,7 @@ def test_out_of_memory_ends_the_turn_and_not_the_conversation(
     """The first turn fits; the second needs the slots once more, to be taken back if it fails.
 
     What all of it takes is measured first, and the limit is five eighths of the slots below (146 MB): so much
-    that the copy of the slots does not fit, whatever a step takes beside it for a moment. The same run takes up
+    that the copy of the slots does not fit, whatever a step takes beside it for a moment. One run takes up
     to 90 MB of addresses more or less from one time to the next, so it is measured twice.
     """
     budget, slots_bytes = 150_000, 150_000 * 20 * (64 + 14)

@@ -42,8 +42,8 @@ class Recall:
         self._finder = Finder()
         self._read: list[Message] = []
         """Those whose words the finder has, or that have none to find."""
-        self._wanted: Recalled | None = None
-        """What somebody asked for by hand."""
+        self._wanted: tuple[Recalled, Message] | None = None
+        """What somebody asked for by hand, and the message that it comes from."""
 
     def before(
         self, text: str, messages: Sequence[Message], engine: Holding, settings: Settings
@@ -55,7 +55,7 @@ class Recall:
         Args:
             messages: all that were said before.
         """
-        by_hand, self._wanted = self._wanted, None
+        by_hand, self._wanted = self._asked_for(messages), None
         again = by_hand
         wanted = settings.recall == "auto" and settings.policy not in WITHOUT
         if again is None and wanted and len(text) <= LONG_CHARACTERS and (question := question_of(text)):
@@ -79,8 +79,9 @@ class Recall:
         found = self._finder.find(words, rare_words=1)
         if not found:
             raise UsageError(f"No message has any of the words {words!r}.", "/recall WORDS that you said.")
-        self._wanted = Recalled(found[0].index, found[0].text)
-        return _note(self._wanted, "goes in front of your next message")
+        again = Recalled(found[0].index, found[0].text)
+        self._wanted = again, messages[again.index]
+        return _note(again, "goes in front of your next message")
 
     def read(self, messages: Sequence[Message]) -> None:
         """Takes in what was said since the last time: 30 microseconds a message."""
@@ -91,6 +92,13 @@ class Recall:
             if message.role == "user" and was_read(message):
                 self._finder.add(index, message.text)
             self._read.append(message)
+
+    def _asked_for(self, messages: Sequence[Message]) -> Recalled | None:
+        """What was asked for by hand, unless the conversation is another one since, or on another branch."""
+        if self._wanted is None:
+            return None
+        again, message = self._wanted
+        return again if again.index < len(messages) and messages[again.index] is message else None
 
     def _is_held(self, found: Found, messages: Sequence[Message], engine: Holding) -> bool:
         """Whether the message is held, or one with which its words were said again."""

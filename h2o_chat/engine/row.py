@@ -174,9 +174,8 @@ class Row:
 
     def held(self, positions: range) -> float:
         """Share of the tokens at these positions that the KV heads hold, over all layers: 0 to 1."""
-        slots = [arena.slots.positions[:, self.number] for arena in self.cache.arenas]  # [L, H, S] each
-        found = sum(int(((at >= positions.start) & (at < positions.stop)).sum()) for at in slots)
-        return found / max(1, len(positions) * sum(at.shape[0] * at.shape[1] for at in slots))
+        slots = [arena.slots.positions[:, self.number] for arena in self.cache.arenas]
+        return share_held(slots, positions)
 
     def text_of(self, position: int) -> str:
         """Text of a token that is still held."""
@@ -253,3 +252,9 @@ def read_for(runner: Runner, session: Session, path: Path) -> Snapshot:
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     groups = config.num_attention_heads // session.kv_heads
     return read(path, session, runner.device, size, groups, config.vocab_size)
+
+
+def share_held(slots: Sequence[Tensor], positions: range) -> float:
+    """Share of the tokens at these positions that stand in slots, positions [L, H, S] each: 0 to 1."""
+    found = sum(int(((at >= positions.start) & (at < positions.stop)).sum()) for at in slots)
+    return found / max(1, len(positions) * sum(at.shape[0] * at.shape[1] for at in slots))

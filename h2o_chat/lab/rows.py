@@ -18,6 +18,7 @@ from h2o_chat.base.errors import GenerationError
 from h2o_chat.base.progress import Tick, unheard
 from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.snapshot import Snapshot
+from h2o_chat.engine.row import share_held
 from h2o_chat.engine.runner import Runner
 from h2o_chat.lab.script import Feed, Script
 from h2o_chat.models.fits import slot_bytes
@@ -164,9 +165,7 @@ class _Held:
 
     def held(self, positions: range) -> float:
         """See `Row.held`."""
-        slots = [part.states["positions"] for part in self.state.parts]  # [L, 1, H, S] each
-        found = sum(int(((at >= positions.start) & (at < positions.stop)).sum()) for at in slots)
-        return found / max(1, len(positions) * sum(at.shape[0] * at.shape[2] for at in slots))
+        return share_held([part.states["positions"][:, 0] for part in self.state.parts], positions)
 
 
 def _next_tokens(row: _Row) -> int:

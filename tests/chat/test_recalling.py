@@ -12,6 +12,7 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.chat.chat import Chat
 from h2o_chat.chat.export import to_json
+from h2o_chat.chat.importer import parse
 from h2o_chat.chat.keeping import Keeper
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Event, Note, Prompt, Said, Turn
@@ -106,6 +107,9 @@ def test_by_hand_it_goes_in_front_of_the_next_message_alone(loaded: Any) -> None
     assert (note.code, note.about) == ("recalled", 0)
     assert only(say(chat, "Tell me a story."), Said).recalled == FACT
     assert only(say(chat, "Tell me a story."), Said).recalled == ""
+    chat.recall.by_hand("dog called", chat.messages)
+    chat.clear()
+    assert only(say(chat, "Hello."), Said).recalled == "", "it was said in another conversation"
     with pytest.raises(UsageError, match="'zebra'"):
         chat.recall.by_hand("zebra", chat.messages)
 
@@ -123,6 +127,8 @@ def test_it_is_stored_and_goes_on_token_for_token(loaded: Any, store: Store) -> 
     assert asked.recalled is not None
     assert (asked.recalled.words, asked.recalled.index) == (FACT, 0)
     assert only(say(again, "Thank you."), Turn).text == after
+    (imported,) = parse(to_json(store.whole(conversation)).encode(), "file.json")
+    assert [one.text for one in imported.messages] == [one.text for one in store.whole(conversation).messages]
     exported = json.loads(to_json(store.whole(conversation)))["messages"]
     assert [one["recalled"] for one in exported if "recalled" in one] == [FACT]
 

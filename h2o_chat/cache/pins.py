@@ -107,8 +107,11 @@ def budget_for(plan: Plan, protected: int) -> int | None:
 
 
 def _needed(masks: Sequence[Tensor], row: int, clock: Clock, pins: Iterable[int]) -> int:
-    """Protected slots of one row's fullest KV head, of masks [L, R, H, S], and what is yet to be fed."""
-    held = max((int(mask[:, row].sum(-1).max()) for mask in masks), default=0)
+    """Protected slots of one row's fullest KV head, of masks [L, R, H, S], and what is yet to be fed.
+
+    Layer by layer: torch counts in a copy of 8 bytes a slot, and this is asked where memory is short.
+    """
+    held = max((int(layer[row].sum(-1).max()) for mask in masks for layer in mask), default=0)
     first = max(clock.protect_below - clock.seen, 0)
     return held + first + sum(position >= clock.protect_below for position in pins)
 

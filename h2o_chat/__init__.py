@@ -15,7 +15,7 @@ __all__ = ["H2OCache", "__version__"]
 
 def __getattr__(name: str) -> Any:
     if name == "H2OCache":
-        import h2o_chat.cache.attention  # noqa: F401  (registers attn_implementation="h2o")
+        import h2o_chat.cache.registered  # noqa: F401  (registers attn_implementation="h2o")
         from h2o_chat.cache.cache import H2OCache
 
         return H2OCache

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+import h2o_chat.cache.registered  # noqa: F401  (registers "h2o")
+
 VOCAB = 128
 WINDOW = 16
 """The sliding window of the families that have one: shorter than the tests' prompts, so that it matters."""

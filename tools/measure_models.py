@@ -89,11 +89,10 @@ def measure(folder: Path, quantize: str, tokens: int, threads: int, prompt: str)
             times.append(event.ms)
     itemsize = getattr(torch, loaded.dtype).itemsize
     weights = check_weights(folder)
-    config = loaded.model.config
     if isinstance(loaded, LoadedNative):
-        need = needs_of(settings, config, weights)[quantize]
+        need = needs_of(settings, loaded.sizes, weights)[quantize]
     else:
-        need = estimate(config, weights, quantize, itemsize, settings.budget, as_stored=False)
+        need = estimate(loaded.sizes, weights, quantize, itemsize, settings.budget, as_stored=False)
     own, mapped = (after - earlier for after, earlier in zip(resident(), before, strict=True))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     memory = [f"{count / 1e6:,.0f} MB" for count in (need.total, own, mapped, peak)]

@@ -32,7 +32,7 @@ def main() -> None:
     settings = Settings(model=str(asked.folder), budget=asked.budget, quantize=asked.quantize, threads=2)
     loaded = open_model(settings, lambda *_: None)
     engine = Engine(loaded, settings)
-    vocabulary = loaded.model.config.vocab_size
+    vocabulary = loaded.sizes.vocabulary
     drawn = random.Random(0)
     ids = [drawn.randrange(3, vocabulary) for _ in range(asked.tokens)]
     decoding = peak_of(engine, ids[:100], DECODED_TOKENS)

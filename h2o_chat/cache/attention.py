@@ -1,4 +1,4 @@
-"""The one function registered with transformers: mask by position, attend, tell the cache.
+"""The one attention of all models: mask by position, attend, tell the cache. `registered.py` registers it.
 
 Shapes: R rows, H KV heads, G query heads per KV head, N new tokens, B of them in a
 block, S slots, D head size.
@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from transformers import AttentionInterface
-from transformers.masking_utils import AttentionMaskInterface
 
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.cache.absorb import absorb
@@ -22,8 +20,6 @@ from h2o_chat.cache.ready import begin
 from h2o_chat.cache.scores import REMEMBER, weighted
 from h2o_chat.cache.settle import Compare, compare_keys, settle
 from h2o_chat.cache.step import Step
-
-NAME = "h2o"
 
 Angles = tuple[Tensor, Tensor]
 """Cosines and signed sines, for `Rope.turn`."""
@@ -286,12 +282,3 @@ class Layer:
                 share = received if share is None else share + received  # [R, H, T + N]
         assert gain is not None
         return Attended(torch.cat(outputs, 3), gain, share)
-
-
-def _padding_mask(*_: Any, attention_mask: Tensor | None = None, **__: Any) -> Tensor | None:
-    """Hands the 2-D padding mask through: causality is decided by stored positions, not by columns."""
-    return attention_mask
-
-
-AttentionInterface.register(NAME, h2o_attention)
-AttentionMaskInterface.register(NAME, _padding_mask)

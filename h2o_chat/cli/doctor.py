@@ -316,16 +316,18 @@ def _fits(settings: Settings, model: Found, models: Any, rows: dict[str, Any]) -
     from h2o_chat.models import choices
     from h2o_chat.models import fits as memory
     from h2o_chat.models.load_tokenizer import load_tokenizer
+    from h2o_chat.models.sizes import sizes_of
     from h2o_chat.native import loading
 
     config, weights = models.check_family(model.folder), check_weights(model.folder)
     rows["class"] = type(config).__name__.removesuffix("Config")
-    load_tokenizer(model.folder, config)
+    sizes = sizes_of(config)
+    load_tokenizer(model.folder, sizes.vocabulary)
     why = loading.why_not_native(settings, config)
     rows["step"] = f"transformers: {why}" if why else f"native, {library.forms()[-1]}"
     loading.require_asked(model.name, settings, why)
     if not why:
-        _fits_native(settings, model, config, weights, rows)
+        _fits_native(settings, model, sizes, weights, rows)
         return
     stored = choices.stored_quantization(config)
     device = choices.choose_device(settings.device)
@@ -333,7 +335,7 @@ def _fits(settings: Settings, model: Found, models: Any, rows: dict[str, Any]) -
     dtype = choices.choose_dtype(settings, weights, device, quantization)
     itemsize = getattr(torch, dtype).itemsize
     need = memory.estimate(
-        config,
+        sizes,
         weights,
         quantization,
         itemsize,
@@ -352,7 +354,7 @@ def _fits(settings: Settings, model: Found, models: Any, rows: dict[str, Any]) -
         )
 
 
-def _fits_native(settings: Settings, model: Found, config: Any, weights: Any, rows: dict[str, Any]) -> None:
+def _fits_native(settings: Settings, model: Found, sizes: Any, weights: Any, rows: dict[str, Any]) -> None:
     """The same for packed weights.
 
     Raises:
@@ -363,10 +365,10 @@ def _fits_native(settings: Settings, model: Found, config: Any, weights: Any, ro
     from h2o_chat.native import loading
 
     quantization = f"int{loading.bits_of(settings, weights)}"
-    need = loading.needs_of(settings, config, weights)[quantization]
+    need = loading.needs_of(settings, sizes, weights)[quantization]
     _needs(rows, need, quantization, "float32", "cpu", settings)
     divide(named(settings.policy), settings.budget, settings.sinks, settings.recent)
-    loading.require_room(model.name, settings, config, weights)
+    loading.require_room(model.name, settings, sizes, weights)
     rows["fits"] = True
 
 

@@ -23,7 +23,7 @@ def reliving(
     Raises:
         UsageError: a token that this model does not have: it was said with another model.
     """
-    known = row.model.get_input_embeddings().num_embeddings
+    known = row.runner.loaded.sizes.vocabulary
     if ids and not 0 <= min(ids) <= max(ids) < known:
         raise UsageError(
             f"The conversation holds the token {max(ids):,}, and {row.session.model} knows {known:,}:"

@@ -248,10 +248,9 @@ def read_for(runner: Runner, session: Session, path: Path) -> Snapshot:
     Raises:
         SavedCacheError: it is not there, damaged, or of another model or memory.
     """
-    config = runner.model.config.get_text_config()
-    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    groups = config.num_attention_heads // session.kv_heads
-    return read(path, session, runner.device, size, groups, config.vocab_size)
+    sizes = runner.loaded.sizes
+    groups = sizes.heads // session.kv_heads
+    return read(path, session, runner.device, sizes.head_size, groups, sizes.vocabulary)
 
 
 def share_held(slots: Sequence[Tensor], positions: range) -> float:

@@ -20,7 +20,7 @@ NOT_READ_YET = 4
 
 def row_bytes(runner: Runner) -> int:
     """What a conversation needs while it is answered: its slots, and its logits twice."""
-    return snapshot_bytes(runner) + 8 * int(runner.model.config.get_text_config().vocab_size)
+    return snapshot_bytes(runner) + 8 * runner.loaded.sizes.vocabulary
 
 
 def snapshot_bytes(runner: Runner) -> int:
@@ -28,11 +28,10 @@ def snapshot_bytes(runner: Runner) -> int:
 
     Without a budget: as many slots as the model's window has tokens.
     """
-    plan, config = runner.cache.plan, runner.model.config.get_text_config()
-    itemsize = runner.model.dtype.itemsize
+    plan, loaded = runner.cache.plan, runner.loaded
     slots = plan.slots if plan.shares.bounded else runner.trained.window + GROW
     kv = {8: "int8", 4: "int4"}.get(plan.bits or 0, "auto")
-    return slots * slot_bytes(config, itemsize, kv)
+    return slots * slot_bytes(loaded.sizes, loaded.precision.itemsize, kv)
 
 
 def rows_for(runner: Runner, wanted: int | None, most: int) -> int:

@@ -58,8 +58,10 @@ class Runner:
             self.native = NativeStep(loaded.packed, torch.get_num_threads())
         self.device = torch.device("cpu") if self.native else self.model.get_input_embeddings().weight.device
         most = CALL_TOKENS_CPU if self.device.type == "cpu" else CALL_TOKENS
-        self._call_tokens = min(most, int(CALL_FLOP / 2 / max(1, self.model.num_parameters())))
-        self._keeps_last = "logits_to_keep" in inspect.signature(self.model.forward).parameters
+        self._call_tokens = min(most, int(CALL_FLOP / 2 / max(1, loaded.parameters)))
+        self._keeps_last = (
+            self.native is None and "logits_to_keep" in inspect.signature(self.model.forward).parameters
+        )
 
     # -- rows ------------------------------------------------------------------------------------------
 
@@ -226,8 +228,7 @@ def end_tokens(loaded: Loaded) -> frozenset[int]:
     Raises:
         ModelError: what its generation_config.json or config.json names is no id.
     """
-    config = loaded.model.generation_config.eos_token_id
-    ids = config if isinstance(config, list) else [config]
+    ids = loaded.ends if isinstance(loaded.ends, list) else [loaded.ends]
     wrong = [one for one in ids if one is not None and type(one) is not int]
     if wrong:
         raise ModelError(

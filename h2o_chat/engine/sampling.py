@@ -6,21 +6,18 @@ random number for each token (1 ms), here one does. What is kept, and how often 
 """
 
 from collections import deque
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from transformers.generation.logits_process import (
-    LogitsProcessor,
-    MinPLogitsWarper,
-    RepetitionPenaltyLogitsProcessor,
-    TemperatureLogitsWarper,
-    TopKLogitsWarper,
-    TopPLogitsWarper,
-)
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import GenerationError
+
+Process = Callable[[Any, Tensor], Tensor]
+"""A logits processor as transformers has them: tokens so far, scores [1, V] -> scores [1, V]."""
 
 REPETITION_TOKENS = 1024
 """The repetition penalty looks back this far: a history that grows would cost more with every token."""
@@ -35,7 +32,7 @@ class Sampler:
         self.random = torch.Generator(device).manual_seed(seed)
         self.history: deque[int] = deque(maxlen=REPETITION_TOKENS)
         self._sampling: Sampling | None = None
-        self._processors: list[LogitsProcessor] = []
+        self._processors: list[Process] = []
 
     def choose(self, logits: Tensor, sampling: Sampling) -> int:
         """The next token from logits [V].
@@ -80,7 +77,7 @@ class Sampler:
         return scores
 
 
-class TopPOnCpu(LogitsProcessor):  # type: ignore[misc]
+class TopPOnCpu:
     """`TopPLogitsWarper`, the same tokens to the last one; numbers are sorted without their places.
 
     Args:
@@ -118,17 +115,21 @@ def _checked(token: int) -> int:
     return token
 
 
-def _processors(sampling: Sampling, on_cpu: bool) -> list[LogitsProcessor]:
+def _processors(sampling: Sampling, on_cpu: bool) -> list[Process]:
     """In transformers' own order: penalties, temperature, then the cuts."""
-    processors: list[LogitsProcessor] = []
+    if sampling.temperature == 0 and sampling.repetition_penalty == 1:
+        return []
+    from transformers.generation import logits_process as theirs  # the greedy do without
+
+    processors: list[Process] = []
     if sampling.repetition_penalty != 1:
-        processors.append(RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty))
+        processors.append(theirs.RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty))
     if sampling.temperature not in (0, 1):
-        processors.append(TemperatureLogitsWarper(sampling.temperature))
+        processors.append(theirs.TemperatureLogitsWarper(sampling.temperature))
     if sampling.temperature and sampling.top_k:
-        processors.append(TopKLogitsWarper(sampling.top_k))
+        processors.append(theirs.TopKLogitsWarper(sampling.top_k))
     if sampling.temperature and sampling.top_p < 1:
-        processors.append((TopPOnCpu if on_cpu else TopPLogitsWarper)(sampling.top_p))
+        processors.append((TopPOnCpu if on_cpu else theirs.TopPLogitsWarper)(sampling.top_p))
     if sampling.temperature and sampling.min_p:
-        processors.append(MinPLogitsWarper(sampling.min_p))
+        processors.append(theirs.MinPLogitsWarper(sampling.min_p))
     return processors

@@ -14,9 +14,8 @@ from h2o_chat.models.fits import slot_bytes
 
 def session_of(runner: Runner, seed: int) -> Session:
     """Of a conversation in this runner whose sampling has this seed."""
-    model, plan, loaded = runner.model, runner.cache.plan, runner.loaded
-    config = model.config.get_text_config()
-    dtype = str(model.dtype).removeprefix("torch.")
+    plan, loaded = runner.cache.plan, runner.loaded
+    dtype = str(loaded.precision).removeprefix("torch.")
     kv = next((name for name, bits in BITS.items() if bits == plan.bits), "auto")
     return Session(
         model=loaded.name,
@@ -36,7 +35,7 @@ def session_of(runner: Runner, seed: int) -> Session:
         threads=torch.get_num_threads(),
         seed=seed,
         layers=len(runner.trained.ropes),
-        kv_heads=getattr(config, "num_key_value_heads", None) or config.num_attention_heads,
+        kv_heads=loaded.sizes.kv_heads,
         window=runner.trained.window,
         versions={
             "h2o-chat": h2o_chat.__version__,
@@ -47,5 +46,5 @@ def session_of(runner: Runner, seed: int) -> Session:
         },
         stride=plan.stride,
         engine_why=runner.native.said if runner.native else loaded.why_not_native,
-        slot_bytes=slot_bytes(config, model.dtype.itemsize, kv),
+        slot_bytes=slot_bytes(loaded.sizes, loaded.precision.itemsize, kv),
     )

@@ -96,8 +96,7 @@ def slots_of(loaded: Loaded, contestant: Contestant, budget: int, equal_bytes: b
     """The budget that a contestant gets: as asked, or what fits into as many bytes in its own precision."""
     if not equal_bytes:
         return budget
-    config = loaded.model.config.get_text_config()
-    return equal_slots(config, loaded.model.dtype.itemsize, contestant.kv, budget)
+    return equal_slots(loaded.sizes, loaded.precision.itemsize, contestant.kv, budget)
 
 
 def full_cache(positions: Positions) -> H2OCache:

@@ -202,9 +202,9 @@ class _Reader:
         self.runner = runner
         self.inside: list[_Row] = []
         """Rows that the runner holds."""
-        plan, model = runner.cache.plan, runner.model
+        plan, loaded = runner.cache.plan, runner.loaded
         slots = plan.shares.budget if plan.shares.bounded else runner.trained.window
-        row_bytes = slots * slot_bytes(model.config.get_text_config(), model.dtype.itemsize)
+        row_bytes = slots * slot_bytes(loaded.sizes, loaded.precision.itemsize)
         self.rows_under_way = max(1, min(UNDER_WAY, STATE_BYTES // row_bytes))
 
     def begun(self, script: Script) -> Snapshot:

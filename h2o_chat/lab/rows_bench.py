@@ -60,7 +60,7 @@ def run_rows(settings: Settings, rows: Sequence[int], turns: int, seed: int) -> 
     with progress_bar() as progress:
         loaded = open_model(settings, progress)
         engine, rng = Engine(loaded, settings), random.Random(seed)
-        vocabulary = loaded.model.get_input_embeddings().num_embeddings
+        vocabulary = loaded.sizes.vocabulary
         progress("read", None)
         engine.feed([rng.randrange(3, vocabulary) for _ in range(settings.budget + 2 * APART)])
         batches = [Batch(loaded, settings, number) for number in rows]

@@ -11,6 +11,7 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.models.fits import estimate, require
 from h2o_chat.models.resolve import Weights
+from h2o_chat.models.sizes import sizes_of
 
 QUANTISE_ABOVE_BYTES = 2 * 2**30
 """`--quantize auto`: 16-bit weights larger than this are loaded in nf4."""
@@ -106,7 +107,7 @@ def choose_devices(
     ways = [quantization] if stored else ["none", "int8", "nf4"]
     needs = {
         how: estimate(
-            config,
+            sizes_of(config),
             weights,
             how,
             itemsize,

@@ -1,12 +1,12 @@
 """Whether a model fits, decided before any weight is read. No torch."""
 
 from dataclasses import dataclass
-from typing import Any
 
-from h2o_chat.base.errors import ModelError, OutOfMemoryError
+from h2o_chat.base.errors import OutOfMemoryError
 from h2o_chat.cache.state import state_bytes
 from h2o_chat.models.aliases import ALIASES, NF4_BYTES
 from h2o_chat.models.resolve import Weights
+from h2o_chat.models.sizes import Sizes
 
 HEADROOM_BYTES = 256 * 2**20
 """Beside weights and slots: the activations of a prompt chunk, and what torch keeps for itself."""
@@ -36,7 +36,7 @@ class Need:
 
 
 def estimate(
-    config: Any,
+    sizes: Sizes,
     weights: Weights,
     quantization: str,
     itemsize: int,
@@ -52,15 +52,15 @@ def estimate(
         as_stored: the weights were quantised by whoever published them.
         kv: precision of keys and values in the slots; what is not auto is read a layer at a time.
     """
-    slots = (budget + 1) * slot_bytes(config, itemsize, kv)
+    slots = (budget + 1) * slot_bytes(sizes, itemsize, kv)
     if kv != "auto":
-        slots += (budget + 1) * slot_bytes(config, itemsize) // config.num_hidden_layers
+        slots += (budget + 1) * slot_bytes(sizes, itemsize) // sizes.layers
     if as_stored:
         return Need(weights.bytes, slots)
     if quantization == "none":
         return Need(weights.parameters * itemsize, slots)
-    tables = 1 if config.tie_word_embeddings else 2
-    embedding = min(weights.parameters, tables * config.vocab_size * config.hidden_size)
+    tables = 1 if sizes.tied else 2
+    embedding = min(weights.parameters, tables * sizes.vocabulary * sizes.hidden)
     rest = (weights.parameters - embedding) * _PER_WEIGHT[quantization]
     return Need(embedding * itemsize + int(rest), slots, _quantising(weights.parameters))
 
@@ -70,33 +70,25 @@ def _quantising(parameters: int) -> int:
     return HEADROOM_BYTES + int(QUANTISING_SHARE * 2 * parameters)
 
 
-def slot_bytes(config: Any, itemsize: int, kv: str = "auto") -> int:
+def slot_bytes(sizes: Sizes, itemsize: int, kv: str = "auto") -> int:
     """One slot in every layer and KV head."""
-    heads = config.num_attention_heads
-    kv_heads = getattr(config, "num_key_value_heads", None) or heads
-    if not kv_heads:
-        raise ModelError(
-            "The configuration says that there are 0 attention heads: 1 or more are needed.",
-            "Fetch it again.",
-        )
-    state = state_bytes(heads // kv_heads)
-    return int(config.num_hidden_layers * kv_heads * (2 * _row_bytes(config, itemsize, kv) + state))
+    state = state_bytes(sizes.heads // sizes.kv_heads)
+    return sizes.layers * sizes.kv_heads * (2 * _row_bytes(sizes, itemsize, kv) + state)
 
 
-def equal_slots(config: Any, itemsize: int, kv: str, budget: int) -> int:
+def equal_slots(sizes: Sizes, itemsize: int, kv: str, budget: int) -> int:
     """The budget in the precision `kv` whose keys and values take as many bytes as `budget` slots take now.
 
     As `H2OCache.bytes_held` counts them: scales and the one empty slot included, rounded down.
     """
-    plain, small = (_row_bytes(config, itemsize, how) for how in ("auto", kv))
+    plain, small = (_row_bytes(sizes, itemsize, how) for how in ("auto", kv))
     return (budget + 1) * plain // small - 1
 
 
-def _row_bytes(config: Any, itemsize: int, kv: str) -> int:
+def _row_bytes(sizes: Sizes, itemsize: int, kv: str) -> int:
     """One key, or value, of one KV head, with its scale."""
-    head_size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     component, scale = _KV_BYTES.get(kv, (itemsize, 0))
-    return int(head_size * component) + scale
+    return int(sizes.head_size * component) + scale
 
 
 def require(name: str, where: str, free: int, chosen: str, needs: dict[str, Need], budget: int) -> None:

@@ -5,12 +5,6 @@ from typing import Any
 import transformers
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE
-from transformers import PreTrainedTokenizerFast
-from transformers.integrations.gguf.gguf_tokenizer_mapping import (
-    GGUF_PRE_TOKENIZER_SPLITS,
-    convert_gguf_tokenizer,
-)
-from transformers.tokenization_utils_base import generate_merges
 
 from h2o_chat.base.config import TEMPLATES, Settings
 from h2o_chat.base.errors import ModelError, UsageError
@@ -58,7 +52,7 @@ def tokenizer_of(header: Header) -> Any:
     built.add_tokens([AddedToken(token, normalized=False, special=False) for token in whole])
     ids = {name: header.token(f"tokenizer.ggml.{key}_token_id") for name, key in _SPECIAL.items()}
     special = {name: tokens[number] for name, number in ids.items() if number is not None}
-    return PreTrainedTokenizerFast(
+    return transformers.PreTrainedTokenizerFast(
         tokenizer_object=built,
         extra_special_tokens=[one for one in control if one not in special.values()],
         chat_template=header.text("tokenizer.chat_template", "") or None,
@@ -87,6 +81,8 @@ def require_template(settings: Settings) -> None:
 
 def _byte_level(header: Header, tokens: list[str]) -> Tokenizer:
     """Not by transformers' GPT2Tokenizer: that adds tokens of its own, which the model has not."""
+    from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
+
     before = header.text("tokenizer.ggml.pre", "default")
     known = {*GGUF_PRE_TOKENIZER_SPLITS, *_WORDS, *_DIGITS}
     if before not in known:
@@ -110,6 +106,8 @@ def _byte_level(header: Header, tokens: list[str]) -> Tokenizer:
 def _pieces(header: Header, tokens: list[str]) -> Any:
     """As llama.cpp has it: a space before the text, also where there is one already."""
     if header.architecture not in FAMILIES:  # gemma's and phi3's differ
+        from transformers.integrations.gguf.gguf_tokenizer_mapping import convert_gguf_tokenizer
+
         given = {"tokenizer_type": _PIECES, "tokens": tokens, "scores": header.numbers(_SCORES)}
         merges_there = {"merges": header.texts(_MERGES)} if _MERGES in header.values else {}
         return convert_gguf_tokenizer(header.architecture, given | merges_there)[0]
@@ -118,6 +116,8 @@ def _pieces(header: Header, tokens: list[str]) -> Any:
         scores = header.numbers(_SCORES)
         if len(scores) != len(tokens):
             raise damaged(header.path, "its vocabulary has neither merges nor a score for each token")
+        from transformers.tokenization_utils_base import generate_merges
+
         merges = generate_merges(vocabulary, dict(zip(tokens, scores, strict=True)))
     unknown = header.token("tokenizer.ggml.unknown_token_id")
     unk = None if unknown is None else tokens[unknown]

@@ -13,13 +13,12 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import transformers
 from transformers.utils import logging as hf_logging
 
-import h2o_chat.cache.attention
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, OutOfMemoryError, UsageError
 from h2o_chat.base.progress import Progress
@@ -31,6 +30,7 @@ from h2o_chat.models.gguf_config import FAMILIES
 from h2o_chat.models.gguf_tensors import GgufTensors
 from h2o_chat.models.load_tokenizer import load_tokenizer
 from h2o_chat.models.resolve import check_weights, find, read_config
+from h2o_chat.models.sizes import Sizes, sizes_of
 from h2o_chat.models.tokenizing import blamed_on_the_model, one_line
 
 _NF4_BLOCK = 32
@@ -53,6 +53,23 @@ class Loaded:
     device: str
     why_not_native: str = ""
     """In words; nothing where nobody asked for the native step, or has it."""
+    ends: Any = None
+    """The token, or the list of tokens, that generation_config.json or else config.json names as the end."""
+
+    @property
+    def sizes(self) -> Sizes:
+        """Of the model."""
+        return sizes_of(self.model.config)
+
+    @property
+    def precision(self) -> torch.dtype:
+        """Of what it computes: its logits, and its keys and values."""
+        return cast(torch.dtype, self.model.dtype)
+
+    @property
+    def parameters(self) -> int:
+        """Numbers in its weights."""
+        return int(self.model.num_parameters())
 
     @property
     def chats(self) -> bool:
@@ -79,7 +96,7 @@ def load(settings: Settings, progress: Progress) -> Loaded:
     with quiet():
         config = check_family(folder)
         weights = check_weights(folder)
-        tokenizer = load_tokenizer(folder, config)
+        tokenizer = load_tokenizer(folder, config.vocab_size)
         if _read_by_transformers(folder) and settings.quantize == "auto":
             settings = replace(settings, quantize="none")  # transformers quantises no GGUF file
         choice = choose(found.name, settings, config, weights)
@@ -104,6 +121,7 @@ def load(settings: Settings, progress: Progress) -> Loaded:
         quantization=choice.quantization,
         dtype=choice.dtype,
         device=choice.where,
+        ends=model.generation_config.eos_token_id,
     )
 
 
@@ -184,11 +202,13 @@ def _load_model(folder: Path, config: Any, choice: Choice) -> Any:
         ModelError: weights are missing or have other shapes than the configuration says.
         OutOfMemoryError: they do not fit.
     """
+    from h2o_chat.cache import registered  # here, as it takes a second that the native step does not need
+
     cls = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
     try:
         model, report = cls.from_pretrained(
             dtype=getattr(torch, choice.dtype),
-            attn_implementation=h2o_chat.cache.attention.NAME,  # registered by importing it
+            attn_implementation=registered.NAME,
             device_map={"": choice.devices[0]} if len(choice.devices) == 1 else "balanced",
             local_files_only=True,
             trust_remote_code=False,

@@ -14,9 +14,17 @@ from h2o_chat.models.tokenizing import blamed_on_the_model
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 
+_AS_IT_STANDS = ("TokenizersBackend", "PreTrainedTokenizerFast")
+"""Names of the class that takes tokenizer.json as it is."""
+_BELIEVED = ("llama", "qwen3", "smollm3")
+"""`model_type` of models for which AutoTokenizer then takes that class; for qwen2 it has one of its own."""
 
-def load_tokenizer(folder: Path, config: Any) -> Any:
+
+def load_tokenizer(folder: Path, vocabulary: int) -> Any:
     """The tokenizer, if its tokens are the model's.
+
+    Args:
+        vocabulary: tokens that the model knows.
 
     Raises:
         ModelError: it is missing, damaged, or knows tokens that the model does not.
@@ -25,21 +33,46 @@ def load_tokenizer(folder: Path, config: Any) -> Any:
         _check_tokenizer_files(folder)
     # What a damaged tokenizer raises is up to three libraries, one of which raises bare Exception.
     with blamed_on_the_model(f"The tokenizer in {folder} cannot be loaded", "Fetch its files again."):
-        if folder.is_file():
-            tokenizer = tokenizer_of(header_of(folder))
-        else:
-            tokenizer = transformers.AutoTokenizer.from_pretrained(
-                folder, local_files_only=True, trust_remote_code=False
-            )
+        tokenizer = tokenizer_of(header_of(folder)) if folder.is_file() else _from_folder(folder)
         tokenizer.decode(tokenizer("Hello", add_special_tokens=False)["input_ids"])  # some fail only now
-        unknown = _tokens_outside(tokenizer, config.vocab_size)
+        unknown = _tokens_outside(tokenizer, vocabulary)
     if unknown:
         raise ModelError(
             f"The tokenizer does not belong to the model: {unknown[0]!r} is one of {len(unknown):,} tokens"
-            f" beyond the model's {config.vocab_size:,}.",
+            f" beyond the model's {vocabulary:,}.",
             "Fetch the tokenizer files of the same model.",
         )
     return tokenizer
+
+
+def _from_folder(folder: Path) -> Any:
+    """The tokenizer that AutoTokenizer makes of the files, with fewer imports where these name its class.
+
+    It would load the configuration to find the class of the model, and with that all that models are made of.
+    """
+    named = _named_class(folder)
+    kind = _read_if_there(folder / "config.json").get("model_type")
+    if named in _AS_IT_STANDS and kind in _BELIEVED and (folder / "tokenizer.json").is_file():
+        return transformers.PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+    config = transformers.PreTrainedConfig.from_pretrained(folder, local_files_only=True) if named else None
+    return transformers.AutoTokenizer.from_pretrained(
+        folder, config=config, local_files_only=True, trust_remote_code=False
+    )
+
+
+def _named_class(folder: Path) -> str | None:
+    """The class that tokenizer_config.json names, where it is one of transformers' own."""
+    about = _read_if_there(folder / "tokenizer_config.json")
+    named = about.get("tokenizer_class")
+    return named if isinstance(named, str) and "auto_map" not in about else None
+
+
+def _read_if_there(path: Path) -> dict[str, Any]:
+    """A JSON object; an empty one where there is none that can be read: whoever loads it says so."""
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        found = json.loads(path.read_bytes())
+        return found if isinstance(found, dict) else {}
+    return {}
 
 
 def _check_tokenizer_files(folder: Path) -> None:

@@ -57,6 +57,10 @@ class Matrix:
         return padded(self.columns, GROUP)
 
     @property
+    def numbers(self) -> int:
+        return self.columns * sum(source.rows for source in self.sources)
+
+    @property
     def weights_bytes(self) -> int:
         return self.padded_rows * self.padded_columns * self.bits // 8
 

@@ -1,5 +1,6 @@
 """A model opened for the step that computes it: packed weights for the native one, else transformers'."""
 
+import contextlib
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -8,7 +9,6 @@ from typing import Any
 import torch
 import transformers
 
-import h2o_chat.cache.attention
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Progress
@@ -19,10 +19,13 @@ from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.fits import HEADROOM_BYTES, Need, require, slot_bytes
 from h2o_chat.models.load import Loaded, check_family, load, quiet
 from h2o_chat.models.load_tokenizer import load_tokenizer
-from h2o_chat.models.resolve import Weights, check_weights, find
+from h2o_chat.models.resolve import Weights, check_weights, find, read_config
+from h2o_chat.models.sizes import Sizes, sizes_of
 from h2o_chat.models.tokenizing import blamed_on_the_model
 from h2o_chat.native import library
 from h2o_chat.native.frame import Frame
+from h2o_chat.native.header import PackedError, read_whole_header
+from h2o_chat.native.layout import parts
 from h2o_chat.native.packed import Packed
 from h2o_chat.native.packing import packed_for, usual_bits
 from h2o_chat.native.places import place_of
@@ -31,9 +34,24 @@ from h2o_chat.native.probing import frame_of
 
 @dataclass(frozen=True)
 class LoadedNative(Loaded):
-    """A model in packed weights. `model` has none: it is there for its configuration."""
+    """A model in packed weights; `model` is None: nothing of transformers computes."""
 
     packed: Packed = field(kw_only=True)
+
+    @property
+    def sizes(self) -> Sizes:
+        """Of the model."""
+        return _sizes(self.packed.frame)
+
+    @property
+    def precision(self) -> torch.dtype:
+        """Of its logits, and its keys and values."""
+        return torch.float32
+
+    @property
+    def parameters(self) -> int:
+        """Numbers in its weights."""
+        return sum(part.numbers for part in parts(self.packed.frame))
 
 
 def open_model(settings: Settings, progress: Progress) -> Loaded:
@@ -48,35 +66,68 @@ def open_model(settings: Settings, progress: Progress) -> Loaded:
     found = find(settings.model)
     ollama.check(found.folder, progress)
     with quiet():
-        config = check_family(found.folder)
+        frame = _packed_before(found.folder)
+        config = None if frame else check_family(found.folder)
         weights = check_weights(found.folder)
         bits = bits_of(settings, weights)
-        is_packed = place_of(fingerprint(found.folder), bits).exists()
-        why = why_not_native(settings, config, is_packed)
+        why = why_not_native(settings, config)
         require_asked(found.name, settings, why)
         if why:
             return replace(load(settings, progress), why_not_native=why)
         torch.set_num_threads(settings.threads or default_threads())
-        tokenizer = load_tokenizer(found.folder, config)
-        require_room(found.name, settings, config, weights)
+        sizes = _sizes(frame) if frame else sizes_of(config)
+        tokenizer = load_tokenizer(found.folder, sizes.vocabulary)
+        require_room(found.name, settings, sizes, weights)
         packed = packed_for(found.folder, bits, progress)
         return LoadedNative(
-            model=_without_weights(found.folder, config),
+            model=None,
             tokenizer=tokenizer,
             name=found.name,
             revision=found.revision or packed.header.fingerprint,
             quantization=f"int{bits}",
             dtype="float32",
             device="cpu",
+            ends=_ends(found.folder),
             packed=packed,
         )
 
 
-def why_not_native(settings: Settings, config: Any, is_packed: bool = False) -> str:
+def _packed_before(folder: Path) -> Frame | None:
+    """The frame of a model whose weights were packed, in as many bits as may be; None: they were not.
+
+    With it no configuration is loaded: that imports what all models of transformers are made of.
+    """
+    print_ = fingerprint(folder)
+    for path in (place_of(print_, bits) for bits in (4, 8)):
+        if path.is_file() and not path.is_symlink():
+            with contextlib.suppress(OSError, PackedError):  # it will be packed again
+                if (header := read_whole_header(path)).fingerprint == print_:
+                    return header.frame
+    return None
+
+
+def _sizes(frame: Frame) -> Sizes:
+    """Of a model."""
+    return Sizes(
+        frame.layers, frame.hidden, frame.heads, frame.kv_heads, frame.head_size, frame.vocabulary, frame.tied
+    )
+
+
+def _ends(folder: Path) -> Any:
+    """What a model of transformers would have as `generation_config.eos_token_id`."""
+    if (folder / "generation_config.json").is_file():
+        return transformers.GenerationConfig.from_pretrained(folder, local_files_only=True).eos_token_id
+    config = read_config(folder)
+    if "eos_token_id" in config:
+        return config["eos_token_id"]
+    return check_family(folder).eos_token_id  # the family's own
+
+
+def why_not_native(settings: Settings, config: Any) -> str:
     """Why transformers computes it and not the native step, in words; nothing where the native step does.
 
     Args:
-        is_packed: its packed weights are there, so that the native step is known to compute it.
+        config: None: the weights were packed, so the native step is known to compute it.
     """
     if settings.engine == "transformers":
         return "--engine transformers was given"
@@ -88,11 +139,11 @@ def why_not_native(settings: Settings, config: Any, is_packed: bool = False) -> 
         return "it computes on a CPU, and there is a GPU"
     if settings.device not in ("auto", "cpu"):
         return f"it computes on a CPU, and --device {settings.device} was given"
-    if stored_quantization(config):
+    if config is not None and stored_quantization(config):
         return "the weights are stored quantised already"
     if missing := library.why_not():
         return missing
-    if is_packed:
+    if config is None:
         return ""
     frame = _frame_of(config.to_json_string())
     return frame if isinstance(frame, str) else ""
@@ -141,10 +192,10 @@ def require_asked(name: str, settings: Settings, why: str) -> None:
         )
 
 
-def needs_of(settings: Settings, config: Any, weights: Weights) -> dict[str, Need]:
+def needs_of(settings: Settings, sizes: Sizes, weights: Weights) -> dict[str, Need]:
     """What a model needs in packed weights, by their quantization."""
-    slots = (settings.budget + 1) * slot_bytes(config, 4, settings.kv_dtype)
-    tables = (1 if config.tie_word_embeddings else 2) * config.vocab_size * config.hidden_size
+    slots = (settings.budget + 1) * slot_bytes(sizes, 4, settings.kv_dtype)
+    tables = (1 if sizes.tied else 2) * sizes.vocabulary * sizes.hidden
     rest = max(0, weights.parameters - tables)
     return {
         f"int{bits}": Need(int(tables * 17 / 16 + rest * (2 * bits + 1) / 16), slots, HEADROOM_BYTES)
@@ -152,21 +203,10 @@ def needs_of(settings: Settings, config: Any, weights: Weights) -> dict[str, Nee
     }
 
 
-def require_room(name: str, settings: Settings, config: Any, weights: Weights) -> None:
+def require_room(name: str, settings: Settings, sizes: Sizes, weights: Weights) -> None:
     """
     Raises:
         OutOfMemoryError: the packed weights and the slots do not fit.
     """
-    needs, bits = needs_of(settings, config, weights), bits_of(settings, weights)
+    needs, bits = needs_of(settings, sizes, weights), bits_of(settings, weights)
     require(name, "the CPU", free_bytes(torch.device("cpu")), f"int{bits}", needs, settings.budget)
-
-
-def _without_weights(folder: Path, config: Any) -> Any:
-    """The model's class and configuration, without memory for weights."""
-    with torch.device("meta"):
-        model = transformers.AutoModelForCausalLM.from_config(
-            config, dtype=torch.float32, attn_implementation=h2o_chat.cache.attention.NAME
-        )
-    if (folder / "generation_config.json").is_file():
-        model.generation_config = transformers.GenerationConfig.from_pretrained(folder, local_files_only=True)
-    return model.eval()

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 import transformers
 
-import h2o_chat.cache.attention
 from h2o_chat.base.errors import ModelError
 from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.rope import Positions, Rope, probe
@@ -92,6 +91,8 @@ def frame_of(model: Path | Any, bits: int = 8) -> Frame | str:
 
 def _narrow(config: Any, head_size: int) -> Any:
     """A random model of the same layers and heads of the same size, whose matrices are small; or why not."""
+    from h2o_chat.cache import registered  # with all that models are made of: only to pack
+
     config = copy.deepcopy(config)
     config.head_dim = head_size
     config.hidden_size = config.intermediate_size = 32
@@ -103,7 +104,7 @@ def _narrow(config: Any, head_size: int) -> Any:
         torch.manual_seed(0)
         try:
             model = transformers.AutoModelForCausalLM.from_config(
-                config, attn_implementation=h2o_chat.cache.attention.NAME, dtype=torch.float32
+                config, attn_implementation=registered.NAME, dtype=torch.float32
             )
         except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
             return f"a small model of its configuration cannot be made ({type(error).__name__}: {error})"

@@ -7,7 +7,7 @@ import torch
 from tiny_models import FAMILIES, VOCAB, tiny
 from torch import Tensor
 
-import h2o_chat.cache.attention  # noqa: F401  (registers "h2o")
+import h2o_chat.cache.registered  # noqa: F401  (registers "h2o")
 from h2o_chat.base.errors import UsageError, WindowFullError
 from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.rope import Positions, Rope, probe

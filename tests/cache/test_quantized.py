@@ -35,6 +35,7 @@ from h2o_chat.lab.contestant import Contestant, crossed
 from h2o_chat.models.fits import equal_slots, estimate, slot_bytes
 from h2o_chat.models.load import Loaded, load
 from h2o_chat.models.resolve import Weights
+from h2o_chat.models.sizes import sizes_of
 
 KINDS = list(BITS)
 SHORT = Sampling(max_tokens=24, ignore_eos=True)
@@ -242,21 +243,21 @@ def test_bytes_are_counted_with_their_scales(kind: str) -> None:
     assert plain.bytes_held == 17 * per_slot * 32
     assert small.bytes_held == 17 * per_slot * (8 * BITS[kind] // 8 + 4)
     assert small.bytes_full == plain.bytes_full == 40 * per_slot * 32
-    fits = equal_slots(model.config, 4, kind, 16)
+    fits = equal_slots(sizes_of(model.config), 4, kind, 16)
     bigger = H2OCache(fits, positions=probe(model), kv=kind)
     logits(model, bigger, noise(1, 5))
     assert plain.bytes_held - small.bytes_held / 17 < bigger.bytes_held <= plain.bytes_held
-    assert equal_slots(model.config, 4, "auto", 16) == 16
+    assert equal_slots(sizes_of(model.config), 4, "auto", 16) == 16
 
 
 def test_the_estimate_knows_of_it() -> None:
-    config = AutoConfig.for_model("llama", num_hidden_layers=32, head_dim=128, num_key_value_heads=8)
-    plain, int8, int4 = (slot_bytes(config, 2, kv) for kv in ("auto", *KINDS))
+    sizes = sizes_of(AutoConfig.for_model("llama", num_hidden_layers=32, head_dim=128, num_key_value_heads=8))
+    plain, int8, int4 = (slot_bytes(sizes, 2, kv) for kv in ("auto", *KINDS))
     assert plain > int8 > int4
     state = state_bytes(4)  # 32 query heads on 8 KV heads
     assert int8 / plain == pytest.approx((2 * 132 + state) / (2 * 256 + state))
     need = {
-        kv: estimate(config, Weights(10, "F16", 20), "none", 2, 4096, as_stored=False, kv=kv).slots
+        kv: estimate(sizes, Weights(10, "F16", 20), "none", 2, 4096, as_stored=False, kv=kv).slots
         for kv in ("auto", *KINDS)
     }
     assert need["auto"] > 1.7 * need["int8"] > 1.7 * need["int4"]

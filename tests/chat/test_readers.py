@@ -207,11 +207,11 @@ def test_a_template_that_fails_is_refused() -> None:
 def test_a_tokenizer_that_fails_when_it_is_used(shared_models: Path, tmp_path: Path) -> None:
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (tmp_path / name).write_bytes((shared_models / "stories260k" / name).read_bytes())
-    load_tokenizer(tmp_path, SimpleNamespace(vocab_size=512))
+    load_tokenizer(tmp_path, 512)
     config = json.loads((tmp_path / "tokenizer_config.json").read_text())
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config | {"model_max_length": {}}))
     with pytest.raises(ModelError, match=r"The tokenizer in .* cannot be loaded"):
-        load_tokenizer(tmp_path, SimpleNamespace(vocab_size=512))
+        load_tokenizer(tmp_path, 512)
 
 
 @pytest.mark.parametrize("damage", ["{", "7", b"\xff", "[" * 100_000, None])

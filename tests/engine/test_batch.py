@@ -211,7 +211,7 @@ def test_rows_are_admitted_by_what_they_take(
     hold(batch, requests(3, seed=1))
     each = row_bytes(batch.reader)
     states = [state for a in batch.runner.cache.arenas for state in (*a.slots.states.values(), a.order)]
-    logits = 8 * native.model.config.vocab_size
+    logits = 8 * native.sizes.vocabulary
     assert sum(tensor.nbytes for tensor in states) == 3 * (each - logits)
     for rows in (1, 9):
         free = HEADROOM_BYTES + native.packed.bytes + (rows + BESIDE) * each  # type: ignore[attr-defined]

@@ -133,7 +133,7 @@ def test_smaller_numbers_get_more_slots_in_equal_bytes(pocket: Loaded) -> None:
     report = measure_long(pocket, 200, 1, 3, contestants, [48], equal_bytes=True)
     slots = {share.contestant: share.slots for share in report.shares if share.budget == 48}
     assert slots["window"] == 48
-    assert slots["window:kv=int8"] == equal_slots(pocket.model.config, 8, "int8", 48) > 48
+    assert slots["window:kv=int8"] == equal_slots(pocket.sizes, 8, "int8", 48) > 48
 
 
 def test_the_command_draws_a_picture_of_each_kind_of_facts(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import transformers
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError
 from h2o_chat.models.fits import slot_bytes
+from h2o_chat.models.sizes import sizes_of
 from h2o_chat.native import library
 from h2o_chat.native.loading import why_not_native
 
@@ -14,7 +15,7 @@ def test_no_heads_are_named() -> None:
     config = transformers.LlamaConfig(num_attention_heads=4, num_key_value_heads=4)
     config.num_attention_heads = config.num_key_value_heads = 0
     with pytest.raises(ModelError, match="0 attention heads"):
-        slot_bytes(config, 4)
+        slot_bytes(sizes_of(config), 4)
 
 
 @pytest.mark.skipif(bool(library.why_not()), reason="there is no native library")
@@ -22,4 +23,4 @@ def test_a_number_that_is_none_is_named() -> None:
     config = transformers.LlamaConfig(hidden_size=32, num_attention_heads=1, num_hidden_layers=1)
     config.rms_norm_eps = float("nan")
     with pytest.raises(ModelError, match="rms_norm_eps"):
-        why_not_native(Settings(model="x"), config, False)
+        why_not_native(Settings(model="x"), config)

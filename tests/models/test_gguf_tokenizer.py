@@ -33,7 +33,7 @@ def test_a_tokenizer_makes_the_same_tokens(name: str, shared_models: Path, tmp_p
     template = folder / "chat_template.jinja"
     words = template.read_text("utf-8") if template.is_file() else None
     path = write(folder, tmp_path / "x.gguf", "F16", tokenizer=folder, template=words)
-    ours = load_tokenizer.load_tokenizer(path, load.check_family(path))
+    ours = load_tokenizer.load_tokenizer(path, load.check_family(path).vocab_size)
     theirs = transformers.AutoTokenizer.from_pretrained(folder)
     for said in TEXTS:
         ids = theirs(said, add_special_tokens=False)["input_ids"]
@@ -59,7 +59,7 @@ def test_control_tokens_outside_the_alphabet(llama: Path, tmp_path: Path) -> Non
         "tokenizer.ggml.merges": ["a b"],
     }
     path = write(llama, tmp_path / "x.gguf", "F32", values=values)
-    tokenizer = load_tokenizer.load_tokenizer(path, load.check_family(path))
+    tokenizer = load_tokenizer.load_tokenizer(path, load.check_family(path).vocab_size)
     assert tokenizer("<｜User｜>abc<|end|>", add_special_tokens=False)["input_ids"] == [1, 10, 4, 0]
     assert tokenizer.decode([1, 10], skip_special_tokens=True) == "ab"
 
@@ -83,7 +83,7 @@ def test_control_tokens_outside_the_alphabet(llama: Path, tmp_path: Path) -> Non
 def test_a_damaged_tokenizer(values: dict[str, Any], said: str, llama: Path, tmp_path: Path) -> None:
     path = write(llama, tmp_path / "x.gguf", "F32", values=values)
     with pytest.raises(ModelError, match=said):
-        load_tokenizer.load_tokenizer(path, load.check_family(path))
+        load_tokenizer.load_tokenizer(path, load.check_family(path).vocab_size)
 
 
 def test_without_a_chat_template_one_is_asked_for(file: Path, llama: Path, tmp_path: Path) -> None:

@@ -1,22 +1,13 @@
 """What a model is estimated to need, and what is said of one that does not fit."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from h2o_chat.base.errors import ExitCode, OutOfMemoryError
 from h2o_chat.models.fits import Need, estimate, require
 from h2o_chat.models.resolve import Weights
+from h2o_chat.models.sizes import Sizes
 
-LLAMA_7B = SimpleNamespace(
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=32,
-    hidden_size=4096,
-    head_dim=128,
-    vocab_size=32_000,
-    tie_word_embeddings=False,
-)
+LLAMA_7B = Sizes(layers=32, hidden=4096, heads=32, kv_heads=32, head_size=128, vocabulary=32_000, tied=False)
 WEIGHTS = Weights(6_738_415_616, "F16", 13_476_831_232)
 GB = 10**9
 

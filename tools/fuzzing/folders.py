@@ -6,14 +6,13 @@ import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
 from typing import Any
 
 from fuzzing.mutate import mutated
 from fuzzing.reader import Reader, refuse_controls
 from h2o_chat.events.events import to_json
 
-CONFIG = {
+CONFIG: dict[str, Any] = {
     **{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 258, "hidden_size": 16},
     **{"intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1},
     **{"max_position_embeddings": 64, "bos_token_id": 256, "eos_token_id": 257, "tie_word_embeddings": False},
@@ -163,11 +162,12 @@ class _Family:
         from h2o_chat.models.fits import estimate
         from h2o_chat.models.load import check_family
         from h2o_chat.models.resolve import Weights
+        from h2o_chat.models.sizes import sizes_of
 
         (self.folder / "config.json").write_bytes(raw)
         config = check_family(self.folder)
         stored_quantization(config)
-        estimate(config, Weights(1000, "F32", 4000), "nf4", 4, 64, as_stored=False)
+        estimate(sizes_of(config), Weights(1000, "F32", 4000), "nf4", 4, 64, as_stored=False)
 
 
 class _Tokenizer:
@@ -187,7 +187,7 @@ class _Tokenizer:
         changed = "tokenizer.json" if b'"version"' in raw[:300] else "tokenizer_config.json"
         for name, content in (self.whole | {changed: raw}).items():
             (self.folder / name).write_bytes(content)
-        tokenizer = load_tokenizer(self.folder, SimpleNamespace(vocab_size=CONFIG["vocab_size"]))
+        tokenizer = load_tokenizer(self.folder, CONFIG["vocab_size"])
         template = choose(tokenizer, "auto")
         template.first(None, "Hi")
         template.first("Be kind.", "Hi")
@@ -209,7 +209,7 @@ class _Template:
         from h2o_chat.models.load_tokenizer import load_tokenizer
 
         self.path.write_bytes(raw)
-        tokenizer = load_tokenizer(self.folder, SimpleNamespace(vocab_size=CONFIG["vocab_size"]))
+        tokenizer = load_tokenizer(self.folder, CONFIG["vocab_size"])
         template = choose(tokenizer, "auto")
         template.first(None, "Hi")
         template.first("Be kind.", "Hi")

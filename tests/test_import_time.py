@@ -1,9 +1,17 @@
-"""What must not import torch: it costs two seconds, and help and errors have to come at once."""
+"""What must not import torch: it costs two seconds, and help and errors have to come at once.
 
+And what a start of the native step must not import of torch and transformers: another second.
+"""
+
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from h2o_chat.models import resolve
+from h2o_chat.native import library
 
 TRY = """
 import sys
@@ -48,3 +56,85 @@ def test_no_textual_without_a_screen() -> None:
     code = "import sys, h2o_chat.cli.cli, h2o_chat.cli.run, h2o_chat.chat.chat"
     code += "; sys.exit('textual' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# -- a start of the native step
+
+STARTS = """
+import json, sys
+from h2o_chat.cli.cli import app
+for asked in json.loads(sys.argv[1]):
+    try:
+        app(asked)
+    except SystemExit as end:
+        assert end.code == 0, end.code
+    print("imported", json.dumps(sorted(sys.modules)))
+"""
+
+FORBIDDEN = {
+    "accelerate",
+    "bitsandbytes",
+    "sympy",
+    "torch._dynamo",
+    "torch._inductor",
+    "torch.distributed.fsdp",
+    "torch.distributed.tensor",
+    "torch.onnx",
+    "transformers.generation.logits_process",
+    "transformers.generation.utils",
+    "transformers.masking_utils",
+    "transformers.modeling_utils",
+    "transformers.models.auto.modeling_auto",
+}
+
+
+def imported(*runs: list[str]) -> list[set[str]]:
+    """What a process has imported after each of these runs of the program."""
+    done = subprocess.run(
+        [sys.executable, "-c", STARTS, json.dumps(runs)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("native") == len(runs), done.stderr
+    lines = (line.partition(" ") for line in done.stdout.splitlines())
+    return [set(json.loads(rest)) for word, _, rest in lines if word == "imported"]
+
+
+def packed(model: Path) -> str:
+    """The model, as an argument; its weights are packed, as another start has done before."""
+    if library.why_not():
+        pytest.skip(f"there is no native step: {library.why_not()}")
+    from h2o_chat.native.packing import packed_for
+
+    packed_for(model, 8, lambda *_: None)
+    return str(model)
+
+
+def models_of(modules: set[str]) -> set[str]:
+    """What belongs to a family of transformers, or to all of them."""
+    return {one for one in modules if one.startswith("transformers.models.")}
+
+
+def test_the_native_step_starts_without_transformers_models() -> None:
+    """Sampling takes transformers' processors, no more."""
+    run = ["run", "Hi", "--max-tokens", "2", "-m", packed(resolve.find(None).folder)]
+    greedy, sampled = imported(run, [*run, "--temperature", "0.7", "--seed", "1"])
+    assert {"torch", "transformers", "h2o_chat.native.step"} <= greedy
+    assert not greedy & FORBIDDEN
+    assert sampled & FORBIDDEN == {"transformers.generation.logits_process"}
+    assert not models_of(sampled)
+
+
+def test_a_gguf_file_starts_without_transformers_models(tmp_path: Path) -> None:
+    """Only what reads tokenizers of GGUF files, which stands among the families."""
+    from gguf_files import write
+
+    pocket = resolve.find(None).folder
+    file = packed(write(pocket, tmp_path / "pocket.gguf", "Q8_0", tokenizer=pocket))
+    [modules] = imported(["run", "Hi", "--max-tokens", "2", "--template", "plain", "-m", file])
+    assert not modules & FORBIDDEN
+    assert not {one for one in models_of(modules) if ".modeling_" in one}

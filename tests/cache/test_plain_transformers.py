@@ -23,8 +23,10 @@ from h2o_chat.base.errors import BudgetError, H2OChatError, ModelError, UsageErr
 from h2o_chat.cache.policies import Policy, Slots
 from h2o_chat.cache.rope import probe
 from h2o_chat.cache.step import Step
+from h2o_chat.models import resolve
 
 BUDGET = 24
+POCKET = resolve.find(None).folder
 
 
 @pytest.fixture(scope="module")
@@ -173,12 +175,12 @@ def test_a_padded_batch_equals_its_rows(model: Any) -> None:
             assert torch.equal(cache.kept(layer)[i].sort(-1).values, alone.kept(layer)[0].sort(-1).values)
 
 
-def test_a_trained_model_in_a_script_of_its_own(shared_models: Path) -> None:
+def test_a_trained_model_in_a_script_of_its_own() -> None:
     """The five lines of the documentation, in a process that has imported nothing else of ours."""
     script = f"""
 from h2o_chat import H2OCache
 from transformers import AutoModelForCausalLM, AutoTokenizer
-name = {str(shared_models / "stories3m")!r}
+name = {str(POCKET)!r}
 model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="h2o")
 inputs = AutoTokenizer.from_pretrained(name)("Once upon a time", return_tensors="pt")
 cache = H2OCache(budget=64)
@@ -188,9 +190,7 @@ print(out.shape[1], int((cache.kept(0) >= 0).sum(-1).max()))
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     tokens, most = map(int, done.stdout.split())
-    prompt_tokens = len(
-        AutoTokenizer.from_pretrained(shared_models / "stories3m")("Once upon a time").input_ids
-    )
+    prompt_tokens = len(AutoTokenizer.from_pretrained(POCKET)("Once upon a time").input_ids)
     assert (tokens, most) == (prompt_tokens + 300, 64)
 
 

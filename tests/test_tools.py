@@ -102,3 +102,18 @@ def test_two_checkouts_are_timed_in_turn(tmp_path: Path) -> None:
     done = compare(other, other, "--max-tokens", 5)
     assert done.returncode == 1
     assert "exit code 0 after 4 of 5 tokens" in done.stderr
+
+
+def test_starts_are_compared_by_processor_time(tmp_path: Path) -> None:
+    """Not by what a process waits."""
+    bodies = {"computes": "sum(range(10_000_000))", "waits": "import time; time.sleep(0.3)"}
+    for name, body in bodies.items():
+        (tmp_path / name / "h2o_chat").mkdir(parents=True)
+        (tmp_path / name / "h2o_chat" / "__init__.py").touch()
+        program = f'{body}\nprint(\'{{"event": "token"}}\')'
+        (tmp_path / name / "h2o_chat" / "__main__.py").write_text(program)
+    done = compare(tmp_path / "computes", tmp_path / "waits", "--rounds", 2, "--start")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert min(found["before"]["start_ms"]) > max(found["now"]["start_ms"])
+    assert "| checkout | ms of processor time, median |" in done.stdout

@@ -1,11 +1,14 @@
 """Two checkouts of this program beside each other: the wall time of a token of `h2o-chat run`.
 
-    tools/compare_runs.py BEFORE NOW [--model FOLDER] [--rounds 5] [--max-tokens 640]
+    tools/compare_runs.py BEFORE NOW [--model FOLDER] [--rounds 5] [--max-tokens 640 | --start]
 
 Each round runs `h2o-chat run PROMPT --json --ignore-eos` once in each folder, in turn, with the Python that
 runs this. The time is taken between the arrival of the first and of the last token line, so starting,
 loading and reading the prompt are left out. One row for each checkout: the median over rounds and the
 range; then the median of BEFORE's time by NOW's, round by round. The last line is the same as JSON.
+
+With --start it is processor time, of a whole run that says one token: importing and loading. Each packs its
+weights before the first round.
 
 Other work on the machine slows both, not always alike: the load is printed, and belongs beside the figures.
 """
@@ -13,6 +16,7 @@ Other work on the machine slows both, not always alike: the load is printed, and
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -28,6 +32,29 @@ def token_ms(checkout: Path, model: str, tokens: int) -> float:
     Raises:
         SystemExit: the program failed, or told fewer tokens than it was asked for.
     """
+    arrived = _arrivals(checkout, model, tokens)
+    return 1000 * (arrived[-1] - arrived[0]) / (tokens - 1)
+
+
+def start_ms(checkout: Path, model: str) -> float:
+    """Milliseconds of processor time of a run that says one token, of all its threads.
+
+    Raises:
+        SystemExit: the program failed.
+    """
+    before = _processor_s()
+    _arrivals(checkout, model, 1)
+    return 1000 * (_processor_s() - before)
+
+
+def _processor_s() -> float:
+    """Of all processes that were started from here and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _arrivals(checkout: Path, model: str, tokens: int) -> list[float]:
+    """When each token line came, in seconds."""
     command = [sys.executable, "-m", "h2o_chat", "run", PROMPT, "--model", model, "--json", "--seed", "1"]
     command += ["--ignore-eos", "--max-tokens", str(tokens)]
     # Each is asked with its own defaults, not with those of whoever compares them.
@@ -46,7 +73,7 @@ def token_ms(checkout: Path, model: str, tokens: int) -> float:
             f"{checkout}: exit code {process.returncode} after {len(arrived)} of {tokens} tokens;"
             f" what it said is above. The command was: {' '.join(command)}"
         )
-    return 1000 * (arrived[-1] - arrived[0]) / (tokens - 1)
+    return arrived
 
 
 def at_least_two(text: str) -> int:
@@ -71,17 +98,22 @@ def main() -> None:
     parser.add_argument("--model", default=str(Path(__file__).parents[1] / "assets" / "pocket"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--max-tokens", type=at_least_two, default=640)
+    parser.add_argument("--start", action="store_true", help="processor time of a start, instead")
     asked = parser.parse_args()
     model = str(Path(asked.model).resolve()) if Path(asked.model).is_dir() else asked.model
     folders = {"before": asked.before, "now": asked.now}
+    what = "ms of processor time" if asked.start else "ms a token"
+    for folder in folders.values() if asked.start else ():
+        start_ms(folder, model)  # packs
     load_before = os.getloadavg()[0]
     found: dict[str, list[float]] = {name: [] for name in folders}
     for number in range(asked.rounds):
         for name, folder in folders.items():
-            found[name].append(token_ms(folder, model, asked.max_tokens))
-            print(f"round {number + 1}: {name} {found[name][-1]:.2f} ms a token", file=sys.stderr, flush=True)
+            one = start_ms(folder, model) if asked.start else token_ms(folder, model, asked.max_tokens)
+            found[name].append(one)
+            print(f"round {number + 1}: {name} {one:.2f} {what}", file=sys.stderr, flush=True)
     ratios = [before / now for before, now in zip(found["before"], found["now"], strict=True)]
-    print("| checkout | ms a token, median | lowest | highest |")
+    print(f"| checkout | {what}, median | lowest | highest |")
     print("|---|---|---|---|")
     for name, times in found.items():
         print(f"| {name} | {statistics.median(times):.2f} | {min(times):.2f} | {max(times):.2f} |")
@@ -92,8 +124,12 @@ def main() -> None:
     )
     print(
         json.dumps(
-            {name: {"folder": str(folders[name]), "token_ms": times} for name, times in found.items()}
-            | {"before_by_now": statistics.median(ratios), "model": model, "tokens": asked.max_tokens}
+            {
+                name: {"folder": str(folders[name]), "start_ms" if asked.start else "token_ms": times}
+                for name, times in found.items()
+            }
+            | {"before_by_now": statistics.median(ratios), "model": model}
+            | ({} if asked.start else {"tokens": asked.max_tokens})
         )
     )
 

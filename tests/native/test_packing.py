@@ -47,7 +47,10 @@ except H2OChatError as error:
 PACK_EACH = """
 import json, os, sys
 from pathlib import Path
-from h2o_chat.native.packing import packed_for  # once for all: it takes seconds
+# What packing imports, once for all: it takes seconds.
+import h2o_chat.cache.registered
+import transformers.models.llama.modeling_llama
+from h2o_chat.native.packing import packed_for
 for line in sys.stdin:
     folder, code, cache = json.loads(line)
     if os.fork() == 0:

@@ -4,6 +4,8 @@ And what a start of the native step must not import of torch and transformers: a
 """
 
 import json
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -84,7 +86,6 @@ FORBIDDEN = {
     "transformers.generation.utils",
     "transformers.masking_utils",
     "transformers.modeling_utils",
-    "transformers.models.auto.modeling_auto",
 }
 
 
@@ -114,19 +115,35 @@ def packed(model: Path) -> str:
     return str(model)
 
 
-def models_of(modules: set[str]) -> set[str]:
-    """What belongs to a family of transformers, or to all of them."""
-    return {one for one in modules if one.startswith("transformers.models.")}
+def families_of(modules: set[str]) -> set[str]:
+    """What belongs to a family of transformers; tables that name all families are not meant."""
+    return {one for one in modules if re.match(r"transformers\.models\.(?!auto\b)", one)}
 
 
-def test_the_native_step_starts_without_transformers_models() -> None:
-    """Sampling takes transformers' processors, no more."""
-    run = ["run", "Hi", "--max-tokens", "2", "-m", packed(resolve.find(None).folder)]
-    greedy, sampled = imported(run, [*run, "--temperature", "0.7", "--seed", "1"])
-    assert {"torch", "transformers", "h2o_chat.native.step"} <= greedy
-    assert not greedy & FORBIDDEN
+def models_in(modules: set[str]) -> set[str]:
+    """The models of families."""
+    return {one for one in families_of(modules) if ".modeling_" in one}
+
+
+def test_the_native_step_starts_without_transformers_models(tmp_path: Path) -> None:
+    """Sampling takes transformers' processors; a tokenizer with a class of its own takes AutoTokenizer."""
+    pocket, other = resolve.find(None).folder, tmp_path / "other"
+    shutil.copytree(pocket, other)
+    about = json.loads((pocket / "tokenizer_config.json").read_text("utf-8"))
+    (other / "tokenizer_config.json").write_text(json.dumps(about | {"tokenizer_class": "GPT2Tokenizer"}))
+
+    run = ["run", "Hi", "--max-tokens", "2", "-m"]
+    greedy = [*run, packed(pocket)]
+    after, sampled, with_a_class = imported(
+        greedy, [*greedy, "--temperature", "0.7", "--seed", "1"], [*run, packed(other)]
+    )
+    assert {"torch", "transformers", "h2o_chat.native.step"} <= after
+    assert not after & FORBIDDEN
     assert sampled & FORBIDDEN == {"transformers.generation.logits_process"}
-    assert not models_of(sampled)
+    assert "transformers.models" not in sampled
+    assert with_a_class & FORBIDDEN == sampled & FORBIDDEN
+    assert any("gpt2" in one for one in families_of(with_a_class))
+    assert not models_in(with_a_class)
 
 
 def test_a_gguf_file_starts_without_transformers_models(tmp_path: Path) -> None:
@@ -137,4 +154,4 @@ def test_a_gguf_file_starts_without_transformers_models(tmp_path: Path) -> None:
     file = packed(write(pocket, tmp_path / "pocket.gguf", "Q8_0", tokenizer=pocket))
     [modules] = imported(["run", "Hi", "--max-tokens", "2", "--template", "plain", "-m", file])
     assert not modules & FORBIDDEN
-    assert not {one for one in models_of(modules) if ".modeling_" in one}
+    assert not models_in(modules)

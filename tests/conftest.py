@@ -105,14 +105,6 @@ def asked_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.fixture(scope="session", autouse=True)
-def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where packed weights go: not among those of whoever runs the tests."""
-    folder = tmp_path_factory.mktemp("cache")
-    os.environ["XDG_CACHE_HOME"] = str(folder)
-    return folder
-
-
 @pytest.fixture(autouse=True)
 def asked(asked_file: Path) -> Iterator[Path]:
     """The same for this test, which fails if something is there when it ends."""

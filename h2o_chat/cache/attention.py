@@ -14,8 +14,8 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
 from h2o_chat.base.errors import ModelError, UsageError
-from h2o_chat.cache.absorb import absorb
-from h2o_chat.cache.arena import Arena
+from h2o_chat.cache.absorb import absorb, is_enough
+from h2o_chat.cache.arena import Arena, New
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.layer import Handoff
 from h2o_chat.cache.ready import begin
@@ -167,7 +167,7 @@ class Layer:
         logits = self.products(queries, keys)
         if not used:
             return logits
-        slots, held = self.arena.layer(self.at), logits[..., :used]
+        slots, held = self.arena.cut(slice(self.at, self.at + 1)), logits[..., :used]
         if edge is not None:
             assert self.arena.rope is not None
             far = self.products(self.arena.rope.turn(queries, *edge), keys[:, :, :used])
@@ -224,23 +224,33 @@ class Layer:
             order = front[:, None, :, None]
             keys, values = keys.take_along_dim(order, 2), values.take_along_dim(order, 2)
             queries = queries.take_along_dim(order.unsqueeze(1), 3)
-        outputs, step.lasting = [], True
+        outputs = []
         for now in step.passes:
             cut = slice(now.start, now.end)
             part = queries[..., cut, :], keys[:, :, cut], values[:, :, cut]
-            outputs.append(self.attend(now, step.of_prompt, *part))
+            outputs.append(self.attend(now, step, *part))
         output = torch.cat(outputs, 3)
         return output if back is None else output.take_along_dim(back, 3)
 
-    def attend(self, now: Pass, prompt: bool, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """One pass; its keys take no slots until it is chosen who stays. -> [R, H, G, N, D]"""
+    def attend(self, now: Pass, step: Step, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """One pass; its keys take no slots until it is chosen who stays. -> [R, H, G, N, D]
+
+        After the last pass that is chosen for a few layers at once.
+        """
         asked = (now, queries, keys, values)
         found = self.kernels.attend(self, *asked) if self.kernels else self.attended(*asked)
+        new, arena, waiting = New(keys, values, found.gain, found.share), self.arena, []
+        if now is step.passes[-1]:
+            waiting = arena.waiting
+            if self.at == 0:
+                waiting.clear()  # of a step that ended in the middle
+        waiting.append(new)
+        if now is step.passes[-1] and self.at + 1 < len(arena.layers) and not is_enough(arena):
+            return found.output
+        step.lasting = True
         compare = self.kernels.compare if self.kernels else compare_keys
-        absorb(
-            self.arena, self.at, now, keys, values, found.gain, found.share,
-            prompt=prompt, compare=compare,
-        )  # fmt: skip
+        absorb(arena, self.at + 1 - len(waiting), now, waiting, prompt=step.of_prompt, compare=compare)
+        waiting.clear()
         return found.output
 
     def attended(self, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:

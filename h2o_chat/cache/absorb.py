@@ -25,10 +25,9 @@ TOGETHER_BYTES = 8 << 20
 long for one small layer as for a few, and copies that leave the processor's cache take longer."""
 
 
-def is_enough(arena: Arena) -> bool:
-    """Whether the layers that wait are as many as are absorbed together."""
-    after = (len(arena.waiting) + 1) * arena.bytes_held
-    return after > TOGETHER_BYTES * len(arena.layers)
+def are_enough(arena: Arena, layers: int) -> bool:
+    """Whether so many layers are as many as are absorbed together."""
+    return (layers + 1) * arena.bytes_held > TOGETHER_BYTES * len(arena.layers)
 
 
 @torch.no_grad()
@@ -39,22 +38,14 @@ def absorb(arena: Arena, at: int, now: Pass, new: Sequence[New], *, prompt: bool
         at: the first of the layers that `new` is for; the others follow it.
     """
     layers = slice(at, at + len(new))
-    gain = torch.stack([one.gain for one in new])  # [l, R, H, T + N, G]
-    shares = [one.share for one in new if one.share is not None]
-    share = torch.stack(shares) if shares else None
-    used = gain.shape[3] - now.tokens
-    slots, policy = arena.cut(layers), arena.plan.policy
-    held = Slots(
-        slots.budget, slots.layers, **{name: state[:, :, :, :used] for name, state in slots.states.items()}
-    )
-    held.score.copy_(policy.scores.add(policy.forget, held.score, gain[:, :, :, :used], now.count))
-    if share is not None:
-        left = scores.left(REMEMBER, now.count, share)
-        held.recent.mul_(left if isinstance(left, float) else left[..., 0]).add_(share[..., :used])
+    received = {"score": torch.stack([one.gain for one in new])}  # [l, R, H, T + N, ...]
+    if shares := [one.share for one in new if one.share is not None]:
+        received["recent"] = torch.stack(shares)
+    used = received["score"].shape[3] - now.tokens
+    slots, held = arena.cut(layers), arena.cut(layers, slots=slice(used))
+    _receive(arena, held, {name: of_all[:, :, :, :used] for name, of_all in received.items()}, now)
     chunk = _states(arena, now, new, prompt)
-    chunk["score"] = gain[:, :, :, used:]
-    if share is not None:
-        chunk["recent"] = share[..., used:]
+    chunk |= {name: of_all[:, :, :, used:] for name, of_all in received.items()}
     if now.even and not now.settles:
         where = arena.order[layers, ..., now.held[0] : now.held[0] + now.tokens].long()
         for name, coming in chunk.items():
@@ -63,17 +54,22 @@ def absorb(arena: Arena, at: int, now: Pass, new: Sequence[New], *, prompt: bool
         return
     stays = torch.cat((held.positions >= 0, chunk["positions"] >= 0), 3)  # [l, R, H, T + N]
     if now.settles:
-        union = _union(arena, held, chunk, compares=bool(now.compares))
-        stays &= _stay(arena, layers, now, union, used, compare)
-        for name in ("distinctness", "novelty"):
-            if now.compares and name in union.states:
-                held.states[name].copy_(union.states[name][..., :used])
-                chunk[name] = union.states[name][..., used:]
-        if share is not None:
-            arena.lost += union.recent.masked_fill(stays, 0).sum((0, 2, 3)).double()
+        stays &= _stay(arena, layers, now, held, chunk, compare)
+        if arena.plan.observe:
+            recent = torch.cat((held.recent, chunk["recent"]), 3)
+            arena.lost += recent.masked_fill(stays, 0).sum((0, 2, 3)).double()
         _give_up(held, ~stays[..., :used])
     _write(slots, chunk, stays[..., used:])
     arena.order[layers] = in_use_first(slots.positions)
+
+
+def _receive(arena: Arena, held: Slots, received: dict[str, Tensor], now: Pass) -> None:
+    """Adds to the scores of slots what the chunk's queries gave them, [l, R, H, T, ...]."""
+    policy = arena.plan.policy
+    held.score.copy_(policy.scores.add(policy.forget, held.score, received["score"], now.count))
+    if "recent" in received:
+        left = scores.left(REMEMBER, now.count, held.recent)
+        held.recent.mul_(left if isinstance(left, float) else left[..., 0]).add_(received["recent"])
 
 
 def _states(arena: Arena, now: Pass, new: Sequence[New], prompt: bool) -> dict[str, Tensor]:
@@ -83,10 +79,10 @@ def _states(arena: Arena, now: Pass, new: Sequence[New], prompt: bool) -> dict[s
     place = torch.arange(now.tokens, device=arena.device, dtype=torch.int32)
     positions = arena.per_row(now.first) + place  # [R, 1, N]; real tokens stand in front
     positions = positions.masked_fill(place >= arena.per_row(now.count), -1)
-    stored = arena.to_store(keys, values, positions)
+    keys, values = arena.to_store(keys, values, positions)
     return {
-        "keys": stored[0],
-        "values": stored[1],
+        "keys": keys,
+        "values": values,
         "positions": positions.expand(size),
         "prompt": torch.full(size, prompt, device=arena.device),
         "protected": arena.protected(now).expand(size),
@@ -94,27 +90,22 @@ def _states(arena: Arena, now: Pass, new: Sequence[New], prompt: bool) -> dict[s
     }
 
 
-def _union(arena: Arena, held: Slots, chunk: dict[str, Tensor], *, compares: bool) -> Slots:
-    """Slots and chunk side by side, what a ranking may look at. [l, R, H, T + N, ...]"""
-    size = tuple(chunk["positions"].shape)
-    states = {}
-    for state in STATES:
-        if state.name != "keys" or compares:
-            mine, coming = held.states[state.name], chunk.get(state.name)
-            coming = arena.empty(state, size) if coming is None else coming.to(mine.dtype)
-            states[state.name] = torch.cat((mine, coming), 3)
-    return Slots(held.budget, held.layers, **states)
-
-
-def _stay(arena: Arena, layers: slice, now: Pass, union: Slots, used: int, compare: Compare) -> Tensor:
+def _stay(
+    arena: Arena, layers: slice, now: Pass, held: Slots, chunk: dict[str, Tensor], compare: Compare
+) -> Tensor:
     """Which tokens of slots and chunk stay; all of rows that do not settle. [l, R, H, T + N] bool"""
-    if now.compares and arena.plan.policy.keys:
+    used, seen = held.positions.shape[3], [a + b for a, b in zip(now.first, now.count, strict=True)]
+    compares = bool(now.compares) and arena.plan.policy.keys
+    union = _union(arena, held, chunk, keys=compares)
+    if compares:
         new = indices(union.positions[..., used:], arena.base)
         index = torch.cat((arena.held_indices(layers)[..., :used], new), 3)
-        due = torch.tensor([row in now.compares for row in range(len(now.count))], device=arena.device)
+        due = torch.tensor([row in now.compares for row in range(len(seen))], device=arena.device)
         for name, numbers in compare(arena, union, index).items():
-            union.states[name] = torch.where(due[:, None, None], numbers, union.states[name])
-    seen = [first + count for first, count in zip(now.first, now.count, strict=True)]
+            both = torch.where(due[:, None, None], numbers, union.states[name])
+            union.states[name] = both
+            held.states[name].copy_(both[..., :used])
+            chunk[name] = both[..., used:]
     visible = visible_from(arena, seen)
     visible = visible[layers] if visible.shape[0] > 1 else visible
     priority = framed(arena, union, rank(arena, union, now.compared), seen, visible)
@@ -124,6 +115,18 @@ def _stay(arena: Arena, layers: slice, now: Pass, union: Slots, used: int, compa
         if row not in now.settles:
             stays[:, row] = True
     return stays
+
+
+def _union(arena: Arena, held: Slots, chunk: dict[str, Tensor], *, keys: bool) -> Slots:
+    """Slots and chunk side by side, as far as it matters who stays. [l, R, H, T + N, ...]"""
+    size = tuple(chunk["positions"].shape)
+    states = {}
+    for state in STATES:
+        if state.name != "keys" or keys:
+            mine, coming = held.states[state.name], chunk.get(state.name)
+            coming = arena.empty(state, size) if coming is None else coming.to(mine.dtype)
+            states[state.name] = torch.cat((mine, coming), 3)
+    return Slots(held.budget, held.layers, **states)
 
 
 def _give_up(held: Slots, goes: Tensor) -> None:

@@ -194,9 +194,11 @@ class Arena:
 
     # -- keys and values -------------------------------------------------------------------------------
 
-    def cut(self, layers: slice = slice(None), rows: slice = slice(None)) -> Slots:
-        """The states of layers and rows that follow each other: views, no copies. [l, r, H, S, ...]"""
-        states = {name: state[layers, rows] for name, state in self.slots.states.items()}
+    def cut(
+        self, layers: slice = slice(None), rows: slice = slice(None), slots: slice = slice(None)
+    ) -> Slots:
+        """The states of layers, rows and slots that follow each other: views, no copies. [l, r, H, s, ...]"""
+        states = {name: state[layers, rows, :, slots] for name, state in self.slots.states.items()}
         return Slots(self.slots.budget, self.layers[layers], **states)
 
     def numbers(self, stored: Tensor) -> Tensor:

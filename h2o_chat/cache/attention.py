@@ -14,7 +14,7 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
 from h2o_chat.base.errors import ModelError, UsageError
-from h2o_chat.cache.absorb import absorb, is_enough
+from h2o_chat.cache.absorb import absorb, are_enough
 from h2o_chat.cache.arena import Arena, New
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.layer import Handoff
@@ -239,18 +239,18 @@ class Layer:
         """
         asked = (now, queries, keys, values)
         found = self.kernels.attend(self, *asked) if self.kernels else self.attended(*asked)
-        new, arena, waiting = New(keys, values, found.gain, found.share), self.arena, []
-        if now is step.passes[-1]:
-            waiting = arena.waiting
-            if self.at == 0:
-                waiting.clear()  # of a step that ended in the middle
-        waiting.append(new)
-        if now is step.passes[-1] and self.at + 1 < len(arena.layers) and not is_enough(arena):
+        new, arena, last = New(keys, values, found.gain, found.share), self.arena, now is step.passes[-1]
+        if self.at == 0:
+            arena.waiting.clear()  # a step before may have ended in the middle
+        together = [*arena.waiting, new] if last else [new]
+        if last and self.at + 1 < len(arena.layers) and not are_enough(arena, len(together)):
+            arena.waiting.append(new)
             return found.output
         step.lasting = True
         compare = self.kernels.compare if self.kernels else compare_keys
-        absorb(arena, self.at + 1 - len(waiting), now, waiting, prompt=step.of_prompt, compare=compare)
-        waiting.clear()
+        absorb(arena, self.at + 1 - len(together), now, together, prompt=step.of_prompt, compare=compare)
+        if last:
+            arena.waiting.clear()
         return found.output
 
     def attended(self, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:

@@ -1,109 +1,153 @@
 """A prompt chunk comes in: if all fits it is written into empty slots, else it is chosen who stays.
 
-Layer by layer, since a chunk's keys exist only while its layer is at work; by the functions of `settle.py`.
-Shapes: R rows, H KV heads, G query heads per KV head, S slots, T of them in use at most, N new tokens, D head
-size.
+Layer by layer, or the layers of a short chunk together; by the functions of `settle.py`. No slot is moved:
+who goes leaves it empty, and new tokens that stay are written there.
+Shapes: L layers of the arena, l of them that come together, R rows, H KV heads, G query heads per KV head,
+S slots, T of them in use at most, N new tokens, D head size.
 """
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from h2o_chat.cache import scores
-from h2o_chat.cache.arena import Arena, along, in_use_first
+from h2o_chat.cache.arena import Arena, New, along, in_use_first
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.distance import indices
-from h2o_chat.cache.policies import Slots, highest
+from h2o_chat.cache.policies import Slots, lowest
 from h2o_chat.cache.scores import REMEMBER
 from h2o_chat.cache.settle import Compare, framed, rank, visible_from
 from h2o_chat.cache.state import STATES
 
+TOGETHER_BYTES = 8 << 20
+"""Of slots' keys and values: as many layers are absorbed together as hold so much. A call of torch takes as
+long for one small layer as for a few, and copies that leave the processor's cache take longer."""
+
+
+def are_enough(arena: Arena, layers: int) -> bool:
+    """Whether so many layers are as many as are absorbed together."""
+    return (layers + 1) * arena.bytes_held > TOGETHER_BYTES * len(arena.layers)
+
 
 @torch.no_grad()
-def absorb(
-    arena: Arena,
-    at: int,
-    now: Pass,
-    keys: Tensor,
-    values: Tensor,
-    gain: Tensor,
-    share: Tensor | None,
-    *,
-    prompt: bool,
-    compare: Compare,
-) -> None:
-    """After one layer's chunk attended to the slots and to itself: chooses who of all of them stays.
+def absorb(arena: Arena, at: int, now: Pass, new: Sequence[New], *, prompt: bool, compare: Compare) -> None:
+    """After a chunk attended to the slots and to itself: chooses who of all of them stays.
 
     Args:
-        keys, values: [R, H, N, D] of the chunk.
-        gain: [R, H, T + N, G] what its queries add to the scores; the first T slots are in use at most.
-        share: [R, H, T + N] what they add to `recent`; None where nobody asks what is lost.
+        at: the first of the layers that `new` is for; the others follow it.
     """
-    used = gain.shape[2] - keys.shape[2]
-    place = torch.arange(now.tokens, device=keys.device, dtype=torch.int32)
-    new = arena.per_row(now.first) + place  # [R, 1, N]; real tokens stand in front
-    new = new.masked_fill(place >= arena.per_row(now.count), -1).expand(-1, keys.shape[1], -1)  # [R, H, N]
-    stored = arena.to_store(keys, values, new)
-    slots, policy = arena.layer(at), arena.plan.policy
-    held = Slots(
-        slots.budget, slots.layers, **{n: state[:, :, :, :used] for n, state in slots.states.items()}
-    )
-    chunk = {state.name: arena.empty(state, (1, *new.shape)) for state in STATES}
-    chunk |= {
-        "keys": stored[0][None],
-        "values": stored[1][None],
-        "positions": new[None],
-        "score": gain[None, :, :, used:],
-        "prompt": torch.full_like(new[None], prompt, dtype=torch.bool),
-        "protected": arena.protected(now).expand_as(new)[None],
-        "hidden": new[None] < 0,
-    }
-    held.score.copy_(policy.scores.add(policy.forget, held.score, gain[None, :, :, :used], now.count))
-    if share is not None:
-        left = scores.left(REMEMBER, now.count, share)
-        held.recent.mul_(left if isinstance(left, float) else left[..., 0]).add_(share[None, :, :, :used])
-        chunk["recent"] = share[None, :, :, used:]
+    layers = slice(at, at + len(new))
+    received = {"score": torch.stack([one.gain for one in new])}  # [l, R, H, T + N, ...]
+    if shares := [one.share for one in new if one.share is not None]:
+        received["recent"] = torch.stack(shares)
+    used = received["score"].shape[3] - now.tokens
+    slots, held = arena.cut(layers), arena.cut(layers, slots=slice(used))
+    _receive(arena, held, {name: of_all[:, :, :, :used] for name, of_all in received.items()}, now)
+    chunk = _states(arena, now, new, prompt)
+    chunk |= {name: of_all[:, :, :, used:] for name, of_all in received.items()}
     if now.even and not now.settles:
-        where = arena.order[at : at + 1, ..., now.held[0] : now.held[0] + now.tokens].long()
-        for name, tensor in slots.states.items():
-            tensor.scatter_(3, along(where, tensor), chunk[name].to(tensor.dtype))
+        where = arena.order[layers, ..., now.held[0] : now.held[0] + now.tokens].long()
+        for name, coming in chunk.items():
+            state = slots.states[name]
+            state.scatter_(3, along(where, state), coming.to(state.dtype))
         return
-    union = Slots(
-        arena.slots.budget,
-        slots.layers,
-        **{name: torch.cat((state, chunk[name].to(state.dtype)), 3) for name, state in held.states.items()},
-    )
-    keep = _stay(arena, at, now, union, used, compare)  # [1, R, H, K]
-    if share is not None:
-        arena.lost += union.recent.scatter(3, keep, 0).sum((0, 2)).sum(-1).double()
-    stays = keep.shape[3]
-    start = torch.arange(0, union.positions.numel(), union.positions.shape[3], device=keep.device)
-    flat = (keep.view(-1, stays) + start[:, None]).flatten()  # in a state seen as [R * H * (T + N), ...]
-    for state in STATES:
-        mine, found = slots.states[state.name], union.states[state.name]
-        mine[:, :, :, :stays] = found.flatten(0, 3).index_select(0, flat).view(mine[:, :, :, :stays].shape)
-        mine[:, :, :, stays:] = state.empty
-    arena.order[at] = in_use_first(slots.positions[0])
+    stays = torch.cat((held.positions >= 0, chunk["positions"] >= 0), 3)  # [l, R, H, T + N]
+    if now.settles:
+        stays &= _stay(arena, layers, now, held, chunk, compare)
+        if arena.plan.observe:
+            recent = torch.cat((held.recent, chunk["recent"]), 3)
+            arena.lost += recent.masked_fill(stays, 0).sum((0, 2, 3)).double()
+        _give_up(held, ~stays[..., :used])
+    _write(slots, chunk, stays[..., used:])
+    arena.order[layers] = in_use_first(slots.positions)
 
 
-def _stay(arena: Arena, at: int, now: Pass, union: Slots, used: int, compare: Compare) -> Tensor:
-    """The tokens of slots and chunk that one layer keeps: at most the budget. [1, R, H, K]"""
-    in_use = in_use_first(union.positions)
-    if not now.settles:
-        most = max(held + count for held, count in zip(now.held, now.count, strict=True))
-        return in_use[..., :most]
-    if now.compares and arena.plan.policy.keys:
+def _receive(arena: Arena, held: Slots, received: dict[str, Tensor], now: Pass) -> None:
+    """Adds to the scores of slots what the chunk's queries gave them, [l, R, H, T, ...]."""
+    policy = arena.plan.policy
+    held.score.copy_(policy.scores.add(policy.forget, held.score, received["score"], now.count))
+    if "recent" in received:
+        left = scores.left(REMEMBER, now.count, held.recent)
+        held.recent.mul_(left if isinstance(left, float) else left[..., 0]).add_(received["recent"])
+
+
+def _states(arena: Arena, now: Pass, new: Sequence[New], prompt: bool) -> dict[str, Tensor]:
+    """What is known of the chunk's tokens as they come, [l, R, H, N, ...]; else they are as empty slots."""
+    keys, values = torch.stack([one.keys for one in new]), torch.stack([one.values for one in new])
+    size = keys.shape[:4]
+    place = torch.arange(now.tokens, device=arena.device, dtype=torch.int32)
+    positions = arena.per_row(now.first) + place  # [R, 1, N]; real tokens stand in front
+    positions = positions.masked_fill(place >= arena.per_row(now.count), -1)
+    keys, values = arena.to_store(keys, values, positions)
+    return {
+        "keys": keys,
+        "values": values,
+        "positions": positions.expand(size),
+        "prompt": torch.full(size, prompt, device=arena.device),
+        "protected": arena.protected(now).expand(size),
+        "hidden": (positions < 0).expand(size),
+    }
+
+
+def _stay(
+    arena: Arena, layers: slice, now: Pass, held: Slots, chunk: dict[str, Tensor], compare: Compare
+) -> Tensor:
+    """Which tokens of slots and chunk stay; all of rows that do not settle. [l, R, H, T + N] bool"""
+    used, seen = held.positions.shape[3], [a + b for a, b in zip(now.first, now.count, strict=True)]
+    compares = bool(now.compares) and arena.plan.policy.keys
+    union = _union(arena, held, chunk, keys=compares)
+    if compares:
         new = indices(union.positions[..., used:], arena.base)
-        index = torch.cat((arena.held_indices(at)[..., :used], new), 3)
-        due = torch.tensor([row in now.compares for row in range(len(now.count))], device=arena.device)
+        index = torch.cat((arena.held_indices(layers)[..., :used], new), 3)
+        due = torch.tensor([row in now.compares for row in range(len(seen))], device=arena.device)
         for name, numbers in compare(arena, union, index).items():
-            union.states[name] = torch.where(due[:, None, None], numbers, union.states[name])
-    seen = [first + count for first, count in zip(now.first, now.count, strict=True)]
+            both = torch.where(due[:, None, None], numbers, union.states[name])
+            union.states[name] = both
+            held.states[name].copy_(both[..., :used])
+            chunk[name] = both[..., used:]
     visible = visible_from(arena, seen)
-    visible = visible[at : at + 1] if visible.shape[0] > 1 else visible
-    budget = arena.slots.budget
+    visible = visible[layers] if visible.shape[0] > 1 else visible
     priority = framed(arena, union, rank(arena, union, now.compared), seen, visible)
-    stay = highest(priority, union.positions, budget)
-    if len(now.settles) == len(seen):
-        return stay
-    settles = torch.tensor([row in now.settles for row in range(len(seen))], device=arena.device)
-    return torch.where(settles[:, None, None], stay, in_use[..., :budget])
+    goes = lowest(priority, union.positions, priority.shape[3] - arena.slots.budget)
+    stays = torch.ones_like(union.hidden).scatter_(3, goes, False)
+    for row in range(len(seen)):
+        if row not in now.settles:
+            stays[:, row] = True
+    return stays
+
+
+def _union(arena: Arena, held: Slots, chunk: dict[str, Tensor], *, keys: bool) -> Slots:
+    """Slots and chunk side by side, as far as it matters who stays. [l, R, H, T + N, ...]"""
+    size = tuple(chunk["positions"].shape)
+    states = {}
+    for state in STATES:
+        if state.name != "keys" or keys:
+            mine, coming = held.states[state.name], chunk.get(state.name)
+            coming = arena.empty(state, size) if coming is None else coming.to(mine.dtype)
+            states[state.name] = torch.cat((mine, coming), 3)
+    return Slots(held.budget, held.layers, **states)
+
+
+def _give_up(held: Slots, goes: Tensor) -> None:
+    """Empties slots, `goes` [l, R, H, T]; keys and values there are masked, and overwritten some time."""
+    for state in STATES:
+        if state.dtype != "kv":
+            mine = held.states[state.name]
+            mine.masked_fill_(goes if mine.ndim == 4 else goes.unsqueeze(4), state.empty)
+
+
+def _write(slots: Slots, chunk: dict[str, Tensor], stays: Tensor) -> None:
+    """Writes the tokens of a chunk that stay, `stays` [l, R, H, N], into empty slots, in their order."""
+    most = min(stays.shape[3], slots.positions.shape[3])
+    place = torch.arange(most, device=stays.device)
+    coming = stays.logical_not().byte().argsort(dim=-1, stable=True)[..., :most]  # those that stay first
+    writes = place < stays.sum(-1, keepdim=True)
+    in_use = (slots.positions >= 0).sum(-1, keepdim=True)
+    # The empty ones in their order; after the last of them some that are in use, which stay as they are.
+    where = in_use_first(slots.positions).long().gather(3, (in_use + place) % slots.positions.shape[3])
+    for name, new in chunk.items():
+        state = slots.states[name]
+        index, wanted = along(where, state), writes if state.ndim == 4 else writes.unsqueeze(4)
+        new = new.to(state.dtype).gather(3, along(coming, state))
+        state.scatter_(3, index, torch.where(wanted, new, state.gather(3, index)))

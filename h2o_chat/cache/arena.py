@@ -10,6 +10,7 @@ Shapes: L layers, R rows, H KV heads, G query heads per KV head, S slots, N new 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -55,6 +56,15 @@ class Ranked:
     ranking: Tensor  # [L, H, S]
 
 
+class New(NamedTuple):
+    """What a pass of a prompt brings to one layer."""
+
+    keys: Tensor  # [R, H, N, D]
+    values: Tensor
+    gain: Tensor  # [R, H, T + N, G] what its queries add to the scores; the first T slots are in use at most
+    share: Tensor | None  # [R, H, T + N] what they add to `recent`; None where nobody asks what is lost
+
+
 class Arena:
     """The slots of some layers, which turn their keys alike.
 
@@ -85,6 +95,8 @@ class Arena:
         self.slot: Tensor | None = None
         """[L, R, H, 1] where the token under way is, which was placed and not finished."""
         self._probabilities: Tensor | None = None
+        self.waiting: list[New] = []
+        """What the last pass of a prompt has brought to the layers just before, and is not absorbed yet."""
         self.refresh()
 
     def empty(self, state: State, shape: tuple[int, ...]) -> Tensor:
@@ -182,10 +194,12 @@ class Arena:
 
     # -- keys and values -------------------------------------------------------------------------------
 
-    def layer(self, at: int) -> Slots:
-        """Views of one layer's states: [1, R, H, S, ...]."""
-        states = {name: state[at : at + 1] for name, state in self.slots.states.items()}
-        return Slots(self.slots.budget, self.layers[at : at + 1], **states)
+    def cut(
+        self, layers: slice = slice(None), rows: slice = slice(None), slots: slice = slice(None)
+    ) -> Slots:
+        """The states of layers, rows and slots that follow each other: views, no copies. [l, r, H, s, ...]"""
+        states = {name: state[layers, rows, :, slots] for name, state in self.slots.states.items()}
+        return Slots(self.slots.budget, self.layers[layers], **states)
 
     def numbers(self, stored: Tensor) -> Tensor:
         """Stored keys or values [..., D or B] as numbers. [..., D]"""
@@ -196,18 +210,13 @@ class Arena:
         keys = self.numbers(self.slots.keys[at])
         if self.plan.bits is None or self.rope is None:
             return keys
-        return self.rope.rotate(keys, self.held_indices(at)[0])
+        return self.rope.rotate(keys, self.held_indices(slice(at, at + 1))[0])
 
-    def rows(self, which: slice) -> Slots:
-        """The states of rows that follow each other: views, no copies. [L, r, H, S, ...]"""
-        states = {name: state[:, which] for name, state in self.slots.states.items()}
-        return Slots(self.slots.budget, self.layers, **states)
-
-    def held_indices(self, at: int | None = None, which: slice = slice(None)) -> Tensor:
-        """Rotation index of every slot's key, of all layers or one, in rows that follow. [L or 1, r, H, S]"""
-        of = (slice(None) if at is None else slice(at, at + 1), which)
+    def held_indices(self, layers: slice = slice(None), rows: slice = slice(None)) -> Tensor:
+        """Rotation index of every slot's key, of layers and rows that follow each other. [l, r, H, S]"""
+        of = (layers, rows)
         positions, distance = self.slots.positions[of], self.plan.distance
-        near = indices(positions, self.base[which])
+        near = indices(positions, self.base[rows])
         if distance is None or not self.clamps:
             return near
         far = distance.clamped_indices(self.slots.protected[of], positions)
@@ -228,7 +237,7 @@ class Arena:
         return self.numbers(self.slots.values[at])
 
     def to_store(self, keys: Tensor, values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """New keys and values [R, H, N, D] at `positions` [R, 1 or H, N] as slots hold them."""
+        """New keys and values [..., R, H, N, D] at `positions` [R, 1 or H, N] as slots hold them."""
         if self.plan.bits is None:
             return keys, values
         if self.rope is not None:

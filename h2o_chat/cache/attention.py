@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from h2o_chat.base.errors import ModelError, UsageError
-from h2o_chat.cache.absorb import absorb
-from h2o_chat.cache.arena import Arena
+from h2o_chat.cache.absorb import absorb, are_enough
+from h2o_chat.cache.arena import Arena, New
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.layer import Handoff
 from h2o_chat.cache.ready import begin
@@ -163,7 +163,7 @@ class Layer:
         logits = self.products(queries, keys)
         if not used:
             return logits
-        slots, held = self.arena.layer(self.at), logits[..., :used]
+        slots, held = self.arena.cut(slice(self.at, self.at + 1)), logits[..., :used]
         if edge is not None:
             assert self.arena.rope is not None
             far = self.products(self.arena.rope.turn(queries, *edge), keys[:, :, :used])
@@ -220,23 +220,33 @@ class Layer:
             order = front[:, None, :, None]
             keys, values = keys.take_along_dim(order, 2), values.take_along_dim(order, 2)
             queries = queries.take_along_dim(order.unsqueeze(1), 3)
-        outputs, step.lasting = [], True
+        outputs = []
         for now in step.passes:
             cut = slice(now.start, now.end)
             part = queries[..., cut, :], keys[:, :, cut], values[:, :, cut]
-            outputs.append(self.attend(now, step.of_prompt, *part))
+            outputs.append(self.attend(now, step, *part))
         output = torch.cat(outputs, 3)
         return output if back is None else output.take_along_dim(back, 3)
 
-    def attend(self, now: Pass, prompt: bool, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """One pass; its keys take no slots until it is chosen who stays. -> [R, H, G, N, D]"""
+    def attend(self, now: Pass, step: Step, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """One pass; its keys take no slots until it is chosen who stays. -> [R, H, G, N, D]
+
+        After the last pass that is chosen for a few layers at once.
+        """
         asked = (now, queries, keys, values)
         found = self.kernels.attend(self, *asked) if self.kernels else self.attended(*asked)
+        new, arena, last = New(keys, values, found.gain, found.share), self.arena, now is step.passes[-1]
+        if self.at == 0:
+            arena.waiting.clear()  # a step before may have ended in the middle
+        together = [*arena.waiting, new] if last else [new]
+        if last and self.at + 1 < len(arena.layers) and not are_enough(arena, len(together)):
+            arena.waiting.append(new)
+            return found.output
+        step.lasting = True
         compare = self.kernels.compare if self.kernels else compare_keys
-        absorb(
-            self.arena, self.at, now, keys, values, found.gain, found.share,
-            prompt=prompt, compare=compare,
-        )  # fmt: skip
+        absorb(arena, self.at + 1 - len(together), now, together, prompt=step.of_prompt, compare=compare)
+        if last:
+            arena.waiting.clear()
         return found.output
 
     def attended(self, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:

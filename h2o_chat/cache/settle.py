@@ -57,10 +57,10 @@ def _runs(rows: Sequence[int], of: int) -> Iterator[range]:
 def _settle_rows(arena: Arena, rows: range, now: Pass, compare: Compare | None) -> None:
     """The policy ranks, and `stride` slots of every layer and head of these rows are given up."""
     which = slice(rows.start, rows.stop)
-    part = arena.rows(which)
+    part = arena.cut(rows=which)
     seen = [now.first[row] + now.count[row] for row in rows]
     if compare and arena.plan.policy.keys:
-        found = compare(arena, part, arena.held_indices(which=which))
+        found = compare(arena, part, arena.held_indices(rows=which))
         for name, numbers in found.items():
             part.states[name].copy_(numbers)
     ranking = rank(arena, part, [now.compared[row] for row in rows])

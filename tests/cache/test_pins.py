@@ -202,3 +202,17 @@ def test_a_saved_memory_has_them_too(shared_models: Path, tmp_path: Path) -> Non
         assert one.protection() == (8, 24)
         assert all(all(map(all, one.inspect(p))) for p in (*range(7), last))
         assert [e for e in events if e.event == "cache"][-1].kinds["S"] == 8
+
+
+def test_counting_what_is_protected_takes_less_memory_than_a_copy_of_the_slots() -> None:
+    """It is asked in the middle of a turn, where memory may be short: torch adds up a bool as 8 bytes."""
+    cache = H2OCache(6000, sinks=4, recent=8)
+    fed("llama", cache, [8, 1])
+    assert len(cache.arenas) == 1, "all layers lie together"
+    with torch.profiler.profile(profile_memory=True) as profile:
+        assert cache.protected == 4
+    taken = [
+        event.nbytes() for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"
+    ]
+    assert taken  # it does see what is taken
+    assert max(taken) <= 8 * 6001 * CACHES // 3

@@ -12,7 +12,7 @@ from twins import TWINS, WholePrompt
 
 from h2o_chat import H2OCache
 from h2o_chat.base.errors import UsageError
-from h2o_chat.cache import attention, novelty
+from h2o_chat.cache import absorb, attention, novelty
 from h2o_chat.cache.named import named
 from h2o_chat.cache.policies import Slots
 from h2o_chat.cache.step import Step
@@ -73,6 +73,29 @@ def test_blocks_change_nothing(policy: str, monkeypatch: pytest.MonkeyPatch) -> 
     torch.testing.assert_close(one, other, atol=1e-9, rtol=0)
     assert held == other_held
     torch.testing.assert_close(lost, other_lost)
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
+@pytest.mark.parametrize("policy", ["h2o", "h2o-paper"])
+def test_layers_choose_together_as_each_alone(
+    family: str, policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prompts of several lengths, with padding and into full slots; layers of gemma2 have two windows."""
+    caches = []
+    for most_bytes in (0, 1 << 40):
+        monkeypatch.setattr(absorb, "TOGETHER_BYTES", most_bytes)
+        cache = H2OCache(BUDGET, policy=policy, chunk=8, observe=True)
+        for seed, length in enumerate((5, 20, 3, 7, 4, 12)):
+            mask = torch.ones(2, cache.fed + length, dtype=torch.long)
+            mask[0, -length : -length + seed // 2] = 0
+            ask(tiny(family, "h2o"), cache, tokens(2 * length, seed).view(2, length), attention_mask=mask)
+        caches.append(cache.snapshot())
+    one, other = caches
+    assert one.clocks == other.clocks
+    for part, same in zip(one.parts, other.parts, strict=True):
+        for name, state in part.states.items():
+            torch.testing.assert_close(state, same.states[name], atol=1e-9, rtol=0)
+        torch.testing.assert_close(part.lost, same.lost)
 
 
 @pytest.mark.parametrize("policy", [name for name in TWINS if name != "snapkv"])

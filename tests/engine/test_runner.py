@@ -353,7 +353,7 @@ def test_a_prompt_that_raises_in_the_middle_tears_its_row_alone(loaded: Loaded) 
 
     hook = loaded.model.model.layers[2].register_forward_hook(fails)
     with pytest.raises(MemoryError):
-        runner.feed([[], noise(30, 2)], prompt=True)
+        runner.feed([[], noise(100, 2)], prompt=True)  # gives up tokens between two passes
     hook.remove()
     with pytest.raises(UsageError, match="last step of row 1 ended in the middle"):
         runner.feed([[7], [8]], prompt=False)
@@ -361,6 +361,26 @@ def test_a_prompt_that_raises_in_the_middle_tears_its_row_alone(loaded: Loaded) 
     runner.feed([[7], []], prompt=False)
     runner.empty(1)
     assert runner.feed([[7], [8]], prompt=False).isfinite().all()
+
+
+def test_a_short_prompt_that_raises_in_the_middle_can_be_fed_again(loaded: Loaded) -> None:
+    """Its layers are absorbed together, so that nothing has changed before the last of them."""
+    runner, expected = (Runner(loaded, cache_for(loaded, SETTINGS)) for _ in range(2))
+    for one in (runner, expected):
+        one.feed([noise(60, 1)], prompt=True)
+    before = runner.take(0)
+
+    def fails(*_: Any) -> None:
+        raise MemoryError("there is no more")
+
+    hook = loaded.model.model.layers[3].register_forward_hook(fails)
+    with pytest.raises(MemoryError):
+        runner.feed([noise(10, 2)], prompt=True)
+    hook.remove()
+    same_snapshot(runner.take(0), before)
+    pieces = [noise(10, 3)]
+    assert torch.equal(runner.feed(pieces, prompt=True), expected.feed(pieces, prompt=True))
+    same_snapshot(runner.take(0), expected.take(0))
 
 
 def test_a_first_call_that_raises_leaves_what_was_protected(loaded: Loaded) -> None:

@@ -41,7 +41,7 @@ class Watched(NativeStep):
             assert mine.shape == wanted.shape
             torch.testing.assert_close(mine, wanted, atol=2e-5, rtol=2e-5)
         self.passes += 1
-        self.clamped += bool(here.arena.clamps and here.arena.layer(here.at).clamped.any())
+        self.clamped += bool(here.arena.clamps and here.arena.slots.clamped[here.at].any())
         self.windows += here.window is not None
         self.held += sum(now.held)
         return found

@@ -58,7 +58,7 @@ How old am I?
 How tall am I?
 What do I do for a living?
 Which company do I work for?
-What is my boss called?
+What is my supervisor called?
 What did I study at university?
 Which languages do I speak?
 Which town did I grow up in?
@@ -227,3 +227,31 @@ My mobile is 0171 555 21. | What's my phone number?
 I put the passport into the blue box. | Where is my passport?
 """
 """Held out: the question says it in other words, most of them with none in common."""
+
+LIKE = """
+I have a hamster called Pogo. | What is my tortoise called?
+My aunt Beatrice turned 71 last week. | How old is my grandmother?
+I was born in Tampere. | Where was my wife born?
+My PIN is 4417. | What is my licence plate?
+My flight leaves at 6:40 on Friday. | When does my train leave?
+I bought the tent for 120 dollars. | How much did I pay for the canoe?
+My favourite cheese is gouda. | What is my favourite perfume?
+My wife gave me a red scarf for Christmas. | What did my cousin give me for Christmas?
+My interview is on Tuesday at noon. | When is my haircut?
+My brother Anton works for a bakery. | Where does my uncle work?
+My shoe size is 43. | What is my ring size?
+My phone number ends in 778. | What is my passport number?
+My trainer is called Ines. | What is my landlord called?
+I lent my drill to Marek. | Who did I lend my ladder to?
+My favourite singer is Adela Voss. | Who is my favourite author?
+My son's school is called Hillside. | What is the name of my daughter's school?
+I left my umbrella on the bus. | Where did I leave my suitcase?
+Our wedding is on the third of June. | When is our housewarming?
+My sister is a vet. | What does my nephew do for a living?
+The name of my doctor is Lem. | What is the name of my lawyer?
+My dog is called Rexo. | What is my goldfish called?
+My laptop is silver. | What colour is my scooter?
+I take the 7:15 train. | Which bus do I take?
+My gym card number is 991. | What is my library card number?
+"""
+"""Held out: told is something like what is asked for, and not that."""

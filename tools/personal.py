@@ -85,7 +85,7 @@ What was it that I wanted to buy on {day}?
 """
 
 WORDS = {
-    "kin": "aunt uncle grandmother nephew cousin stepfather godson wife landlord neighbour trainer manager",
+    "kin": "aunt uncle grandmother nephew cousin stepfather godson wife landlord teacher trainer manager",
     "pet": "hamster tortoise goldfish pony rabbit canary lizard ferret",
     "thing": "umbrella sofa laptop scooter kettle suitcase guitar tent necklace camera bookshelf passport",
     "number": "phone_number postcode bank_PIN passport_number gym_card_number flight_number licence_plate"

@@ -34,12 +34,14 @@ PIECE_CHARACTERS = 200
 WORD = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]|(?<!['’])\w+")
 """A letter of a script without spaces (Thai, Lao, Burmese, Khmer, kana, Chinese), or a word; what follows an
 apostrophe is none: "what's" is "what"."""
-INTRODUCED = "i am ..."
-"""Stands, beside its words, for a piece in which somebody says who she is: "I'm Ann" has no "name"."""
-_INTRODUCES = re.compile(
-    r"\b(?i:i['’]?m|i am|call me|ich bin|ich heiße|je suis|je m['’]appelle|soy|me llamo|mi chiamo|меня зовут)"
-    r" [A-ZÀ-ÞА-ЯЁ]\w|我叫"
-)
+TELLS = {
+    "name": re.compile(
+        r"\b(?i:i['’]?m|i am|call me|ich bin|ich heiße|je suis|je m['’]appelle|soy|me llamo|mi chiamo|меня зовут)"
+        r" [A-ZÀ-ÞА-ЯЁ]\w|我叫"
+    ),
+    "age": re.compile(r"\b(?i:i['’]?m|i am|i was|i (?:have )?turned|ich bin|j['’]ai|tengo|мне) \d"),
+}
+"""How people tell these without the word."""
 _ENDS = "?\uff1f\u061f\u037e\u055e"
 """Question marks: Latin, Chinese, Arabic, Greek, Armenian."""
 _ASKS = re.compile(rf"[{_ENDS}][^\w{_ENDS}]*$")
@@ -89,8 +91,8 @@ class Finder:
     def add(self, index: int, text: str) -> None:
         """Takes a message in; `index` is larger than all before."""
         for piece in pieces(text):
-            features = _words_and_pairs(piece)
-            for feature in (*features, INTRODUCED) if _INTRODUCES.search(piece) else features:
+            tells = (unsaid(what) for what, telling in TELLS.items() if telling.search(piece))
+            for feature in (*_words_and_pairs(piece), *tells):
                 self._where.setdefault(feature, []).append(len(self._pieces))
             self._pieces.append((index, piece))
 
@@ -154,6 +156,11 @@ class Finder:
                 if found < len(where) and where[found] == at:
                     shared[at] += idf / of
         return shared
+
+
+def unsaid(what: str) -> str:
+    """What stands, beside its words, for a piece that tells this without the word."""
+    return f"({what})"
 
 
 def asks(text: str) -> bool:

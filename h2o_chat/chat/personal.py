@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from h2o_chat.chat.finding import BEGINNING, INTRODUCED, WORD, Finder, Found
+from h2o_chat.chat.finding import BEGINNING, TELLS, WORD, Finder, Found, unsaid
 
 
 def _set(text: str) -> frozenset[str]:
@@ -59,7 +59,7 @@ whether wrong matter problem mistake think mean means meaning happen happens hap
 better chance chances option options choice choices right rights odds supposed good worth makes cause causes
 people else
 · du dir dich dein deine ihr euch sie ihnen · soll sollte sollten kann könnte können muss müsste darf würde
-warum wieso weshalb brauche besser beste besten finde · tu toi ton vous votre dois peux puis pourrais devrais
+warum wieso weshalb brauche besser beste besten finde · tu toi vous votre dois peux puis pourrais devrais
 faut pourquoi besoin meilleur meilleure · tú usted puedo debo debería podría necesito mejor · voi posso devo
 dovrei potrei perché bisogno migliore · você vocês seu sua preciso porque melhor · jij je jouw moet zou mag
 waarom beste · du dig ska bör varför bästa · ты вы тебя тебе вас вам твой можно должен должна нужно стоит могу
@@ -87,9 +87,10 @@ start leave
 _HAVE = _set("""
 have has had got get own bought buy adopted chose made created lost found named lent parked sold ordered
 """)
+_OWNER = re.compile(r"\b(?:my|our) (?:\w+ ){0,2}?(\w+)['’]s? ")
 _OTHERS = _set("his her their your")
 _ENDING = re.compile(r"(?:ing|ed|es|s|e)$")
-_HAVE_NOT = _set("been to rather")
+_HAVE_NOT = _set("been to rather than")
 """Beside these it says nothing of the kind: "I have been to the dog"."""
 _APOSTROPHES = ("'", "’")
 NEAR = 3
@@ -104,9 +105,9 @@ _NOTHING = (
 a an the of in on at to for from with by about as and or but not no that this these those there here it its is
 are was were be been am do does did done have has had having how s t d ll re ve he she him her his they them
 their one ones some any also so well ok okay hey hi oh please just way go going get got say said tell told give
-gave put make made doing want wanted take took let know remember still already ever currently end terms amount
-· der die das den dem ein eine ist sind war waren hat habe hast im am an auf von zu und noch
-· le la les un une est sont était ai as a de du des il elle · el los las es son era he ha del
+gave put make made doing want wanted take took let know remember still already ever own currently end terms amount
+· der die das den dem ein eine ist sind waren habe hast im am an auf von zu und noch
+· le la les un une est sont était ai as a de du des il elle · el los las es era he ha del
 · il lo gli è sono era ho di · o os as é são tenho · de het een heb hoe · у в на это
 的 是 叫 么 么 了 吗 在 有 の は が を に で す か ま し た て い
 """)
@@ -115,11 +116,10 @@ gave put make made doing want wanted take took let know remember still already e
     | _ASKING
 )
 """Words that say nothing of what is asked for."""
-_NAME = frozenset({"name"})
 _SAME = {
     one: _set(others)
     for one, others in {
-        "age": "years born turned",
+        "age": "years born",
         "birthday": "born",
         "buy": "bought",
         "buying": "bought",
@@ -164,8 +164,8 @@ _SAME = {
     }.items()
 }
 """Words that tell the same, where their beginnings differ."""
-_NAME = frozenset({"name"})
 MOST = 0.75
+MORE = 0.6
 HALF = 0.5
 SOME = 0.4
 """Something said tells what is wanted if so much of the words stands in it, by what they count."""
@@ -196,7 +196,8 @@ def wanted(question: str) -> Wanted | None:
     content = [word for word in words if word not in _NOTHING]
     if content == ["old"]:
         content = ["age"]  # "an old car" tells nobody's
-    return Wanted(_counting(content), _counting(list(_own(words)))) if content else None
+    owners = _OWNER.findall(question.casefold())  # in "my boss's name" it is the boss who is mine
+    return Wanted(_counting(content), _counting(owners or list(_own(words)))) if content else None
 
 
 def _own(words: Sequence[str]) -> Iterator[str]:
@@ -218,8 +219,8 @@ def told(finder: Finder, question: str, what: Wanted) -> Found | None:
     like = {one[:BEGINNING] for word in what.words for one in (word, *_SAME.get(word, ()))}
     counts = {word: finder.count(word[:BEGINNING]) for word in what.words}
     some = {at for at, text in finder.with_any(like) if _tells(text, what, counts)}
-    if what.words == _NAME:
-        some |= {at for at, _ in finder.with_any({INTRODUCED})}
+    if len(what.words) == 1:
+        some |= {at for at, _ in finder.with_any({unsaid(one) for one in what.words & TELLS.keys()})}
     return finder.best_of(question, some)
 
 
@@ -257,10 +258,10 @@ def _tells(text: str, what: Wanted, counts: dict[str, float]) -> bool:
     own = any(word in _MY for word in words)
     if len(what.words) > 1 and share >= MOST and (any(speaks) or (not own and _OTHERS.isdisjoint(words))):
         return True
+    if not what.mine:
+        return share >= MORE and (any(speaks) or own)
     if share < SOME:
         return False
-    if not what.mine:
-        return any(speaks) or own
     mine = _standing(what.mine, words)
     of = sum(one for word, one in counts.items() if word in what.mine) or 1.0
     if sum(counts.get(word, 0.0) for word in mine) / of < HALF:

@@ -55,7 +55,7 @@ _REMEMBER = re.compile(
 _TOLD_YOU = re.compile(r"\bi (?:\w+ )?(?:told|gave|mentioned|said|sent|showed)(?: it)?(?: to)? you\b")
 _ADVICE = _set("""
 you your yours yourself · should shall can could would may might must ought will won · why · need needed if
-whether wrong matter problem mistake think mean means meaning happen happens happened happening difference
+whether wrong matter problem mistake mean means meaning happen happens happened happening difference
 better chance chances option options choice choices right rights odds supposed good worth makes cause causes
 people else
 · du dir dich dein deine ihr euch sie ihnen · soll sollte sollten kann könnte können muss müsste darf würde
@@ -70,11 +70,12 @@ _ADVISE = re.compile(
     r"\b(?:have to|had to|best (?:way|thing|time|place)|best to|how to|does it take|going to|what about|time is it)\b"
 )
 _EVERYBODY = _set("""
-life purpose planet country language star sun world society body brain history joke dream dreams mind
+life purpose planet country sun world society body brain history joke dream dreams mind
 deserve miss missing
 """)
 """What a person does not tell, though it is "my" or "our"."""
-_DO_I = re.compile(r"\bdo (?:i|we) (?:(?:usually|always|normally|often|currently|still|really) )?(\w+)")
+_DO_I = re.compile(r"\bdo (?:i|we) (\w+)")
+_HABIT = re.compile(r"\b(?:usually|always|normally|often|currently|every|(?:what|much) time do i)\b")
 _HAVE_I = re.compile(
     r"(?:do i (?:have|own) (?:an?|any)\b|am i (?:\w+ )?(?:married|single|allergic|insured|vegetarian|vegan)\b)"
 )
@@ -87,12 +88,18 @@ start leave
 _HAVE = _set("""
 have has had got get own bought buy adopted chose made created lost found named lent parked sold ordered
 """)
+_HALF = re.compile(
+    r"\b(?:(?:do|did|have|had|am|was) i|to) (\w+)"
+    r"|\b(?:what|which|how many) (\w+)(?= (?:is|are|was|were|do|does|did)\b)"
+)
 _OWNER = re.compile(r"\b(?:my|our) (?:\w+ ){0,2}?(\w+)['’]s? ")
 _OTHERS = _set("his her their your")
 _ENDING = re.compile(r"(?:ing|ed|es|s|e)$")
 _HAVE_NOT = _set("been to rather than")
 """Beside these it says nothing of the kind: "I have been to the dog"."""
 _APOSTROPHES = ("'", "’")
+DOES = 2
+"""So many words before what a person does she says that it is she: "I also speak Polish"."""
 NEAR = 3
 """So many words before a thing say whose it is: "my good old dog"."""
 _ATTRIBUTES = _set("""
@@ -129,7 +136,7 @@ _SAME = {
         "meet": "met",
         "lend": "lent",
         "choose": "chose",
-        "pay": "paid",
+        "pay": "paid spent cost",
         "teach": "taught",
         "drive": "drove car",
         "write": "wrote",
@@ -176,6 +183,8 @@ class Wanted:
     """What a question asks for."""
 
     words: frozenset[str]
+    half: frozenset[str]
+    """Those that count half: what somebody does, and of which kind the answer is, "which language do I speak?"."""
     mine: frozenset[str]
     """Those of what is said to be one's own: of "what is my dog called?" the dog. None: it is about oneself."""
 
@@ -191,13 +200,14 @@ def wanted(question: str) -> Wanted | None:
     of_self = known & _MY or known & _I - {"we", "us"} or {"i", "ich"} & set(reminded)
     if not asks or not of_self or known & (_ADVICE | _EVERYBODY) or _ADVISE.search(rest):
         return None
-    if (do := _DO_I.search(rest)) and do[1] not in _ALWAYS:
+    if (do := _DO_I.search(rest)) and do[1] not in _ALWAYS and not _HABIT.search(rest):
         return None
     content = [word for word in words if word not in _NOTHING]
     if content == ["old"]:
         content = ["age"]  # "an old car" tells nobody's
     owners = _OWNER.findall(question.casefold())  # in "my boss's name" it is the boss who is mine
-    return Wanted(_counting(content), _counting(owners or list(_own(words)))) if content else None
+    half = frozenset(one for pair in _HALF.findall(rest) for one in pair if one)
+    return Wanted(_counting(content), half, _counting(owners or list(_own(words)))) if content else None
 
 
 def _own(words: Sequence[str]) -> Iterator[str]:
@@ -216,8 +226,10 @@ def _counting(words: Sequence[str]) -> frozenset[str]:
 
 def told(finder: Finder, question: str, what: Wanted) -> Found | None:
     """Of what was said, what tells this best; None: nothing does."""
-    like = {one[:BEGINNING] for word in what.words for one in (word, *_SAME.get(word, ()))}
-    counts = {word: finder.count(word[:BEGINNING]) for word in what.words}
+    like = {form[:BEGINNING] for word in what.words for form in _forms(word)}
+    counts = {
+        word: finder.count(word[:BEGINNING]) * (0.5 if word in what.half else 1.0) for word in what.words
+    }
     some = {at for at, text in finder.with_any(like) if _tells(text, what, counts)}
     if len(what.words) == 1:
         some |= {at for at, _ in finder.with_any({unsaid(one) for one in what.words & TELLS.keys()})}
@@ -237,9 +249,15 @@ def _standing(words: Collection[str], said: Sequence[str]) -> set[str]:
     return {
         word
         for word in words
-        for form in (word, *_SAME.get(word, ()))
+        for form in _forms(word)
         if any(_alike(form, one) for one in beginnings.get(form[:BEGINNING], ()))
     }
+
+
+def _forms(word: str) -> set[str]:
+    """The word, and what tells the same and begins otherwise."""
+    forms = {word, *_SAME.get(word, ())}
+    return forms | {one + more for one in forms if len(one) < BEGINNING for more in ("s", "d", "ed", "ing")}
 
 
 def _alike(word: str, other: str) -> bool:
@@ -259,7 +277,11 @@ def _tells(text: str, what: Wanted, counts: dict[str, float]) -> bool:
     if len(what.words) > 1 and share >= MOST and (any(speaks) or (not own and _OTHERS.isdisjoint(words))):
         return True
     if not what.mine:
-        return share >= MORE and (any(speaks) or own)
+        does = any(
+            True in speaks[max(0, at - DOES) : at] and _standing(standing, [word])
+            for at, word in enumerate(words)
+        )
+        return (share >= MORE and (any(speaks) or own)) or (share >= SOME and does)
     if share < SOME:
         return False
     mine = _standing(what.mine, words)

@@ -13,8 +13,9 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.chat.finding import Finder, Found, question_of
 from h2o_chat.chat.message import Message, Recalled, numbered
-from h2o_chat.chat.personal import Wanted, names, told, wanted
+from h2o_chat.chat.personal import Wanted, wanted
 from h2o_chat.chat.spans import tokens_of, was_read
+from h2o_chat.chat.told import names, told
 from h2o_chat.events.events import Note
 
 HELD = 0.5

@@ -20,7 +20,8 @@ def _set(text: str) -> frozenset[str]:
 MY = _set("""
 my our mine ours · mein meine meinen meinem meiner meines unser unsere unseren unserem unserer · mon ma mes
 notre nos · mi mis nuestro nuestra nuestros nuestras · mio mia miei mie nostro nostra · meu minha meus minhas
-nosso nossa · mijn onze · min mitt mina vår vårt · мой моя мое моё мои мою моем моего моей моих нашего наш наша
+nosso nossa · mijn onze · min mitt mina vår vårt · мой моя мое моё мои мою моем моего моей
+наш наша
 """)
 """Words for what is one's own."""
 I = _set("""
@@ -123,7 +124,7 @@ class Wanted:
 
     words: frozenset[str]
     half: frozenset[str]
-    """Words that count half: what somebody does, and what kind of answer it is: "which LANGUAGE do I SPEAK"."""
+    """They count half: what somebody does, and what kind of thing it is, "which LANGUAGE do I SPEAK"."""
     mine: frozenset[str]
     """What is said to be one's own: the dog of "what is my dog called". None: it is about oneself."""
 

@@ -55,7 +55,7 @@ class TurnView:
         self.pinned = False
         """Protected from eviction by the person."""
         self.remark = ""
-        """What its title says of it besides: what was told again in front of it, or that nothing was found."""
+        """What its title says besides: what was told again in front of it, or that nothing was found."""
         self.branch: tuple[int, int] | None = None
         """(which it is, of how many) where something else was said in its place, too."""
         self.growing: Growing | None = None

@@ -1,11 +1,11 @@
 """Whether questions for what is neither held nor found are marked as such, and nothing else is.
 
-    tools/measure_gone.py --small-talk FILE --knowledge FILE [--knowledge FILE] [--seed 0] [--half chosen]
+    tools/measure_gone.py --small-talk FILE --knowledge FILE [--knowledge FILE] [--seed 0] [--lists chosen]
 
-No model computes here: conversations are made up as `h2o-chat eval recall --generate` does, and that everything
-of them is held, or nothing, is taken as given. Files as for `measure_recall.py`; the person's questions are in
-`personal.py`. Every list is cut in two: what was looked at while the rules were written (`--half chosen`), and
-what was not, which is measured unless that is asked for.
+No model computes here: conversations are made up as `h2o-chat eval recall --generate` does, and that all of
+them is held, or nothing, is taken as given. Files as for `measure_recall.py`. What a person asks stands in
+`personal_later.py`, which was written when the rules were final; with `--lists chosen` in `personal.py`, which
+was looked at before. Dialogues and questions about the world are cut in the same way.
 """
 
 import argparse
@@ -17,8 +17,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
+from types import ModuleType
 
-from personal import ADVICE, HELD, IN_OTHER_WORDS, LIKE, NEVER_TOLD, WORDS
+import personal
+import personal_later
 from transformers import AutoTokenizer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,7 +37,7 @@ from h2o_chat.events.events import Note  # noqa: E402
 from h2o_chat.lab.conversations import draw  # noqa: E402
 from h2o_chat.lab.figures import wilson  # noqa: E402
 
-HALVES = {"chosen": 0, "reported": 1}
+LISTS = {"chosen": personal, "reported": personal_later}
 WANTED = {"never told": True, "never told, but something like it": True}
 """Whether a mark is right; of all other kinds it is not."""
 
@@ -95,15 +97,14 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=20_000, help="of a made-up conversation")
     parser.add_argument("--no-talk", action="store_true", help="say no small talk in between")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--half", choices=list(HALVES), default="reported")
+    parser.add_argument("--lists", choices=list(LISTS), default="reported")
     parser.add_argument("--wrong", type=int, default=0, help="print so many that were not as they should be")
     asked = parser.parse_args()
-    rng, half = random.Random(asked.seed), HALVES[asked.half]
+    rng, asks, part = random.Random(asked.seed), LISTS[asked.lists], list(LISTS).index(asked.lists)
     talk = json.loads(asked.small_talk.read_text("utf-8"))
-    # What is sent is never said in between: of dialogues, these four quarters are apart.
-    between = [] if asked.no_talk else spoken(talk[half::4])
-    small = spoken(talk[half + 2 :: 4]) if asked.half == "chosen" else spoken(talk[3::4])
-    world = [text for text in dict.fromkeys(knowledge(asked.knowledge)) if question_of(text)][half::2]
+    # What is sent is said by nobody in between.
+    between, small = [] if asked.no_talk else spoken(talk[part::4]), spoken(talk[part + 2 :: 4])
+    world = [text for text in dict.fromkeys(knowledge(asked.knowledge)) if question_of(text)][part::2]
     each = -(-asked.of // asked.conversations)
     tokenizer = AutoTokenizer.from_pretrained(ROOT / "assets" / "pocket")
     counts = Counts()
@@ -111,35 +112,31 @@ def main() -> None:
         script, questions = draw(tokenizer, choose(tokenizer, "auto"), asked.tokens, f"{asked.seed} {number}")
         said = [message.text for message in script.messages if message.role == "user"]
         counts.begin(plain := read(mixed(said, between)))
-        for text in drawn(rng, half, each):
+        for text in drawn(rng, asks, each):
             counts.ask("never told", text, plain, 0.0)
         for question in questions:
             kind = "told, held" if question.expected else "never told"
             counts.ask(kind, question.messages[0]["content"], plain, 1.0)
-        for kind, all_of in (("small talk", small), ("general", world), ("advice", lines(ADVICE)[half::2])):
+        for kind, all_of in (("small talk", small), ("general", world), ("advice", lines(asks.ADVICE))):
             for text in rng.sample(all_of, min(len(all_of), each)):
                 counts.ask(kind, text, plain, 0.0)
-        for kind, known in (("told", pairs(HELD)), ("told in other words", pairs(IN_OTHER_WORDS))):
-            told = rng.sample(known[half::2], min(len(known[half::2]), each))
+        for kind, known in (("told", pairs(asks.HELD)), ("told in other words", pairs(asks.IN_OTHER_WORDS))):
+            told = rng.sample(known, min(len(known), each))
             messages = read(mixed(list(mixed(said, between)), [tell for tell, _ in told]))
             counts.begin(messages)
             for tell, text in told:
                 counts.ask(f"{kind}, held", text, messages, 1.0, tell)
                 counts.ask(f"{kind}, gone", text, messages, 0.0, tell)
-        for tell, text in rng.sample(pairs(LIKE)[half::2], min(len(pairs(LIKE)[half::2]), each)):
+        for tell, text in rng.sample(pairs(asks.LIKE), min(len(pairs(asks.LIKE)), each)):
             messages = read(mixed(list(mixed(said, between)), [tell]))
             counts.begin(messages)
             counts.ask("never told, but something like it", text, messages, 0.0)
-    print(
-        f"{asked.conversations} conversations of about {asked.tokens:,} tokens, seed {asked.seed}, {asked.half}"
-    )
+    print(f"{asked.conversations} conversations of about {asked.tokens:,} tokens, seed {asked.seed}")
     for kind, of in counts.asked.items():
         low, high = wilson(counts.marked[kind], of)
-        print(
-            f"{kind}: marked {counts.marked[kind]}/{of} ({counts.marked[kind] / of:.3f} [{low:.3f}, {high:.3f}]),"
-            f" told again {counts.again[kind]}"
-            + (f", rightly {counts.right[kind]}" if kind.startswith("told") else "")
-        )
+        share = f"{counts.marked[kind]}/{of} ({counts.marked[kind] / of:.3f} [{low:.3f}, {high:.3f}])"
+        rightly = f", rightly {counts.right[kind]}" if kind.startswith("told") else ""
+        print(f"{kind}: marked {share}, told again {counts.again[kind]}{rightly}")
     print(f"to decide: {median(counts.ms):.2f} ms, at most {max(counts.ms):.2f}")
     for wrong in rng.sample(counts.wrong, min(asked.wrong, len(counts.wrong))):
         print("  " + wrong)
@@ -163,11 +160,11 @@ def spoken(dialogues: Sequence[Sequence[dict[str, str]]]) -> list[str]:
     return [one["content"] for each in dialogues for one in each if one["role"] == "user"]
 
 
-def drawn(rng: random.Random, half: int, count: int) -> Iterator[str]:
+def drawn(rng: random.Random, asks: ModuleType, count: int) -> Iterator[str]:
     """So many questions for what was never told."""
     for _ in range(count):
-        words = {name: rng.choice(choices.split()) for name, choices in WORDS.items()}
-        text = rng.choice(lines(NEVER_TOLD)[half::2])
+        words = {name: rng.choice(choices.split()) for name, choices in asks.WORDS.items()}
+        text = rng.choice(lines(asks.NEVER_TOLD))
         yield text.format(**{name: word.replace("_", " ") for name, word in words.items()})
 
 

@@ -36,8 +36,8 @@ WORD = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-
 apostrophe is none: "what's" is "what"."""
 TELLS = {
     "name": re.compile(
-        r"\b(?i:i['’]?m|i am|call me|ich bin|ich heiße|je suis|je m['’]appelle|soy|me llamo|mi chiamo|меня зовут)"
-        r" [A-ZÀ-ÞА-ЯЁ]\w|我叫"
+        r"\b(?i:i['’]?m|i am|call me|ich bin|ich heiße|je suis|je m['’]appelle|soy|me llamo|mi chiamo"
+        r"|меня зовут) [A-ZÀ-ÞА-ЯЁ]\w|我叫"
     ),
     "age": re.compile(r"\b(?i:i['’]?m|i am|i was|i (?:have )?turned|ich bin|j['’]ai|tengo|мне) \d"),
 }

@@ -76,10 +76,12 @@ Which book did I finish in {month}?
 WORDS = {
     "kin": "grandfather niece brother-in-law godmother fiancé roommate tenant coach cleaner lawyer",
     "pet": "guinea_pig budgie gecko spaniel kitten mule piglet cockatoo",
-    "thing": "wallet drill rucksack helmet toaster violin watch projector bracelet wheelbarrow snowboard kayak",
+    "thing": "wallet drill rucksack helmet toaster violin watch projector bracelet wheelbarrow snowboard"
+    " kayak",
     "number": "bank_account_number zip_code insurance_number alarm_code seat_number booking_number"
     " tax_number customer_number ring_size collar_size",
-    "event": "job_interview baptism housewarming surgery concert anniversary swimming_lesson trial picnic talk",
+    "event": "job_interview baptism housewarming surgery concert anniversary swimming_lesson trial"
+    " picnic talk",
     "food": "lasagne curry porridge sushi trifle goulash dumplings waffles",
     "month": "January February April June August September October December",
 }

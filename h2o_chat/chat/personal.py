@@ -38,6 +38,7 @@ wie · vad vem var när vilken vilket · что кто кого где когд�
 """)
 _HOW = re.compile(
     r"\b(?:how (?:old|many|much|long|often|far|tall|big|large|heavy|high|wide|deep|fast|late|early)"
+    r"|how do i (?:like|prefer|take|drink|spell)"
     r"|wie (?:alt|viele?|gross|lange?|oft|weit|schwer|hoch|spät|heiss\w*|hiess\w*|ist|war|lautet)"
     r"|comment s|cómo (?:se|me) llam\w+|come si chiam\w+|como se cham\w+"
     r"|hoe (?:oud|heet|veel|lang|groot|vaak)|как (?:\w+ )?зовут)\b"
@@ -73,13 +74,15 @@ waarom beste · dig ska bör varför bästa · ты вы тебя тебе ва�
 """) - {"je"}
 """A question with one of these asks for advice, for an opinion, or for what somebody else did."""
 _ADVISE = re.compile(
-    r"\b(?:have to|had to|best (?:way|thing|time|place)|best to|how to|does it take|going to|what about"
-    r"|time is it)\b"
+    r"\b(?:have to|had to|best (?:way|thing|time|place)|best to|how to|does it (?:take|cost)|going to|what about"
+    r"|time is it|way to|synonym)\b"
 )
 _EVERYBODY = _set("""
 life purpose planet country sun world society body brain history joke dream dreams mind deserve miss missing
 """)
 """What a person does not tell, though it is "my" or "our"."""
+_BESIDE = _set("with after before for against than like near")
+"""Before "my" it is asked for something else: "which colour goes with my curtains?"."""
 _DO_I = re.compile(r"\bdo (?:i|we) (\w+)")
 _ALWAYS = _set("""
 have own live work like love prefer hate dislike enjoy keep take speak play drive weigh study support collect
@@ -98,8 +101,8 @@ NOTHING = (
 a an the of in on at to for from with by about as and or but not no that this these those there here it its
 is are was were be been am do does did done have has had having how s t d ll re ve he she him her his they
 them their one ones some any also so well ok okay hey hi oh please just way go going get got say said tell
-told give gave put make made doing want wanted take took let know remember still already ever own currently
-end terms amount
+told give gave put make made doing want wanted take took let know remember still already ever own usually always normally
+often currently end terms amount
 · der die das den dem ein eine ist sind waren habe hast im am an auf von zu und noch
 · le la les un une est sont était ai de du des il elle · el los las es era ha del · lo gli è sono era ho di
 · o os as é são tenho · het een heb hoe · у в на это
@@ -137,7 +140,8 @@ def wanted(question: str) -> Wanted | None:
     words = rest.split()
     known = set(words)
     asks = _HOW.search(rest) or _HAVE_I.match(rest) or ((reminded or known & _ASKING) and "how" not in known)
-    of_self = known & MY or known & I - {"we", "us"} or {"i", "ich"} & set(reminded)
+    mine = [at for at, word in enumerate(words) if word in MY and words[max(0, at - 1)] not in _BESIDE]
+    of_self = mine or known & I - {"we", "us"} or {"i", "ich"} & set(reminded)
     if not asks or not of_self or known & (_ADVICE | _EVERYBODY) or _ADVISE.search(rest):
         return None
     if (do := _DO_I.search(rest)) and do[1] not in _ALWAYS and not _HABIT.search(rest):

@@ -63,8 +63,7 @@ _TOLD_YOU = re.compile(r"\bi (?:\w+ )?(?:told|gave|mentioned|said|sent|showed)(?
 _ADVICE = _set("""
 you your yours yourself · should shall can could would may might must ought will won · why · need needed if
 whether wrong matter problem mistake mean means meaning happen happens happened happening difference better
-chance chances option options choice choices right rights odds supposed good worth makes cause causes people
-else
+chance chances option options choice choices right rights odds supposed good worth makes cause causes else
 · du dir dich dein deine ihr euch sie ihnen · soll sollte sollten kann könnte können muss müsste darf würde
 warum wieso weshalb brauche besser beste besten finde · tu toi vous votre dois peux puis pourrais devrais
 faut pourquoi besoin meilleur meilleure · tú usted puedo debo debería podría necesito mejor · voi posso devo
@@ -74,8 +73,8 @@ waarom beste · dig ska bör varför bästa · ты вы тебя тебе ва�
 """) - {"je"}
 """A question with one of these asks for advice, for an opinion, or for what somebody else did."""
 _ADVISE = re.compile(
-    r"\b(?:have to|had to|best (?:way|thing|time|place)|best to|how to|does it (?:take|cost)|going to|what about"
-    r"|time is it|way to|synonym)\b"
+    r"\b(?:have to|had to|best (?:way|thing|time|place)|best to|how to|does it (?:take|cost)|going to"
+    r"|what about|time is it|way to|synonym|do \w+ (?:say|do|think))\b"
 )
 _EVERYBODY = _set("""
 life purpose planet country sun world society body brain history joke dream dreams mind deserve miss missing
@@ -101,8 +100,8 @@ NOTHING = (
 a an the of in on at to for from with by about as and or but not no that this these those there here it its
 is are was were be been am do does did done have has had having how s t d ll re ve he she him her his they
 them their one ones some any also so well ok okay hey hi oh please just way go going get got say said tell
-told give gave put make made doing want wanted take took let know remember still already ever own usually always normally
-often currently end terms amount
+told give gave put make made doing want wanted take took let know remember still already ever own usually
+always normally often currently end terms amount sorry
 · der die das den dem ein eine ist sind waren habe hast im am an auf von zu und noch
 · le la les un une est sont était ai de du des il elle · el los las es era ha del · lo gli è sono era ho di
 · o os as é são tenho · het een heb hoe · у в на это

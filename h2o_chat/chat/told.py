@@ -147,4 +147,4 @@ def _standing(forms: Forms, said: Sequence[str]) -> set[str]:
 def _alike(word: str, other: str) -> bool:
     """Whether two words that begin alike are forms of one: books are no bookshelf, and a train no trainer."""
     short, long = sorted((_ENDING.sub("", word), _ENDING.sub("", other)), key=len)
-    return len(long) - len(short) <= 3 and not long[len(short) :].startswith(("er", "or"))
+    return long.startswith(short) and len(long) - len(short) <= 3 and long[len(short) :] not in ("er", "or")

@@ -58,6 +58,8 @@ class Recall:
         Args:
             messages: all that were said before.
         """
+        # What is left here was said of a message that could not be sent: its place is taken now.
+        self._notes[:] = [note for note in self._notes if note.code not in ("gone", "recalled")]
         by_hand, self._wanted = self._asked_for(messages), None
         again = by_hand
         auto = settings.recall == "auto" and settings.policy not in WITHOUT

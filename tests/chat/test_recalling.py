@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.base.errors import UsageError
+from h2o_chat.base.errors import BudgetError, UsageError
 from h2o_chat.chat.chat import Chat
 from h2o_chat.chat.export import to_json
 from h2o_chat.chat.importer import parse
@@ -188,6 +188,14 @@ def test_nothing_is_marked_where_nothing_is_looked_up(loaded: Any, others: dict[
 )
 def test_what_asks_for_nothing_told_is_not_marked(loaded: Any, text: str) -> None:
     assert not gone(say(chat_of(loaded), FACT, text))
+
+
+def test_what_could_not_be_sent_leaves_no_mark(loaded: Any) -> None:
+    chat = chat_of(loaded)
+    say(chat, FACT)
+    with pytest.raises(BudgetError):
+        list(chat.send("Look at this. " * 40 + "What is my parrot called?", GREEDY, pin=True))
+    assert not gone(say(chat, "Hello."))
 
 
 def test_the_system_prompt_tells_too(loaded: Any) -> None:

@@ -2,6 +2,9 @@
 
     tools/measure_recall.py --small-talk FILE --knowledge FILE [--knowledge FILE] [--seed 0]
 
+Facts of which the question has no content word in common ("What is my job?" for "I work as a carpenter.") are
+those of `personal.py` and `personal_later.py`, counted apart.
+
 No model computes here: of conversations as `h2o-chat eval recall --generate` makes them up the words alone
 are looked at, as if nothing of them were held. SMALL-TALK: a JSON list of conversations; what one half of
 them say is said in between as well, what the others say is sent. KNOWLEDGE: a JSON object a line with `turns`
@@ -22,8 +25,13 @@ from transformers import AutoTokenizer
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from h2o_chat.chat.finding import Finder, Found, question_of  # noqa: E402
+import personal  # noqa: E402
+import personal_later  # noqa: E402
+
+from h2o_chat.chat.finding import BEGINNING, WORD, Finder, Found, question_of  # noqa: E402
+from h2o_chat.chat.personal import NOTHING, wanted  # noqa: E402
 from h2o_chat.chat.templates import choose  # noqa: E402
+from h2o_chat.chat.told import told as tells  # noqa: E402
 from h2o_chat.lab.conversations import draw  # noqa: E402
 from h2o_chat.lab.recall import holds  # noqa: E402
 
@@ -49,6 +57,7 @@ def main() -> None:
 
     tokenizer = AutoTokenizer.from_pretrained(ROOT / "assets" / "pocket")
     first = among = told = invented = never = 0
+    apart = {name: [0, 0, 0] for name in ("a word in common", "none in common")}  # first, among, of
     fetched = {"small talk": 0, "knowledge": 0}
     examples: list[str] = []
     find_ms: list[float] = []
@@ -65,8 +74,18 @@ def main() -> None:
             if question.expected is None:
                 never, invented = never + 1, invented + bool(found)
                 continue
-            right = [holds(one.text, question.expected) for one in found]
-            told, first, among = told + 1, first + any(right[:1]), among + any(right)
+            told, first = told + 1, first + any(holds(one.text, question.expected) for one in found[:1])
+            nearest = finder.find(question.messages[0]["content"])[:FIRST]
+            among += any(holds(one.text, question.expected) for one in nearest)
+        middle = len(said) // 2
+        for tell, ask in others(personal.IN_OTHER_WORDS) + others(personal_later.IN_OTHER_WORDS):
+            with_it = Finder()
+            for index, text in enumerate(mixed([*said[:middle], tell, *said[middle:]], said_between)):
+                with_it.add(index, text)
+            counts = apart["a word in common" if content(tell) & content(ask) else "none in common"]
+            counts[0] += any(one.text == tell for one in fitting(with_it, ask))
+            counts[1] += any(one.text == tell for one in with_it.find(ask)[:FIRST])
+            counts[2] += 1
         for kind, texts in (("small talk", small), ("knowledge", known)):
             for text in texts:
                 if found := fitting(finder, question_of(text)):
@@ -74,6 +93,8 @@ def main() -> None:
                     examples.append(f"{kind}: {question_of(text)!r} found {found[0].text!r}")
     print(f"{asked.conversations} conversations of about {asked.tokens:,} tokens, seed {asked.seed}")
     print(f"facts told ({', '.join(TOLD)}): found first {first}/{told}, among {FIRST} {among}/{told}")
+    for name, (right, near, of) in apart.items():
+        print(f"facts told in other words, {name}: found first {right}/{of}, among {FIRST} {near}/{of}")
     print(f"never told: something found for {invented}/{never}")
     for kind, texts in (("small talk", small), ("knowledge", known)):
         of = asked.conversations * len(texts)
@@ -84,8 +105,21 @@ def main() -> None:
 
 
 def fitting(finder: Finder, question: str) -> list[Found]:
-    """What would be told again, the best first."""
-    return [one for one in finder.find(question)[:FIRST] if one.fits] if question else []
+    """What would be told again, at its head, as `Recall` decides it."""
+    if what := wanted(question):
+        found = tells(finder, question, what)
+        return [found] if found else []
+    return [one for one in finder.find(question)[:1] if one.fits] if question else []
+
+
+def others(pairs: str) -> list[tuple[str, str]]:
+    """(what is told, the question for it), a line each."""
+    return [(tell, ask) for tell, ask in (line.split(" | ") for line in pairs.splitlines() if line)]
+
+
+def content(text: str) -> set[str]:
+    """The words that say something, by their beginnings."""
+    return {word[:BEGINNING] for word in WORD.findall(text.casefold()) if word not in NOTHING}
 
 
 def mixed(said: Sequence[str], between: Sequence[str]) -> Iterator[str]:

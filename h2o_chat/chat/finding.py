@@ -9,7 +9,7 @@ Scripts that are written without spaces are compared letter by letter, with thei
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import log
@@ -26,12 +26,22 @@ BEST = 8
 COMMON = 100
 FEW = 5
 """A word is rare that stands in at most one of so many pieces, or in so few."""
+NEWEST = 100
+"""So many pieces with a word are looked at where it may be a common one."""
 PIECE_CHARACTERS = 200
 """Of what is found at once: a longer message is cut, where a sentence ends if one does."""
 
-_WORD = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]|(?<!['’])\w+")
+WORD = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]|(?<!['’])\w+")
 """A letter of a script without spaces (Thai, Lao, Burmese, Khmer, kana, Chinese), or a word; what follows an
 apostrophe is none: "what's" is "what"."""
+TELLS = {
+    "name": re.compile(
+        r"\b(?i:i['’]?m|i am|call me|ich bin|ich heiße|je suis|je m['’]appelle|soy|me llamo|mi chiamo"
+        r"|меня зовут) [A-ZÀ-ÞА-ЯЁ]\w|我叫"
+    ),
+    "age": re.compile(r"\b(?i:i['’]?m|i am|i was|i (?:have )?turned|ich bin|j['’]ai|tengo|мне) \d"),
+}
+"""How people tell these without the word."""
 _ENDS = "?\uff1f\u061f\u037e\u055e"
 """Question marks: Latin, Chinese, Arabic, Greek, Armenian."""
 _ASKS = re.compile(rf"[{_ENDS}][^\w{_ENDS}]*$")
@@ -81,7 +91,8 @@ class Finder:
     def add(self, index: int, text: str) -> None:
         """Takes a message in; `index` is larger than all before."""
         for piece in pieces(text):
-            for feature in _words_and_pairs(piece):
+            tells = (unsaid(what) for what, telling in TELLS.items() if telling.search(piece))
+            for feature in (*_words_and_pairs(piece), *tells):
                 self._where.setdefault(feature, []).append(len(self._pieces))
             self._pieces.append((index, piece))
 
@@ -93,15 +104,38 @@ class Finder:
                 ones would bring "I'm doing fine" for "How are you?".
         """
         asked = _words_and_pairs(question)
-        some = self._with(asked, rare_words or (1 if asked & SELF else 2))
+        best = self._best(asked, self._with(asked, rare_words or (1 if asked & SELF else 2)))
+        return list(islice((one for one in best if not asks(one.text)), BEST))
+
+    def best_of(self, question: str, some: Collection[int]) -> Found | None:
+        """Of some pieces, by their numbers, the one that fits a question best."""
+        return next(self._best(_words_and_pairs(question), sorted(some)), None)
+
+    def with_any(self, words: Collection[str]) -> Iterator[tuple[int, str]]:
+        """What is said, no question, with one of these words, by their beginnings: its number, and the text.
+
+        Of each word the NEWEST pieces alone.
+        """
+        for at in {at for word in words for at in self._where.get(word, [])[-NEWEST:]}:
+            if not asks(self._pieces[at][1]):
+                yield at, self._pieces[at][1]
+
+    def count(self, word: Feature) -> float:
+        """How much it counts: the more, the fewer pieces it stands in.
+
+        What was never said counts as what was said once: "where" may not have been asked before.
+        """
+        return log((len(self._pieces) + 1) / (max(1, len(self._where.get(word, []))) + 0.5))
+
+    def _best(self, asked: set[Feature], some: Sequence[int]) -> Iterator[Found]:
+        """Some pieces, the one first that fits best what is asked; of those as good the later."""
         words = self._shared({one for one in asked if isinstance(one, str)}, some)
         pairs = self._shared({one for one in asked if len(one) == 2 and isinstance(one, tuple)}, some)
         # "my name" stands in "my boss's name" too, but not side by side.
         beside = self._shared({one for one in asked if len(one) == 3 and isinstance(one, tuple)}, some)
         fits = {at: round(words[at] + pairs[at] + beside[at], 6) for at in some}
         ranked = sorted(some, key=lambda at: (fits[at], at), reverse=True)
-        best = (Found(*self._pieces[at], words[at], pairs[at]) for at in ranked)
-        return list(islice((one for one in best if not asks(one.text)), BEST))
+        return (Found(*self._pieces[at], words[at], pairs[at]) for at in ranked)
 
     def _with(self, asked: set[Feature], rare_words: int) -> list[int]:
         """The pieces in which so many of these words stand that are rare."""
@@ -110,12 +144,10 @@ class Finder:
         shared = Counter(at for where in standing if len(where) <= rare for at in where)
         return sorted(at for at, words in shared.items() if words >= rare_words)
 
-    def _shared(self, asked: set[Feature], some: list[int]) -> dict[int, float]:
+    def _shared(self, asked: set[Feature], some: Sequence[int]) -> dict[int, float]:
         """Of each of some pieces, which share of these stand in it, by what they count."""
         shared = dict.fromkeys(some, 0.0)
-        standing = {one: len(self._where.get(one, [])) for one in asked}
-        # What was never said counts as what was said once: "where" may not have been asked before.
-        counts = {one: log((len(self._pieces) + 1) / (max(1, many) + 0.5)) for one, many in standing.items()}
+        counts = {one: self.count(one) for one in asked}
         of = sum(counts.values()) or 1.0
         for one, idf in counts.items():
             where = self._where.get(one, [])
@@ -124,6 +156,11 @@ class Finder:
                 if found < len(where) and where[found] == at:
                     shared[at] += idf / of
         return shared
+
+
+def unsaid(what: str) -> str:
+    """What stands, beside its words, for a piece that tells this without the word."""
+    return f"({what})"
 
 
 def asks(text: str) -> bool:
@@ -164,7 +201,7 @@ def _sentences(text: str) -> Iterator[str]:
 
 def _words_and_pairs(text: str) -> set[Feature]:
     """Words, each by its beginning, and those that follow each other, or with one word between them."""
-    words = [word[:BEGINNING] for word in _WORD.findall(text.casefold())]
+    words = [word[:BEGINNING] for word in WORD.findall(text.casefold())]
     return {*words, *_pairs(words)}
 
 

@@ -13,13 +13,16 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.chat.finding import Finder, Found, question_of
 from h2o_chat.chat.message import Message, Recalled, numbered
+from h2o_chat.chat.personal import Wanted, wanted
 from h2o_chat.chat.spans import tokens_of, was_read
+from h2o_chat.chat.told import names, told
 from h2o_chat.events.events import Note
 
 HELD = 0.5
 """Share of a message's tokens, over all KV heads, from which on it is held, and need not be said again."""
 LONG_CHARACTERS = 1000
 """A longer message brings with it what it asks about: a file, a page that was pasted."""
+GONE = "No message of yours was found that answers this: the answer may be a guess."
 WITHOUT = ("h2o-paper", "full")
 """Policies that are left as they were published, or forget nothing."""
 
@@ -55,14 +58,19 @@ class Recall:
         Args:
             messages: all that were said before.
         """
+        # What is left here was said of a message that could not be sent: its place is taken now.
+        self._notes[:] = [note for note in self._notes if note.code not in ("gone", "recalled")]
         by_hand, self._wanted = self._asked_for(messages), None
         again = by_hand
-        wanted = settings.recall == "auto" and settings.policy not in WITHOUT
-        if again is None and wanted and len(text) <= LONG_CHARACTERS and (question := question_of(text)):
+        auto = settings.recall == "auto" and settings.policy not in WITHOUT
+        if again is None and auto and len(text) <= LONG_CHARACTERS and (question := question_of(text)):
             self.read(messages)
-            found = next(iter(self._finder.find(question)), None)
-            if found is not None and found.fits and not self._is_held(found, messages, engine):
+            what = wanted(question)
+            found = told(self._finder, question, what) if what else self._fitting(question)
+            if found is not None and not self._is_held(found, messages, engine):
                 again = Recalled(found.index, found.text)
+            if found is None and what and not _brings(text, question, messages, what):
+                self._notes.append(Note("gone", GONE, about=len(messages)))
         if again is None:
             return None, text
         if again is not by_hand:
@@ -93,6 +101,10 @@ class Recall:
                 self._finder.add(index, message.text)
             self._read.append(message)
 
+    def _fitting(self, question: str) -> Found | None:
+        best = next(iter(self._finder.find(question)), None)
+        return best if best is not None and best.fits else None
+
     def _asked_for(self, messages: Sequence[Message]) -> Recalled | None:
         """What was asked for by hand, unless the conversation is another one since, or on another branch."""
         if self._wanted is None:
@@ -104,6 +116,12 @@ class Recall:
         """Whether the message is held, or one with which its words were said again."""
         again = (one for one in messages if one.recalled is not None and one.recalled.words == found.text)
         return any(engine.held(tokens_of(one)) >= HELD for one in (messages[found.index], *again))
+
+
+def _brings(text: str, question: str, messages: Sequence[Message], what: Wanted) -> bool:
+    """Whether the message itself tells what it asks for, or the system prompt, which is always held."""
+    system = messages[0].text if messages and messages[0].role == "system" else ""
+    return any(names(one, what) for one in (text.replace(question, ""), system))
 
 
 def _note(again: Recalled, what: str) -> Note:

@@ -260,8 +260,8 @@ class Note:
     message: str
     hint: str = ""
     about: int | None = None
-    """The place of the message that was just `pinned` or `unpinned`, or whose words were `recalled`, as the
-    code then says."""
+    """The place of the message that was just `pinned` or `unpinned`, whose words were `recalled`, or that
+    asks for what is `gone`, as the code then says."""
 
 
 @dataclass(frozen=True)

@@ -229,7 +229,7 @@ class Pane(Vertical):
     def noted(self, note: Note) -> None:
         """What a person should know."""
         self.transcript.messages.notice(note.message, note.hint)
-        if note.about is not None and note.code != "recalled":
+        if note.about is not None and note.code in ("pinned", "unpinned"):
             self.transcript.messages.show_pin(note.about, note.code == "pinned")
 
     def files_read(self, files: Reading) -> None:

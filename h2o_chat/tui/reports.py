@@ -7,6 +7,7 @@ from h2o_chat.tui.crash import save_trace
 from h2o_chat.tui.pane import Pane
 from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.talk.attach import Reading
+from h2o_chat.tui.transcript.drawing import told_again
 
 
 def show(report: work.Report | work.Text, pane: Pane, memory: CacheView) -> None:
@@ -33,7 +34,7 @@ def show(report: work.Report | work.Text, pane: Pane, memory: CacheView) -> None
             memory.add(report)
             pane.said(report)
             if report.recalled and (view := messages.by_index.get(report.index)):
-                view.recalled = report.recalled_from
+                view.remark = told_again(report.recalled_from)
                 messages.redraw(view)
         case ReadSoFar():
             pane.divider.doing(f"reading {words(report)}{pane.STOP}")
@@ -51,6 +52,11 @@ def show(report: work.Report | work.Text, pane: Pane, memory: CacheView) -> None
             pane.ended(report)
         case Note(code="long-prompt"):
             pane.about_prompt = messages.notice(report.message, report.hint)
+        case Note(code="gone"):
+            if report.about is not None and (view := messages.by_index.get(report.about)):
+                view.remark = "not found"
+                messages.redraw(view)
+            pane.noted(report)
         case Note():
             pane.noted(report)
         case Error():

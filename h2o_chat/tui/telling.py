@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from h2o_chat.chat.spans import was_read
 from h2o_chat.tui.talk.greeting import greeting
+from h2o_chat.tui.transcript.drawing import told_again
 from h2o_chat.tui.transcript.messages import Messages
 from h2o_chat.tui.transcript.tokens import Tokens
 from h2o_chat.tui.work import SHOWN_MESSAGES, ChatLike
@@ -22,7 +23,7 @@ def tell(messages: Messages, chat: ChatLike, speaker: Callable[[str], str]) -> N
             message.role, speaker(message.role), message.text, index, message.finish, hold, tokens
         )
         if message.recalled:
-            messages.by_index[index].recalled = message.recalled.index
+            messages.by_index[index].remark = told_again(message.recalled.index)
     show_marks(messages, chat)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.base.errors import UsageError
+from h2o_chat.base.errors import BudgetError, UsageError
 from h2o_chat.chat.chat import Chat
 from h2o_chat.chat.export import to_json
 from h2o_chat.chat.importer import parse
@@ -148,4 +148,65 @@ def test_another_branch_knows_only_its_own_words(loaded: Any, store: Store) -> N
     assert chat.go_to(2)
     say(chat, "My dog is called Milo.", *TALK)
     assert only(say(chat, ASKED), Said).recalled == "My dog is called Milo."
+    chat.close()
+
+
+def gone(events: list[Event]) -> list[int | None]:
+    """Of which messages it is said that nothing answers them."""
+    return [one.about for one in events if isinstance(one, Note) and one.code == "gone"]
+
+
+def test_what_was_never_told_is_marked(loaded: Any) -> None:
+    chat = chat_of(loaded)
+    events = say(chat, FACT, *TALK, "What is my parrot called?")
+    assert gone(events) == [8]
+    assert only(events, Said).recalled == "", "the dog is no parrot"
+    assert [one.event for one in events].index("note") < [one.event for one in events].index("token")
+
+
+def test_what_is_held_or_told_again_is_not_marked(loaded: Any) -> None:
+    chat = chat_of(loaded, budget=512)
+    assert not gone(say(chat, FACT, ASKED))
+    assert not gone(say(chat_of(loaded), FACT, *TALK, ASKED))
+
+
+@pytest.mark.parametrize(
+    "others", [{"recall": "off"}, {"policy": "h2o-paper"}, {"policy": "full", "budget": 512}]
+)
+def test_nothing_is_marked_where_nothing_is_looked_up(loaded: Any, others: dict[str, Any]) -> None:
+    assert not gone(say(chat_of(loaded, **others), FACT, ASKED.replace("dog", "parrot")))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "How do I feed my parrot?",
+        "What is a parrot?",
+        "My parrot is called Coco. What is my parrot called?",
+        "Read this. " * 100 + "What is my parrot called?",
+    ],
+)
+def test_what_asks_for_nothing_told_is_not_marked(loaded: Any, text: str) -> None:
+    assert not gone(say(chat_of(loaded), FACT, text))
+
+
+def test_what_could_not_be_sent_leaves_no_mark(loaded: Any) -> None:
+    chat = chat_of(loaded)
+    say(chat, FACT)
+    with pytest.raises(BudgetError):
+        list(chat.send("Look at this. " * 40 + "What is my parrot called?", GREEDY, pin=True))
+    assert not gone(say(chat, "Hello."))
+
+
+def test_the_system_prompt_tells_too(loaded: Any) -> None:
+    chat = chat_of(loaded, budget=256, system="The parrot of the person is called Coco.")
+    assert not gone(say(chat, FACT, "What is my parrot called?"))
+    assert gone(say(chat, "What is my hamster called?")) == [5]
+
+
+def test_what_was_said_on_another_branch_does_not_count(loaded: Any, store: Store) -> None:
+    chat = chat_of(loaded, store)
+    say(chat, "Hello.", FACT)
+    assert chat.go_to(2)
+    assert gone(say(chat, ASKED)) == [2]
     chat.close()

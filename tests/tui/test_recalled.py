@@ -20,6 +20,14 @@ def head(screen: Any, index: int) -> str:
     return drawing.title(screen.app.transcript.messages.by_index[index], 60, 12).plain
 
 
+def notes_above(screen: Any, index: int) -> str:
+    """What stands between a question and its answer."""
+    messages = screen.app.transcript.messages
+    place = messages.views.index(messages.by_index[index])
+    above = messages.views[messages.views.index(messages.by_index[index - 1]) + 1 : place]
+    return " ".join(view.plain for view in above if view.kind == "note")
+
+
 async def test_a_question_for_what_is_gone_says_what_was_told_again(drive: Callable[..., Any]) -> None:
     async with drive(str(POCKET), (100, 30), budget=48, sampling=Sampling(max_tokens=8)) as screen:
         await screen.opened()
@@ -32,7 +40,16 @@ async def test_a_question_for_what_is_gone_says_what_was_told_again(drive: Calla
         await screen.ask("Tell me more.")
         await screen.answered()
         assert head(screen, 10).startswith("#11 you · #3 told again")
+        assert "not found" not in head(screen, 8) + head(screen, 10)
+        await screen.ask("What is my parrot called?")
+        await screen.answered()
+        assert head(screen, 12).startswith("#13 you · not found")
+        assert "No message of yours was found that answers this" in notes_above(screen, 13)
         await screen.ask("/set recall off")
         await screen.ask("What is my dog called?")
         await screen.answered()
-        assert "told again" not in head(screen, 12)
+        assert "told again" not in head(screen, 14)
+        await screen.ask("What is my parrot called?")
+        await screen.answered()
+        assert "not found" not in head(screen, 16)
+        assert not notes_above(screen, 17)

@@ -62,7 +62,7 @@ def draw_row(view: TurnView, row: int, width: int, line: int, canvas: Canvas) ->
 
 def _titles(view: TurnView, width: int, line: int, canvas: Canvas) -> Strip:
     """The title: who speaks, and how much of it is held."""
-    marks = (view.hold, view.marked, view.pinned, view.branch, view.recalled)
+    marks = (view.hold, view.marked, view.pinned, view.branch, view.remark)
     key = (width, line, *marks, canvas.key(view, Piece(Content())))
     if view.drawn_title is None or view.drawn_title[0] != key:
         caption = title(view, width - 1, canvas.heat.memory.caches)
@@ -79,10 +79,15 @@ def title(view: TurnView, width: int, caches: int) -> Content:
     speaker = f"▸ {number}{view.name}" if view.marked else f"{number}{view.name}"
     speaker += " ‹{}/{}›".format(*view.branch) if view.branch else ""
     speaker += " · pinned" if view.pinned else ""
-    speaker += "" if view.recalled is None else f" · {numbered(view.recalled)} told again"
+    speaker += f" · {view.remark}" if view.remark else ""
     name = fit(speaker, max(width - len(right), 0)) if right else speaker
     colour = "$accent" if view.marked else COLOURS.get(view.kind, MUTED)
     return Content.assemble((name, f"bold {colour}"), (right, MUTED)).truncate(max(width, 1))
+
+
+def told_again(index: int) -> str:
+    """What the title of a message says, in front of which the words of another were said again."""
+    return f"{numbered(index)} told again"
 
 
 def selected_text(view: TurnView, selection: Selection, line: int) -> str:

@@ -54,8 +54,8 @@ class TurnView:
         """Chosen by the keyboard."""
         self.pinned = False
         """Protected from eviction by the person."""
-        self.recalled: int | None = None
-        """The place of the message whose words were said again in front of it."""
+        self.remark = ""
+        """What its title says besides: what was told again in front of it, or that nothing was found."""
         self.branch: tuple[int, int] | None = None
         """(which it is, of how many) where something else was said in its place, too."""
         self.growing: Growing | None = None

@@ -1,0 +1,138 @@
+"""What asks for something that only the person can have told, and what tells it."""
+
+import pytest
+
+from h2o_chat.chat.finding import Finder
+from h2o_chat.chat.personal import wanted
+from h2o_chat.chat.told import names, told
+
+TALK = [
+    "I have been thinking about trains lately.",
+    "The dog of my neighbour is called Fizade.",
+    "My friend waited in room number 530.",
+    "Find me a film about music for Friday.",
+    "I'm heading to work.",
+    "What is my parrot called?",
+    "I would rather have cooking than bicycles.",
+]
+
+
+def teller(question: str, *said: str) -> str | None:
+    """What of this, said amid other talk, tells what is asked for."""
+    finder = Finder()
+    for index, text in enumerate([*TALK, *said, *TALK]):
+        finder.add(index, text)
+    what = wanted(question)
+    assert what is not None
+    found = told(finder, question, what)
+    return found.text if found else None
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What is my dog called?",
+        "What's my room number?",
+        "How old is my sister?",
+        "Where do I live?",
+        "When did I move to Rome?",
+        "Hey, do you remember my birthday?",
+        "Could you remind me what my door code is?",
+        "Did I tell you where my keys are?",
+        "What was the number I gave you?",
+        "Do I have any cats?",
+        "Wie heißt mein Hund?",
+        "Weißt du noch, wo ich wohne?",
+        "Quel est le nom de mon chien ?",
+        "¿Dónde está mi coche?",
+        "Как зовут мою собаку?",
+        "我的狗叫什么？",
+    ],
+)
+def test_it_is_personal(question: str) -> None:
+    assert wanted(question) is not None
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "How are you?",
+        "Who wrote Hamlet?",
+        "What is my best option?",
+        "How do I fix my car?",
+        "Can you help me with my homework?",
+        "Should I call my sister?",
+        "What do you think of my idea?",
+        "What did you do to my house?",
+        "Where do I click to change my password?",
+        "What do I do if my train is late?",
+        "What's wrong with my code?",
+        "How many eggs do I need?",
+        "Who am I?",
+        "What have I done?",
+        "Can I borrow my own book?",
+        "Does my plan make sense?",
+        "Was soll ich mit meinem Geld machen?",
+        "Pourquoi mon chien dort ?",
+    ],
+)
+def test_it_asks_for_advice_or_for_what_others_know(question: str) -> None:
+    assert wanted(question) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "question"),
+    [
+        ("My dog is called Rexo.", "What is my dog called?"),
+        ("My car is deep grey.", "What colour is my car?"),
+        ("I also have a good old dog, Rexo.", "What is my dog called?"),
+        ("The spare key is under the mat.", "Where is my spare key?"),
+        ("Hi, I'm Ann.", "What is my name?"),
+        ("I am 34, by the way.", "How old am I?"),
+        ("I studied geology.", "What did I study?"),
+        ("I parked the car on level 3.", "Where did I park the car?"),
+        ("I speak Polish.", "Which languages do I speak?"),
+        ("My boss's name is Lusova.", "What is my boss's name?"),
+        ("Mein Hund heißt Rexo.", "Wie heißt mein Hund?"),
+        ("我的猫叫小白。", "我的猫叫什么？"),
+    ],
+)
+def test_it_is_told(said: str, question: str) -> None:
+    assert teller(question, said) == said
+
+
+@pytest.mark.parametrize(
+    ("said", "question"),
+    [
+        ("My dog is called Rexo.", "What is my parrot called?"),
+        ("My boss's name is Lusova.", "What is my name?"),
+        ("My locker number is 17.", "What is my room number?"),
+        ("I bought the tent for 120 dollars.", "How much did I pay for the canoe?"),
+        ("My trainer is called Ines.", "When does my train leave?"),
+        ("I put the books on the shelf.", "Where did I buy my bookshelf?"),
+        ("I drive an old car.", "How old am I?"),
+        ("Her phone rang.", "What is my phone number?"),
+        ("My aunt has a green bicycle.", "What colour is my bicycle?"),
+    ],
+)
+def test_what_is_like_it_does_not_tell_it(said: str, question: str) -> None:
+    assert teller(question, said) is None
+
+
+def test_of_two_that_tell_it_the_later_is_meant() -> None:
+    said = ("My locker number is 17.", "Sorry, I got that wrong. My locker number is 255.")
+    assert teller("What is my locker number?", *said) == said[1]
+
+
+def test_a_text_names_what_is_wanted() -> None:
+    what = wanted("What is my door code?")
+    assert what is not None
+    assert names("The person's door code is K7.", what)
+    assert not names("Answer in one sentence.", what)
+
+
+def test_no_more_is_looked_at_in_a_long_conversation() -> None:
+    finder = Finder()
+    for index in range(20_000):
+        finder.add(index, f"The dog number {index} is not mine at all.")
+    assert len(list(finder.with_any({"dog", "numbe"}))) <= 200

@@ -42,7 +42,7 @@ def main() -> None:
                 one.until(lambda: bool(STRUCK.search(one.shown(styles=True))), "a word is struck through")
                 lit = seconds()
                 print(f"\n== {lit:.1f} s, the first mark\n{one.shown()}", flush=True)
-        one.until_shown(f"It is {CODE}.")
+        one.until_shown(f"is {CODE}.")
         one.until_shown("h2o-chat -m")
         print(f"\n== {seconds():.1f} s\n{one.shown()}")
     print(f"From make chat to the first mark: {lit:.1f} s; to the end: {seconds():.1f} s ({size}).")

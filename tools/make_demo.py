@@ -29,7 +29,9 @@ BEGINNING = Note(
 )
 FORGETS = Note("demo", "The memory is full: from now on words are forgotten.", "ctrl+t marks them.")
 END = Note(
-    "demo", "The code is still remembered. Talk to it yourself:", "ctrl+q leaves, then the command: h2o-chat"
+    "demo",
+    "The code was half forgotten, so it was looked up and told again. Talk to it yourself:",
+    "ctrl+q leaves, then the command: h2o-chat",
 )
 
 

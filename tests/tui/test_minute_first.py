@@ -78,7 +78,7 @@ async def take(screen: Screen, number: int) -> None:
 
 
 @pytest.mark.parametrize("size", ONE_SIZE)
-async def test_four_times_enter_shows_that_the_code_outlives_the_small_talk(
+async def test_four_times_enter_shows_that_the_code_is_known_after_the_small_talk(
     first: First, tmp_path: Path, size: tuple[int, int]
 ) -> None:
     async with first(size) as screen:
@@ -104,9 +104,10 @@ async def test_four_times_enter_shows_that_the_code_outlives_the_small_talk(
         assert screen.chat.state.seen > 4 * FIRST_BUDGET
         await screen.until(lambda: said(screen, "h2o-chat -m"), "the command for a real model is named")
         state = screen.chat.state
-        assert said(
-            screen, f"{state.seen - state.kept} of {state.seen} tokens are forgotten, the code is not."
-        )
+        forgotten = f"{state.seen - state.kept} of {state.seen} tokens are forgotten"
+        (again,) = [message.recalled for message in screen.chat.messages if message.recalled]
+        assert again.words == OFFERS[1].texts[0]
+        assert said(screen, f"{forgotten}; the code was told again.")
         assert "h2o-chat -m" in page(screen)
         assert "↵" not in screen.app.prompt.placeholder
     async with first(size) as screen:

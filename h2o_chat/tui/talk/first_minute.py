@@ -10,7 +10,7 @@ from psutil import virtual_memory
 from h2o_chat.base.called import called
 from h2o_chat.base.errors import StoreError
 from h2o_chat.base.own import open_own
-from h2o_chat.events.events import CacheState
+from h2o_chat.events.events import CacheState, Note
 from h2o_chat.models.aliases import ALIASES, fits
 from h2o_chat.tui.glyphs import size
 from h2o_chat.tui.talk.greeting import TOY, why_small
@@ -104,6 +104,8 @@ class Offers:
         """A message is being sent that nobody typed."""
         self._asked = False
         """The last offer, the question, was sent and is not answered yet."""
+        self._told_again = False
+        """So was what the question asks for."""
         self._marks_due = False
         """Nothing is forgotten yet; when it is, the marks are explained."""
         self._lit = False
@@ -128,6 +130,8 @@ class Offers:
                 self._begin(chat)
             case CacheState() if self._marks_due and report.seen > report.kept:
                 self._light()
+            case Note(code="recalled"):
+                self._told_again = True
             case Done():
                 self._go_on()
 
@@ -156,7 +160,7 @@ class Offers:
         """A conversation is open. In the first one with the small budget the offers begin."""
         self._offers.clear()
         self._playing.clear()
-        self._marks_due = self._asked = False
+        self._marks_due = self._asked = self._told_again = False
         self._hide()
         small = why_small(chat.session)
         if not small or chat.messages:
@@ -192,7 +196,12 @@ class Offers:
         memory = self._transcript.heat.memory
         if CODE not in self._transcript.chosen_text() or not memory.evicted:
             return ""
-        return f"{memory.evicted:,} of {memory.seen:,} tokens are forgotten, the code is not. "
+        forgotten = f"{memory.evicted:,} of {memory.seen:,} tokens are forgotten"
+        return (
+            f"{forgotten}; the code was told again. "
+            if self._told_again
+            else f"{forgotten}, the code is not. "
+        )
 
     # What is offered and played
 

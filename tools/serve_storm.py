@@ -8,10 +8,11 @@ server gets a SIGTERM; another one goes on from what it has saved, with the last
 Then all conversations are held once more, in an engine of their own, and compared. Prints what was asked, the
 longest request, the memory as computed and as it was.
 
-Memory: `computed_bytes` of /metrics beside what the server's process has taken since it listens (anonymous
-pages and swap of smaps_rollup; weights are mapped, and not among them), once a second. From the moment when
-all snapshots are in use to the end, the two may differ by 5%; before, no more than 5% may be taken than is
-computed. A short storm does not use all snapshots: give it fewer with --snapshots.
+Memory: what the server's process has taken since it listens (anonymous pages and swap of smaps_rollup;
+weights are mapped, and not among them), once a second, beside what /metrics says: never more than 5% above
+`computed_bytes`, and once all snapshots are in use never more than 5% below the sum of rows and snapshots
+(`computed_bytes` without what is kept free for prompts and ranking, which comes and goes). A short storm does
+not use all snapshots: give it fewer with --snapshots.
 
 Ends with exit code 1 if a token differs or is missing, a connection ended without an answer, a turn read
 again what was read before, a request took longer than the server promises, the server answered 500, its
@@ -362,35 +363,38 @@ class Memory:
     def __init__(self, server: Server) -> None:
         self._server, self._before = server, server.anonymous_bytes()
         self._most = server.metric("snapshots_limit")
-        self._shares: list[float] = []
-        """Taken, of what was computed: each time that somebody looked."""
-        self._full: list[float] = []
-        """Those when all snapshots were in use."""
+        self._rows_bytes = server.metric("rows") * server.metric("row_bytes")
+        self._snapshot_bytes = server.metric("snapshot_bytes")
+        self._above: list[float] = []
+        """What was taken, as a share of what was computed: each time that somebody looked."""
+        self._below: list[float] = []
+        """As a share of the rows and snapshots, once all of them were in use."""
         self._last = 0, 0
 
     def look(self) -> None:
-        """Now. What is computed is asked for first: snapshots come meanwhile, so more is taken, not less."""
+        """Now."""
         computed, snapshots = self._server.metric("computed_bytes"), self._server.metric("snapshots")
         taken = self._server.anonymous_bytes() - self._before
         self._last = computed, taken
-        self._shares.append(taken / computed)
+        self._above.append(taken / computed)
         if snapshots == self._most:
-            self._full.append(taken / computed)
+            self._below.append(taken / (self._rows_bytes + snapshots * self._snapshot_bytes))
 
     def told(self) -> list[str]:
         """What is wrong; says what was seen."""
         computed, taken = self._last
+        held = self._rows_bytes + self._most * self._snapshot_bytes
         print(
-            f"memory at the end: computed {computed / 1e6:,.1f} MB, taken {taken / 1e6:,.1f} MB; at most"
-            f" {max(self._shares):.1%} of what was computed in {len(self._shares):,} looks"
+            f"memory at the end: taken {taken / 1e6:,.1f} MB, computed {computed / 1e6:,.1f} MB; at most"
+            f" {max(self._above):.1%} of what was computed, in {len(self._above):,} looks"
         )
-        if not self._full:
+        if not self._below:
             return [f"not all {self._most:,} snapshots were in use: let it last longer, or have fewer"]
         print(
-            f"with all {self._most:,} snapshots in use: {min(self._full):.1%} to {max(self._full):.1%}"
-            f" of what was computed, in {len(self._full):,} looks"
+            f"with all {self._most:,} snapshots in use at least {min(self._below):.1%} of the rows and"
+            f" snapshots, {held / 1e6:,.1f} MB, in {len(self._below):,} looks"
         )
-        apart = max(self._shares) > 1 + APART or min(self._full) < 1 - APART
+        apart = max(self._above) > 1 + APART or min(self._below) < 1 - APART
         return ["the memory is not as computed"] if apart else []
 
 

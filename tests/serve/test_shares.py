@@ -49,7 +49,7 @@ def submit(service: Service, owner: bytes, text: str = "Hello", sampling: Sampli
 
 async def until_refused(service: Service, owner: bytes) -> tuple[list[Ticket], ApiError]:
     """Asks until no more of this key may wait."""
-    tickets = []
+    tickets: list[Ticket] = []
     while len(tickets) < 20:
         try:
             tickets.append(submit(service, owner))

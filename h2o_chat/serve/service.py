@@ -9,7 +9,7 @@ import asyncio
 import sys
 import threading
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -77,6 +77,18 @@ class Limits:
     """For a request, from its body to its last token."""
     grace_s: float
     """For those under way when the server is told to end."""
+
+    def check(self, waiting: Collection[Ticket], owner: bytes) -> None:
+        """Whether one more may wait.
+
+        Raises:
+            ApiError: too many wait, of all keys or of this one.
+        """
+        if len(waiting) >= self.waiting:
+            raise busy(429, f"{len(waiting):,} requests wait already. Try again.", "queue_full")
+        of_key = sum(ticket.owner == owner for ticket in waiting)
+        if of_key >= self.waiting_of_key:
+            raise busy(429, f"{of_key:,} requests of this key wait already. Try again.", "queue_full")
 
 
 class Service:
@@ -154,12 +166,7 @@ class Service:
         """
         if self.ending:
             raise _broken() if self.broken else _ending()
-        waiting = self._waiting()
-        if len(waiting) >= self.limits.waiting:
-            raise busy(429, f"{len(waiting):,} requests wait already. Try again.", "queue_full")
-        of_key = sum(one.owner == ticket.owner for one in waiting)
-        if of_key >= self.limits.waiting_of_key:
-            raise busy(429, f"{of_key:,} requests of this key wait already. Try again.", "queue_full")
+        self.limits.check(self._waiting(), ticket.owner)
         with self._changed:
             self._line.append(ticket)
             self._changed.notify_all()

@@ -71,15 +71,17 @@ async def test_a_key_that_fills_its_share_of_the_queue_leaves_room_for_others(se
 
 async def test_the_next_one_is_of_the_key_that_has_the_fewest_under_way(service: Service) -> None:
     """It came last, and goes before those of a key that has a row already."""
-    mine, _ = await until_refused(service, ONE)
-    await until(lambda: service.batch.waiting == 2 and service._prepared is None)
-    behind = [ticket for ticket in mine if ticket.request is None]
-    assert behind, "some of them are not in the batch yet"
+    mine = []
+    for _ in range(4):  # one in the row, one that was read, and two that wait in the batch: it is full
+        mine.append(submit(service, ONE))
+        await until(lambda: mine[-1].request is not None)
+    await until(lambda: service.seated == (mine[0].request,) and service.batch.waiting == 2)
+    behind = [submit(service, ONE), submit(service, ONE)]
     other = submit(service, OTHER)
-    service.leave(mine[0])  # whose row the next one gets, so that all go on by one place
+    service.leave(mine[0])  # all go on by one place
     await until(lambda: other.request is not None)
-    assert [ticket.request for ticket in behind] == [None] * len(behind)
-    for ticket in (*mine, other):
+    assert [ticket.request for ticket in behind] == [None, None]
+    for ticket in (*mine, *behind, other):
         service.leave(ticket)
 
 

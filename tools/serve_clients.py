@@ -22,6 +22,7 @@ import time
 import venv
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from statistics import mean
@@ -68,6 +69,8 @@ class Turn:
     cached_tokens: int = 0
     prompt_tokens: int = 0
     """Read for it."""
+    ended: bool = False
+    """The last words were said; usage and timings may follow."""
     done: bool = False
 
 
@@ -105,7 +108,11 @@ class Proxy:
                 for line in answer:
                     if turn:
                         note(turn, line, began)
-                    self.wfile.write(line)
+                    try:
+                        self.wfile.write(line)
+                    except ConnectionError:  # elia closes its connection at the chunk that says why it ended
+                        if turn is None or not turn.ended:
+                            raise
                 if turn:
                     turn.done = answer.status == 200
                 server.close()
@@ -132,6 +139,7 @@ def note(turn: Turn, line: bytes, began: float) -> None:
     event = json.loads(line.removeprefix(b"data: "))
     if timings := event.get("timings"):
         turn.cached_tokens, turn.prompt_tokens = timings["cache_n"], timings["prompt_n"]
+    turn.ended |= any(choice["finish_reason"] for choice in event.get("choices", []))
     if not turn.first_ms and any(choice["delta"].get("content") for choice in event.get("choices", [])):
         turn.first_ms = 1000 * (time.perf_counter() - began)
 
@@ -192,11 +200,17 @@ def by_elia(place: Path, home: Path, proxy: Proxy, key: str, lines: list[str]) -
         for number, line in enumerate(lines, 1):
             screen.write(line)
             screen.until(lambda line=line: line in screen.shown(), f"{line!r} is typed")  # type: ignore[misc]
-            screen.press("C-j")
+            screen.until(partial(sent, screen, proxy, number), f"message {number} is sent")
             screen.until(lambda number=number: proxy.answered() >= number, f"answer {number}")  # type: ignore[misc]
-            time.sleep(0.5)  # until it has taken note of it
     finally:
         screen.end()
+
+
+def sent(screen: Screen, proxy: Proxy, number: int) -> bool:
+    """Presses ctrl+j; whether so many requests came. While elia notes an answer down it sends nothing."""
+    screen.press("C-j")
+    time.sleep(0.5)
+    return len(proxy.turns) >= number
 
 
 def begin_in_oterm(screen: Screen, model: str) -> None:

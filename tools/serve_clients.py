@@ -1,13 +1,13 @@
-"""Holds conversations with a running server as users of three clients do: openai (streaming), llm, oterm.
+"""Holds conversations with a running server as users of openai (streaming), llm, oterm and elia do.
 
     h2o-chat serve -m MODEL                                    # in another terminal
-    tools/serve_clients.py [--url http://127.0.0.1:8080] [--turns 30] [--clients openai llm oterm]
+    tools/serve_clients.py [--url http://127.0.0.1:8080] [--turns 30] [--clients openai llm oterm elia]
 
 Each client is installed into an environment in a temporary folder (`--folder` keeps it for the next time).
-`llm chat` gets its lines from a pipe, oterm is typed into, in tmux. They talk to the server through a proxy
-here, which notes when a request was sent and when its first words came back. Prints that of turn 2 and of the
-last, and how many tokens had been read before. Ends with exit code 1 if a conversation did not come to its
-end, or the last three turns took more than 1.2 times as long as turns 2 to 4.
+`llm chat` gets its lines from a pipe, oterm and elia are typed into, in tmux. They talk to the server through
+a proxy here, which notes when a request was sent and when its first words came back. Prints that of turn 2
+and of the last, and how many tokens had been read before. Ends with exit code 1 if a conversation did not
+come to its end, or the last three turns took more than 1.2 times as long as turns 2 to 4.
 """
 
 import argparse
@@ -22,6 +22,7 @@ import time
 import venv
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from statistics import mean
@@ -32,7 +33,7 @@ from in_tmux import Screen
 
 SLOWER = 1.2
 """The last turns may take so many times the first ones."""
-PACKAGES = {"openai": "openai", "llm": "llm", "oterm": "oterm"}
+PACKAGES = {"openai": "openai", "llm": "llm", "oterm": "oterm", "elia": "elia-chat"}
 LINES = (
     "My name is Ada and my cat is called Tom.",
     "I like long walks in the rain.",
@@ -68,6 +69,8 @@ class Turn:
     cached_tokens: int = 0
     prompt_tokens: int = 0
     """Read for it."""
+    ended: bool = False
+    """The last words were said; usage and timings may follow."""
     done: bool = False
 
 
@@ -105,7 +108,11 @@ class Proxy:
                 for line in answer:
                     if turn:
                         note(turn, line, began)
-                    self.wfile.write(line)
+                    try:
+                        self.wfile.write(line)
+                    except ConnectionError:  # elia closes its connection at the chunk that says why it ended
+                        if turn is None or not turn.ended:
+                            raise
                 if turn:
                     turn.done = answer.status == 200
                 server.close()
@@ -132,6 +139,7 @@ def note(turn: Turn, line: bytes, began: float) -> None:
     event = json.loads(line.removeprefix(b"data: "))
     if timings := event.get("timings"):
         turn.cached_tokens, turn.prompt_tokens = timings["cache_n"], timings["prompt_n"]
+    turn.ended |= any(choice["finish_reason"] for choice in event.get("choices", []))
     if not turn.first_ms and any(choice["delta"].get("content") for choice in event.get("choices", [])):
         turn.first_ms = 1000 * (time.perf_counter() - began)
 
@@ -177,6 +185,34 @@ def by_oterm(place: Path, home: Path, proxy: Proxy, key: str, lines: list[str]) 
         screen.end()
 
 
+def by_elia(place: Path, home: Path, proxy: Proxy, key: str, lines: list[str]) -> None:
+    """With the server among its models, which litellm reaches as it does OpenAI; ctrl+j sends."""
+    (home / "elia").mkdir()
+    (home / "elia" / "config.toml").write_text(
+        f'default_model = "here"\n[[models]]\nid = "here"\nname = "openai/{name_of_model(proxy)}"\n'
+        f'api_base = "{proxy.url}"\napi_key = "{key}"\n'
+    )
+    screen = Screen(home)
+    words = " ".join(f"{name}='{value}'" for name, value in settings_of(home).items())
+    screen.start("120x40", f"env {words} LITELLM_LOCAL_MODEL_COST_MAP=True {place / 'bin' / 'elia'}")
+    try:
+        screen.until_shown("Send message")
+        for number, line in enumerate(lines, 1):
+            screen.write(line)
+            screen.until(lambda line=line: line in screen.shown(), f"{line!r} is typed")  # type: ignore[misc]
+            screen.until(partial(sent, screen, proxy, number), f"message {number} is sent")
+            screen.until(lambda number=number: proxy.answered() >= number, f"answer {number}")  # type: ignore[misc]
+    finally:
+        screen.end()
+
+
+def sent(screen: Screen, proxy: Proxy, number: int) -> bool:
+    """Presses ctrl+j; whether so many requests came. While elia notes an answer down it sends nothing."""
+    screen.press("C-j")
+    time.sleep(0.5)
+    return len(proxy.turns) >= number
+
+
 def begin_in_oterm(screen: Screen, model: str) -> None:
     """A new chat with the model: the second provider of its list, the model by its name, then Save."""
     screen.until_shown("Welcome to oterm!")
@@ -214,7 +250,7 @@ def own(home: Path) -> dict[str, str]:
     return os.environ | settings_of(home)
 
 
-CLIENTS: dict[str, Client] = {"openai": by_openai, "llm": by_llm, "oterm": by_oterm}
+CLIENTS: dict[str, Client] = {"openai": by_openai, "llm": by_llm, "oterm": by_oterm, "elia": by_elia}
 
 
 def environment(name: str, folder: Path) -> Path:

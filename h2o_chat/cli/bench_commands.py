@@ -3,17 +3,16 @@
 As in `eval_commands.py`, the lab imports torch, so it is imported inside the commands.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
 
 from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.cli import verdicts
+from h2o_chat.cli.bench_full import full
 from h2o_chat.cli.in_words import App
 from h2o_chat.cli.lab_options import (
     Dtype,
@@ -26,10 +25,12 @@ from h2o_chat.cli.lab_options import (
     Threads,
     checked,
     end,
+    made,
 )
 from h2o_chat.lab.output import print_tables, tell
 
 bench = App(no_args_is_help=True)
+bench.command()(full)
 
 
 @bench.callback()
@@ -310,25 +311,6 @@ def _peers(names: Sequence[str], folder: Path | None, formats: Sequence[str]) ->
     if any(PROGRAMS[name].environment for name in asked):
         check_folder(folder)
     return asked
-
-
-@contextmanager
-def made(shape: str | None, seed: int) -> Iterator[Path | None]:
-    """A folder with random weights, gone afterwards; None where no shape was asked for.
-
-    Raises:
-        UsageError: no such shape.
-    """
-    if shape is None:
-        yield None
-        return
-    from h2o_chat.lab.shapes import SHAPES, make
-
-    if shape not in SHAPES:
-        raise UsageError(f"Shape {shape!r} is not known.", f"One of: {', '.join(SHAPES)}.")
-    with TemporaryDirectory() as folder:
-        make(shape, Path(folder), seed)
-        yield Path(folder)
 
 
 def _showing(verdict: Callable[[Any], str]) -> Callable[[Sequence[Any]], None]:

@@ -1,13 +1,15 @@
 """What the commands of `h2o-chat eval` and `h2o-chat bench` share: their options, and how one ends."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
 
 from h2o_chat.base.config import KvDtype, Settings
-from h2o_chat.base.errors import ExitCode
+from h2o_chat.base.errors import ExitCode, UsageError
 
 Model = Annotated[str | None, typer.Option("--model", "-m", metavar="NAME", help="Model folder or name.")]
 Policies = Annotated[
@@ -55,3 +57,22 @@ def end(work: Callable[[], ExitCode]) -> None:
     from h2o_chat.cli.run import ending
 
     raise typer.Exit(ending(work))
+
+
+@contextmanager
+def made(shape: str | None, seed: int) -> Iterator[Path | None]:
+    """A folder with random weights, gone afterwards; None where no shape was asked for.
+
+    Raises:
+        UsageError: no such shape.
+    """
+    if shape is None:
+        yield None
+        return
+    from h2o_chat.lab.shapes import SHAPES, make
+
+    if shape not in SHAPES:
+        raise UsageError(f"Shape {shape!r} is not known.", f"One of: {', '.join(SHAPES)}.")
+    with TemporaryDirectory() as folder:
+        make(shape, Path(folder), seed)
+        yield Path(folder)

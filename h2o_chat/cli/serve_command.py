@@ -65,7 +65,9 @@ def serve(
             rich_help_panel=_SERVER,
         ),
     ] = None,
-    queue: Annotated[int, typer.Option(min=1, help="Requests that may wait.", rich_help_panel=_SERVER)] = 64,
+    queue: Annotated[
+        int, typer.Option(min=1, help="Requests that may wait, of all keys.", rich_help_panel=_SERVER)
+    ] = 64,
     timeout: Annotated[
         float, typer.Option(min=0.1, help="Seconds for a request, waiting included.", rich_help_panel=_SERVER)
     ] = 600,
@@ -103,7 +105,7 @@ def serve(
 
         obtain(settings.model, asking(yes))
         folder = None if no_store else data_folder(data)
-        limits = Limits(queue, timeout, grace)
+        limits = Limits(queue, queue, timeout, grace)
         return _served(settings, sampling, address, keys, rows, snapshots, limits, folder)
 
     code = ending(work)
@@ -123,6 +125,7 @@ def _served(
 ) -> ExitCode:
     from h2o_chat.serve.guard import is_loopback
     from h2o_chat.serve.keys import read_keys
+    from h2o_chat.serve.malloc import give_back
     from h2o_chat.serve.prefixes import Prefixes
     from h2o_chat.serve.saved import Saved
     from h2o_chat.serve.server import listen, serve
@@ -130,6 +133,7 @@ def _served(
 
     host, port = split(address)
     keys, loopback = read_keys(keys_file), is_loopback(host)
+    limits = replace(limits, waiting_of_key=max(1, limits.waiting // max(1, len(keys))))
     if not loopback and not keys:
         raise UsageError(
             f"--address {address} can be reached by others, and there is no key.",
@@ -142,6 +146,7 @@ def _served(
             f"{address} cannot be had: {error.strerror or error}.", "Choose another: --address 127.0.0.1:0."
         ) from error
     with at:
+        give_back()
         with progress_bar() as progress:
             fetch_missing(settings.model, progress)
             stay_offline()

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from h2o_chat.lab.bounded import Bounded, Rounding
+    from h2o_chat.lab.full_bench import Report
     from h2o_chat.lab.rows_bench import RowsSpeed
     from h2o_chat.lab.soak import Stretch
     from h2o_chat.lab.store_bench import StoreTimes
@@ -93,6 +94,17 @@ def rows(found: "Sequence[RowsSpeed]") -> str:
     return told + (
         f"; something else ran in {disturbed} samples: measure again when it is idle." if disturbed else "."
     )
+
+
+def full(report: "Report") -> str:
+    ours, *others = report.rows
+    told = [
+        f"{one.tok_s:,.1f} tok/s of {one.program}: {ours.tok_s / one.tok_s:.2f} times as many"
+        f" ({ours.decode_tok_s / one.decode_tok_s:.2f} without the prompts)"
+        for one in others
+    ]
+    beside = f"; {'; '.join(told)}" if told else ", and nothing to compare with"
+    return f"Verdict: {ours.tok_s:,.1f} tok/s with {ours.rows:,} rows{beside}."
 
 
 def ui(found: "Sequence[Times]") -> str:

@@ -1,8 +1,9 @@
-"""Many conversations in one runner: every answer grows by a token a turn, while one prompt is read in chunks.
+"""Many conversations in one runner: every answer grows by a token a turn, while prompts are read in chunks.
 
 A prompt is read in a cache of one row, in the very calls in which a conversation alone reads it, and moves to
-a free row when it was read to its end. Rows do not look at each other, so each is what it is alone: in the
-native step bit for bit.
+a free row when it was read to its end. Of several prompts the one that came first and the one with the fewest
+tokens left get a call in turn: a short one does not wait for a long one before it. Rows do not look at each
+other, so each is what it is alone: in the native step bit for bit.
 """
 
 import sys
@@ -22,7 +23,7 @@ from h2o_chat.engine.generation import prompt_read
 from h2o_chat.engine.relive import reliving
 from h2o_chat.engine.request import Request, Told
 from h2o_chat.engine.row import Row
-from h2o_chat.engine.rows import rows_for
+from h2o_chat.engine.rows import READERS, rows_for
 from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.engine.saved import Snapshot
 from h2o_chat.engine.session import session_of
@@ -41,6 +42,8 @@ class _Talk:
     """All that is read."""
     reading: Iterator[Tensor | None]
     """Feeds what is read, call by call."""
+    ends_at: int
+    """`row.seen` once all of it was read."""
     began: float
     logits: Tensor | None = None
     """[V] after the prompt; None before, and once the first token was chosen."""
@@ -65,12 +68,19 @@ class Batch:
     ) -> None:
         self.settings = settings
         self.reader = Runner(loaded, cache_for(loaded, settings))
-        """Of the prompt that is read."""
+        """Of a prompt; what a row takes is computed with it."""
         rows = rows_for(self.reader, rows, most)
-        self.runner = Runner(loaded, cache_for(loaded, settings), rows, self.reader.native)
+        native = self.reader.native
+        self.runner = Runner(loaded, cache_for(loaded, settings), rows, native)
+        more = range(min(READERS, rows) - 1)
+        self._readers = [
+            self.reader, *(Runner(loaded, cache_for(loaded, settings), native=native) for _ in more)
+        ]  # fmt: skip
         self._waiting: deque[Request] = deque()
-        self._reading: _Talk | None = None
-        """Until it has moved to a row."""
+        self._reading: list[_Talk] = []
+        """In the order in which they began, each until it has moved to a row."""
+        self._calls = 0
+        """For prompts so far."""
         self._rows: list[_Talk | None] = [None] * rows
         self._cancelled: deque[Request] = deque()
 
@@ -83,6 +93,11 @@ class Batch:
     def waiting(self) -> int:
         """Requests that nothing was read of yet."""
         return len(self._waiting)
+
+    @property
+    def line(self) -> list[Request]:
+        """Those that nothing was read of yet; may be asked for in any thread."""
+        return list(self._waiting)
 
     @property
     def talking(self) -> int:
@@ -113,7 +128,7 @@ class Batch:
         self._cancelled.append(request)
 
     def step(self) -> list[Told]:
-        """One call of the model for all rows that answer, and one for the prompt that is read."""
+        """One call of the model for all rows that answer, and one for the prompts that are read."""
         told: list[Told] = []
         self._stop(told)
         self._seat(told)
@@ -130,29 +145,31 @@ class Batch:
             wanted.add(self._cancelled.popleft())
         if not wanted:
             return
-        for request in [request for request in self._waiting if request in wanted]:
+        for request in [request for request in self.line if request in wanted]:
             self._waiting.remove(request)
             told.append(Told(request, _nothing("stopped")))
-        for one in (self._reading, *self._rows):
+        for one in (*self._reading, *self._rows):
             if one is not None and one.request in wanted:
                 self._end(one, "stopped", told)
 
     def _seat(self, told: list[Told]) -> None:
-        """Gives a prompt that was read a free row, and its first token."""
-        talk = self._reading
-        if talk is None or talk.logits is None or None not in self._rows:
-            return
-        number = self._rows.index(None)
-        try:
-            talk.row.move_to(self.runner, number)
-        except Exception as error:
-            self.runner.empty(number)
-            self._fail(talk, error, told)
-            return
-        self._reading, self._rows[number] = None, talk
-        logits, talk.logits = talk.logits, None
-        talk.answer.ttft_ms = ms_since(talk.began)
-        self._choose(talk, logits, told)
+        """Gives each prompt that was read a free row, and its first token."""
+        for talk in [talk for talk in self._reading if talk.logits is not None]:
+            if None not in self._rows:
+                return
+            number = self._rows.index(None)
+            try:
+                talk.row.move_to(self.runner, number)
+            except Exception as error:
+                self.runner.empty(number)
+                self._fail(talk, error, told)
+                continue
+            self._reading.remove(talk)
+            self._rows[number] = talk
+            logits, talk.logits = talk.logits, None
+            assert logits is not None
+            talk.answer.ttft_ms = ms_since(talk.began)
+            self._choose(talk, logits, told)
 
     def _decode(self, told: list[Told]) -> None:
         """A token for each row that answers."""
@@ -201,16 +218,13 @@ class Batch:
             told.append(Told(talk.request, talk.row.look()))
 
     def _read(self, told: list[Told]) -> None:
-        """One call of the model for the prompt that is read, or for the next one that waits."""
-        if self._reading is None and self._waiting:
-            request = self._waiting.popleft()
-            try:
-                self._reading = self._begun(request)
-            except Exception as error:
-                told.append(Told(request, _nothing("error"), self._ours(error)))
-        talk = self._reading
-        if talk is None or talk.logits is not None:
+        """One call of the model: for the prompt that began first, the next time for that with least left."""
+        self._begin(told)
+        unread = [talk for talk in self._reading if talk.logits is None]
+        if not unread:
             return
+        self._calls += 1
+        talk = unread[0] if self._calls % 2 else min(unread, key=lambda one: one.ends_at - one.row.seen)
         try:
             logits = next(talk.reading)
         except Exception as error:
@@ -224,9 +238,21 @@ class Batch:
 
     # -- how a request begins and ends -----------------------------------------------------------------
 
-    def _begun(self, request: Request) -> _Talk:
-        """Its row is that of the reader, until it was read."""
-        row = Row(self.reader, replace(self.settings, seed=request.seed))
+    def _begin(self, told: list[Told]) -> None:
+        """Gives who waits the readers that are free."""
+        used = [talk.row.runner for talk in self._reading]
+        for reader in [reader for reader in self._readers if reader not in used]:
+            if not self._waiting:
+                return
+            request = self._waiting.popleft()
+            try:
+                self._reading.append(self._begun(request, reader))
+            except Exception as error:
+                told.append(Told(request, _nothing("error"), self._ours(error)))
+
+    def _begun(self, request: Request, reader: Runner) -> _Talk:
+        """Its row is that of a reader, until it was read."""
+        row = Row(reader, replace(self.settings, seed=request.seed))
         begin, request.begin = request.begin, None
         if begin is None:
             row.reset()
@@ -236,7 +262,7 @@ class Batch:
         ids = [*row.pending, *(token for piece in request.pieces for token in piece.ids)]
         answer = Answer(row, request.pieces[-1].ids, request.sampling)
         reading = _reading(row, request, begins=begin is None)
-        return _Talk(request, row, answer, ids, reading, time.perf_counter())
+        return _Talk(request, row, answer, ids, reading, row.seen + len(ids), time.perf_counter())
 
     def _fail(self, talk: _Talk, error: Exception, told: list[Told]) -> None:
         """Ends a request with its own error."""
@@ -253,12 +279,12 @@ class Batch:
 
     def _end(self, talk: _Talk, finish: Finish, told: list[Told], error: Exception | None = None) -> None:
         """Its row is empty from here on."""
-        if talk is self._reading:
-            told.append(Told(talk.request, talk.answer.ended(finish), error))
-            self._reading = None
-            self.reader.empty(0)
-            return
         row = talk.row
+        if talk in self._reading:
+            told.append(Told(talk.request, talk.answer.ended(finish), error))
+            self._reading.remove(talk)
+            row.runner.empty(0)
+            return
         if self.settings.events_every:
             told.append(Told(talk.request, row.look()))
         state = _state(row) if talk.request.keep and finish != "error" else None

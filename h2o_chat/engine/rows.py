@@ -8,8 +8,10 @@ from h2o_chat.models.fits import HEADROOM_BYTES, slot_bytes
 
 ROWS = 16
 """At once, unless another number is asked for: a product of the native step takes so many tokens."""
-BESIDE = 5
-"""Rows that memory is kept for beside those that answer: the prompt that is read, and copies of rows whose
+READERS = 4
+"""Prompts that are read at once at most: each has a cache of one row."""
+BESIDE = READERS + 4
+"""Rows that memory is kept for beside those that answer: the prompts that are read, and copies of rows whose
 slots are ranked (`settle.TOGETHER`)."""
 
 SNAPSHOTS = 64

@@ -66,7 +66,7 @@ def run_rows(settings: Settings, rows: Sequence[int], turns: int, seed: int) -> 
         batches = [Batch(loaded, settings, number) for number in rows]
         for at, batch in enumerate(batches):
             progress("fill rows", at / len(batches))
-            _fill(batch, engine, vocabulary, rng)
+            fill(batch, engine, vocabulary, rng)
         times: list[list[Sample]] = [[] for _ in batches]
         for turn in range(turns):
             progress("time", turn / turns)
@@ -97,7 +97,7 @@ def run_rows(settings: Settings, rows: Sequence[int], turns: int, seed: int) -> 
     ]
 
 
-def _fill(batch: Batch, engine: Engine, vocabulary: int, rng: random.Random) -> None:
+def fill(batch: Batch, engine: Engine, vocabulary: int, rng: random.Random) -> None:
     """A conversation in every row: they begin alike and read on, each as long as it wants."""
     taken, sampling = engine.snapshot(), Sampling(max_tokens=None, ignore_eos=True)
     for number in range(batch.runner.rows):

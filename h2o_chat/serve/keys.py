@@ -27,8 +27,8 @@ class Keys:
         self._digests = [sha256(key.encode()).digest() for key in keys]
         self._owners = [hmac.digest(key.encode(), b"h2o-chat serve", "sha256") for key in keys]
 
-    def __bool__(self) -> bool:
-        return bool(self._digests)
+    def __len__(self) -> int:
+        return len(self._digests)
 
     def owner(self, authorization: bytes | None) -> bytes | None:
         """Who has sent this header: what stands for the key, and says nothing of it; None: nobody we know.

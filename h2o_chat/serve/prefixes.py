@@ -1,12 +1,13 @@
 """Conversations that may go on: the memory after an answer, found by the messages before it.
 
 Clients send the whole history. A hash over each message and all before it says which memory has read just
-that; the hash begins with the key of the client, so no other key leads to it.
+that; the hash begins with the key of the client, so no other key leads to it. Where there are too many, the
+key that has most of them loses its oldest: no key takes the place of those of others that have fewer.
 """
 
 import hmac
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -17,6 +18,11 @@ from h2o_chat.serve.asked import Message
 
 if TYPE_CHECKING:
     from h2o_chat.engine.saved import Snapshot
+
+
+def tag_of(owner: bytes) -> str:
+    """A short name for what stands for a key; nothing leads back from it."""
+    return sha256(b"owner" + owner).hexdigest()[:16]
 
 
 def beginning(owner: bytes, context: bytes) -> bytes:
@@ -63,6 +69,8 @@ class Kept:
     """Where it stands too."""
     gone_on: int = 0
     """So often a conversation went on from here."""
+    tag: str = ""
+    """Of the key that made it, see `tag_of`."""
 
     @property
     def held_bytes(self) -> int:
@@ -79,8 +87,8 @@ def state_bytes(state: "Snapshot") -> int:
 class Prefixes:
     """The newest memories, at most so many; safe to use in any thread.
 
-    The one that came first goes first. One from which a second conversation goes on counts as new, whenever
-    one does: others may begin alike.
+    Of the key that has most of them the one that came first goes first. One from which a second conversation
+    goes on counts as new, whenever one does: others may begin alike.
     """
 
     def __init__(self, most: int) -> None:
@@ -102,12 +110,14 @@ class Prefixes:
             return list(self._kept.values())
 
     def add(self, one: Kept) -> None:
-        """Keeps one; of those that are too many the oldest go."""
+        """Keeps one; of those that are too many the oldest go, of the key that has most."""
         with self._lock:
             self._kept.pop(one.chain, None)
             self._kept[one.chain] = one
             while len(self._kept) > self.most:
-                self._kept.popitem(last=False)
+                of = Counter(kept.tag for kept in self._kept.values())
+                most = max(of.values())
+                del self._kept[next(hashed for hashed, kept in self._kept.items() if of[kept.tag] == most)]
 
     def drop(self, one: Kept) -> None:
         """Forgets it."""

@@ -9,7 +9,6 @@ import hmac
 import os
 import time
 from collections.abc import Iterable
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from h2o_chat.base.errors import BusyError
 from h2o_chat.base.own import no_link, open_own, own_folder
 from h2o_chat.base.system import lock
 from h2o_chat.serve.errors import ApiError
-from h2o_chat.serve.prefixes import Kept
+from h2o_chat.serve.prefixes import Kept, tag_of
 
 if TYPE_CHECKING:
     from h2o_chat.engine.batch import Batch
@@ -84,7 +83,7 @@ class Saved:
         """
         names, now = set(), time.time_ns()
         for place, kept in enumerate(all):
-            file = self.folder / _name("row", kept)
+            file = self.folder / _name(f"row-{kept.tag}" if kept.tag else "row", kept)
             names.add(file.name)
             if kept.state is not None and not file.exists():
                 self._write(file, kept.state)
@@ -104,7 +103,7 @@ class Saved:
         assert kept.state is not None
         begin = _of_client(owner, name)
         before = list(self.folder.glob(f"{begin}-*{_END}"))
-        if not before and len(list(self.folder.glob(f"{_tag(owner)}-*{_END}"))) >= SESSIONS:
+        if not before and len(list(self.folder.glob(f"session-{tag_of(owner)}-*{_END}"))) >= SESSIONS:
             raise ApiError(507, f"{SESSIONS} sessions are saved already: save over one.", "too_many_sessions")
         file = self.folder / _name(begin, kept)
         self._write(file, kept.state)
@@ -126,7 +125,7 @@ class Saved:
         if kept is None or kept.file is None:
             raise ApiError(404, "Nothing was saved by this name, model and key.", "no_session", "filename")
         self.read(kept)
-        file, kept.file = kept.file, None  # rows have files of their own
+        file, kept.file, kept.tag = kept.file, None, tag_of(owner)  # rows have files of their own
         return kept, file.stat().st_size
 
     def _read(self, file: Path) -> "Snapshot":
@@ -141,11 +140,6 @@ class Saved:
         write(file, state, self._session)
 
 
-def _tag(owner: bytes) -> str:
-    """Begins the names of all that a key has saved."""
-    return "session-" + sha256(b"owner" + owner).hexdigest()[:16]
-
-
 def _of_client(owner: bytes, name: str) -> str:
     """Begins the name of what a key has saved by a name.
 
@@ -157,7 +151,7 @@ def _of_client(owner: bytes, name: str) -> str:
             400, f"filename is no text of 1 to {NAME_CHARACTERS} characters.", "invalid_request", "filename"
         )
     named = hmac.digest(owner, name.encode("utf-8", "surrogatepass"), "sha256").hex()[:32]
-    return f"{_tag(owner)}-{named}"
+    return f"session-{tag_of(owner)}-{named}"
 
 
 def _name(begin: str, kept: Kept) -> str:
@@ -166,9 +160,9 @@ def _name(begin: str, kept: Kept) -> str:
 
 def _named(file: Path) -> Kept | None:
     """What a file's name says; None where it is none of ours."""
-    *_, chain, marked = file.name.removesuffix(_END).split("-")
+    *begin, chain, marked = file.name.removesuffix(_END).split("-")
     try:
         hashed = bytes.fromhex(chain)
     except ValueError:
         return None
-    return Kept(hashed, marked == "1", 0, None, file) if len(hashed) == 32 else None
+    return Kept(hashed, marked == "1", 0, None, file, tag="".join(begin[1:2])) if len(hashed) == 32 else None

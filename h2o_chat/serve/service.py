@@ -8,8 +8,8 @@ to it and to cancel, any thread may.
 import asyncio
 import sys
 import threading
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from h2o_chat.serve import errors
 from h2o_chat.serve.asked import Asked
 from h2o_chat.serve.counts import Counts
 from h2o_chat.serve.errors import ApiError, busy
-from h2o_chat.serve.prefixes import Kept, Prefixes, after, beginning, chain
+from h2o_chat.serve.prefixes import Kept, Prefixes, after, beginning, chain, tag_of
 from h2o_chat.serve.stream import Ended, Item, Stream
 from h2o_chat.serve.tokens import request_of
 from h2o_chat.store import clean
@@ -71,10 +71,24 @@ class Limits:
 
     waiting: int
     """Requests that nothing was read of yet."""
+    waiting_of_key: int
+    """Of them those of one key."""
     time_s: float
     """For a request, from its body to its last token."""
     grace_s: float
     """For those under way when the server is told to end."""
+
+    def check(self, waiting: Collection[Ticket], owner: bytes) -> None:
+        """Whether one more may wait.
+
+        Raises:
+            ApiError: too many wait, of all keys or of this one.
+        """
+        if len(waiting) >= self.waiting:
+            raise busy(429, f"{len(waiting):,} requests wait already. Try again.", "queue_full")
+        of_key = sum(ticket.owner == owner for ticket in waiting)
+        if of_key >= self.waiting_of_key:
+            raise busy(429, f"{of_key:,} requests of this key wait already. Try again.", "queue_full")
 
 
 class Service:
@@ -124,7 +138,7 @@ class Service:
     @property
     def waiting(self) -> int:
         """Requests that nothing was read of yet."""
-        return len(self._line) + self.batch.waiting + (self._prepared is not None)
+        return len(self._waiting())
 
     @property
     def computed_bytes(self) -> int:
@@ -152,8 +166,7 @@ class Service:
         """
         if self.ending:
             raise _broken() if self.broken else _ending()
-        if self.waiting >= self.limits.waiting:
-            raise busy(429, f"{self.waiting:,} requests wait already. Try again.", "queue_full")
+        self.limits.check(self._waiting(), ticket.owner)
         with self._changed:
             self._line.append(ticket)
             self._changed.notify_all()
@@ -192,6 +205,12 @@ class Service:
             thread.join(longest_s)
         return not any(thread.is_alive() for thread in self._threads)
 
+    def _waiting(self) -> set[Ticket]:
+        """Those that nothing was read of yet."""
+        with self._changed:
+            batch = [self._under_way.get(request) for request in self.batch.line]
+            return {ticket for ticket in (*self._line, self._prepared, *batch) if ticket is not None}
+
     # -- the thread that prepares --------------------------------------------------------------------
 
     def _prepare_all(self) -> None:
@@ -200,7 +219,7 @@ class Service:
                 self._changed.wait_for(lambda: self._closed or (self._line and self.batch.waiting < AHEAD))
                 if self._closed:
                     return
-                ticket = self._prepared = self._line.popleft()
+                ticket = self._prepared = self._next()
             try:
                 request = self._prepare(ticket)
                 with self._changed:
@@ -212,6 +231,13 @@ class Service:
             with self._changed:
                 self._prepared = None
                 self._changed.notify_all()
+
+    def _next(self) -> Ticket:
+        """Of the key that has the fewest requests under way; of these the one that came first."""
+        of = Counter(ticket.owner for ticket in self._under_way.values())
+        ticket = min(self._line, key=lambda one: of[one.owner])
+        self._line.remove(ticket)
+        return ticket
 
     def _prepare(self, ticket: Ticket) -> Request:
         """
@@ -287,7 +313,7 @@ class Service:
         """The next request may go on from there."""
         marked = bool(self.template.marker) and turn.finish == "stop" and not ticket.asked.sampling.stop
         hashed = after(ticket.chain[-1], ("assistant", clean(turn.text)))
-        self.prefixes.add(Kept(hashed, marked, turn.seen, state))
+        self.prefixes.add(Kept(hashed, marked, turn.seen, state, tag=tag_of(ticket.owner)))
         if row is not None:
             self.slots[row] = ticket.owner, hashed
 

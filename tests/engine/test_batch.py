@@ -124,7 +124,7 @@ def test_one_call_of_a_prompt_comes_between_two_tokens(
     feed = Runner.feed
 
     def noted(runner: Runner, pieces: Any, prompt: bool) -> torch.Tensor:
-        calls.append("reads" if runner is batch.reader else "answers")
+        calls.append("answers" if runner is batch.runner else "reads")
         return feed(runner, pieces, prompt)
 
     monkeypatch.setattr(Runner, "feed", noted)
@@ -159,7 +159,7 @@ def test_a_conversation_goes_on_from_what_was_taken_of_it(native: Loaded) -> Non
     assert (prompt.first, prompt.tokens) == (seen, 31), "the last token of the answer was not fed yet"
     same(heard[0], alone(native, NATIVE, other))
     (told,) = (one for one in ended if one.state is not None)
-    assert (told.request, told.row) == (later, 1), "nobody else has asked for it"
+    assert (told.request, told.row) == (later, 0), "nobody else has asked for it"
     assert isinstance(told.event, Turn)
     engine.restore(told.state)
     assert engine.seen == told.event.seen

@@ -96,7 +96,7 @@ async def test_a_damaged_row_is_read_again(
     saved: Saved, loaded: Loaded, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = [("user", "My name is Ada.")]
-    first = Service(Batch(loaded, SETTINGS, rows=1), SETTINGS, SAMPLING, Limits(8, 100, 0), Prefixes(8))
+    first = Service(Batch(loaded, SETTINGS, rows=1), SETTINGS, SAMPLING, Limits(8, 8, 100, 0), Prefixes(8))
     end = await answered(first, said)
     assert first.close(60)
     saved.write_rows(first.prefixes.all())
@@ -108,7 +108,9 @@ async def test_a_damaged_row_is_read_again(
             raw = bytearray(row.file.read_bytes())
             raw[-100] ^= 255
             row.file.write_bytes(raw)
-        second = Service(Batch(loaded, SETTINGS, rows=1), SETTINGS, SAMPLING, Limits(8, 100, 0), Prefixes(8))
+        second = Service(
+            Batch(loaded, SETTINGS, rows=1), SETTINGS, SAMPLING, Limits(8, 8, 100, 0), Prefixes(8)
+        )
         second.read = saved.read
         second.prefixes.add(row)
         end = await answered(second, said)

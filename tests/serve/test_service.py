@@ -34,7 +34,7 @@ def loaded() -> Loaded:
 
 def begin(loaded: Loaded, settings: Settings = SETTINGS, snapshots: int = 8) -> Service:
     batch = Batch(loaded, settings, rows=2)
-    return Service(batch, settings, SAMPLING, Limits(8, 100, 0), Prefixes(snapshots))
+    return Service(batch, settings, SAMPLING, Limits(8, 8, 100, 0), Prefixes(snapshots))
 
 
 @pytest.fixture

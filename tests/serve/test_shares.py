@@ -1,0 +1,174 @@
+"""Keys share what there is: none fills the queue or the snapshots for the others; freed memory goes back."""
+
+import asyncio
+import platform
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.cli.cli import app
+from h2o_chat.engine.batch import Batch
+from h2o_chat.engine.engine import Engine
+from h2o_chat.models.load import Loaded
+from h2o_chat.native.loading import open_model
+from h2o_chat.serve.asked import Asked
+from h2o_chat.serve.errors import ApiError
+from h2o_chat.serve.prefixes import Kept, Prefixes, tag_of
+from h2o_chat.serve.saved import Saved
+from h2o_chat.serve.service import Limits, Service, Ticket
+
+SETTINGS = Settings(budget=48, threads=1, seed=0, events_every=0, recall="off")
+ENDLESS = Sampling(max_tokens=None, ignore_eos=True)
+ONE, OTHER = b"one", b"other"
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Loaded:
+    return open_model(SETTINGS, lambda *_: None)
+
+
+@pytest.fixture
+async def service(loaded: Loaded) -> AsyncIterator[Service]:
+    """With one row, and room for 8 who wait, 4 of each key."""
+    service = Service(Batch(loaded, SETTINGS, rows=1), SETTINGS, ENDLESS, Limits(8, 4, 100, 0), Prefixes(4))
+    yield service
+    assert service.close(60)
+
+
+def submit(service: Service, owner: bytes, text: str = "Hello", sampling: Sampling = ENDLESS) -> Ticket:
+    ticket = service.ticket(Asked((("user", text),), sampling, 0), owner)
+    service.submit(ticket)
+    return ticket
+
+
+async def until_refused(service: Service, owner: bytes) -> tuple[list[Ticket], ApiError]:
+    """Asks until no more of this key may wait."""
+    tickets: list[Ticket] = []
+    while len(tickets) < 20:
+        try:
+            tickets.append(submit(service, owner))
+        except ApiError as error:
+            return tickets, error
+    raise AssertionError("it was never refused")
+
+
+async def test_a_key_that_fills_its_share_of_the_queue_leaves_room_for_others(service: Service) -> None:
+    mine, error = await until_refused(service, ONE)
+    assert (error.status, error.code) == (429, "queue_full")
+    assert "of this key" in error.message
+    assert error.headers["retry-after"]
+    others, error = await until_refused(service, OTHER)
+    assert len(others) >= 4, "as many as if nobody else had asked"
+    for ticket in (*mine, *others):
+        service.leave(ticket)
+
+
+async def test_the_next_one_is_of_the_key_that_has_the_fewest_under_way(service: Service) -> None:
+    """It came last, and goes before those of a key that has a row already."""
+    mine = []
+    for _ in range(4):  # one in the row, one that was read, and two that wait in the batch: it is full
+        mine.append(submit(service, ONE))
+        await until(lambda: mine[-1].request is not None)
+    await until(lambda: service.seated == (mine[0].request,) and service.batch.waiting == 2)
+    behind = [submit(service, ONE), submit(service, ONE)]
+    other = submit(service, OTHER)
+    service.leave(mine[0])  # all go on by one place
+    await until(lambda: other.request is not None)
+    assert [ticket.request for ticket in behind] == [None, None]
+    for ticket in (*mine, *behind, other):
+        service.leave(ticket)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(100):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def kept(owner: bytes, name: str) -> Kept:
+    return Kept(name.encode() * 32, False, 1, None, tag=tag_of(owner))
+
+
+def names(prefixes: Prefixes) -> str:
+    return "".join(chr(one.chain[0]) for one in prefixes.all())
+
+
+def test_a_key_that_keeps_many_snapshots_loses_its_own() -> None:
+    prefixes = Prefixes(4)
+    for owner, name in ((OTHER, "a"), (ONE, "b"), (ONE, "c"), (ONE, "d"), (ONE, "e"), (ONE, "f")):
+        prefixes.add(kept(owner, name))
+    assert names(prefixes) == "adef", "the oldest of all is the only one of its key"
+    prefixes.add(kept(OTHER, "g"))
+    assert names(prefixes) == "aefg", "who has fewer takes a place of who has most"
+    prefixes.add(kept(OTHER, "h"))
+    assert names(prefixes) == "efgh", "and no more than a share"
+    prefixes.add(kept(b"third", "i"))
+    assert names(prefixes) == "fghi", "of those who have as many the oldest goes"
+
+
+def test_whose_a_snapshot_is_stays_known_on_disk(loaded: Loaded, tmp_path: Path) -> None:
+    engine = Engine(loaded, SETTINGS)
+    engine.forward([5, 6, 7], prompt=True)
+    saved = Saved(tmp_path, b"c" * 32, Batch(loaded, SETTINGS, rows=1))
+    one = Kept(b"k" * 32, True, 3, engine.snapshot(), tag=tag_of(ONE))
+    saved.write_rows([one])
+    (found,) = saved.rows()
+    assert (found.tag, found.chain, found.marked) == (tag_of(ONE), one.chain, True)
+    saved.write_rows([found])
+    assert [row.file for row in saved.rows()] == [found.file], "it is the same file"
+    saved.write_session(OTHER, "name", one)
+    assert saved.session(OTHER, "name")[0].tag == tag_of(OTHER)
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize(("keys", "share"), [(0, 8), (1, 8), (2, 4), (3, 2), (20, 1)])
+def test_a_key_has_its_part_of_the_queue(
+    keys: int, share: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the server's flags and keys say."""
+    file = tmp_path / "keys"
+    file.touch(0o600)
+    file.write_text("".join(f"the-key-of-client-{number}\n" for number in range(keys)))
+    given = ["--keys", str(file)] if keys else []
+    found: list[Limits] = []
+
+    def noted(*arguments: Any) -> Any:
+        found.append(arguments[3])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("h2o_chat.serve.service.Service", noted)
+    CliRunner().invoke(app, ["serve", "--address", "127.0.0.1:0", "--queue", "8", "--no-store", *given])
+    assert [(limits.waiting, limits.waiting_of_key) for limits in found] == [(8, share)]
+
+
+FREED = """
+import sys
+if sys.argv[1] == "given back":
+    from h2o_chat.serve.malloc import give_back
+    give_back()
+def resident():
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * 4096
+before = resident()
+bytearray(1 << 20)  # so large a block was freed: by itself glibc maps none of this size any more
+blocks = [(bytearray(900_000), bytes(5_000)) for _ in range(100)]
+between = [small for _, small in blocks]
+del blocks
+print(resident() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc alone")
+def test_memory_that_is_freed_goes_back_to_the_system() -> None:
+    found = {
+        how: int(subprocess.check_output([sys.executable, "-c", FREED, how]))
+        for how in ("kept", "given back")
+    }
+    assert found["given back"] < 5e6
+    assert found["kept"] > 50e6, "else nothing would have to be done"

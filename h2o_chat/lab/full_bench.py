@@ -143,7 +143,7 @@ def _ours(wanted: Wanted, progress: Progress) -> tuple[FullSpeed, str]:
     settings = replace(wanted.settings, events_every=0)
     loaded, rng = open_model(settings, progress), random.Random(wanted.seed)
     engine = Engine(loaded, settings)
-    vocabulary = loaded.model.get_input_embeddings().num_embeddings
+    vocabulary = loaded.sizes.vocabulary
     each = snapshot_bytes(engine.runner)
     rows = _fitting(wanted.kv_bytes, each)
     batch = Batch(loaded, settings, rows)

@@ -13,23 +13,24 @@ from itertools import takewhile
 from h2o_chat.chat.finding import WORD
 
 
-def _set(text: str) -> frozenset[str]:
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text, in small letters; a dot stands between languages."""
     return frozenset(text.replace("·", " ").casefold().split())
 
 
-MY = _set("""
+MY = word_set("""
 my our mine ours · mein meine meinen meinem meiner meines unser unsere unseren unserem unserer · mon ma mes
 notre nos · mi mis nuestro nuestra nuestros nuestras · mio mia miei mie nostro nostra · meu minha meus minhas
 nosso nossa · mijn onze · min mitt mina vår vårt · мой моя мое моё мои мою моем моего моей
 наш наша
 """)
 """Words for what is one's own."""
-I = _set("""
+I = word_set("""
 i me myself we us · ich mich mir wir · je j me moi · yo me · io · eu · ik · jag mig · я меня мне мной мы нас
 我 私 僕 俺
 """)  # noqa: E741
 """Words for oneself."""
-_ASKING = _set("""
+_ASKING = word_set("""
 what who whom whose where when which · was wer wen wem wessen wo wann welche welcher welches welchen welchem
 wohin woher · quel quelle quels quelles qui où quand combien que · qué cuál cuáles quién dónde cuándo cuántos
 cuántas · che quale quali chi dove quando quanti quante · quem onde quantos quantas · wat waar wanneer welke
@@ -60,7 +61,7 @@ _REMEMBER = re.compile(
 )
 """Asks whether the other one knows what follows, or was told it."""
 _TOLD_YOU = re.compile(r"\bi (?:\w+ )?(?:told|gave|mentioned|said|sent|showed)(?: it)?(?: to)? you\b")
-_ADVICE = _set("""
+_ADVICE = word_set("""
 you your yours yourself · should shall can could would may might must ought will won · why · need needed if
 whether wrong matter problem mistake mean means meaning happen happens happened happening difference better
 chance chances option options choice choices right rights odds supposed good worth makes cause causes else
@@ -76,27 +77,27 @@ _ADVISE = re.compile(
     r"\b(?:have to|had to|best (?:way|thing|time|place)|best to|how to|does it (?:take|cost)|going to"
     r"|what about|time is it|way to|synonym|do \w+ (?:say|do|think))\b"
 )
-_EVERYBODY = _set("""
+_EVERYBODY = word_set("""
 life purpose planet country sun world society body brain history joke dream dreams mind deserve miss missing
 """)
 """What a person does not tell, though it is "my" or "our"."""
-_BESIDE = _set("with after before for against than like near")
+_BESIDE = word_set("with after before for against than like near")
 """Before "my" it is asked for something else: "which colour goes with my curtains?"."""
 _DO_I = re.compile(r"\bdo (?:i|we) (\w+)")
-_ALWAYS = _set("""
+_ALWAYS = word_set("""
 have own live work like love prefer hate dislike enjoy keep take speak play drive weigh study support collect
 earn belong wear feed teach train commute attend go do wake sleep use know want owe pay eat drink read stop
 start leave
 """)
 """What is told of oneself: "where do I live?". With other words it is advice: "where do I click?"."""
 _HABIT = re.compile(r"\b(?:usually|always|normally|often|currently|every|(?:what|much) time do i)\b")
-_ATTRIBUTES = _set("""
+_ATTRIBUTES = word_set("""
 name names called call named number kind type sort old age many much long often far big time day date year
 month colour color brand favourite favorite size title exactly again now first last new
 """)
 """What is asked of something: it counts where nothing else is asked for."""
 NOTHING = (
-    _set("""
+    word_set("""
 a an the of in on at to for from with by about as and or but not no that this these those there here it its
 is are was were be been am do does did done have has had having how s t d ll re ve he she him her his they
 them their one ones some any also so well ok okay hey hi oh please just way go going get got say said tell

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from h2o_chat.chat.finding import BEGINNING, TELLS, WORD, Finder, Found, unsaid
-from h2o_chat.chat.personal import MY, NOTHING, I, Wanted
+from h2o_chat.chat.personal import MY, NOTHING, I, Wanted, word_set
 
 MOST = 0.75
 """So much of what the words count tells what is wanted, even where nobody says whose it is."""
@@ -23,31 +23,13 @@ DOES = 2
 NEAR = 4
 """A word for what is one's own stands so many words before it: "my good old dog"."""
 
-_HAVE = frozenset(
-    [
-        "have",
-        "has",
-        "had",
-        "got",
-        "get",
-        "own",
-        "bought",
-        "buy",
-        "adopted",
-        "chose",
-        "made",
-        "created",
-        "lost",
-        "found",
-        "named",
-        "lent",
-        "parked",
-        "sold",
-    ]
-)
-_HAVE_NOT = frozenset(("been", "to", "rather", "than"))
+_HAVE = word_set("""
+have has had got get own bought buy adopted chose made created lost found named lent parked sold
+""")
+"""Words by which one has a thing: "I bought a dog"."""
+_HAVE_NOT = word_set("been to rather than")
 """ "I have been to the dog" tells of no dog."""
-_OTHERS = frozenset(("his", "her", "their", "your"))
+_OTHERS = word_set("his her their your")
 _APOSTROPHES = ("'", "’")
 _ENDING = re.compile(r"(?:ing|ed|es|s|e)$")
 _SAME = """

@@ -47,7 +47,7 @@ def test_the_demo_shows_a_conversation_without_a_model(
     monkeypatch.setattr("test_hangup.PROGRAM", [sys.executable, "-c", TELLS])
     with Terminal("demo", "--speed", "max") as terminal:
         terminal.until(lambda: b"the command: h2o-chat" in terminal.drawn, "at its end it says how to begin")
-        assert f"It is {CODE}.".encode() in terminal.drawn
+        assert f"The locker code is {CODE}.".encode() in terminal.drawn
         os.write(terminal.ours, b"\x11")
         assert terminal.process.wait(timeout=60) == ExitCode.OK
     loaded = (tmp_path / "loaded").read_text()

@@ -294,10 +294,11 @@ def streaming(small: Path, folder: Path) -> "subprocess.Popen[str]":
 def test_nothing_delivered_is_lost(small: Path, tmp_path: Path, number: int, code: int) -> None:
     process = streaming(small, tmp_path)
     assert process.stdout
+    assert process.stderr
     delivered = "".join(process.stdout.readline() for _ in range(3))
     process.send_signal(number)
-    more, err = process.communicate(timeout=WAIT_S)
-    assert process.returncode == code
+    more, err = process.stdout.read(), process.stderr.read()  # communicate() loses what was read ahead
+    assert process.wait(WAIT_S) == code
     delivered += more.partition("note: stopped")[0].rstrip("\n")
     assert "Traceback" not in err
     store = Store(tmp_path)

@@ -76,9 +76,12 @@ class Talk:
             times -= self.events[-1]["event"] == kind
 
     def ended(self) -> tuple[int, str]:
-        out, err = self.process.communicate(timeout=100)
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        # communicate() would lose what readline() has read ahead.
+        out, err = self.process.stdout.read(), self.process.stderr.read()
         self.events += [json.loads(line) for line in out.splitlines()]
-        return self.process.returncode, err
+        return self.process.wait(100), err
 
     @property
     def tokens(self) -> list[int]:

@@ -21,13 +21,14 @@ from h2o_chat.cache.settle import Compare, framed, rank, visible_from
 from h2o_chat.cache.state import STATES
 
 TOGETHER_BYTES = 8 << 20
-"""Of slots' keys and values: as many layers are absorbed together as hold so much. A call of torch takes as
-long for one small layer as for a few, and copies that leave the processor's cache take longer."""
+"""Of keys and values, of slots and chunk: as many layers are absorbed together as hold so much. A call of
+torch takes as long for one small layer as for a few, and copies that leave the processor's cache longer."""
 
 
-def are_enough(arena: Arena, layers: int) -> bool:
-    """Whether so many layers are as many as are absorbed together."""
-    return (layers + 1) * arena.bytes_held > TOGETHER_BYTES * len(arena.layers)
+def are_enough(arena: Arena, waiting: Sequence[New]) -> bool:
+    """Whether one layer more than wait would hold more than TOGETHER_BYTES."""
+    layer_bytes = arena.bytes_held // len(arena.layers) + waiting[0].keys.nbytes + waiting[0].values.nbytes
+    return (len(waiting) + 1) * layer_bytes > TOGETHER_BYTES
 
 
 @torch.no_grad()
@@ -110,7 +111,7 @@ def _stay(
     visible = visible[layers] if visible.shape[0] > 1 else visible
     priority = framed(arena, union, rank(arena, union, now.compared), seen, visible)
     goes = lowest(priority, union.positions, priority.shape[3] - arena.slots.budget)
-    stays = torch.ones_like(union.hidden).scatter_(3, goes, False)
+    stays = torch.ones_like(union.protected).scatter_(3, goes, False)
     for row in range(len(seen)):
         if row not in now.settles:
             stays[:, row] = True
@@ -120,9 +121,10 @@ def _stay(
 def _union(arena: Arena, held: Slots, chunk: dict[str, Tensor], *, keys: bool) -> Slots:
     """Slots and chunk side by side, as far as it matters who stays. [l, R, H, T + N, ...]"""
     size = tuple(chunk["positions"].shape)
+    names = {*Slots.RANKED_BY, *arena.plan.policy.looks_at, "protected", *(["keys"] if keys else [])}
     states = {}
     for state in STATES:
-        if state.name != "keys" or keys:
+        if state.name in names:
             mine, coming = held.states[state.name], chunk.get(state.name)
             coming = arena.empty(state, size) if coming is None else coming.to(mine.dtype)
             states[state.name] = torch.cat((mine, coming), 3)

@@ -176,6 +176,7 @@ class Arena:
         """Takes over what the parts of one row say of these layers; no parts: the row is emptied."""
         self.base[row], self.lost[row] = base, 0
         self._probabilities = None  # those of slots that are empty now would be added for ever
+        self.waiting.clear()
         for state in STATES:
             self.slots.states[state.name][:, row] = state.empty
         self.ranked.pop(row, None)

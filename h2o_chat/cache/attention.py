@@ -42,7 +42,10 @@ _HARMLESS = {
 
 
 class Attended(NamedTuple):
-    """What the queries of one pass got, and what they gave."""
+    """What the queries of one pass got, and what they gave.
+
+    No field has a default: who computes it in another way (`native/prompts.py`) fills each, or fails.
+    """
 
     output: Tensor  # [R, H, G, N, D]
     gain: Tensor  # [R, H, T + N, G] what they add to the scores of T slots and N tokens
@@ -236,10 +239,8 @@ class Layer:
         asked = (now, queries, keys, values)
         found = self.kernels.attend(self, *asked) if self.kernels else self.attended(*asked)
         new, arena, last = New(keys, values, found.gain, found.share), self.arena, now is step.passes[-1]
-        if self.at == 0:
-            arena.waiting.clear()  # a step before may have ended in the middle
         together = [*arena.waiting, new] if last else [new]
-        if last and self.at + 1 < len(arena.layers) and not are_enough(arena, len(together)):
+        if last and self.at + 1 < len(arena.layers) and not are_enough(arena, together):
             arena.waiting.append(new)
             return found.output
         step.lasting = True

@@ -24,8 +24,9 @@ from h2o_chat.cache.scores import Received
 class Slots:
     """What a policy may look at: states by the names of `state.STATES`, [L, R, H, S, ...].
 
-    Empty slots have position -1 and score 0. Distinctness and novelty of a key not yet compared are the mean
-    of the others; they are zeros for a policy that does not look at keys.
+    Those below, and what `Policy.looks_at` names; reading another raises. Empty slots have position -1 and
+    score 0. Distinctness and novelty of a key not yet compared are the mean of the others; they are zeros for
+    a policy that does not look at keys.
     """
 
     positions: Tensor  # [L, R, H, S] int32, in the conversation
@@ -35,6 +36,8 @@ class Slots:
     novelty: Tensor  # [L, R, H, S] minus its cosine to the nearest other one kept, 0 to -1
     prompt: Tensor  # [L, R, H, S] bool: read in a prompt, not generated
 
+    RANKED_BY = ("positions", "score", "values", "distinctness", "novelty", "prompt")
+
     def __init__(self, budget: int = 0, layers: Sequence[int] = (0,), **states: Tensor) -> None:
         self.budget, self.layers, self.states = budget, layers, states
 
@@ -42,7 +45,10 @@ class Slots:
         try:
             return self.states[name]
         except KeyError:
-            raise AttributeError(f"slots have no state {name!r}: one of {', '.join(self.states)}") from None
+            raise AttributeError(
+                f"slots have no state {name!r} here, only {', '.join(self.states)}:"
+                " Policy(looks_at=...) names more"
+            ) from None
 
 
 Priority = Callable[[Slots], Tensor]
@@ -158,6 +164,9 @@ class Policy:
     recent: float = 0.5  # share of the budget that the newest tokens have, where part is for heavy hitters
     keys: bool = False  # it looks at `distinctness`
     pairs: bool = False  # it looks at `novelty` too, which compares every key with every other
+    looks_at: tuple[str, ...] = ()
+    """States that it looks at beside `Slots.RANKED_BY`. The native step keeps none of these: torch attends
+    then, which takes longer."""
     stride: float = 0.0  # share of the budget given up at once; 0: one slot. Fewer rankings, a little worse
     reach: float = 1.0
     """Share of the trained window at which keys are clamped. In a training text of W tokens W - d pairs lie d
@@ -262,9 +271,14 @@ def opinion(policy: Policy, slots: Slots) -> Tensor:
     """What the policy ranks by; without NaN and infinities, which would stand above what is safe.
 
     Raises:
-        UsageError: the policy ranks by integers or flags.
+        UsageError: the policy ranks by integers or flags, or not each slot by one number.
     """
     priority = policy.priority(slots)
+    if priority.shape != slots.positions.shape:
+        raise UsageError(
+            f"The policy {policy.name!r} ranks by numbers of the shape {tuple(priority.shape)}.",
+            f"Return one number for each slot: {tuple(slots.positions.shape)}.",
+        )
     if not priority.is_floating_point():
         raise UsageError(f"The policy {policy.name!r} ranks by {priority.dtype}.", "Return floating numbers.")
     return priority.nan_to_num()

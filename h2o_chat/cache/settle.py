@@ -99,7 +99,8 @@ def framed(arena: Arena, part: Slots, ranking: Tensor, seen: Sequence[int], visi
 def _looked_at(arena: Arena, part: Slots, compared: Sequence[int]) -> Slots:
     """What the policy may look at: values as numbers; keys not compared yet as the mean of the others."""
     # Of some rows copies: products of what lies apart have other last bits than those of a row alone.
-    states = {name: state if name == "keys" else state.contiguous() for name, state in part.states.items()}
+    names = (*Slots.RANKED_BY, *arena.plan.policy.looks_at)
+    states = {name: part.states[name].contiguous() for name in names}
     states["values"] = arena.numbers(states["values"])
     if arena.plan.policy.keys:
         held = part.positions >= 0

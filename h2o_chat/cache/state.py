@@ -1,7 +1,7 @@
 """What is known of every slot, in one table. No torch.
 
 Allocation, emptying, snapshots, saved files and their checks, the choice of rows and byte counts all follow
-from it, so a new state is one line here.
+from it. Who writes a new state: docs/ARCHITECTURE.md, "To add".
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ STATES = (
     State("positions", "", "int32", empty=-1),
     # Attention received from each query head, forgotten at the policy's rate.
     State("score", "group", "exact"),
-    # Share of its KV head's attention, a mean over about the last 32 queries.
+    # Share of its KV head's attention, a mean over about the last 32 queries; kept with `observe`.
     State("recent", "", "exact"),
     # Minus the cosine of its key to the mean of the kept keys, and to the nearest other one kept.
     State("distinctness", "", "exact"),

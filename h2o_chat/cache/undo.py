@@ -11,7 +11,7 @@ from h2o_chat.cache.state import STATES
 from h2o_chat.cache.step import Step
 
 PLACED = ("positions", "prompt", "protected", "hidden")
-"""States that `Arena.place` writes before the first layer attends."""
+"""States that `Arena.place` writes before the first layer attends: whoever adds one there adds it here."""
 
 
 @torch.no_grad()
@@ -38,6 +38,7 @@ def undo(cache: CacheLike, step: Step, before: Sequence[Clock], fed: int) -> boo
                 if state.name in PLACED:
                     arena.slots.states[state.name].scatter_(3, arena.slot, state.empty)
         arena.slot = None
+        arena.waiting.clear()
     if whole:
         turned = cache.step is step  # it was made ready to its end: keys that were turned for it stay so
         cache.clocks[:] = [

@@ -26,7 +26,7 @@ BEST = 8
 COMMON = 100
 FEW = 5
 """A word is rare that stands in at most one of so many pieces, or in so few."""
-NEWEST = 100
+NEWEST = 2000
 """So many pieces with a word are looked at where it may be a common one."""
 PIECE_CHARACTERS = 200
 """Of what is found at once: a longer message is cut, where a sentence ends if one does."""
@@ -45,9 +45,9 @@ TELLS = {
 _ENDS = "?\uff1f\u061f\u037e\u055e"
 """Question marks: Latin, Chinese, Arabic, Greek, Armenian."""
 _ASKS = re.compile(rf"[{_ENDS}][^\w{_ENDS}]*$")
-_SENTENCE = re.compile(
-    r".+?(?:[.!?\uff1f\u061f\u037e\u055e\u3002\uff01\u0964]+[\"'»”)\]]*(?=\s|$)|\u3002|\uff1f|\n|$)", re.S
-)
+_STOPS = ".!?\uff1f\u061f\u037e\u055e\u3002\uff01\u0964"
+_SENTENCE = re.compile(rf".+?(?:(?<![{_STOPS}])[{_STOPS}]+[\"'»”)\]]*(?=\s|$)|\u3002|\uff1f|\n|$)", re.S)
+"""Stops end it where they begin: looked for in the middle of many dots, each would be looked at from each."""
 
 _SELF = """
 i me my mine we us our ours · ich mich mir mein meine wir uns unser · je me moi mon ma mes nous notre nos

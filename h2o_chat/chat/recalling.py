@@ -121,7 +121,7 @@ class Recall:
 def _brings(text: str, question: str, messages: Sequence[Message], what: Wanted) -> bool:
     """Whether the message itself tells what it asks for, or the system prompt, which is always held."""
     system = messages[0].text if messages and messages[0].role == "system" else ""
-    return any(names(one, what) for one in (text.replace(question, ""), system))
+    return any(names(one, what) for one in (" ".join(text.split()).replace(question, ""), system))
 
 
 def _note(again: Recalled, what: str) -> Note:

@@ -40,6 +40,8 @@ class _Talk:
     answer: Answer
     ids: list[int]
     """All that is read."""
+    reader: Runner
+    """What reads it."""
     reading: Iterator[Tensor | None]
     """Feeds what is read, call by call."""
     ends_at: int
@@ -240,7 +242,7 @@ class Batch:
 
     def _begin(self, told: list[Told]) -> None:
         """Gives who waits the readers that are free."""
-        used = [talk.row.runner for talk in self._reading]
+        used = [talk.reader for talk in self._reading]
         for reader in [reader for reader in self._readers if reader not in used]:
             if not self._waiting:
                 return
@@ -262,7 +264,7 @@ class Batch:
         ids = [*row.pending, *(token for piece in request.pieces for token in piece.ids)]
         answer = Answer(row, request.pieces[-1].ids, request.sampling)
         reading = _reading(row, request, begins=begin is None)
-        return _Talk(request, row, answer, ids, reading, row.seen + len(ids), time.perf_counter())
+        return _Talk(request, row, answer, ids, reader, reading, row.seen + len(ids), time.perf_counter())
 
     def _fail(self, talk: _Talk, error: Exception, told: list[Told]) -> None:
         """Ends a request with its own error."""
@@ -283,7 +285,7 @@ class Batch:
         if talk in self._reading:
             told.append(Told(talk.request, talk.answer.ended(finish), error))
             self._reading.remove(talk)
-            row.runner.empty(0)
+            talk.reader.empty(0)
             return
         if self.settings.events_every:
             told.append(Told(talk.request, row.look()))

@@ -51,10 +51,14 @@ def _from_folder(folder: Path) -> Any:
     It would load the configuration to find the class of the model, and with that all that models are made of.
     """
     named = _named_class(folder)
-    kind = _read_if_there(folder / "config.json").get("model_type")
+    about = _read_if_there(folder / "config.json")
+    kind = about.get("model_type")
     if named in _AS_IT_STANDS and kind in _BELIEVED and (folder / "tokenizer.json").is_file():
         return transformers.PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
-    config = transformers.PreTrainedConfig.from_pretrained(folder, local_files_only=True) if named else None
+    config = None
+    if named:  # AutoTokenizer asks it for no more; to read it all takes the model's own class
+        config = transformers.PreTrainedConfig(name_or_path=str(folder))
+        config.model_type, config.tokenizer_class = kind or "", about.get("tokenizer_class")
     return transformers.AutoTokenizer.from_pretrained(
         folder, config=config, local_files_only=True, trust_remote_code=False
     )

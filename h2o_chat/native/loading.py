@@ -78,6 +78,7 @@ def open_model(settings: Settings, progress: Progress) -> Loaded:
         sizes = _sizes(frame) if frame else sizes_of(config)
         tokenizer = load_tokenizer(found.folder, sizes.vocabulary)
         require_room(found.name, settings, sizes, weights)
+        ends = _ends(found.folder)
         packed = packed_for(found.folder, bits, progress)
         return LoadedNative(
             model=None,
@@ -87,7 +88,7 @@ def open_model(settings: Settings, progress: Progress) -> Loaded:
             quantization=f"int{bits}",
             dtype="float32",
             device="cpu",
-            ends=_ends(found.folder),
+            ends=ends,
             packed=packed,
         )
 
@@ -114,9 +115,14 @@ def _sizes(frame: Frame) -> Sizes:
 
 
 def _ends(folder: Path) -> Any:
-    """What a model of transformers would have as `generation_config.eos_token_id`."""
+    """What a model of transformers would have as `generation_config.eos_token_id`.
+
+    Raises:
+        ModelError: generation_config.json is damaged.
+    """
     if (folder / "generation_config.json").is_file():
-        return transformers.GenerationConfig.from_pretrained(folder, local_files_only=True).eos_token_id
+        with blamed_on_the_model("The model's generation_config.json cannot be read", "Fetch it again."):
+            return transformers.GenerationConfig.from_pretrained(folder, local_files_only=True).eos_token_id
     config = read_config(folder)
     if "eos_token_id" in config:
         return config["eos_token_id"]

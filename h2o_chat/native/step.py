@@ -19,7 +19,7 @@ from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.attention import Attended, Kernels, Layer, through_slots
 from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.clock import Pass
-from h2o_chat.cache.policies import Slots
+from h2o_chat.cache.policies import Policy, Slots
 from h2o_chat.cache.scores import Received
 from h2o_chat.cache.settle import settle
 from h2o_chat.native import library as c
@@ -88,7 +88,7 @@ class NativeStep:
         return bool(
             ids.shape[1] == 1
             and sum(len(arena.layers) for arena in cache.arenas) == self.frame.layers
-            and type(cache.plan.policy.scores) is Received
+            and knows(cache.plan.policy)
         )
 
     def _decode(self, cache: H2OCache, ids: Tensor) -> Tensor:
@@ -128,8 +128,7 @@ class NativeStep:
         frame, run, model = self.frame, self.library, self._model
         rows, columns = ids.shape
         tokens, size = rows * columns, frame.head_size
-        known = type(cache.plan.policy.scores) is Received
-        kernels = Kernels(self._attend, self._compare) if known else None
+        kernels = Kernels(self._attend, self._compare) if knows(cache.plan.policy) else None
         index = cache.position_ids().expand(rows, -1).to(torch.int32).contiguous()
         ids = ids.contiguous()
         self._checked(run.h2o_turns(model, tokens, index.data_ptr()))
@@ -271,6 +270,11 @@ class NativeStep:
                 self._slots[layer].index = index[at].data_ptr()
         for slots in self._slots:
             slots.used = used
+
+
+def knows(policy: Policy) -> bool:
+    """Whether the library keeps all that a policy ranks by; else attention and scores are torch's."""
+    return type(policy.scores) is Received and not policy.looks_at
 
 
 def _slots_of(arena: Any, at: int, observe: bool) -> c.Slots:

@@ -6,6 +6,7 @@ model.generate(**inputs, past_key_values=H2OCache(budget=512))
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from h2o_chat.cache.policies import Policy, Slots
 from h2o_chat.cache.rope import probe
 from h2o_chat.cache.step import Step
 from h2o_chat.models import resolve
+from h2o_chat.native.step import knows
 
 BUDGET = 24
 POCKET = resolve.find(None).folder
@@ -365,3 +367,19 @@ def test_a_cache_that_is_moved_to_a_model_of_another_precision(model: Any) -> No
 def test_a_number_that_is_none(what: str, value: Any) -> None:
     with pytest.raises(UsageError, match=f"{what}=.* is no number of tokens"):
         H2OCache(**({"budget": BUDGET} | {what: value}))
+
+
+def test_a_policy_reads_the_states_that_it_names() -> None:
+    """What nobody keeps for it would be zeros, silently; the native step leaves such a policy to torch."""
+    plain = Policy(lambda slots: slots.recent, forget=1.0, sinks=4, heavy=True)
+    cache = H2OCache(16, policy=plain, observe=True)
+    model, ids = tiny("llama", "h2o"), torch.arange(3, 43)[None]
+    with torch.inference_mode(), pytest.raises(AttributeError, match=r"no state 'recent' here.*looks_at"):
+        model(ids, past_key_values=cache)
+    named = replace(plain, looks_at=("recent",))
+    with torch.inference_mode():
+        model(ids, past_key_values=H2OCache(16, policy=named, observe=True))
+    assert [knows(one) for one in (Policy(plain.priority, 1.0, 4, True), named)] == [True, False]
+    flat = replace(plain, priority=lambda slots: slots.score)
+    with torch.inference_mode(), pytest.raises(UsageError, match="ranks by numbers of the shape"):
+        model(ids, past_key_values=H2OCache(16, policy=flat))

@@ -126,3 +126,10 @@ def test_a_question_costs_no_more_in_a_long_conversation() -> None:
     finder.add(20_000, "My locker is broken.")
     looked_at = finder._with({"what", "is", "my", "locke"}, 1)
     assert looked_at == [20_000]
+
+
+def test_many_dots_are_read_in_no_time() -> None:
+    """Whatever is pasted is taken in; each dot looked at from each of 100,000 would take minutes."""
+    finder = Finder()
+    finder.add(0, "." * 100_000 + "x My dog is called Rexo.")
+    assert finder.find("What is my dog called?")[0].text.endswith("Rexo.")

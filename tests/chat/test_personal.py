@@ -2,7 +2,7 @@
 
 import pytest
 
-from h2o_chat.chat.finding import Finder
+from h2o_chat.chat.finding import NEWEST, Finder
 from h2o_chat.chat.personal import wanted
 from h2o_chat.chat.told import names, told
 
@@ -135,4 +135,4 @@ def test_no_more_is_looked_at_in_a_long_conversation() -> None:
     finder = Finder()
     for index in range(20_000):
         finder.add(index, f"The dog number {index} is not mine at all.")
-    assert len(list(finder.with_any({"dog", "numbe"}))) <= 200
+    assert len(list(finder.with_any({"dog", "numbe"}))) <= 2 * NEWEST

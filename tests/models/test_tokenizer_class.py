@@ -53,6 +53,25 @@ def about(tokenizer: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.parametrize(
+    ("family", "rope"),
+    [
+        ("llama", {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                   "original_max_position_embeddings": 8192}),
+        ("qwen2", {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("named", ["LlamaTokenizer", "Qwen2Tokenizer", "PreTrainedTokenizerFast"])
+def test_scaled_rotations_are_none_of_its_business(
+    family: str, rope: dict[str, Any], named: str, folder: Path
+) -> None:
+    change(folder / "config.json", model_type=family, rope_scaling=rope, rope_parameters=None)
+    change(folder / "tokenizer_config.json", tokenizer_class=named)
+    assert about(load_tokenizer(folder, 4096)) == about(
+        transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    )
+
+
 @pytest.mark.parametrize("named", CLASSES)
 @pytest.mark.parametrize("family", [*FAMILIES, "gpt2"])
 def test_the_same_tokenizer(family: str, named: str | None, folder: Path) -> None:

@@ -12,6 +12,7 @@ from making import silent
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
 from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import ModelError
 from h2o_chat.models import load, resolve
 from h2o_chat.models.sizes import sizes_of
 from h2o_chat.native import loading
@@ -41,6 +42,13 @@ def test_ends(where: str, ends: Any, tmp_path: Path) -> None:
         config.eos_token_id = ends
     config.save_pretrained(tmp_path)
     assert loading._ends(tmp_path) == ends_of_transformers(tmp_path) == ends
+
+
+@pytest.mark.parametrize("damaged", ["{", "[1]", "\xff"])
+def test_damaged_ends_are_the_models(damaged: str, tmp_path: Path) -> None:
+    (tmp_path / "generation_config.json").write_text(damaged, "latin-1")
+    with pytest.raises(ModelError, match=r"generation_config\.json cannot be read"):
+        loading._ends(tmp_path)
 
 
 @pytest.mark.parametrize("family", ["llama", "mistral", "qwen3"])

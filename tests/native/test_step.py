@@ -103,7 +103,7 @@ WAYS = [
     *((policy, "auto") for policy in ("h2o", "h2o-paper", "caote", "window", "lru", "full")),
     *(("h2o", kv) for kv in ("int8", "int4")),
 ]
-"""Policies, and how keys and values are held."""
+"""Policies, and how keys and values are held. Here the library is held against torch, state by state."""
 
 
 @pytest.mark.parametrize(

@@ -234,8 +234,7 @@ class _Opened:
         for _, said in [*gguf_rows(found.folder), ("", template_of(found.folder))]:
             refuse_controls(said, "a row")
         require_template(Settings(model=str(self.path)))
-        config = check_family(found.folder)
-        load_tokenizer(found.folder, config)
+        load_tokenizer(found.folder, check_family(found.folder).vocab_size)
         try:
             packed = packed_for(found.folder, 8, lambda *_: None)
             for part in packed.parts:

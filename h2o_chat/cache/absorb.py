@@ -22,7 +22,7 @@ from h2o_chat.cache.state import STATES
 
 TOGETHER_BYTES = 8 << 20
 """Of keys and values, of slots and chunk: as many layers are absorbed together as hold so much. A call of
-torch takes as long for one small layer as for a few, and copies that leave the processor's cache longer."""
+torch takes as long for one small layer as for a few. Larger copies bring little, and take memory."""
 
 
 def are_enough(arena: Arena, waiting: Sequence[New]) -> bool:

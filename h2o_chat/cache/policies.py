@@ -311,11 +311,6 @@ def lowest(priority: Tensor, positions: Tensor, count: int) -> Tensor:
     return _ascending(priority, positions)[..., :count]
 
 
-def highest(priority: Tensor, positions: Tensor, count: int) -> Tensor:
-    """The `count` slots with the highest priority; ties drop the oldest. [L, R, H, S] -> [L, R, H, count]"""
-    return _ascending(priority, positions)[..., -count:]
-
-
 def _ascending(priority: Tensor, positions: Tensor) -> Tensor:
     """Slots by priority, of equal ones the oldest first. [L, R, H, S]"""
     if priority.dtype == torch.float32:

@@ -14,7 +14,6 @@ from h2o_chat.cache.policies import (
     Policy,
     Slots,
     divide,
-    highest,
     lowest,
     opinion,
     output_change_by_head,
@@ -42,15 +41,17 @@ def test_lowest_drops_the_oldest_of_the_lowest(slots: list[tuple[int, int]]) -> 
 
 
 @given(SLOTS, st.data())
-def test_highest_keeps_what_lowest_would_leave(slots: list[tuple[int, int]], data: st.DataObject) -> None:
-    """Choosing at once equals giving up one after another."""
+def test_many_at_once_are_those_that_go_one_after_another(
+    slots: list[tuple[int, int]], data: st.DataObject
+) -> None:
     distinct = list({position: (position, value) for position, value in slots}.values())
     priority, positions = tensors(distinct)
     keep = data.draw(st.integers(1, len(distinct)))
     left = list(range(len(distinct)))
     while len(left) > keep:
         del left[int(lowest(priority[..., left], positions[..., left], 1))]
-    assert sorted(highest(priority, positions, keep).flatten().tolist()) == left
+    going = lowest(priority, positions, len(distinct) - keep).flatten().tolist()
+    assert sorted({*range(len(distinct))} - {*going}) == left
 
 
 def test_output_change_follows_its_formula() -> None:
@@ -136,7 +137,7 @@ def test_what_a_policy_has_no_number_for_goes_and_what_is_safe_stays() -> None:
     none = torch.zeros(1, 1, 1, 1, dtype=torch.long)
     policy = Policy(lambda _: numbers, forget=1.0, sinks=1, heavy=True)
     ranked = priorities(opinion(policy, slots), slots, protected, torch.tensor([[[5]]]), none)
-    assert set(highest(ranked, positions, 2).flatten().tolist()) == {0, 5}
+    assert set(lowest(ranked, positions, 4).flatten().tolist()) == {1, 2, 3, 4}
     whole = Policy(lambda some: some.positions, forget=1.0, sinks=1, heavy=True)
     with pytest.raises(UsageError, match=r"ranks by torch\.int64"):
         priorities(opinion(whole, slots), slots, protected, torch.tensor([[[5]]]), none)

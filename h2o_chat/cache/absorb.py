@@ -107,6 +107,7 @@ def _stay(
             union.states[name] = both
             held.states[name].copy_(both[..., :used])
             chunk[name] = both[..., used:]
+        held.nearest.masked_fill_(due[:, None, None], -1)  # it may be a token of the chunk that goes
     visible = visible_from(arena, seen)
     visible = visible[layers] if visible.shape[0] > 1 else visible
     priority = framed(arena, union, rank(arena, union, now.compared), seen, visible)

@@ -166,8 +166,11 @@ class NativeStep:
             part: its keys may be of rows that follow each other, among others.
         """
         layers, rows, heads, slots = part.positions.shape
-        names = ("distinctness", "novelty") if arena.plan.policy.pairs else ("distinctness",)
-        found = {name: torch.empty(part.positions.shape) for name in names}
+        found = {"distinctness": torch.empty(part.positions.shape)}
+        if arena.plan.policy.pairs:  # of slots that settle it is known who was nearest; not beside a chunk
+            known = [name for name in ("novelty", "nearest") if "nearest" in part.states]
+            found["novelty"] = torch.empty(part.positions.shape)
+            found |= {name: part.states[name].clone(memory_format=torch.contiguous_format) for name in known}
         keys, numbers, positions = (
             arena.numbers(part.keys),
             c.int32s(part.layers),
@@ -185,7 +188,10 @@ class NativeStep:
                 keys.data_ptr(),
                 positions.data_ptr(),
                 index.data_ptr() if arena.plan.bits is None else None,  # bytes are not turned
-                *(found[name].data_ptr() if name in found else None for name in ("distinctness", "novelty")),
+                *(
+                    found[name].data_ptr() if name in found else None
+                    for name in ("distinctness", "novelty", "nearest")
+                ),
             )
         )
         return found

@@ -310,35 +310,41 @@ void compare(h2o_model *model, const Shape &shape, int rows, int slots, bool alo
     for (int layer = shape.layers > 1; layer < shape.layers; ++layer) layers.push_back(layer);
     const size_t all = layers.size() * rows * unit;
     const std::vector<float> keys = numbers(random, all * shape.head_size, 0, 1);
-    std::vector<int32_t> positions(all), index(all);
+    std::vector<int32_t> positions(all), index(all), nearest(all);
     for (size_t at = 0; at < all; ++at) {
         positions[at] = random.below(5) - 1;
         index[at] = positions[at] < 0 ? -1 : random.below(60 * slots);
+        nearest[at] = random.below(slots + 4) - 2;  // some of them no slot
     }
-    std::vector<float> distinctness(all), novelty(all);
+    std::vector<float> distinctness(all), novelty = numbers(random, all, -0.5f, 0.5f);
+    const bool pairs = rows != 16, known = rows != 2;
     const size_t calls = alone ? rows : 1, mine = all / calls, size = shape.head_size, depth = layers.size();
     for (size_t call = 0; call < calls; ++call) {
-        std::vector<int32_t> own_positions, own_index;
-        std::vector<float> own_keys, own_distinctness(mine), own_novelty(mine);
+        std::vector<int32_t> own_positions, own_index, own_nearest;
+        std::vector<float> own_keys, own_distinctness(mine), own_novelty;
         for (size_t layer = 0; layer < depth; ++layer) {
             const size_t from = (layer * calls + call) * mine / depth, end = from + mine / depth;
             own_positions.insert(own_positions.end(), positions.begin() + from, positions.begin() + end);
             own_index.insert(own_index.end(), index.begin() + from, index.begin() + end);
+            own_nearest.insert(own_nearest.end(), nearest.begin() + from, nearest.begin() + end);
+            own_novelty.insert(own_novelty.end(), novelty.begin() + from, novelty.begin() + end);
             own_keys.insert(own_keys.end(), keys.begin() + from * size, keys.begin() + end * size);
         }
         const bool copied = call % 2;  // or where they lie, among those of other rows
         expect(h2o_compare(model, static_cast<int>(depth), layers.data(), alone ? 1 : rows, copied ? 1 : rows, slots,
                            copied ? own_keys.data() : keys.data() + call * unit * size, own_positions.data(),
-                           own_index.data(), own_distinctness.data(), slots % 2 ? own_novelty.data() : nullptr) == 0,
+                           own_index.data(), own_distinctness.data(), pairs ? own_novelty.data() : nullptr, known ? own_nearest.data() : nullptr) == 0,
                "h2o_compare: no memory");
         for (size_t layer = 0; layer < depth; ++layer) {
             const size_t to = (layer * calls + call) * mine / depth, from = layer * mine / depth, count = mine / depth;
             std::copy_n(own_distinctness.begin() + from, count, distinctness.begin() + to);
             std::copy_n(own_novelty.begin() + from, count, novelty.begin() + to);
+            std::copy_n(own_nearest.begin() + from, count, nearest.begin() + to);
         }
     }
     digest.add(distinctness);
     digest.add(novelty);
+    digest.add(nearest);
 }
 
 // A pass of a prompt in every layer: rows of different length, hidden and clamped slots. `alone`: a call for each row.
@@ -434,7 +440,7 @@ uint64_t everything(const Shape &shape, int form, int threads, bool alone) {
     for (const int rows : {1, 2, 5, 16}) {
         const int slots = rows == 2 ? 70 : 23;
         for (const int kv_bits : {0, 8, 4}) decode(model, shape, rows, slots, alone, digest, kv_bits);
-        compare(model, shape, rows, slots, alone, digest);
+        compare(model, shape, rows, rows == 1 ? 23 : 70, alone, digest);
         attend(model, shape, rows, slots, alone, digest);
     }
     expect(h2o_waited_ms(model) >= 0, "h2o_waited_ms is negative");

@@ -12,6 +12,7 @@ from twin import twin
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.cache import H2OCache
+from h2o_chat.cache.policies import Slots
 from h2o_chat.cache.settle import compare_keys
 from h2o_chat.cache.step import Step
 from h2o_chat.native import library
@@ -70,9 +71,10 @@ def said(count: int, vocabulary: int, seed: int = 0) -> list[int]:
     return torch.randint(3, vocabulary, (count,), generator=torch.Generator().manual_seed(seed)).tolist()
 
 
-def everything(cache: H2OCache) -> list[Tensor]:
-    """All that is known of the slots."""
-    return [state for arena in cache.arenas for state in (*arena.slots.states.values(), arena.order)]
+def everything(cache: H2OCache, but: str = "") -> list[Tensor]:
+    """All that is known of the slots; `but` one state."""
+    known = [arena.slots.states | {"order": arena.order} for arena in cache.arenas]
+    return [state for states in known for name, state in states.items() if name != but]
 
 
 @pytest.mark.parametrize("bits", [8, 4])
@@ -136,7 +138,8 @@ def test_one_call_does_what_the_layers_do(name: str, policy: str, kv: str, pack:
         looks += 1
         if kv == "auto" or torch.allclose(ours, theirs, atol=1e-4 * size):
             equal += 1
-            for a, b in zip(everything(cache), everything(other), strict=True):
+            mine, others = (everything(one, but="nearest") for one in (cache, other))  # a decode step's alone
+            for a, b in zip(mine, others, strict=True):
                 if a.dtype == torch.uint8:
                     assert (a != b).float().mean() < 0.01, "few numbers are rounded to the next level"
                 elif kv == "auto":
@@ -215,6 +218,7 @@ def test_rows_are_what_each_is_alone(bits: int, pack: Pack) -> None:
 @pytest.mark.parametrize("name", ["llama", "smollm3"])
 @pytest.mark.parametrize(("budget", "kv"), [(40, "auto"), (100, "auto"), (40, "int8")])
 def test_keys_are_compared_as_in_torch(name: str, budget: int, kv: str, pack: Pack) -> None:
+    """Those known from before, and where nothing is known."""
     packed = pack(name, 8)
     cache = cache_of(packed, budget, kv=kv)
     talk(by(NativeStep(packed, 2)), cache, said(522, packed.frame.vocabulary))  # a rebase was not long ago
@@ -224,10 +228,15 @@ def test_keys_are_compared_as_in_torch(name: str, budget: int, kv: str, pack: Pa
         for arena in cache.arenas:
             index, slots = arena.held_indices(), arena.slots
             assert not bool((slots.positions >= 0).all()), "some slot is empty"
-            wanted, found = compare_keys(arena, slots, index), step._compare(arena, slots, index)
-            assert wanted.keys() == found.keys() == {"distinctness", "novelty"}
+            assert bool((slots.nearest >= 0).any()), "most are known"
+            nothing = {"nearest": torch.full_like(slots.nearest, -1)}
+            anew = Slots(slots.budget, slots.layers, **(slots.states | nothing))
+            wanted = compare_keys(arena, slots, index)
+            found, compared_anew = step._compare(arena, slots, index), step._compare(arena, anew, index)
+            assert wanted.keys() == found.keys() - {"nearest"} == {"distinctness", "novelty"}
             for name_, numbers in wanted.items():
                 assert torch.allclose(numbers, found[name_], atol=2e-6)
+                assert torch.allclose(numbers, compared_anew[name_], atol=2e-6)
 
 
 @pytest.mark.parametrize("token", [-1, 200])

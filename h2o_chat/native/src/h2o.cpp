@@ -322,7 +322,7 @@ int32_t h2o_decode(h2o_model *model, const h2o_step *step, float *logits) {
 
 int32_t h2o_compare(h2o_model *model, int32_t layer_count, const int32_t *layers, int32_t rows, int32_t key_rows,
                     int32_t slots, const float *keys, const int32_t *positions, const int32_t *index,
-                    float *distinctness, float *novelty) {
+                    float *distinctness, float *novelty, int32_t *nearest) {
     const h2o_frame &frame = model->frame;
     const size_t all = static_cast<size_t>(layer_count) * rows * frame.kv_heads * slots;
     const int highest = index ? farthest(positions, index, all) : 0;
@@ -340,13 +340,14 @@ int32_t h2o_compare(h2o_model *model, int32_t layer_count, const int32_t *layers
     of.slots = slots;
     of.size = frame.head_size;
     of.stride = rounded_up(slots, 64);
-    of.own_floats = rounded_up(of.size, 16) + static_cast<int64_t>(of.stride) * (of.size + 1);
+    of.own_floats = (1 + kBlock) * rounded_up(of.size, 16) + static_cast<int64_t>(of.stride) * (of.size + 3);
     if (!make_tables(*model, highest) || !model->compared.make(of.own_floats * pool_threads(model->pool))) return 1;
     of.keys = keys;
     of.positions = positions;
     of.index = index;
     of.distinctness = distinctness;
     of.novelty = novelty;
+    of.nearest = nearest;
     of.ropes = ropes.get();
     of.first_rope = model->ropes.get();
     of.cosines = model->table_cosines.get();

@@ -147,10 +147,12 @@ H2O_API int32_t h2o_head(h2o_model *model, int32_t tokens, const float *x, float
 
 // How kept keys, turned to `index` [L, R, H, S] (null: not turned), stand among one another (../../cache/novelty.py):
 // [L, R, H, S] each; `novelty` may be null. `layers` [L] are their numbers. Keys are the first R of the rows in
-// [L, key_rows, H, S, D].
+// [L, key_rows, H, S, D]. `nearest` [L, R, H, S] may be null, as if nothing was known: the slots of the keys that `novelty`
+// was measured to the last time, -1 of a key that is new. Both are brought up to date: new keys are compared with all
+// others, and those whose nearest one has left.
 H2O_API int32_t h2o_compare(h2o_model *model, int32_t layer_count, const int32_t *layers, int32_t rows,
                             int32_t key_rows, int32_t slots, const float *keys, const int32_t *positions,
-                            const int32_t *index, float *distinctness, float *novelty);
+                            const int32_t *index, float *distinctness, float *novelty, int32_t *nearest);
 
 // Milliseconds that threads of all calls so far waited for another after they had stopped spinning.
 H2O_API double h2o_waited_ms(const h2o_model *model);

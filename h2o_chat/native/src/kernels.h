@@ -84,17 +84,18 @@ inline void tile_times(const uint8_t *weights, const uint16_t *scales, int group
     for (int group = 0; group < groups; ++group) {
         Ints products[B];
         if (bits == 4) {
-            for (int b = 0; b < B; ++b) products[b] = begin4(token[b].sums[group]);
+            Small small[B] = {};
             for (int j = 0; j < 4; ++j, weights += 64) {
                 prefetch(weights + 4096);
                 const Bytes both = load_bytes(weights);
                 const Bytes low = low_nibbles(both), high = high_nibbles(both);
                 for (int b = 0; b < B; ++b) {
                     const int8_t *at = token[b].numbers + 32 * group + 4 * j;
-                    products[b] = dot4(products[b], low, at);
-                    products[b] = dot4(products[b], high, at + 16);
+                    small[b] = dot4(small[b], low, at);
+                    small[b] = dot4(small[b], high, at + 16);
                 }
             }
+            for (int b = 0; b < B; ++b) products[b] = end4(small[b], token[b].sums[group]);
         } else {
             for (int j = 0; j < 8; ++j) prefetch(weights + 4096 + 64 * j);
             const int8_t *numbers[B];
@@ -181,6 +182,13 @@ inline float dot(const float *a, const float *b, int size) {
     return sum(products);
 }
 
+// How many things of so many sums each go together, so that the sums stay in registers: 1, 2, 4, 8 or 16.
+constexpr int at_once(int sums) {
+    int things = 1;
+    while (2 * things * sums <= kSumsAtOnce) things *= 2;
+    return things;
+}
+
 constexpr int kTile = 32;  // keys whose components stand side by side: [D, 32]
 
 // Products of some vectors with the keys of a tile; a vector's components are `step` apart, one vector and the next
@@ -188,14 +196,19 @@ constexpr int kTile = 32;  // keys whose components stand side by side: [D, 32]
 template <int count>
 inline void tile_products(const float *vectors, ptrdiff_t apart, ptrdiff_t step, const float *tile, int size,
                           Floats (&products)[count][2]) {
-    for (auto &one : products) one[0] = one[1] = splat(0.0f);
-    for (int i = 0; i < size; ++i, vectors += step, tile += kTile) {
-        const Floats low = load(tile), high = load(tile + 16);
-        for (int v = 0; v < count; ++v) {
-            const Floats mine = splat(vectors[v * apart]);
-            products[v][0] = fma(mine, low, products[v][0]);
-            products[v][1] = fma(mine, high, products[v][1]);
+    constexpr int together = count < at_once(2) ? count : at_once(2);
+    for (int first = 0; first < count; first += together, vectors += together * apart) {
+        Floats sums[together][2];
+        for (auto &one : sums) one[0] = one[1] = splat(0.0f);
+        for (int i = 0; i < size; ++i) {
+            const Floats low = load(tile + i * kTile), high = load(tile + i * kTile + 16);
+            for (int v = 0; v < together; ++v) {
+                const Floats mine = splat(vectors[v * apart + i * step]);
+                sums[v][0] = fma(mine, low, sums[v][0]);
+                sums[v][1] = fma(mine, high, sums[v][1]);
+            }
         }
+        for (int v = 0; v < together; ++v) std::memcpy(products[first + v], sums[v], sizeof sums[v]);
     }
 }
 

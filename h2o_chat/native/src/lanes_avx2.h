@@ -10,6 +10,7 @@
 namespace {
 
 constexpr int kTokensAtOnce = 2;  // sixteen registers hold no more
+constexpr int kSumsAtOnce = 6;
 
 struct Floats {
     __m256 low, high;
@@ -65,11 +66,20 @@ inline float sum(Floats a) {
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
-inline Floats sums(const Floats *all) {
-    alignas(32) float each[16];
-    for (int i = 0; i < 16; ++i) each[i] = sum(all[i]);
-    return load(each);
+// Eight at once: the tree of `sum`, one step of it for all, beside each other.
+inline __m256 eight_sums(const Floats *all) {
+    __m256 four[4], two[2];  // of two each: their four numbers beside each other; of four each: their two
+    for (int i = 0; i < 4; ++i) {
+        const __m256 a = _mm256_add_ps(all[i].low, all[i].high), b = _mm256_add_ps(all[i + 4].low, all[i + 4].high);
+        four[i] = _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+    }
+    for (int i = 0; i < 2; ++i)
+        two[i] = _mm256_add_ps(_mm256_shuffle_ps(four[2 * i], four[2 * i + 1], 0x44),
+                               _mm256_shuffle_ps(four[2 * i], four[2 * i + 1], 0xee));
+    return _mm256_add_ps(_mm256_shuffle_ps(two[0], two[1], 0x88), _mm256_shuffle_ps(two[0], two[1], 0xdd));
 }
+
+inline Floats sums(const Floats *all) { return {eight_sums(all), eight_sums(all + 8)}; }
 
 inline float highest(Floats a) {
     const __m256 eight = _mm256_max_ps(a.low, a.high);
@@ -123,7 +133,6 @@ inline Bytes high_nibbles(Bytes a) {
     return low_nibbles({_mm256_srli_epi16(a.low, 4), _mm256_srli_epi16(a.high, 4)});
 }
 
-inline Ints begin4(int32_t all) { return splat(-8 * all); }
 inline Ints begin8(int32_t all) { return splat(-128 * all); }
 
 inline __m256i four_activations(const int8_t *activations) {
@@ -132,15 +141,21 @@ inline __m256i four_activations(const int8_t *activations) {
     return _mm256_set1_epi32(four);
 }
 
-// Unsigned times signed; two products at most add up to what 16 bits hold.
-inline __m256i dot(__m256i a, __m256i weights, __m256i activations) {
-    const __m256i pairs = _mm256_maddubs_epi16(weights, activations);
-    return _mm256_add_epi32(a, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+// Sums of pairs of products, in 16 bits: each of the 8 that a group adds is at most 2 * 15 * 127.
+struct Small {
+    __m256i low, high;
+};
+
+inline Small dot4(Small a, Bytes weights, const int8_t *activations) {
+    const __m256i four = four_activations(activations);
+    return {_mm256_add_epi16(a.low, _mm256_maddubs_epi16(weights.low, four)),
+            _mm256_add_epi16(a.high, _mm256_maddubs_epi16(weights.high, four))};
 }
 
-inline Ints dot4(Ints a, Bytes weights, const int8_t *activations) {
-    const __m256i four = four_activations(activations);
-    return {dot(a.low, weights.low, four), dot(a.high, weights.high, four)};
+inline Ints end4(Small a, int32_t all) {
+    const __m256i ones = _mm256_set1_epi16(1), eights = _mm256_set1_epi32(8 * all);
+    return {_mm256_sub_epi32(_mm256_madd_epi16(a.low, ones), eights),
+            _mm256_sub_epi32(_mm256_madd_epi16(a.high, ones), eights)};
 }
 
 // Words of 16 bits: a product of pairs needs no sign of its own, and no second rounding to 16 bits.

@@ -9,6 +9,7 @@
 
 namespace {
 
+constexpr int kSumsAtOnce = 16;
 constexpr int kTokensAtOnce = 8;
 
 using Floats = __m512;
@@ -84,7 +85,8 @@ inline Bytes high_nibbles(Bytes a) {
     return {_mm512_and_si512(_mm512_srli_epi16(a.all, 4), _mm512_set1_epi8(15))};
 }
 
-inline Ints begin4(int32_t all) { return _mm512_set1_epi32(-8 * all); }
+using Small = Ints;
+inline Ints end4(Small a, int32_t all) { return _mm512_sub_epi32(a, _mm512_set1_epi32(8 * all)); }
 inline Ints begin8(int32_t all) { return _mm512_set1_epi32(-128 * all); }
 
 inline Ints dot4(Ints a, Bytes weights, const int8_t *activations) {

@@ -10,6 +10,7 @@
 namespace {
 
 constexpr int kTokensAtOnce = 4;  // 32 registers hold no more
+constexpr int kSumsAtOnce = 6;
 
 struct Floats {
     float32x4_t of[4];
@@ -163,7 +164,12 @@ inline Bytes high_nibbles(Bytes a) {
     return a;
 }
 
-inline Ints begin4(int32_t all) { return splat(-8 * all); }
+using Small = Ints;
+inline Ints end4(Small a, int32_t all) {
+    const int32x4_t eights = vdupq_n_s32(8 * all);
+    for (int32x4_t &one : a.of) one = vsubq_s32(one, eights);
+    return a;
+}
 inline Ints begin8(int32_t) { return splat(0); }  // dot8 takes the 128 off the weights
 
 inline int8x16_t four_activations(const int8_t *activations) {

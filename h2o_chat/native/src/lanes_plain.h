@@ -9,6 +9,7 @@
 namespace {
 
 constexpr int kTokensAtOnce = 8;
+constexpr int kSumsAtOnce = 16;  // of sixteen numbers each
 
 struct Floats {
     float at[16];
@@ -204,13 +205,18 @@ inline Bytes high_nibbles(Bytes a) {
     return a;
 }
 
-// What a sum of products of a group begins with, where `all` is the sum of its activations: weights are stored as
-// q + 8 and q + 128.
-inline Ints begin4(int32_t all) { return splat(-8 * all); }
+// A group's products so far, where a weight has 4 bits: so small that a form may keep them in 16 bits.
+using Small = Ints;
+
+// Where `all` is the sum of a group's activations: weights are stored as q + 8 and q + 128.
+inline Ints end4(Small a, int32_t all) {
+    for (int32_t &one : a.at) one -= 8 * all;
+    return a;
+}
 inline Ints begin8(int32_t all) { return splat(-128 * all); }
 
 // Adds to each row its four weights times the four activations.
-inline Ints dot4(Ints a, Bytes weights, const int8_t *activations) {
+inline Small dot4(Small a, Bytes weights, const int8_t *activations) {
     for (int row = 0; row < 16; ++row)
         for (int i = 0; i < 4; ++i) a.at[row] += weights.at[4 * row + i] * activations[i];
     return a;

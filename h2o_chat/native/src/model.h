@@ -23,6 +23,8 @@ struct Rounded {
     }
 };
 
+constexpr int kBlock = 8;  // keys that are compared with others at a time
+
 // Keys to be compared, of L layers and some rows, see h2o_compare.
 struct Comparison {
     int layers, rows, key_rows, heads, slots, size;
@@ -30,6 +32,7 @@ struct Comparison {
     const float *keys;
     const int32_t *positions, *index;
     float *distinctness, *novelty;
+    int32_t *nearest;
     const h2o_rope *const *ropes;  // [L] of each layer, or null
     const h2o_rope *first_rope;
     const float *cosines, *sines;  // [ropes, indices, pairs]

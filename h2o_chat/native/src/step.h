@@ -270,15 +270,56 @@ inline const float *numbers_of(const Job &job, const h2o_slots &slots, int token
     return job.numbers_held + (2 * unit + values) * job.weights_stride * size;
 }
 
-// Products of sixteen queries, each with its key. `kSize` is D where it is known: then the sums stay in registers.
-template <int kSize>
-inline Floats sixteen_products(const float *const *queries, const float *const *keys, int size) {
+// Products of some query heads with sixteen keys, of which each has queries of its own; they go to `out`, of each head
+// `stride` apart. `kSize` is D where it is known.
+template <int heads, int kSize>
+inline void sixteen_keys(const float *const *queries, const float *const *keys, int size, Floats by, float *out,
+                         ptrdiff_t stride) {
+    constexpr int together = at_once(heads);
     if (kSize) size = kSize;
-    Floats all[16];
-    for (Floats &one : all) one = splat(0.0f);
-    for (int d = 0; d < size; d += 16)
-        for (int i = 0; i < 16; ++i) all[i] = fma(load(queries[i] + d), load(keys[i] + d), all[i]);
-    return sums(all);
+    Floats all[heads][16];
+    for (int first = 0; first < 16; first += together) {
+        Floats some[together][heads];
+        for (auto &key : some)
+            for (Floats &one : key) one = splat(0.0f);
+        for (int d = 0; d < size; d += 16)
+            for (int i = 0; i < together; ++i) {
+                const Floats key = load(keys[first + i] + d);
+                for (int h = 0; h < heads; ++h)
+                    some[i][h] = fma(load(queries[first + i] + h * size + d), key, some[i][h]);
+            }
+        for (int i = 0; i < together; ++i)
+            for (int h = 0; h < heads; ++h) all[h][first + i] = some[i][h];
+    }
+    for (int h = 0; h < heads; ++h) store(out + h * stride, mul(sums(all[h]), by));
+}
+
+template <int heads>
+inline void sixteen_keys(const float *const *queries, const float *const *keys, int size, Floats by, float *out,
+                         ptrdiff_t stride) {
+    if (size == 64)
+        sixteen_keys<heads, 64>(queries, keys, size, by, out, stride);
+    else if (size == 128)
+        sixteen_keys<heads, 128>(queries, keys, size, by, out, stride);
+    else
+        sixteen_keys<heads, 0>(queries, keys, size, by, out, stride);
+}
+
+// Calls `some` with as many query heads as a form takes at once, and the first of them, until it has had all.
+template <class Some>
+inline void by_heads(int heads, Some some) {
+    for (int first = 0; first < heads;) {
+        const int left = heads - first;
+        if (left >= 4)
+            some(std::integral_constant<int, 4>(), first);
+        else if (left == 3)
+            some(std::integral_constant<int, 3>(), first);
+        else if (left == 2)
+            some(std::integral_constant<int, 2>(), first);
+        else
+            some(std::integral_constant<int, 1>(), first);
+        first += left < 4 ? left : 4;
+    }
 }
 
 // All queries of a KV head ask its slots: products, scaled, go into the weights.
@@ -297,7 +338,8 @@ inline void ask(Job &job, const h2o_layer &layer, const h2o_slots &slots, int to
                  of.size, far + g * of.size);
     }
     const int padded = (slots.used + 15) & ~15;
-    const float scaling = 1.0f / __builtin_sqrtf(static_cast<float>(of.size)), unseen = -3e38f;
+    const ptrdiff_t stride = job.weights_stride;
+    const Floats scaling = splat(1.0f / __builtin_sqrtf(static_cast<float>(of.size)));
     float *weights = weights_of(job, token, head * of.groups);
     for (int s = 0; s < padded; s += 16) {
         const float *asked[16], *key[16];
@@ -311,19 +353,17 @@ inline void ask(Job &job, const h2o_layer &layer, const h2o_slots &slots, int to
                 prefetch(value + d);
             }
         }
-        for (int g = 0; g < of.groups; ++g) {
-            const Floats found = of.size == 64    ? sixteen_products<64>(asked, key, 64)
-                                 : of.size == 128 ? sixteen_products<128>(asked, key, 128)
-                                                  : sixteen_products<0>(asked, key, of.size);
-            store(weights + g * static_cast<ptrdiff_t>(job.weights_stride) + s, mul(found, splat(scaling)));
-            for (auto &one : asked) one += of.size;
-        }
+        by_heads(of.groups, [&](auto heads, int g) {
+            const float *of_these[16];
+            for (int i = 0; i < 16; ++i) of_these[i] = asked[i] + g * of.size;
+            sixteen_keys<heads>(of_these, key, of.size, scaling, weights + g * stride + s, stride);
+        });
     }
     const int row = job.rows[token];
     const int64_t seen_from = layer.sees ? static_cast<int64_t>(step.positions[row]) - layer.sees : INT32_MIN;
     for (int s = 0; s < padded; ++s) {
         if (s < slots.used && !slots.hidden[first + s] && slots.positions[first + s] > seen_from) continue;
-        for (int g = 0; g < of.groups; ++g) weights[g * static_cast<ptrdiff_t>(job.weights_stride) + s] = unseen;
+        for (int g = 0; g < of.groups; ++g) weights[g * stride + s] = -3e38f;
     }
 }
 
@@ -368,25 +408,15 @@ inline void answer(Job &job, const h2o_layer &layer, const h2o_slots &slots, int
     const Sizes of(*job.frame);
     const float *values = numbers_of(job, slots, token, head, true);
     float *out = job.attended + static_cast<ptrdiff_t>(token) * layer.out.columns + head * of.groups * of.size;
-    for (int g = 0; g < of.groups;) {
+    by_heads(of.groups, [&](auto heads, int g) {
+        constexpr int parts = at_once(heads) < 2 ? 1 : 2;
         const float *weights = weights_of(job, token, head * of.groups + g);
-        const auto some = [&](auto heads) {
-            int i = 0;
-            for (; i + 32 <= of.size; i += 32)
-                weighted<heads, 2>(weights, job.weights_stride, values + i, slots.used, of.size, out + g * of.size + i);
-            if (i < of.size)
-                weighted<heads, 1>(weights, job.weights_stride, values + i, slots.used, of.size, out + g * of.size + i);
-            g += heads;
-        };
-        if (of.groups - g >= 4)
-            some(std::integral_constant<int, 4>());
-        else if (of.groups - g == 3)
-            some(std::integral_constant<int, 3>());
-        else if (of.groups - g == 2)
-            some(std::integral_constant<int, 2>());
-        else
-            some(std::integral_constant<int, 1>());
-    }
+        int i = 0;
+        for (; i + 16 * parts <= of.size; i += 16 * parts)
+            weighted<heads, parts>(weights, job.weights_stride, values + i, slots.used, of.size, out + g * of.size + i);
+        if (i < of.size)
+            weighted<heads, 1>(weights, job.weights_stride, values + i, slots.used, of.size, out + g * of.size + i);
+    });
 }
 
 // Adds the probabilities of a KV head's queries to its slots' scores.

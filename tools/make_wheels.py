@@ -45,8 +45,9 @@ def main() -> None:
 def wheel(tree: Path, tag: str) -> Path:
     """The wheel of what an sdist holds; exits if its library was not compiled."""
     of, target = SYSTEMS[tag]
-    compiler = shlex.join([sys.executable, "-m", "ziglang", "c++", "-target", target])
-    hatchling("wheel", tree, CXX=compiler, H2O_CHAT_WHEEL_FOR=f"{of} {tag}")
+    compiler = [sys.executable, "-m", "ziglang", "c++", "-target", target]
+    link_nothing(compiler)
+    hatchling("wheel", tree, CXX=shlex.join(compiler), H2O_CHAT_WHEEL_FOR=f"{of} {tag}")
     made = DIST / f"{tree.name}-py3-none-{tag}.whl"
     if not made.exists():
         made = DIST / f"{tree.name}-py3-none-any.whl"
@@ -55,6 +56,18 @@ def wheel(tree: Path, tag: str) -> Path:
         made.unlink()
         sys.exit(f"{tag}: the native step was not compiled.\n{said}")
     return made
+
+
+def link_nothing(compiler: list[str]) -> None:
+    """Has zig compile the system's own libraries, which it keeps.
+
+    The first time that takes minutes, on a busy machine longer than a build may take (`build.LIMIT_S`).
+    """
+    with tempfile.TemporaryDirectory() as name:
+        source = Path(name) / "nothing.cpp"
+        source.write_text("#include <string>\nstd::string nothing() { return {}; }\n")
+        linked = source.with_suffix(".library")
+        subprocess.run([*compiler, "-shared", "-pthread", source, "-o", linked, "-s"], check=True)
 
 
 def hatchling(what: str, tree: Path, **environment: str) -> None:

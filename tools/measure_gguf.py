@@ -1,11 +1,14 @@
 """What becomes of GGUF files: bytes, seconds of packing, and perplexity beside the numbers of the file.
 
     tools/measure_gguf.py FOLDER [--texts FILE] [--kinds Q4_0 Q8_0 Q4_K Q6_K F16] [--documents 40]
+    tools/measure_gguf.py llama qwen2 qwen3 [...]
 
 FOLDER is a llama, qwen2, qwen3 or smollm3 model with safetensors. It is written as a GGUF file of each kind,
 by the package gguf, and packed (`tests/gguf_files.py`; without columns for a K type llama.cpp's substitute).
-TEXTS is a JSON list of strings. `ratio` is the perplexity of the native step, weights and activations rounded
-(`tests/native/twin.py`), to that of the file's numbers in fp32; `alike`: activations rounded on both sides.
+TEXTS is a JSON list of strings. The name of a family stands for a random model of it, of 256 columns, and for
+documents that it draws itself, so that its perplexity is low, as that of a trained one. `ratio` is the
+perplexity of the native step, weights and activations rounded (`tests/native/twin.py`), to that of the file's
+numbers in fp32; `alike`: activations rounded on both sides; `s.e.`: its standard error over documents.
 """
 
 import argparse
@@ -24,6 +27,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "native")]
 import torch  # noqa: E402
 import transformers  # noqa: E402
 from gguf_files import write  # type: ignore[import-not-found]  # noqa: E402
+from tiny_models import tiny  # type: ignore[import-not-found]  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 from twin import round_activations, twin  # type: ignore[import-not-found]  # noqa: E402
 
@@ -36,26 +40,59 @@ from h2o_chat.native.packing import packed_for  # noqa: E402
 
 LENGTH = 512
 """Tokens of a document."""
+SIZES = {
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 64,
+    "vocab_size": 512,
+}
+MORE: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "qwen2": {"layer_types": ["full_attention"] * 4},
+    "qwen3": {"layer_types": ["full_attention"] * 4},
+}
+"""Of random models, by family."""
+SCALE = 0.08
+"""Of their weights: the next token is open, and not any one."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folders", nargs="+", metavar="FOLDER")
     parser.add_argument("--texts", type=Path)
     parser.add_argument("--kinds", nargs="+", default=["Q4_0", "Q8_0", "Q4_K", "Q6_K", "F16"])
     parser.add_argument("--documents", type=int, default=40)
     arguments = parser.parse_args()
     transformers.logging.set_verbosity_error()
-    ids = None
-    if arguments.texts:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(arguments.folder, local_files_only=True)
-        texts = json.loads(arguments.texts.read_text("utf-8"))
-        ids = documents(texts[: 8 * arguments.documents], tokenizer, LENGTH)[: arguments.documents]
-    print(f"{'kind':6}{'file MB':>9}{'packed MB':>11}{'bits':>6}{'packing s':>11}{'ratio':>9}{'alike':>9}")
+    transformers.logging.disable_progress_bar()
+    for name in arguments.folders:
+        print(name, flush=True)
+        with tempfile.TemporaryDirectory() as made:
+            folder, ids = Path(name), None
+            if name in MORE:
+                folder = Path(made)
+                ids = drawn(random_model(name, folder), arguments.documents)
+            elif arguments.texts:
+                tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+                texts = json.loads(arguments.texts.read_text("utf-8"))
+                ids = documents(texts[: 8 * arguments.documents], tokenizer, LENGTH)[: arguments.documents]
+            measure(folder, arguments.kinds, ids)
+
+
+def measure(folder: Path, kinds: list[str], ids: Tensor | None) -> None:
+    """A line of each kind.
+
+    Args:
+        ids: documents [N, L]; None: no ratios.
+    """
+    print("kind    file MB  packed MB  bits  packing s    ratio    alike    s.e.")
     with tempfile.TemporaryDirectory() as name:
         os.environ["XDG_CACHE_HOME"] = name  # packed anew, whatever lies there
-        for kind in arguments.kinds:
-            file = write(arguments.folder, Path(name) / f"{kind}.gguf", kind)
+        for kind in kinds:
+            file = write(folder, Path(name) / f"{kind}.gguf", kind)
             bits = bits_of(Settings(), check_weights(file))
             began = time.process_time()
             packed = packed_for(file, bits, lambda *_: None)
@@ -64,10 +101,11 @@ def main() -> None:
                 f"{kind:6}{file.stat().st_size / 1e6:9.1f}{packed.bytes / 1e6:11.1f}{bits:6}{seconds:11.1f}"
             )
             if ids is not None:
-                ours = nll(twin(arguments.folder, packed), ids)
+                ours = nll(twin(folder, packed), ids)
                 for activations in (False, True):
-                    theirs = nll(of_file(arguments.folder, file, activations, bits), ids)
-                    line += f"{math.exp(ours - theirs):9.4f}"
+                    more = ours - nll(of_file(folder, file, activations, bits), ids)
+                    line += f"{math.exp(more.mean()):9.4f}"
+                line += f"{more.std() / math.sqrt(len(more)):8.4f}"
             print(line, flush=True)
 
 
@@ -83,14 +121,33 @@ def of_file(folder: Path, file: Path, activations: bool, bits: int) -> Any:
     return model.eval()
 
 
+def random_model(family: str, folder: Path) -> Any:
+    """A random model, which is saved there, too."""
+    sizes = SIZES | {"tie_word_embeddings": False, "use_sliding_window": False} | MORE[family]
+    model = tiny(family, "eager", torch.float32, scale=SCALE, **sizes)
+    model.save_pretrained(folder)
+    return model
+
+
+def drawn(model: Any, number: int) -> Tensor:
+    """So many documents [N, L] that a model draws itself."""
+    torch.manual_seed(1)
+    begin = torch.randint(1, model.config.vocab_size, (number, 1))
+    ids: Tensor = model.generate(
+        begin, attention_mask=torch.ones_like(begin), do_sample=True, top_k=0, top_p=1.0, temperature=1.0,
+        min_new_tokens=LENGTH - 1, max_new_tokens=LENGTH - 1, pad_token_id=0,
+    )  # fmt: skip
+    return ids
+
+
 @torch.no_grad()
-def nll(model: Any, ids: Tensor) -> float:
-    """Nats per token of documents [N, L]."""
-    total = 0.0
+def nll(model: Any, ids: Tensor) -> Tensor:
+    """Nats per token of each of the documents [N, L]."""
+    found = []
     for document in ids[:, None]:
         logits = model(document, use_cache=False).logits[:, :-1]
-        total += float(nn.functional.cross_entropy(logits.flatten(0, 1), document[:, 1:].flatten()))
-    return total / len(ids)
+        found.append(nn.functional.cross_entropy(logits.flatten(0, 1), document[:, 1:].flatten()))
+    return torch.stack(found).double()
 
 
 if __name__ == "__main__":

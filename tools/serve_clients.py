@@ -14,6 +14,7 @@ import argparse
 import http.client
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ import threading
 import time
 import venv
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -180,9 +182,17 @@ def by_oterm(place: Path, home: Path, proxy: Proxy, key: str, lines: list[str]) 
             time.sleep(0.3)
             screen.press("Enter")
             screen.until(lambda number=number: proxy.answered() >= number, f"answer {number}")  # type: ignore[misc]
-            time.sleep(0.5)  # until it has taken note of it
+            # A message that comes before it has noted the last answer down is sent without that turn.
+            screen.until(partial(noted, home / "store.db", 2 * number), f"answer {number} is noted")
     finally:
         screen.end()
+
+
+def noted(store: Path, messages: int) -> bool:
+    """Whether so many messages stand in oterm's store."""
+    with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as database:
+        [(found,)] = database.execute("SELECT count(*) FROM message")
+    return int(found) >= messages
 
 
 def by_elia(place: Path, home: Path, proxy: Proxy, key: str, lines: list[str]) -> None:

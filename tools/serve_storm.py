@@ -311,9 +311,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         storm = raged(Server(flags, Path(folder) / "data"), asked.minutes, asked.clients)
         goes_on(storm, Server(flags, Path(folder) / "data"))
-    settings = Settings(
-        asked.model, budget=asked.budget, threads=asked.threads, seed=0, events_every=0, recall="off"
-    )
+    settings = Settings(asked.model, budget=asked.budget, threads=asked.threads, seed=0, events_every=0)
     tokens = compare(storm, settings)
     turns = sum(map(len, storm.conversations))
     print(f"{len(storm.conversations):,} conversations, {turns:,} turns, {tokens:,} tokens compared")

@@ -25,7 +25,7 @@ from h2o_chat.models.obtain import fetch_missing, obtain
 from h2o_chat.remote.engine_here import batch_here
 
 if TYPE_CHECKING:
-    from h2o_chat.serve.service import Limits
+    from h2o_chat.serve.line import Limits
 
 ADDRESS = "127.0.0.1:8080"
 CLOSE_S = 5.0
@@ -101,7 +101,7 @@ def serve(
                 f"A server needs starlette and uvicorn, and {error.name} is not installed.",
                 "pip install 'h2o-chat[serve]'",
             ) from error
-        from h2o_chat.serve.service import Limits
+        from h2o_chat.serve.line import Limits
 
         obtain(settings.model, asking(yes))
         folder = None if no_store else data_folder(data)
@@ -133,7 +133,8 @@ def _served(
 
     host, port = split(address)
     keys, loopback = read_keys(keys_file), is_loopback(host)
-    limits = replace(limits, waiting_of_key=max(1, limits.waiting // max(1, len(keys))))
+    sharing = max(1, len(keys))
+    limits = replace(limits, waiting_of_key=max(1, limits.waiting // sharing), keys=sharing)
     if not loopback and not keys:
         raise UsageError(
             f"--address {address} can be reached by others, and there is no key.",

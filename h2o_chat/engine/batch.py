@@ -102,6 +102,11 @@ class Batch:
         return list(self._waiting)
 
     @property
+    def readers(self) -> int:
+        """Prompts that are read at once."""
+        return len(self._readers)
+
+    @property
     def talking(self) -> int:
         """Rows in use."""
         return sum(talk is not None for talk in self._rows)

@@ -79,6 +79,8 @@ class Snapshot:
     """Token ids by position, of tokens that are held."""
     lost: tuple[int, float]
     """`Observer.lost_mark` at the last `CacheState`."""
+    about: Any = None
+    """JSON of whoever had it taken; `read` does not check it."""
 
 
 def write(path: Path, snapshot: Snapshot, session: Session) -> None:
@@ -107,6 +109,7 @@ def write(path: Path, snapshot: Snapshot, session: Session) -> None:
         "parts": [list(part.layers) for part in cache.parts],
         "clock": {name: getattr(clock, name) for name in COUNTS} if cache.clocks else None,
         "lost": snapshot.lost,
+        "about": snapshot.about,
         "checks": {name: _check(tensor) for name, tensor in tensors.items()},
     }
     part = path.with_name(path.name + ".part")
@@ -236,6 +239,7 @@ def _snapshot(
         history=tuple(ids["history"].tolist()),
         texts=dict(ids["texts"].tolist()),
         lost=(_count(lost_at), lost),
+        about=about.get("about"),
     )
 
 

@@ -50,6 +50,7 @@ def config_of(header: Header) -> dict[str, Any]:
         ModelError: a value or a tensor is missing, or is not what it must be.
     """
     kind = header.architecture
+    _check_layers(header, header.values.get(f"{kind}.block_count"))
     if kind not in FAMILIES:
         scaled = [one for one in header.values if one.startswith(f"{kind}.rope.scaling.")]
         if scaled or any("rope_" in one for one in header.tensors):
@@ -162,15 +163,21 @@ def held_bits(header: Header) -> int | None:
     return 8 if kinds - PLAIN else None
 
 
+def _check_layers(header: Header, layers: Any) -> None:
+    """Before anybody makes a list of them.
+
+    Raises:
+        ModelError: there are more than tensors.
+    """
+    if isinstance(layers, int) and layers > len(header.tensors):
+        raise damaged(header.path, f"{layers:,} layers in {len(header.tensors):,} tensors")
+
+
 def _check_tensors(header: Header, config: dict[str, Any]) -> None:
     """
     Raises:
         ModelError: one is missing, has another shape, or is not known.
     """
-    if config["num_hidden_layers"] > len(header.tensors):
-        raise damaged(
-            header.path, f"{config['num_hidden_layers']:,} layers in {len(header.tensors):,} tensors"
-        )
     if config["num_attention_heads"] % config["num_key_value_heads"] or config["head_dim"] % 2:
         raise damaged(
             header.path,

@@ -87,7 +87,7 @@ def usage(ended: Ended) -> dict[str, Any]:
 
 
 def _of_the_server(ended: Ended) -> dict[str, Any]:
-    """What llama-server tells beside."""
+    """What llama-server tells beside, and what a person should know."""
     turn = ended.turn
     steps = turn.new_tokens - 1
     answer_ms = 1000 * steps / turn.tok_s if turn.tok_s else 0.0
@@ -96,7 +96,8 @@ def _of_the_server(ended: Ended) -> dict[str, Any]:
         **_pace("prompt", turn.prompt_tokens, ended.prompt_ms),
         **_pace("predicted", turn.new_tokens, answer_ms),
     }
-    return {"timings": timings, "id_slot": ended.row}
+    notes = [{"code": one.code, "message": one.message, "about": one.about} for one in ended.notes]
+    return {"timings": timings, "id_slot": ended.row} | ({"notes": notes} if notes else {})
 
 
 def _pace(name: str, tokens: int, ms: float) -> dict[str, float]:

@@ -18,10 +18,11 @@ from h2o_chat.serve.answers import to_json
 from h2o_chat.serve.asked import asked_for
 from h2o_chat.serve.body import Bodies
 from h2o_chat.serve.errors import ApiError
+from h2o_chat.serve.line import Ticket
 from h2o_chat.serve.metrics import metrics
 from h2o_chat.serve.reply import Reply
 from h2o_chat.serve.saved import Saved
-from h2o_chat.serve.service import Service, Ticket
+from h2o_chat.serve.service import Service
 from h2o_chat.serve.slots import Slots
 
 METRICS = "text/plain; version=0.0.4; charset=utf-8"

@@ -8,7 +8,8 @@ from starlette.types import Receive, Scope, Send
 
 from h2o_chat.serve.answers import WAITING, Head, failed, sent, to_json
 from h2o_chat.serve.errors import ApiError
-from h2o_chat.serve.service import Service, Ticket
+from h2o_chat.serve.line import Ticket
+from h2o_chat.serve.service import Service
 from h2o_chat.serve.stream import Ended, Item
 
 QUIET_S = 10.0

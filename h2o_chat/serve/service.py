@@ -8,9 +8,8 @@ to it and to cancel, any thread may.
 import asyncio
 import sys
 import threading
-from collections import Counter, deque
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -23,16 +22,15 @@ from h2o_chat.serve import errors
 from h2o_chat.serve.asked import Asked
 from h2o_chat.serve.counts import Counts
 from h2o_chat.serve.errors import ApiError, busy
+from h2o_chat.serve.line import Limits, Ticket
 from h2o_chat.serve.prefixes import Kept, Prefixes, after, beginning, chain, tag_of
+from h2o_chat.serve.retelling import with_places
 from h2o_chat.serve.stream import Ended, Item, Stream
-from h2o_chat.serve.tokens import request_of
+from h2o_chat.serve.tokens import Reader
 from h2o_chat.store import clean
 
 if TYPE_CHECKING:
     from h2o_chat.engine.batch import Batch
-
-AHEAD = 2
-"""Requests that wait in the batch; what they go on from is in memory even if it is no longer kept."""
 
 
 def _ending() -> ApiError:
@@ -45,50 +43,6 @@ def _cut() -> ApiError:
 
 def _broken() -> ApiError:
     return ApiError(500, "The engine has failed: the server is ending.", "bug")
-
-
-@dataclass(eq=False)
-class Ticket:
-    """A request of a client, from its body to its last token."""
-
-    asked: Asked
-    owner: bytes
-    stream: Stream
-    chain: list[bytes]
-    """The hash after each message."""
-    request: Request | None = None
-    """Once it was prepared."""
-    cached_tokens: int = 0
-    """Of its prompt, read for an earlier request."""
-    prompt_ms: float = 0.0
-    left: bool = False
-    """Its client does not want it any more."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How much at once."""
-
-    waiting: int
-    """Requests that nothing was read of yet."""
-    waiting_of_key: int
-    """Of them those of one key."""
-    time_s: float
-    """For a request, from its body to its last token."""
-    grace_s: float
-    """For those under way when the server is told to end."""
-
-    def check(self, waiting: Collection[Ticket], owner: bytes) -> None:
-        """Whether one more may wait.
-
-        Raises:
-            ApiError: too many wait, of all keys or of this one.
-        """
-        if len(waiting) >= self.waiting:
-            raise busy(429, f"{len(waiting):,} requests wait already. Try again.", "queue_full")
-        of_key = sum(ticket.owner == owner for ticket in waiting)
-        if of_key >= self.waiting_of_key:
-            raise busy(429, f"{of_key:,} requests of this key wait already. Try again.", "queue_full")
 
 
 class Service:
@@ -109,6 +63,7 @@ class Service:
         self.template = choose(self.tokenizer, settings.template)
         self.session: Session = batch.session(settings.seed or 0)
         self.context = context_of(self.session, self.template.name, self.tokenizer.chat_template)
+        self._reader = Reader(self.template, self.tokenizer, batch.runner.eos, settings, self.session)
         self.row_bytes, self.snapshot_bytes = bytes_of(batch)
         """Of one, as computed."""
         self.counts = Counts()
@@ -216,10 +171,11 @@ class Service:
     def _prepare_all(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._closed or (self._line and self.batch.waiting < AHEAD))
-                if self._closed:
-                    return
+                self._changed.wait_for(lambda: self._closed or self._next() is not None)
                 ticket = self._prepared = self._next()
+                if self._closed or ticket is None:
+                    return
+                self._line.remove(ticket)
             try:
                 request = self._prepare(ticket)
                 with self._changed:
@@ -232,12 +188,8 @@ class Service:
                 self._prepared = None
                 self._changed.notify_all()
 
-    def _next(self) -> Ticket:
-        """Of the key that has the fewest requests under way; of these the one that came first."""
-        of = Counter(ticket.owner for ticket in self._under_way.values())
-        ticket = min(self._line, key=lambda one: of[one.owner])
-        self._line.remove(ticket)
-        return ticket
+    def _next(self) -> Ticket | None:
+        return self.limits.next(self._line, self._under_way.values(), self.seated, self.batch.readers)
 
     def _prepare(self, ticket: Ticket) -> Request:
         """
@@ -250,7 +202,9 @@ class Service:
             found = self.prefixes.longest(ticket.chain)
         read = 0 if found is None else ticket.chain.index(found.chain) + 1
         ticket.cached_tokens = found.tokens if found else 0
-        return request_of(ticket.asked, read, found, self.template, self.tokenizer, self.batch.runner.eos)
+        prepared = self._reader.prepare(ticket.asked, read, found)
+        ticket.places, ticket.notes = prepared.places, prepared.notes
+        return prepared.request
 
     def _read(self, kept: Kept) -> bool:
         """Brings a memory into this process; one that cannot be read is forgotten, and that is said."""
@@ -307,12 +261,13 @@ class Service:
             error = errors.of(told.error)
         elif turn.finish == "stopped":
             error = _cut()
-        return Ended(turn, ticket.cached_tokens, ticket.prompt_ms, told.row, error)
+        return Ended(turn, ticket.cached_tokens, ticket.prompt_ms, told.row, error, ticket.notes)
 
     def _keep(self, ticket: Ticket, turn: Turn, row: int | None, state: Any) -> None:
         """The next request may go on from there."""
         marked = bool(self.template.marker) and turn.finish == "stop" and not ticket.asked.sampling.stop
         hashed = after(ticket.chain[-1], ("assistant", clean(turn.text)))
+        state = with_places(state, ticket.places)
         self.prefixes.add(Kept(hashed, marked, turn.seen, state, tag=tag_of(ticket.owner)))
         if row is not None:
             self.slots[row] = ticket.owner, hashed

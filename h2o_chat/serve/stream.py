@@ -5,9 +5,10 @@ It has an end: who does not read fast enough is cut off, so that nobody else's m
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from h2o_chat.events.events import Turn
+from h2o_chat.events.events import Note, Turn
 from h2o_chat.serve.errors import ApiError
 
 MOST_TEXTS = 1024
@@ -26,6 +27,8 @@ class Ended:
     row: int | None
     error: ApiError | None
     """Why it ended early."""
+    notes: Sequence[Note] = ()
+    """What was told again, or not found."""
 
 
 Item = str | Ended | ApiError

@@ -1,53 +1,96 @@
 """The tokens of a request: those of the messages that were not read before."""
 
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from h2o_chat.base.config import Settings
 from h2o_chat.chat.templates import Template, literal
 from h2o_chat.engine.request import Piece, Request
+from h2o_chat.events.events import Note, Session
 from h2o_chat.serve.asked import Asked
 from h2o_chat.serve.prefixes import Kept
+from h2o_chat.serve.retelling import Holding, Places, places_of, retold
 
 
-def request_of(
-    asked: Asked,
-    read: int,
-    begin: Kept | None,
-    template: Template,
-    tokenizer: Any,
-    eos: AbstractSet[int],
-) -> Request:
-    """A request in tokens.
+@dataclass(frozen=True)
+class Prepared:
+    """A request in tokens."""
+
+    request: Request
+    places: Places | None
+    """Where its messages lie; None: not known."""
+    notes: list[Note]
+    """What is said of words that are told again."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Puts messages into the tokens of one model.
 
     Args:
-        read: so many of the messages are in the memory that it begins with.
-        begin: that memory; its state is there.
         eos: tokens that end an answer.
-
-    Raises:
-        UsageError: the model's template does not take the system prompt.
-        ModelError: the template or the tokenizer fails.
     """
-    messages = list(asked.messages[read:])
-    pieces, system_tokens, state = [], 0, None
-    if begin is None:
-        system = messages.pop(0)[1] if messages[0][0] == "system" else None
-        first = template.first(system, messages.pop(0)[1])
-        pieces, system_tokens = [Piece(first.ids)], first.head if system else 0
-    else:
+
+    template: Template
+    tokenizer: Any
+    eos: AbstractSet[int]
+    settings: Settings
+    session: Session
+
+    def prepare(self, asked: Asked, read: int, begin: Kept | None) -> Prepared:
+        """
+        Args:
+            read: so many of the messages are in the memory that it begins with.
+            begin: that memory; its state is there.
+
+        Raises:
+            UsageError: the model's template does not take the system prompt.
+            ModelError: the template or the tokenizer fails.
+        """
+        state = begin.state if begin else None
+        at = state.cache.fed + len(state.pending) if state else 0
+        places = places_of(state.about, read, at) if state else Places()
+        pieces, system, system_tokens, notes = list[Piece](), None, 0, list[Note]()
+        for index, (role, text) in list(enumerate(asked.messages))[read:]:
+            if role == "system":
+                system = text  # read with the first message
+                continue
+            if index + 1 == len(asked.messages) and places is not None:
+                holding = Holding(state, newest_from(at, self.session))
+                text, notes = retold(asked.messages, places, holding, self.settings)
+            if role == "assistant":
+                ids = literal(self.tokenizer, text)
+            elif pieces:
+                ids = self.template.later(text).ids
+            elif begin is not None:
+                ids = self._going_on(text, begin)
+            else:
+                fed = self.template.first(system, text)
+                ids, system_tokens = fed.ids, fed.head if system else 0
+                if places is not None and system is not None:
+                    places.ends.append(system_tokens)
+            pieces.append(Piece(ids, role == "assistant"))
+            at += len(ids)
+            if places is not None:
+                places.ends.append(at)
+        stop, marker = asked.sampling.stop, self.template.marker
+        sampling = replace(asked.sampling, stop=(*stop, marker)) if marker else asked.sampling
+        request = Request(pieces, sampling, asked.seed, system_tokens, begin=state, keep=True)
+        return Prepared(request, places, notes)
+
+    def _going_on(self, text: str, begin: Kept) -> list[int]:
+        """The ids of a message behind an answer that a memory has read."""
         assert begin.state is not None
-        state = begin.state
-        fed, waits = template.later(messages.pop(0)[1], begin.marked), state.pending
-        if waits and waits[-1] in eos and waits[-1] in fed.ids[: fed.head]:
+        fed, waits = self.template.later(text, begin.marked), begin.state.pending
+        if waits and waits[-1] in self.eos and waits[-1] in fed.ids[: fed.head]:
             # The model has closed its answer itself: the template's own closing would say so twice.
-            pieces = [Piece(fed.ids[fed.ids.index(waits[-1]) + 1 :])]
-        else:
-            pieces = [Piece(fed.ids)]
-    for role, text in messages:
-        answer = role == "assistant"
-        ids = literal(tokenizer, text) if answer else template.later(text).ids
-        pieces.append(Piece(ids, answer))
-    stop = asked.sampling.stop
-    sampling = replace(asked.sampling, stop=(*stop, template.marker)) if template.marker else asked.sampling
-    return Request(pieces, sampling, asked.seed, system_tokens, begin=state, keep=True)
+            return fed.ids[fed.ids.index(waits[-1]) + 1 :]
+        return fed.ids
+
+
+def newest_from(tokens: int, session: Session) -> int:
+    """From which position on all is held for sure, after so many tokens."""
+    if session.budget is None or tokens <= session.budget:
+        return 0
+    return tokens - session.recent

@@ -127,6 +127,14 @@ def test_another_architecture_is_named(llama: Path, tmp_path: Path) -> None:
         load.check_family(path)
 
 
+def test_layers_of_another_architecture_are_counted(llama: Path, tmp_path: Path) -> None:
+    """transformers would make a list of them."""
+    values = {"general.architecture": "gemma3", "gemma3.block_count": 2**31 - 1}
+    path = write(llama, tmp_path / "x.gguf", "F32", values=values)
+    with pytest.raises(ModelError, match="2,147,483,647 layers in 21 tensors"):
+        load.check_family(path)
+
+
 def test_what_ends_an_answer(llama: Path, tmp_path: Path) -> None:
     """The end of a text and the end of a turn, whose number files often leave out."""
     path = write(llama, tmp_path / "x.gguf", "F32", values={"tokenizer.ggml.eot_token_id": 7})

@@ -17,7 +17,7 @@ from h2o_chat.native.loading import open_model
 pytestmark = pytest.mark.loopback
 
 BUDGET = 48
-SETTINGS = Settings(budget=BUDGET, threads=1, seed=0, events_every=0, recall="off")
+SETTINGS = Settings(budget=BUDGET, threads=1, seed=0, events_every=0)
 
 
 @pytest.fixture(scope="module")

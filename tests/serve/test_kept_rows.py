@@ -16,9 +16,10 @@ from h2o_chat.serve import saved as saved_module
 from h2o_chat.serve.asked import Asked
 from h2o_chat.serve.errors import ApiError
 from h2o_chat.serve.keys import NOBODY
+from h2o_chat.serve.line import Limits
 from h2o_chat.serve.prefixes import Kept, Prefixes
 from h2o_chat.serve.saved import Saved
-from h2o_chat.serve.service import Limits, Service
+from h2o_chat.serve.service import Service
 from h2o_chat.serve.stream import Ended
 
 SETTINGS = Settings(budget=32, threads=1, seed=0, events_every=0)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.loopback
 
 BUDGET = 48
 FLAGS = ("-b", BUDGET, "--max-tokens", 30)
-SETTINGS = Settings(budget=BUDGET, threads=1, seed=0, events_every=0, recall="off")
+SETTINGS = Settings(budget=BUDGET, threads=1, seed=0, events_every=0)
 TEXTS = (
     "My name is Ada.",
     "My cat is Tom. I like tea and long walks.",

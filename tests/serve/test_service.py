@@ -19,11 +19,12 @@ from h2o_chat.native.loading import open_model
 from h2o_chat.serve.asked import Asked
 from h2o_chat.serve.errors import ApiError
 from h2o_chat.serve.keys import NOBODY
+from h2o_chat.serve.line import Limits, Ticket
 from h2o_chat.serve.prefixes import Prefixes
-from h2o_chat.serve.service import Limits, Service, Ticket
+from h2o_chat.serve.service import Service
 from h2o_chat.serve.stream import MOST_TEXTS, Ended, Item, Stream
 
-SETTINGS = Settings(budget=48, threads=1, seed=0, events_every=0, recall="off")
+SETTINGS = Settings(budget=48, threads=1, seed=0, events_every=0)
 SAMPLING = Sampling(max_tokens=20)
 
 

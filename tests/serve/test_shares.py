@@ -19,11 +19,13 @@ from h2o_chat.models.load import Loaded
 from h2o_chat.native.loading import open_model
 from h2o_chat.serve.asked import Asked
 from h2o_chat.serve.errors import ApiError
+from h2o_chat.serve.line import Limits, Ticket
 from h2o_chat.serve.prefixes import Kept, Prefixes, tag_of
 from h2o_chat.serve.saved import Saved
-from h2o_chat.serve.service import Limits, Service, Ticket
+from h2o_chat.serve.service import Service
+from h2o_chat.serve.stream import Stream
 
-SETTINGS = Settings(budget=48, threads=1, seed=0, events_every=0, recall="off")
+SETTINGS = Settings(budget=48, threads=1, seed=0, events_every=0)
 ENDLESS = Sampling(max_tokens=None, ignore_eos=True)
 ONE, OTHER = b"one", b"other"
 
@@ -85,6 +87,58 @@ async def test_the_next_one_is_of_the_key_that_has_the_fewest_under_way(service:
         service.leave(ticket)
 
 
+@pytest.mark.parametrize(("keys", "first"), [(2, "short"), (1, "long")])
+async def test_long_prompts_of_a_key_leave_a_reader_to_another(loaded: Loaded, keys: int, first: str) -> None:
+    """Four of them would take all that read prompts; where all have one key they may."""
+    service = Service(
+        Batch(loaded, SETTINGS, rows=4),
+        SETTINGS,
+        Sampling(max_tokens=1),
+        Limits(8, 8, 100, 0, keys),
+        Prefixes(4),
+    )
+    long = [submit(service, ONE, "a long story " * 2500, Sampling(max_tokens=1)) for _ in range(4)]
+    most = 2 if keys == 2 else 4
+    await until(lambda: sum(ticket.request is not None for ticket in long) == most)
+    short = submit(service, OTHER, "Hello", Sampling(max_tokens=1))
+    await until(lambda: any(ticket.prompt_ms for ticket in (*long, short)))
+    assert bool(short.prompt_ms) == (first == "short")
+    assert sum(ticket.request is not None for ticket in long) == most
+    for ticket in (*long, short):
+        service.leave(ticket)
+    assert service.close(60)
+
+
+def ticket(owner: bytes, request: Any = None) -> Ticket:
+    return Ticket(Asked((("user", "Hello"),), ENDLESS, 0), owner, Stream(False), [], request)
+
+
+@pytest.mark.parametrize(
+    ("reading", "seated", "line", "goes"),
+    [
+        ("", "", "aab", 0),
+        ("a", "", "aab", 2),  # b has fewer under way
+        ("a", "", "aa", 0),
+        ("aa", "", "aa", None),  # two are free, and a has two
+        ("aa", "", "aab", 2),
+        ("aab", "", "ab", None),
+        ("aab", "", "abc", 2),
+        ("aabc", "", "abcd", None),
+        ("a", "aaaa", "aa", 0),  # who is answered takes no reader
+        ("a", "aaaa", "ab", 1),
+    ],
+)
+def test_a_key_takes_a_reader_while_more_are_free_than_it_has(
+    reading: str, seated: str, line: str, goes: int | None
+) -> None:
+    limits = Limits(64, 16, 100, 0, keys=4)
+    begun = [ticket(key.encode(), object()) for key in reading + seated]
+    answered = [one.request for one in begun[len(reading) :]]
+    waiting = [ticket(key.encode()) for key in line]
+    found = limits.next(waiting, begun, answered, readers=4)
+    assert found is (None if goes is None else waiting[goes])
+
+
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(100):
         while not condition():
@@ -144,7 +198,9 @@ def test_a_key_has_its_part_of_the_queue(
 
     monkeypatch.setattr("h2o_chat.serve.service.Service", noted)
     CliRunner().invoke(app, ["serve", "--address", "127.0.0.1:0", "--queue", "8", "--no-store", *given])
-    assert [(limits.waiting, limits.waiting_of_key) for limits in found] == [(8, share)]
+    assert [(limits.waiting, limits.waiting_of_key, limits.keys) for limits in found] == [
+        (8, share, max(1, keys))
+    ]
 
 
 FREED = """

@@ -1,0 +1,107 @@
+"""What a conversation has let go of, and its last message asks for, is told again, as on the screen.
+
+Clients send all that was said. Where each message lies is kept with the memory after an answer, so that it
+is known of each whether it is held (docs/RECALL.md).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from h2o_chat.base.config import Settings
+from h2o_chat.chat.message import Message, Recalled
+from h2o_chat.chat.recalling import Recall
+from h2o_chat.events.events import Note
+
+if TYPE_CHECKING:
+    from h2o_chat.engine.saved import Snapshot
+
+LOOKED_AT_CHARACTERS = 400_000
+"""Of the newest messages, about 100,000 tokens: half a second. What was said before is not looked up."""
+Said = Sequence[tuple[str, str]]
+"""(role, text) of each message."""
+
+
+@dataclass
+class Places:
+    """Where the messages of a conversation lie."""
+
+    ends: list[int] = field(default_factory=list)
+    """Of each that was read the position behind its tokens."""
+    again: dict[int, Recalled] = field(default_factory=dict)
+    """What was told again, by the place of the message in front of which."""
+
+    def to_json(self) -> Any:
+        """To be kept with the memory."""
+        return [self.ends, [[at, one.index, one.words] for at, one in self.again.items()]]
+
+
+def with_places(state: "Snapshot", places: Places | None) -> "Snapshot":
+    """The memory after an answer, with where its messages lie; `places` knows all but the answer."""
+    if places is None:
+        return state
+    places.ends.append(state.cache.fed + len(state.pending))
+    return replace(state, about=places.to_json())
+
+
+def places_of(kept: Any, messages: int, fed: int) -> Places | None:
+    """What `to_json` gave, perhaps from a file: checked; None where it does not tell of so many messages.
+
+    Args:
+        fed: tokens read, with those that wait to be.
+    """
+    match kept:
+        case [[*ends], [*again]] if len(ends) == messages and all(type(end) is int for end in ends):
+            pass
+        case _:
+            return None
+    if ends != sorted(ends) or not 0 <= ends[0] <= ends[-1] <= fed:
+        return None
+    found = Places(ends)
+    for one in again:
+        match one:
+            case [int(at), int(index), str(words)] if 0 <= index < at < messages:
+                found.again[at] = Recalled(index, words)
+            case _:
+                return None
+    return found
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What is held when the last message is read."""
+
+    state: "Snapshot | None"
+    """The memory that the conversation goes on from; None: all of it is to be read first."""
+    newest: int
+    """What is still to be read is held from this position on."""
+
+    def held(self, positions: range) -> float:
+        """Share of the tokens at these positions that the KV heads hold: 0 to 1."""
+        from h2o_chat.engine.row import share_held
+
+        if self.state is None or positions.start >= self.state.cache.fed:
+            return float(positions.start >= self.newest)
+        return share_held([part.states["positions"][:, 0] for part in self.state.cache.parts], positions)
+
+
+def retold(messages: Said, places: Places, holding: Holding, settings: Settings) -> tuple[str, list[Note]]:
+    """The last message as the model is fed it, and what is said of that; noted in `places`.
+
+    Args:
+        messages: all of a conversation; of a first one `places` knows nothing yet.
+    """
+    notes: list[Note] = []
+    spans = zip([0, *places.ends], places.ends, strict=False)
+    before = [Message(role, text) for role, text in messages[:-1]]
+    for at, (message, (first, end)) in enumerate(zip(before, spans, strict=False)):
+        message.first, message.last, message.recalled = first, end - 1, places.again.get(at)
+    left = LOOKED_AT_CHARACTERS
+    for message in reversed(before):
+        left -= len(message.text)
+        if left < 0:
+            message.first = -1
+    again, text = Recall(notes).before(messages[-1][1], before, holding, settings)
+    if again is not None:
+        places.again[len(before)] = again
+    return text, [note for note in notes if left >= 0 or note.code != "gone"]

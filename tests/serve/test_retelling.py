@@ -1,0 +1,187 @@
+"""What was forgotten is told again on the server as on the screen; where messages lie outlives it."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.chat.chat import Chat
+from h2o_chat.engine.batch import Batch
+from h2o_chat.engine.engine import Engine
+from h2o_chat.events.events import Turn
+from h2o_chat.models.load import Loaded
+from h2o_chat.native.loading import open_model
+from h2o_chat.serve.answers import Head
+from h2o_chat.serve.asked import Asked
+from h2o_chat.serve.keys import NOBODY
+from h2o_chat.serve.line import Limits
+from h2o_chat.serve.prefixes import Prefixes
+from h2o_chat.serve.retelling import LOOKED_AT_CHARACTERS, Holding, Places, places_of, retold
+from h2o_chat.serve.saved import Saved
+from h2o_chat.serve.service import Service
+from h2o_chat.serve.stream import Ended
+
+SETTINGS = Settings(budget=64, threads=1, seed=0, events_every=0)
+SAMPLING = Sampling(max_tokens=20)
+TEXTS = (
+    "My dog is called Rexo.",
+    "I like long walks in the rain, and tea with my sister on Sundays.",
+    "Tell me something about music and the theatre, please.",
+    "The weather was fine on the whole way to the sea and back.",
+    "What is my dog called?",
+    "What is my dog called?",
+    "What is my parrot called?",
+)
+TOLD, AGAIN, NEVER = 4, 5, 6
+"""Which of them asks for what is gone; for what was just told again; for what was never told."""
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Loaded:
+    return open_model(SETTINGS, lambda *_: None)
+
+
+def begin(loaded: Loaded, settings: Settings = SETTINGS, snapshots: int = 8) -> Service:
+    batch = Batch(loaded, settings, rows=2)
+    return Service(batch, settings, SAMPLING, Limits(8, 8, 100, 0), Prefixes(snapshots))
+
+
+@pytest.fixture
+async def service(loaded: Loaded) -> AsyncIterator[Service]:
+    service = begin(loaded)
+    yield service
+    assert service.close(60)
+
+
+async def answered(service: Service, said: list[tuple[str, str]]) -> Ended:
+    ticket = service.ticket(Asked(tuple(said), SAMPLING, 0), NOBODY)
+    service.submit(ticket)
+    while not (items := await ticket.stream.take(10)) or not isinstance(items[-1], Ended):
+        pass
+    return items[-1]
+
+
+def talked(loaded: Loaded, settings: Settings = SETTINGS) -> tuple[Chat, list[Turn]]:
+    """The conversation as on the screen, and how each turn ended."""
+    chat = Chat(Engine(loaded, settings), settings)
+    return chat, [e for text in TEXTS for e in chat.send(text, SAMPLING) if isinstance(e, Turn)]
+
+
+def history(turns: list[Turn], texts: int, system: str | None = None) -> list[tuple[str, str]]:
+    """What a client sends to have the last of so many texts answered."""
+    said = [] if system is None else [("system", system)]
+    for text, turn in zip(TEXTS[:texts], turns, strict=False):
+        said += [("user", text), ("assistant", turn.text)]
+    return said[:-1]
+
+
+def codes(ended: Ended) -> list[tuple[str, int | None]]:
+    return [(note.code, note.about) for note in ended.notes]
+
+
+@pytest.mark.parametrize("system", [None, "You are kind."])
+async def test_turns_are_those_of_the_screen(loaded: Loaded, system: str | None) -> None:
+    """Token for token: what is told again, and what is not, because it still holds it, or never heard it."""
+    settings = replace(SETTINGS, system=system)
+    chat, turns = talked(loaded, settings)
+    service, notes = begin(loaded, settings), []
+    for number, turn in enumerate(turns, 1):
+        found = await answered(service, history(turns, number, system))
+        assert (found.turn.text, found.turn.seen) == (turn.text, turn.seen)
+        assert found.turn.prompt_tokens == turn.prompt_tokens
+        notes.append(codes(found))
+    first = 0 if system is None else 1
+    asked = [one for one in chat.messages if one.role == "user"]
+    assert asked[TOLD].recalled is not None
+    assert asked[AGAIN].recalled is None, "it was told again a turn before"
+    assert notes[TOLD] == [("recalled", first)]
+    assert notes[NEVER] == [("gone", first + 2 * NEVER)]
+    assert [one for at, one in enumerate(notes) if at not in (TOLD, NEVER)] == [[]] * 5
+    assert service.close(60)
+
+
+async def test_with_recall_off_nothing_is_told_again(loaded: Loaded) -> None:
+    settings = replace(SETTINGS, recall="off")
+    _, turns = talked(loaded, settings)
+    service = begin(loaded, settings)
+    for number, turn in enumerate(turns, 1):
+        found = await answered(service, history(turns, number))
+        assert (found.turn.text, found.notes) == (turn.text, [])
+    assert service.close(60)
+
+
+async def test_a_history_that_is_read_as_one_prompt(loaded: Loaded) -> None:
+    """No memory of it is there: what lies behind the newest slots is told again."""
+    _, turns = talked(loaded)
+    service = begin(loaded, snapshots=0)
+    gone = await answered(service, history(turns, TOLD + 1))
+    held = await answered(service, [*history(turns, 1), ("assistant", "Yes."), ("user", TEXTS[TOLD])])
+    assert codes(gone) == [("recalled", 0)]
+    assert codes(held) == []
+    assert service.close(60)
+
+
+async def test_a_server_that_begins_again_knows_where_messages_lie(loaded: Loaded, tmp_path: Path) -> None:
+    _, turns = talked(loaded)
+    service = begin(loaded)
+    await answered(service, history(turns, TOLD))
+    (kept,) = service.prefixes.all()
+    saved = Saved(tmp_path, service.context, service.batch)
+    saved.write_rows([kept])
+    service.prefixes.drop(kept)
+    assert service.close(60)
+
+    other = begin(loaded)
+    other.read = saved.read
+    for one in saved.rows():
+        other.prefixes.add(one)
+    found = await answered(other, history(turns, TOLD + 1))
+    assert found.cached_tokens > 0
+    assert codes(found) == [("recalled", 0)]
+    assert found.turn.seen - found.cached_tokens > 0
+    assert other.close(60)
+
+
+async def test_an_answer_says_what_was_told_again(loaded: Loaded, service: Service) -> None:
+    _, turns = talked(loaded)
+    for number in range(1, TOLD + 2):
+        found = await answered(service, history(turns, number))
+        body: Any = Head("model").whole(found)
+        assert ("notes" in body) == (number == TOLD + 1)
+    (note,) = body["notes"]
+    assert note["code"] == "recalled"
+    assert note["about"] == 0
+    assert "Rexo" in note["message"]
+
+
+@pytest.mark.parametrize(
+    ("more", "asked", "code"),
+    [(0, TEXTS[TOLD], "recalled"), (LOOKED_AT_CHARACTERS, TEXTS[TOLD], ""), (0, TEXTS[NEVER], "gone"),
+     (LOOKED_AT_CHARACTERS, TEXTS[NEVER], "")],
+)  # fmt: skip
+def test_a_very_long_history_is_looked_at_from_its_end(more: int, asked: str, code: str) -> None:
+    """What was said before may tell it: so that nothing is found is not said either."""
+    said = [("user", TEXTS[0]), ("assistant", "Yes."), ("user", "a" * more + "b"), ("assistant", "No.")]
+    _, notes = retold([*said, ("user", asked)], Places([9, 12, 15, 18]), Holding(None, 50), SETTINGS)
+    assert [note.code for note in notes] == ([code] if code else [])
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        None, [], 7, [[3, 9]], [[3, 9], 7], [[3], []], [[3, 9, 12], []], [[9, 3], []], [[-1, 9], []],
+        [[3, 99], []], [[3, 9.0], []], [[3, True], []], [["3", "9"], []], [[3, 9], [[1, 1, "x"]]],
+        [[3, 9], [[2, 0, "x"]]], [[3, 9], [[1, -1, "x"]]], [[3, 9], [[1, 0]]], [[3, 9], [[1, 0, 5]]],
+    ],
+)  # fmt: skip
+def test_what_a_file_says_is_checked(kept: Any) -> None:
+    assert places_of(kept, 2, 50) is None
+
+
+def test_what_a_file_says_comes_back() -> None:
+    places = places_of([[3, 9], [[1, 0, "My dog is called Rexo."]]], 2, 50)
+    assert places is not None
+    assert places_of(places.to_json(), 2, 50) == places

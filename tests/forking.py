@@ -21,6 +21,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -155,9 +156,12 @@ def _serve(pipe: socket.socket) -> dict[str, Any]:
             os._exit(0)
         reading, writing = os.pipe()
         if not (between := os.fork()):
+            between = os.getpid()
             if number := os.fork():
                 os.write(writing, number.to_bytes(8, "big"))
                 os._exit(0)  # so that the tests' process becomes the parent of what was forked
+            while os.getppid() == between:
+                time.sleep(0.001)
             os.close(reading)
             os.close(writing)
             pipe.close()
@@ -202,11 +206,14 @@ def _become(asked: dict[str, Any]) -> None:
 
 
 def _stream(number: int, before: Any) -> io.TextIOWrapper:
-    """As Python opens it when it starts."""
-    raw = open(number, "wb" if number else "rb", closefd=False)  # noqa: SIM115  (until the process ends)
-    at_lines = number == 2 or os.isatty(number)
-    newline = "\n" if number else None
-    return io.TextIOWrapper(raw, before.encoding, before.errors, newline, line_buffering=at_lines)
+    """As Python opens it when it starts; without buffers where PYTHONUNBUFFERED asks for that."""
+    plain, writes = before.write_through, number > 0
+    raw = open(  # noqa: SIM115  (until the process ends)
+        number, "wb" if writes else "rb", 0 if plain and writes else -1, closefd=False
+    )
+    at_lines = not plain and (number == 2 or os.isatty(number))
+    newline = "\n" if writes else None
+    return io.TextIOWrapper(raw, before.encoding, before.errors, newline, at_lines, plain)
 
 
 def _run(arguments: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import forking
 import pytest
 from hypothesis import settings
 
@@ -71,6 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop() -> None:
     """All tests are collected: what they import never becomes garbage."""
+    forking.OUTSIDE.update(os.environ)
     gc.freeze()
     gc.set_threshold(
         20_000, 20, 20

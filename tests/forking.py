@@ -35,8 +35,8 @@ IMPORTED = (
 LATE = ("COLUMNS", "LINES", "TERM", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
 """Variables that nothing looks at while it is imported."""
 LATE_PREFIXES = ("H2O_CHAT_", "PYTEST_", "TESTS_")
-OUTSIDE = dict(os.environ)
-"""The environment outside of any test, which may have changed it."""
+OUTSIDE: dict[str, str] = {}
+"""The environment outside of any test, which may change it: as it is once all tests are imported."""
 Popen = subprocess.Popen
 SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of prctl: whose parent has gone becomes a child of this process, an ancestor."""

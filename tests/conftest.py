@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import forking
 import pytest
 from hypothesis import settings
 
@@ -71,7 +72,11 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop() -> None:
     """All tests are collected: what they import never becomes garbage."""
+    forking.OUTSIDE.update(os.environ)
     gc.freeze()
+    gc.set_threshold(
+        20_000, 20, 20
+    )  # each screen makes so many objects that looking took a seventh of its time
     gc.enable()
 
 

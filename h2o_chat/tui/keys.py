@@ -1,8 +1,11 @@
 """The line of keys at the bottom: those that have room, and none of them in part."""
 
+from typing import Any
+
 from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.events import Key, Resize
+from textual.screen import Screen
 from textual.widgets import Footer, Input
 from textual.widgets._footer import FooterKey
 
@@ -14,10 +17,23 @@ class Keys(Footer):
     """Textual's footer, which would cut off the last key, or hide it under that of the palette."""
 
     _room = 0
+    _composed_of: list[Any] | None = None
+
+    def bindings_changed(self, screen: Screen[Any]) -> None:
+        """Composes them anew if others are to be shown; for the same ones that took a third of drawing."""
+        if not (self.is_attached and screen is self.screen and self.app.app_focus):
+            return super().bindings_changed(screen)
+        bindings = [(one, enabled) for _, one, enabled, _ in screen.active_bindings.values() if one.show]
+        if bindings != self._composed_of:
+            self._composed_of = bindings
+            super().bindings_changed(screen)
 
     def compose(self) -> ComposeResult:
         shown = [key for key in super().compose() if isinstance(key, FooterKey)]
         docked = [key for key in shown if key.has_class("-command-palette")]
+        for key in shown:
+            if key not in docked:  # else each is styled twice more, to become compact and not compact
+                key._watch_compact = _unheard  # type: ignore[method-assign]
         # The way to all other keys has room before any of them.
         helps = [key for key in shown if key.key == "f1"]
         left = self.app.size.width - sum(_cells(key) + 2 for key in docked) - sum(map(_cells, helps))
@@ -38,6 +54,10 @@ def typed_ahead(line: Input, event: Key) -> None:
     if event.character is not None and event.is_printable and not line.has_focus:
         event.stop()
         line.insert_text_at_cursor(event.character)
+
+
+def _unheard(compact: bool) -> None:
+    """Nothing is to be done."""
 
 
 def _cells(key: FooterKey) -> int:

@@ -1,10 +1,11 @@
-"""The real program in a process of its own."""
+"""The real program in a process of its own, forked from one that has imported what it needs."""
 
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import Forked
 from program import PROGRAM, Ended, Program
 
 
@@ -14,10 +15,14 @@ def h2o() -> Program:
 
     def run(*arguments: object, piped: str | bytes = b"", **how: Any) -> Ended:
         raw = piped.encode() if isinstance(piped, str) else piped
-        done = subprocess.run(
-            [*PROGRAM, *map(str, arguments)], input=raw, capture_output=True, timeout=400, check=False, **how
-        )
-        return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
+        streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with Forked([*PROGRAM, *map(str, arguments)], **streams, **how) as process:
+            try:
+                out, err = process.communicate(raw, timeout=400)
+            except BaseException:
+                process.kill()
+                raise
+        return Ended(process.returncode, out.decode(), err.decode())
 
     return run
 

@@ -6,6 +6,7 @@ import resource
 import stat
 import sys
 import tomllib
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -206,9 +207,8 @@ def test_the_old_file_or_the_new_one(file: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_disk_without_room(h2o: Program, file: Path) -> None:
     """The real program, in which no file may grow."""
     file.write_text(BEFORE)
-    done = h2o(
-        *("config", "set", "seed", 1), preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    )
+    full = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (0, 0))
+    done = h2o("config", "set", "seed", 1, preexec_fn=full)
     assert done.code == ExitCode.FAILED
     assert f"{file} cannot be written" in done.err
     assert file.read_text() == BEFORE

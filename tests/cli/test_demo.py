@@ -45,7 +45,7 @@ def test_the_demo_shows_a_conversation_without_a_model(
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("LINES", "36")
     monkeypatch.setattr("test_hangup.PROGRAM", [sys.executable, "-c", TELLS])
-    with Terminal("demo", "--speed", "max") as terminal:
+    with Terminal("demo", "--speed", "max", fresh=True) as terminal:
         terminal.until(lambda: b"the command: h2o-chat" in terminal.drawn, "at its end it says how to begin")
         assert f"The locker code is {CODE}.".encode() in terminal.drawn
         os.write(terminal.ours, b"\x11")

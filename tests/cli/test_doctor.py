@@ -6,13 +6,13 @@ import os
 import pty
 import shutil
 import struct
-import subprocess
 import sys
 import termios
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import Forked
 from here import h2o_here
 from program import PROGRAM, Program
 
@@ -262,7 +262,7 @@ def test_a_small_terminal(home: Path, model: Path) -> None:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 20, 50, 0, 0))
     environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
-    process = subprocess.Popen(
+    process = Forked(
         [*PROGRAM, "doctor"], stdin=theirs, stdout=theirs, stderr=theirs, env=environment | {"TERM": "xterm"}
     )
     os.close(theirs)

@@ -11,9 +11,11 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
+from forking import Forked
 from here import h2o_here
 from program import PROGRAM, Program
 from sweep import sweep
@@ -155,11 +157,7 @@ def test_impossible_budget(small: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited as Linux does it")
 def test_out_of_memory(h2o: Program, small: Path) -> None:
-    gib = 2**30
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (8 * gib, 8 * gib))
-
+    limit = partial(resource.setrlimit, resource.RLIMIT_AS, (8 << 30, 8 << 30))
     done = h2o("run", "hi", "-m", small, "--budget", 10**8, "--json", preexec_fn=limit)
     assert done.code == ExitCode.MEMORY, done.err
     codes = [event.code for event in done.events if isinstance(event, Error)]
@@ -202,7 +200,7 @@ def test_our_own_bug_shows_a_traceback_and_asks_for_a_report() -> None:
 def test_a_screen_without_its_model_is_not_opened() -> None:
     """On a terminal too: the error stands in the shell, where the name can be mended."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
+    process = Forked(
         [*PROGRAM, "-m", "no/such-model"], stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, text=True
     )
     os.close(theirs)
@@ -218,7 +216,7 @@ def test_a_screen_without_its_model_is_not_opened() -> None:
 def test_a_screen_told_to_end_keeps_the_answer(small: Path, tmp_path: Path, number: int, code: int) -> None:
     flags = ("-m", str(small), "--data", str(tmp_path), "--record", str(tmp_path / "events"), "--ignore-eos")
     ours, theirs = pty.openpty()
-    process = subprocess.Popen([*PROGRAM, *flags], stdin=theirs, stdout=theirs, stderr=theirs)
+    process = Forked([*PROGRAM, *flags], stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
 
     drawn = bytearray()

@@ -8,9 +8,11 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
+from forking import Forked
 from here import h2o_here
 from program import Ended, Program
 
@@ -24,7 +26,7 @@ MIB = 2**20
 
 
 def limited(what: int, most: int) -> Callable[[], None]:
-    return lambda: resource.setrlimit(what, (most, most))
+    return partial(resource.setrlimit, what, (most, most))
 
 
 def notes(done: Ended) -> list[Note]:
@@ -103,15 +105,18 @@ sys.argv = ["h2o-chat", *sys.argv[1:]]
 main()
 """
 
-ONE_ARENA = os.environ | {"MALLOC_ARENA_MAX": "1"}
-"""Each further arena of malloc takes 64 MiB of addresses, or 128 for a moment, as chance has it."""
+ONE_ARENA = "import ctypes, resource; ctypes.CDLL(None).mallopt(-8, 1); "
+"""M_ARENA_MAX: another arena of malloc takes 64 MiB of addresses, or 128 for a moment, as chance has it."""
 
 
 def peak_bytes(*arguments: object) -> int:
     """The most addresses that a run of the program ever had."""
     command = [sys.executable, "-c", PEAK, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, env=ONE_ARENA, timeout=120, check=True)
-    return int(done.stderr.rpartition("peak ")[2]) << 10
+    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with Forked(command, **streams, text=True, preexec_fn=partial(exec, ONE_ARENA)) as process:
+        _, said = process.communicate(timeout=120)
+    assert process.returncode == ExitCode.OK, said
+    return int(said.rpartition("peak ")[2]) << 10
 
 
 def test_out_of_memory_ends_the_turn_and_not_the_conversation(
@@ -129,8 +134,9 @@ def test_out_of_memory_ends_the_turn_and_not_the_conversation(
     asked = ("run", "-m", small, "--budget", budget, "--save", "--data", tmp_path / "data", "--json")
     flags = (*asked, "--max-tokens", 2, "--ignore-eos", "--events", 0, "--threads", 1, "--policy", "caote")
     most = max(peak_bytes(*flags, "--script", script) for _ in range(2))
-    between = limited(resource.RLIMIT_AS, most - slots_bytes * 5 // 8)
-    done = h2o(*flags, "--script", script, env=ONE_ARENA, preexec_fn=between)
+    most -= slots_bytes * 5 // 8
+    between = partial(exec, f"{ONE_ARENA} resource.setrlimit(resource.RLIMIT_AS, ({most}, {most}))")
+    done = h2o(*flags, "--script", script, preexec_fn=between)
     assert done.code == ExitCode.MEMORY, done.err
     assert [turn.finish for turn in turns(done)] == ["length", "error"], done.err
     (error,) = [event for event in done.events if isinstance(event, Error)]

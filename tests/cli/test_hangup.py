@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from forking import Forked
 from program import PROGRAM
 
 from h2o_chat.base.errors import ExitCode
@@ -29,7 +30,10 @@ def alive(process: int) -> bool:
 
 
 class Terminal:
-    """A terminal in which a program runs, and which can be closed at any moment."""
+    """A terminal in which a program runs, and which can be closed at any moment.
+
+    `fresh`: the program runs in a new interpreter, and is not forked.
+    """
 
     def __enter__(self) -> "Terminal":
         return self
@@ -37,9 +41,9 @@ class Terminal:
     def __exit__(self, *_: object) -> None:
         self.process.kill()
 
-    def __init__(self, *arguments: object) -> None:
+    def __init__(self, *arguments: object, fresh: bool = False) -> None:
         self.ours, theirs = pty.openpty()
-        self.process = subprocess.Popen(
+        self.process = (subprocess.Popen if fresh else Forked)(
             [*PROGRAM, *map(str, arguments)],
             stdin=theirs,
             stdout=theirs,
@@ -84,7 +88,7 @@ def test_the_screen_leaves_and_keeps_everything(tmp_path: Path, moment: str) -> 
     def recorded(event: str) -> Callable[[], bool]:
         return lambda: events.exists() and f'"event": "{event}"' in events.read_text()
 
-    with Terminal(*flags) as terminal:
+    with Terminal(*flags, fresh=moment == "loading") as terminal:
         if moment == "loading":
             terminal.until(lambda: b"opening" in terminal.drawn, "it says what it opens")
         else:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from forking import Forked
 from here import h2o_here
 from program import PROGRAM
 from sweep import sweep
@@ -236,7 +237,7 @@ def test_a_file_that_cannot_be_read_is_given_up_and_left(tmp_path: Path, unread:
 @pytest.mark.parametrize("number", [signal.SIGHUP, *sweep(signal.SIGINT, signal.SIGTERM)])
 def test_a_run_whose_reader_has_stopped_reading_is_left(tmp_path: Path, number: int) -> None:
     flags = ["-m", POCKET, "--data", tmp_path, "--save", "--json", "--max-tokens", 100_000, *FLAGS]
-    process = subprocess.Popen(
+    process = Forked(
         [*PROGRAM, "run", "Once", *map(str, flags)],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
@@ -263,7 +264,7 @@ def test_a_run_whose_reader_has_stopped_reading_is_left(tmp_path: Path, number: 
 def test_a_script_that_nobody_writes_is_left_at_once(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    process = subprocess.Popen(
+    process = Forked(
         [*PROGRAM, "run", "--script", str(pipe), "-m", str(POCKET)],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip

@@ -13,9 +13,11 @@ import termios
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
+from forking import Forked
 from here import h2o_here
 from program import PROGRAM, Ended, Program
 
@@ -34,13 +36,13 @@ class Terminal:
     def __init__(self, *arguments: object, size: tuple[int, int] = (80, 24), **environment: str) -> None:
         self.ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
-        self.process = subprocess.Popen(
+        self.process = Forked(
             [*PROGRAM, *map(str, arguments)],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=partial(fcntl.ioctl, 0, termios.TIOCSCTTY, 0),
             env={**os.environ, **environment},
         )
         os.close(theirs)
@@ -272,7 +274,7 @@ def test_ctrl_c_while_it_is_read_sends_nothing(tmp_path: Path) -> None:
 
 def streaming(small: Path, folder: Path) -> "subprocess.Popen[str]":
     """A chat through pipes that would answer for long, and has begun to."""
-    process = subprocess.Popen(
+    process = Forked(
         [*PROGRAM, "--plain", "--data", str(folder), "-m", str(small), *map(str, ENDLESS)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from forking import Forked
 from here import h2o_here
 from program import PROGRAM, Ended, Program
 from sweep import sweep
@@ -120,7 +121,7 @@ def test_a_pipe_that_closes_early_ends_quietly(small: Path) -> None:
 @pytest.fixture
 def streaming(small: Path) -> subprocess.Popen[str]:
     """A run that would go on for long, and has begun to answer."""
-    process = subprocess.Popen(
+    process = Forked(
         [*PROGRAM, "run", "Once", "-m", str(small), "--json", "--ignore-eos", "--max-tokens", "100000"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -158,7 +159,7 @@ def test_what_was_said_is_kept(streaming: subprocess.Popen[str], number: int, co
 
 def test_a_pipe_that_says_nothing_is_told_of(small: Path) -> None:
     """It may be slow, or never written to at all: nobody can know."""
-    process = subprocess.Popen(
+    process = Forked(
         [*PROGRAM, "run", "Once", "-m", str(small), "--max-tokens", "5", "--json"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

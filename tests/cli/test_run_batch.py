@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import Forked
 from here import h2o_here
 from program import PROGRAM, Program
 from sweep import sweep
@@ -109,7 +110,7 @@ def test_runs_that_are_killed_give_the_answers_of_one_that_is_not(
     command = [*PROGRAM, *map(str, ("run", "--batch", file, "-o", out, *SHORT, "--threads", 1))]
     for rows in killed:
         before = size(out)
-        with subprocess.Popen([*command, "--rows", str(rows)], stderr=subprocess.DEVNULL) as process:
+        with Forked([*command, "--rows", str(rows)], stderr=subprocess.DEVNULL) as process:
             wait_for_more(out, before, process)
             process.kill()
     assert len(killed) <= out.read_bytes().count(b"\n") < 40, "none of them came to the end"
@@ -140,7 +141,7 @@ def wait_for_more(file: Path, before: int, process: subprocess.Popen[Any]) -> No
 def test_a_signal_ends_it_after_what_is_whole(tmp_path: Path) -> None:
     file, out = many(tmp_path / "in.jsonl", 400), tmp_path / "out.jsonl"
     command = [*PROGRAM, "run", "--batch", str(file), "-o", str(out), "--threads", "1"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    with Forked(command, stderr=subprocess.PIPE, text=True) as process:
         wait_for_more(out, 0, process)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
@@ -257,7 +258,7 @@ def test_its_flags_need_it() -> None:
 def test_a_reader_that_leaves_ends_it_quietly(h2o: Program, tmp_path: Path) -> None:
     file = many(tmp_path / "in.jsonl", 300)
     command = [*PROGRAM, "run", "--batch", str(file), "--threads", "1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with Forked(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         json.loads(process.stdout.readline())
@@ -272,9 +273,7 @@ def test_a_terminal_is_told_how_far_it_is(tmp_path: Path) -> None:
     file = many(tmp_path / "in.jsonl", 40)
     terminal, end = pty.openpty()
     command = [*PROGRAM, "run", "--batch", str(file), "-o", str(tmp_path / "out"), "--threads", "1"]
-    with subprocess.Popen(
-        command, stderr=end, env={**os.environ, "COLUMNS": "120", "TERM": "xterm"}
-    ) as process:
+    with Forked(command, stderr=end, env={**os.environ, "COLUMNS": "120", "TERM": "xterm"}) as process:
         os.close(end)
         shown = b""
         while True:

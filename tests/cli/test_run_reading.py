@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from forking import Forked
 from here import h2o_here
 from program import PROGRAM
 
@@ -30,9 +31,7 @@ def run_in_a_terminal(
 ) -> tuple[int, str, str]:
     """(exit code, stdout, what stood on stderr) of a run whose stderr alone is a terminal."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*PROGRAM, "run", *FLAGS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=theirs
-    )
+    process = Forked([*PROGRAM, "run", *FLAGS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=theirs)
     os.close(theirs)
     assert process.stdin
     assert process.stdout

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import Forked
 from here import h2o_here
 from program import PROGRAM, Ended, Program
 
@@ -58,9 +59,7 @@ def sessions(data: Path) -> Sessions:
 def on_a_terminal(*arguments: object, answer: str = "") -> tuple[int, str]:
     """Exit code and all that a terminal gets to see."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*PROGRAM, "sessions", *map(str, arguments)], stdin=theirs, stdout=theirs, stderr=theirs
-    )
+    process = Forked([*PROGRAM, "sessions", *map(str, arguments)], stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     os.write(ours, answer.encode())
     seen = b""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import Forked
 from here import h2o_here
 from program import PROGRAM
 from sweep import sweep
@@ -59,7 +60,7 @@ class Talk:
 
     def __init__(self, data: Path, model: Path, script: Path) -> None:
         flags = ("--json", "--events", "0", "--ignore-eos", "--max-tokens", "40", "--save")
-        self.process = subprocess.Popen(
+        self.process = Forked(
             [*PROGRAM, "run", "--script", str(script), "-m", str(model), "--data", str(data), *flags],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -31,6 +31,12 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {path.stem: path for path in found}
 
 
+@pytest.fixture(scope="module")
+def every_function(objects: dict[str, Path]) -> Path:
+    """The program with them."""
+    return program(list(objects.values()))
+
+
 def program(objects: list[Path], more: tuple[str, ...] = ()) -> Path:
     """`every_function.cpp`, beside the objects that it is linked to."""
     to = objects[0].with_name("every_function")
@@ -44,8 +50,8 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=250)
 
 
-def test_forms_threads_and_rows_agree_bit_for_bit(objects: dict[str, Path]) -> None:
-    done = run(str(program(list(objects.values()))))
+def test_forms_threads_and_rows_agree_bit_for_bit(every_function: Path) -> None:
+    done = run(str(every_function))
     assert (done.returncode, done.stderr) == (0, "")
     forms = dict(line.rsplit(" ", 1) for line in done.stdout.splitlines())
     assert "plain" in forms
@@ -53,8 +59,8 @@ def test_forms_threads_and_rows_agree_bit_for_bit(objects: dict[str, Path]) -> N
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux's /proc")
-def test_fewer_threads_where_the_system_gives_no_more(objects: dict[str, Path]) -> None:
-    done = run(str(program(list(objects.values()))), "little memory")
+def test_fewer_threads_where_the_system_gives_no_more(every_function: Path) -> None:
+    done = run(str(every_function), "little memory")
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "computed with little memory\n")
 
 

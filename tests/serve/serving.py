@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from forking import Forked
+
 PROGRAM = [sys.executable, "-m", "h2o_chat", "serve", "--address", "127.0.0.1:0", "--threads", "1"]
 TIMEOUT_S = 120
 
@@ -21,7 +23,7 @@ class Server:
 
     def __init__(self, *flags: object, keys: Path | None = None, **environment: str) -> None:
         more = [] if keys is None else ["--keys", str(keys)]
-        self.process = subprocess.Popen(
+        self.process = Forked(
             [*PROGRAM, *more, *map(str, flags)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, env=os.environ | environment,
         )  # fmt: skip

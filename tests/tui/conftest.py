@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from screens import POCKET, TOLD, WIDE, Screen, opener
+from screens import POCKET, TOLD, WIDE, Screen, loaded, opener
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.events.events import to_json
@@ -17,14 +17,20 @@ from h2o_chat.tui.work import OpenChat
 
 @pytest.fixture(scope="session")
 def pocket() -> Any:
-    """The model that comes with the program, loaded."""
+    """The model that comes with the program, as the program opens it."""
+    return loaded(Settings(model=str(POCKET), threads=1))
+
+
+@pytest.fixture(scope="session")
+def exact() -> Any:
+    """The same, computed alike on every machine: for what is compared with what was recorded."""
     from h2o_chat.models.load import load
 
     return load(Settings(model=str(POCKET), threads=1), lambda *_: None)
 
 
 @pytest.fixture(scope="session")
-def told(pocket: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def told(exact: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recording of three turns with it, 24 slots in each of its 12 caches."""
     from h2o_chat.chat.chat import Chat
     from h2o_chat.engine.engine import Engine
@@ -32,7 +38,7 @@ def told(pocket: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = Settings(
         model=str(POCKET), policy="h2o-paper", budget=24, threads=1, seed=3, events_every=3, system="Be kind."
     )
-    chat = Chat(Engine(pocket, settings), settings)
+    chat = Chat(Engine(exact, settings), settings)
     path = tmp_path_factory.mktemp("told") / "told.jsonl"
     lines = [to_json(event) for event in chat.opening()]
     for text in TOLD:

@@ -31,15 +31,28 @@ async def until(pilot: Pilot[None], met: Callable[[], Any], what: str) -> None:
     raise AssertionError(f"waited in vain: {what}")
 
 
+_OPENED: dict[Any, Any] = {}
+"""Loaded models: nothing of a chat changes what was loaded, so each is loaded once."""
+
+
+def loaded(settings: Settings, progress: Progress = lambda *_: None) -> Any:
+    """The model of the settings as the program opens it: for the native step, where that was compiled."""
+    from h2o_chat.native.loading import open_model
+
+    asked = (settings.model, settings.engine, settings.quantize, settings.dtype, settings.device)
+    if asked not in _OPENED:
+        _OPENED[asked] = open_model(settings, progress)
+    return _OPENED[asked]
+
+
 def opener(settings: Settings) -> OpenChat:
     """What the command line hands to the screen."""
 
     def open_chat(progress: Progress) -> ChatLike:
         from h2o_chat.chat.chat import Chat
         from h2o_chat.engine.engine import Engine
-        from h2o_chat.models.load import load
 
-        return Chat(Engine(load(settings, progress), settings), settings)
+        return Chat(Engine(loaded(settings, progress), settings), settings)
 
     return open_chat
 
@@ -52,10 +65,9 @@ def stored(models: Path, folder: Path, **others: Any) -> OpenChat:
         from h2o_chat.chat.chat import Chat
         from h2o_chat.chat.keeping import Keeper
         from h2o_chat.engine.engine import Engine
-        from h2o_chat.models.load import load
         from h2o_chat.store import Store
 
-        engine = Engine(load(settings, progress), settings)
+        engine = Engine(loaded(settings, progress), settings)
         return Chat(engine, settings, Keeper(Store(folder), None, engine.session, asdict(settings)))
 
     return open_chat

@@ -4,11 +4,14 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+from forking import Forked
 from psutil import pid_exists
 from screens import POCKET
 
@@ -22,6 +25,13 @@ SETTINGS = Settings(model=str(POCKET), budget=48, threads=1, seed=3)
 LONG = Sampling(max_tokens=20_000, ignore_eos=True)
 
 
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each engine is forked from a process that has imported torch."""
+    monkeypatch.setattr(subprocess, "Popen", Forked)
+
+
+@pytest.mark.usefixtures("forked")
 async def test_asks_stops_goes_back_and_builds_anew(drive: Drive, tmp_path: Path) -> None:
     kept = Kept(tmp_path / "data")
     async with drive("stories3m", open_chat=opener(SETTINGS, kept, engine_apart), sampling=LONG) as screen:
@@ -60,6 +70,7 @@ async def test_asks_stops_goes_back_and_builds_anew(drive: Drive, tmp_path: Path
         assert {at for at, hold in screen.app._memory.hold.items() if hold} == held
 
 
+@pytest.mark.usefixtures("forked")
 async def test_an_engine_that_is_killed_is_told_and_the_screen_stays(drive: Drive, tmp_path: Path) -> None:
     kept = Kept(tmp_path / "data")
     opened, others = opener(SETTINGS, kept, engine_apart), opener_of(SETTINGS, kept, engine_apart)
@@ -100,6 +111,7 @@ async def test_leaving_while_the_engine_starts_does_not_wait_for_it(tmp_path: Pa
     assert app.chat is None
 
 
+@pytest.mark.usefixtures("forked")
 async def test_a_tokenizer_that_panics_is_told_and_the_screen_stays(drive: Drive, tmp_path: Path) -> None:
     """A panic of Rust is no `Exception`: it ended the thread, and the screen waited for it for ever."""
     folder = tmp_path / "copy"

@@ -4,15 +4,16 @@ import json
 import os
 import re
 import stat
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from screens import SMALL, WIDE, Screen, stored
+from screens import SMALL, WIDE, Screen, opener, stored
 from textual.binding import Binding
 
-from h2o_chat.base.config import Sampling
+from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import H2OChatError, UsageError
 from h2o_chat.tui.app import ChatApp
 from h2o_chat.tui.help import help_text
@@ -245,11 +246,19 @@ async def test_exports_copies_and_finds(
         assert screen.app.theme == "nord"
 
 
-async def test_what_is_typed_while_loading_is_sent_when_it_is_open(drive: Drive) -> None:
-    async with drive("stories3m", WIDE, sampling=Sampling(max_tokens=5)) as screen:
+async def test_what_is_typed_while_loading_is_sent_when_it_is_open(drive: Drive, shared_models: Path) -> None:
+    settings = Settings(model=str(shared_models / "stories3m"), budget=64, threads=1)
+    go_on = threading.Event()
+
+    def slow(progress: Any) -> Any:
+        go_on.wait(60)
+        return opener(settings)(progress)
+
+    async with drive("stories3m", WIDE, sampling=Sampling(max_tokens=5), open_chat=slow) as screen:
         assert screen.app.chat is None
         await screen.ask("Once upon a time")
         assert screen.app.prompt.text == ""
+        go_on.set()
         await screen.opened()
         await screen.until(lambda: screen.chat.messages and not screen.app.busy, "it was sent")
         assert screen.chat.messages[0].text == "Once upon a time"

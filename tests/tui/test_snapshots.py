@@ -200,14 +200,14 @@ TALKS: dict[str, tuple[tuple[int, int], str, tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("name", TALKS)
 async def test_a_conversation_looks_so(
-    name: str, page: Any, pocket: Any, monkeypatch: pytest.MonkeyPatch
+    name: str, page: Any, exact: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from h2o_chat.chat.chat import Chat
     from h2o_chat.engine.engine import Engine
 
     size, awaited, keys = TALKS[name]
     settings = Settings(model=str(POCKET), budget=48, threads=1, seed=3)
-    engine = Engine(pocket, settings)
+    engine = Engine(exact, settings)
     if name == "answer-failed":
         monkeypatch.setattr(engine, "forward", failing(engine.forward))
     app = ChatApp(lambda _: Chat(engine, settings), settings, Sampling(max_tokens=60))

@@ -1,0 +1,75 @@
+"""What is forked is what a new interpreter would be, but for what is imported."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from forking import Forked
+
+TELLS = """
+import json, os, resource, signal, sys
+print(json.dumps({
+    "argv": sys.argv, "path": sys.path[0], "name": __name__, "folder": os.getcwd(), "parent": os.getppid(),
+    "session": os.getsid(0) == os.getpid(), "environment": dict(os.environ), "said": sys.stdin.read(),
+    "files": sorted(int(number) for number in os.listdir("/proc/self/fd"))[:4],
+    "limit": resource.getrlimit(resource.RLIMIT_FSIZE),
+    "signals": [str(signal.getsignal(one)) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)],
+    "streams": [[one.encoding, one.errors, one.line_buffering, one.isatty(), one.fileno()]
+                for one in (sys.stdin, sys.stdout, sys.stderr)],
+}))
+sys.stderr.write(str("torch" in sys.modules))
+sys.exit(7)
+"""
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is forked")
+
+
+def told(kind: Any, code: str, *arguments: str, **how: Any) -> tuple[int, str, str]:
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with kind([sys.executable, "-c", code, *arguments], **streams, text=True, **how) as process:
+        out, err = process.communicate("hello", timeout=120)
+    return process.returncode, out, err
+
+
+@pytest.mark.parametrize("session", [False, True])
+def test_it_is_what_a_new_interpreter_is(tmp_path: Path, session: bool) -> None:
+    how = {
+        "cwd": tmp_path,
+        "env": os.environ | {"H2O_CHAT_BUDGET": "77"},
+        "start_new_session": session,
+        "preexec_fn": partial(resource.setrlimit, resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)),
+    }
+    code, out, torch = told(Forked, TELLS, "one", "--two", **how)
+    usual, expected, _ = told(subprocess.Popen, TELLS, "one", "--two", **how)
+    forked, new = json.loads(out), json.loads(expected)
+    assert {name: (forked[name], new[name]) for name in new if forked[name] != new[name]} == {}
+    assert code == usual == 7
+    assert torch == "True", "it was forked"
+
+
+def test_signals_end_it() -> None:
+    process = Forked([sys.executable, "-c", "import time; print(1, flush=True); time.sleep(99)"], stdout=-1)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"1\n"
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == -signal.SIGTERM
+    process.stdout.close()
+
+
+def test_an_exception_is_told_as_usual() -> None:
+    code, _, err = told(Forked, "1 / 0")
+    assert code == 1
+    assert err.endswith("ZeroDivisionError: division by zero\n")
+
+
+def test_what_is_read_while_something_is_imported_needs_a_new_interpreter() -> None:
+    env = os.environ | {"OMP_NUM_THREADS": "2"}
+    assert told(Forked, "import sys; sys.stderr.write(str('torch' in sys.modules))", env=env)[2] == "False"

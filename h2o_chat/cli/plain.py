@@ -20,6 +20,7 @@ from h2o_chat.events.recorder import Recorder
 from h2o_chat.tui.talk import slash
 from h2o_chat.tui.talk.attach import names_files, with_files
 from h2o_chat.tui.talk.greeting import greeting
+from h2o_chat.tui.transcript.below import rests_on
 
 SAY_S = 5.0
 """Between two lines about what takes long: each is read aloud."""
@@ -159,6 +160,8 @@ class PlainChat:
             self.lines.note("stopped while it was read: nothing was sent.")
         elif mark := MARKS.get(turn.finish):
             self.lines.note(f"{mark}.")
+        if turn.source is not None:
+            self.lines.say(rests_on(turn.source))
 
     def reading(self, so_far: ReadSoFar) -> None:
         """How far the reading is, now and then."""

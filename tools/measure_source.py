@@ -5,13 +5,12 @@
 
 Short conversations, of which nothing is forgotten, are answered as the program answers them. The truth: each
 answer's probability once more with each earlier message left out (`lab/left_out.py`). An answer rests on
-nothing told where no message makes it e times as likely. SMALL-TALK: a JSON list of conversations, whose last
-answers are made anew. --long: so many conversations of about TOKENS tokens with 512 slots, what is gone told
-again. --price: a token with and without it, in thread time.
+nothing told where no message makes it e times as likely. SMALL-TALK: the half of it from which
+`train_source.py` has not learned. --long: so many conversations of about TOKENS tokens with 512 slots,
+what is gone told again. --price: a token with and without it, in thread time.
 """
 
 import argparse
-import json
 import sys
 import time
 from collections import Counter
@@ -26,12 +25,11 @@ import torch  # noqa: E402
 
 from h2o_chat.base.config import Sampling, Settings  # noqa: E402
 from h2o_chat.chat.chat import Chat  # noqa: E402
-from h2o_chat.chat.message import Message  # noqa: E402
-from h2o_chat.chat.templates import choose, literal  # noqa: E402
+from h2o_chat.chat.templates import choose  # noqa: E402
 from h2o_chat.engine.engine import Engine  # noqa: E402
 from h2o_chat.engine.source import FILE, Weights, read_weights  # noqa: E402
 from h2o_chat.events.events import Source, Token, Turn  # noqa: E402
-from h2o_chat.lab.left_out import RESTS, Answered, Drawn, drawn, lost_without, read  # noqa: E402
+from h2o_chat.lab.left_out import RESTS, Answered, Drawn, drawn, lost_without, read, talked  # noqa: E402
 from h2o_chat.lab.recall import ANSWER_TOKENS, Question, holds, is_right  # noqa: E402
 from h2o_chat.models.load import Loaded  # noqa: E402
 from h2o_chat.models.resolve import find  # noqa: E402
@@ -66,9 +64,8 @@ def main() -> None:
     short = [drawn(loaded.tokenizer, template, f"{asked.seed} {n}") for n in range(asked.conversations)]
     report(f"{len(short)} short conversations, seed {asked.seed}", chat, full, short)
     if asked.small_talk:
-        talk = [talked(loaded, each) for each in json.loads(asked.small_talk.read_text("utf-8"))]
-        whole = [one for one in talk if len(one.ids) < 900][: asked.of]
-        report(f"{len(whole)} conversations of {asked.small_talk.name}", chat, full, whole)
+        talk = talked(loaded.tokenizer, template, asked.small_talk, 1)[: asked.of]
+        report(f"{len(talk)} conversations of {asked.small_talk.name}", chat, full, talk)
     if asked.long:
         chat = Chat(Engine(loaded, settings, weights), settings)
         seeds = [f"{asked.seed} long {number}" for number in range(asked.long)]
@@ -76,19 +73,6 @@ def main() -> None:
         report(f"{len(far)} conversations of {asked.tokens:,} tokens, 512 slots", chat, None, far)
     if asked.price:
         price(loaded, settings, weights)
-
-
-def talked(loaded: Loaded, said: Sequence[dict[str, str]]) -> Drawn:
-    """A conversation up to its last message of the user, which is what is asked."""
-    last = max(at for at, one in enumerate(said) if one["role"] == "user")
-    template, ids, messages = choose(loaded.tokenizer, "auto"), list[int](), []
-    for one in said[:last]:
-        text = one["content"]
-        fed = template.later(text) if ids else template.first(None, text)
-        more = fed.ids if one["role"] == "user" else literal(loaded.tokenizer, text)
-        messages.append(Message(one["role"], text, len(ids), len(ids) + len(more) - 1))
-        ids += more
-    return Drawn(messages, ids, [Question([dict(said[last])], 0, None, None, "talk")] if messages else [])
 
 
 def answers(chat: Chat, one: Drawn) -> list[Said]:

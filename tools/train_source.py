@@ -1,12 +1,14 @@
 """Learns what each query head of a model counts when it is asked what an answer rests on.
 
-    tools/train_source.py MODEL [OUT] [--conversations 24] [--seed 901]
+    tools/train_source.py MODEL [OUT] [--conversations 16] [--seed 901] [--small-talk FILE]
 
 The model answers questions about made-up conversations. Each answer's probability is computed once more with
 each earlier message left out: that is the truth (`lab/left_out.py`). From the attention that each query head
-gave to each message one weight a head is learned, so that messages without which the answer is at least e
-times less likely get more than 1 and all others less (logistic regression). OUT: a file, h2o-source.json in
-the folder of MODEL if it is not named; the program reads it there.
+gave to each message one weight a head is learned, so that messages without which the answer is much less
+likely get more than 1 and all others less (logistic regression). SMALL-TALK: a JSON list of conversations; of
+each other one the last answer is made anew, and learned from, too: else longer sentences than those made up
+here are named for nothing. OUT: a file, h2o-source.json in the folder of MODEL if it is not named; there the
+program reads it.
 """
 
 import argparse
@@ -25,14 +27,14 @@ from h2o_chat.chat.templates import choose  # noqa: E402
 from h2o_chat.engine.answering import AnswerAttention  # noqa: E402
 from h2o_chat.engine.engine import Engine  # noqa: E402
 from h2o_chat.engine.source import FILE, LEAST  # noqa: E402
-from h2o_chat.lab.left_out import RESTS, Answered, Drawn, drawn, lost_without, read  # noqa: E402
+from h2o_chat.lab.left_out import CLEARLY, RESTS, Answered, Drawn, drawn, lost_without, read, talked  # noqa: E402
 from h2o_chat.lab.recall import ANSWER_TOKENS  # noqa: E402
 from h2o_chat.models.resolve import find  # noqa: E402
 from h2o_chat.native.loading import open_model  # noqa: E402
 
 BUDGET = 1024
 """Nothing of a conversation has to go."""
-PENALTY = 3e-4
+PENALTY = 1e-4
 """On the square of each weight, so that few answers do not decide."""
 
 
@@ -40,8 +42,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model")
     parser.add_argument("out", type=Path, nargs="?")
-    parser.add_argument("--conversations", type=int, default=24)
+    parser.add_argument("--conversations", type=int, default=16)
     parser.add_argument("--seed", type=int, default=901)
+    parser.add_argument("--small-talk", type=Path)
+    parser.add_argument("--of", type=int, default=60, help="conversations of SMALL-TALK, at most")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     settings = Settings(model=asked.model, budget=BUDGET, seed=0, events_every=0, threads=1)
@@ -50,13 +54,15 @@ def main() -> None:
     engine, full = Engine(loaded, settings), Engine(loaded, Settings(model=asked.model, policy="full"))
     heads = (loaded.sizes.layers, loaded.sizes.heads)
     template = choose(loaded.tokenizer, "auto")
+    ones = [drawn(loaded.tokenizer, template, f"{asked.seed} {n}") for n in range(asked.conversations)]
+    if asked.small_talk:
+        ones += talked(loaded.tokenizer, template, asked.small_talk, 0)[: asked.of]
     given, lost = [], []
-    for number in range(asked.conversations):
-        one = drawn(loaded.tokenizer, template, f"{asked.seed} {number}")
+    for number, one in enumerate(ones, 1):
         answers, attention = answered(engine, one, heads)
         given.append(attention)
         lost.append(lost_without(full, one, answers))
-        print(f"{number + 1} of {asked.conversations}", file=sys.stderr)
+        print(f"{number} of {len(ones)}", file=sys.stderr)
     weights = learned(
         torch.cat([each.flatten(0, 1) for each in given]), torch.cat([x.flatten() for x in lost])
     )
@@ -65,6 +71,7 @@ def main() -> None:
     weights = (weights * LEAST / least).view(heads)
     rows = [[round(float(x), 4) for x in layer] for layer in weights]
     made = f"tools/train_source.py --conversations {asked.conversations} --seed {asked.seed}"
+    made += f" --small-talk {asked.small_talk.name} --of {asked.of}" if asked.small_talk else ""
     out.write_text(json.dumps({"made": made, "heads": rows}) + "\n")
     print(f"{out} is written")
 
@@ -98,7 +105,8 @@ def answered(engine: Engine, one: Drawn, heads: tuple[int, int]) -> tuple[list[A
 
 def learned(given: Tensor, lost: Tensor) -> Tensor:
     """A weight for each query head [K], from what each gave [N, K] and the nats lost without it [N]."""
-    rests = (lost > RESTS).double()
+    sure = (lost < RESTS) | (lost > CLEARLY)
+    given, rests = given[sure], (lost[sure] > CLEARLY).double()
     weights = torch.zeros(
         given.shape[1] + 1, dtype=torch.float64, requires_grad=True
     )  # the last: a threshold
@@ -125,7 +133,7 @@ def border(scores: list[Tensor], lost: list[Tensor]) -> float:
     """
     first = torch.cat([each.max(1).values for each in scores])
     most = torch.cat([each.max(1).values for each in lost])
-    return float(first[most < RESTS].quantile(0.99) + first[most > RESTS].quantile(0.05)) / 2
+    return float(first[most < RESTS].quantile(0.99) + first[most > CLEARLY].quantile(0.05)) / 2
 
 
 if __name__ == "__main__":

@@ -106,11 +106,7 @@ class Chat:
                         elif event.finish != "error":  # stopped before it was read: nothing was said
                             del self.messages[-2:]
                         event = replace(event, hold=self.holds.share_out(self.messages, event.seen))
-                        if self.engine.weighs:
-                            source = exchange.rested_on(
-                                event, self.engine.rested(), self.messages, self.holds
-                            )
-                            event = replace(event, source=source)
+                        event = exchange.weighed(event, self.engine, self.messages, self.holds)
                         exchange.close(event, self.engine, self.messages)
                 yield from self.take_notes()
                 yield event

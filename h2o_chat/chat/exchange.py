@@ -1,6 +1,8 @@
 """A user's message and its answer while the turn goes on: their positions, and what is on disk of them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
 
 from h2o_chat.chat.holds import Holds
 from h2o_chat.chat.keeping import Keeper
@@ -9,8 +11,16 @@ from h2o_chat.chat.saved_caches import Saves
 from h2o_chat.chat.sources import source_of, told_again
 from h2o_chat.chat.spans import of_prompt, texts_of, tokens_of, was_read
 from h2o_chat.engine.source import Rested
-from h2o_chat.events.events import Prompt, Source, Token, Turn
+from h2o_chat.events.events import Prompt, Token, Turn
 from h2o_chat.store import NOTHING, UNKNOWN, Again, From
+
+
+class Weighs(Protocol):
+    """An engine: what its last answer rested on."""
+
+    @property
+    def weighs(self) -> bool: ...
+    def rested(self) -> Rested | None: ...
 
 
 class Exchange:
@@ -88,17 +98,17 @@ class Exchange:
             for message in (self.user, self.answer, *system):
                 message.first = message.last = -1
 
-    def rested_on(
-        self, turn: Turn, rested: Rested | None, messages: Sequence[Message], holds: Holds
-    ) -> Source | None:
-        """What the answer rested on; None where that is not known.
+    def weighed(self, turn: Turn, engine: Weighs, messages: Sequence[Message], holds: Holds) -> Turn:
+        """The same turn with what the answer rested on, where that is known.
 
         Args:
             messages: all of them; `holds` knows where they lie.
         """
-        if rested is not None and turn.prompt_tokens and turn.finish != "error":
+        if not engine.weighs or not turn.prompt_tokens or turn.finish == "error":
+            return turn
+        if (rested := engine.rested()) is not None:
             self.answer.source = source_of(rested, messages, holds, self._told)
-        return self.answer.source
+        return replace(turn, source=self.answer.source)
 
     def close(self, turn: Turn, engine: Saves, messages: Sequence[Message]) -> None:
         """What is on disk of it ends too, and the cache is saved."""

@@ -20,7 +20,7 @@ STRETCH = 16
 
 
 class AnswerAttention:
-    """Adds up what the tokens held when an answer begins get while it grows. It reads, and changes nothing."""
+    """Adds up what tokens that are held when an answer begins get while it grows. It changes nothing."""
 
     def __init__(self, cache: H2OCache, row: int = 0) -> None:
         self._cache, self._row = cache, row

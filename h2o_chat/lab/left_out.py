@@ -6,17 +6,19 @@ The truth that the weights of query heads are learned from and measured by (`too
 Shapes: Q answers, M messages, V vocabulary.
 """
 
+import json
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from h2o_chat.chat.message import Message
-from h2o_chat.chat.templates import Template
+from h2o_chat.chat.templates import Template, literal
 from h2o_chat.engine.engine import Engine
 from h2o_chat.lab.conversations import draw
 from h2o_chat.lab.recall import Question
@@ -24,8 +26,12 @@ from h2o_chat.lab.talk import FACTS, TEXT_FACTS, between
 
 RESTS = 1.0
 """Nats by which an answer is less likely without a message on which it rests."""
+CLEARLY = 4.0
+"""The same where there is no doubt: weights are learned from such messages, and from those below `RESTS`."""
 TALK = 6
 """Messages of small talk that are answered in each conversation."""
+LONGEST_TALK = 900
+"""Tokens of a conversation of a file."""
 FILLED = (0, 0, 300, 400, 450)
 """Tokens of a conversation, at least: the facts alone are about 300."""
 CUT = (2, 4, 8, 16, None, None, None, None)
@@ -68,6 +74,28 @@ def drawn(tokenizer: Any, template: Template, seed: str, tokens: int | None = No
     messages = script.messages if tokens is not None else script.messages[:cut]
     ids = [token for feed in script.feeds if not feed.asks for token in feed.ids] + script.pending
     return Drawn(messages, ids[: messages[-1].last + 1], questions + more)
+
+
+def talked(tokenizer: Any, template: Template, file: Path, half: int) -> list[Drawn]:
+    """Conversations of a file, each up to its last message of the user, which is what is asked.
+
+    Args:
+        file: a JSON list of conversations, each a list of objects with a role and a content.
+        half: 0 for the first, the third ...; 1 for the others.
+    """
+    found = []
+    for said in json.loads(file.read_text("utf-8"))[half::2]:
+        last = max((at for at, one in enumerate(said) if one["role"] == "user"), default=0)
+        ids, messages = list[int](), list[Message]()
+        for one in said[:last]:
+            role, text = one["role"], one["content"]
+            fed = template.later(text) if ids else template.first(None, text)
+            more = fed.ids if role == "user" else literal(tokenizer, text)
+            messages.append(Message(role, text, len(ids), len(ids) + len(more) - 1))
+            ids += more
+        if messages and len(ids) < LONGEST_TALK:
+            found.append(Drawn(messages, ids, [Question([dict(said[last])], 0, None, None, "talk")]))
+    return found
 
 
 def lost_without(full: Engine, one: Drawn, answers: Sequence[Answered]) -> Tensor:

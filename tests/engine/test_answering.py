@@ -1,4 +1,4 @@
-"""What the tokens before an answer give to it: against attention as transformers computes it, and for nothing."""
+"""What the tokens before an answer give to it: as much as in transformers, and looking changes nothing."""
 
 import json
 from collections.abc import Sequence

@@ -15,7 +15,7 @@ from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.ready import join
 from h2o_chat.cache.scores import Received
 
-STRETCH = 16
+STRETCH = 32
 """Tokens between two looks: of a score little is forgotten in so few."""
 
 

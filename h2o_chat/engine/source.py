@@ -16,6 +16,8 @@ from h2o_chat.models.sizes import Sizes
 
 FILE = "h2o-source.json"
 """In the folder of a model: its weights, as `tools/train_source.py` writes them."""
+MOST_BYTES = 4 << 20
+"""Of that file: 100,000 query heads."""
 NAMED = 64
 """Tokens whose text is told."""
 LEAST = 1.0
@@ -52,12 +54,14 @@ def read_weights(folder: Path) -> Weights | None:
     if not path.is_file():
         return None
     try:
+        if (size := path.stat().st_size) > MOST_BYTES:
+            raise ValueError(f"{size:,} bytes are more than {MOST_BYTES:,}")
         data = json.loads(path.read_bytes())
         weights = Weights([[float(x) for x in layer] for layer in data["heads"]])
         if not all(math.isfinite(x) for layer in weights.heads for x in layer):
             raise ValueError("a weight is no finite number")
         return weights
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ModelError(
             f"{path} holds no weights of query heads: {type(error).__name__}: {str(error)[:100]}.",
             "tools/train_source.py makes it; without the file nothing is said of what an answer rests on.",

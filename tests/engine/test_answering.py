@@ -119,7 +119,17 @@ def test_weights_of_another_model_and_damaged_ones_are_refused(loaded: Any, tmp_
     with pytest.raises(ModelError, match=r"5 layers of \[6\] query heads, the model has 6 of 6"):
         Engine(loaded, Settings(model=str(POCKET)), Weights([[0.5] * HEADS] * 5))
     assert read_weights(tmp_path) is None
-    for damaged in ("", "[]", '{"heads": 3}', '{"heads": [[NaN]]}', '{"heads": [["x"]]}', "[" * 100_000):
+    huge = f'{{"heads": [[1{"0" * 400}]]}}'
+    for damaged in (
+        huge,
+        " " * (5 << 20),
+        "",
+        "[]",
+        '{"heads": 3}',
+        '{"heads": [[NaN]]}',
+        '{"heads": [["x"]]}',
+        "[" * 100_000,
+    ):
         (tmp_path / FILE).write_text(damaged)
         with pytest.raises(ModelError, match="holds no weights"):
             read_weights(tmp_path)

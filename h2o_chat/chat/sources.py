@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from h2o_chat.chat.holds import Holds
-from h2o_chat.chat.message import Message, Recalled
+from h2o_chat.chat.message import Message, Recalled, numbered
 from h2o_chat.engine.source import LEAST, Rested
 from h2o_chat.events.events import Source
 
@@ -98,3 +98,10 @@ def _runs(places: Sequence[int]) -> list[list[int]]:
         else:
             runs.append([place])
     return runs
+
+
+def rests_on(source: Source) -> str:
+    """What an answer rested on, in words."""
+    if source.index < 0:
+        return "rests on no earlier message"
+    return f"rests on {numbered(source.index)}" + (f": “{source.words}”" if source.words else "")

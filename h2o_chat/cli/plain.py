@@ -13,6 +13,7 @@ from h2o_chat.chat.chat import Chat
 from h2o_chat.chat.export import MARKS
 from h2o_chat.chat.opening import Opener
 from h2o_chat.chat.so_far import words
+from h2o_chat.chat.sources import rests_on
 from h2o_chat.chat.stored import leave
 from h2o_chat.cli.plain_lines import HOW, Ended, Lines, Signals, nobody_reads
 from h2o_chat.events.events import Error, Event, Note, Prompt, ReadSoFar, Said, Token, Turn
@@ -20,7 +21,6 @@ from h2o_chat.events.recorder import Recorder
 from h2o_chat.tui.talk import slash
 from h2o_chat.tui.talk.attach import names_files, with_files
 from h2o_chat.tui.talk.greeting import greeting
-from h2o_chat.tui.transcript.below import rests_on
 
 SAY_S = 5.0
 """Between two lines about what takes long: each is read aloud."""

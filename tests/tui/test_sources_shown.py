@@ -13,6 +13,7 @@ from textual.widgets import Static
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import Progress
 from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.sources import rests_on
 from h2o_chat.events.events import Source
 from h2o_chat.events.recorder import Recorder
 from h2o_chat.events.recording import read
@@ -20,7 +21,7 @@ from h2o_chat.remote.engine_here import engine_here
 from h2o_chat.tui.app import ChatApp
 from h2o_chat.tui.player import Pace, Player
 from h2o_chat.tui.replay import ReplayPane
-from h2o_chat.tui.transcript.below import below, rests_on
+from h2o_chat.tui.transcript.below import below
 from h2o_chat.tui.work import ChatLike, Jobs
 
 FACT, ASKED, TALK = "My dog is called Rexo.", "What is my dog called?", "How are you today?"

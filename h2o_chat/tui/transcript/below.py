@@ -3,7 +3,7 @@
 from textual.content import Content
 
 from h2o_chat.base.safe import safe_text
-from h2o_chat.chat.message import numbered
+from h2o_chat.chat.sources import rests_on
 from h2o_chat.events.events import Source
 from h2o_chat.tui.theme import MUTED
 
@@ -22,10 +22,3 @@ def below(finish: str | None, source: Source | None) -> Content:
     if source is not None:
         lines.append(f"↳ {safe_text(rests_on(source))}")
     return Content.styled("\n".join(lines), f"italic {MUTED}") if lines else Content()
-
-
-def rests_on(source: Source) -> str:
-    """What an answer rested on, in words."""
-    if source.index < 0:
-        return "rests on no earlier message"
-    return f"rests on {numbered(source.index)}" + (f": “{source.words}”" if source.words else "")

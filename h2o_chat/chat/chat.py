@@ -106,7 +106,8 @@ class Chat:
                         elif event.finish != "error":  # stopped before it was read: nothing was said
                             del self.messages[-2:]
                         event = replace(event, hold=self.holds.share_out(self.messages, event.seen))
-                        exchange.close(event, self.engine)
+                        event = exchange.weighed(event, self.engine, self.messages, self.holds)
+                        exchange.close(event, self.engine, self.messages)
                 yield from self.take_notes()
                 yield event
         except OutOfMemoryError as error:

@@ -1,13 +1,26 @@
 """A user's message and its answer while the turn goes on: their positions, and what is on disk of them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
 
+from h2o_chat.chat.holds import Holds
 from h2o_chat.chat.keeping import Keeper
 from h2o_chat.chat.message import Message, Recalled
 from h2o_chat.chat.saved_caches import Saves
-from h2o_chat.chat.spans import of_prompt, was_read
+from h2o_chat.chat.sources import source_of, told_again
+from h2o_chat.chat.spans import of_prompt, texts_of, tokens_of, was_read
+from h2o_chat.engine.source import Rested
 from h2o_chat.events.events import Prompt, Token, Turn
-from h2o_chat.store import NOTHING, Again
+from h2o_chat.store import NOTHING, UNKNOWN, Again, From
+
+
+class Weighs(Protocol):
+    """An engine: what its last answer rested on."""
+
+    @property
+    def weighs(self) -> bool: ...
+    def rested(self) -> Rested | None: ...
 
 
 class Exchange:
@@ -35,6 +48,8 @@ class Exchange:
         self._system_tokens = system_tokens
         self._system = before[0] if before and before[0].role == "system" else None
         self._end = next((one.last for one in reversed(before) if was_read(one)), -1) + 1
+        self._told = range(0)
+        """Positions of what is told again."""
         self._pieces: list[str] = []  # joined once: a string that grows by a token costs its whole length
 
     @property
@@ -62,6 +77,8 @@ class Exchange:
                 message.first, message.last = tokens.start, tokens.stop - 1
                 if self._keeper:
                     self._keeper.placed(message.id, message.first, message.last)
+        of_user = tokens_of(self.user)
+        self._told = told_again(self.user.recalled, of_user.start, texts_of(prompt, of_user))
         if self._keeper:
             self._keeper.placed(self.answer.id, prompt.last + 1, -1)  # its end is known when it has one
 
@@ -81,7 +98,19 @@ class Exchange:
             for message in (self.user, self.answer, *system):
                 message.first = message.last = -1
 
-    def close(self, turn: Turn, engine: Saves) -> None:
+    def weighed(self, turn: Turn, engine: Weighs, messages: Sequence[Message], holds: Holds) -> Turn:
+        """The same turn with what the answer rested on, where that is known.
+
+        Args:
+            messages: all of them; `holds` knows where they lie.
+        """
+        if not engine.weighs or not turn.prompt_tokens or turn.finish == "error":
+            return turn
+        if (rested := engine.rested()) is not None:
+            self.answer.source = source_of(rested, messages, holds, self._told)
+        return replace(turn, source=self.answer.source)
+
+    def close(self, turn: Turn, engine: Saves, messages: Sequence[Message]) -> None:
         """What is on disk of it ends too, and the cache is saved."""
         if self._keeper is None:
             return
@@ -90,6 +119,10 @@ class Exchange:
         if not turn.prompt_tokens and turn.finish == "stopped":
             self._keeper.withdraw([self.user.id, self.answer.id])
             return
-        self._keeper.finished(turn.text, turn.finish, self.answer.first, self.answer.last)
+        source: From = UNKNOWN
+        if turn.source is not None:
+            place = turn.source.index
+            source = (turn.source.words, messages[place].id if place >= 0 else None)
+        self._keeper.finished(turn.text, turn.finish, self.answer.first, self.answer.last, source)
         if turn.finish != "error":
             self._keeper.save(engine, self.answer.id)

@@ -176,7 +176,12 @@ def _as_dict(message: StoredMessage) -> dict[str, Any]:
 def _sometimes(message: StoredMessage) -> dict[str, Any]:
     """What few messages have."""
     again = {"recalled": message.recalled, "recalled_from": message.recalled_from}
-    return ({"pinned": True} if message.pinned else {}) | (again if message.recalled else {})
+    source = {"source": message.source, "source_from": message.source_from}
+    return (
+        ({"pinned": True} if message.pinned else {})
+        | (again if message.recalled else {})
+        | (source if message.source is not None else {})
+    )
 
 
 def _title(conversation: Conversation) -> str:

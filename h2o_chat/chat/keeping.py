@@ -13,7 +13,7 @@ from typing import Any
 from h2o_chat.base.errors import DiskError, EngineError, StoreBusyError, StoreError, UsageError
 from h2o_chat.chat import saved_caches
 from h2o_chat.events.events import Note, Session
-from h2o_chat.store import NOTHING, Again, Store, StoredMessage, Writer
+from h2o_chat.store import NOTHING, UNKNOWN, Again, From, Store, StoredMessage, Writer
 
 GIVE_UP_S = 180.0
 """Seconds of waiting after which a note says that nothing more is stored; writing is still tried."""
@@ -109,10 +109,10 @@ class Keeper:
             self._writer.token(token, text)
             self._look()
 
-    def finished(self, text: str, finish: str, first: int, last: int) -> None:
+    def finished(self, text: str, finish: str, first: int, last: int, source: From = UNKNOWN) -> None:
         """The answer has ended."""
         if self._writer:
-            self._writer.finished(text, finish, first, last)
+            self._writer.finished(text, finish, first, last, source)
             self._look()
 
     def withdraw(self, messages: Sequence[int | None]) -> None:

@@ -9,7 +9,7 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.chat.spans import own, tokens_of, was_read
 from h2o_chat.engine.detokenize import MOST_TEXTS, texts
-from h2o_chat.events.events import Finish, Role, Said
+from h2o_chat.events.events import Finish, Role, Said, Source
 from h2o_chat.store import Conversation, StoredMessage, title_of
 
 LONGEST_CHARACTERS = 4 << 20
@@ -78,6 +78,8 @@ class Message:
     """How an answer was made; None where that was before the conversation was opened."""
     recalled: Recalled | None = None
     """What was said to the model again in front of it."""
+    source: Source | None = None
+    """What an answer rested on; None where that is not known."""
     branch: tuple[int, int] | None = None
     """(which it is, from 1; of how many) of those said in this place; None: nothing else was said here."""
 
@@ -85,14 +87,17 @@ class Message:
 def of_stored(path: Sequence[StoredMessage]) -> list[Message]:
     """The messages of a branch as they were written down; their hold is set by `Holds`."""
     places = {stored.id: index for index, stored in enumerate(path)}
-    return [_of_stored(stored, _place(places, stored.recalled_from)) for stored in path]
+    return [
+        _of_stored(stored, _place(places, stored.recalled_from), _place(places, stored.source_from))
+        for stored in path
+    ]
 
 
 def _place(places: Mapping[int, int], number: int | None) -> int:
     return -1 if number is None else places.get(number, -1)
 
 
-def _of_stored(stored: StoredMessage, recalled_from: int) -> Message:
+def _of_stored(stored: StoredMessage, recalled_from: int, source_from: int) -> Message:
     return Message(
         stored.role,
         stored.text,
@@ -102,6 +107,7 @@ def _of_stored(stored: StoredMessage, recalled_from: int) -> Message:
         id=stored.id,
         pinned=stored.pinned,
         recalled=Recalled(recalled_from, stored.recalled) if stored.recalled else None,
+        source=None if stored.source is None else Source(source_from, stored.source),
     )
 
 
@@ -115,6 +121,7 @@ def as_event(index: int, message: Message) -> Said:
         *(index, role, message.text, finish, hold, *place, message.texts, message.pinned),
         recalled=again.words,
         recalled_from=again.index,
+        source=message.source,
     )
 
 
@@ -126,6 +133,7 @@ def of_event(said: Said) -> Message:
         pinned=said.pinned,
         texts=said.texts,
         recalled=Recalled(said.recalled_from, said.recalled) if said.recalled else None,
+        source=said.source,
     )
 
 

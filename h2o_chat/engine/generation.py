@@ -114,6 +114,8 @@ class _Turn:
     def _answer(self, logits: Tensor) -> Generator[Event, None, Finish]:
         """Token after token, until something ends it; returns what."""
         row, made = self.row, self.made
+        if row.answering is not None:
+            row.answering.begin()
         if self.cancel():
             return "stopped"
         while True:
@@ -132,6 +134,8 @@ class _Turn:
                 yield Error(error.code, error.message, error.hint)
                 return "length"
             made.fed(ms_since(clock))
+            if row.answering is not None:
+                row.answering.fed()
 
 
 def prompt_read(row: Row, first: int, ids: list[int], ms: float) -> Prompt:

@@ -69,6 +69,16 @@ class Session:
 
 
 @dataclass(frozen=True)
+class Source:
+    """What an answer rested on most."""
+
+    index: int
+    """The place of an earlier message; -1: it rested on none."""
+    words: str = ""
+    """In that message; empty where they cannot be named."""
+
+
+@dataclass(frozen=True)
 class Said:
     """A message of the conversation: what the user says now, or what was said before the stream began.
 
@@ -95,6 +105,8 @@ class Said:
     """Words said before that the model is told again in front of it, since it asks for them."""
     recalled_from: int = -1
     """The place of the message they come from; -1: none, or it is not known."""
+    source: Source | None = None
+    """Of an answer of before, as in `turn`."""
 
 
 @dataclass(frozen=True)
@@ -248,6 +260,8 @@ class Turn:
     """Attention that dropped tokens had been receiving, as a share of all, per token of a turn (0 to 1)."""
     hold: list[tuple[int, float]] = field(default_factory=list)
     """(message index, mean hold of its tokens) of the messages of which something is left."""
+    source: Source | None = None
+    """What the answer rested on; None where that is not known: most models have no weights for it."""
 
 
 @dataclass(frozen=True)

@@ -53,14 +53,15 @@ class Script:
         self.pins: set[int] = set()
         """Positions to protect."""
         self._system: str | None = None
-        self._pending: list[int] = []
+        self.pending: list[int] = []
+        """Of the last answer its last token, which was not fed yet."""
 
     def say(self, role: str, text: str) -> range:
         """Adds a message; the positions that its tokens get."""
         if role == "system":
             self._system = text
             return range(0)
-        first = self.tokens + len(self._pending)
+        first = self.tokens + len(self.pending)
         if role == "user":
             ids = self._prompt(text)
             self._feed(ids, prompt=True)
@@ -68,14 +69,14 @@ class Script:
             ids = literal(self.tokenizer, text)
             if ids[:-1]:
                 self._feed(ids[:-1], prompt=False)
-            self._pending += ids[-1:]
+            self.pending += ids[-1:]
         self.messages.append(Message(role, text, first, first + len(ids) - 1))
         return range(first, first + len(ids))
 
     def ask(self, text: str, recall: bool = False) -> None:
         """A question to be answered from here, which the rest of the conversation does not know of."""
         self.questions.append(Asked(text, len(self.messages)))
-        self.feeds.append(Feed([*self._pending, *self._prompt(text)], prompt=True, asks=True, recall=recall))
+        self.feeds.append(Feed([*self.pending, *self._prompt(text)], prompt=True, asks=True, recall=recall))
 
     def asked_again(self, number: int, holding: Holding) -> list[int]:
         """The tokens of a question, with what is said again in front of it, as `Chat.send` does it.
@@ -106,7 +107,7 @@ class Script:
         return fed.ids
 
     def _feed(self, ids: list[int], prompt: bool) -> None:
-        feed = Feed([*self._pending, *ids], prompt)
+        feed = Feed([*self.pending, *ids], prompt)
         self.feeds.append(feed)
         self.tokens += len(feed.ids)
-        self._pending = []
+        self.pending = []

@@ -1,15 +1,28 @@
 """Conversations on disk. `store.py` is what to read first."""
 
 from h2o_chat.store.places import saved_caches
-from h2o_chat.store.rows import NOTHING, Again, Conversation, Hit, StoredMessage, Summary, clean, title_of
+from h2o_chat.store.rows import (
+    NOTHING,
+    UNKNOWN,
+    Again,
+    Conversation,
+    From,
+    Hit,
+    StoredMessage,
+    Summary,
+    clean,
+    title_of,
+)
 from h2o_chat.store.store import DATABASE, Store, conversation_ids
 from h2o_chat.store.writer import Writer
 
 __all__ = [
     "DATABASE",
     "NOTHING",
+    "UNKNOWN",
     "Again",
     "Conversation",
+    "From",
     "Hit",
     "Store",
     "StoredMessage",

@@ -52,6 +52,10 @@ class StoredMessage:
     """Words said before that the model was told again in front of it; they are among its tokens."""
     recalled_from: int | None = None
     """The number of the message they come from."""
+    source: str | None = None
+    """Words said before that an answer rested on; None: that is not known."""
+    source_from: int | None = None
+    """The number of the message that has them; None: it rested on none."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,10 @@ class Hit:
     """Some words around the first hits, which stand between « and »."""
 
 
+From = tuple[str | None, int | None]
+"""Words that an answer rested on, and the number of their message, as a `StoredMessage` has them."""
+UNKNOWN: From = (None, None)
+
 Again = tuple[str, int | None]
 """Words that the model is told again in front of a message, and the number of the message they come from."""
 NOTHING: Again = ("", None)
@@ -127,7 +135,8 @@ FROM conversations WHERE NOT hidden"""
 
 MESSAGE = """
 SELECT number, (SELECT number FROM messages AS before WHERE before.id = messages.parent),
-    role, text, finish, first, last, ids, created, pinned, recalled, recalled_from, open, id
+    role, text, finish, first, last, ids, created, pinned, recalled, recalled_from, source,
+    source_from, open, id
 FROM messages"""
 
 NUMBERED = "SELECT id FROM messages WHERE conversation = ? AND number = ?"
@@ -233,8 +242,11 @@ def message_of(
     row: Sequence[Any], ids: Sequence[int] | None = None, text: str = "", dead: str | None = None
 ) -> StoredMessage:
     """A row of `MESSAGE`; of an answer not finished, what was streamed is given."""
-    number, parent, role, whole, finish, first, last, blob, created, pinned, again, again_from, *_ = row
+    number, parent, role, whole, finish, first, last, blob, created, pinned, *more = row
+    again, again_from, source, source_from, *_ = more
     if ids is None:
         ids, text, dead = unpack(blob), whole, finish
     place = first, last, tuple(ids), created
-    return StoredMessage(number, parent, role, text, dead, *place, bool(pinned), again, again_from)
+    return StoredMessage(
+        number, parent, role, text, dead, *place, bool(pinned), again, again_from, source, source_from
+    )

@@ -82,4 +82,10 @@ ALTER TABLE messages ADD COLUMN recalled TEXT NOT NULL DEFAULT '';
 ALTER TABLE messages ADD COLUMN recalled_from INTEGER;
 """
 
-MIGRATIONS: list[str] = [CONVERSATIONS, PINS, NUMBERS, RECALLED]
+SOURCES = """
+-- Words that an answer rested on, and the number of the message that has them. '': on none; NULL: not known.
+ALTER TABLE messages ADD COLUMN source TEXT;
+ALTER TABLE messages ADD COLUMN source_from INTEGER;
+"""
+
+MIGRATIONS: list[str] = [CONVERSATIONS, PINS, NUMBERS, RECALLED, SOURCES]

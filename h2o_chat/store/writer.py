@@ -8,7 +8,18 @@ from typing import Any
 
 from h2o_chat.store.database import Database, Step
 from h2o_chat.store.lock import Lock
-from h2o_chat.store.rows import NOTHING, NUMBERED, Again, clean, insert_message, pack, streamed, title_of
+from h2o_chat.store.rows import (
+    NOTHING,
+    NUMBERED,
+    UNKNOWN,
+    Again,
+    From,
+    clean,
+    insert_message,
+    pack,
+    streamed,
+    title_of,
+)
 from h2o_chat.store.waiting import Waiting
 
 
@@ -169,11 +180,12 @@ class Writer:
         """A person protected the tokens of a message, or let them go."""
         self._set("UPDATE messages SET pinned = ? WHERE conversation = ? AND number = ?", on, message)
 
-    def finished(self, text: str, finish: str, first: int, last: int) -> None:
+    def finished(self, text: str, finish: str, first: int, last: int, source: From = UNKNOWN) -> None:
         """Ends the open answer.
 
         Args:
             text: the whole of it: what a stop cut off is not in it.
+            source: what it rested on.
 
         Raises:
             RuntimeError: no answer is open.
@@ -185,7 +197,7 @@ class Writer:
         def write(connection: sqlite3.Connection) -> None:
             row = connection.execute(NUMBERED, (self.conversation, number)).fetchone()
             ids, _ = streamed(connection, row[0])
-            _finish(connection, row[0], text, finish, first, last, ids)
+            _finish(connection, row[0], text, finish, first, last, ids, source)
             _touch(connection, self.conversation, now)
 
         self._open = None
@@ -262,11 +274,16 @@ def _finish(
     first: int,
     last: int,
     ids: Sequence[int],
+    source: From = UNKNOWN,
 ) -> None:
+    words, number = source
     connection.execute(
-        "UPDATE messages SET open = 0, text = ?, finish = ?, first = ?, last = ?, ids = ?, tokens = ?"
-        " WHERE id = ?",
-        (clean(text), finish, first, last, pack(ids), len(ids), message),
+        "UPDATE messages SET open = 0, text = ?, finish = ?, first = ?, last = ?, ids = ?, tokens = ?,"
+        " source = ?, source_from = ? WHERE id = ?",
+        (
+            *(clean(text), finish, first, last, pack(ids), len(ids)),
+            *(None if words is None else clean(words), number, message),
+        ),
     )
     connection.execute("DELETE FROM stream WHERE message = ?", (message,))
 

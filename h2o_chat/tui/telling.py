@@ -19,9 +19,8 @@ def tell(messages: Messages, chat: ChatLike, speaker: Callable[[str], str]) -> N
     for index, message in enumerate(chat.messages[earlier:], earlier):
         hold = message.hold if was_read(message) else None
         tokens = Tokens(message.first, message.texts) if message.texts else None
-        messages.message(
-            message.role, speaker(message.role), message.text, index, message.finish, hold, tokens
-        )
+        who, said = message.role, message.text
+        messages.message(who, speaker(who), said, index, message.finish, hold, tokens, message.source)
         if message.recalled:
             messages.by_index[index].remark = told_again(message.recalled.index)
     show_marks(messages, chat)

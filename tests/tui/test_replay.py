@@ -24,7 +24,7 @@ from h2o_chat.tui.panel.strip import RememberStrip
 from h2o_chat.tui.player import UNSAID, Pace, Player
 from h2o_chat.tui.replay import ReplayPane
 from h2o_chat.tui.status import StatusLine
-from h2o_chat.tui.transcript.turn import FINISHES
+from h2o_chat.tui.transcript.below import FINISHES
 from h2o_chat.tui.work import Jobs
 
 TURNS = "Hi, my name is Flora.\n---\nMy locker code is K7Q2.\n---\nWhat is my locker code?\n"

@@ -17,8 +17,8 @@ from h2o_chat.base.errors import ExitCode
 from h2o_chat.tui.panel.line import MemoryLine
 from h2o_chat.tui.panel.panel import TABS, MemoryPanel
 from h2o_chat.tui.status import StatusLine
+from h2o_chat.tui.transcript.below import FINISHES
 from h2o_chat.tui.transcript.body import CARET
-from h2o_chat.tui.transcript.turn import FINISHES
 
 Drive = Callable[..., Any]
 LONG = Sampling(max_tokens=None, ignore_eos=True)

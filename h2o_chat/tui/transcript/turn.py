@@ -6,19 +6,12 @@ from textual.content import Content
 from textual.strip import Strip
 
 from h2o_chat.base.safe import safe_text
+from h2o_chat.events.events import Source
 from h2o_chat.tui.theme import MUTED
+from h2o_chat.tui.transcript.below import below
 from h2o_chat.tui.transcript.body import CARET, Growing, Piece, fold_at, joined, placed, plain, whole
 from h2o_chat.tui.transcript.thought import divide
 from h2o_chat.tui.transcript.tokens import Tokens
-
-FINISHES = {
-    "stopped": "stopped here; what was said is kept",
-    "length": "cut at the token limit",
-    "error": "broken off by an error",
-    "interrupted": "broken off: the program was killed here",
-}
-"""What is said under an answer that did not end by itself."""
-
 
 INDENT = 2
 """Columns before the text; one is left free behind it."""
@@ -33,6 +26,7 @@ class TurnView:
         body: what is said; Markdown where it is an answer.
         index: its place in the conversation; None where it is no part of it.
         finish: how an answer ended.
+        rests: what it rested on, where that is known.
     """
 
     def __init__(
@@ -42,12 +36,13 @@ class TurnView:
         body: Content | str = "",
         index: int | None = None,
         finish: str | None = None,
+        rests: Source | None = None,
     ) -> None:
         self.kind = kind
         self.index = index
         self.name = " ".join(safe_text(name).split())  # a title is one line
         self.source = "" if isinstance(body, Content) else body
-        self.finish = finish
+        self.finish, self.rests = finish, rests
         self.hold: float | None = None
         """The share of caches that still hold it, averaged over its tokens."""
         self.marked = False
@@ -147,13 +142,13 @@ class TurnView:
     def _raw_pieces(self, end: int) -> list[Piece]:
         assert self.tokens is not None
         start, stop = self.tokens.own(self.source)
-        below = Content(CARET) if self.growing else _mark(self.finish)
+        last = Content(CARET) if self.growing else below(self.finish, self.rests)
         pieces = plain(self.tokens.text[start : min(start + end, stop)], start)
         if self.growing:  # behind the last word: a piece of its own would have a row of its own
-            pieces[-1].content += below
-        elif below and end == len(self.source):
+            pieces[-1].content += last
+        elif last and end == len(self.source):
             pieces[-1].joint = "\n"
-            pieces.append(Piece(below))
+            pieces.append(Piece(last))
         return pieces
 
     def _answer(self, source: str) -> list[Piece]:
@@ -162,9 +157,8 @@ class TurnView:
         if self.growing:
             pieces = self.growing.pieces
         elif pieces is None or len(source) < len(self.source):
-            pieces = whole(
-                answer, _mark(self.finish) if len(source) == len(self.source) else Content(), self._room
-            )
+            all_of_it = len(source) == len(self.source)
+            pieces = whole(answer, below(self.finish, self.rests) if all_of_it else Content(), self._room)
         if thought is None:
             return pieces
         sign, does = ("▾", "folds it") if self.thought_shown else ("▸", "shows it")
@@ -195,18 +189,19 @@ class TurnView:
             self._cut_for = self._layout[0] or self._cut_for
         self.changed()
 
-    def close(self, finish: str, text: str | None) -> None:
+    def close(self, finish: str, text: str | None, rests: Source | None = None) -> None:
         """An answer is whole.
 
         Args:
             finish: how it ended.
             text: all of it, where that is known; what was written may lack the last characters.
+            rests: what it rested on, where that is known.
         """
         assert self.growing is not None
-        self.finish = finish
+        self.finish, self.rests = finish, rests
         self.source = self.source if text is None else text
         answer = None if text is None else divide(text, begun=self.thinks)[1]
-        self.growing.close(answer, _mark(finish))
+        self.growing.close(answer, below(finish, rests))
         self._written, self.growing = self.growing.pieces, None
         self.changed()
 
@@ -272,10 +267,3 @@ class TurnView:
         """The row at which each piece begins; then the row behind them."""
         self.rows(width)
         return self._layout[1]
-
-
-def _mark(finish: str | None) -> Content:
-    """What is said under an answer that did not end by itself."""
-    if finish not in FINISHES:
-        return Content()
-    return Content.styled(f"■ {FINISHES[finish]}", f"italic {MUTED}")

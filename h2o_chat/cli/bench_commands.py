@@ -214,7 +214,13 @@ def speed(
 
     def work() -> ExitCode:
         from h2o_chat.lab import pictures
+        from h2o_chat.native.waiting import let_torch_sleep
 
+        if quantize and set(quantize) <= {
+            "int4",
+            "int8",
+        }:  # as the program does; stock, which is not here, does not
+            let_torch_sleep(checked(engine=engine))
         pictures.check(plot)
         others = _peers(peers or [], peers_folder, peer_format or [])
         with made(shape, seed) as random_model:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import GenerationError
+from h2o_chat.native.threads import one_torch_thread
 
 Process = Callable[[Any, Tensor], Tensor]
 """A logits processor as transformers has them: tokens so far, scores [1, V] -> scores [1, V]."""
@@ -43,7 +44,10 @@ class Sampler:
         if sampling is not self._sampling:
             self._sampling, self._processors = sampling, _processors(sampling, self.on_cpu)
         scores = logits.float()[None]
-        return self._choose_on_cpu(scores, sampling) if self.on_cpu else self._choose(scores, sampling)
+        if not self.on_cpu:
+            return self._choose(scores, sampling)
+        with one_torch_thread():
+            return self._choose_on_cpu(scores, sampling)
 
     def _choose(self, scores: Tensor, sampling: Sampling) -> int:
         """From scores [1, V] on a device, from which one value is read."""

@@ -30,7 +30,7 @@ def test_slots() -> None:
     """512 KiB a token, as is known of Llama 7B in half precision; and their bookkeeping."""
     slots = needs()["none"].slots
     assert slots > 513 * 512 * 2**10
-    assert slots == pytest.approx(513 * 512 * 2**10, rel=0.06)
+    assert slots == pytest.approx(513 * 512 * 2**10, rel=0.065)
     assert needs(1024)["none"].slots == pytest.approx(2 * slots, rel=0.01)
 
 

@@ -235,7 +235,7 @@ def test_a_real_model_says_what_torch_says(
     same token in 98.3% of the steps: what lies near a half is rounded to the other side."""
     folder = shared_models / "stories3m"
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    stories = json.loads((shared_text / "tinystories_valid.json").read_text("utf-8"))[:8]
+    stories = json.loads((shared_text / "tinystories_valid.json").read_text("utf-8"))[:24]
     packed = packed_for(
         write(folder, tmp_path / "model.gguf", kind, tokenizer=folder), bits_for(kind), silent
     )

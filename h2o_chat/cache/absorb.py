@@ -102,12 +102,14 @@ def _stay(
         new = indices(union.positions[..., used:], arena.base)
         index = torch.cat((arena.held_indices(layers)[..., :used], new), 3)
         due = torch.tensor([row in now.compares for row in range(len(seen))], device=arena.device)
-        for name, numbers in compare(arena, union, index).items():
+        found = compare(arena, union, index)
+        if (nearest := found.get("nearest")) is not None:  # of the chunk it is not known who stays, and where
+            nearest.masked_fill_(nearest >= used, -1)[..., used:] = -1
+        for name, numbers in found.items():
             both = torch.where(due[:, None, None], numbers, union.states[name])
             union.states[name] = both
             held.states[name].copy_(both[..., :used])
             chunk[name] = both[..., used:]
-        held.nearest.masked_fill_(due[:, None, None], -1)  # it may be a token of the chunk that goes
     visible = visible_from(arena, seen)
     visible = visible[layers] if visible.shape[0] > 1 else visible
     priority = framed(arena, union, rank(arena, union, now.compared), seen, visible)
@@ -122,7 +124,8 @@ def _stay(
 def _union(arena: Arena, held: Slots, chunk: dict[str, Tensor], *, keys: bool) -> Slots:
     """Slots and chunk side by side, as far as it matters who stays. [l, R, H, T + N, ...]"""
     size = tuple(chunk["positions"].shape)
-    names = {*Slots.RANKED_BY, *arena.plan.policy.looks_at, "protected", *(["keys"] if keys else [])}
+    names = {*Slots.RANKED_BY, *arena.plan.policy.looks_at, "protected"}
+    names |= {"keys", "nearest"} if keys else set()
     states = {}
     for state in STATES:
         if state.name in names:

@@ -167,10 +167,9 @@ class NativeStep:
         """
         layers, rows, heads, slots = part.positions.shape
         found = {"distinctness": torch.empty(part.positions.shape)}
-        if arena.plan.policy.pairs:  # of slots that settle it is known who was nearest; not beside a chunk
-            known = [name for name in ("novelty", "nearest") if "nearest" in part.states]
-            found["novelty"] = torch.empty(part.positions.shape)
-            found |= {name: part.states[name].clone(memory_format=torch.contiguous_format) for name in known}
+        if arena.plan.policy.pairs:  # brought up to date
+            was = {name: part.states[name] for name in ("novelty", "nearest")}
+            found |= {name: one.clone(memory_format=torch.contiguous_format) for name, one in was.items()}
         keys, numbers, positions = (
             arena.numbers(part.keys),
             c.int32s(part.layers),

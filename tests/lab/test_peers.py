@@ -25,7 +25,7 @@ from h2o_chat.base.errors import H2OChatError, UsageError
 from h2o_chat.cli.cli import app
 from h2o_chat.lab import idle, speed
 from h2o_chat.lab.idle import wait_until_still
-from h2o_chat.lab.peer import PROGRAMS, SCRIPTS, Conditions, Peer, start
+from h2o_chat.lab.peer import PROGRAMS, SCRIPTS, Conditions, Peer, offline, start
 from h2o_chat.lab.racers import Wanted
 from h2o_chat.lab.speed import Report, run_speed
 from h2o_chat.lab.speed_plot import plot_speed
@@ -115,6 +115,13 @@ def test_one_that_ends_in_the_middle_is_named_and_the_others_go_on(model: Path, 
     assert gone.reason == "llama.cpp has ended with 1 at 'read 13'. thirteen"
     assert "has ended with 1" in too.reason
     assert [ratio.beside for ratio in report.ratios if "stock" not in ratio.beside] == theirs
+
+
+def test_threads_of_others_wait_as_they_like(monkeypatch: pytest.MonkeyPatch) -> None:
+    """llama.cpp's, told to sleep as torch's are beside the native step, took three times as long."""
+    monkeypatch.setenv("GOMP_SPINCOUNT", "0")
+    assert "GOMP_SPINCOUNT" not in offline()
+    assert offline()["PATH"] == os.environ["PATH"]
 
 
 def test_weights_that_cannot_be_written_are_named(model: Path, peers: Path) -> None:

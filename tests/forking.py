@@ -32,8 +32,12 @@ IMPORTED = (
     "h2o_chat.engine.saved", "h2o_chat.native.loading", "h2o_chat.remote.engine_apart",
     "h2o_chat.tui.app", "transformers.models.llama.modeling_llama",
 )  # fmt: skip
-LATE = ("COLUMNS", "LINES", "TERM", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
-"""Variables that nothing looks at while it is imported."""
+LATE = (
+    *("COLUMNS", "LINES", "TERM", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
+    *("GOMP_SPINCOUNT", "TORCHINDUCTOR_CACHE_DIR"),
+)
+"""Variables that nothing looks at while it is imported. The last two the program and torch set themselves,
+in a test's process too; they say how threads wait, and where a compiler that is not used keeps files."""
 LATE_PREFIXES = ("H2O_CHAT_", "PYTEST_", "TESTS_")
 OUTSIDE: dict[str, str] = {}
 """The environment outside of any test, which may change it: as it is once all tests are imported."""

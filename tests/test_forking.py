@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import forking
 import pytest
 from forking import Forked
 
@@ -51,7 +52,8 @@ def test_it_is_what_a_new_interpreter_is(tmp_path: Path, session: bool) -> None:
     forked, new = json.loads(out), json.loads(expected)
     assert {name: (forked[name], new[name]) for name in new if forked[name] != new[name]} == {}
     assert code == usual == 7
-    assert torch == "True", "it was forked"
+    changed = {name for name, _ in set(os.environ.items()) ^ set(forking.OUTSIDE.items())}
+    assert torch == "True", f"it was forked; variables changed by a test before: {changed}"
 
 
 def test_signals_end_it() -> None:

@@ -8,7 +8,7 @@ from transformers.generation.logits_process import TopPLogitsWarper
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import GenerationError
-from h2o_chat.engine.sampling import Sampler, TopPOnCpu, _processors
+from h2o_chat.engine.sampling import Ascending, Sampler, TopPOnCpu, _processors
 
 CPU = torch.device("cpu")
 
@@ -48,6 +48,24 @@ def test_of_equal_ones_as_many_stay_as_with_transformers(seed: int, top_p: float
     least = scores[kept].min()
     among = kept[scores == least].tolist()
     assert among == sorted(among)  # the last ones
+
+
+@pytest.mark.parametrize("vocabulary", [1, 60, 2000])
+@pytest.mark.parametrize("rounded", [False, True], ids=["distinct", "with equal ones"])
+def test_drawn_among_sorted_tokens_each_comes_as_often_as_after_transformers_cut(
+    vocabulary: int, rounded: bool
+) -> None:
+    scores = logits_of(5, vocabulary, 2.0)
+    scores = scores.round() if rounded else scores
+    shares = TopPOnCpu(0.9)(None, scores).double().softmax(-1)[0]
+    draws = 20_000
+    by_score = Ascending(scores, 0.9)
+    drawn = torch.tensor([by_score.at((number + 0.5) / draws) for number in range(draws)])
+    came = torch.bincount(drawn, minlength=vocabulary)
+    assert (came[shares == 0] == 0).all()
+    assert (came - shares * draws).abs().max() < 1.1  # fp32 shares, and one draw at each end
+    assert shares[by_score.at(0.0)] > 0
+    assert shares[by_score.at(1.0 - 2**-53)] > 0
 
 
 def test_other_cuts_are_transformers_own() -> None:

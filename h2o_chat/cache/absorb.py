@@ -40,15 +40,15 @@ def absorb(arena: Arena, at: int, now: Pass, new: Sequence[New], *, prompt: bool
     """
     layers = slice(at, at + len(new))
     received = {"score": torch.stack([one.gain for one in new])}  # [l, R, H, T + N, ...]
-    if shares := [one.share for one in new if one.share is not None]:
-        received["recent"] = torch.stack(shares)
+    if given := [one.lately for one in new if one.lately is not None]:
+        received["lately"] = torch.stack(given)
     used = received["score"].shape[3] - now.tokens
     slots, held = arena.cut(layers), arena.cut(layers, slots=slice(used))
     _receive(arena, held, {name: of_all[:, :, :, :used] for name, of_all in received.items()}, now)
     chunk = _states(arena, now, new, prompt)
     chunk |= {name: of_all[:, :, :, used:] for name, of_all in received.items()}
     if now.even and not now.settles:
-        where = arena.order[layers, ..., now.held[0] : now.held[0] + now.tokens].long()
+        where = arena.order[layers, ..., now.in_use[0] : now.in_use[0] + now.tokens].long()
         for name, coming in chunk.items():
             state = slots.states[name]
             state.scatter_(3, along(where, state), coming.to(state.dtype))
@@ -57,8 +57,8 @@ def absorb(arena: Arena, at: int, now: Pass, new: Sequence[New], *, prompt: bool
     if now.settles:
         stays &= _stay(arena, layers, now, held, chunk, compare)
         if arena.plan.observe:
-            recent = torch.cat((held.recent, chunk["recent"]), 3)
-            arena.lost += recent.masked_fill(stays, 0).sum((0, 2, 3)).double()
+            lately = torch.cat((held.lately, chunk["lately"]), 3)
+            arena.lost += lately.masked_fill(stays, 0).sum((0, 2, 3)).double()
         _give_up(held, ~stays[..., :used])
     _write(slots, chunk, stays[..., used:])
     arena.order[layers] = in_use_first(slots.positions)
@@ -68,9 +68,9 @@ def _receive(arena: Arena, held: Slots, received: dict[str, Tensor], now: Pass) 
     """Adds to the scores of slots what the chunk's queries gave them, [l, R, H, T, ...]."""
     policy = arena.plan.policy
     held.score.copy_(policy.scores.add(policy.forget, held.score, received["score"], now.count))
-    if "recent" in received:
-        left = scores.left(REMEMBER, now.count, held.recent)
-        held.recent.mul_(left if isinstance(left, float) else left[..., 0]).add_(received["recent"])
+    if "lately" in received:
+        left = scores.left(REMEMBER, now.count, held.lately)
+        held.lately.mul_(left if isinstance(left, float) else left[..., 0]).add_(received["lately"])
 
 
 def _states(arena: Arena, now: Pass, new: Sequence[New], prompt: bool) -> dict[str, Tensor]:

@@ -62,7 +62,7 @@ class New(NamedTuple):
     keys: Tensor  # [R, H, N, D]
     values: Tensor
     gain: Tensor  # [R, H, T + N, G] what its queries add to the scores; the first T slots are in use at most
-    share: Tensor | None  # [R, H, T + N] what they add to `recent`; None where nobody asks what is lost
+    lately: Tensor | None  # [R, H, T + N] what they add to `lately`; None where nobody asks what is lost
 
 
 class Arena:
@@ -250,10 +250,10 @@ class Arena:
     @torch.no_grad()
     def place(self, now: Pass, prompt: bool) -> None:
         """Gives the next token of every row its empty slot, in all layers; `write` brings the rest."""
-        if len(set(now.held)) == 1:
-            slot = self.order[..., now.held[0] : now.held[0] + 1].long()
+        if len(set(now.in_use)) == 1:
+            slot = self.order[..., now.in_use[0] : now.in_use[0] + 1].long()
         else:
-            held = self.per_row(now.held).long().expand(*self.shape[:3], 1)
+            held = self.per_row(now.in_use).long().expand(*self.shape[:3], 1)
             slot = self.order.gather(3, held).long()
         self.slot = slot
         real = [first if count else -1 for first, count in zip(now.first, now.count, strict=True)]
@@ -300,9 +300,9 @@ class Arena:
         slots.score.copy_(policy.scores.add(policy.forget, slots.score, gain, now.count))
         if self.plan.observe:
             received = self._probabilities.mean(3) * (1 - scores.REMEMBER)  # [L, R, H, S]
-            left = scores.left(scores.REMEMBER, now.count, slots.recent)
+            left = scores.left(scores.REMEMBER, now.count, slots.lately)
             left = left if isinstance(left, float) else left[..., 0]
-            slots.recent.copy_(received + slots.recent * left)
+            slots.lately.copy_(received + slots.lately * left)
 
     def protected(self, now: Pass) -> Tensor:
         """Which new tokens are protected as they are written: sinks, system prompt, pins. [R, 1, N] bool"""

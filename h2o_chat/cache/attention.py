@@ -49,13 +49,13 @@ class Attended(NamedTuple):
 
     output: Tensor  # [R, H, G, N, D]
     gain: Tensor  # [R, H, T + N, G] what they add to the scores of T slots and N tokens
-    share: Tensor | None  # [R, H, T + N] what they add to `recent`; None: nobody looks
+    lately: Tensor | None  # [R, H, T + N] what they add to `lately`; None: nobody looks
 
 
 class Kernels(NamedTuple):
     """What a step may compute in its own way in a prompt; else torch does."""
 
-    attend: Callable[["Layer", Pass, Tensor, Tensor, Tensor], Attended]
+    attend: Callable[["LayerStep", Pass, Tensor, Tensor, Tensor], Attended]
     compare: Compare
 
 
@@ -127,7 +127,7 @@ def through_slots(
     step, arena = begin(layer.cache, layer, keys, values, queries.shape[2], mask)
     arena.windows[layer.at] = window
     scaling = size**-0.5 if scaling is None else scaling
-    here = Layer(arena, layer.at, scaling, softcap, window, kernels)
+    here = LayerStep(arena, layer.at, scaling, softcap, window, kernels)
     if tokens == 1:
         output = here.decode(step, queries, keys, values)
     else:
@@ -146,7 +146,7 @@ def _columns(mask: Tensor, tokens: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerStep:
     """One layer at work: where its slots are, and how it makes and masks its logits."""
 
     arena: Arena
@@ -238,7 +238,7 @@ class Layer:
         """
         asked = (now, queries, keys, values)
         found = self.kernels.attend(self, *asked) if self.kernels else self.attended(*asked)
-        new, arena, last = New(keys, values, found.gain, found.share), self.arena, now is step.passes[-1]
+        new, arena, last = New(keys, values, found.gain, found.lately), self.arena, now is step.passes[-1]
         together = [*arena.waiting, new] if last else [new]
         if last and self.at + 1 < len(arena.layers) and not are_enough(arena, together):
             arena.waiting.append(new)
@@ -264,7 +264,7 @@ class Layer:
         if used:  # [R, H, T + N, D]
             all_keys = torch.cat((arena.held_keys(self.at)[:, :, :used], keys), 2)
             all_values = torch.cat((arena.held_values(self.at)[:, :, :used], values), 2)
-        gain = share = None
+        gain = lately = None
         outputs = []
         for start in range(0, tokens, BLOCK):
             cut = slice(start, start + BLOCK)
@@ -290,6 +290,6 @@ class Layer:
             if arena.plan.observe:
                 weight = (1 - REMEMBER) / groups * REMEMBER ** later[:, cut].to(probabilities.dtype)
                 received = torch.nn.functional.pad(weighted(probabilities, weight).sum(2), (0, rest))
-                share = received if share is None else share + received  # [R, H, T + N]
+                lately = received if lately is None else lately + received  # [R, H, T + N]
         assert gain is not None
-        return Attended(torch.cat(outputs, 3), gain, share)
+        return Attended(torch.cat(outputs, 3), gain, lately)

@@ -134,7 +134,7 @@ class H2OCache(Cache):
     @property
     def most_kept(self) -> int:
         """Slots in use in the fullest row and head of any layer."""
-        return max((clock.held for clock in self.clocks), default=0)
+        return max((clock.in_use for clock in self.clocks), default=0)
 
     @property
     def bytes_held(self) -> int:

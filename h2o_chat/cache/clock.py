@@ -17,7 +17,7 @@ class Clock:
     """One row's counts."""
 
     seen: int = 0  # real tokens fed
-    held: int = 0  # slots in use in the fullest KV head
+    in_use: int = 0  # slots in use in the fullest KV head
     base: int = 0  # the position whose rotation index is 0
     near_from: int = 0  # keys at positions below this are clamped
     compared: int = 0  # `seen` when keys were last compared: tokens from this position on never were
@@ -33,12 +33,12 @@ class Clock:
     def advance(self, tokens: int, budget: int, leaves: int) -> bool:
         """Counts tokens fed; whether the row is over its budget: then it gives tokens up, `leaves` stay."""
         self.seen += tokens
-        self.held += tokens
+        self.in_use += tokens
         if self.pins:
             self.pins = frozenset(position for position in self.pins if position >= self.seen)
-        if self.held <= budget:
+        if self.in_use <= budget:
             return False
-        self.held = leaves
+        self.in_use = leaves
         return True
 
     def compare(self, budget: int) -> bool:
@@ -57,7 +57,7 @@ class Pass:
     end: int  # columns of the call, padding included
     first: tuple[int, ...]  # of each row: the position of its first real token here
     count: tuple[int, ...]  # of each row: its real tokens here
-    held: tuple[int, ...]  # of each row: slots in use before
+    in_use: tuple[int, ...]  # of each row: slots in use before
     used: int | None  # leading slots that may be in use before; None: any slot
     protected: tuple[tuple[int, ...], ...]  # of each row: which of its tokens are, see `Clock.protects`
     settles: tuple[int, ...]  # rows that give up tokens afterwards
@@ -72,7 +72,7 @@ class Pass:
     @property
     def even(self) -> bool:
         """All rows are of one age and have no padding."""
-        return len(set(self.first)) == len(set(self.held)) == 1 and set(self.count) == {self.tokens}
+        return len(set(self.first)) == len(set(self.in_use)) == 1 and set(self.count) == {self.tokens}
 
 
 def decode_pass(clocks: Sequence[Clock], count: Sequence[int], budget: int, stride: int) -> Pass:
@@ -117,14 +117,14 @@ def prompt_passes(
 
 def _over(clocks: Sequence[Clock], count: Sequence[int], budget: int) -> bool:
     """Whether some row has more than its budget after so many tokens more."""
-    return any(clock.held + more > budget for clock, more in zip(clocks, count, strict=True))
+    return any(clock.in_use + more > budget for clock, more in zip(clocks, count, strict=True))
 
 
 def _pass(
     clocks: Sequence[Clock], start: int, end: int, count: Sequence[int], budget: int, leaves: int
 ) -> Pass:
     """The pass of these columns, `count` real tokens of each row; `leaves` stay in a row that settles."""
-    first, held = tuple(clock.seen for clock in clocks), tuple(clock.held for clock in clocks)
+    first, in_use = tuple(clock.seen for clock in clocks), tuple(clock.in_use for clock in clocks)
     rows = list(zip(clocks, count, strict=True))
     protected = tuple(clock.protects(more) for clock, more in rows)
     settles = tuple(row for row, (clock, more) in enumerate(rows) if clock.advance(more, budget, leaves))
@@ -134,9 +134,9 @@ def _pass(
         end,
         first,
         tuple(count),
-        held,
+        in_use,
         # Slots are written from the first on, until something is evicted.
-        max(held) if first == held else None,
+        max(in_use) if first == in_use else None,
         protected,
         settles,
         compares,

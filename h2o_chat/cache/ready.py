@@ -127,7 +127,7 @@ def begin(
         shape = Shape(rows, heads, groups, size, values.shape[-1], keys.dtype, keys.device)
         require_room(shape, cache.plan.slots)
         arena = Arena(cache.plan, [layer.number], cache.rope(layer.number), shape, cache.plan.slots)
-        arena.grow(max(clock.held for clock in cache.clocks))
+        arena.grow(max(clock.in_use for clock in cache.clocks))
         cache.arenas.append(arena)
         layer.move_to(arena, 0)
         return step, arena

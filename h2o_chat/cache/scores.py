@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 REMEMBER = 31 / 32
-"""`recent` attention is a mean over about the last 32 queries."""
+"""Attention received `lately` is a mean over about the last 32 queries."""
 
 
 def left(rate: float, queries: Sequence[int], like: Tensor) -> Tensor | float:

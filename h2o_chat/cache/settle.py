@@ -68,7 +68,7 @@ def _settle_rows(arena: Arena, rows: range, now: Pass, compare: Compare | None) 
     priority = framed(arena, part, ranking, seen, visible_from(arena, seen))
     going = lowest(priority, part.positions, arena.plan.stride)  # [L, r, H, stride]
     if arena.plan.observe:
-        arena.lost[which] += part.recent.gather(3, going).sum((0, 2, 3)).double()
+        arena.lost[which] += part.lately.gather(3, going).sum((0, 2, 3)).double()
     for state in STATES:
         if state.dtype != "kv":  # what lies there is masked, and overwritten by the next token
             mine = part.states[state.name]

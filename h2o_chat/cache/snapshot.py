@@ -119,7 +119,7 @@ def put_row(cache: CacheLike, row: int, snapshot: Snapshot | None) -> None:
     clocks = [*snapshot.clocks, snapshot.fresh] if snapshot else [cache.plan.clock()]
     clock = cache.clocks[row] = replace(clocks[0])
     for arena in cache.arenas:
-        arena.grow(clock.held)
+        arena.grow(clock.in_use)
         arena.put_row(row, snapshot.parts if snapshot else [], clock.base)
     for layer in cache.layers:  # a step of this row may have ended in the middle
         layer.fed = cache.fed

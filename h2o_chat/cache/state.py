@@ -27,8 +27,8 @@ STATES = (
     State("positions", "", "int32", empty=-1),
     # Attention received from each query head, forgotten at the policy's rate.
     State("score", "group", "exact"),
-    # Share of its KV head's attention, a mean over about the last 32 queries; kept with `observe`.
-    State("recent", "", "exact"),
+    # Share of its KV head's attention lately: a mean over about the last 32 queries; kept with `observe`.
+    State("lately", "", "exact"),
     # Minus the cosine of its key to the mean of the kept keys, and to the nearest other one kept.
     State("distinctness", "", "exact"),
     State("novelty", "", "exact"),

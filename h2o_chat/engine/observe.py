@@ -96,7 +96,7 @@ class Observer:
             watched: whether anybody looks at what only a memory panel shows.
         """
         cache, seen = self._cache, self._seen
-        at, scores, protected, received = _on_host(cache, self._row)
+        at, scores, protected, lately = _on_host(cache, self._row)
         held = at >= 0
         slots = np.flatnonzero(held)
         positions, which, counts = _distinct(at.ravel()[slots])
@@ -130,7 +130,7 @@ class Observer:
             gone_tokens=gone_tokens,
             ranks=_ranks(score) if watched else [],
             # Those that lately received more than if all that is held received the same.
-            attended=positions[mean(received) * kept > 1].tolist() if watched else [],
+            attended=positions[mean(lately) * kept > 1].tolist() if watched else [],
         )
 
     def _recent_from(self, seen: int) -> int:
@@ -202,7 +202,7 @@ def _per_token(before: tuple[int, float], now: tuple[int, float]) -> float:
 
 
 def _on_host(cache: H2OCache, row: int) -> tuple[NDArray[Any], ...]:
-    """Positions, scores, protected and recent of one row, [L, H, S] each, layers in order: one copy an arena.
+    """Positions, scores, protected and lately of one row, [L, H, S] each, layers in order: one copy an arena.
 
     One empty slot before any token.
     """
@@ -211,12 +211,12 @@ def _on_host(cache: H2OCache, row: int) -> tuple[NDArray[Any], ...]:
     parts = []
     for arena in cache.arenas:
         slots = arena.slots
-        states = [state[:, row] for state in (slots.positions, slots.protected, slots.recent)]
+        states = [state[:, row] for state in (slots.positions, slots.protected, slots.lately)]
         states.insert(1, ranking(arena, cache.clocks, row))
         parts.append(torch.stack([state.double() for state in states]).cpu().numpy())
     order = np.argsort([layer for arena in cache.arenas for layer in arena.layers])
-    at, scores, protected, recent = np.concatenate(parts, 1)[:, order]
-    return at.astype(np.int64), scores, protected > 0, recent
+    at, scores, protected, lately = np.concatenate(parts, 1)[:, order]
+    return at.astype(np.int64), scores, protected > 0, lately
 
 
 def _distinct(at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:

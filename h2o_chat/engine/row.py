@@ -58,7 +58,7 @@ class Row:
     @property
     def kept(self) -> int:
         """Slots in use in the fullest KV head."""
-        return self.runner.clock(self.number).held
+        return self.runner.clock(self.number).in_use
 
     # -- tokens in ----------------------------------------------------------------------------------------
 
@@ -156,8 +156,8 @@ class Row:
     def slots_left(self) -> int | None:
         """Tokens until slots are given up; None without a limit."""
         budget, clocks = self.cache.plan.budget, self.cache.clocks
-        held = clocks[self.number].held if self.number < len(clocks) else 0
-        return budget + 1 - held if self.cache.plan.shares.bounded else None
+        in_use = clocks[self.number].in_use if self.number < len(clocks) else 0
+        return budget + 1 - in_use if self.cache.plan.shares.bounded else None
 
     # -- what is seen of it ----------------------------------------------------------------------------
 

@@ -30,11 +30,11 @@ from h2o_chat.cache.snapshot import Snapshot as CacheSnapshot
 from h2o_chat.cache.state import STATES
 from h2o_chat.events.events import Session
 
-FORMAT = 6
+FORMAT = 7
 """Of the file. Older ones are taken over by `MIGRATIONS`; where there is none the memory is rebuilt."""
 
 FIRST_STATES = {
-    *("keys", "values", "positions", "score", "recent"),
+    *("keys", "values", "positions", "score", "lately"),
     *("distinctness", "novelty", "prompt", "protected", "clamped"),
 }
 """Which every file has. A state that came later may be missing: it begins with its empty value."""
@@ -60,7 +60,7 @@ IDENTITY = (
 BEFORE = {"engine": "transformers"}
 """What they were where a file says nothing: it was written before there was another."""
 
-COUNTS = ("seen", "held", "base", "near_from", "compared")
+COUNTS = ("seen", "in_use", "base", "near_from", "compared")
 """Fields of `Clock` that are counts of the tokens fed."""
 
 
@@ -210,8 +210,8 @@ def _snapshot(
         for number, layers in enumerate(_layers(about["parts"], session) if fed else [])
     ]
     held = max((int((part.states["positions"] >= 0).sum(-1).max()) for part in parts), default=0)
-    if clocks and clocks[0].held != held:
-        raise _Wrong(f"it says that it holds {clocks[0].held} tokens, and holds {held}")
+    if clocks and clocks[0].in_use != held:
+        raise _Wrong(f"it says that it holds {clocks[0].in_use} tokens, and holds {held}")
     ids = {name: tensors[name] for name in ("pending", "history", "texts")}
     for name, tensor in ids.items():
         if tensor.dtype != torch.long or tensor.ndim != (2 if name == "texts" else 1):
@@ -282,7 +282,7 @@ def _clock(value: Any, fed: int, fresh: Clock) -> Clock:
     """The counts of its row."""
     counts: dict[str, Any] = {name: _count(value[name]) for name in COUNTS}
     clock = replace(fresh, **counts)
-    if clock.seen != fed or max(clock.held, clock.base, clock.compared) > fed:
+    if clock.seen != fed or max(clock.in_use, clock.base, clock.compared) > fed:
         raise _Wrong(f"its counts {_seen(value)} are not those of {fed} tokens")
     return clock
 
@@ -382,10 +382,20 @@ def _from_5(about: dict[str, Any], tensors: dict[str, Tensor], groups: int) -> C
         every = max(COMPARE_TOKENS, (about["session"]["budget"] or 0) // COMPARE_SHARE)
         base = int(tensors["0.base"][0])
         counts = fed, held, base, _count(about["near_from"]), fed // every * every
-        clock = dict(zip(COUNTS, counts, strict=True))
+        clock = dict(zip(("seen", "held", "base", "near_from", "compared"), counts, strict=True))
     about = about | {"format": 6, "parts": [[layer] for layer in range(layers)], "clock": clock}
     return about, new
 
 
-MIGRATIONS: dict[int, Callable[[dict[str, Any], dict[str, Tensor], int], Contents]] = {5: _from_5}
+def _from_6(about: dict[str, Any], tensors: dict[str, Tensor], groups: int) -> Contents:
+    """Format 6 called two things otherwise."""
+    new = {name.replace(".recent", ".lately"): tensor for name, tensor in tensors.items()}
+    clock = about["clock"] and about["clock"] | {"in_use": about["clock"]["held"]}
+    return about | {"format": 7, "clock": clock}, new
+
+
+MIGRATIONS: dict[int, Callable[[dict[str, Any], dict[str, Tensor], int], Contents]] = {
+    5: _from_5,
+    6: _from_6,
+}
 """By the format they read: each makes the next one of it."""

@@ -76,7 +76,7 @@ class Slots(Structure):
         ("values", c_void_p),
         ("positions", c_void_p),
         ("score", c_void_p),
-        ("recent", c_void_p),
+        ("lately", c_void_p),
         ("prompt", c_void_p),
         ("protect", c_void_p),
         ("hidden", c_void_p),
@@ -102,7 +102,7 @@ class Step(Structure):
         ("positions", POINTER(c_int32)),
         ("index", POINTER(c_int32)),
         ("edge", POINTER(c_int32)),
-        ("held", POINTER(c_int32)),
+        ("in_use", POINTER(c_int32)),
         ("protect", POINTER(c_uint8)),
         ("slots", POINTER(Slots)),
     )
@@ -141,7 +141,7 @@ class Pass(Structure):
         ("clamped", c_void_p),
         ("attended", c_void_p),
         ("gain", c_void_p),
-        ("share", c_void_p),
+        ("lately", c_void_p),
     )
 
 

@@ -1,4 +1,4 @@
-"""Attention of a prompt in the library: `Layer.attended` of `cache/attention.py`, which computes it in torch.
+"""Attention of a prompt in the library: what `LayerStep.attended` (`cache/attention.py`) computes in torch.
 
 Shapes: R rows, N tokens of a pass, H KV heads, G query heads per KV head, S slots, T of them in use at most,
 D head size.
@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from h2o_chat.cache import scores
-from h2o_chat.cache.attention import Attended, Layer
+from h2o_chat.cache.attention import Attended, LayerStep
 from h2o_chat.cache.clock import Pass
 from h2o_chat.native import library as c
 
 
 def attend(
-    call: Any, layer: int, here: Layer, now: Pass, queries: Tensor, keys: Tensor, values: Tensor
+    call: Any, layer: int, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Tensor
 ) -> Attended:
     """One pass: queries [R, H, G, N, D] attend to the slots and to keys and values [R, H, N, D].
 
@@ -29,15 +29,15 @@ def attend(
     rows, heads, groups, tokens, size = queries.shape
     slots, most_used = arena.slots, arena.shape[3] if now.used is None else now.used
     # Slots are written from the first on, until something is evicted.
-    ages = zip(now.first, now.held, strict=True)
-    used = [held if first == held else most_used for first, held in ages]
+    ages = zip(now.first, now.in_use, strict=True)
+    used = [in_use if first == in_use else most_used for first, in_use in ages]
     queries, keys, values = map(_side_by_side, (queries, keys, values))
     if values.stride() != keys.stride():
         keys, values = keys.contiguous(), values.contiguous()
     held_keys, held_values = arena.held_keys(here.at), arena.held_values(here.at)  # [R, H, S, D]
     attended = torch.empty(rows, heads, groups, tokens, size)
     gain = torch.empty(rows, heads, groups, most_used + tokens)
-    share = torch.empty_like(gain) if arena.plan.observe else None
+    lately = torch.empty_like(gain) if arena.plan.observe else None
     base = arena.base.tolist()
     assert distance is not None
     asked = c.Pass(
@@ -70,10 +70,10 @@ def attend(
         clamped=slots.clamped[here.at].data_ptr(),
         attended=attended.data_ptr(),
         gain=gain.data_ptr(),
-        share=None if share is None else share.data_ptr(),
+        lately=None if lately is None else lately.data_ptr(),
     )
     call(ctypes.byref(asked))
-    return Attended(attended, gain.transpose(2, 3), None if share is None else share.sum(2))
+    return Attended(attended, gain.transpose(2, 3), None if lately is None else lately.sum(2))
 
 
 def _side_by_side(numbers: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor
 from h2o_chat.base.errors import OutOfMemoryError, UsageError
 from h2o_chat.cache import scores
 from h2o_chat.cache.arena import Arena
-from h2o_chat.cache.attention import Attended, Kernels, Layer, through_slots
+from h2o_chat.cache.attention import Attended, Kernels, LayerStep, through_slots
 from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.policies import Policy, Slots
@@ -111,7 +111,7 @@ class NativeStep:
             positions=c.int32s([at if count else -1 for at, count in zip(now.first, now.count, strict=True)]),
             index=c.int32s(index),
             edge=c.int32s([cache.plan.distance.reach - 1 - at for at in index]),
-            held=c.int32s(now.held),
+            in_use=c.int32s(now.in_use),
             protect=(ctypes.c_uint8 * rows)(*map(bool, now.protected)),
             slots=self._slots,
         )
@@ -151,8 +151,8 @@ class NativeStep:
         )
         return logits
 
-    def _attend(self, here: Layer, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
-        """`Layer.attended` in the library."""
+    def _attend(self, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
+        """`LayerStep.attended` in the library."""
 
         def call(asked: Any) -> None:
             self._checked(self.library.h2o_attend(self._model, asked))
@@ -294,7 +294,7 @@ def _slots_of(arena: Any, at: int, observe: bool) -> c.Slots:
         values=where("values"),
         positions=where("positions"),
         score=where("score"),
-        recent=where("recent") if observe else None,
+        lately=where("lately") if observe else None,
         prompt=where("prompt"),
         protect=where("protected"),
         hidden=where("hidden"),

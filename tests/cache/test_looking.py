@@ -57,7 +57,7 @@ def test_saved_and_resumed_in_the_middle_of_a_stride(loaded: Loaded, tmp_path: P
     said(stopped, prompt(150))
     for tokens in (1, 2, 3, 5, 7, 11):
         short = replace(LONG, max_tokens=tokens)
-        places.add(stopped.cache.clocks[0].held)
+        places.add(stopped.cache.clocks[0].in_use)
         stopped.save(tmp_path / "1.safetensors")
         stopped = Engine(loaded, SETTINGS)
         stopped.load(tmp_path / "1.safetensors")

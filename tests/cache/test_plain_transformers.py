@@ -371,12 +371,12 @@ def test_a_number_that_is_none(what: str, value: Any) -> None:
 
 def test_a_policy_reads_the_states_that_it_names() -> None:
     """What nobody keeps for it would be zeros, silently; the native step leaves such a policy to torch."""
-    plain = Policy(lambda slots: slots.recent, forget=1.0, sinks=4, heavy=True)
+    plain = Policy(lambda slots: slots.lately, forget=1.0, sinks=4, heavy=True)
     cache = H2OCache(16, policy=plain, observe=True)
     model, ids = tiny("llama", "h2o"), torch.arange(3, 43)[None]
-    with torch.inference_mode(), pytest.raises(AttributeError, match=r"no state 'recent' here.*looks_at"):
+    with torch.inference_mode(), pytest.raises(AttributeError, match=r"no state 'lately' here.*looks_at"):
         model(ids, past_key_values=cache)
-    named = replace(plain, looks_at=("recent",))
+    named = replace(plain, looks_at=("lately",))
     with torch.inference_mode():
         model(ids, past_key_values=H2OCache(16, policy=named, observe=True))
     assert [knows(one) for one in (Policy(plain.priority, 1.0, 4, True), named)] == [True, False]

@@ -40,6 +40,6 @@ def test_a_decoded_token_reads_one_value(
     with reads(monkeypatch) as found:
         for _ in range(100):
             logits = engine.forward([sampler.choose(logits, sampling)])
-            settles += engine.cache.clocks[0].held == 64 + 1 - engine.cache.plan.stride
+            settles += engine.cache.clocks[0].in_use == 64 + 1 - engine.cache.plan.stride
     assert settles > 30, "slots were given up on the way"
     assert found == {"_local_scalar_dense": 100}

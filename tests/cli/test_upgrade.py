@@ -3,7 +3,8 @@
 `tests/fixtures/before_the_arena` was written by version 0.1.0 as of 2026-11-22 (commit 11aaee1), with:
 `config set budget 96`, `config set top_p 0.9`, `config set temperature 0.7`, and then
 `run --script turns.txt --save --budget 32 --seed 3 --temperature 0 --record recording.jsonl` and
-`sessions export` to both files. Saved memories had format 5 then.
+`sessions export` to both files. Saved memories had format 5 then. `tests/fixtures/format_6` was written by
+commit 4c120d5 with the same `run` of the same messages.
 """
 
 import json
@@ -20,14 +21,20 @@ from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import CacheState, Turn
 from h2o_chat.events.recording import read
 from h2o_chat.models.load import load
+from h2o_chat.native import library
+from h2o_chat.native.loading import open_model
 
-BEFORE = Path(__file__).parents[1] / "fixtures" / "before_the_arena"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+BEFORE = FIXTURES / "before_the_arena"
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    """A copy of the old data folder, which is written to."""
-    shutil.copytree(BEFORE / "data", tmp_path / "data")
+native = pytest.mark.skipif(bool(library.why_not()), reason="it was saved under the native step")
+
+
+@pytest.fixture(params=["before_the_arena", pytest.param("format_6", marks=native)])
+def data(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A copy of an old data folder, which is written to."""
+    shutil.copytree(FIXTURES / request.param / "data", tmp_path / "data")
     return tmp_path / "data"
 
 
@@ -54,6 +61,21 @@ def test_a_saved_memory_holds_the_same_tokens() -> None:
     assert engine.seen == int(old["0.seen"])
     held = (old["0.positions"] >= 0).sum(-1).max()
     assert engine.cache.most_kept == int(held)
+    assert engine.forward([5]).isfinite().all()
+
+
+@native
+def test_a_saved_memory_of_format_6_holds_the_same_tokens() -> None:
+    [file] = FIXTURES.glob("format_6/data/caches/*/*.safetensors")
+    settings = Settings(budget=32, seed=3, threads=1)
+    engine = Engine(open_model(settings, lambda *_: None), settings)
+    engine.load(file)
+    old = load_file(file)
+    slots = engine.cache.arenas[0].slots
+    for name, was in (("positions", "positions"), ("score", "score"), ("lately", "recent")):
+        assert torch.equal(slots.states[name], old[f"0.{was}"])
+    assert slots.lately.any()
+    assert engine.cache.most_kept == int((slots.positions >= 0).sum(-1).max())
     assert engine.forward([5]).isfinite().all()
 
 

@@ -40,7 +40,7 @@ def engine(shared_models: Path) -> Engine:
         lambda about, _: about.update(clock=7),
         lambda about, _: about["clock"].update(near_from=2**70),
         lambda about, _: about["clock"].update(base=True),
-        lambda about, _: about["clock"].update(held=30),
+        lambda about, _: about["clock"].update(in_use=30),
         lambda about, _: about.update(pins=[2]),
         lambda about, _: about.update(lost=[3, float("nan")]),
         lambda about, _: about.update(lost=[3, "1"]),

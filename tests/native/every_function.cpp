@@ -166,7 +166,7 @@ std::vector<uint8_t> held_numbers(Random &random, size_t count, int size, int kv
 
 // The slots of one layer, some of them in use, none where `order` says so.
 struct Slots {
-    std::vector<float> score, recent;
+    std::vector<float> score, lately;
     std::vector<int32_t> positions, order, index;
     std::vector<uint8_t> keys, values, prompt, protect, hidden, clamped;
     h2o_slots as_c;
@@ -177,7 +177,7 @@ struct Slots {
         keys = held_numbers(random, all, shape.head_size, kv_bits);
         values = held_numbers(random, all, shape.head_size, kv_bits);
         score = numbers(random, all * groups, 1, 1);
-        recent = numbers(random, all, .1f, .1f);
+        lately = numbers(random, all, .1f, .1f);
         positions.assign(all, -1);
         order.resize(all);
         index.resize(kv_bits ? all : 0);
@@ -202,7 +202,7 @@ struct Slots {
         as_c.values = values.data();
         as_c.positions = positions.data();
         as_c.score = score.data();
-        as_c.recent = number % 2 ? nullptr : recent.data();
+        as_c.lately = number % 2 ? nullptr : lately.data();
         as_c.prompt = prompt.data();
         as_c.protect = protect.data();
         as_c.hidden = hidden.data();
@@ -214,7 +214,7 @@ struct Slots {
     }
 
     void add_to(Digest &digest) const {
-        for (const auto *one : {&score, &recent}) digest.add(*one);
+        for (const auto *one : {&score, &lately}) digest.add(*one);
         for (const auto *one : {&keys, &values, &prompt, &protect, &hidden}) digest.add(*one);
         digest.add(positions);
     }
@@ -261,7 +261,7 @@ void decode(h2o_model *model, const Shape &shape, int rows, int slots, bool alon
         step.ids = ids.data();
         step.index = index.data();
         step.edge = edge.data();
-        step.held = there.data();
+        step.in_use = there.data();
         step.protect = protect.data();
         step.slots = as_c.data();
         for (int call = 0; call < (alone ? rows : 1); ++call) {
@@ -403,7 +403,7 @@ void attend(h2o_model *model, const Shape &shape, int rows, int slots, bool alon
             pass.clamped = clamped.data() + units * slots;
             pass.attended = attended.data();
             pass.gain = gain.data();
-            pass.share = layer == 0 ? nullptr : share.data();
+            pass.lately = layer == 0 ? nullptr : share.data();
             expect(h2o_attend(model, &pass) == 0, "h2o_attend: no memory");
             const size_t outputs = static_cast<size_t>(heads) * tokens * size;
             for (size_t one = 0; one < asked; ++one) {

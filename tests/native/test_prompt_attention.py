@@ -9,7 +9,7 @@ import torch
 from families import MODELS
 from torch import Tensor
 
-from h2o_chat.cache.attention import Attended, Layer
+from h2o_chat.cache.attention import Attended, LayerStep
 from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.step import Step
@@ -32,7 +32,7 @@ class Watched(NativeStep):
         super().__init__(*args)
         self.passes, self.clamped, self.windows, self.held = 0, 0, 0, 0
 
-    def _attend(self, here: Layer, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
+    def _attend(self, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
         found = super()._attend(here, now, queries, keys, values)
         twin = here.attended(now, queries, keys, values)
         for mine, wanted in zip(found, twin, strict=True):
@@ -43,7 +43,7 @@ class Watched(NativeStep):
         self.passes += 1
         self.clamped += bool(here.arena.clamps and here.arena.slots.clamped[here.at].any())
         self.windows += here.window is not None
-        self.held += sum(now.held)
+        self.held += sum(now.in_use)
         return found
 
 

@@ -63,7 +63,7 @@ typedef struct {
     void *keys, *values;    // [R, H, S, D] fp32, keys turned; or bytes, not turned (h2o_step.kv_bits)
     int32_t *positions;     // [R, H, S], -1: empty
     float *score;           // [R, H, S, G]
-    float *recent;          // [R, H, S]; null: nobody looks
+    float *lately;          // [R, H, S]; null: nobody looks
     uint8_t *prompt, *protect, *hidden;  // [R, H, S]
     const uint8_t *clamped; // [R, H, S]
     const int32_t *order;   // [R, H, S] slots in use, then the empty ones in the order of writing
@@ -79,12 +79,12 @@ typedef struct {
     int32_t clamps;            // some key may be clamped
     int32_t kv_bits;           // 0: keys and values are fp32; 8, 4: rows of bytes, h2o_chat/cache/quantized.py
     float forget;              // what a query leaves of the scores
-    float remember;            // what a query leaves of `recent`
+    float remember;            // what a query leaves of `lately`
     const int64_t *ids;        // [R]
     const int32_t *positions;  // [R] in the conversation; -1: the row waits, nothing of it changes
     const int32_t *index;      // [R] rotation index
     const int32_t *edge;       // [R] positions from there to where clamped keys are met from
-    const int32_t *held;       // [R] slots in use before
+    const int32_t *in_use;     // [R] slots in use before
     const uint8_t *protect;    // [R]
     const h2o_slots *slots;    // [layers]
 } h2o_step;
@@ -111,7 +111,7 @@ typedef struct {
     const uint8_t *hidden, *clamped;         // [R, H, S]
     float *attended;           // [R, H * G, N, D]; 0 for tokens that are not real
     float *gain;               // [R, H * G, T + N] what the pass adds to the scores of the slots, and of its tokens
-    float *share;              // [R, H * G, T + N] what it adds to `recent`, to be summed over G; null: nobody looks
+    float *lately;             // [R, H * G, T + N] what it adds to `lately`, to be summed over G; null: nobody looks
 } h2o_pass;
 
 typedef struct h2o_model h2o_model;

@@ -51,7 +51,7 @@ struct Pass {
     float *values;      // [R, H, stride, D]
     float *at;          // [R, H, stride] position after the row's first token; `kNever`: nobody sees the key
     float *clamped;     // [R, H, stride] 1 or 0
-    float *left;        // [2, R, N] what is left, after the pass, of what each query gave: to the score, to `recent`
+    float *left;        // [2, R, N] what is left, after the pass, of what each query gave: to the score, to `lately`
     float *own;         // of each thread
     int64_t own_floats;
     const float *cosines, *sines;  // [indices, pairs] of the layer's rope

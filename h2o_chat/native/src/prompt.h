@@ -113,9 +113,9 @@ inline void ask_all(Job &job, const Block &block, int row, int head) {
     const ptrdiff_t first = static_cast<ptrdiff_t>(unit) * pass.stride, mine = row * sizes.heads + head;
     const float *queries = of.queries + row * of.query_row + head * of.query_head;
     const float *to_score = pass.left + static_cast<ptrdiff_t>(row) * of.tokens;
-    const float *to_recent = to_score + static_cast<ptrdiff_t>(of.rows) * of.tokens;
+    const float *to_lately = to_score + static_cast<ptrdiff_t>(of.rows) * of.tokens;
     float *attended = of.attended + mine * of.tokens * size;
-    float *gain = block.weights + kQueries * pass.stride, *share = gain + pass.stride;
+    float *gain = block.weights + kQueries * pass.stride, *lately = gain + pass.stride;
     std::memset(gain, 0, sizeof(float) * 2 * pass.stride);
     const int used = of.used[row], count = of.count[row];
     for (int query = 0; query < count; query += kQueries) {
@@ -139,11 +139,11 @@ inline void ask_all(Job &job, const Block &block, int row, int head) {
         if (i < size) weighted<kQueries, 1>(block.weights, pass.stride, values + i, seen, size, block.out + i);
         std::memcpy(attended + static_cast<ptrdiff_t>(query) * size, block.out, sizeof(float) * some * size);
         add_up(pass, block, to_score + query, some, end, gain);
-        if (of.share) add_up(pass, block, to_recent + query, some, end, share);
+        if (of.lately) add_up(pass, block, to_lately + query, some, end, lately);
     }
     std::memset(attended + static_cast<ptrdiff_t>(count) * size, 0, sizeof(float) * (of.tokens - count) * size);
     hand_out(of, used, gain, of.gain + mine * (of.most_used + of.tokens));
-    if (of.share) hand_out(of, used, share, of.share + mine * (of.most_used + of.tokens));
+    if (of.lately) hand_out(of, used, lately, of.lately + mine * (of.most_used + of.tokens));
 }
 
 void attend_pass(Job &job, int thread) {

@@ -214,7 +214,7 @@ inline void write_slots(Job &job, const h2o_layer &layer, const h2o_slots &slots
         float *key = all + (of.heads + head) * of.size;
         const float *value = all + (of.heads + of.kv_heads + head) * of.size;
         const ptrdiff_t first = first_slot(job, slots, token, head);
-        const ptrdiff_t slot = first + slots.order[first + step.held[row]];
+        const ptrdiff_t slot = first + slots.order[first + step.in_use[row]];
         if (step.kv_bits) {
             if (layer.norm_key) norm(key, layer.norm_key, of.size, job.frame->epsilon, key);
         } else {
@@ -237,7 +237,7 @@ inline void unpack_slots(Job &job, const h2o_layer &layer, const h2o_slots &slot
     for (int unit; (unit = take(job.team->next, 1, job.tokens * of.kv_heads)) >= 0;) {
         const int token = unit / of.kv_heads, row = job.rows[token];
         const ptrdiff_t first = first_slot(job, slots, token, unit % of.kv_heads);
-        const int newest = slots.order[first + step.held[row]];
+        const int newest = slots.order[first + step.in_use[row]];
         float *keys = job.numbers_held + static_cast<ptrdiff_t>(unit) * 2 * job.weights_stride * of.size;
         float *values = keys + static_cast<ptrdiff_t>(job.weights_stride) * of.size;
         for (int s = 0; s < slots.used; ++s) {
@@ -428,12 +428,12 @@ inline void add_scores(const Job &job, const h2o_slots &slots, int token, int he
     float *score = slots.score + first * of.groups;
     for (int s = 0; s < slots.used; ++s)
         for (int g = 0; g < of.groups; ++g, ++score) *score = fma(*score, step.forget, weights[g * stride + s]);
-    if (!slots.recent) return;
+    if (!slots.lately) return;
     const float share = (1.0f - step.remember) / static_cast<float>(of.groups);
     for (int s = 0; s < slots.used; ++s) {
         float received = 0;
         for (int g = 0; g < of.groups; ++g) received += weights[g * stride + s];
-        slots.recent[first + s] = fma(slots.recent[first + s], step.remember, received * share);
+        slots.lately[first + s] = fma(slots.lately[first + s], step.remember, received * share);
     }
 }
 

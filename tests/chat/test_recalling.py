@@ -1,14 +1,13 @@
 """What is gone and asked for is told to the model again: the real engine with the bundled model."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
+from talk import FACT, GREEDY, POCKET, TALK
 
-from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import BudgetError, UsageError
 from h2o_chat.chat.chat import Chat
 from h2o_chat.chat.export import to_json
@@ -19,27 +18,12 @@ from h2o_chat.events.events import Event, Note, Prompt, Said, Turn
 from h2o_chat.models.load import load
 from h2o_chat.store import Store
 
-POCKET = Path(__file__).parents[2] / "assets" / "pocket"
-GREEDY = Sampling(temperature=0.0, max_tokens=12)
-FACT = "My dog is called Rexo."
-TALK = (
-    "I went to the market and bought apples, pears, plums and a big bag of rice for the whole week.",
-    "Then an old friend told me a long story about his holiday in the mountains with snow and rain.",
-    "The weather will be fine tomorrow, with some clouds in the morning and sun in the afternoon.",
-)
 ASKED = "What is my dog called?"
 
 
 @pytest.fixture(scope="module")
 def loaded() -> Any:
     return load(Settings(model=str(POCKET), threads=1), lambda *_: None)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = Store(tmp_path)
-    yield opened
-    opened.close()
 
 
 def chat_of(loaded: Any, store: Store | None = None, conversation: str | None = None, **others: Any) -> Chat:

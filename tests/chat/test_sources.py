@@ -1,12 +1,11 @@
 """What an answer rested on: the bundled model with its own weights, and the words by hand-made numbers."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
+from talk import FACT, GREEDY, POCKET, TALK
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.chat import Chat
@@ -22,26 +21,12 @@ from h2o_chat.events.events import Event, Said, Source, Turn
 from h2o_chat.native.loading import open_model
 from h2o_chat.store import Store
 
-POCKET = Path(__file__).parents[2] / "assets" / "pocket"
-GREEDY = Sampling(temperature=0.0, max_tokens=12)
-FACT, CODE = "My dog is called Rexo.", "My code is 4F7K2."
-TALK = (
-    "I went to the market and bought apples, pears, plums and a big bag of rice for the whole week.",
-    "Then an old friend told me a long story about his holiday in the mountains with snow and rain.",
-    "The weather will be fine tomorrow, with some clouds in the morning and sun in the afternoon.",
-)
+CODE = "My code is 4F7K2."
 
 
 @pytest.fixture(scope="module")
 def loaded() -> Any:
     return open_model(Settings(model=str(POCKET), threads=1), lambda *_: None)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = Store(tmp_path)
-    yield opened
-    opened.close()
 
 
 def chat_of(

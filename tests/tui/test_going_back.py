@@ -96,6 +96,7 @@ async def test_an_answer_that_was_stopped_goes_on_once(
         await screen.pilot.press("ctrl+r")
         assert "the same words come again" in screen.app.divider.remark
         await screen.pilot.press("ctrl+r")
+        assert "the same words come again" not in screen.app.divider.remark
         await screen.until(lambda: screen.app.busy and len(screen.bodies()[-1]) > 20, "others are drawn")
         await screen.pilot.press("escape")
         await screen.answered()

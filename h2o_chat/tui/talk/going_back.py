@@ -36,6 +36,7 @@ def regenerate(pane: TalkPane, words: str) -> None:
             return
         sampling = replace(sampling, temperature=DRAWN_AT)
     pane.again_asked = float("-inf")
+    pane.divider.say("")  # it was asked for: nothing needs to be said any more
     pane.editing.give_up()
     pane.sent = Sent(edits=_last_said(talk))
     pane.begin(

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.chat import Chat
-from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import CacheState, End, Event, Note, Prompt, Session, Token, Turn, to_json
-from h2o_chat.models.load import load
+from h2o_chat.remote.engine_here import engine_here
 from h2o_chat.tui.first_budget import first_budget
 from h2o_chat.tui.talk.first_minute import OFFERS
 
@@ -30,7 +29,8 @@ BEGINNING = Note(
 FORGETS = Note("demo", "The memory is full: from now on words are forgotten.", "ctrl+t marks them.")
 END = Note(
     "demo",
-    "The code was half forgotten, so it was looked up and told again. Talk to it yourself:",
+    "The code was half forgotten, so it was looked up and told again; the faint line below the answer (↳)"
+    " says what it rests on. Talk to it yourself:",
     "ctrl+q leaves, then the command: h2o-chat",
 )
 
@@ -38,7 +38,7 @@ END = Note(
 def events() -> Iterator[Event]:
     """The recording, from its beginning to its end."""
     settings = replace(first_budget(Settings(seed=1, threads=1, events_every=8), ()), engine="transformers")
-    chat = Chat(Engine(load(settings, lambda *_: None), settings), settings)
+    chat = Chat(engine_here(settings, lambda *_: None), settings)
     yield from (_timeless(event) for event in chat.opening())
     yield BEGINNING
     full, turns, tokens = False, 0, 0

@@ -22,8 +22,7 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import Progress
 from h2o_chat.chat.chat import Chat
 from h2o_chat.chat.message import Message
-from h2o_chat.engine.engine import Engine
-from h2o_chat.models.load import load
+from h2o_chat.remote.engine_here import engine_here
 from h2o_chat.tui.app import ChatApp
 from h2o_chat.tui.first_budget import first_budget
 from h2o_chat.tui.talk import first_minute
@@ -33,7 +32,7 @@ from h2o_chat.tui.work import OpenChat
 ASSETS = Path(__file__).parent.parent / "assets"
 SIZES = ((120, 36), (80, 24), (60, 24))
 FILMED = (120, 36)
-SETTINGS = first_budget(Settings(seed=1), ())
+SETTINGS = first_budget(Settings(seed=1, engine="transformers"), ())
 SAMPLING = Sampling(max_tokens=None)
 FRAME_S = 0.12
 READ_S = 1.2
@@ -50,7 +49,7 @@ def opener(settings: Settings) -> OpenChat:
     """Opens a fresh conversation, as the command line does."""
 
     def open_chat(progress: Progress) -> Chat:
-        return Chat(Engine(load(settings, progress), settings), settings)
+        return Chat(engine_here(settings, progress), settings)
 
     return open_chat
 

@@ -19,6 +19,8 @@ from typing import Any
 
 from h2o_chat.base.errors import StoreError, UsageError
 from h2o_chat.base.safe import safe_text
+from h2o_chat.chat.message import Message, numbered, of_stored
+from h2o_chat.chat.sources import rests_on
 from h2o_chat.store import Conversation, StoredMessage
 
 FORMAT = "h2o-chat conversation"
@@ -56,10 +58,13 @@ def to_json(conversation: Conversation) -> str:
 def to_markdown(conversation: Conversation) -> str:
     """The active branch. What was said stands as it was said, since it often is Markdown itself."""
     parts = [f"# {_escape_markdown(one_line(_title(conversation)))}", f"*{_about(conversation)}*"]
-    for message in conversation.branch():
-        parts += [f"## {message.role}", _closed(message.text)]
+    branch = conversation.branch()
+    rests = [_rests(message) for message in of_stored(branch)]
+    for index, message in enumerate(branch):
+        parts += [f"## {numbered(index)} {message.role}", _closed(message.text)]
         if mark := mark_of(message):
             parts.append(f"*[{mark}]*")
+        parts += [f"*[{_escape_markdown(one_line(line))}]*" for line in rests[index]]
     return "\n\n".join(parts) + "\n"
 
 
@@ -76,7 +81,11 @@ def to_html(conversation: Conversation, heat: Heat | None = None) -> str:
     style = _STYLE + (_HEAT_STYLE if heat else "")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    said = "\n".join(_article(message, (heat or {}).get(message.id)) for message in conversation.branch())
+    branch = conversation.branch()
+    said = "\n".join(
+        _article(index, message, (heat or {}).get(message.id), _rests(read))
+        for index, (message, read) in enumerate(zip(branch, of_stored(branch), strict=True))
+    )
     legend = _LEGEND if heat else ""
     title = _escape_html(one_line(_title(conversation)))
     return f"""<!DOCTYPE html>
@@ -184,6 +193,17 @@ def _sometimes(message: StoredMessage) -> dict[str, Any]:
     )
 
 
+def _rests(message: Message) -> list[str]:
+    """What was told again in front of a message, and what an answer rested on, as the screen says it."""
+    lines = []
+    if again := message.recalled:
+        number = f"{numbered(again.index)} " if again.index >= 0 else ""
+        lines.append(f"{number}told again: “{again.words}”")
+    if message.source is not None:
+        lines.append(rests_on(message.source))
+    return lines
+
+
 def _title(conversation: Conversation) -> str:
     return conversation.title or f"Conversation {conversation.id}"
 
@@ -217,14 +237,17 @@ def _closed(text: str) -> str:
     return f"{text}\n{fence}" if fence else text
 
 
-def _article(message: StoredMessage, heat: Sequence[tuple[str, float]] | None = None) -> str:
+def _article(
+    index: int, message: StoredMessage, heat: Sequence[tuple[str, float]] | None, rests: Sequence[str]
+) -> str:
     mark = mark_of(message)
     text = _heated(heat) if heat else _escape_html(message.text)
     role = _escape_html(message.role)
     return (
-        f'<article class="{role}">\n<h2>{role}</h2>\n'
+        f'<article class="{role}">\n<h2>{numbered(index)} {role}</h2>\n'
         f'<div class="text" dir="auto">{text}</div>\n'
         + (f'<p class="mark">{_escape_html(mark)}</p>\n' if mark else "")
+        + "".join(f'<p class="rests">{_escape_html(line)}</p>\n' for line in rests)
         + "</article>"
     )
 
@@ -261,6 +284,7 @@ article.user { background: var(--mine); }
 h2 { font-size: .8rem; font-weight: 600; color: var(--quiet); margin: 0 0 .35rem; }
 .text { white-space: pre-wrap; overflow-wrap: anywhere; }
 .mark { color: var(--warn); font-size: .9rem; margin: .5rem 0 0; }
+.rests { color: var(--quiet); font-size: .9rem; margin: .5rem 0 0; }
 @media print { article { break-inside: avoid; } }
 """
 

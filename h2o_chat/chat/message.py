@@ -151,12 +151,21 @@ def as_conversation(messages: Sequence[Message], model: str) -> Conversation:
             ids=(),
             created=0.0,
             pinned=one.pinned,
+            recalled=one.recalled.words if one.recalled else "",
+            recalled_from=_named(one.recalled.index) if one.recalled else None,
+            source=one.source.words if one.source else None,
+            source_from=_named(one.source.index) if one.source else None,
         )
         for number, one in enumerate(messages)
     ]
     now, leaf = time.time(), len(stored) - 1 if stored else None
     asked = next((one.text for one in messages if one.role == "user"), "")
     return Conversation("", title_of(asked), model, {}, now, now, leaf, stored)
+
+
+def _named(index: int) -> int | None:
+    """The number of a message that is not stored: its place, from 0."""
+    return None if index < 0 else index
 
 
 def give_texts(messages: Sequence[Message], stored: Mapping[int, Sequence[int]], tokenizer: Any) -> None:

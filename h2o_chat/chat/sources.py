@@ -12,7 +12,7 @@ from h2o_chat.engine.source import LEAST, Rested
 from h2o_chat.events.events import Source
 
 HEAVY = 0.25
-"""Of the heaviest token's weight: tokens with this much are named with it."""
+"""Of the heaviest token's weight: tokens with this much are named with it, and they alone count."""
 LONGEST_CHARACTERS = 60
 """Of the words that are named."""
 NOTHING = Source(-1)
@@ -54,27 +54,47 @@ def source_of(rested: Rested, messages: Sequence[Message], holds: Holds, told: r
             index = again.index
         if index is not None and 0 <= index < question:
             given.setdefault(index, {})[position] = weight
-    best = max(given, key=lambda index: sum(given[index].values()), default=-1)
-    if best < 0 or sum(given[best].values()) <= LEAST:
+    heavy = {index: _heavy(of_message) for index, of_message in given.items()}
+    best = max(heavy, key=lambda index: sum(heavy[index].values()), default=-1)
+    if best < 0 or sum(heavy[best].values()) <= LEAST:
         return NOTHING
-    message, again = messages[best], messages[best].recalled
-    heaviest = max(given[best], key=lambda place: given[best][place])
-    said = rested.texts.get(heaviest, "").strip()
-    if again is not None and again.index >= 0 and said not in message.text and said in again.words:
-        return Source(again.index, _words(given[best], rested, again.words))
-    return Source(best, _words(given[best], rested, message.text))
+    text, again = messages[best].text, messages[best].recalled
+    if again is not None and again.index >= 0:
+        in_words = _only_in(again.words, text, heavy[best], rested)
+        if in_words > _only_in(text, again.words, heavy[best], rested):
+            return Source(again.index, _words(heavy[best], rested, again.words))
+    words = _words(heavy[best], rested, text)
+    return NOTHING if not words and _of_template(heavy[best], rested, text) else Source(best, words)
+
+
+def _heavy(given: dict[int, float]) -> dict[int, float]:
+    """The tokens of a message that gave most: many that give a little each are a long message, no source."""
+    least = HEAVY * max(given.values())
+    return {place: weight for place, weight in given.items() if weight >= least}
+
+
+def _only_in(text: str, other: str, given: dict[int, float], rested: Rested) -> float:
+    """Weight of the tokens that stand in one text and not in the other."""
+    said = {place: rested.texts.get(place, "").strip() for place in given}
+    return sum(weight for place, weight in given.items() if said[place] in text and said[place] not in other)
+
+
+def _of_template(given: dict[int, float], rested: Rested, text: str) -> bool:
+    """Whether the heaviest of these tokens is not in a text, nor gone, nor a part of a character."""
+    said = rested.texts.get(max(given, key=lambda place: given[place]), "").strip()
+    return bool(said) and "\N{REPLACEMENT CHARACTER}" not in said and said not in text
 
 
 def _words(given: dict[int, float], rested: Rested, text: str) -> str:
     """The words around the heaviest tokens of a message, as they stand in its text; empty if they do not.
 
     Args:
-        given: weights of the message's tokens, by position.
+        given: weights of those tokens, by position.
     """
-    least = HEAVY * max(given.values())
-    heavy = [place for place in sorted(given) if given[place] >= least]
     # A token of the template, or a part of a character, stands in no text.
-    heavy = [place for place in heavy if (said := rested.texts.get(place, "").strip()) and said in text]
+    heavy = [
+        place for place in sorted(given) if (said := rested.texts.get(place, "").strip()) and said in text
+    ]
     found: list[tuple[int, int]] = []
     for run in _runs(heavy):
         said = "".join(rested.texts[place] for place in run).strip()

@@ -1,13 +1,16 @@
 """The end of a conversation: nobody leaves before all is stored, or it was said what is not."""
 
+import shlex
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from h2o_chat.base.called import NAME, called
+from h2o_chat.base.config import data_folder
 from h2o_chat.base.errors import StoreError, UsageError
 from h2o_chat.base.system import ENDING
 from h2o_chat.chat.chat import Chat
@@ -54,12 +57,17 @@ def leave(chat: Chat, say: bool) -> None:
     unstored = let_go(chat.keeper) if chat.keeper else ""
     known_as = stored_as(chat.keeper) if chat.keeper else None
     chat.close()
-    if known_as and say:
-        other = called()
-        whole = "" if other == NAME else f" ({other} --resume {known_as})"
-        sys.stderr.write(f"{NAME}: go on with --resume {known_as}{whole}\n")
+    if chat.keeper and known_as and say:
+        flags, other = f"--resume {known_as}{_named(chat.keeper.store.folder)}", called()
+        whole = "" if other == NAME else f" ({other} {flags})"
+        sys.stderr.write(f"{NAME}: go on with {flags}{whole}\n")
     if unstored:
         raise StoreError(unstored, NOWHERE_ELSE)
+
+
+def _named(folder: Path) -> str:
+    """The flag for a data folder in which the program does not look by itself."""
+    return "" if folder == data_folder(None) else f" --data {shlex.quote(str(folder))}"
 
 
 def stored_as(keeper: Keeper) -> str | None:

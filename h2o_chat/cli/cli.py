@@ -175,7 +175,8 @@ def screen(
         # textual-serve sets this for what it runs, and is the terminal.
         in_browser = "TEXTUAL_DRIVER" in os.environ
         by_lines = plain or (os.environ.get("TERM") == "dumb" and not in_browser)
-        if not by_lines and not in_browser and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        streams = (sys.stdin, sys.stdout, sys.stderr)  # the screen is drawn on stderr
+        if not by_lines and not in_browser and not all(stream.isatty() for stream in streams):
             raise UsageError(
                 "The chat screen needs a terminal, and this is none.",
                 'Without one: h2o-chat --plain, or h2o-chat run "your question".',

@@ -46,7 +46,7 @@ def _replay(file: Path, speed: float) -> ExitCode:
 
     events = read(file)
     first = next(events)  # what is no recording is said in the shell
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):  # it is drawn on stderr
         raise UsageError(
             "A replay needs a terminal, and this is none.",
             f"Without one, read {file} itself: one event a line, as JSON.",

@@ -21,7 +21,7 @@ MOST_BYTES = 4 << 20
 NAMED = 64
 """Tokens whose text is told."""
 LEAST = 1.0
-"""An answer rests on a message whose tokens have more than this, all together: weights are scaled to it."""
+"""An answer rests on a message whose heaviest tokens have more than this, all together."""
 
 
 @dataclass(frozen=True)

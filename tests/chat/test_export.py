@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from h2o_chat.chat.export import FORMATS, file_name, to_html, to_json, to_markdown
+from h2o_chat.chat.message import as_conversation, of_stored
 from h2o_chat.store import Conversation, Store, StoredMessage
 
 anything = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
@@ -36,7 +37,7 @@ def test_markdown_is_the_active_branch() -> None:
     assert text.startswith("# Why?\n\n*1970-01-01 ")
     assert "; 1 messages of other branches are not shown*" in text
     assert text.endswith(
-        "## user\n\nWhy?\n\n## assistant\n\nSince\n\n"
+        "## #1 user\n\nWhy?\n\n## #2 assistant\n\nSince\n\n"
         "*[interrupted: the program ended before the answer did]*\n"
     )
 
@@ -55,7 +56,35 @@ def test_markdown_is_the_active_branch() -> None:
 )
 def test_an_open_block_of_code_is_closed(text: str, closing: str) -> None:
     exported = to_markdown(replace(TALK, leaf=1, messages=[replace(MESSAGES[0], text=text)]))
-    assert exported.endswith(f"## user\n\n{text}{closing}\n")
+    assert exported.endswith(f"## #1 user\n\n{text}{closing}\n")
+
+
+TOLD = [
+    StoredMessage(4, None, "user", "My dog is *Rexo*.", None, 0, 3, (), 100.0),
+    StoredMessage(9, 4, "user", "My dog?", None, 4, 7, (), 200.0, recalled="is *Rexo*.", recalled_from=4),
+    StoredMessage(10, 9, "assistant", "Rexo.", "eos", 8, 9, (), 300.0, source="<Rexo>", source_from=4),
+    StoredMessage(11, 10, "assistant", "Fine.", "eos", 10, 11, (), 400.0, source=""),
+]
+"""The numbers in the store are others than the places in the conversation."""
+
+
+def test_it_is_told_what_was_told_again_and_what_an_answer_rested_on() -> None:
+    talk = replace(TALK, leaf=11, messages=TOLD)
+    said = to_markdown(talk)
+    assert "## #2 user\n\nMy dog?\n\n*[\\#1 told again: “is \\*Rexo\\*.”]*\n\n## #3" in said
+    assert "Rexo.\n\n*[rests on \\#1: “\\<Rexo\\>”]*\n\n## #4" in said
+    assert said.endswith("Fine.\n\n*[rests on no earlier message]*\n")
+    page = to_html(talk)
+    assert '<p class="rests">#1 told again: “is *Rexo*.”</p>' in page
+    assert '<p class="rests">rests on #1: “&lt;Rexo&gt;”</p>' in page
+    assert page.count('class="rests"') == 3
+
+
+def test_so_it_is_of_messages_that_are_not_stored() -> None:
+    messages = of_stored(TOLD)
+    assert of_stored(as_conversation(messages, "pocket").branch()) == [
+        replace(message, id=place, first=-1, last=-1) for place, message in enumerate(messages)
+    ]
 
 
 class Page(HTMLParser):

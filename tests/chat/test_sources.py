@@ -141,6 +141,10 @@ def test_words_are_whole_and_those_of_the_template_are_none() -> None:
     assert source_of(rested(*tokens), messages, holds, range(0)) == Source(0, "is called Rexo")
     little = [(weight / 3, text) for weight, text in tokens]
     assert source_of(rested(*little), messages, holds, range(0)) == NOTHING
+    alone = ((2.0, "<|user|>"), *((0.0, text) for _, text in tokens[1:]))
+    assert source_of(rested(*alone), messages, holds, range(0)) == NOTHING
+    part = ((2.0, "\N{REPLACEMENT CHARACTER}"), *alone[1:])
+    assert source_of(rested(*part), messages, holds, range(0)) == Source(0, "")
     gone = [(weight, "") for weight, _ in tokens]
     assert source_of(rested(*gone), messages, holds, range(0)) == Source(0, "")
 
@@ -182,3 +186,20 @@ def test_an_earlier_question_that_was_told_again_names_where_the_words_come_from
     assert source_of(of_reminder, messages, holds, range(0)) == Source(0, "Rexo")
     of_question = rested((0.0, "It"), (0.1, " Rexo."), (0.1, " Which"), (2.0, " dog?"))
     assert source_of(of_question, messages, holds, range(0)) == Source(1, "dog")
+    both, holds = placed(
+        Message("user", "My dog is Rexo.", 0, 0),
+        Message("user", "Which dog?", 1, 4, recalled=Recalled(0, "My dog is Rexo.")),
+        Message("user", "?", 5, 5),
+        Message("assistant", "!", 6, 6),
+    )
+    of_both = rested((2.0, " dog"), (0.6, " is"), (0.9, " Rexo."), (0.1, " Which"))
+    assert source_of(of_both, both, holds, range(0)) == Source(0, "dog is Rexo")
+
+
+def test_many_tokens_that_give_a_little_each_are_no_source() -> None:
+    messages, holds = placed(
+        Message("user", "word " * 40, 0, 40), Message("user", "?", 41, 41), Message("assistant", "!", 42, 42)
+    )
+    little = [(0.05, " word")] * 39
+    assert source_of(rested((0.3, " word"), *little), messages, holds, range(0)) == NOTHING
+    assert source_of(rested((1.1, " word"), *little), messages, holds, range(0)) == Source(0, "word")

@@ -1,12 +1,15 @@
 """The recorded first minute, `h2o-chat demo`, by real processes; and what the first minute leaves alone."""
 
 import os
+import pty
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from here import h2o_here
+from program import PROGRAM
 from test_hangup import POCKET, Terminal
 
 from h2o_chat.base.errors import ExitCode
@@ -48,6 +51,7 @@ def test_the_demo_shows_a_conversation_without_a_model(
     with Terminal("demo", "--speed", "max", fresh=True) as terminal:
         terminal.until(lambda: b"the command: h2o-chat" in terminal.drawn, "at its end it says how to begin")
         assert f"The locker code is {CODE}.".encode() in terminal.drawn
+        assert f"rests on #3: “locker code is {CODE}”".encode() in terminal.drawn
         os.write(terminal.ours, b"\x11")
         assert terminal.process.wait(timeout=60) == ExitCode.OK
     loaded = (tmp_path / "loaded").read_text()
@@ -63,6 +67,19 @@ def test_without_a_terminal_there_is_no_demo() -> None:
     assert "needs a terminal" in done.err
 
 
+@pytest.mark.parametrize("arguments", [["demo"], ["--no-store"]], ids=["replay", "chat"])
+def test_what_is_drawn_on_stderr_is_not_drawn_into_a_file(arguments: list[str]) -> None:
+    ours, theirs = pty.openpty()
+    done = subprocess.run(
+        [*PROGRAM, *arguments], stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, text=True, timeout=60
+    )
+    os.close(theirs)
+    os.close(ours)
+    assert done.returncode == ExitCode.USAGE
+    assert "needs a terminal" in done.stderr
+    assert "\x1b" not in done.stderr
+
+
 def test_the_demo_is_the_first_minute() -> None:
     [file] = [file for file in DEMO if file.is_file()]
     assert file.stat().st_size < MOST_BYTES
@@ -73,6 +90,8 @@ def test_the_demo_is_the_first_minute() -> None:
     assert said == tuple(text for offer in OFFERS for text in offer.texts)
     last = [event for event in events if isinstance(event, Turn)][-1]
     assert CODE in last.text
+    assert last.source is not None
+    assert (last.source.index, CODE in last.source.words) == (2, True)
     assert last.evicted > 200
     assert "h2o-chat" in [event for event in events if isinstance(event, Note)][-1].hint
 

@@ -243,7 +243,7 @@ def test_a_screen_told_to_end_keeps_the_answer(small: Path, tmp_path: Path, numb
     assert answer.finish == "stopped"
     assert answer.text
     drawing.join()
-    assert f"go on with --resume {conversation}" in drawn[-200:].decode(errors="replace")
+    assert f"go on with --resume {conversation} --data {tmp_path}" in drawn[-400:].decode(errors="replace")
     os.close(ours)
 
 

@@ -99,7 +99,7 @@ def test_an_engine_that_is_stopped_is_left(tmp_path: Path, how: str, code: ExitC
     store.close()
     assert (question.text, answer.finish) == ("Once upon a time", "stopped")
     assert answer.text.startswith(before)
-    assert f"go on with --resume {conversation}".encode() in terminal.drawn
+    assert f"go on with --resume {conversation} --data {tmp_path}".encode() in terminal.drawn
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory as Linux has them")

@@ -74,6 +74,35 @@ async def test_the_last_answer_is_made_again(talk: Any) -> None:
         assert screen.app.prompt.text == ""
 
 
+async def test_an_answer_that_was_stopped_goes_on_once(
+    drive: Drive, shared_models: Path, tmp_path: Path
+) -> None:
+    """Stopped a second time it was not wanted: else the same words would come for ever."""
+    endless = Sampling(max_tokens=None, ignore_eos=True)
+    opened = stored(shared_models, tmp_path / "data")
+    async with drive("pilot-chat", WIDE, sampling=endless, open_chat=opened) as screen:
+        await screen.opened()
+        await screen.ask(SAID[0])
+        await screen.streaming()
+        await screen.pilot.press("escape")
+        await screen.answered()
+        first = screen.chat.messages[-1].text
+        await screen.pilot.press("ctrl+r")
+        await screen.until(lambda: screen.app.busy and len(screen.bodies()[-1]) > 20, "it comes again")
+        await screen.pilot.press("escape")
+        await screen.answered()
+        again = screen.chat.messages[-1].text
+        assert again[:20] == first[:20]
+        await screen.pilot.press("ctrl+r")
+        assert "the same words come again" in screen.app.divider.remark
+        await screen.pilot.press("ctrl+r")
+        assert "the same words come again" not in screen.app.divider.remark
+        await screen.until(lambda: screen.app.busy and len(screen.bodies()[-1]) > 20, "others are drawn")
+        await screen.pilot.press("escape")
+        await screen.answered()
+        assert screen.chat.messages[-1].text[:20] != first[:20]
+
+
 async def test_an_earlier_message_is_said_anew(talk: Any) -> None:
     async with talk() as screen:
         await screen.opened()

@@ -35,6 +35,10 @@ async def test_a_question_for_what_is_gone_says_what_was_told_again(drive: Calla
             await screen.ask(text)
             await screen.answered()
         assert head(screen, 8).startswith("#9 you · #1 told again")
+        view = screen.app.transcript.messages.by_index[8]
+        view.branch = (4, 4)  # where both do not fit, the gauge goes
+        assert drawing.title(view, 50, 12).plain == "#9 you ‹4/4› · #1 told again"
+        view.branch = None
         assert any(f'#1 "{FACT}" was forgotten' in " ".join(body.split()) for body in screen.bodies())
         await screen.ask("/recall apples")
         await screen.ask("Tell me more.")

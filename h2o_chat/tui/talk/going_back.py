@@ -36,6 +36,7 @@ def regenerate(pane: TalkPane, words: str) -> None:
             return
         sampling = replace(sampling, temperature=DRAWN_AT)
     pane.again_asked = float("-inf")
+    pane.divider.say("")  # it was asked for: nothing needs to be said any more
     pane.editing.give_up()
     pane.sent = Sent(edits=_last_said(talk))
     pane.begin(
@@ -49,7 +50,10 @@ def _would_repeat(pane: TalkPane, talk: Chat) -> bool:
     answer, now = talk.messages[-1], pane.sampling
     settings, sampling = answer.made_with or (talk.settings, now)
     same = (settings, replace(sampling, temperature=0.0)) == (talk.settings, now)  # so at temperature 0
-    return same and answer.role == "assistant" and answer.finish in ("eos", "stop", "length")
+    whole = answer.finish in ("eos", "stop", "length")
+    # What was stopped goes on once; stopped again, in that answer too, it was not wanted.
+    unwanted = answer.finish == "stopped" and talk.messages[-2].branch is not None
+    return same and answer.role == "assistant" and (whole or unwanted)
 
 
 def edit(pane: TalkPane, words: str) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.content import Content
@@ -74,12 +75,14 @@ def _titles(view: TurnView, width: int, line: int, canvas: Canvas) -> Strip:
 
 def title(view: TurnView, width: int, caches: int) -> Content:
     """What stands above the text; `caches` is of how many heads."""
-    right = gauge(view.hold, caches) if view.hold is not None and caches else ""
     number = "" if view.index is None else f"{numbered(view.index)} "
     speaker = f"▸ {number}{view.name}" if view.marked else f"{number}{view.name}"
     speaker += " ‹{}/{}›".format(*view.branch) if view.branch else ""
     speaker += " · pinned" if view.pinned else ""
     speaker += f" · {view.remark}" if view.remark else ""
+    right = gauge(view.hold, caches) if view.hold is not None and caches else ""
+    if view.remark and cell_len(speaker) >= width - len(right):
+        right = ""  # what was told again says more
     name = fit(speaker, max(width - len(right), 0)) if right else speaker
     colour = "$accent" if view.marked else COLOURS.get(view.kind, MUTED)
     return Content.assemble((name, f"bold {colour}"), (right, MUTED)).truncate(max(width, 1))

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import opened_models
 import pytest
 
 from h2o_chat.base.config import Sampling, Settings
@@ -16,7 +17,6 @@ from h2o_chat.chat.importer import parse
 from h2o_chat.chat.keeping import Keeper
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Event, Note, Prompt, Said, Turn
-from h2o_chat.models.load import load
 from h2o_chat.store import Store
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
@@ -32,7 +32,7 @@ ASKED = "What is my dog called?"
 
 @pytest.fixture(scope="module")
 def loaded() -> Any:
-    return load(Settings(model=str(POCKET), threads=1), lambda *_: None)
+    return opened_models.loaded(Settings(model=str(POCKET), threads=1))
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import opened_models
 import pytest
 
 from h2o_chat.base.config import Sampling, Settings
@@ -19,7 +20,6 @@ from h2o_chat.engine.engine import Engine
 from h2o_chat.engine.source import Rested, read_weights
 from h2o_chat.events import events
 from h2o_chat.events.events import Event, Said, Source, Turn
-from h2o_chat.native.loading import open_model
 from h2o_chat.store import Store
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
@@ -34,7 +34,7 @@ TALK = (
 
 @pytest.fixture(scope="module")
 def loaded() -> Any:
-    return open_model(Settings(model=str(POCKET), threads=1), lambda *_: None)
+    return opened_models.loaded(Settings(model=str(POCKET), threads=1))
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import opened_models
 import pytest
 import torch
 
@@ -12,7 +13,6 @@ from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.quantized import dequantise
 from h2o_chat.engine.engine import Engine
 from h2o_chat.lab.putting_back import BITS, Rows, put_back, rows_of
-from h2o_chat.models.load import load
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 MESSAGE = range(8, 20)
@@ -20,7 +20,7 @@ MESSAGE = range(8, 20)
 
 @pytest.fixture(scope="module")
 def loaded() -> Any:
-    return load(Settings(model=str(POCKET), threads=1), lambda *_: None)
+    return opened_models.loaded(Settings(model=str(POCKET), threads=1))
 
 
 def numbers(rows: Sequence[Rows]) -> dict[int, torch.Tensor]:

@@ -22,11 +22,11 @@ def loaded(settings: Settings, progress: Progress = lambda *_: None) -> Any:
     return _OPENED[asked]
 
 
-def little(tokenizer_of: Path, into: Path) -> Path:
+def little(tokenizer_of: Path, into: Path, window: int = 2048) -> Path:
     """A random Llama of 3 layers (`tiny_models.py`), with the tokenizer of another model."""
     from tiny_models import tiny
 
-    sizes = {"vocab_size": 4096, "max_position_embeddings": 2048, "eos_token_id": 5}
+    sizes = {"vocab_size": 4096, "max_position_embeddings": window, "eos_token_id": 5}
     tiny("llama", "eager", torch.float32, **sizes).save_pretrained(into)
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         shutil.copy(tokenizer_of / name, into)

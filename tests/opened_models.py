@@ -4,8 +4,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from h2o_chat.base.config import Settings
 from h2o_chat.base.progress import Progress
 
@@ -24,6 +22,7 @@ def loaded(settings: Settings, progress: Progress = lambda *_: None) -> Any:
 
 def little(tokenizer_of: Path, into: Path, window: int = 2048) -> Path:
     """A random Llama of 3 layers (`tiny_models.py`), with the tokenizer of another model."""
+    import torch  # here, as a test of the screen sees that it is not imported with this file
     from tiny_models import tiny
 
     sizes = {"vocab_size": 4096, "max_position_embeddings": window, "eos_token_id": 5}

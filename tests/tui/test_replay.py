@@ -314,7 +314,7 @@ def test_no_model_is_needed(recording: Path) -> None:
     """Neither torch nor a terminal: the screen is drawn without the one and refused without the other."""
     code = f"""
 import asyncio, sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path[:0] = {[str(folder) for folder in Path(__file__).parents[:2]]!r}
 from pathlib import Path
 from test_replay import replaying, ended, Screen, WIDE
 async def main():

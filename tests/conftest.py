@@ -5,6 +5,7 @@ import gc
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -120,6 +121,12 @@ def asked(asked_file: Path) -> Iterator[Path]:
         pytest.fail(f"The network was asked by this test or by what it started:\n{said}")
 
 
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs and engines that the test starts are forked from a process that has imported torch."""
+    monkeypatch.setattr(subprocess, "Popen", forking.Forked)
+
+
 @pytest.fixture(scope="session")
 def shared_models() -> Path:
     """The folder of real small models; the test is skipped where it is absent."""
@@ -130,6 +137,15 @@ def shared_models() -> Path:
 def shared_text() -> Path:
     """The folder of real evaluation text; the test is skipped where it is absent."""
     return _folder("text")
+
+
+@pytest.fixture(scope="session")
+def little(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random model, for what does not depend on what is said."""
+    import opened_models
+
+    pocket = Path(__file__).parents[1] / "assets" / "pocket"
+    return opened_models.little(pocket, tmp_path_factory.mktemp("little"))
 
 
 def _folder(name: str) -> Path:

@@ -1,4 +1,4 @@
-"""Goes on with stored conversations in a process of its own: `resuming.py MODEL FOLDER < PLAN > ANSWERS`.
+"""Goes on with stored conversations, in a new process.
 
 The plan is a list of {"conversation", "turns"}; the answers are lists of token ids, one a turn.
 """
@@ -7,24 +7,24 @@ import json
 import sys
 from pathlib import Path
 
-from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.config import EngineName, Sampling, Settings
 from h2o_chat.chat.chat import Chat
 from h2o_chat.chat.keeping import Keeper
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Token
-from h2o_chat.models.load import load
+from h2o_chat.native.loading import open_model
 from h2o_chat.store import Store
 
 
-def main(model: str, folder: str) -> None:
+def main(model: str, engine: EngineName, folder: str) -> None:
     store = Store(Path(folder))
-    loaded = load(Settings(model=model, threads=1), lambda *_: None)
+    loaded = open_model(Settings(model=model, engine=engine, threads=1), lambda *_: None)
     answers = []
     for plan in json.load(sys.stdin):
         settings = Settings(**store.settings(plan["conversation"]))
-        engine = Engine(loaded, settings)
-        keeper = Keeper(store, plan["conversation"], engine.session, {})
-        chat = Chat(engine, settings, keeper)
+        talking = Engine(loaded, settings)
+        keeper = Keeper(store, plan["conversation"], talking.session, {})
+        chat = Chat(talking, settings, keeper)
         assert chat.resume(lambda _: None)
         assert [note.code for note in keeper.notes] == plan["notes"], keeper.notes
         for text in plan["turns"]:
@@ -32,7 +32,3 @@ def main(model: str, folder: str) -> None:
             answers.append([event.id for event in events if isinstance(event, Token)])
         keeper.close()
     json.dump(answers, sys.stdout)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

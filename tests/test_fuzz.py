@@ -10,8 +10,17 @@ from sweep import sweep
 TOOL = Path(__file__).parents[1] / "tools" / "fuzz.py"
 
 
+RUN = f"""
+import runpy, sys
+sys.argv[0], sys.path[0] = {str(TOOL)!r}, {str(TOOL.parent)!r}
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+pytestmark = pytest.mark.usefixtures("forked")
+
+
 def fuzz(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(TOOL), *map(str, arguments)]
+    command = [sys.executable, "-c", RUN, *map(str, arguments)]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from opened_models import loaded
 from oracle import ATTENTION, OracleCache, OracleHead
 from test_exactness import assert_same_steps, kept, noise
 from tiny_models import VOCAB, tiny
@@ -16,7 +17,6 @@ from h2o_chat.base.errors import BudgetError
 from h2o_chat.cache.rope import probe
 from h2o_chat.cache.step import Step
 from h2o_chat.engine.engine import Engine
-from h2o_chat.models.load import load
 
 
 class PinningHead(OracleHead):
@@ -185,8 +185,7 @@ def test_a_snapshot_has_the_pins_also_those_ahead() -> None:
 
 def test_a_saved_memory_has_them_too(shared_models: Path, tmp_path: Path) -> None:
     settings = Settings(model=str(shared_models / "stories3m"), budget=64, policy="caote", seed=7, threads=1)
-    loaded = load(settings, lambda *_: None)
-    engine, other = Engine(loaded, settings), Engine(loaded, settings)
+    engine, other = Engine(loaded(settings), settings), Engine(loaded(settings), settings)
     ids = engine.tokenizer.encode(" Once upon a time there was a cat.", add_special_tokens=False)
     assert engine.pin(range(2, 7)) == 5
     list(engine.generate(ids, Sampling(max_tokens=30, ignore_eos=True)))

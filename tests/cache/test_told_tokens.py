@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import opened_models
 import pytest
 
 from h2o_chat.base.config import Sampling, Settings
@@ -11,7 +12,7 @@ from h2o_chat.chat.keeping import Keeper
 from h2o_chat.engine.detokenize import MOST_TEXTS, texts
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import CacheState, Event, Prompt, Said, Token
-from h2o_chat.models.load import Loaded, load
+from h2o_chat.models.load import Loaded
 from h2o_chat.store import Store
 
 SAID = ("Hi, my name is Flóra 🦊.", "What is my name?")
@@ -19,7 +20,7 @@ SAID = ("Hi, my name is Flóra 🦊.", "What is my name?")
 
 @pytest.fixture(scope="module")
 def loaded(shared_models: Path) -> Loaded:
-    return load(Settings(model=str(shared_models / "pilot-chat")), lambda *_: None)
+    return opened_models.loaded(Settings(model=str(shared_models / "pilot-chat"), threads=1))
 
 
 def told(events: list[Event]) -> dict[int, str]:

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import opened_models
 import pytest
 from talk import FACT, GREEDY, POCKET, TALK
 
@@ -15,7 +16,6 @@ from h2o_chat.chat.importer import parse
 from h2o_chat.chat.keeping import Keeper
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Event, Note, Prompt, Said, Turn
-from h2o_chat.models.load import load
 from h2o_chat.store import Store
 
 ASKED = "What is my dog called?"
@@ -23,7 +23,7 @@ ASKED = "What is my dog called?"
 
 @pytest.fixture(scope="module")
 def loaded() -> Any:
-    return load(Settings(model=str(POCKET), threads=1), lambda *_: None)
+    return opened_models.loaded(Settings(model=str(POCKET), threads=1))
 
 
 def chat_of(loaded: Any, store: Store | None = None, conversation: str | None = None, **others: Any) -> Chat:

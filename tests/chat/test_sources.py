@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict, replace
 from typing import Any
 
+import opened_models
 import pytest
 from talk import FACT, GREEDY, POCKET, TALK
 
@@ -18,7 +19,6 @@ from h2o_chat.engine.engine import Engine
 from h2o_chat.engine.source import Rested, read_weights
 from h2o_chat.events import events
 from h2o_chat.events.events import Event, Said, Source, Turn
-from h2o_chat.native.loading import open_model
 from h2o_chat.store import Store
 
 CODE = "My code is 4F7K2."
@@ -26,7 +26,7 @@ CODE = "My code is 4F7K2."
 
 @pytest.fixture(scope="module")
 def loaded() -> Any:
-    return open_model(Settings(model=str(POCKET), threads=1), lambda *_: None)
+    return opened_models.loaded(Settings(model=str(POCKET), threads=1))
 
 
 def chat_of(

@@ -104,18 +104,20 @@ def test_sampling_repeats_with_its_seed(small: Path) -> None:
 
 
 def test_a_pipe_that_closes_early_ends_quietly(small: Path) -> None:
-    command = " ".join([*PROGRAM, "run", "Once", "-m", f"'{small}'", "--json", "--ignore-eos"])
-    done = subprocess.run(
-        ["bash", "-c", f"{command} --max-tokens 100000 | head -1; exit ${{PIPESTATUS[0]}}"],
+    """As before `head -1`."""
+    process = Forked(
+        [*PROGRAM, "run", "Once", "-m", str(small), "--json", "--ignore-eos", "--max-tokens", "100000"],
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=60,
-        check=False,
     )
-    assert done.returncode == ExitCode.OK
-    assert isinstance(from_json(done.stdout), Session)
-    assert done.stderr == ""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert isinstance(from_json(process.stdout.readline()), Session)
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(60) == ExitCode.OK
 
 
 @pytest.fixture

@@ -1,17 +1,27 @@
-"""The bundled model: with packed weights and the native step, and exactly."""
+"""The bundled model, with the native step and exactly; the step that a test runs with."""
 
 import pytest
 from beside import EXACT, NATIVE
+from opened_models import loaded
+from sweep import sweep
 
-from h2o_chat.models.load import Loaded, load
-from h2o_chat.native.loading import open_model
+from h2o_chat.base.config import EngineName
+from h2o_chat.models.load import Loaded
+
+
+@pytest.fixture(scope="session", params=["auto", *sweep("transformers")])
+def step(request: pytest.FixtureRequest) -> EngineName:
+    """What computes a token: the native step, where it was compiled; in `make test-all` also transformers,
+    which take six times as long."""
+    name: EngineName = request.param
+    return name
 
 
 @pytest.fixture(scope="module")
 def native() -> Loaded:
-    return open_model(NATIVE, lambda *_: None)
+    return loaded(NATIVE)
 
 
 @pytest.fixture(scope="module")
 def exact() -> Loaded:
-    return load(EXACT, lambda *_: None)
+    return loaded(EXACT)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from sweep import sweep
 from transformers import AutoModelForCausalLM
 
 from h2o_chat.base.config import Sampling, Settings
@@ -57,7 +58,7 @@ def plainly(answer: Sequence[int], forget: float) -> torch.Tensor:
     return torch.einsum("hnp,n->ph", given, torch.tensor(left, dtype=torch.float64)) / len(answer)
 
 
-@pytest.mark.parametrize("policy", ["h2o", "h2o-paper", "full"])
+@pytest.mark.parametrize("policy", ["h2o", "full", *sweep("h2o-paper")])
 def test_it_is_the_attention_of_the_answers_tokens(loaded: Any, policy: Any) -> None:
     engine = Engine(loaded, Settings(model=str(POCKET), policy=policy, budget=256, seed=0))
     looking = AnswerAttention(engine.cache)
@@ -89,7 +90,7 @@ def test_a_token_that_goes_meanwhile_keeps_what_it_got(loaded: Any) -> None:
     assert bool((given.sum(0) <= 1).all()), "a head gives at most all of its attention, per token"
 
 
-@pytest.mark.parametrize("policy", ["h2o", "h2o-paper"])
+@pytest.mark.parametrize("policy", ["h2o", *sweep("h2o-paper")])
 def test_looking_changes_nothing_of_what_is_kept(loaded: Any, policy: Any) -> None:
     settings = Settings(model=str(POCKET), policy=policy, budget=48, seed=0, events_every=16)
     sampling = Sampling(temperature=0.0, max_tokens=90, ignore_eos=True)

@@ -120,6 +120,7 @@ def test_one_call_of_a_prompt_comes_between_two_tokens(
     native: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long the prompts are that wait, who is answered gets a token after each call for them."""
+    monkeypatch.setattr("h2o_chat.engine.runner.CALL_TOKENS_CPU", 32)
     batch, calls = Batch(native, NATIVE, rows=3), []
     feed = Runner.feed
 
@@ -130,7 +131,7 @@ def test_one_call_of_a_prompt_comes_between_two_tokens(
     monkeypatch.setattr(Runner, "feed", noted)
     batch.add(Request([Piece(range(9, 20))], Sampling(max_tokens=20, ignore_eos=True), 1))
     for _ in range(2):
-        batch.add(Request([Piece(range(9, 1500))], Sampling(max_tokens=2), 1))
+        batch.add(Request([Piece(range(9, 380))], Sampling(max_tokens=2), 1))
     while batch.busy:
         batch.step()
     first, last = calls.index("answers"), len(calls) - 1 - calls[::-1].index("answers")

@@ -2,31 +2,26 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from opened_models import loaded
 
-from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.config import EngineName, Sampling, Settings
 from h2o_chat.base.errors import GenerationError, UsageError
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import CacheState, Error, Event, Prompt, Token, Turn
-from h2o_chat.models.load import Loaded, load
 
-SETTINGS = Settings(budget=64, seed=7)
+SETTINGS = Settings(budget=64, seed=7, threads=1)
 LONG = Sampling(max_tokens=150, ignore_eos=True)
 
 
-@cache
-def loaded(folder: Path) -> Loaded:
-    return load(Settings(model=str(folder)), lambda *_: None)
-
-
 @pytest.fixture
-def make(shared_models: Path) -> Callable[..., Engine]:
-    return lambda **changes: Engine(loaded(shared_models / "stories3m"), replace(SETTINGS, **changes))
+def make(shared_models: Path, step: EngineName) -> Callable[..., Engine]:
+    settings = replace(SETTINGS, model=str(shared_models / "stories3m"), engine=step)
+    return lambda **changes: Engine(loaded(settings), replace(settings, **changes))
 
 
 @pytest.fixture
@@ -46,11 +41,13 @@ def ids(events: list[Event]) -> list[int]:
     return [token.id for token in of(Token, events)]
 
 
-def test_greedy_without_eviction_is_stock_generate(make: Callable[..., Engine], shared_models: Path) -> None:
+def test_greedy_without_eviction_is_stock_generate(shared_models: Path) -> None:
     from transformers import AutoModelForCausalLM
 
-    engine = make(budget=300)
-    stock = AutoModelForCausalLM.from_pretrained(shared_models / "stories3m", dtype="float32")
+    folder = shared_models / "stories3m"
+    settings = replace(SETTINGS, model=str(folder), engine="transformers", budget=300)
+    engine = Engine(loaded(settings), settings)
+    stock = AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
     prompt = torch.tensor([story(engine)])
     expected = stock.generate(prompt, max_new_tokens=150, do_sample=False, eos_token_id=-1, pad_token_id=0)
     assert ids(list(engine.generate(prompt[0].tolist(), LONG))) == expected[0, prompt.shape[1] :].tolist()
@@ -202,8 +199,10 @@ def test_nothing_to_read_is_refused(engine: Engine) -> None:
         next(engine.generate([], LONG))
 
 
-def test_a_failure_goes_back_to_before_the_turn(engine: Engine) -> None:
+def test_a_failure_goes_back_to_before_the_turn(shared_models: Path) -> None:
     """Weights that overflow: the NaN is named, the partial answer comes out, the conversation survives."""
+    settings = replace(SETTINGS, model=str(shared_models / "stories3m"), engine="transformers")
+    engine = Engine(loaded(settings), settings)
     list(engine.generate(story(engine), LONG))
     seen, kept = engine.seen, [engine.cache.kept(layer) for layer in range(6)]
     norm = engine.model.model.norm

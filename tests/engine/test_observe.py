@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from opened_models import loaded
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 from typer.testing import CliRunner
@@ -31,7 +32,7 @@ from h2o_chat.lab.observe import attention
 from h2o_chat.lab.perplexity import nll
 from h2o_chat.lab.removal import drop, going, removal
 from h2o_chat.lab.topic import Stretch, joined, old_share, recovered, switches
-from h2o_chat.models.load import Loaded, load
+from h2o_chat.models.load import Loaded
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 TEXT = (
@@ -43,7 +44,12 @@ TEXT = (
 
 @pytest.fixture(scope="module")
 def pocket() -> Loaded:
-    return load(Settings(model=str(POCKET), threads=1), lambda *_: None)
+    return loaded(Settings(model=str(POCKET), engine="transformers", threads=1))
+
+
+@pytest.fixture(scope="module")
+def random(little: Path) -> Loaded:
+    return loaded(Settings(model=str(little), engine="transformers", threads=1))
 
 
 @pytest.fixture(scope="module")
@@ -270,11 +276,11 @@ def test_removal_costs_more_the_more_is_taken(pocket: Loaded, ids: Tensor) -> No
 # -- a change of topic -------------------------------------------------------------------------------------
 
 
-def test_a_window_forgets_the_old_topic_token_by_token(pocket: Loaded, ids: Tensor) -> None:
+def test_a_window_forgets_the_old_topic_token_by_token(random: Loaded, ids: Tensor) -> None:
     rows = joined(ids, ids)
     assert rows[0].tolist() == [*ids[0, :48].tolist(), *ids[1, :48].tolist()]
     runs = runs_of(["window", "h2o-paper"], [24])
-    full, window, paper = switches(pocket, rows, runs, seed=0)
+    full, window, paper = switches(random, rows, runs, seed=0)
     assert [stretch.end for stretch in full.stretches] == [8, 16, 32, 47]
     for stretch in full.stretches:
         assert stretch.old == pytest.approx(48 / (48 + stretch.end))
@@ -328,12 +334,12 @@ def test_continuations_are_what_the_run_samples(pocket: Loaded, ids: Tensor) -> 
 # -- the command -------------------------------------------------------------------------------------------
 
 
-def test_the_command_prints_everything_and_draws(tmp_path: Path) -> None:
+def test_the_command_prints_everything_and_draws(tmp_path: Path, little: Path) -> None:
     pytest.importorskip("nltk", reason="the extra `scores` is not installed")
     pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
     texts = tmp_path / "texts.txt"
     texts.write_text(TEXT * 3)
-    command = ["eval", "observe", "-m", str(POCKET), "--texts", str(texts), "--length", "64"]
+    command = ["eval", "observe", "-m", str(little), "--texts", str(texts), "--length", "64"]
     command += [
         "--documents",
         "2",

@@ -7,6 +7,7 @@ import torch
 from beside import NATIVE, alone, hold, requests, same
 
 from h2o_chat.base.config import Sampling
+from h2o_chat.engine import runner
 from h2o_chat.engine.batch import Batch
 from h2o_chat.engine.request import Piece, Request, Told
 from h2o_chat.engine.rows import READERS
@@ -15,7 +16,13 @@ from h2o_chat.events.events import Prompt
 from h2o_chat.models.load import Loaded
 
 SAMPLING = Sampling(max_tokens=2, ignore_eos=True)
-LONG, SHORT = 3000, 20
+LONG, SHORT = 750, 20
+
+
+@pytest.fixture(autouse=True)
+def little_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter of what a call reads, so that a prompt of some hundred tokens is a long one."""
+    monkeypatch.setattr(runner, "CALL_TOKENS_CPU", 32)
 
 
 def prompt(tokens: int, seed: int = 1) -> Request:
@@ -41,7 +48,7 @@ def test_short_prompts_are_read_before_a_long_one_that_came_first(native: Loaded
 def test_prompts_of_one_length_are_read_in_their_order(native: Loaded) -> None:
     """None is later than it would be if they were read one after the other."""
     batch = Batch(native, NATIVE, rows=4)
-    many = [prompt(500) for _ in range(4)]
+    many = [prompt(125) for _ in range(4)]
     for request in many:
         batch.add(request)
     assert read(batch) == many
@@ -52,10 +59,10 @@ def test_the_first_one_gets_every_second_call(native: Loaded, monkeypatch: pytes
     calls = 0
     feed = Runner.feed
 
-    def noted(runner: Runner, pieces: Any, prompt: bool) -> torch.Tensor:
+    def noted(one: Runner, pieces: Any, prompt: bool) -> torch.Tensor:
         nonlocal calls
         calls += prompt
-        return feed(runner, pieces, prompt)
+        return feed(one, pieces, prompt)
 
     monkeypatch.setattr(Runner, "feed", noted)
     needed = []
@@ -75,8 +82,8 @@ def test_the_first_one_gets_every_second_call(native: Loaded, monkeypatch: pytes
 
 def test_who_is_cancelled_or_fails_while_others_are_read_takes_none_with_it(native: Loaded) -> None:
     batch = Batch(native, NATIVE, rows=4)
-    many = [prompt(LONG, 1), prompt(400, 2), prompt(300, 3), *requests(3, seed=8)]
-    broken = many[2] = Request([Piece([*range(5, 300), 10**6])], SAMPLING, 3)
+    many = [prompt(LONG, 1), prompt(100, 2), prompt(75, 3), *requests(3, seed=8)]
+    broken = many[2] = Request([Piece([*range(5, 80), 10**6])], SAMPLING, 3)
     steps = 0
 
     def meanwhile(told: Told) -> None:

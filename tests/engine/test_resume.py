@@ -10,12 +10,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import opened_models
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from sweep import sweep
 
-from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.config import EngineName, Sampling, Settings
 from h2o_chat.base.errors import SavedCacheError, UsageError
 from h2o_chat.chat.again import edit, regenerate
 from h2o_chat.chat.chat import Chat
@@ -24,9 +25,10 @@ from h2o_chat.chat.keeping import Keeper
 from h2o_chat.chat.saved_caches import SAVED_TURNS
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Event, Note, Token
-from h2o_chat.models.load import Loaded, load
+from h2o_chat.models.load import Loaded
 from h2o_chat.store import Store
 
+TESTS = Path(__file__).parents[1]
 SETTINGS = Settings(budget=48, seed=7, threads=1)
 SHORT = Sampling(max_tokens=24, ignore_eos=True)
 SAID = (
@@ -43,8 +45,8 @@ SAID = (
 
 
 @pytest.fixture(scope="module")
-def loaded(shared_models: Path) -> Loaded:
-    return load(Settings(model=str(shared_models / "pilot-chat"), threads=1), lambda *_: None)
+def loaded(shared_models: Path, step: EngineName) -> Loaded:
+    return opened_models.loaded(replace(SETTINGS, model=str(shared_models / "pilot-chat"), engine=step))
 
 
 @pytest.fixture
@@ -94,9 +96,10 @@ def close(chat: Chat) -> str:
     return chat.keeper.conversation
 
 
+@pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize("conversations", [5, *sweep(50)])
 def test_conversations_cut_anywhere_go_on_in_a_new_process(
-    loaded: Loaded, store: Store, shared_models: Path, conversations: int
+    loaded: Loaded, store: Store, shared_models: Path, step: EngineName, conversations: int
 ) -> None:
     rng = random.Random(4)
     plans: list[dict[str, Any]] = []
@@ -119,8 +122,9 @@ def test_conversations_cut_anywhere_go_on_in_a_new_process(
         if cut > 1 and rng.random() < 0.3:  # as if killed before the last turn's memory was saved
             newest(store, conversation).unlink()
         plans.append({"conversation": conversation, "turns": turns[cut:], "tokens": tokens, "notes": []})
+    code = f"import sys; sys.path.append({str(TESTS)!r}); import resuming; resuming.main(*sys.argv[1:])"
     done = subprocess.run(
-        [sys.executable, "tests/resuming.py", str(shared_models / "pilot-chat"), str(store.folder)],
+        [sys.executable, "-c", code, str(shared_models / "pilot-chat"), step, str(store.folder)],
         input=json.dumps(plans), capture_output=True, text=True, check=True, timeout=600,
     )  # fmt: skip
     assert json.loads(done.stdout) == expected

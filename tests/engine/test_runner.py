@@ -30,8 +30,8 @@ Kept = list[list[list[int]]]
 
 
 @pytest.fixture(scope="module")
-def loaded() -> Loaded:
-    return load(SETTINGS, lambda *_: None)
+def loaded(little: Path) -> Loaded:
+    return load(replace(SETTINGS, model=str(little)), lambda *_: None)
 
 
 def noise(tokens: int, seed: int) -> list[int]:
@@ -245,7 +245,7 @@ def test_a_row_that_fails_takes_no_other_with_it(loaded: Loaded) -> None:
         if calls > 3:
             raise MemoryError("there is no more")
 
-    hook = loaded.model.model.layers[2].register_forward_hook(fail_later)
+    hook = loaded.model.model.layers[1].register_forward_hook(fail_later)
     try:
         with pytest.raises(OutOfMemoryError, match="there is no more"):
             list(generate(failing, [5, 6], sampling, never))
@@ -309,7 +309,7 @@ def test_a_call_of_several_rows_that_raises_is_as_if_it_had_not_been_made(loaded
     for one in (runner, expected):
         for row in range(2):
             one.feed([prompts[n] if n == row else [] for n in range(3)], prompt=True)
-    broken = loaded.model.model.layers[2]
+    broken = loaded.model.model.layers[1]
     for number in range(40):
         pieces = [[5 + number], [9 + number] if number % 3 else [], []]
         before = [runner.take(row) for row in range(3)]
@@ -351,7 +351,7 @@ def test_a_prompt_that_raises_in_the_middle_tears_its_row_alone(loaded: Loaded) 
     def fails(*_: Any) -> None:
         raise MemoryError("there is no more")
 
-    hook = loaded.model.model.layers[2].register_forward_hook(fails)
+    hook = loaded.model.model.layers[1].register_forward_hook(fails)
     with pytest.raises(MemoryError):
         runner.feed([[], noise(100, 2)], prompt=True)  # gives up tokens between two passes
     hook.remove()
@@ -373,7 +373,7 @@ def test_a_short_prompt_that_raises_in_the_middle_can_be_fed_again(loaded: Loade
     def fails(*_: Any) -> None:
         raise MemoryError("there is no more")
 
-    hook = loaded.model.model.layers[3].register_forward_hook(fails)
+    hook = loaded.model.model.layers[1].register_forward_hook(fails)
     with pytest.raises(MemoryError):
         runner.feed([noise(10, 2)], prompt=True)
     hook.remove()
@@ -390,7 +390,7 @@ def test_a_first_call_that_raises_leaves_what_was_protected(loaded: Loaded) -> N
     def fails(*_: Any) -> None:
         raise MemoryError("there is no more")
 
-    hook = loaded.model.model.layers[2].register_forward_hook(fails)
+    hook = loaded.model.model.layers[1].register_forward_hook(fails)
     with pytest.raises(MemoryError):
         runner.feed([[5, 6], [7, 8]], prompt=True)
     hook.remove()

@@ -18,7 +18,7 @@ from h2o_chat.lab import full_bench
 from h2o_chat.lab.full_bench import Report, Wanted, run_full
 
 REAL = os.environ.get("PEERS_FOLDER")
-KV_BYTES, TOKENS_IN, TOKENS_OUT = 1 << 20, 64, 64
+KV_BYTES, TOKENS_IN, TOKENS_OUT = 1 << 18, 64, 64
 FULL_BYTES = 2 * 2 * 2 * 16 * (TOKENS_IN + TOKENS_OUT)
 """Numbers of a full cache: keys and values of 2 layers with 2 heads of 16."""
 STAND_IN = f"""#!{sys.executable}

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import opened_models
 import pytest
 
 from h2o_chat.base.config import Settings
@@ -11,7 +12,6 @@ from h2o_chat.cache.rope import probe
 from h2o_chat.engine.engine import Engine
 from h2o_chat.lab.contest import runs_of
 from h2o_chat.lab.generate import Item, exact, f1, measure, normalised, read_items
-from h2o_chat.models.load import load
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 
@@ -54,7 +54,7 @@ def test_the_full_cache_comes_first_and_a_policy_must_fit() -> None:
 
 
 def test_a_contestant_keeps_its_own_numbers() -> None:
-    loaded = load(Settings(model=str(POCKET), threads=1), lambda *_: None)
+    loaded = opened_models.loaded(Settings(model=str(POCKET), engine="transformers", threads=1))
     own, bare = runs_of(["h2o:chunk=8,sinks=2,kv=int8", "h2o"], [64])[1:]
     plan = own.cache(probe(loaded.model)).plan
     assert plan.shares is not None
@@ -66,7 +66,7 @@ def test_a_contestant_keeps_its_own_numbers() -> None:
 
 def test_a_window_forgets_what_the_full_cache_answers() -> None:
     pytest.importorskip("rouge_score", reason="the extra `scores` is not installed")
-    loaded = load(Settings(model=str(POCKET), threads=1), lambda *_: None)
+    loaded = opened_models.loaded(Settings(model=str(POCKET), threads=1))
     words = " I went for a walk, it rained a little, and then the sun came out again." * 6
     items = [
         Item(f"My name is {name}.{words} What is my name?", f"You are called {name}.")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opened_models import little
 from transformers import AutoConfig, AutoModelForCausalLM
 from typer.testing import CliRunner
 
@@ -15,6 +16,8 @@ from h2o_chat.cli.cli import app
 from h2o_chat.lab import bounded
 from h2o_chat.lab.bounded import run_bounded
 
+POCKET = Path(__file__).parents[2] / "assets" / "pocket"
+
 
 def printed(*arguments: str) -> Any:
     result = CliRunner().invoke(app, arguments)
@@ -22,18 +25,18 @@ def printed(*arguments: str) -> Any:
     return json.loads(result.stdout)
 
 
-def test_a_long_conversation_stays_bounded(shared_models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_conversation_stays_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("WARM_UP_TOKENS", "TIMED_TOKENS"):
-        monkeypatch.setattr(bounded, name, 100)
-    settings = Settings(model=str(shared_models / "stories260k"), budget=32, threads=1)
-    (found,) = run_bounded(settings, 700)
-    assert found.tokens >= 700
-    assert_bounded(asdict(found))
+        monkeypatch.setattr(bounded, name, 50)
+    settings = Settings(model=str(little(POCKET, tmp_path, window=128)), budget=32, threads=1)
+    (found,) = run_bounded(settings, 250)
+    assert found.tokens >= 250
+    assert_bounded(asdict(found), window=128)
     still = replace(found, old_over_fresh=1.0, rss_growth_share=0.0)
     monkeypatch.setattr(bounded, "run_bounded", lambda *_: [still])
     said = CliRunner().invoke(app, ["bench", "bounded"]).stdout.splitlines()[-1]
     assert said.startswith("Verdict: nothing grows ")
-    assert f"with {found.tokens} tokens: 32 of 32 slots at most, positions up to 511 of 512, " in said
+    assert f"with {found.tokens} tokens: 32 of 32 slots at most, positions up to 127 of 128, " in said
 
 
 @pytest.mark.sweep
@@ -44,10 +47,10 @@ def test_a_longer_one_too(shared_models: Path) -> None:
     assert_bounded(found)
 
 
-def assert_bounded(found: dict[str, Any]) -> None:
+def assert_bounded(found: dict[str, Any], window: int = 512) -> None:
     assert found["most_kept_slots"] == 32
-    assert found["largest_index"] == 511
-    assert found["window_tokens"] == 512
+    assert found["largest_index"] == window - 1
+    assert found["window_tokens"] == window
     assert found["old_ms"] > 0
 
 
@@ -96,6 +99,7 @@ _SPEECHLESS = {
 }
 
 
+@pytest.mark.usefixtures("forked")
 def test_the_screen_is_measured_though_a_model_says_no_text(tmp_path: Path) -> None:
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model("llama", **_SPEECHLESS))
     for parameter in model.parameters():
@@ -105,7 +109,7 @@ def test_the_screen_is_measured_though_a_model_says_no_text(tmp_path: Path) -> N
     model.lm_head.weight.data[-1].fill_(9)  # a token that the tokenizer does not have
     model.save_pretrained(tmp_path)
     for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(Path(__file__).parents[2] / "assets/pocket" / name, tmp_path)
+        shutil.copy(POCKET / name, tmp_path)
     found = printed(
         "bench", "ui", "-m", str(tmp_path), "--turns", "2", "--tokens", "400", "--rounds", "1", "--json"
     )

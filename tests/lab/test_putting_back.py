@@ -4,15 +4,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import opened_models
 import pytest
 import torch
+from sweep import sweep
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.quantized import dequantise
 from h2o_chat.engine.engine import Engine
 from h2o_chat.lab.putting_back import BITS, Rows, put_back, rows_of
-from h2o_chat.models.load import load
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 MESSAGE = range(8, 20)
@@ -20,7 +21,7 @@ MESSAGE = range(8, 20)
 
 @pytest.fixture(scope="module")
 def loaded() -> Any:
-    return load(Settings(model=str(POCKET), threads=1), lambda *_: None)
+    return opened_models.loaded(Settings(model=str(POCKET), threads=1))
 
 
 def numbers(rows: Sequence[Rows]) -> dict[int, torch.Tensor]:
@@ -29,8 +30,10 @@ def numbers(rows: Sequence[Rows]) -> dict[int, torch.Tensor]:
     return {layer: found[:, at] for one, found in both for at, layer in enumerate(one.layers)}
 
 
-@pytest.mark.parametrize("kv", ["auto", "int8"])
-@pytest.mark.parametrize("after", [60, 3000])  # far from clamped and rebased keys, and beyond
+@pytest.mark.parametrize(
+    ("kv", "after"),  # far from clamped and rebased keys, and beyond
+    [("auto", 60), ("int8", 3000), *sweep(("int8", 60), ("auto", 3000))],
+)
 def test_what_comes_back_is_what_went(loaded: Any, kv: Any, after: int) -> None:
     engine = Engine(loaded, Settings(model=str(POCKET), budget=64, kv_dtype=kv, seed=0))
     ids = torch.randint(10, 900, (20 + after,), generator=torch.Generator().manual_seed(0)).tolist()

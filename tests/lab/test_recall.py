@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from opened_models import little
 from sweep import sweep
 from torch import Tensor
 from torch.nn import functional
@@ -35,6 +36,7 @@ from h2o_chat.lab.script import Feed, Script
 from h2o_chat.models.load import Loaded, load
 from h2o_chat.store import StoredMessage
 
+POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 FILLER = [
     {"role": "user", "content": "I want to book a table for two tonight."},
     {"role": "assistant", "content": "Which restaurant would you like, and at what time?"},
@@ -43,8 +45,7 @@ FILLER = [
 
 @pytest.fixture(scope="module")
 def pocket() -> Loaded:
-    folder = Path(__file__).parents[2] / "assets" / "pocket"
-    return load(Settings(model=str(folder), dtype="float64", threads=1), lambda *_: None)
+    return load(Settings(model=str(POCKET), dtype="float64", threads=1), lambda *_: None)
 
 
 def question(turns: int, expected: str | None = "Mila", stale: str | None = None) -> Question:
@@ -141,16 +142,18 @@ def test_rows_answer_as_each_conversation_does_alone(pocket: Loaded, settings: S
     assert len(set(together)) >= 2
 
 
-def test_the_longest_piece_of_a_call_does_not_lead_the_oldest_row_past_the_window(pocket: Loaded) -> None:
-    """Each fits into the window of 2,048, but not the first one's age with the other one's question."""
+def test_the_longest_piece_of_a_call_does_not_lead_the_oldest_row_past_the_window(tmp_path: Path) -> None:
+    """Each fits into the window of 256, but not the first one's age with the other one's question."""
+    folder = little(POCKET, tmp_path, window=256)
+    loaded = load(Settings(model=str(folder), dtype="float64", threads=1), lambda *_: None)
     scripts = []
-    for told, asked in ((2010, 30), (1995, 40)):
+    for told, asked in ((218, 30), (203, 40)):
         ids = torch.randint(3, 4000, (told + asked,), generator=torch.Generator().manual_seed(told)).tolist()
-        script = Script(pocket.tokenizer, choose(pocket.tokenizer, "auto"))
+        script = Script(loaded.tokenizer, choose(loaded.tokenizer, "auto"))
         script.feeds = [Feed(ids[:told], True), Feed(ids[told:], True, asks=True)]
         scripts.append(script)
-    cache = H2OCache(policy="full", positions=probe(pocket.model))
-    assert all(answers(pocket, scripts, cache))
+    cache = H2OCache(policy="full", positions=probe(loaded.model))
+    assert all(answers(loaded, scripts, cache))
 
 
 @pytest.mark.parametrize("policy", ["h2o", "full"])

@@ -11,6 +11,7 @@ import torch
 import transformers
 from gguf_files import Kind, quantized, write
 from safetensors.torch import load_file
+from sweep import sweep
 from tiny_models import tiny
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -64,6 +65,12 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Any:
         return made[which]
 
     return folder
+
+
+def crossed(kinds: list[tuple[Any, ...]]) -> list[Any]:
+    """Every family with every kind; `make test` has one family with all kinds, and all with the first."""
+    always = [("llama", *kind) for kind in kinds] + [(family, *kinds[0]) for family in FAMILIES[1:]]
+    return [*always, *sweep(*((family, *kind) for family in FAMILIES[1:] for kind in kinds[1:]))]
 
 
 def bits_for(kind: str) -> int:
@@ -128,8 +135,10 @@ def greedily(model: Any, ids: list[int], more: int) -> list[int]:
 
 
 @pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize(("kind", "bits"), [("Q8_0", 8), ("Q4_0", 4), ("Q4_0", 8), ("Q5_0", 8)])
+@pytest.mark.parametrize(
+    ("family", "kind", "bits"),
+    crossed([("Q8_0", 8), ("Q4_0", 4), ("Q4_0", 8), ("Q5_0", 8)]),
+)
 def test_blocks_are_packed_without_being_rounded_again(
     family: str, kind: str, bits: int, tied: bool, folders: Any, tmp_path: Path
 ) -> None:
@@ -143,8 +152,9 @@ def test_blocks_are_packed_without_being_rounded_again(
         assert torch.equal(packed.weight(part.name), torch.cat([own[one.name] for one in part.sources]))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q4_1", "Q4_K", "Q6_K"])
+@pytest.mark.parametrize(
+    ("family", "kind"), crossed([("Q4_K",), ("F32",), ("F16",), ("BF16",), ("Q4_1",), ("Q6_K",)])
+)
 def test_other_types_are_rounded_once(family: str, kind: str, folders: Any, tmp_path: Path) -> None:
     folder = folders(family)
     packed = packed_for(write(folder, tmp_path / "model.gguf", kind), 8, silent)
@@ -161,8 +171,7 @@ def test_other_types_are_rounded_once(family: str, kind: str, folders: Any, tmp_
 
 
 @pytest.mark.usefixtures("compiled")
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("kind", ["Q8_0", "Q4_0"])
+@pytest.mark.parametrize(("family", "kind"), crossed([("Q8_0",), ("Q4_0",)]))
 def test_greedy_tokens_are_those_of_torch(family: str, kind: str, folders: Any, tmp_path: Path) -> None:
     """With the dequantised blocks; beside weights of 4 bits, activations in int8."""
     folder = folders(family)
@@ -172,8 +181,7 @@ def test_greedy_tokens_are_those_of_torch(family: str, kind: str, folders: Any, 
 
 
 @pytest.mark.usefixtures("compiled")
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("kind", ["F16", "Q4_K", "Q6_K"])
+@pytest.mark.parametrize(("family", "kind"), crossed([("Q4_K",), ("F16",), ("Q6_K",)]))
 def test_perplexity_is_that_of_the_numbers_in_the_file(
     family: str, kind: str, folders: Any, tmp_path: Path
 ) -> None:

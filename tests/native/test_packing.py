@@ -1,19 +1,19 @@
 """Weights packed from safetensors: any family, type and number of files, and what can go wrong on the way."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import forking
 import pytest
 import torch
 import transformers
+from forking import Forked
 from making import Make, silent
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -28,12 +28,12 @@ from h2o_chat.native.packing import packed_for
 from h2o_chat.native.places import kept_files, place_of
 from h2o_chat.native.sources import Sources
 
-Limited = Callable[[Path, str], str]
 ALLOWED = {4: 0.1, 8: 0.008}
 """Relative error of a matrix of random weights."""
 
 PACK = """
-import sys
+import os, sys
+os.environ["XDG_CACHE_HOME"] = {cache!r}
 from pathlib import Path
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.native.packing import packed_for
@@ -44,55 +44,19 @@ try:
 except H2OChatError as error:
     print(error.code, error)
 """
-PACK_EACH = """
-import json, os, sys
-from pathlib import Path
-# What packing imports, once for all: it takes seconds.
-import h2o_chat.cache.registered
-import transformers.models.llama.modeling_llama
-from h2o_chat.native.packing import packed_for
-for line in sys.stdin:
-    folder, code, cache = json.loads(line)
-    if os.fork() == 0:
-        os.environ["XDG_CACHE_HOME"] = cache
-        sys.argv = ["", folder]
-        exec(code)
-        sys.exit()
-    os.wait()
-    print("", flush=True)
-"""
 
 
 def started(folder: Path, before: str = "") -> "subprocess.Popen[str]":
     """A process that packs a model."""
-    command = [sys.executable, "-c", PACK.format(before=before), str(folder)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    code = PACK.format(before=before, cache=os.environ["XDG_CACHE_HOME"])
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return Forked([sys.executable, "-c", code, str(folder)], env=forking.OUTSIDE, **streams, text=True)
 
 
 def ended(process: "subprocess.Popen[str]") -> str:
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     return out
-
-
-@pytest.fixture(scope="module")
-def limited() -> Iterator[Limited]:
-    """Packs a model in a process with limits of its own; what that says."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", PACK_EACH], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-
-    def pack(folder: Path, before: str) -> str:
-        asked = (str(folder), PACK.format(before=before), os.environ["XDG_CACHE_HOME"])
-        process.stdin.write(json.dumps(asked) + "\n")
-        process.stdin.flush()
-        return "".join(iter(process.stdout.readline, "\n"))
-
-    yield pack
-    process.communicate(timeout=120)
-    assert process.returncode == 0
 
 
 def weights_of(folder: Path) -> dict[str, Tensor]:
@@ -229,19 +193,19 @@ def test_a_model_that_the_native_step_does_not_know(saved: Make, cache: Path) ->
 # -- the disk
 
 
-def test_a_full_disk(limited: Limited, saved: Make, cache: Path) -> None:
+def test_a_full_disk(saved: Make, cache: Path) -> None:
     limit = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))"
-    said = limited(saved(), limit)
+    said = ended(started(saved(), limit))
     assert "cannot be written: File too large. It takes" in said
     assert list(cache.iterdir()) == []
 
 
-def test_a_disk_that_becomes_full(limited: Limited, saved: Make, cache: Path) -> None:
+def test_a_disk_that_becomes_full(saved: Make, cache: Path) -> None:
     """Where space cannot be asked for beforehand."""
     limit = (
         "import os, resource\ndel os.posix_fallocate\nresource.setrlimit(resource.RLIMIT_FSIZE, (40000,) * 2)"
     )
-    said = limited(saved(), limit)
+    said = ended(started(saved(), limit))
     assert "cannot be written: File too large. It takes" in said
     assert list(cache.iterdir()) == []
 
@@ -255,9 +219,7 @@ def test_a_folder_that_cannot_be_made(saved: Make, cache: Path) -> None:
     assert "XDG_CACHE_HOME" in caught.value.hint
 
 
-def test_a_folder_that_is_not_ours_to_write(
-    limited: Limited, saved: Make, cache: Path, tmp_path: Path
-) -> None:
+def test_a_folder_that_is_not_ours_to_write(saved: Make, cache: Path, tmp_path: Path) -> None:
     folder = saved()
     cache.mkdir(parents=True)
     for one in [folder, *folder.iterdir()]:
@@ -267,7 +229,7 @@ def test_a_folder_that_is_not_ours_to_write(
             one.chmod(one.stat().st_mode | 0o055)
     cache.chmod(0o555)
     nobody = "import os\nif os.getuid() == 0: os.setuid(65534)  # root may write everywhere"
-    said = limited(folder, nobody)
+    said = ended(started(folder, nobody))
     assert "cannot be written: Permission denied" in said
     cache.chmod(0o755)
 

@@ -65,7 +65,7 @@ def test_fewer_threads_where_the_system_gives_no_more(every_function: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("which", "ways"), [("address", ("one thread once",)), *sweep(("address", ()), ("thread", ()))]
+    ("which", "ways"), [("address", ("each shape once",)), *sweep(("address", ()), ("thread", ()))]
 )
 def test_under_a_sanitizer(which: str, ways: tuple[str, ...], tmp_path: Path) -> None:
     """Not optimised: everything that the sources say is done, and compiling is quick."""

@@ -1,9 +1,11 @@
 """The same engine twice: in another process, and here."""
 
+import subprocess
 from typing import Any
 
 import pytest
 from apart import SETTINGS, unheard
+from forking import Forked
 
 from h2o_chat.remote.engine_apart import EngineApart, engine_apart
 from h2o_chat.remote.engine_here import engine_here
@@ -11,7 +13,10 @@ from h2o_chat.remote.engine_here import engine_here
 
 @pytest.fixture(scope="module")
 def opened() -> EngineApart:
-    return engine_apart(SETTINGS, unheard)
+    """Forked from a process that has imported torch; how one begins, `test_engine_process.py` tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess, "Popen", Forked)
+        return engine_apart(SETTINGS, unheard)
 
 
 @pytest.fixture

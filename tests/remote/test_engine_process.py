@@ -18,11 +18,13 @@ from h2o_chat.events.events import Event
 from h2o_chat.remote.engine_apart import engine_apart
 
 
+@pytest.mark.usefixtures("forked")
 def test_an_unknown_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="nowhere"):
         engine_apart(replace(SETTINGS, model=str(tmp_path / "nowhere")), unheard)
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_budget_that_cannot_work_is_refused_before_anything_is_read() -> None:
     stages: list[str] = []
     with pytest.raises(BudgetError):
@@ -47,6 +49,7 @@ def test_whoever_leaves_while_it_opens_is_noticed() -> None:
     assert Process().children() == before
 
 
+@pytest.mark.usefixtures("forked")
 def test_an_engine_that_is_killed_says_so_and_what_it_said_stays() -> None:
     engine = engine_apart(SETTINGS, unheard)
     told: list[Event] = []

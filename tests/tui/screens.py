@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from opened_models import loaded
 from rich.cells import cell_len
 from textual.pilot import Pilot
 
@@ -29,20 +30,6 @@ async def until(pilot: Pilot[None], met: Callable[[], Any], what: str) -> None:
                 return
             await pilot.pause(STEP_SECONDS)
     raise AssertionError(f"waited in vain: {what}")
-
-
-_OPENED: dict[Any, Any] = {}
-"""Loaded models: nothing of a chat changes what was loaded, so each is loaded once."""
-
-
-def loaded(settings: Settings, progress: Progress = lambda *_: None) -> Any:
-    """The model of the settings as the program opens it: for the native step, where that was compiled."""
-    from h2o_chat.native.loading import open_model
-
-    asked = (settings.model, settings.engine, settings.quantize, settings.dtype, settings.device)
-    if asked not in _OPENED:
-        _OPENED[asked] = open_model(settings, progress)
-    return _OPENED[asked]
 
 
 def opener(settings: Settings) -> OpenChat:

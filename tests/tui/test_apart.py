@@ -4,14 +4,12 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from forking import Forked
 from psutil import pid_exists
 from screens import POCKET
 
@@ -23,12 +21,6 @@ from h2o_chat.tui.app import ChatApp
 Drive = Callable[..., Any]
 SETTINGS = Settings(model=str(POCKET), budget=48, threads=1, seed=3)
 LONG = Sampling(max_tokens=20_000, ignore_eos=True)
-
-
-@pytest.fixture
-def forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each engine is forked from a process that has imported torch."""
-    monkeypatch.setattr(subprocess, "Popen", Forked)
 
 
 @pytest.mark.usefixtures("forked")

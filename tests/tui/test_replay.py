@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import Forked
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from screens import SMALL, WIDE, Screen, stored
@@ -35,15 +36,15 @@ def recording(shared_models: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     """Three turns of the real engine, by the real program."""
     folder = tmp_path_factory.mktemp("recording")
     (folder / "turns.txt").write_text(TURNS)
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "h2o_chat", "run", "--script", folder / "turns.txt", "--json"),
-            *("-m", shared_models / "pilot-chat", "-b", "32", "--system", "Be kind.", "--seed", "1"),
-            *("--record", folder / "recorded.jsonl", "--events", "4", "--max-tokens", "24"),
-        ],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=200, check=True,
-    )  # fmt: skip
-    assert (folder / "recorded.jsonl").read_text() == done.stdout
+    command = [
+        *(sys.executable, "-m", "h2o_chat", "run", "--script", str(folder / "turns.txt"), "--json"),
+        *("-m", str(shared_models / "pilot-chat"), "-b", "32", "--system", "Be kind.", "--seed", "1"),
+        *("--record", str(folder / "recorded.jsonl"), "--events", "4", "--max-tokens", "24"),
+    ]
+    with Forked(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
+        said, _ = process.communicate(timeout=200)
+    assert process.returncode == 0
+    assert (folder / "recorded.jsonl").read_text() == said
     return folder / "recorded.jsonl"
 
 
@@ -313,7 +314,7 @@ def test_no_model_is_needed(recording: Path) -> None:
     """Neither torch nor a terminal: the screen is drawn without the one and refused without the other."""
     code = f"""
 import asyncio, sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path[:0] = {[str(folder) for folder in Path(__file__).parents[:2]]!r}
 from pathlib import Path
 from test_replay import replaying, ended, Screen, WIDE
 async def main():

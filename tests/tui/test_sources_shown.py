@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from screens import POCKET, WIDE, Screen
 from textual.widgets import Static
 
@@ -79,6 +80,7 @@ def test_words_of_a_stranger_obey_nothing() -> None:
     assert rests_on(Source(4)) == "rests on #5"
 
 
+@pytest.mark.usefixtures("forked")
 def test_the_plain_chat_says_it_and_events_have_it(tmp_path: Path) -> None:
     program = [sys.executable, "-m", "h2o_chat"]
     asked = ["-m", POCKET, "-b", "256", "--no-store", "--temperature", "0", "--seed", "1"]

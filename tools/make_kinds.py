@@ -72,8 +72,8 @@ pastime: pastime diversion handicraft needlework dance sport
 room: room
 """
 """A kind, and its things: all that is under these meanings (`word.2`: its second), but for what has a minus.
-With ! words count that are more often no noun: Polish. With * what is so by name: a city is Rome, and no worker
-is Smith."""
+With ! words count that are more often no noun: Polish. With * what is so by name: a city is Rome, and no
+worker is Smith."""
 
 Meaning = str
 """Where WordNet has it in its file of nouns."""
@@ -110,7 +110,7 @@ def _plain(word: str) -> bool:
 def read_senses(
     file: Path, common: dict[str, None]
 ) -> tuple[dict[tuple[str, int], Meaning], dict[Meaning, set[str]], dict[Meaning, set[str]]]:
-    """(meanings by word and number; by meaning the words that mean it often; or among their first two nouns)."""
+    """(meanings by word and number; who means it often; who means it in one of four nouns)."""
     senses: dict[tuple[str, int], Meaning] = {}
     counts: dict[str, dict[tuple[str, int, Meaning], int]] = defaultdict(dict)
     for line in file.read_text("latin1").splitlines():
@@ -127,7 +127,7 @@ def read_senses(
         for (part, place, meaning), times in told.items():
             if part != "1":
                 continue
-            if place <= 2:
+            if place <= 4:
                 nouns[meaning].add(word)
             if times >= OFTEN * most if most > 1 else place <= 2:
                 often[meaning].add(word)

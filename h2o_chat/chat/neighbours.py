@@ -216,7 +216,8 @@ _HOW = {
     "live": "live lived moved living home house",
     "from": "from in",
     "born": "born",
-    "like": "love like adore enjoy best crazy favourite favorite most fond mad fan prefer hate dislike stand loathe"
+    "like": "love like adore enjoy best crazy favourite favorite most fond mad fan prefer"
+    " hate dislike stand loathe"
     " always eat drink order nothing could",
     "eat": "eat ate had have breakfast lunch dinner",
     "drink": "drink drank had have",
@@ -297,7 +298,7 @@ class Neighbours:
     kinds: tuple[tuple[frozenset[str], frozenset[str]], ...]
     """(how it is said: one of these stands before it, or nothing need; the words of the kind)."""
     beginnings: frozenset[str]
-    """Of all these, as far as they are compared."""
+    """Of all these and their plurals, as far as they are compared."""
 
     def told_by_self(self, said: Sequence[str]) -> bool:
         """Whether one of them stands there, and right before it a word for oneself.
@@ -381,7 +382,8 @@ def neighbours(word: str) -> Neighbours:
     told = [one.partition("~") for one in parts if "~" in one]
     kinds = tuple((_HOWS[how], _kinds()[kind]) for how, _, kind in told)
     every = words.union(*(members for _, members in kinds))
-    return Neighbours(words, kinds, frozenset(one[:BEGINNING] for one in every))
+    beginnings = {(one + ending)[:BEGINNING] for one in every for ending in ("", "s", "es")}
+    return Neighbours(words, kinds, frozenset(beginnings))
 
 
 def singular(word: str) -> tuple[str, ...]:

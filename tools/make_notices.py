@@ -34,8 +34,8 @@ SOURCES = """
 - FairytaleQA: https://github.com/uci-soe/FairytaleQAData
 
 The weights in `h2o-source.json` beside it (what an answer rested on) were learned with half of the dialogues
-of SODA (Kim et al., 2022), under CC BY 4.0 (https://creativecommons.org/licenses/by/4.0/); no text of it is in
-the file: https://huggingface.co/datasets/allenai/soda
+of SODA (Kim et al., 2022), under CC BY 4.0 (https://creativecommons.org/licenses/by/4.0/); no text of it
+is in the file: https://huggingface.co/datasets/allenai/soda
 
 ## Words of a kind
 

@@ -1,4 +1,4 @@
-"""Questions in other words with which the table of `h2o_chat/chat/neighbours.py` was written: seen, never reported."""
+"""Questions in other words with which the table of `neighbours.py` was written: seen, never reported."""
 
 IN_OTHER_WORDS = """
 I have a terrier named Bobo. | What pet do I have?

@@ -64,7 +64,7 @@ employer company firm: work works employed
 employed: work works
 workplace office: office work desk
 live: moved home house flat apartment
-address street road: house home flat address lane avenue
+address street road: house flat address lane avenue
 home house: live
 city town: live moved from~city live~city
 hometown: born grew raised from~city
@@ -72,7 +72,7 @@ grow raised brought: born childhood grew raised
 country homeland: from~country live~country born~country
 nationality citizenship: passport citizen from~country am~nationality
 origin roots: from~country am~nationality come born
-born: birthday from~city from~country
+born: from~city from~country
 birth: born birthday due
 birthday: born
 fiancée fiancé: engaged

@@ -54,11 +54,11 @@ def told(finder: Finder, question: str, what: Wanted) -> Found | None:
     near = {word: neighbours(word) for word in what.words}
     counts = {word: finder.count(word[:BEGINNING]) / (1 + (word in what.half)) for word in what.words}
     beginnings = set(words).union(*(one.beginnings for one in near.values()))
-    must = what.must | {word for word in _KIND.findall(asked) if word in near and near[word].beginnings}
+    kinds = {word for word in _KIND.findall(asked) if word in near and near[word].beginnings}
     some: dict[int, float] = {}
     for at, text in finder.with_any(beginnings):
         said = plain(text)
-        if may_answer(asked, said) and (tells := _tells(said, words, mine, counts, near, must)):
+        if may_answer(asked, said) and (tells := _tells(said, words, mine, counts, near, what.must, kinds)):
             some[at] = tells
     if len(what.words) == 1:
         some |= {at: 1.0 for at, _ in finder.with_any({unsaid(one) for one in what.words & TELLS.keys()})}
@@ -78,6 +78,7 @@ def _tells(
     counts: Mapping[str, float],
     near: Mapping[str, Neighbours],
     must: Collection[str],
+    kinds: Collection[str],
 ) -> float:
     """How much of what is wanted a text tells, 0 to 1 + VALUE; 0: too little, or not of the person."""
     words, said, things = WORD.findall(text), spoken(text), _words(mine)
@@ -97,7 +98,7 @@ def _tells(
     tells = exactly | by_near | same
     total = sum(counts.values()) or 1.0
     share = _count(tells, counts) / total
-    if share < SOME or not tells.issuperset(must):
+    if share < SOME or not tells.issuperset(must) or (share < MORE and not tells.issuperset(kinds)):
         return 0.0
     named = _count({word for word in by_near if near[word].kinds}, counts) / total
     best = share + VALUE * named - VALUE / 2 * _count(same - by_near, counts) / total

@@ -5,7 +5,8 @@
 No model computes here: conversations are made up as `h2o-chat eval recall --generate` does, and that all of
 them is held, or nothing, is taken as given. Files as for `measure_recall.py`. What a person asks stands in
 `personal_later.py`, written when the rules were nearly final; with `--lists chosen` in `personal.py`, which
-was looked at before. Dialogues and questions about the world are cut in the same way.
+was looked at before; with `--lists unseen` in `personal_unseen.py`, on which nothing was chosen. Dialogues
+and questions about the world are cut in the same way.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from types import ModuleType
 
 import personal
 import personal_later
+import personal_unseen
 from transformers import AutoTokenizer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,7 +39,7 @@ from h2o_chat.events.events import Note  # noqa: E402
 from h2o_chat.lab.conversations import draw  # noqa: E402
 from h2o_chat.lab.figures import wilson  # noqa: E402
 
-LISTS = {"chosen": personal, "reported": personal_later}
+LISTS = {"chosen": personal, "reported": personal_later, "unseen": personal_unseen}
 WANTED = {"never told": True, "never told, but something like it": True}
 """Whether a mark is right; of all other kinds it is not."""
 
@@ -100,7 +102,7 @@ def main() -> None:
     parser.add_argument("--lists", choices=list(LISTS), default="reported")
     parser.add_argument("--wrong", type=int, default=0, help="print so many that were not as they should be")
     asked = parser.parse_args()
-    rng, asks, part = random.Random(asked.seed), LISTS[asked.lists], list(LISTS).index(asked.lists)
+    rng, asks, part = random.Random(asked.seed), LISTS[asked.lists], min(1, list(LISTS).index(asked.lists))
     talk = json.loads(asked.small_talk.read_text("utf-8"))
     # What is sent is said by nobody in between.
     between, small = [] if asked.no_talk else spoken(talk[part::4]), spoken(talk[part + 2 :: 4])
@@ -120,7 +122,10 @@ def main() -> None:
         for kind, all_of in (("small talk", small), ("general", world), ("advice", lines(asks.ADVICE))):
             for text in rng.sample(all_of, min(len(all_of), each)):
                 counts.ask(kind, text, plain, 0.0)
-        for kind, known in (("told", pairs(asks.HELD)), ("told in other words", pairs(asks.IN_OTHER_WORDS))):
+        for kind, known in (
+            ("told", pairs(getattr(asks, "HELD", personal_later.HELD))),
+            ("told in other words", pairs(asks.IN_OTHER_WORDS)),
+        ):
             told = rng.sample(known, min(len(known), each))
             messages = read(mixed(list(mixed(said, between)), [tell for tell, _ in told]))
             counts.begin(messages)

@@ -3,7 +3,8 @@
     tools/measure_recall.py --small-talk FILE --knowledge FILE [--knowledge FILE] [--seed 0]
 
 Facts of which the question has no content word in common ("What is my job?" for "I work as a carpenter.") are
-those of `personal.py` and `personal_later.py`, counted apart.
+those of `personal.py` and `personal_later.py`, counted apart, and those of `personal_unseen.py`, on which
+nothing was chosen.
 
 No model computes here: of conversations as `h2o-chat eval recall --generate` makes them up the words alone
 are looked at, as if nothing of them were held. SMALL-TALK: a JSON list of conversations; what one half of
@@ -27,6 +28,7 @@ sys.path.insert(0, str(ROOT))
 
 import personal  # noqa: E402
 import personal_later  # noqa: E402
+import personal_unseen  # noqa: E402
 
 from h2o_chat.chat.finding import BEGINNING, WORD, Finder, Found, question_of  # noqa: E402
 from h2o_chat.chat.personal import NOTHING, wanted  # noqa: E402
@@ -57,7 +59,9 @@ def main() -> None:
 
     tokenizer = AutoTokenizer.from_pretrained(ROOT / "assets" / "pocket")
     first = among = told = invented = never = 0
-    apart = {name: [0, 0, 0] for name in ("a word in common", "none in common")}  # first, among, of
+    apart = {
+        name: [0, 0, 0] for name in ("a word in common", "none in common", "none in common, unseen")
+    }  # first, among, of
     fetched = {"small talk": 0, "knowledge": 0}
     examples: list[str] = []
     find_ms: list[float] = []
@@ -78,11 +82,13 @@ def main() -> None:
             nearest = finder.find(question.messages[0]["content"])[:FIRST]
             among += any(holds(one.text, question.expected) for one in nearest)
         middle = len(said) // 2
-        for tell, ask in others(personal.IN_OTHER_WORDS) + others(personal_later.IN_OTHER_WORDS):
+        unseen = others(personal_unseen.IN_OTHER_WORDS)
+        for tell, ask in others(personal.IN_OTHER_WORDS) + others(personal_later.IN_OTHER_WORDS) + unseen:
             with_it = Finder()
             for index, text in enumerate(mixed([*said[:middle], tell, *said[middle:]], said_between)):
                 with_it.add(index, text)
-            counts = apart["a word in common" if content(tell) & content(ask) else "none in common"]
+            name = "a word in common" if content(tell) & content(ask) else "none in common"
+            counts = apart[f"{name}, unseen" if (tell, ask) in unseen else name]
             counts[0] += any(one.text == tell for one in fitting(with_it, ask))
             counts[1] += any(one.text == tell for one in with_it.find(ask)[:FIRST])
             counts[2] += 1

@@ -39,7 +39,7 @@ wie · vad vem var när vilken vilket · что кто кого где когд�
 """)
 _HOW = re.compile(
     r"\b(?:how (?:old|many|much|long|often|far|tall|big|large|heavy|high|wide|deep|fast|late|early)"
-    r"|how do i (?:like|prefer|take|drink|spell)"
+    r"|how do i (?:like|prefer|take|drink|spell|commute)"
     r"|wie (?:alt|viele?|gross|lange?|oft|weit|schwer|hoch|spät|heiss\w*|hiess\w*|ist|war|lautet)"
     r"|comment s|cómo (?:se|me) llam\w+|come si chiam\w+|como se cham\w+"
     r"|hoe (?:oud|heet|veel|lang|groot|vaak)|как (?:\w+ )?зовут)\b"
@@ -75,7 +75,8 @@ waarom beste · dig ska bör varför bästa · ты вы тебя тебе ва�
 """A question with one of these asks for advice, for an opinion, or for what somebody else did."""
 _ADVISE = re.compile(
     r"\b(?:have to|had to|best (?:way|thing|time|place)|best to|how to|does it (?:take|cost)|going to"
-    r"|what about|time is it|way to|synonym|do \w+ (?:say|do|think))\b"
+    r"|what about|time is it|way to|synonym|do (?!i )\w+ (?:say|do|think)|do i (?:say|think))\b"
+    r"|\bwhat do i do(?! for a living)\b"
 )
 _EVERYBODY = word_set("""
 life purpose planet country sun world society body brain history joke dream dreams mind deserve miss missing
@@ -83,17 +84,18 @@ life purpose planet country sun world society body brain history joke dream drea
 """What a person does not tell, though it is "my" or "our"."""
 _BESIDE = word_set("with after before for against than like near")
 """Before "my" it is asked for something else: "which colour goes with my curtains?"."""
+_DO_WE = re.compile(r"\bdo we (?:have|keep|own|grow|live)\b")
 _DO_I = re.compile(r"\bdo (?:i|we) (\w+)")
 _ALWAYS = word_set("""
 have own live work like love prefer hate dislike enjoy keep take speak play drive weigh study support collect
 earn belong wear feed teach train commute attend go do wake sleep use know want owe pay eat drink read stop
-start leave
+start leave suffer practise begin call
 """)
 """What is told of oneself: "where do I live?". With other words it is advice: "where do I click?"."""
 _HABIT = re.compile(r"\b(?:usually|always|normally|often|currently|every|(?:what|much) time do i)\b")
 _ATTRIBUTES = word_set("""
 name names called call named number kind type sort old age many much long often far big time day date year
-month colour color brand favourite favorite size title exactly again now first last new
+month colour color brand size title exactly again now first last new
 """)
 """What is asked of something: it counts where nothing else is asked for."""
 NOTHING = (
@@ -102,7 +104,7 @@ a an the of in on at to for from with by about as and or but not no that this th
 is are was were be been am do does did done have has had having how s t d ll re ve he she him her his they
 them their one ones some any also so well ok okay hey hi oh please just way go going get got say said tell
 told give gave put make made doing want wanted take took let know remember still already ever own usually
-always normally often currently end terms amount sorry
+always normally often currently current end terms amount sorry
 · der die das den dem ein eine ist sind waren habe hast im am an auf von zu und noch
 · le la les un une est sont était ai de du des il elle · el los las es era ha del · lo gli è sono era ho di
 · o os as é são tenho · het een heb hoe · у в на это
@@ -113,6 +115,28 @@ always normally often currently end terms amount sorry
     | _ASKING
 )
 """Words that say nothing of what is asked for."""
+_PHRASES = [
+    (re.compile(rf"\b(?:{phrase})\b"), word)
+    for phrase, word in (
+        ("mother tongue|(?:native|first) (?:language|tongue)", "language"),
+        ("star sign|zodiac sign|sign of the zodiac", "zodiac"),
+        ("(?:last|family|second) name", "surname"),
+        ("home town", "hometown"),
+        ("date of birth", "birthday"),
+        ("get to (?:the )?(?:office|work)", "commute"),
+        ("(?:free|spare) time", "hobby"),
+        ("lives next door", "is neighbour"),
+        ("(?:which|what) country", "which homeland"),
+        ("get up", "wake"),
+        ("dream job", "ambition"),
+        ("giving birth", "birth"),
+        ("how tall", "how much height"),
+        ("what do i do for a living", "what is my job"),
+    )
+]
+"""What says in several words what one word says."""
+_LIKES = word_set("favourite favorite prefer love like enjoy dislike hate")
+"""What one thinks of something."""
 _OWNER = re.compile(r"\b(?:my|our) (?:\w+ ){0,2}?(\w+)['’]s? ")
 """In "my boss's name" it is the boss who is mine."""
 _HALF = re.compile(
@@ -130,18 +154,22 @@ class Wanted:
     """They count half: what somebody does, and what kind of thing it is, "which LANGUAGE do I SPEAK"."""
     mine: frozenset[str]
     """What is said to be one's own: the dog of "what is my dog called". None: it is about oneself."""
+    must: frozenset[str]
+    """Without these nothing tells it: "what is my FAVOURITE fruit"."""
 
 
 def wanted(question: str) -> Wanted | None:
     """What it asks for that only the person can have told; None: nothing of the kind."""
     whole = " ".join(WORD.findall(question.casefold()))
+    for pattern, word in _PHRASES:
+        whole = pattern.sub(word, whole)
     reminded = " ".join(_REMEMBER.findall(whole)).split()
     rest = _TOLD_YOU.sub("i", _REMEMBER.sub("", whole))
     words = rest.split()
     known = set(words)
     asks = _HOW.search(rest) or _HAVE_I.match(rest) or ((reminded or known & _ASKING) and "how" not in known)
     mine = [at for at, word in enumerate(words) if word in MY and words[max(0, at - 1)] not in _BESIDE]
-    of_self = mine or known & I - {"we", "us"} or {"i", "ich"} & set(reminded)
+    of_self = mine or known & I - {"we", "us"} or {"i", "ich"} & set(reminded) or _DO_WE.search(rest)
     if not asks or not of_self or known & (_ADVICE | _EVERYBODY) or _ADVISE.search(rest):
         return None
     if (do := _DO_I.search(rest)) and do[1] not in _ALWAYS and not _HABIT.search(rest):
@@ -152,7 +180,10 @@ def wanted(question: str) -> Wanted | None:
     if content == ["old"]:
         content = ["age"]  # "I have an old car" tells nobody's
     half = frozenset(one for pair in _HALF.findall(rest) for one in pair if one)
-    return Wanted(_counting(content), half, _counting(_OWNER.findall(question.casefold()) or [*_own(words)]))
+    must = frozenset(word for word in words if word in _LIKES)
+    owner = _OWNER.findall(question.casefold())
+    of_hers = _counting(owner or ([] if must else [*_own(words)]))
+    return Wanted(_counting(content), half | must, of_hers, must)
 
 
 def _own(words: Sequence[str]) -> Iterator[str]:
@@ -165,4 +196,6 @@ def _own(words: Sequence[str]) -> Iterator[str]:
 
 
 def _counting(words: Sequence[str]) -> frozenset[str]:
-    return frozenset([word for word in words if word not in _ATTRIBUTES] or words)
+    """Those that say what is asked for; what is asked of it alone where nothing else is said."""
+    things = {word for word in words if word not in _ATTRIBUTES}
+    return frozenset(things if things - _LIKES else words)

@@ -7,7 +7,9 @@ own: the room of "my friend waited in room number 530" is not "my room".
 import re
 from collections.abc import Collection, Mapping, Sequence
 
+from h2o_chat.chat.answers import may_answer
 from h2o_chat.chat.finding import BEGINNING, TELLS, WORD, Finder, Found, unsaid
+from h2o_chat.chat.neighbours import SAME, Neighbours, before, neighbours, of_self, plain, sentence, spoken
 from h2o_chat.chat.personal import MY, NOTHING, I, Wanted, word_set
 
 MOST = 0.75
@@ -16,49 +18,52 @@ MORE = 0.6
 """Of what is asked about oneself: where the person speaks of herself."""
 SOME = 0.4
 """Where she says that it is she who does it, or whose it is."""
+LESS = 0.05
+"""What tells less than the best by so much is not meant."""
+VALUE = 0.2
+"""More tells what names one of the kind that is asked for."""
 HALF = 0.5
 """Of the words for what is her own."""
 DOES = 2
 """A word for oneself stands so many words before what one does: "I also speak Polish"."""
+NEAR_SELF = 5
+"""A word for oneself stands so many words before what tells the same as what is asked for."""
 NEAR = 4
 """A word for what is one's own stands so many words before it: "my good old dog"."""
 
 _HAVE = word_set("""
-have has had got get own bought buy adopted chose made created lost found named lent parked sold
+have has had got get own bought buy adopted chose made created lost found named lent parked sold put left
+hid keep forgot
 """)
 """Words by which one has a thing: "I bought a dog"."""
 _HAVE_NOT = word_set("been to rather than")
 """ "I have been to the dog" tells of no dog."""
 _OTHERS = word_set("his her their your")
 _APOSTROPHES = ("'", "’")
+_KIND = re.compile(r"\b(?:what|which) (\w+) (?:do|did|am|was|have) (?:i|we)\b")
+"""What kind of thing is asked for: what does not name one tells nothing."""
 _ENDING = re.compile(r"(?:ing|ed|es|s|e)$")
-_SAME = """
-buy bought · study studied · spend spent · leave left · meet met · lend lent · choose chose · teach taught
-drive drove car · write wrote · eat ate · drink drank · wear wore · sell sold · grow grew · lose lost
-win won · find found · keep kept · build built · send sent · see saw · watch saw watched · fly flew · get got
-pay paid spent cost · age years born · birthday born · job work works working · occupation work job · work job
-live moved address home · address live · married wife husband · wife married · husband married
-children kids son daughter · phone mobile · mother mum mom · father dad · wedding married marry
-"""
-SAME = {
-    word: others
-    for line in _SAME.strip().splitlines()
-    for word, *others in (group.split() for group in line.split("·"))
-}
-"""Words that tell the same as another, and begin otherwise."""
-
 Forms = Mapping[str, Sequence[tuple[str, str]]]
 """By the beginning of a word: (what begins so, the word that it tells the same as)."""
 
 
 def told(finder: Finder, question: str, what: Wanted) -> Found | None:
     """Of what was said, what tells this best; None: nothing does."""
+    asked = " ".join(WORD.findall(question.casefold()))
     words, mine = _forms(what.words), _forms(what.mine)
+    near = {word: neighbours(word) for word in what.words}
     counts = {word: finder.count(word[:BEGINNING]) / (1 + (word in what.half)) for word in what.words}
-    some = {at for at, text in finder.with_any(words) if _tells(text.casefold(), words, mine, counts)}
+    beginnings = set(words).union(*(one.beginnings for one in near.values()))
+    kinds = {word for word in _KIND.findall(asked) if word in near and near[word].beginnings}
+    some: dict[int, float] = {}
+    for at, text in finder.with_any(beginnings):
+        said = plain(text)
+        if may_answer(asked, said) and (tells := _tells(said, words, mine, counts, near, what.must, kinds)):
+            some[at] = tells
     if len(what.words) == 1:
-        some |= {at for at, _ in finder.with_any({unsaid(one) for one in what.words & TELLS.keys()})}
-    return finder.best_of(question, some)
+        some |= {at: 1.0 for at, _ in finder.with_any({unsaid(one) for one in what.words & TELLS.keys()})}
+    most = max(some.values(), default=0.0)
+    return finder.best_of(question, [at for at, tells in some.items() if tells > most - LESS])
 
 
 def names(text: str, what: Wanted) -> bool:
@@ -66,21 +71,61 @@ def names(text: str, what: Wanted) -> bool:
     return 2 * len(_standing(_forms(what.words), WORD.findall(text.casefold()))) >= len(what.words)
 
 
-def _tells(text: str, wanted: Forms, mine: Forms, counts: Mapping[str, float]) -> bool:
-    words = WORD.findall(text)
-    standing = _standing(wanted, words)
-    share = _count(standing, counts) / (sum(counts.values()) or 1.0)
+def _tells(
+    text: str,
+    wanted: Forms,
+    mine: Forms,
+    counts: Mapping[str, float],
+    near: Mapping[str, Neighbours],
+    must: Collection[str],
+    kinds: Collection[str],
+) -> float:
+    """How much of what is wanted a text tells, 0 to 1 + VALUE; 0: too little, or not of the person."""
+    words, said, things = WORD.findall(text), spoken(text), _words(mine)
     speaks = [word in I and word != "me" for word in words]  # "find me a film" tells nothing
-    of_self, own = any(speaks), not MY.isdisjoint(words)
-    if len(counts) > 1 and share >= MOST and (of_self or (not own and _OTHERS.isdisjoint(words))):
-        return True
+    of_her, own = any(speaks), not MY.isdisjoint(words)
+    others = own or not _OTHERS.isdisjoint(words)
+    if not (of_her or own) and len(counts) == 1:
+        return 0.0
+    exactly = _standing(wanted, words, exactly=True)
+    same = _standing(wanted, words) - exactly
+    by_near = set[str]()
+    if of_her or own:
+        by_near = {word for word, one in near.items() if one.told_by_self(said)}
+        same = {one for one in same if must or one in things or _self_before(said, wanted, one)}
+    elif others:
+        same = set()
+    tells = exactly | by_near | same
+    total = sum(counts.values()) or 1.0
+    share = _count(tells, counts) / total
+    if share < SOME or not tells.issuperset(must) or (share < MORE and not tells.issuperset(kinds)):
+        return 0.0
+    named = _count({word for word in by_near if near[word].kinds}, counts) / total
+    best = share + VALUE * named - VALUE / 2 * _count(same - by_near, counts) / total
+    if len(counts) > 1 and share >= MOST and (of_her or not others):
+        return best
     if mine:
-        half = HALF * (_count(_words(mine), counts) or 1.0)
-        return share >= SOME and _count(_standing(mine, words), counts) >= half and _is_own(text, mine)
-    if share >= MORE:
-        return of_self or own
+        if tells <= things < counts.keys():
+            return 0.0  # that she has an aunt does not tell her aunt's job
+        half = HALF * (_count(things, counts) or 1.0)
+        literally = _count(_standing(mine, words), counts) >= half and _is_own(text, mine)
+        return best if literally or _count(by_near & things, counts) >= half else 0.0
+    if share >= MORE and (by_near or _says_of_self(said, wanted)):
+        return best
     does = (any(speaks[max(0, at - DOES) : at]) for at, word in enumerate(words) if _standing(wanted, [word]))
-    return share >= SOME and any(does)
+    return best if by_near or any(does) else 0.0
+
+
+def _says_of_self(said: Sequence[str], wanted: Forms) -> bool:
+    """Whether a sentence has one of the words and one for oneself, and is no mere thought."""
+    at_all = (at for at, one in enumerate(said) if _standing(wanted, [one]))
+    return any(of_self(sentence(said, at)) for at in at_all)
+
+
+def _self_before(said: Sequence[str], wanted: Forms, word: str) -> bool:
+    """Whether what tells the same as a word stands right behind a word for oneself."""
+    at_all = (at for at, one in enumerate(said) if word in _standing(wanted, [one]))
+    return any(of_self(before(said, at, NEAR_SELF)) for at in at_all)
 
 
 def _is_own(text: str, mine: Forms) -> bool:
@@ -121,9 +166,10 @@ def _words(forms: Forms) -> set[str]:
     return {word for several in forms.values() for _, word in several}
 
 
-def _standing(forms: Forms, said: Sequence[str]) -> set[str]:
-    """Those of the words that are said, in whatever form."""
-    return {word for one in said for form, word in forms.get(one[:BEGINNING], ()) if _alike(form, one)}
+def _standing(forms: Forms, said: Sequence[str], exactly: bool = False) -> set[str]:
+    """Those of the words that are said, in whatever form; exactly: not by what begins otherwise."""
+    found = ((form, word, one) for one in said for form, word in forms.get(one[:BEGINNING], ()))
+    return {word for form, word, one in found if (form[:2] == word[:2] or not exactly) and _alike(form, one)}
 
 
 def _alike(word: str, other: str) -> bool:

@@ -104,6 +104,32 @@ def test_it_is_told(said: str, question: str) -> None:
 @pytest.mark.parametrize(
     ("said", "question"),
     [
+        ("My dog is called Rexo.", "Which pet do I have?"),
+        ("I'm a plumber.", "What is my job?"),
+        ("I speak Turkish.", "What is my language?"),
+        ("I could eat mangoes all day.", "What is my favourite fruit?"),
+        ("I hate spinach.", "Which vegetable do I dislike?"),
+        ("I don't eat meat.", "What is my diet?"),
+        ("I put the money under the mattress.", "Where is my cash?"),
+        ("My suitcase weighs 30 kilos.", "How heavy is my luggage?"),
+        ("I was born on the third of March.", "When is my birthday?"),
+    ],
+)
+def test_it_is_told_in_other_words(said: str, question: str) -> None:
+    """They share no word that says something."""
+    assert teller(question, said) == said
+
+
+@pytest.mark.parametrize(
+    ("said", "question"),
+    [
+        ("I have been thinking about dogs lately.", "Which pet do I have?"),
+        ("I saw a dog.", "Which pet do I have?"),
+        ("I met a plumber.", "What is my job?"),
+        ("I feel like a mango today.", "What is my favourite fruit?"),
+        ("I lost my phone.", "What is my phone number?"),
+        ("My aunt turned 71 last week.", "What is my aunt's job?"),
+        ("My wedding was wonderful.", "When is my wedding?"),
         ("My dog is called Rexo.", "What is my parrot called?"),
         ("My boss's name is Lusova.", "What is my name?"),
         ("My locker number is 17.", "What is my room number?"),

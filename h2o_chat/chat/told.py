@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from h2o_chat.chat.answers import may_answer
 from h2o_chat.chat.finding import BEGINNING, TELLS, WORD, Finder, Found, unsaid
-from h2o_chat.chat.neighbours import SAME, Neighbours, before, neighbours, of_self, plain, sentence, spoken
+from h2o_chat.chat.neighbours import Neighbours, before, neighbours, of_self, plain, same, sentence, spoken
 from h2o_chat.chat.personal import MY, NOTHING, I, Wanted, word_set
 
 MOST = 0.75
@@ -155,7 +155,7 @@ def _forms(words: Collection[str]) -> Forms:
     """The words, and what tells the same and begins otherwise."""
     forms: dict[str, list[tuple[str, str]]] = {}
     for word in words:
-        for form in (word, *SAME.get(word, ())):
+        for form in (word, *same().get(word, ())):
             endings = ("", "s", "d", "ed", "ing") if len(form) < BEGINNING else ("",)
             for ending in endings:
                 forms.setdefault((form + ending)[:BEGINNING], []).append((form, word))

@@ -3,17 +3,17 @@
 import pytest
 
 from h2o_chat.chat.answers import may_answer
-from h2o_chat.chat.neighbours import _HOWS, _kinds, _table, neighbours, plain, spoken
+from h2o_chat.chat.neighbours import hows, kinds, neighbours, plain, spoken, told_by
 
 
 def test_each_row_of_the_table_tells_what_it_says() -> None:
     """A sentence is made of each sign: "I", how it is said, a word. Beginnings leave none of them out."""
-    for asked, signs in _table().items():
+    for asked, signs in told_by().items():
         for sign in signs.split():
             how, kind_of, kind = sign.partition("~")
-            words = sorted(_kinds()[kind])[:3] if kind_of else [sign]
+            words = sorted(kinds()[kind])[:3] if kind_of else [sign]
             for word in words:
-                before = ["i", *sorted(_HOWS[how])[:1]] if kind_of else ["i"]
+                before = ["i", *sorted(hows()[how])[:1]] if kind_of else ["i"]
                 assert neighbours(asked).told_by_self([*before, word]), (asked, sign, word)
                 assert not neighbours(asked).told_by_self(["i", ".", word]), (asked, sign, word)
 

@@ -31,6 +31,7 @@ def server() -> Iterator[Server]:
         yield server
         assert server.end() == 0, server.said
         assert "Traceback" not in server.said
+        assert "was forgotten is told again (--recall off: not)" in server.said
 
 
 @pytest.fixture
@@ -128,9 +129,12 @@ def test_a_reader_that_is_too_slow_is_cut_and_nobody_waits_for_it(client: Client
 
 @pytest.fixture(scope="module")
 def hasty() -> Iterator[Server]:
-    with Server("-b", 48, "--rows", 2, "--timeout", 2, "--no-store", "--grace", 0) as server:
+    with Server(
+        "-b", 48, "--rows", 2, "--timeout", 2, "--no-store", "--grace", 0, "--recall", "off"
+    ) as server:
         yield server
         assert server.end() == 0
+        assert "told again" not in server.said
 
 
 def test_what_takes_too_long_ends_with_504(hasty: Server) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from serving import SAMPLING, begin
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import GenerationError
@@ -19,13 +20,11 @@ from h2o_chat.native.loading import open_model
 from h2o_chat.serve.asked import Asked
 from h2o_chat.serve.errors import ApiError
 from h2o_chat.serve.keys import NOBODY
-from h2o_chat.serve.line import Limits, Ticket
-from h2o_chat.serve.prefixes import Prefixes
+from h2o_chat.serve.line import Ticket
 from h2o_chat.serve.service import Service
 from h2o_chat.serve.stream import MOST_TEXTS, Ended, Item, Stream
 
 SETTINGS = Settings(budget=48, threads=1, seed=0, events_every=0)
-SAMPLING = Sampling(max_tokens=20)
 
 
 @pytest.fixture(scope="module")
@@ -33,14 +32,9 @@ def loaded() -> Loaded:
     return open_model(SETTINGS, lambda *_: None)
 
 
-def begin(loaded: Loaded, settings: Settings = SETTINGS, snapshots: int = 8) -> Service:
-    batch = Batch(loaded, settings, rows=2)
-    return Service(batch, settings, SAMPLING, Limits(8, 8, 100, 0), Prefixes(snapshots))
-
-
 @pytest.fixture
 async def service(loaded: Loaded) -> AsyncIterator[Service]:
-    service = begin(loaded)
+    service = begin(loaded, SETTINGS)
     yield service
     assert service.close(60)
 
@@ -137,7 +131,7 @@ async def test_a_broken_engine_is_told_to_everybody(
 
 
 async def test_memory_is_bounded_by_what_is_kept(loaded: Loaded) -> None:
-    service = begin(loaded, snapshots=3)
+    service = begin(loaded, SETTINGS, snapshots=3)
     for number in range(7):
         await answered(service, f"My number is {number}.")
     assert len(service.prefixes) == 3
@@ -145,7 +139,7 @@ async def test_memory_is_bounded_by_what_is_kept(loaded: Loaded) -> None:
     assert service.prefixes.held_bytes == sum(each) <= 3 * service.snapshot_bytes
     assert min(each) > 0.95 * service.snapshot_bytes, "the arithmetic is not far from what is there"
     assert service.close(60)
-    nothing = begin(loaded, snapshots=0)
+    nothing = begin(loaded, SETTINGS, snapshots=0)
     await answered(nothing, "Hello")
     assert len(nothing.prefixes) == 0
     assert nothing.close(60)

@@ -104,29 +104,6 @@ def test_who_finds_the_queue_full_is_told_when_to_come_again(client: Client) -> 
     assert client.complete("Hello").status == 200
 
 
-def test_a_reader_that_is_too_slow_is_cut_and_nobody_waits_for_it(client: Client) -> None:
-    before = client.metric("slow_streams_total")
-    slow = socket.socket()
-    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # before it connects: after it, it has more
-    slow.connect(("127.0.0.1", client.port))
-    asked = json.dumps(
-        {"messages": [{"role": "user", "content": "Hello"}], "stream": True, **ENDLESS}
-    ).encode()
-    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(asked)
-    slow.sendall(head + asked)
-    until(lambda: client.metric("slow_streams_total") == before + 1, "it is not cut")
-    told = b""
-    while piece := slow.recv(1 << 16):
-        told += piece
-        if b"too_slow" in told:
-            break
-    slow.close()
-    assert b'"code": "too_slow"' in told
-    assert b"[DONE]" not in told
-    idle(client)
-    assert client.complete("Hello").status == 200
-
-
 @pytest.fixture(scope="module")
 def hasty() -> Iterator[Server]:
     with Server(

@@ -1,11 +1,14 @@
 """Between clients and batch: each conversation as in an engine of its own, whatever fails beside it."""
 
 import asyncio
+import json
+import socket
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
+import uvicorn
 from serving import SAMPLING, begin
 
 from h2o_chat.base.config import Sampling, Settings
@@ -17,10 +20,15 @@ from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
 from h2o_chat.models.load import Loaded
 from h2o_chat.native.loading import open_model
+from h2o_chat.serve import protocol
+from h2o_chat.serve.app import App
 from h2o_chat.serve.asked import Asked
 from h2o_chat.serve.errors import ApiError
-from h2o_chat.serve.keys import NOBODY
+from h2o_chat.serve.guard import Guard
+from h2o_chat.serve.keys import NOBODY, Keys
 from h2o_chat.serve.line import Ticket
+from h2o_chat.serve.protocol import Connection
+from h2o_chat.serve.server import listen
 from h2o_chat.serve.service import Service
 from h2o_chat.serve.stream import MOST_TEXTS, Ended, Item, Stream
 
@@ -175,6 +183,38 @@ async def test_the_end_is_told_to_who_waits_and_who_comes(service: Service) -> N
     assert told, "some waited"
     assert {(one.status, one.code) for one in told} == {(503, "ending")}
     assert all(isinstance(end, Ended) and end.error is None for end in ends if end not in told)
+
+
+@pytest.mark.loopback
+async def test_a_reader_that_is_too_slow_is_cut_and_nobody_waits_for_it(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the tokens that wait for it, however slow the machine is: the limit of time is a test of its own."""
+    monkeypatch.setattr(protocol, "READ_S", 3600)
+    app, loop = Guard(App(service, None), Keys([]), True, service.counts.statuses), asyncio.get_running_loop()
+    config = uvicorn.Config(app, http=Connection, ws="none", lifespan="off", log_config=None)
+    running, at = uvicorn.Server(config), listen("127.0.0.1", 0)
+    task = asyncio.create_task(running.serve([at]))
+    asked = {"messages": [{"role": "user", "content": "Hi"}], "stream": True, "ignore_eos": True}
+    body = json.dumps(asked | {"max_tokens": 10**9}).encode()
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with socket.socket() as slow:
+        slow.setblocking(False)
+        slow.setsockopt(
+            socket.SOL_SOCKET, socket.SO_RCVBUF, 4096
+        )  # once it is connected it has more
+        await loop.sock_connect(slow, at.getsockname())
+        await loop.sock_sendall(slow, head + body)
+        while not service.counts.slow:
+            await asyncio.sleep(0.1)
+        assert (await answered(service, "Hello")).turn.new_tokens
+        told = b""
+        while b"too_slow" not in told and (piece := await loop.sock_recv(slow, 1 << 16)):
+            told += piece
+    assert b'"code": "too_slow"' in told
+    assert b"[DONE]" not in told
+    running.should_exit = True
+    await task
 
 
 async def test_a_stream_holds_so_much_and_ends_then() -> None:

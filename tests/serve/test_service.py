@@ -200,9 +200,7 @@ async def test_a_reader_that_is_too_slow_is_cut_and_nobody_waits_for_it(
     head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
     with socket.socket() as slow:
         slow.setblocking(False)
-        slow.setsockopt(
-            socket.SOL_SOCKET, socket.SO_RCVBUF, 4096
-        )  # once it is connected it has more
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # once it is connected it has more
         await loop.sock_connect(slow, at.getsockname())
         await loop.sock_sendall(slow, head + body)
         while not service.counts.slow:

@@ -26,6 +26,7 @@ from h2o_chat.cli.lab_options import (
     checked,
     end,
     made,
+    measured,
 )
 from h2o_chat.lab.output import print_tables, tell
 
@@ -277,21 +278,13 @@ def rows(
     """Tokens per second of many conversations in one process (`run --batch`), in turns."""
 
     def work() -> ExitCode:
-        with made(shape, seed) as random_model:
-            settings = checked(
-                model=str(random_model) if random_model else model,
-                budget=budget,
-                engine=engine,
-                quantize=quantize,
-                kv_dtype=kv_dtype,
-                threads=threads,
-                seed=seed,
-            )
+        how = {"engine": engine, "quantize": quantize, "kv_dtype": kv_dtype, "threads": threads}
+        with measured(shape, model, seed, budget=budget, **how) as settings:
             from h2o_chat.lab.rows_bench import run_rows, show_rows
 
             def show(found: list[Any]) -> None:
                 show_rows(found)
-                typer.echo(verdicts.rows(found))
+                typer.echo(verdicts.rows(found, threads is not None))
 
             return tell(run_rows(settings, rows or [1, 4, 16, 64], turns, seed), as_json, show)
 

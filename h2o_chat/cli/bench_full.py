@@ -7,7 +7,7 @@ import typer
 
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.cli import verdicts
-from h2o_chat.cli.lab_options import Json, Model, OneBudget, OneKvDtype, Threads, checked, end, made
+from h2o_chat.cli.lab_options import Json, Model, OneBudget, OneKvDtype, Threads, end, measured
 from h2o_chat.lab.output import tell
 
 if TYPE_CHECKING:
@@ -40,16 +40,8 @@ def full(
     """
 
     def work() -> ExitCode:
-        with made(shape, seed) as random_model:
-            settings = checked(
-                model=str(random_model) if random_model else model,
-                budget=budget,
-                engine=engine,
-                quantize=quantize,
-                kv_dtype=kv_dtype,
-                threads=threads,
-                seed=seed,
-            )
+        how = {"engine": engine, "quantize": quantize, "kv_dtype": kv_dtype, "threads": threads}
+        with measured(shape, model, seed, budget=budget, **how) as settings:
             from h2o_chat.lab.full_bench import Wanted, run_full, show_full
 
             def show(report: "Report") -> None:

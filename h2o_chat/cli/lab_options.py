@@ -76,3 +76,14 @@ def made(shape: str | None, seed: int) -> Iterator[Path | None]:
     with TemporaryDirectory() as folder:
         make(shape, Path(folder), seed)
         yield Path(folder)
+
+
+@contextmanager
+def measured(shape: str | None, model: str | None, seed: int, **given: Any) -> Iterator[Settings]:
+    """The settings for a model, or for random weights of a shape, which are gone afterwards.
+
+    Raises:
+        UsageError: a setting that cannot be, no such model, no such shape.
+    """
+    with made(shape, seed) as random_model:
+        yield checked(model=str(random_model) if random_model else model, seed=seed, **given)

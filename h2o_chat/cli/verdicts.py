@@ -85,9 +85,12 @@ def turns(found: "Sequence[TurnTimes]") -> str:
     )
 
 
-def rows(found: "Sequence[RowsSpeed]") -> str:
+def rows(found: "Sequence[RowsSpeed]", threads_asked: bool) -> str:
     first, best = found[0], max(found, key=lambda one: one.tok_s)
-    told = f"Verdict: {first.rows:,} at once: {first.tok_s:,.0f} tok/s"
+    threads = f"{first.threads} thread{'s' if first.threads > 1 else ''}"
+    if not threads_asked:
+        threads += ", as many as serve and run --batch take here (--threads: others)"
+    told = f"With {threads}.\nVerdict: {first.rows:,} at once: {first.tok_s:,.0f} tok/s"
     if best is not first:
         told += f"; {best.rows:,}: {best.tok_s:,.0f}, {best.times_one:.2f} times as many"
     disturbed = sum(one.disturbed for one in found)

@@ -138,9 +138,9 @@ class Batch:
         """One call of the model for all rows that answer, and one for the prompts that are read."""
         told: list[Told] = []
         self._stop(told)
-        self._seat(told)
         self._decode(told)
         self._read(told)
+        self._seat(told)  # last: its first token is told before the next one is computed
         return told
 
     # -- what a step does ------------------------------------------------------------------------------

@@ -16,7 +16,10 @@ def metrics(service: Service) -> str:
 
 def _lines(service: Service) -> Iterator[str]:
     counts, prefixes = service.counts, service.prefixes
-    yield from _one("requests_waiting", "gauge", "Requests that nothing was read of yet.", service.waiting)
+    what = "Requests that nothing was read of yet."
+    yield from _one("requests_waiting", "gauge", what, len(service.waiting))
+    what = "Requests that are read, or were read and have no row yet."
+    yield from _one("requests_reading", "gauge", what, service.reading)
     busy = sum(request is not None for request in service.seated)
     yield from _one("rows_busy", "gauge", "Conversations that are answered just now.", busy)
     yield from _one("rows", "gauge", "Conversations that can be answered at once.", len(service.seated))

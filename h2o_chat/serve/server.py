@@ -16,6 +16,7 @@ from h2o_chat.base.system import ENDING
 from h2o_chat.serve.app import App
 from h2o_chat.serve.guard import Guard
 from h2o_chat.serve.keys import Keys
+from h2o_chat.serve.malloc import trim
 from h2o_chat.serve.protocol import Connection
 from h2o_chat.serve.saved import Saved
 from h2o_chat.serve.service import Service
@@ -24,6 +25,8 @@ SEND_BYTES = 64 << 10
 """That the system holds for a client that does not read; beside them 64 KiB here."""
 CUT_S = 5.0
 """What is cut has so long to be told, and to come to the end of its step."""
+TRIM_TICKS = 50
+"""Of a tenth of a second: so often holes in the heap are given back."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -110,6 +113,8 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second: whether all has ended."""
         await super().on_tick(counter)
+        if counter % TRIM_TICKS == 0:
+            trim()
         if self._service.broken:
             return True
         if self._leaves_at is None:

@@ -81,19 +81,25 @@ class Service:
         """The one that is being prepared."""
         self._under_way: dict[Request, Ticket] = {}
         self._closed = False
-        self._threads = [
-            threading.Thread(target=work, name=name, daemon=True)
-            for work, name in ((self._prepare_all, "prepare"), (self._answer_all, "answer"))
-        ]
+        works = (("prepare", self._prepare_all), ("answer", self._answer_all))
+        self._threads = [threading.Thread(target=work, name=name, daemon=True) for name, work in works]
         for thread in self._threads:
             thread.start()
 
     # -- in the event loop ---------------------------------------------------------------------------
 
     @property
-    def waiting(self) -> int:
-        """Requests that nothing was read of yet."""
-        return len(self._waiting())
+    def waiting(self) -> set[Ticket]:
+        """Those that nothing was read of yet."""
+        with self._changed:
+            batch = [self._under_way.get(request) for request in self.batch.line]
+            return {ticket for ticket in (*self._line, self._prepared, *batch) if ticket is not None}
+
+    @property
+    def reading(self) -> int:
+        """Requests that are read, or were read and have no row yet."""
+        with self._changed:
+            return len(self._under_way.keys() - {*self.batch.line, *self.seated})
 
     @property
     def computed_bytes(self) -> int:
@@ -109,9 +115,8 @@ class Service:
 
     def ticket(self, asked: Asked, owner: bytes) -> Ticket:
         """A request that does not wait yet; in any thread, for it may take a while."""
-        return Ticket(
-            asked, owner, Stream(asked.stream), chain(beginning(owner, self.context), asked.messages)
-        )
+        hashes = chain(beginning(owner, self.context), asked.messages)
+        return Ticket(asked, owner, Stream(asked.stream), hashes)
 
     def submit(self, ticket: Ticket) -> None:
         """Has a request wait its turn.
@@ -121,7 +126,7 @@ class Service:
         """
         if self.ending:
             raise _broken() if self.broken else _ending()
-        self.limits.check(self._waiting(), ticket.owner)
+        self.limits.check(self.waiting, ticket.owner)
         with self._changed:
             self._line.append(ticket)
             self._changed.notify_all()
@@ -159,12 +164,6 @@ class Service:
         for thread in self._threads:
             thread.join(longest_s)
         return not any(thread.is_alive() for thread in self._threads)
-
-    def _waiting(self) -> set[Ticket]:
-        """Those that nothing was read of yet."""
-        with self._changed:
-            batch = [self._under_way.get(request) for request in self.batch.line]
-            return {ticket for ticket in (*self._line, self._prepared, *batch) if ticket is not None}
 
     # -- the thread that prepares --------------------------------------------------------------------
 

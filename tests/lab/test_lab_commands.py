@@ -15,6 +15,7 @@ from h2o_chat.base.config import Settings
 from h2o_chat.cli.cli import app
 from h2o_chat.lab import bounded
 from h2o_chat.lab.bounded import run_bounded
+from h2o_chat.models.choices import default_threads
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 
@@ -131,3 +132,8 @@ def test_rows_are_timed_beside_each_other() -> None:
         assert (one["samples"], one["budget"]) == (2, 32)
     told = CliRunner().invoke(app, ["bench", "rows", "-b", "32", "--rows", "2", "--turns", "1"]).stdout
     assert "Verdict: 2 at once: " in told
+    threads = default_threads()
+    assert f"With {threads} thread" in told
+    assert "as many as serve and run --batch take here" in told
+    asked = ["bench", "rows", "-b", "32", "--rows", "2", "--turns", "1", "--threads", "2"]
+    assert "With 2 threads.\nVerdict: " in CliRunner().invoke(app, asked).stdout

@@ -14,8 +14,22 @@ from typing import Any
 
 from forking import Forked
 
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.engine.batch import Batch
+from h2o_chat.models.load import Loaded
+from h2o_chat.serve.line import Limits
+from h2o_chat.serve.prefixes import Prefixes
+from h2o_chat.serve.service import Service
+
 PROGRAM = [sys.executable, "-m", "h2o_chat", "serve", "--address", "127.0.0.1:0", "--threads", "1"]
 TIMEOUT_S = 120
+SAMPLING = Sampling(max_tokens=20)
+
+
+def begin(loaded: Loaded, settings: Settings, snapshots: int = 8) -> Service:
+    """A service of two rows in this process; who calls it closes it."""
+    batch = Batch(loaded, settings, rows=2)
+    return Service(batch, settings, SAMPLING, Limits(8, 8, 100, 0), Prefixes(snapshots))
 
 
 class Server:

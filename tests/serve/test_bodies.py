@@ -1,5 +1,6 @@
 """Whatever a client sends: an answer or an error in the one shape, never a 500, never a hang."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 from serving import Server
 
 from h2o_chat.base.config import Sampling
+from h2o_chat.serve import body
 from h2o_chat.serve.asked import KNOWN, asked_for
+from h2o_chat.serve.body import Bodies
 from h2o_chat.serve.errors import ApiError
 
 pytestmark = pytest.mark.loopback
@@ -99,3 +102,40 @@ def test_any_body_is_understood_or_refused(body: Any) -> None:
         return
     json.dumps(error.body()).encode()
     assert 400 <= error.status < 500
+
+
+async def test_a_body_that_says_no_length_is_counted() -> None:
+    held = Bodies()
+    with pytest.raises(ApiError) as error:
+        await held.read(Sent([b"x" * (1 << 20)] * 17))  # type: ignore[arg-type]
+    assert (error.value.status, held.held_bytes) == (413, 0)
+
+
+async def test_all_bodies_together_have_a_limit() -> None:
+    held = Bodies()
+    held.held_bytes = body.BODIES_BYTES
+    with pytest.raises(ApiError) as error:
+        await held.read(Sent([b"x"]))  # type: ignore[arg-type]
+    assert (error.value.status, held.held_bytes) == (503, body.BODIES_BYTES)
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body, "BODY_S", 0.01)
+    held = Bodies()
+    with pytest.raises(ApiError) as error:
+        await held.read(Sent([b"x"], ends=False))  # type: ignore[arg-type]
+    assert (error.value.status, held.held_bytes) == (408, 0)
+
+
+class Sent:
+    """A request whose body comes in pieces."""
+
+    def __init__(self, pieces: list[bytes], ends: bool = True) -> None:
+        self._pieces, self._ends = pieces, ends
+        self.headers: dict[str, str] = {}
+
+    async def stream(self) -> Any:
+        for piece in self._pieces:
+            yield piece
+        if not self._ends:
+            await asyncio.Event().wait()

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from serving import SAMPLING, begin
 
-from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.config import Settings
 from h2o_chat.chat.chat import Chat
-from h2o_chat.engine.batch import Batch
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
 from h2o_chat.models.load import Loaded
@@ -17,15 +17,12 @@ from h2o_chat.native.loading import open_model
 from h2o_chat.serve.answers import Head
 from h2o_chat.serve.asked import Asked
 from h2o_chat.serve.keys import NOBODY
-from h2o_chat.serve.line import Limits
-from h2o_chat.serve.prefixes import Prefixes
 from h2o_chat.serve.retelling import LOOKED_AT_CHARACTERS, Holding, Places, places_of, retold
 from h2o_chat.serve.saved import Saved
 from h2o_chat.serve.service import Service
 from h2o_chat.serve.stream import Ended
 
 SETTINGS = Settings(budget=64, threads=1, seed=0, events_every=0)
-SAMPLING = Sampling(max_tokens=20)
 TEXTS = (
     "My dog is called Rexo.",
     "I like long walks in the rain, and tea with my sister on Sundays.",
@@ -44,14 +41,9 @@ def loaded() -> Loaded:
     return open_model(SETTINGS, lambda *_: None)
 
 
-def begin(loaded: Loaded, settings: Settings = SETTINGS, snapshots: int = 8) -> Service:
-    batch = Batch(loaded, settings, rows=2)
-    return Service(batch, settings, SAMPLING, Limits(8, 8, 100, 0), Prefixes(snapshots))
-
-
 @pytest.fixture
 async def service(loaded: Loaded) -> AsyncIterator[Service]:
-    service = begin(loaded)
+    service = begin(loaded, SETTINGS)
     yield service
     assert service.close(60)
 
@@ -116,7 +108,7 @@ async def test_with_recall_off_nothing_is_told_again(loaded: Loaded) -> None:
 async def test_a_history_that_is_read_as_one_prompt(loaded: Loaded) -> None:
     """No memory of it is there: what lies behind the newest slots is told again."""
     _, turns = talked(loaded)
-    service = begin(loaded, snapshots=0)
+    service = begin(loaded, SETTINGS, snapshots=0)
     gone = await answered(service, history(turns, TOLD + 1))
     held = await answered(service, [*history(turns, 1), ("assistant", "Yes."), ("user", TEXTS[TOLD])])
     assert codes(gone) == [("recalled", 0)]
@@ -126,7 +118,7 @@ async def test_a_history_that_is_read_as_one_prompt(loaded: Loaded) -> None:
 
 async def test_a_server_that_begins_again_knows_where_messages_lie(loaded: Loaded, tmp_path: Path) -> None:
     _, turns = talked(loaded)
-    service = begin(loaded)
+    service = begin(loaded, SETTINGS)
     await answered(service, history(turns, TOLD))
     (kept,) = service.prefixes.all()
     saved = Saved(tmp_path, service.context, service.batch)
@@ -134,7 +126,7 @@ async def test_a_server_that_begins_again_knows_where_messages_lie(loaded: Loade
     service.prefixes.drop(kept)
     assert service.close(60)
 
-    other = begin(loaded)
+    other = begin(loaded, SETTINGS)
     other.read = saved.read
     for one in saved.rows():
         other.prefixes.add(one)

@@ -1,11 +1,15 @@
 """Between clients and batch: each conversation as in an engine of its own, whatever fails beside it."""
 
 import asyncio
+import json
+import socket
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
+import uvicorn
+from serving import SAMPLING, begin
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import GenerationError
@@ -16,16 +20,19 @@ from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
 from h2o_chat.models.load import Loaded
 from h2o_chat.native.loading import open_model
+from h2o_chat.serve import protocol
+from h2o_chat.serve.app import App
 from h2o_chat.serve.asked import Asked
 from h2o_chat.serve.errors import ApiError
-from h2o_chat.serve.keys import NOBODY
-from h2o_chat.serve.line import Limits, Ticket
-from h2o_chat.serve.prefixes import Prefixes
+from h2o_chat.serve.guard import Guard
+from h2o_chat.serve.keys import NOBODY, Keys
+from h2o_chat.serve.line import Ticket
+from h2o_chat.serve.protocol import Connection
+from h2o_chat.serve.server import listen
 from h2o_chat.serve.service import Service
 from h2o_chat.serve.stream import MOST_TEXTS, Ended, Item, Stream
 
 SETTINGS = Settings(budget=48, threads=1, seed=0, events_every=0)
-SAMPLING = Sampling(max_tokens=20)
 
 
 @pytest.fixture(scope="module")
@@ -33,14 +40,9 @@ def loaded() -> Loaded:
     return open_model(SETTINGS, lambda *_: None)
 
 
-def begin(loaded: Loaded, settings: Settings = SETTINGS, snapshots: int = 8) -> Service:
-    batch = Batch(loaded, settings, rows=2)
-    return Service(batch, settings, SAMPLING, Limits(8, 8, 100, 0), Prefixes(snapshots))
-
-
 @pytest.fixture
 async def service(loaded: Loaded) -> AsyncIterator[Service]:
-    service = begin(loaded)
+    service = begin(loaded, SETTINGS)
     yield service
     assert service.close(60)
 
@@ -137,7 +139,7 @@ async def test_a_broken_engine_is_told_to_everybody(
 
 
 async def test_memory_is_bounded_by_what_is_kept(loaded: Loaded) -> None:
-    service = begin(loaded, snapshots=3)
+    service = begin(loaded, SETTINGS, snapshots=3)
     for number in range(7):
         await answered(service, f"My number is {number}.")
     assert len(service.prefixes) == 3
@@ -145,7 +147,7 @@ async def test_memory_is_bounded_by_what_is_kept(loaded: Loaded) -> None:
     assert service.prefixes.held_bytes == sum(each) <= 3 * service.snapshot_bytes
     assert min(each) > 0.95 * service.snapshot_bytes, "the arithmetic is not far from what is there"
     assert service.close(60)
-    nothing = begin(loaded, snapshots=0)
+    nothing = begin(loaded, SETTINGS, snapshots=0)
     await answered(nothing, "Hello")
     assert len(nothing.prefixes) == 0
     assert nothing.close(60)
@@ -181,6 +183,36 @@ async def test_the_end_is_told_to_who_waits_and_who_comes(service: Service) -> N
     assert told, "some waited"
     assert {(one.status, one.code) for one in told} == {(503, "ending")}
     assert all(isinstance(end, Ended) and end.error is None for end in ends if end not in told)
+
+
+@pytest.mark.loopback
+async def test_a_reader_that_is_too_slow_is_cut_and_nobody_waits_for_it(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the tokens that wait for it, however slow the machine is: the limit of time is a test of its own."""
+    monkeypatch.setattr(protocol, "READ_S", 3600)
+    app, loop = Guard(App(service, None), Keys([]), True, service.counts.statuses), asyncio.get_running_loop()
+    config = uvicorn.Config(app, http=Connection, ws="none", lifespan="off", log_config=None)
+    running, at = uvicorn.Server(config), listen("127.0.0.1", 0)
+    task = asyncio.create_task(running.serve([at]))
+    asked = {"messages": [{"role": "user", "content": "Hi"}], "stream": True, "ignore_eos": True}
+    body = json.dumps(asked | {"max_tokens": 10**9}).encode()
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with socket.socket() as slow:
+        slow.setblocking(False)
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # once it is connected it has more
+        await loop.sock_connect(slow, at.getsockname())
+        await loop.sock_sendall(slow, head + body)
+        while not service.counts.slow:
+            await asyncio.sleep(0.1)
+        assert (await answered(service, "Hello")).turn.new_tokens
+        told = b""
+        while b"too_slow" not in told and (piece := await loop.sock_recv(slow, 1 << 16)):
+            told += piece
+    assert b'"code": "too_slow"' in told
+    assert b"[DONE]" not in told
+    running.should_exit = True
+    await task
 
 
 async def test_a_stream_holds_so_much_and_ends_then() -> None:

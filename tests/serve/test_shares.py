@@ -228,3 +228,28 @@ def test_memory_that_is_freed_goes_back_to_the_system() -> None:
     }
     assert found["given back"] < 5e6
     assert found["kept"] > 50e6, "else nothing would have to be done"
+
+
+HOLES = """
+import sys
+from h2o_chat.serve.malloc import trim
+def resident():
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * 4096
+blocks = [(bytearray(100_000), bytes(5_000)) for _ in range(500)]  # too small to be mapped one by one
+between = [small for _, small in blocks]
+del blocks
+before = resident()
+if sys.argv[1] == "trimmed":
+    trim()
+print(before - resident())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc alone")
+def test_holes_in_the_heap_go_back_to_the_system() -> None:
+    left, trimmed = (
+        int(subprocess.check_output([sys.executable, "-c", HOLES, how])) for how in ("left", "trimmed")
+    )
+    assert abs(left) < 1e6
+    assert trimmed > 40e6

@@ -118,8 +118,8 @@ def opener_of(
 ) -> Callable[[str], Opener]:
     """By a model's name: what opens it, in a new conversation that is kept in the same place.
 
-    A model that is not here is fetched if it is small, or the name is followed by `YES`; else the opener raises
-    UsageError, which says how large it is.
+    A model that is not here is fetched if it is small, or the name is followed by `YES`; else the opener
+    raises UsageError, which says how large it is.
 
     Args:
         fitted: the settings as they suit their model; called while it is opened.

@@ -36,6 +36,7 @@ def test_every_reader_takes_or_refuses(tmp_path: Path, inputs: int) -> None:
         "weights",
         "saved caches",
         "databases",
+        "query heads",
         "packed headers",
         "packed weights",
         "gguf files",

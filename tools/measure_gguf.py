@@ -8,7 +8,9 @@ by the package gguf, and packed (`tests/gguf_files.py`; without columns for a K 
 TEXTS is a JSON list of strings. The name of a family stands for a random model of it, of 256 columns, and for
 documents that it draws itself, so that its perplexity is low, as that of a trained one. `ratio` is the
 perplexity of the native step, weights and activations rounded (`tests/native/twin.py`), to that of the file's
-numbers in fp32; `alike`: activations rounded on both sides; `s.e.`: its standard error over documents.
+numbers in fp32; `alike`: activations rounded on both sides; `s.e.`: the standard error of `ratio` over
+documents. Of a random model it is the perplexity expected over all tokens that it might have drawn next, not
+that of the one that it drew. `F16 as it is`: the file computed by transformers' step, `--quantize none`.
 """
 
 import argparse
@@ -28,12 +30,13 @@ import torch  # noqa: E402
 import transformers  # noqa: E402
 from gguf_files import write  # type: ignore[import-not-found]  # noqa: E402
 from tiny_models import tiny  # type: ignore[import-not-found]  # noqa: E402
-from torch import Tensor, nn  # noqa: E402
+from torch import Tensor  # noqa: E402
 from twin import round_activations, twin  # type: ignore[import-not-found]  # noqa: E402
 
 from h2o_chat.base.config import Settings  # noqa: E402
 from h2o_chat.lab.texts import documents  # noqa: E402
 from h2o_chat.models.gguf_tensors import GgufTensors  # noqa: E402
+from h2o_chat.models.load import load  # noqa: E402
 from h2o_chat.models.resolve import check_weights  # noqa: E402
 from h2o_chat.native.loading import bits_of  # noqa: E402
 from h2o_chat.native.packing import packed_for  # noqa: E402
@@ -71,24 +74,27 @@ def main() -> None:
     for name in arguments.folders:
         print(name, flush=True)
         with tempfile.TemporaryDirectory() as made:
-            folder, ids = Path(name), None
+            folder, ids, likely = Path(name), None, None
             if name in MORE:
                 folder = Path(made)
-                ids = drawn(random_model(name, folder), arguments.documents)
+                model = random_model(name, folder)
+                ids = drawn(model, arguments.documents)
+                likely = torch.stack([logarithms(model, one).exp() for one in ids])
             elif arguments.texts:
                 tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
                 texts = json.loads(arguments.texts.read_text("utf-8"))
                 ids = documents(texts[: 8 * arguments.documents], tokenizer, LENGTH)[: arguments.documents]
-            measure(folder, arguments.kinds, ids)
+            measure(folder, arguments.kinds, ids, likely)
 
 
-def measure(folder: Path, kinds: list[str], ids: Tensor | None) -> None:
+def measure(folder: Path, kinds: list[str], ids: Tensor | None, likely: Tensor | None) -> None:
     """A line of each kind.
 
     Args:
         ids: documents [N, L]; None: no ratios.
+        likely: see `nll`.
     """
-    print("kind    file MB  packed MB  bits  packing s    ratio    alike    s.e.")
+    print("kind    file MB  packed MB  bits  packing s    ratio    alike      s.e.")
     with tempfile.TemporaryDirectory() as name:
         os.environ["XDG_CACHE_HOME"] = name  # packed anew, whatever lies there
         for kind in kinds:
@@ -101,12 +107,31 @@ def measure(folder: Path, kinds: list[str], ids: Tensor | None) -> None:
                 f"{kind:6}{file.stat().st_size / 1e6:9.1f}{packed.bytes / 1e6:11.1f}{bits:6}{seconds:11.1f}"
             )
             if ids is not None:
-                ours = nll(twin(folder, packed), ids)
-                for activations in (False, True):
-                    more = ours - nll(of_file(folder, file, activations, bits), ids)
-                    line += f"{math.exp(more.mean()):9.4f}"
-                line += f"{more.std() / math.sqrt(len(more)):8.4f}"
+                ours = nll(twin(folder, packed), ids, likely)
+                exact = nll(of_file(folder, file, False, bits), ids, likely)
+                alike = nll(of_file(folder, file, True, bits), ids, likely)
+                line += compared(ours - exact) + compared(ours - alike) + error_of(ours - exact)
             print(line, flush=True)
+            if ids is not None and kind == "F16":
+                more = nll(as_it_is(file), ids, likely) - exact
+                print(f"F16 as it is {compared(more):>40}{error_of(more):>19}", flush=True)
+
+
+def compared(more: Tensor) -> str:
+    """The ratio of perplexities of documents that take so many nats [N] more per token."""
+    return f"{math.exp(more.mean()):9.4f}"
+
+
+def error_of(more: Tensor) -> str:
+    """The standard error of that over documents."""
+    return f"{more.std() / math.sqrt(len(more)):10.5f}"
+
+
+def as_it_is(file: Path) -> Any:
+    """The model as `--quantize none` loads it, asked without a cache."""
+    model = load(Settings(model=str(file), quantize="none", device="cpu"), lambda *_: None).model
+    model.set_attn_implementation("eager")
+    return model
 
 
 def of_file(folder: Path, file: Path, activations: bool, bits: int) -> Any:
@@ -140,14 +165,28 @@ def drawn(model: Any, number: int) -> Tensor:
     return ids
 
 
-@torch.no_grad()
-def nll(model: Any, ids: Tensor) -> Tensor:
-    """Nats per token of each of the documents [N, L]."""
+def nll(model: Any, ids: Tensor, likely: Tensor | None) -> Tensor:
+    """Nats per token of each of the documents [N, L].
+
+    Args:
+        likely: [N, L - 1, V] how likely each token is after the ones before it: then the nats expected over
+            all of them. None: those of the tokens that stand there.
+    """
     found = []
-    for document in ids[:, None]:
-        logits = model(document, use_cache=False).logits[:, :-1]
-        found.append(nn.functional.cross_entropy(logits.flatten(0, 1), document[:, 1:].flatten()))
-    return torch.stack(found).double()
+    for number, document in enumerate(ids):
+        each = -logarithms(model, document)
+        if likely is None:
+            found.append(each.gather(1, document[1:, None]).mean())
+        else:
+            found.append((likely[number] * each).sum(1).mean())
+    return torch.stack(found)
+
+
+@torch.no_grad()
+def logarithms(model: Any, document: Tensor) -> Tensor:
+    """[L - 1, V] of the probabilities of what comes next in a document [L]."""
+    logits: Tensor = model(document[None], use_cache=False).logits[0, :-1]
+    return logits.double().log_softmax(1)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from h2o_chat.base.config import QUANTIZE, Settings
-from h2o_chat.base.errors import BusyError, H2OChatError, StoreError
+from h2o_chat.base.errors import BusyError, H2OChatError, StoreError, UsageError
 from h2o_chat.base.progress import Progress
 from h2o_chat.chat.chat import Chat
 from h2o_chat.chat.engine_like import EngineLike
@@ -14,8 +15,8 @@ from h2o_chat.chat.keeping import Keeper
 from h2o_chat.chat.so_far import words
 from h2o_chat.events.events import Note, Session
 from h2o_chat.models.gguf import is_gguf
-from h2o_chat.models.hub import stay_offline
-from h2o_chat.models.obtain import fetch_missing
+from h2o_chat.models.hub import Agree, agreed, stay_offline
+from h2o_chat.models.obtain import ASK_FROM_BYTES, fetch_missing, to_be_fetched
 from h2o_chat.remote.engine_here import engine_here
 from h2o_chat.store import Store
 
@@ -68,12 +69,19 @@ Opener = Callable[[Progress], Chat]
 """Opens a conversation, kept on disk or not; tells how far it is."""
 
 
-def opener(settings: Settings, kept: Kept | None, open_engine: OpenEngine = engine_here) -> Opener:
-    """What opens the conversation, when and in whatever thread it is called; None keeps nothing on disk."""
+def opener(
+    settings: Settings, kept: Kept | None, open_engine: OpenEngine = engine_here, agree: Agree = agreed
+) -> Opener:
+    """What opens the conversation, when and in whatever thread it is called.
+
+    Args:
+        kept: None keeps nothing on disk.
+        agree: is asked before a model that is not here is fetched.
+    """
 
     def open_chat(progress: Progress) -> Chat:
         progress("resolve", None)
-        fetch_missing(settings.model, progress)
+        fetch_missing(settings.model, progress, agree)
         stay_offline()
         engine = open_engine(settings, progress)
         held = _as_held(settings, engine.session)
@@ -110,16 +118,36 @@ def opener_of(
 ) -> Callable[[str], Opener]:
     """By a model's name: what opens it, in a new conversation that is kept in the same place.
 
+    A model that is not here is fetched if it is small, or the name is followed by `YES`; else the opener
+    raises UsageError, which says how large it is.
+
     Args:
         fitted: the settings as they suit their model; called while it is opened.
     """
     folder = None if kept is None else Kept(kept.folder)
 
-    def of(name: str) -> Opener:
+    def of(words: str) -> Opener:
+        name = words.removesuffix(YES)
         asked = replace(settings, model=name)
-        return lambda progress: opener(fitted(asked), folder, open_engine)(progress)
+        agree = agreed if words != name else partial(_small_alone, name)
+        return lambda progress: opener(fitted(asked), folder, open_engine, agree)(progress)
 
     return of
+
+
+YES = " --yes"
+"""Behind a model's name: it is fetched, however large it is."""
+
+
+def _small_alone(name: str, repository: str, missing_bytes: int, free_bytes: int) -> None:
+    """
+    Raises:
+        UsageError: whoever waits should know how large it is.
+    """
+    if missing_bytes >= ASK_FROM_BYTES:
+        raise UsageError(
+            to_be_fetched(repository, missing_bytes, free_bytes), f"/model {name}{YES} fetches it."
+        )
 
 
 _OTHER_SYSTEM = Note(

@@ -6,17 +6,13 @@ from typing import Annotated
 
 import typer
 
-from h2o_chat.base.errors import ExitCode, ModelError, UsageError, name_of
+from h2o_chat.base.errors import ExitCode, ModelError, UsageError
 from h2o_chat.cli.run import ending
-from h2o_chat.models.cached import cache_folder
 from h2o_chat.models.hub import Agree
-from h2o_chat.models.obtain import size
-
-ASK_ABOVE_BYTES = 500_000_000
-"""A smaller model is fetched without a question: minutes at most on any line."""
+from h2o_chat.models.obtain import ASK_FROM_BYTES, size, to_be_fetched
 
 FetchYes = Annotated[
-    bool, typer.Option("--yes", help=f"Do not ask before {size(ASK_ABOVE_BYTES)} or more are fetched.")
+    bool, typer.Option("--yes", help=f"Do not ask before {size(ASK_FROM_BYTES)} or more are fetched.")
 ]
 
 
@@ -52,12 +48,9 @@ def asking(yes: bool) -> Agree:
     """
 
     def agree(repository: str, missing_bytes: int, free_bytes: int) -> None:
-        if yes or missing_bytes < ASK_ABOVE_BYTES:
+        if yes or missing_bytes < ASK_FROM_BYTES:
             return
-        what = (
-            f"{repository} is not here: {size(missing_bytes)} are to be fetched into"
-            f" {name_of(cache_folder())}, where {size(free_bytes)} are free."
-        )
+        what = to_be_fetched(repository, missing_bytes, free_bytes)
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise UsageError(f"{what} Nobody is there to confirm it.", "Say --yes.")
         if not confirmed(f"{what}\nFetch it?"):

@@ -85,7 +85,7 @@ def load(settings: Settings, progress: Progress) -> Loaded:
 
     Raises:
         ModelError: not found, not supported or damaged; says which, and what to do.
-        UsageError: a device that this machine does not have.
+        UsageError: a device that this machine does not have, or weights in bits that it cannot have.
         OutOfMemoryError: the weights do not fit.
     """
     progress("resolve", None)
@@ -95,6 +95,7 @@ def load(settings: Settings, progress: Progress) -> Loaded:
     ollama.check(folder, progress)
     with quiet():
         config = check_family(folder)
+        require_quantizable(found.name, folder, settings)
         weights = check_weights(folder)
         tokenizer = load_tokenizer(folder, config.vocab_size)
         if _read_by_transformers(folder) and settings.quantize == "auto":
@@ -246,6 +247,19 @@ def _weights_of(folder: Path, config: Any) -> dict[str, Any]:
 def _read_by_transformers(model: Path) -> bool:
     """Whether it is a GGUF file of an architecture whose tensors are not known here."""
     return model.is_file() and header_of(model).architecture not in FAMILIES
+
+
+def require_quantizable(name: str, model: Path, settings: Settings) -> None:
+    """
+    Raises:
+        UsageError: weights in 8 bits or 4 were asked for, of a GGUF file that nothing here quantises.
+    """
+    if settings.quantize not in ("auto", "none") and _read_by_transformers(model):
+        raise UsageError(
+            f"--quantize {settings.quantize}: {name} is a GGUF file of the architecture"
+            f" {header_of(model).architecture}, which transformers reads, and quantises no further.",
+            "Leave --quantize out, or take the same model as a folder of safetensors.",
+        )
 
 
 def _import_bitsandbytes() -> None:

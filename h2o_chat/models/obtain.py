@@ -7,9 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from h2o_chat.base.errors import name_of
 from h2o_chat.base.progress import Progress
+from h2o_chat.models.cached import cache_folder
 from h2o_chat.models.hub import Agree, agreed, pull
 from h2o_chat.models.resolve import Found, Known, check_weights, find, look_up, read_config
+
+ASK_FROM_BYTES = 500_000_000
+"""A smaller model is fetched without a question: minutes at most on any line."""
 
 
 def obtain(name: str | None, agree: Agree = agreed) -> Found:
@@ -40,8 +45,11 @@ def checked(model: Found) -> Found:
     return model
 
 
-def fetch_missing(name: str | None, progress: Progress) -> None:
+def fetch_missing(name: str | None, progress: Progress, agree: Agree = agreed) -> None:
     """Fetches a model that is known and not here, telling bytes and rate; what `progress` raises ends it.
+
+    Args:
+        agree: is asked before its weights are fetched.
 
     Raises:
         ModelError: it cannot be had, and why.
@@ -56,7 +64,7 @@ def fetch_missing(name: str | None, progress: Progress) -> None:
         tally.add(here, total)
         progress(f"download: {tally.line()}", here / total if total else None)
 
-    pull(model.repository, add, _check)
+    pull(model.repository, add, _check, agree)
 
 
 def fetch(model: Known, agree: Agree) -> None:
@@ -77,6 +85,14 @@ def fetch(model: Known, agree: Agree) -> None:
         sys.stderr.write("h2o-chat: stopped; what was fetched is kept, the next call goes on there\n")
         raise
     sys.stderr.write(f"h2o-chat: {tally.summary()}\n")
+
+
+def to_be_fetched(repository: str, missing_bytes: int, free_bytes: int) -> str:
+    """A sentence for whoever is asked."""
+    return (
+        f"{repository} is not here: {size(missing_bytes)} are to be fetched into"
+        f" {name_of(cache_folder())}, where {size(free_bytes)} are free."
+    )
 
 
 def _check(folder: Path) -> object:

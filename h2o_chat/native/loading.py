@@ -17,7 +17,7 @@ from h2o_chat.models import ollama
 from h2o_chat.models.choices import choose_device, default_threads, free_bytes, stored_quantization
 from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.fits import HEADROOM_BYTES, Need, require, slot_bytes
-from h2o_chat.models.load import Loaded, check_family, load, quiet
+from h2o_chat.models.load import Loaded, check_family, load, quiet, require_quantizable
 from h2o_chat.models.load_tokenizer import load_tokenizer
 from h2o_chat.models.resolve import Weights, check_weights, find, read_config
 from h2o_chat.models.sizes import Sizes, sizes_of
@@ -71,6 +71,7 @@ def open_model(settings: Settings, progress: Progress) -> Loaded:
         weights = check_weights(found.folder)
         bits = bits_of(settings, weights)
         why = why_not_native(settings, config)
+        require_quantizable(found.name, found.folder, settings)
         require_asked(found.name, settings, why)
         if why:
             return replace(load(settings, progress), why_not_native=why)

@@ -128,6 +128,7 @@ def test_weights_of_another_model_and_damaged_ones_are_refused(loaded: Any, tmp_
         "[]",
         '{"heads": 3}',
         '{"heads": [[NaN]]}',
+        '{"heads": [[1e39]]}',  # infinite in fp32: all that an answer rests on was
         '{"heads": [["x"]]}',
         "[" * 100_000,
     ):

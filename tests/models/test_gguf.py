@@ -16,7 +16,7 @@ from gguf_tiny import CHANGES, FULL, SIZES, folder_of, llama
 from safetensors.torch import load_file
 
 from h2o_chat.base.config import Settings
-from h2o_chat.base.errors import ModelError
+from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.models import gguf, load
 from h2o_chat.models.gguf_config import config_of
 from h2o_chat.models.resolve import check_weights, read_config
@@ -203,6 +203,17 @@ def test_a_family_without_a_native_step(tmp_path: Path, capfd: pytest.CaptureFix
     ids = torch.arange(3, 40)[None]
     with torch.no_grad():
         assert torch.allclose(loaded.model(ids).logits, own(ids).logits, atol=1e-5)
+    file = str(path)
+    for settings in (
+        Settings(model=file, quantize="nf4"),
+        Settings(model=file, quantize="int8"),
+        Settings(model=file, quantize="int4"),
+        Settings(model=file, quantize="nf4", engine="transformers"),
+    ):
+        said = f"--quantize {settings.quantize}: .* of the architecture gemma2"
+        with pytest.raises(UsageError, match=said) as error:
+            open_model(settings, lambda *_: None)
+        assert error.value.hint.startswith("Leave --quantize out")
 
 
 def test_a_rotation_that_transformers_does_not_read(llama: Path, tmp_path: Path) -> None:

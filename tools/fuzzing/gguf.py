@@ -43,7 +43,7 @@ def readers(folder: Path) -> Iterator[Reader]:
         folder: where they are made under `gguf`.
     """
     opened = _Opened(folder / "gguf")
-    whole = [_file(Random(1), _values(kind), _tensors(kind)) for kind in ("llama", "qwen3")]
+    whole = [_file(Random(1), _values(kind), _tensors(kind)) for kind in ("llama", "qwen3", "smollm3")]
     yield Reader("gguf files", whole, opened, share=0.5, make=_damaged)
     yield Reader("ollama stores", [json.dumps(_MANIFEST).encode()], _Store(folder / "store", whole[0]))
 
@@ -152,7 +152,7 @@ def _damaged(rng: Random, examples: Sequence[bytes]) -> bytes:
 
 def _other(rng: Random) -> bytes:
     """A file whose parts fit together in form, and not in what they say."""
-    kind = rng.choice(("llama", "qwen2", "qwen3", "llama", "gemma3", "bert"))
+    kind = rng.choice(("llama", "qwen2", "qwen3", "smollm3", "gemma3", "bert"))
     values, tensors = _values(kind), _tensors(kind)
     for _ in range(rng.choice((1, 1, 2))):
         at = rng.randrange(len(values))

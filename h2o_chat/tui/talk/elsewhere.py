@@ -7,6 +7,7 @@ from h2o_chat.base.errors import H2OChatError, UsageError
 from h2o_chat.base.progress import Progress
 from h2o_chat.chat.another import open_another
 from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.opening import YES
 from h2o_chat.events.events import ReadSoFar
 from h2o_chat.tui.talk.conversations import Conversations
 from h2o_chat.tui.talk.editing import Sent
@@ -98,7 +99,11 @@ def model(pane: TalkPane, words: str) -> None:
 
 
 def _open_model(pane: TalkPane, name: str) -> None:
-    """The conversation that is open stays so until the other one is."""
+    """The conversation that is open stays so until the other one is.
+
+    Args:
+        name: a model's, or that and `YES`.
+    """
     talk = None if pane.failed else pane.idle()
     if pane.opener_of is None:
         raise UsageError("Other models cannot be opened here.")
@@ -115,5 +120,6 @@ def _open_model(pane: TalkPane, name: str) -> None:
     pane.editing.give_up()
     pane.sent = Sent(taken=True)
     pane.failed = False
-    pane.opening(name)
-    pane.start(lambda: pane.jobs.load_instead(instead), f"opening {name} · esc stops")
+    shown = name.removesuffix(YES)
+    pane.opening(shown)
+    pane.start(lambda: pane.jobs.load_instead(instead), f"opening {shown} · esc stops")

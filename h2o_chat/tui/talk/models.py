@@ -15,6 +15,7 @@ from textual.widgets.option_list import Option
 
 from h2o_chat.base.config import user_aliases
 from h2o_chat.chat.export import one_line
+from h2o_chat.chat.opening import YES
 from h2o_chat.models import ollama
 from h2o_chat.models.aliases import ALIASES, fits
 from h2o_chat.models.cached import repositories
@@ -31,6 +32,8 @@ class Row:
     name: str
     """By which it is opened."""
     facts: str
+    sized: bool = False
+    """Whether they say how much is to be fetched: whoever chooses it has agreed."""
 
 
 def rows(memory_bytes: int) -> Iterator[Row]:
@@ -56,11 +59,11 @@ def rows(memory_bytes: int) -> Iterator[Row]:
         room = fits(alias, memory_bytes)
         facts = [alias.repository, f"{size(alias.bytes_16)} to fetch"]
         facts.append("does not fit" if room == "no" else f"fits in {room}")
-        yield Row(alias.name, " · ".join(facts + (["gated"] if alias.gated else [])))
+        yield Row(alias.name, " · ".join(facts + (["gated"] if alias.gated else [])), sized=True)
 
 
 class Models(ModalScreen[str | None]):
-    """Ends with the name of the model to open, or None."""
+    """Ends with the name of the model to open, with `YES` where its size was shown; or None."""
 
     DEFAULT_CSS = """
     Models #box { height: 90%; }
@@ -133,4 +136,5 @@ class Models(ModalScreen[str | None]):
         self._open(event.option_index)
 
     def _open(self, at: int) -> None:
-        self.dismiss(self._found[at].name)
+        row = self._found[at]
+        self.dismiss(row.name + YES if row.sized else row.name)

@@ -348,6 +348,7 @@ def _check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], kind: torch
 
 
 Contents = tuple[dict[str, Any], dict[str, Tensor]]
+Migration = Callable[[dict[str, Any], dict[str, Tensor], int], Contents]
 
 
 def _from_5(about: dict[str, Any], tensors: dict[str, Tensor], groups: int) -> Contents:
@@ -394,8 +395,5 @@ def _from_6(about: dict[str, Any], tensors: dict[str, Tensor], groups: int) -> C
     return about | {"format": 7, "clock": clock}, new
 
 
-MIGRATIONS: dict[int, Callable[[dict[str, Any], dict[str, Tensor], int], Contents]] = {
-    5: _from_5,
-    6: _from_6,
-}
+MIGRATIONS: dict[int, Migration] = {5: _from_5, 6: _from_6}
 """By the format they read: each makes the next one of it."""

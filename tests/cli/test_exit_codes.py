@@ -200,14 +200,12 @@ def test_our_own_bug_shows_a_traceback_and_asks_for_a_report() -> None:
 def test_a_screen_without_its_model_is_not_opened() -> None:
     """On a terminal too: the error stands in the shell, where the name can be mended."""
     ours, theirs = pty.openpty()
-    process = Forked(
-        [*PROGRAM, "-m", "no/such-model"], stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, text=True
-    )
+    process = Forked([*PROGRAM, "-m", "no/such-model"], stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
-    _, err = process.communicate(timeout=60)
+    assert process.wait(timeout=60) == ExitCode.MODEL
+    shown = os.read(ours, 10_000).decode()
     os.close(ours)
-    assert process.returncode == ExitCode.MODEL
-    assert "No model 'no/such-model'" in err
+    assert "No model 'no/such-model'" in shown
 
 
 @pytest.mark.parametrize(

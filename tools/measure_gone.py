@@ -119,11 +119,15 @@ def main() -> None:
         for question in questions:
             kind = "told, held" if question.expected else "never told"
             counts.ask(kind, question.messages[0]["content"], plain, 1.0)
-        for kind, all_of in (("small talk", small), ("general", world), ("advice", lines(asks.ADVICE))):
+        for kind, all_of in (
+            ("small talk", small),
+            ("general", world),
+            ("advice", lines(listed(asks, "ADVICE"))),
+        ):
             for text in rng.sample(all_of, min(len(all_of), each)):
                 counts.ask(kind, text, plain, 0.0)
         for kind, known in (
-            ("told", pairs(getattr(asks, "HELD", personal_later.HELD))),
+            ("told", pairs(listed(asks, "HELD"))),
             ("told in other words", pairs(asks.IN_OTHER_WORDS)),
         ):
             told = rng.sample(known, min(len(known), each))
@@ -132,7 +136,8 @@ def main() -> None:
             for tell, text in told:
                 counts.ask(f"{kind}, held", text, messages, 1.0, tell)
                 counts.ask(f"{kind}, gone", text, messages, 0.0, tell)
-        for tell, text in rng.sample(pairs(asks.LIKE), min(len(pairs(asks.LIKE)), each)):
+        like = pairs(listed(asks, "LIKE"))
+        for tell, text in rng.sample(like, min(len(like), each)):
             messages = read(mixed(list(mixed(said, between)), [tell]))
             counts.begin(messages)
             counts.ask("never told, but something like it", text, messages, 0.0)
@@ -145,6 +150,12 @@ def main() -> None:
     print(f"to decide: {median(counts.ms):.2f} ms, at most {max(counts.ms):.2f}")
     for wrong in rng.sample(counts.wrong, min(asked.wrong, len(counts.wrong))):
         print("  " + wrong)
+
+
+def listed(asks: ModuleType, name: str) -> str:
+    """A list of questions; that of `personal_later` where these have none of the kind."""
+    found: str = getattr(asks, name, None) or getattr(personal_later, name)
+    return found
 
 
 def read(texts: Iterable[str]) -> list[Message]:

@@ -1,4 +1,4 @@
-"""What an answer must have: a number, a time, a place. English alone is known."""
+"""What an answer must have: a number, a time, a place, a colour. English alone is known."""
 
 import re
 
@@ -17,7 +17,13 @@ _PLACE = re.compile(
     r"\b(?:in|at|on|under|behind|near|to|from|inside|beside|by|between|above|next|below|into|over"
     r"|through|with|for|here)\b"
 )
+_COLOUR = re.compile(
+    r"colou?r|\b(?:red|blue|green|yellow|black|white|brown|gr[ae]y|purple|pink|orange|silver|gold(?:en)?"
+    r"|turquoise|beige|violet|teal|cream|navy|olive|burgundy|scarlet|crimson|maroon|bronze|copper|amber|lilac|lavender|indigo"
+    r"|ivory|tan|khaki|charcoal|emerald|mint|peach|mauve|blonde?|brunette|ginger|auburn|chestnut)\b"
+)
 _ASKED = (
+    (re.compile(r"\b(?:what|which) colou?r\b"), _COLOUR),
     (re.compile(r"\bhow (?:old|many|much|tall|heavy|far|high|wide|large|fast|often)\b|\bsize\b"), _NUMBER),
     (
         re.compile(r"^(?!.*\b(?:who|where|when|which)\b).*\b(?:number|pin|postcode|weight|height|price)\b"),
@@ -29,5 +35,5 @@ _ASKED = (
 
 
 def may_answer(question: str, text: str) -> bool:
-    """Whether a text has what the question asks for: a number, a time, a place. Both in small letters."""
+    """Whether a text has what the question asks for, of those. Both in small letters."""
     return all(answer.search(text) for asked, answer in _ASKED if asked.search(question))

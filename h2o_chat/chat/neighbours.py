@@ -38,6 +38,7 @@ _SPOKEN = re.compile(rf"[.!?;]+(?=\s|$)|{WORD.pattern}")
 
 
 _STOPS = ".!?;"
+_OTHERS = frozenset(("your", "his", "her", "their"))
 _SELF = I | MY
 
 
@@ -90,8 +91,12 @@ def spoken(text: str) -> list[str]:
 
 
 def before(said: Sequence[str], at: int, near: int) -> Sequence[str]:
-    """So many words right before one, of its sentence; none where somebody only thinks of it."""
-    found = list(takewhile(lambda one: one[0] not in _STOPS, reversed(said[max(0, at - near) : at])))
+    """So many words right before one, of its sentence, back to a word for what is another's.
+
+    None where somebody only thinks of it.
+    """
+    nearest = reversed(said[max(0, at - near) : at])
+    found = list(takewhile(lambda one: one[0] not in _STOPS and one not in _OTHERS, nearest))
     return [] if not _only().isdisjoint(found) else found
 
 

@@ -24,6 +24,8 @@ def test_a_kind_is_told_only_as_it_is_said() -> None:
     assert not pet.told_by_self(spoken(plain("I saw two dogs.")))
     assert not pet.told_by_self(spoken(plain("I would rather have a dog.")))
     assert not pet.told_by_self(spoken(plain("She has a dog.")))
+    assert neighbours("live").told_by_self(spoken(plain("We have a house by the sea.")))
+    assert not neighbours("live").told_by_self(spoken(plain("I saw your house burn.")))
 
 
 def test_a_word_without_neighbours_has_none() -> None:
@@ -41,6 +43,8 @@ def test_a_word_without_neighbours_has_none() -> None:
         ("when is my wedding", "my wedding is in june", True),
         ("where is my violin", "my violin is old", False),
         ("where is my violin", "my violin is in the attic", True),
+        ("what colour is my bike", "i rode my bike home", False),
+        ("what colour is my bike", "my bike is dark red", True),
         ("wo ist meine geige", "meine geige ist alt", True),
         ("who knows my number", "my sister knows my number", True),
     ],

@@ -38,7 +38,7 @@ _SPOKEN = re.compile(rf"[.!?;]+(?=\s|$)|{WORD.pattern}")
 
 
 _STOPS = ".!?;"
-_OTHERS = frozenset(("your", "his", "her", "their"))
+OTHERS = frozenset(("your", "his", "her", "their"))
 _SELF = I | MY
 
 
@@ -96,7 +96,7 @@ def before(said: Sequence[str], at: int, near: int) -> Sequence[str]:
     None where somebody only thinks of it.
     """
     nearest = reversed(said[max(0, at - near) : at])
-    found = list(takewhile(lambda one: one[0] not in _STOPS and one not in _OTHERS, nearest))
+    found = list(takewhile(lambda one: one[0] not in _STOPS and one not in OTHERS, nearest))
     return [] if not _only().isdisjoint(found) else found
 
 

@@ -9,7 +9,17 @@ from collections.abc import Collection, Mapping, Sequence
 
 from h2o_chat.chat.answers import may_answer
 from h2o_chat.chat.finding import BEGINNING, TELLS, WORD, Finder, Found, unsaid
-from h2o_chat.chat.neighbours import Neighbours, before, neighbours, of_self, plain, same, sentence, spoken
+from h2o_chat.chat.neighbours import (
+    OTHERS,
+    Neighbours,
+    before,
+    neighbours,
+    of_self,
+    plain,
+    same,
+    sentence,
+    spoken,
+)
 from h2o_chat.chat.personal import MY, NOTHING, I, Wanted, word_set
 
 MOST = 0.75
@@ -38,7 +48,6 @@ hid keep forgot
 """Words by which one has a thing: "I bought a dog"."""
 _HAVE_NOT = word_set("been to rather than")
 """ "I have been to the dog" tells of no dog."""
-_OTHERS = word_set("his her their your")
 _APOSTROPHES = ("'", "’")
 _KIND = re.compile(r"\b(?:what|which) (\w+) (?:do|did|am|was|have) (?:i|we)\b")
 """What kind of thing is asked for: what does not name one tells nothing."""
@@ -84,7 +93,7 @@ def _tells(
     words, said, things = WORD.findall(text), spoken(text), _words(mine)
     speaks = [word in I and word != "me" for word in words]  # "find me a film" tells nothing
     of_her, own = any(speaks), not MY.isdisjoint(words)
-    others = own or not _OTHERS.isdisjoint(words)
+    others = own or not OTHERS.isdisjoint(words)
     if not (of_her or own) and len(counts) == 1:
         return 0.0
     exactly = _standing(wanted, words, exactly=True)

@@ -9,6 +9,7 @@ commit 4c120d5 with the same `run` of the same messages.
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from h2o_chat.base.config import Settings
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import CacheState, Turn
 from h2o_chat.events.recording import read
-from h2o_chat.models.load import load
+from h2o_chat.models.load import Loaded, load
 from h2o_chat.native import library
 from h2o_chat.native.loading import open_model
 
@@ -46,12 +47,17 @@ def test_a_conversation_goes_on_from_its_saved_memory(data: Path) -> None:
     assert "cannot be used" not in ended.err
 
 
-def test_a_saved_memory_holds_the_same_tokens() -> None:
-    [file] = BEFORE.glob("data/caches/*/*.safetensors")
+def taken_over(folder: Path, load: Callable[..., Loaded]) -> tuple[Engine, dict[str, torch.Tensor]]:
+    """An engine that goes on with the saved memory of an old data folder, and what is in that."""
+    [file] = folder.glob("data/caches/*/*.safetensors")
     settings = Settings(budget=32, seed=3, threads=1)
     engine = Engine(load(settings, lambda *_: None), settings)
     engine.load(file)
-    old = load_file(file)
+    return engine, load_file(file)
+
+
+def test_a_saved_memory_holds_the_same_tokens() -> None:
+    engine, old = taken_over(BEFORE, load)
     for layer in range(engine.session.layers):
         assert torch.equal(engine.cache.kept(layer), old[f"{layer}.positions"])
         slots = engine.cache.layers[layer].slots
@@ -66,11 +72,7 @@ def test_a_saved_memory_holds_the_same_tokens() -> None:
 
 @native
 def test_a_saved_memory_of_format_6_holds_the_same_tokens() -> None:
-    [file] = FIXTURES.glob("format_6/data/caches/*/*.safetensors")
-    settings = Settings(budget=32, seed=3, threads=1)
-    engine = Engine(open_model(settings, lambda *_: None), settings)
-    engine.load(file)
-    old = load_file(file)
+    engine, old = taken_over(FIXTURES / "format_6", open_model)
     slots = engine.cache.arenas[0].slots
     for name, was in (("positions", "positions"), ("score", "score"), ("lately", "recent")):
         assert torch.equal(slots.states[name], old[f"0.{was}"])

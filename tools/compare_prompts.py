@@ -59,7 +59,7 @@ def main() -> None:
         packed = packed_for(Path(folder), asked.bits, lambda *_: None)
         ours, theirs = native(packed), plain(Path(folder), packed)
         alike = [kept_alike(ours, theirs, packed, one) for one in prompts if len(one) > 2 * SMALL]
-        kept = sum(alike) / len(alike) if alike else float("nan")
+        kept = f"{sum(alike) / len(alike):.2%}" if alike else "none long"
         for then, go_on in (("the native step", ours), ("the same step", None)):
             pairs = [
                 [greedy(read, go_on or read, packed, one, asked.tokens) for read in (ours, theirs)]
@@ -67,7 +67,7 @@ def main() -> None:
             ]
             equal = [sum(a[:n] == b[:n] for a, b in pairs) / len(pairs) for n in (1, 8, asked.tokens)]
             shares = "".join(f"{one:13.1%}" for one in equal)
-            print(f"{Path(folder).name:16}{len(pairs):8}{then:>18}{shares}{kept:13.2%}", flush=True)
+            print(f"{Path(folder).name:16}{len(pairs):8}{then:>18}{shares}{kept:>13}", flush=True)
 
 
 def prompts_of(folder: Path, texts: str, count: int, seed: int) -> list[list[int]]:

@@ -1,12 +1,15 @@
 """The file of answers of `run --batch`: a line each, written at once; a run that was killed goes on in it."""
 
+import hashlib
 import json
 import os
 import stat
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from h2o_chat.base.errors import BusyError, UsageError
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.errors import BusyError, UsageError, name_of
 from h2o_chat.base.system import lock
 from h2o_chat.events.events import Turn
 
@@ -14,14 +17,37 @@ _BEGINS = b'{"id": '
 """So begins every line."""
 _FINISH = {"eos": "stop", "stop": "stop", "length": "length", "stopped": "stopped", "error": "error"}
 """As OpenAI's clients know it."""
+_ALWAYS_SAID = ("model", "policy", "budget")
+_DECIDE_NOTHING = ("threads", "events_every", "recall")
+"""The same answers with whatever value: a batch tells nothing again."""
 
 
-def line_of(id: str | int, turn: Turn | None, error: Exception | None = None) -> str:
+def made_with(settings: Settings, sampling: Sampling) -> dict[str, Any]:
+    """What decides the answers of a run: model, policy, budget, and what else is not at its default.
+
+    A system prompt is given by its digest: every line has this.
+    """
+    found: dict[str, Any] = {}
+    settings = replace(settings, model=settings.model or "pocket", seed=settings.seed or None)  # 0: not given
+    for group in (settings, sampling):
+        for one in fields(group):
+            value = getattr(group, one.name)
+            if one.name in _ALWAYS_SAID or (value != one.default and one.name not in _DECIDE_NOTHING):
+                found[one.name] = list(value) if isinstance(value, tuple) else value
+    if settings.system is not None:
+        found["system"] = f"sha256 {hashlib.sha256(settings.system.encode()).hexdigest()[:16]}"
+    return found
+
+
+def line_of(
+    id: str | int, turn: Turn | None, error: Exception | None = None, *, made: dict[str, Any] | None = None
+) -> str:
     """One answer, or why there is none, as a line of JSON with its newline.
 
     Args:
         turn: None where nothing was read.
         error: one of ours has a code and a hint.
+        made: see `made_with`.
     """
     read, said = (turn.prompt_tokens, turn.new_tokens) if turn else (0, 0)
     wrong = None
@@ -42,6 +68,7 @@ def line_of(id: str | int, turn: Turn | None, error: Exception | None = None) ->
             "evicted_tokens": turn.evicted if turn else 0,
         },
         "error": wrong,
+        "settings": made,
     }
     return json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace").decode() + "\n"
 
@@ -51,13 +78,16 @@ class ResultsFile:
 
     A last line that was not written to its end is cut off; nothing else of the file is touched.
 
+    Args:
+        made: see `made_with`; lines of versions before, which do not say it, are taken as they are.
+
     Raises:
-        UsageError: it cannot be opened, or holds something else.
+        UsageError: it cannot be opened, or holds something else, or answers that were made otherwise.
         BusyError: another process writes to it.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, made: dict[str, Any] | None = None) -> None:
+        self._path, self._made = path, made
         self.done: set[str] = set()
         """Ids that it has an answer to."""
         try:
@@ -99,12 +129,13 @@ class ResultsFile:
 
     def _read(self) -> None:
         """Notes what is there, and goes behind it."""
-        end, raw, id = 0, b"", None
+        end, raw, answer = 0, b"", None
         with self._path.open("rb") as file:
             for number, raw in enumerate(file, 1):
-                id = _id_of(raw)
-                if id is not None:
-                    self.done.add(id)
+                answer = _answer_in(raw)
+                if answer is not None:
+                    self._compare(number, answer.get("settings"))
+                    self.done.add(str(answer["id"]))
                     end += len(raw)
                 elif raw.endswith(b"\n") or not _begun(raw):
                     raise UsageError(
@@ -113,8 +144,19 @@ class ResultsFile:
                     )
         self._file.truncate(end)
         self._file.seek(end)
-        if end and id is not None and not raw.endswith(b"\n"):  # whole, but for its end
+        if end and answer is not None and not raw.endswith(b"\n"):  # whole, but for its end
             self._file.write(b"\n")
+
+    def _compare(self, number: int, before: Any) -> None:
+        if self._made is None or not isinstance(before, dict) or before == self._made:
+            return
+        name = next(key for key in {**self._made, **before} if before.get(key) != self._made.get(key))
+        was, now = (name_of(one.get(name, "not given")) for one in (before, self._made))
+        raise UsageError(
+            f"{self._path} line {number:,} was made with another {name} ({was}, now {now}):"
+            " nothing was changed.",
+            "Give the flags of that run, or -o another file.",
+        )
 
 
 class Stdout:
@@ -143,12 +185,12 @@ def _begun(raw: bytes) -> bool:
     return raw.startswith(_BEGINS) or _BEGINS.startswith(raw)
 
 
-def _id_of(raw: bytes) -> str | None:
-    """Of an answer; None where it is none."""
+def _answer_in(raw: bytes) -> dict[str, Any] | None:
+    """None where it is none."""
     try:
         found = json.loads(raw)
     except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict) or not {"id", "text", "finish_reason", "usage", "error"} <= found.keys():
         return None
-    return str(found["id"])
+    return found

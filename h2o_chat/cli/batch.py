@@ -18,7 +18,7 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import ExitCode, H2OChatError, UsageError, name_of, written_out
 from h2o_chat.base.progress import Progress, Seldom, progress_bar
 from h2o_chat.chat.jobs import SHOWN, Job, read_jobs, request_of
-from h2o_chat.chat.results import ResultsFile, Stdout, line_of
+from h2o_chat.chat.results import ResultsFile, Stdout, line_of, made_with
 from h2o_chat.chat.so_far import about
 from h2o_chat.chat.templates import Template, choose
 from h2o_chat.cli.interruptible import interruptible
@@ -113,7 +113,8 @@ def run_batch(prepare: Callable[[], Asked]) -> ExitCode:
 
 def _answer_all(asked: Asked) -> ExitCode:
     jobs = asked.jobs
-    results = ResultsFile(asked.output) if asked.output else Stdout(sys.stdout)
+    made = made_with(asked.settings, asked.sampling)
+    results = ResultsFile(asked.output, made) if asked.output else Stdout(sys.stdout)
     try:
         left = [job for job in jobs if str(job.id) not in results.done]
         tally = _Tally(len(jobs), len(jobs) - len(left))
@@ -137,6 +138,7 @@ class _Run:
         self.asked, self.batch, self.results, self.tally = asked, batch, results, tally
         self.tokenizer = batch.runner.loaded.tokenizer
         self.template: Template = choose(self.tokenizer, asked.settings.template)
+        self.made = made_with(asked.settings, asked.sampling)
         self.under_way: dict[Request, Job] = {}
 
     def all(self, left: list[Job]) -> ExitCode:
@@ -181,7 +183,7 @@ class _Run:
             self._write(self.under_way.pop(told.request), told.event, told.error)
 
     def _write(self, job: Job, turn: Turn | None, error: Exception | None) -> None:
-        self.results.write(line_of(job.id, turn, error))
+        self.results.write(line_of(job.id, turn, error, made=self.made))
         self.tally.done += 1
         self.tally.tokens += turn.new_tokens if turn else 0
         if error is None:

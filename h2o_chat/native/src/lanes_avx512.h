@@ -11,6 +11,7 @@ namespace {
 
 constexpr int kSumsAtOnce = 16;
 constexpr int kTokensAtOnce = 8;
+constexpr int kMany = 0;
 
 using Floats = __m512;
 using Ints = __m512i;
@@ -86,8 +87,9 @@ inline Bytes high_nibbles(Bytes a) {
 }
 
 using Small = Ints;
-inline Ints end4(Small a, int32_t all) { return _mm512_sub_epi32(a, _mm512_set1_epi32(8 * all)); }
-inline Ints begin8(int32_t all) { return _mm512_set1_epi32(-128 * all); }
+inline int32_t begin(int32_t all, bool two_bytes) { return (two_bytes ? -128 : -8) * all; }
+inline Small begin4(int32_t begin) { return splat(begin); }
+inline Ints end4(Small a) { return a; }
 
 inline Ints dot4(Ints a, Bytes weights, const int8_t *activations) {
     int32_t four;

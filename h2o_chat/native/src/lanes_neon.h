@@ -10,6 +10,7 @@
 namespace {
 
 constexpr int kTokensAtOnce = 4;  // 32 registers hold no more
+constexpr int kMany = 0;
 constexpr int kSumsAtOnce = 6;
 
 struct Floats {
@@ -165,12 +166,9 @@ inline Bytes high_nibbles(Bytes a) {
 }
 
 using Small = Ints;
-inline Ints end4(Small a, int32_t all) {
-    const int32x4_t eights = vdupq_n_s32(8 * all);
-    for (int32x4_t &one : a.of) one = vsubq_s32(one, eights);
-    return a;
-}
-inline Ints begin8(int32_t) { return splat(0); }  // dot8 takes the 128 off the weights
+inline int32_t begin(int32_t all, bool two_bytes) { return two_bytes ? 0 : -8 * all; }  // dot8 takes the 128 off the weights
+inline Small begin4(int32_t begin) { return splat(begin); }
+inline Ints end4(Small a) { return a; }
 
 inline int8x16_t four_activations(const int8_t *activations) {
     int32_t four;

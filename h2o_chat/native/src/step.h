@@ -19,21 +19,26 @@ struct Sizes {
           rows(frame.layers[0].qkv.rows) {}
 };
 
-inline Rounded shared(const Job &job, int columns) { return {job.numbers, job.scales, job.sums, columns}; }
+inline int group_bytes(const h2o_matrix &m) { return m.bits == 8 ? 64 : 32; }
+
+// What all threads have of all tokens, for a product with m.
+inline Rounded shared(const Job &job, const h2o_matrix &m) {
+    return {job.numbers, job.scales, job.begins, m.columns, job.tokens < kWidth ? job.tokens : kWidth, group_bytes(m)};
+}
 
 // A thread's own room: floats, then rounded numbers, of one token.
 struct Own {
     float *floats;
     Rounded rounded;
 
-    Own(const Job &job, int thread, int columns) {
+    Own(const Job &job, int thread) {
         char *at = job.own + job.own_bytes * thread;
         const size_t widest = job.own_bytes / 16;  // floats, and as many numbers, scales and sums beside them
         floats = reinterpret_cast<float *>(at);
         rounded.scales = floats + widest;
-        rounded.sums = reinterpret_cast<int32_t *>(rounded.scales + widest);
-        rounded.numbers = reinterpret_cast<int8_t *>(rounded.sums + widest);
-        rounded.columns = columns;
+        rounded.begins = reinterpret_cast<int32_t *>(rounded.scales + widest);
+        rounded.numbers = reinterpret_cast<int8_t *>(rounded.begins + widest);
+        rounded.width = 1;
     }
 };
 
@@ -41,9 +46,11 @@ struct Own {
 // rounded by every thread for itself, which is cheaper than waiting for one that does it.
 inline Rounded rounded(Job &job, int thread, const float *x, int stride, const float *weight, const h2o_matrix &m) {
     const int columns = m.columns;
-    const Own own(job, thread, columns);
+    Own own(job, thread);
+    own.rounded.columns = columns;
+    own.rounded.bytes = group_bytes(m);
     const bool alone = job.tokens == 1;
-    const Rounded all = alone ? own.rounded : shared(job, columns);
+    const Rounded all = alone ? own.rounded : shared(job, m);
     const auto one = [&](int token) {
         const float *from = x + static_cast<ptrdiff_t>(token) * stride;
         if (weight) {
@@ -114,13 +121,13 @@ inline void output(Job &job, int thread, const h2o_layer &layer) {
 inline void gated_mlp(Job &job, int thread, const h2o_layer &layer) {
     const int wide = layer.down.columns;
     const Rounded in = rounded(job, thread, job.x, job.x_stride, layer.norm_mlp, layer.gate_up);
-    Floats gates[8] = {};
+    Floats gates[kWidth] = {};
     product(job, layer.gate_up, in, [&](Floats sums, int token, int tile) {
         if (tile % 2 == 0) {
-            gates[token % 8] = silu(sums);
+            gates[token % kWidth] = silu(sums);
             return;
         }
-        store(job.gated + static_cast<ptrdiff_t>(token) * wide + 8 * (tile - 1), mul(gates[token % 8], sums));
+        store(job.gated + static_cast<ptrdiff_t>(token) * wide + 8 * (tile - 1), mul(gates[token % kWidth], sums));
     });
     meet(*job.team);
     const Rounded gated = rounded(job, thread, job.gated, wide, nullptr, layer.down);
@@ -440,7 +447,7 @@ inline void add_scores(const Job &job, const h2o_slots &slots, int token, int he
 // A token's queries attend to the slots: probabilities into job.weights, output into job.attended, scores into slots.
 inline void attend(Job &job, int thread, const h2o_layer &layer, const h2o_slots &slots) {
     const Sizes of(*job.frame);
-    float *far = Own(job, thread, 32).floats;
+    float *far = Own(job, thread).floats;
     for (int unit; (unit = take(job.team->next, 1, job.tokens * of.kv_heads)) >= 0;) {
         const int token = unit / of.kv_heads, head = unit % of.kv_heads;
         ask(job, layer, slots, token, head, far);

@@ -100,15 +100,18 @@ inline uint16_t to_half(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT
 inline Ints splat(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 inline Floats to_floats(Ints a) { return {_mm256_cvtepi32_ps(a.low), _mm256_cvtepi32_ps(a.high)}; }
 
+inline int32_t sum(__m256i a) {
+    const __m128i four = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    const __m128i two = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
+    return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 1)));
+}
+
 inline int32_t store_bytes(int8_t *to, Floats a) {
-    int32_t whole[16], all = 0;
-    _mm256_storeu_si256(reinterpret_cast<__m256i *>(whole), _mm256_cvtps_epi32(a.low));
-    _mm256_storeu_si256(reinterpret_cast<__m256i *>(whole + 8), _mm256_cvtps_epi32(a.high));
-    for (int i = 0; i < 16; ++i) {
-        to[i] = static_cast<int8_t>(whole[i]);
-        all += whole[i];
-    }
-    return all;
+    const __m256i low = _mm256_cvtps_epi32(a.low), high = _mm256_cvtps_epi32(a.high);
+    const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xd8);
+    const __m128i first = _mm256_castsi256_si128(words), last = _mm256_extracti128_si256(words, 1);
+    _mm_storeu_si128(reinterpret_cast<__m128i *>(to), _mm_packs_epi16(first, last));
+    return sum(_mm256_add_epi32(low, high));
 }
 
 inline int32_t store_two_bytes(int8_t *group, int at, Floats high, Floats low) {
@@ -116,10 +119,18 @@ inline int32_t store_two_bytes(int8_t *group, int at, Floats high, Floats low) {
     const __m256i last = _mm256_cvtps_epi32(add(mul(high, splat(256.0f)), low).high);
     const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(first, last), 0xd8);
     _mm256_storeu_si256(reinterpret_cast<__m256i *>(group + 2 * at), words);
-    int32_t pairs[8], all = 0;
-    _mm256_storeu_si256(reinterpret_cast<__m256i *>(pairs), _mm256_add_epi32(first, last));
-    for (int32_t one : pairs) all += one;
-    return all;
+    return sum(_mm256_add_epi32(first, last));
+}
+
+inline Floats load_levels(const uint8_t *from, int bits) {
+    __m128i bytes;
+    if (bits == 8) {
+        bytes = _mm_loadu_si128(reinterpret_cast<const __m128i *>(from));
+    } else {
+        const __m128i both = _mm_loadl_epi64(reinterpret_cast<const __m128i *>(from)), mask = _mm_set1_epi8(15);
+        bytes = _mm_unpacklo_epi8(_mm_and_si128(both, mask), _mm_and_si128(_mm_srli_epi16(both, 4), mask));
+    }
+    return to_floats(Ints{_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))});
 }
 
 inline Bytes load_bytes(const uint8_t *from) {

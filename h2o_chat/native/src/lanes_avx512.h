@@ -80,6 +80,17 @@ inline int32_t store_bytes(int8_t *to, Floats a) {
     return _mm512_reduce_add_epi32(whole);
 }
 
+inline Floats load_levels(const uint8_t *from, int bits) {
+    __m128i bytes;
+    if (bits == 8) {
+        bytes = _mm_loadu_si128(reinterpret_cast<const __m128i *>(from));
+    } else {
+        const __m128i both = _mm_loadl_epi64(reinterpret_cast<const __m128i *>(from)), mask = _mm_set1_epi8(15);
+        bytes = _mm_unpacklo_epi8(_mm_and_si128(both, mask), _mm_and_si128(_mm_srli_epi16(both, 4), mask));
+    }
+    return to_floats(_mm512_cvtepu8_epi32(bytes));
+}
+
 inline Bytes load_bytes(const uint8_t *from) { return {_mm512_loadu_si512(from)}; }
 inline Bytes low_nibbles(Bytes a) { return {_mm512_and_si512(a.all, _mm512_set1_epi8(15))}; }
 inline Bytes high_nibbles(Bytes a) {

@@ -153,6 +153,20 @@ inline int32_t store_bytes(int8_t *to, Floats a) {
     return vaddvq_s16(vaddq_s16(low, high));  // at most 16 * 127
 }
 
+inline Floats load_levels(const uint8_t *from, int bits) {
+    uint8x16_t bytes;
+    if (bits == 8) {
+        bytes = vld1q_u8(from);
+    } else {
+        const uint8x8_t both = vld1_u8(from);
+        const uint8x8x2_t levels = vzip_u8(vand_u8(both, vdup_n_u8(15)), vshr_n_u8(both, 4));
+        bytes = vcombine_u8(levels.val[0], levels.val[1]);
+    }
+    const uint16x8_t low = vmovl_u8(vget_low_u8(bytes)), high = vmovl_u8(vget_high_u8(bytes));
+    return {{vcvtq_f32_u32(vmovl_u16(vget_low_u16(low))), vcvtq_f32_u32(vmovl_u16(vget_high_u16(low))),
+             vcvtq_f32_u32(vmovl_u16(vget_low_u16(high))), vcvtq_f32_u32(vmovl_u16(vget_high_u16(high)))}};
+}
+
 inline Bytes load_bytes(const uint8_t *from) {
     return {{vld1q_u8(from), vld1q_u8(from + 16), vld1q_u8(from + 32), vld1q_u8(from + 48)}};
 }

@@ -190,6 +190,13 @@ inline int32_t store_two_bytes(int8_t *group, int at, Floats high, Floats low) {
     return all;
 }
 
+// Sixteen levels of 8 bits, or of 4, two in a byte.
+inline Floats load_levels(const uint8_t *from, int bits) {
+    Floats v;
+    for (int i = 0; i < 16; ++i) v.at[i] = bits == 8 ? from[i] : i % 2 ? from[i / 2] >> 4 : from[i / 2] & 15;
+    return v;
+}
+
 inline Bytes load_bytes(const uint8_t *from) {
     Bytes v;
     std::memcpy(v.at, from, sizeof v.at);

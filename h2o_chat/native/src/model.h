@@ -95,7 +95,7 @@ struct Job {
     // Of a decoded token:
     const h2o_step *step;
     const int32_t *rows;    // [N] which row each token is of
-    float *numbers_held;    // [N * H, 2, slots, D] keys, then values, of the layer under way, where slots hold bytes
+    float *numbers_held;    // [threads, 2, slots, D] keys, then values, of one row and KV head, where slots hold bytes
     const float *table_cosines, *table_sines;  // [ropes, indices, pairs] of all indices, where slots hold bytes
     int64_t table_pairs;                       // from one rope to the next
     // Of a call for one layer:

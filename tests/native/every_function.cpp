@@ -33,16 +33,17 @@ struct Random {
 struct Shape {
     const char *name;
     int hidden, intermediate, heads, kv_heads, head_size, vocabulary, layers, bits, head_bits;
-    bool bias, head_norms, tied, damaged;
+    bool bias, head_norms, tied, damaged, largest;
 };
 
 const Shape kShapes[] = {
-    {"four bits, tied", 64, 96, 4, 2, 16, 96, 3, 4, 8, false, false, true, false},
-    {"eight bits, nothing a multiple of 16", 40, 24, 3, 3, 16, 101, 2, 8, 8, true, false, false, false},
-    {"heads of 80, normed", 80, 48, 4, 1, 80, 33, 2, 4, 4, false, true, false, false},
-    {"heads of 128", 96, 160, 2, 2, 128, 17, 1, 8, 4, true, true, false, false},
-    {"damaged weights, four bits", 64, 64, 2, 1, 32, 40, 2, 4, 8, true, true, true, true},
-    {"damaged weights, eight bits", 64, 64, 2, 1, 32, 40, 2, 8, 8, false, true, false, true},
+    {"four bits, tied", 64, 96, 4, 2, 16, 96, 3, 4, 8, false, false, true, false, false},
+    {"eight bits, nothing a multiple of 16", 40, 24, 3, 3, 16, 101, 2, 8, 8, true, false, false, false, false},
+    {"heads of 80, normed", 80, 48, 4, 1, 80, 33, 2, 4, 4, false, true, false, false, false},
+    {"heads of 128", 96, 160, 2, 2, 128, 17, 1, 8, 4, true, true, false, false, false},
+    {"damaged weights, four bits", 64, 64, 2, 1, 32, 40, 2, 4, 8, true, true, true, true, false},
+    {"damaged weights, eight bits", 64, 64, 2, 1, 32, 40, 2, 8, 8, false, true, false, true, false},
+    {"largest weights and activations, four bits", 64, 64, 2, 1, 32, 40, 2, 4, 8, false, false, true, false, true},
 };
 
 int up(int n, int to) { return (n + to - 1) / to * to; }
@@ -52,18 +53,19 @@ struct Matrix {
     std::vector<uint16_t> scales;
     h2o_matrix as_c;
 
-    Matrix(Random &random, int rows, int columns, int bits, bool damaged) {
+    Matrix(Random &random, int rows, int columns, int bits, const Shape &of) {
         const int tiles = up(rows, 16) / 16, groups = up(columns, 32) / 32;
         weights.resize(static_cast<size_t>(tiles) * groups * (bits == 4 ? 256 : 512));
         scales.resize(static_cast<size_t>(tiles) * groups * 16);
         for (uint8_t &one : weights) {
             one = static_cast<uint8_t>(random.next());
-            if (bits == 8 && !one && !damaged) one = 1;  // -128 is never written
+            if (bits == 8 && !one && !of.damaged) one = 1;  // -128 is never written
         }
+        for (size_t i = 0; of.largest && bits == 4 && i < weights.size(); ++i) weights[i] = i / 256 % 3 ? 255 : 0;
         for (size_t i = 0; i < scales.size(); ++i) {
             const bool padding = static_cast<int>(i / (16 * groups) * 16 + i % 16) >= rows;
             const int exponent = bits == 4 ? 8 : 4;
-            scales[i] = static_cast<uint16_t>(damaged ? random.next() : exponent << 10 | random.below(1024));
+            scales[i] = static_cast<uint16_t>(of.damaged ? random.next() : exponent << 10 | random.below(1024));
             if (padding) scales[i] = 0;
         }
         as_c = {weights.data(), scales.data(), tiles * 16, groups * 32, bits};
@@ -90,7 +92,7 @@ struct Model {
         matrices.reserve(4 * of.layers + 2);
         vectors.reserve(8 * of.layers + 4);
         const auto matrix = [&](int rows, int columns, int bits) {
-            return matrices.emplace_back(random, rows, columns, bits, of.damaged).as_c;
+            return matrices.emplace_back(random, rows, columns, bits, of).as_c;
         };
         const auto vector = [&](int count, float around, float by) {
             std::vector<float> &one = vectors.emplace_back(numbers(random, static_cast<size_t>(count), around, by));
@@ -277,6 +279,17 @@ void decode(h2o_model *model, const Shape &shape, int rows, int slots, bool alon
     for (const Slots &one : layers) one.add_to(digest);
 }
 
+// All are rounded to the largest whole number: of a group all have one sign, or pairs have it by turns. So a form that adds
+// pairs in few bits meets the largest sums that there are.
+std::vector<float> largest_numbers(Random &random, size_t count) {
+    std::vector<float> all(count);
+    for (size_t i = 0, how = 0; i < count; ++i) {
+        if (i % 32 == 0) how = static_cast<size_t>(random.below(4));
+        all[i] = (how < 2 ? how == 0 : i % 4 / 2 == how % 2) ? 1.0f : -1.0f;
+    }
+    return all;
+}
+
 // So many tokens of a prompt, layer by layer; what attention would give is made up.
 void read(h2o_model *model, const Shape &shape, int tokens, Digest &digest) {
     Random random{static_cast<uint64_t>(tokens)};
@@ -292,7 +305,8 @@ void read(h2o_model *model, const Shape &shape, int tokens, Digest &digest) {
         expect(h2o_before(model, layer, tokens, x.data(), queries.data(), keys.data(), values.data()) == 0,
                "h2o_before: no memory");
         for (const auto *one : {&queries, &keys, &values}) digest.add(*one);
-        const std::vector<float> attended = numbers(random, queries.size(), 0, 1);
+        const std::vector<float> attended =
+            shape.largest ? largest_numbers(random, queries.size()) : numbers(random, queries.size(), 0, 1);
         expect(h2o_after(model, layer, tokens, attended.data(), x.data()) == 0, "h2o_after: no memory");
         digest.add(x);
     }

@@ -181,13 +181,13 @@ def test_every_form_and_any_number_of_threads_gives_the_same_bits(
             assert torch.equal(a, b), way
 
 
-@pytest.mark.parametrize("bits", [8, 4])
-def test_rows_are_what_each_is_alone(bits: int, pack: Pack) -> None:
+@pytest.mark.parametrize(("bits", "kv"), [(8, "auto"), (4, "auto"), (4, "int8")])
+def test_rows_are_what_each_is_alone(bits: int, kv: str, pack: Pack) -> None:
     """Sixteen rows of different age, of which some wait at every step: bit for bit."""
     packed = pack("llama", bits)
     step, rows = NativeStep(packed, 2), 16
-    together = cache_of(packed, 32)
-    alone = [cache_of(packed, 32) for _ in range(rows)]
+    together = cache_of(packed, 32, kv=kv)
+    alone = [cache_of(packed, 32, kv=kv) for _ in range(rows)]
     ages = torch.randint(4, CHUNK, (rows,), generator=torch.Generator().manual_seed(1)).tolist()
     prompts = [said(age, packed.frame.vocabulary, seed) for seed, age in enumerate(ages)]
     columns = max(ages)

@@ -85,7 +85,7 @@ struct h2o_model {
     size_t own_bytes = 0;
     Room<float> x, qkv, attended, gated, weights, scales, cosines, sines, edge_cosines, edge_sines;
     Room<int8_t> numbers;
-    Room<int32_t> sums, rows, index;
+    Room<int32_t> begins, rows, index;
     Room<int64_t> ids;
     Room<char> own;
     int turned = 0;  // indices in the tables of compare
@@ -128,7 +128,7 @@ static Job job_of(h2o_model &model, Team &team, int tokens) {
     job.logits_stride = model.frame.vocabulary;
     job.numbers = model.numbers.get();
     job.scales = model.scales.get();
-    job.sums = model.sums.get();
+    job.begins = model.begins.get();
     job.own = model.own.get();
     job.own_bytes = model.own_bytes;
     job.cosines = model.cosines.get();
@@ -238,10 +238,11 @@ int32_t h2o_reserve(h2o_model *model, int32_t tokens, int32_t slots) {
     const h2o_layer &layer = model->layers[0];
     const size_t pairs = n * (model->frame.rope_count + 1) * model->most_pairs;
     const size_t weights = n * model->frame.heads * rounded_up(most_slots, 16);
+    const size_t numbers = static_cast<size_t>(rounded_up(static_cast<int>(n), kWidth)) * model->widest;
     const bool made = model->x.make(n * layer.qkv.columns) && model->qkv.make(n * layer.qkv.rows) &&
                       model->attended.make(n * layer.out.columns) && model->gated.make(n * layer.down.columns) &&
-                      model->weights.make(weights) && model->numbers.make(2 * n * model->widest) &&
-                      model->scales.make(n * model->widest / 32) && model->sums.make(n * model->widest / 32) &&
+                      model->weights.make(weights) && model->numbers.make(2 * numbers) &&
+                      model->scales.make(numbers / 32) && model->begins.make(numbers / 32) &&
                       model->cosines.make(pairs) && model->sines.make(pairs) && model->edge_cosines.make(pairs) &&
                       model->edge_sines.make(pairs) && model->rows.make(n) && model->index.make(2 * n) && model->ids.make(n);
     model->tokens = made ? static_cast<int>(n) : 0;
@@ -283,7 +284,7 @@ static bool make_ready_for_bytes(h2o_model &model, const h2o_step &step, Job &jo
         const size_t all = static_cast<size_t>(step.rows) * frame.kv_heads * slots.slots;
         highest = std::max(highest, farthest(slots.positions, slots.index, all));
     }
-    const size_t held = static_cast<size_t>(job.tokens) * frame.kv_heads * 2 * job.weights_stride * frame.head_size;
+    const size_t held = static_cast<size_t>(pool_threads(model.pool)) * 2 * job.weights_stride * frame.head_size;
     if (!make_tables(model, highest) || !model.numbers_held.make(held)) return false;
     job.numbers_held = model.numbers_held.get();
     job.table_cosines = model.table_cosines.get();

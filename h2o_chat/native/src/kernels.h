@@ -53,7 +53,7 @@ inline Floats to_whole(Floats a) { return round(min(max(a, splat(-127.0f)), spla
 // Rounds groups of 32 numbers to whole ones from -127 to 127 and a scale; with `two_bytes` what is left of each to 256ths
 // of a whole one. A number that is none makes its scale none.
 inline void round_to_bytes(const float *x, bool two_bytes, Rounded out) {
-    for (int group = 0; group < out.columns / 32; ++group) {
+    for (int group = 0; group < out.columns / 32; ++group, out.numbers += out.width * out.bytes) {
         const Floats a = load(x + 32 * group), b = load(x + 32 * group + 16);
         const float most = highest(max(abs(a), abs(b)));
         const float none = sum(fma(a, splat(0.0f), mul(b, splat(0.0f))));  // 0, or no number
@@ -63,69 +63,120 @@ inline void round_to_bytes(const float *x, bool two_bytes, Rounded out) {
         for (int i = 32 * group; i < 32 * group + 32; i += 16) {
             const Floats exact = mul(load(x + i), by), whole = to_whole(exact);
             if (two_bytes)
-                all += store_two_bytes(out.numbers + 64 * group, i % 32, whole,
+                all += store_two_bytes(out.numbers, i % 32, whole,
                                        to_whole(mul(sub(exact, whole), splat(256.0f))));
             else
-                all += store_bytes(out.numbers + i, whole);
+                all += store_bytes(out.numbers + i % 32, whole);
         }
-        out.scales[group] = two_bytes ? scale / 256.0f : scale;
-        out.sums[group] = all;
+        out.scales[group * out.width] = two_bytes ? scale / 256.0f : scale;
+        out.begins[group * out.width] = begin(all, two_bytes);
     }
 }
 
-// One tile (16 rows) times B tokens: group after group, sum = fma(products, scales, sum).
+// Some groups' products: sum = fma(products, scales, sum).
+template <int B>
+inline void add_groups(const Ints *products, Floats scale, const Rounded &in, Floats *sums) {
+    for (int b = 0; b < B; ++b)
+        sums[b] = fma(to_floats(products[b]), mul(scale, splat(in.scales[b])), sums[b]);
+}
+
+// One tile (16 rows) times B tokens, group after group.
 template <int B, int bits>
-inline void tile_times(const uint8_t *weights, const uint16_t *scales, int groups, const Rounded &in, Floats *sums) {
-    Rounded token[B];
-    for (int b = 0; b < B; ++b) {
-        token[b] = in.of(b);
-        sums[b] = splat(0.0f);
-    }
-    for (int group = 0; group < groups; ++group) {
+inline void tile_times(const uint8_t *weights, const uint16_t *scales, Rounded in, Floats *sums) {
+    for (int b = 0; b < B; ++b) sums[b] = splat(0.0f);
+    for (int groups = in.columns / 32; groups; --groups, scales += 16, in = in.next()) {
         Ints products[B];
         if (bits == 4) {
-            Small small[B] = {};
+            Small small[B];
+            for (int b = 0; b < B; ++b) small[b] = begin4(in.begins[b]);
             for (int j = 0; j < 4; ++j, weights += 64) {
                 prefetch(weights + 4096);
                 const Bytes both = load_bytes(weights);
                 const Bytes low = low_nibbles(both), high = high_nibbles(both);
                 for (int b = 0; b < B; ++b) {
-                    const int8_t *at = token[b].numbers + 32 * group + 4 * j;
+                    const int8_t *at = in.numbers + 32 * b + 4 * j;
                     small[b] = dot4(small[b], low, at);
                     small[b] = dot4(small[b], high, at + 16);
                 }
             }
-            for (int b = 0; b < B; ++b) products[b] = end4(small[b], token[b].sums[group]);
+            for (int b = 0; b < B; ++b) products[b] = end4(small[b]);
         } else {
             for (int j = 0; j < 8; ++j) prefetch(weights + 4096 + 64 * j);
-            const int8_t *numbers[B];
-            for (int b = 0; b < B; ++b) {
-                numbers[b] = token[b].numbers + 64 * group;
-                products[b] = begin8(token[b].sums[group]);
-            }
-            times_two_bytes<B>(weights, numbers, products);
+            for (int b = 0; b < B; ++b) products[b] = splat(in.begins[b]);
+            times_two_bytes<B>(weights, in.numbers, products);
             weights += 512;
         }
-        const Floats scale = load_halves(scales + 16 * group);
-        for (int b = 0; b < B; ++b)
-            sums[b] = fma(to_floats(products[b]), mul(scale, splat(token[b].scales[group])), sums[b]);
+        add_groups<B>(products, load_halves(scales), in, sums);
     }
 }
 
-// Some tiles times B tokens from `first` on; `out(sums, token, tile)` takes each.
+// A group of one tile times B tokens, its weights unpacked.
+template <int B>
+inline void group_times(const Bytes (&wide)[8], Floats scale, const Rounded &in, Floats *sums) {
+    Small small[B];
+    Ints products[B];
+    for (int b = 0; b < B; ++b) small[b] = begin4(in.begins[b]);
+    for (int j = 0; j < 8; ++j) {
+        const Bytes weights = kept(wide[j]);
+        for (int b = 0; b < B; ++b) small[b] = kept(dot4(small[b], weights, in.numbers + 32 * b + 4 * j));
+    }
+    for (int b = 0; b < B; ++b) products[b] = end4(small[b]);
+    add_groups<B>(products, scale, in, sums);
+}
+template <int B>
+inline void group_times(const Words &wide, Floats scale, const Rounded &in, Floats *sums) {
+    Ints products[B];
+    for (int b = 0; b < B; ++b) products[b] = splat(in.begins[b]);
+    times_words<B>(wide, in.numbers, products);
+    add_groups<B>(products, scale, in, sums);
+}
+template <class Wide>
+inline void group_times(const Wide &wide, Floats scale, const Rounded &in, int tokens, Floats *sums) {
+    int b = 0;
+    for (; b + 4 <= tokens; b += 4) group_times<4>(wide, scale, in.of(b), sums + b);
+    for (; b < tokens; ++b) group_times<1>(wide, scale, in.of(b), sums + b);
+}
+
+// One tile times up to 16 tokens: a group's weights are unpacked once for all of them. The same sums.
+template <int bits>
+inline void tile_times_many(const uint8_t *weights, const uint16_t *scales, Rounded in, int tokens, Floats *sums) {
+    for (int b = 0; b < tokens; ++b) sums[b] = splat(0.0f);
+    for (int groups = in.columns / 32; groups; --groups, scales += 16, in = in.next()) {
+        const Floats scale = load_halves(scales);
+        if (bits == 4) {
+            Bytes wide[8];
+            for (int j = 0; j < 4; ++j, weights += 64) {
+                prefetch(weights + 4096);
+                const Bytes both = load_bytes(weights);
+                wide[j] = low_nibbles(both);
+                wide[4 + j] = high_nibbles(both);
+            }
+            group_times(wide, scale, in, tokens, sums);
+        } else {
+            for (int j = 0; j < 8; ++j) prefetch(weights + 4096 + 64 * j);
+            group_times(to_words(weights), scale, in, tokens, sums);
+            weights += 512;
+        }
+    }
+}
+
+// Some tiles times `tokens` tokens from `first` on, of one block; `out(sums, token, tile)` takes each. Where `B` is 0 as
+// many as there are, else B.
 template <int B, class Out>
-inline void tiles_times(const h2o_matrix &m, int tile, int end, const Rounded &in, int first, Out &out) {
+inline void tiles_times(const h2o_matrix &m, int tile, int end, const Rounded &in, int first, int tokens, Out &out) {
     const int groups = m.columns / 32;
     const size_t tile_bytes = static_cast<size_t>(groups) * (m.bits == 4 ? 256 : 512);
     for (; tile < end; ++tile) {
         const uint8_t *weights = m.weights + tile * tile_bytes;
         const uint16_t *scales = m.scales + static_cast<size_t>(tile) * groups * 16;
-        Floats sums[B];
-        if (m.bits == 4)
-            tile_times<B, 4>(weights, scales, groups, in.of(first), sums);
+        Floats sums[B ? B : kWidth];
+        if constexpr (B == 0)
+            m.bits == 4 ? tile_times_many<4>(weights, scales, in.of(first), tokens, sums)
+                        : tile_times_many<8>(weights, scales, in.of(first), tokens, sums);
         else
-            tile_times<B, 8>(weights, scales, groups, in.of(first), sums);
-        for (int b = 0; b < B; ++b) out(sums[b], first + b, tile);
+            m.bits == 4 ? tile_times<B, 4>(weights, scales, in.of(first), sums)
+                        : tile_times<B, 8>(weights, scales, in.of(first), sums);
+        for (int b = 0; b < tokens; ++b) out(sums[b], first + b, tile);
     }
 }
 
@@ -138,12 +189,17 @@ inline void product(Job &job, const h2o_matrix &m, const Rounded &in, Out out) {
     for (int tile; (tile = take(job.team->next, run, tiles)) >= 0;) {
         const int end = tile + run < tiles ? tile + run : tiles;
         int token = 0;
+        while (kMany && token + kMany <= job.tokens) {
+            const int some = job.tokens - token < kWidth ? job.tokens - token : kWidth;
+            tiles_times<0>(m, tile, end, in, token, some, out);
+            token += some;
+        }
         for (; kTokensAtOnce >= 8 && token + 8 <= job.tokens; token += 8)
-            tiles_times<kTokensAtOnce >= 8 ? 8 : 1>(m, tile, end, in, token, out);
+            tiles_times<kTokensAtOnce >= 8 ? 8 : 1>(m, tile, end, in, token, 8, out);
         for (; kTokensAtOnce >= 4 && token + 4 <= job.tokens; token += 4)
-            tiles_times<kTokensAtOnce >= 4 ? 4 : 1>(m, tile, end, in, token, out);
-        for (; token + 2 <= job.tokens; token += 2) tiles_times<2>(m, tile, end, in, token, out);
-        for (; token < job.tokens; ++token) tiles_times<1>(m, tile, end, in, token, out);
+            tiles_times<kTokensAtOnce >= 4 ? 4 : 1>(m, tile, end, in, token, 4, out);
+        for (; token + 2 <= job.tokens; token += 2) tiles_times<2>(m, tile, end, in, token, 2, out);
+        for (; token < job.tokens; ++token) tiles_times<1>(m, tile, end, in, token, 1, out);
     }
 }
 

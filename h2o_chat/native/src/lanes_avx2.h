@@ -10,6 +10,7 @@
 namespace {
 
 constexpr int kTokensAtOnce = 2;  // sixteen registers hold no more
+constexpr int kMany = 4;
 constexpr int kSumsAtOnce = 6;
 
 struct Floats {
@@ -99,15 +100,18 @@ inline uint16_t to_half(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT
 inline Ints splat(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 inline Floats to_floats(Ints a) { return {_mm256_cvtepi32_ps(a.low), _mm256_cvtepi32_ps(a.high)}; }
 
+inline int32_t sum(__m256i a) {
+    const __m128i four = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    const __m128i two = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
+    return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 1)));
+}
+
 inline int32_t store_bytes(int8_t *to, Floats a) {
-    int32_t whole[16], all = 0;
-    _mm256_storeu_si256(reinterpret_cast<__m256i *>(whole), _mm256_cvtps_epi32(a.low));
-    _mm256_storeu_si256(reinterpret_cast<__m256i *>(whole + 8), _mm256_cvtps_epi32(a.high));
-    for (int i = 0; i < 16; ++i) {
-        to[i] = static_cast<int8_t>(whole[i]);
-        all += whole[i];
-    }
-    return all;
+    const __m256i low = _mm256_cvtps_epi32(a.low), high = _mm256_cvtps_epi32(a.high);
+    const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xd8);
+    const __m128i first = _mm256_castsi256_si128(words), last = _mm256_extracti128_si256(words, 1);
+    _mm_storeu_si128(reinterpret_cast<__m128i *>(to), _mm_packs_epi16(first, last));
+    return sum(_mm256_add_epi32(low, high));
 }
 
 inline int32_t store_two_bytes(int8_t *group, int at, Floats high, Floats low) {
@@ -115,10 +119,18 @@ inline int32_t store_two_bytes(int8_t *group, int at, Floats high, Floats low) {
     const __m256i last = _mm256_cvtps_epi32(add(mul(high, splat(256.0f)), low).high);
     const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(first, last), 0xd8);
     _mm256_storeu_si256(reinterpret_cast<__m256i *>(group + 2 * at), words);
-    int32_t pairs[8], all = 0;
-    _mm256_storeu_si256(reinterpret_cast<__m256i *>(pairs), _mm256_add_epi32(first, last));
-    for (int32_t one : pairs) all += one;
-    return all;
+    return sum(_mm256_add_epi32(first, last));
+}
+
+inline Floats load_levels(const uint8_t *from, int bits) {
+    __m128i bytes;
+    if (bits == 8) {
+        bytes = _mm_loadu_si128(reinterpret_cast<const __m128i *>(from));
+    } else {
+        const __m128i both = _mm_loadl_epi64(reinterpret_cast<const __m128i *>(from)), mask = _mm_set1_epi8(15);
+        bytes = _mm_unpacklo_epi8(_mm_and_si128(both, mask), _mm_and_si128(_mm_srli_epi16(both, 4), mask));
+    }
+    return to_floats(Ints{_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))});
 }
 
 inline Bytes load_bytes(const uint8_t *from) {
@@ -133,18 +145,24 @@ inline Bytes high_nibbles(Bytes a) {
     return low_nibbles({_mm256_srli_epi16(a.low, 4), _mm256_srli_epi16(a.high, 4)});
 }
 
-inline Ints begin8(int32_t all) { return splat(-128 * all); }
-
 inline __m256i four_activations(const int8_t *activations) {
     int32_t four;
     std::memcpy(&four, activations, sizeof four);
     return _mm256_set1_epi32(four);
 }
 
-// Sums of pairs of products, in 16 bits: each of the 8 that a group adds is at most 2 * 15 * 127.
+// Sums of pairs of products, in 16 bits, so that a group begins with two halves of -8 * all; weights and activations may
+// add up to 16 * 15 * 127 there at most.
 struct Small {
     __m256i low, high;
 };
+
+inline int32_t begin(int32_t all, bool two_bytes) {
+    if (two_bytes) return -128 * all;
+    const auto half = static_cast<uint16_t>(-4 * all);
+    return static_cast<int32_t>(half | static_cast<uint32_t>(half) << 16);
+}
+inline Small begin4(int32_t begin) { return {_mm256_set1_epi32(begin), _mm256_set1_epi32(begin)}; }
 
 inline Small dot4(Small a, Bytes weights, const int8_t *activations) {
     const __m256i four = four_activations(activations);
@@ -152,15 +170,22 @@ inline Small dot4(Small a, Bytes weights, const int8_t *activations) {
             _mm256_add_epi16(a.high, _mm256_maddubs_epi16(weights.high, four))};
 }
 
-inline Ints end4(Small a, int32_t all) {
-    const __m256i ones = _mm256_set1_epi16(1), eights = _mm256_set1_epi32(8 * all);
-    return {_mm256_sub_epi32(_mm256_madd_epi16(a.low, ones), eights),
-            _mm256_sub_epi32(_mm256_madd_epi16(a.high, ones), eights)};
+inline Ints end4(Small a) {
+    const __m256i ones = _mm256_set1_epi16(1);
+    return {_mm256_madd_epi16(a.low, ones), _mm256_madd_epi16(a.high, ones)};
+}
+
+// The same, and the compiler computes it here: else it makes all products of a group first, for which there are not
+// registers enough, and adds them afterwards (GCC 12).
+template <class T>
+inline T kept(T a) {
+    __asm__("" : "+x"(a.low), "+x"(a.high));
+    return a;
 }
 
 // Words of 16 bits: a product of pairs needs no sign of its own, and no second rounding to 16 bits.
 template <int B>
-inline void times_two_bytes(const uint8_t *weights, const int8_t *const *groups, Ints *products) {
+inline void times_two_bytes(const uint8_t *weights, const int8_t *groups, Ints *products) {
     __m256i sums[B][4];  // two for each row, of 4 rows each
     for (auto &token : sums)
         for (__m256i &rows : token) rows = _mm256_setzero_si256();
@@ -168,7 +193,7 @@ inline void times_two_bytes(const uint8_t *weights, const int8_t *const *groups,
         __m256i numbers[B];
         for (int b = 0; b < B; ++b) {
             int64_t four;
-            std::memcpy(&four, groups[b] + 8 * j, sizeof four);
+            std::memcpy(&four, groups + 64 * b + 8 * j, sizeof four);
             numbers[b] = _mm256_set1_epi64x(four);
         }
         for (int rows = 0; rows < 4; ++rows, weights += 16) {
@@ -181,6 +206,40 @@ inline void times_two_bytes(const uint8_t *weights, const int8_t *const *groups,
         const __m256i low = _mm256_hadd_epi32(sums[b][0], sums[b][1]), high = _mm256_hadd_epi32(sums[b][2], sums[b][3]);
         products[b].low = _mm256_add_epi32(products[b].low, _mm256_permute4x64_epi64(low, 0xd8));
         products[b].high = _mm256_add_epi32(products[b].high, _mm256_permute4x64_epi64(high, 0xd8));
+    }
+}
+
+// A group's weights of 8 bits as words, for many tokens: 8 rows times 2 columns in each, so that a product of pairs is a
+// sum of each row.
+struct Words {
+    Bytes pairs[16];
+};
+
+inline Words to_words(const uint8_t *weights) {
+    const auto four_rows = [&](int at) {
+        const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i *>(weights + at));
+        return _mm256_castsi256_ps(_mm256_cvtepu8_epi16(bytes));
+    };
+    const auto pairs = [](__m256 mixed) { return _mm256_permute4x64_epi64(_mm256_castps_si256(mixed), 0xd8); };
+    Words all;
+    for (int j = 0; j < 8; ++j) {
+        const __m256 a = four_rows(64 * j), b = four_rows(64 * j + 16);
+        const __m256 c = four_rows(64 * j + 32), d = four_rows(64 * j + 48);
+        all.pairs[2 * j] = {pairs(_mm256_shuffle_ps(a, b, 0x88)), pairs(_mm256_shuffle_ps(c, d, 0x88))};
+        all.pairs[2 * j + 1] = {pairs(_mm256_shuffle_ps(a, b, 0xdd)), pairs(_mm256_shuffle_ps(c, d, 0xdd))};
+    }
+    return all;
+}
+
+template <int B>
+inline void times_words(const Words &weights, const int8_t *groups, Ints *products) {
+    for (int j = 0; j < 16; ++j) {
+        const Bytes words = kept(weights.pairs[j]);
+        for (int b = 0; b < B; ++b) {
+            const __m256i two = four_activations(groups + 64 * b + 4 * j);
+            products[b] = kept(Ints{_mm256_add_epi32(products[b].low, _mm256_madd_epi16(words.low, two)),
+                                    _mm256_add_epi32(products[b].high, _mm256_madd_epi16(words.high, two))});
+        }
     }
 }
 

@@ -11,6 +11,7 @@ namespace {
 
 constexpr int kSumsAtOnce = 16;
 constexpr int kTokensAtOnce = 8;
+constexpr int kMany = 0;
 
 using Floats = __m512;
 using Ints = __m512i;
@@ -79,6 +80,17 @@ inline int32_t store_bytes(int8_t *to, Floats a) {
     return _mm512_reduce_add_epi32(whole);
 }
 
+inline Floats load_levels(const uint8_t *from, int bits) {
+    __m128i bytes;
+    if (bits == 8) {
+        bytes = _mm_loadu_si128(reinterpret_cast<const __m128i *>(from));
+    } else {
+        const __m128i both = _mm_loadl_epi64(reinterpret_cast<const __m128i *>(from)), mask = _mm_set1_epi8(15);
+        bytes = _mm_unpacklo_epi8(_mm_and_si128(both, mask), _mm_and_si128(_mm_srli_epi16(both, 4), mask));
+    }
+    return to_floats(_mm512_cvtepu8_epi32(bytes));
+}
+
 inline Bytes load_bytes(const uint8_t *from) { return {_mm512_loadu_si512(from)}; }
 inline Bytes low_nibbles(Bytes a) { return {_mm512_and_si512(a.all, _mm512_set1_epi8(15))}; }
 inline Bytes high_nibbles(Bytes a) {
@@ -86,8 +98,9 @@ inline Bytes high_nibbles(Bytes a) {
 }
 
 using Small = Ints;
-inline Ints end4(Small a, int32_t all) { return _mm512_sub_epi32(a, _mm512_set1_epi32(8 * all)); }
-inline Ints begin8(int32_t all) { return _mm512_set1_epi32(-128 * all); }
+inline int32_t begin(int32_t all, bool two_bytes) { return (two_bytes ? -128 : -8) * all; }
+inline Small begin4(int32_t begin) { return splat(begin); }
+inline Ints end4(Small a) { return a; }
 
 inline Ints dot4(Ints a, Bytes weights, const int8_t *activations) {
     int32_t four;

@@ -10,6 +10,7 @@
 namespace {
 
 constexpr int kTokensAtOnce = 4;  // 32 registers hold no more
+constexpr int kMany = 0;
 constexpr int kSumsAtOnce = 6;
 
 struct Floats {
@@ -152,6 +153,20 @@ inline int32_t store_bytes(int8_t *to, Floats a) {
     return vaddvq_s16(vaddq_s16(low, high));  // at most 16 * 127
 }
 
+inline Floats load_levels(const uint8_t *from, int bits) {
+    uint8x16_t bytes;
+    if (bits == 8) {
+        bytes = vld1q_u8(from);
+    } else {
+        const uint8x8_t both = vld1_u8(from);
+        const uint8x8x2_t levels = vzip_u8(vand_u8(both, vdup_n_u8(15)), vshr_n_u8(both, 4));
+        bytes = vcombine_u8(levels.val[0], levels.val[1]);
+    }
+    const uint16x8_t low = vmovl_u8(vget_low_u8(bytes)), high = vmovl_u8(vget_high_u8(bytes));
+    return {{vcvtq_f32_u32(vmovl_u16(vget_low_u16(low))), vcvtq_f32_u32(vmovl_u16(vget_high_u16(low))),
+             vcvtq_f32_u32(vmovl_u16(vget_low_u16(high))), vcvtq_f32_u32(vmovl_u16(vget_high_u16(high)))}};
+}
+
 inline Bytes load_bytes(const uint8_t *from) {
     return {{vld1q_u8(from), vld1q_u8(from + 16), vld1q_u8(from + 32), vld1q_u8(from + 48)}};
 }
@@ -165,12 +180,9 @@ inline Bytes high_nibbles(Bytes a) {
 }
 
 using Small = Ints;
-inline Ints end4(Small a, int32_t all) {
-    const int32x4_t eights = vdupq_n_s32(8 * all);
-    for (int32x4_t &one : a.of) one = vsubq_s32(one, eights);
-    return a;
-}
-inline Ints begin8(int32_t) { return splat(0); }  // dot8 takes the 128 off the weights
+inline int32_t begin(int32_t all, bool two_bytes) { return two_bytes ? 0 : -8 * all; }  // dot8 takes the 128 off the weights
+inline Small begin4(int32_t begin) { return splat(begin); }
+inline Ints end4(Small a) { return a; }
 
 inline int8x16_t four_activations(const int8_t *activations) {
     int32_t four;

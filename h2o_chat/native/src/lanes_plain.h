@@ -9,6 +9,7 @@
 namespace {
 
 constexpr int kTokensAtOnce = 8;
+constexpr int kMany = 0;  // from so many tokens on their weights are unpacked once for all; 0: never
 constexpr int kSumsAtOnce = 16;  // of sixteen numbers each
 
 struct Floats {
@@ -189,6 +190,13 @@ inline int32_t store_two_bytes(int8_t *group, int at, Floats high, Floats low) {
     return all;
 }
 
+// Sixteen levels of 8 bits, or of 4, two in a byte.
+inline Floats load_levels(const uint8_t *from, int bits) {
+    Floats v;
+    for (int i = 0; i < 16; ++i) v.at[i] = bits == 8 ? from[i] : i % 2 ? from[i / 2] >> 4 : from[i / 2] & 15;
+    return v;
+}
+
 inline Bytes load_bytes(const uint8_t *from) {
     Bytes v;
     std::memcpy(v.at, from, sizeof v.at);
@@ -208,12 +216,11 @@ inline Bytes high_nibbles(Bytes a) {
 // A group's products so far, where a weight has 4 bits: so small that a form may keep them in 16 bits.
 using Small = Ints;
 
-// Where `all` is the sum of a group's activations: weights are stored as q + 8 and q + 128.
-inline Ints end4(Small a, int32_t all) {
-    for (int32_t &one : a.at) one -= 8 * all;
-    return a;
-}
-inline Ints begin8(int32_t all) { return splat(-128 * all); }
+// What a group's products begin with, where `all` is the sum of its activations: weights are stored as q + 8 (beside
+// activations of one byte) and q + 128 (of two).
+inline int32_t begin(int32_t all, bool two_bytes) { return (two_bytes ? -128 : -8) * all; }
+inline Small begin4(int32_t begin) { return splat(begin); }
+inline Ints end4(Small a) { return a; }
 
 // Adds to each row its four weights times the four activations.
 inline Small dot4(Small a, Bytes weights, const int8_t *activations) {
@@ -224,14 +231,28 @@ inline Small dot4(Small a, Bytes weights, const int8_t *activations) {
 
 // Adds to each row of a tile its 32 weights of 8 bits times the numbers of two bytes of B tokens.
 template <int B>
-inline void times_two_bytes(const uint8_t *weights, const int8_t *const *groups, Ints *products) {
+inline void times_two_bytes(const uint8_t *weights, const int8_t *groups, Ints *products) {
     for (int b = 0; b < B; ++b) {
         int16_t numbers[32];
-        std::memcpy(numbers, groups[b], sizeof numbers);
+        std::memcpy(numbers, groups + 64 * b, sizeof numbers);
         for (int i = 0; i < 32; ++i)
             for (int row = 0; row < 16; ++row)
                 products[b].at[row] += weights[64 * (i / 4) + 4 * row + i % 4] * numbers[i];
     }
+}
+
+// A group's weights of 8 bits, unpacked for many tokens: a form may have them as it likes.
+using Words = const uint8_t *;
+inline Words to_words(const uint8_t *weights) { return weights; }
+template <int B>
+inline void times_words(Words weights, const int8_t *groups, Ints *products) {
+    times_two_bytes<B>(weights, groups, products);
+}
+
+// The same, and the compiler computes it here.
+template <class T>
+inline T kept(T a) {
+    return a;
 }
 
 inline void prefetch(const void *) {}

@@ -8,18 +8,29 @@
 #include "h2o.h"
 #include "team.h"
 
-// Rounded activations of N tokens: [N, columns] numbers, and per 32 of them a scale and the numbers' sum. Beside weights
-// of 4 bits a number is one byte. Beside those of 8 bits it has two, which a form lays out as it likes within the 64 bytes
-// of a group.
-struct Rounded {
-    int8_t *numbers;  // two bytes for each
-    float *scales;
-    int32_t *sums;
-    int columns;
+constexpr int kWidth = 16;  // tokens whose groups lie beside each other
 
+// Rounded activations of N tokens, in groups of 32, each with a scale and what its products with weights begin with. By
+// blocks of 16 tokens: [N / 16, columns / 32, width], so that what some tokens are multiplied with at once lies together.
+// Beside weights of 4 bits a number is one byte. Beside those of 8 bits it has two, which a form lays out as it likes
+// within the 64 bytes of a group.
+struct Rounded {
+    int8_t *numbers;
+    float *scales;
+    int32_t *begins;
+    int columns;
+    int width;  // tokens of a block: 16, or N where those are fewer
+    int bytes;  // of a group: 32 or 64
+
+    // As if this token was the first one; after it come those of its block.
     Rounded of(int token) const {
-        const ptrdiff_t at = token;
-        return {numbers + at * 2 * columns, scales + at * (columns / 32), sums + at * (columns / 32), columns};
+        const ptrdiff_t at = static_cast<ptrdiff_t>(token / kWidth) * kWidth * (columns / 32) + token % kWidth;
+        return {numbers + at * bytes, scales + at, begins + at, columns, width, bytes};
+    }
+
+    // As if the next group was the first one.
+    Rounded next() const {
+        return {numbers + width * bytes, scales + width, begins + width, columns, width, bytes};
     }
 };
 
@@ -75,7 +86,7 @@ struct Job {
     int weights_stride;
     int8_t *numbers;        // of the shared `Rounded`, as wide as the widest product
     float *scales;
-    int32_t *sums;
+    int32_t *begins;
     char *own;              // of each thread: `own_bytes`
     size_t own_bytes;
     const float *cosines, *sines;            // [ropes, N, pairs] of each token
@@ -84,7 +95,7 @@ struct Job {
     // Of a decoded token:
     const h2o_step *step;
     const int32_t *rows;    // [N] which row each token is of
-    float *numbers_held;    // [N * H, 2, slots, D] keys, then values, of the layer under way, where slots hold bytes
+    float *numbers_held;    // [threads, 2, slots, D] keys, then values, of one row and KV head, where slots hold bytes
     const float *table_cosines, *table_sines;  // [ropes, indices, pairs] of all indices, where slots hold bytes
     int64_t table_pairs;                       // from one rope to the next
     // Of a call for one layer:

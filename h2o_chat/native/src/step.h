@@ -19,21 +19,26 @@ struct Sizes {
           rows(frame.layers[0].qkv.rows) {}
 };
 
-inline Rounded shared(const Job &job, int columns) { return {job.numbers, job.scales, job.sums, columns}; }
+inline int group_bytes(const h2o_matrix &m) { return m.bits == 8 ? 64 : 32; }
+
+// What all threads have of all tokens, for a product with m.
+inline Rounded shared(const Job &job, const h2o_matrix &m) {
+    return {job.numbers, job.scales, job.begins, m.columns, job.tokens < kWidth ? job.tokens : kWidth, group_bytes(m)};
+}
 
 // A thread's own room: floats, then rounded numbers, of one token.
 struct Own {
     float *floats;
     Rounded rounded;
 
-    Own(const Job &job, int thread, int columns) {
+    Own(const Job &job, int thread) {
         char *at = job.own + job.own_bytes * thread;
         const size_t widest = job.own_bytes / 16;  // floats, and as many numbers, scales and sums beside them
         floats = reinterpret_cast<float *>(at);
         rounded.scales = floats + widest;
-        rounded.sums = reinterpret_cast<int32_t *>(rounded.scales + widest);
-        rounded.numbers = reinterpret_cast<int8_t *>(rounded.sums + widest);
-        rounded.columns = columns;
+        rounded.begins = reinterpret_cast<int32_t *>(rounded.scales + widest);
+        rounded.numbers = reinterpret_cast<int8_t *>(rounded.begins + widest);
+        rounded.width = 1;
     }
 };
 
@@ -41,9 +46,11 @@ struct Own {
 // rounded by every thread for itself, which is cheaper than waiting for one that does it.
 inline Rounded rounded(Job &job, int thread, const float *x, int stride, const float *weight, const h2o_matrix &m) {
     const int columns = m.columns;
-    const Own own(job, thread, columns);
+    Own own(job, thread);
+    own.rounded.columns = columns;
+    own.rounded.bytes = group_bytes(m);
     const bool alone = job.tokens == 1;
-    const Rounded all = alone ? own.rounded : shared(job, columns);
+    const Rounded all = alone ? own.rounded : shared(job, m);
     const auto one = [&](int token) {
         const float *from = x + static_cast<ptrdiff_t>(token) * stride;
         if (weight) {
@@ -114,13 +121,13 @@ inline void output(Job &job, int thread, const h2o_layer &layer) {
 inline void gated_mlp(Job &job, int thread, const h2o_layer &layer) {
     const int wide = layer.down.columns;
     const Rounded in = rounded(job, thread, job.x, job.x_stride, layer.norm_mlp, layer.gate_up);
-    Floats gates[8] = {};
+    Floats gates[kWidth] = {};
     product(job, layer.gate_up, in, [&](Floats sums, int token, int tile) {
         if (tile % 2 == 0) {
-            gates[token % 8] = silu(sums);
+            gates[token % kWidth] = silu(sums);
             return;
         }
-        store(job.gated + static_cast<ptrdiff_t>(token) * wide + 8 * (tile - 1), mul(gates[token % 8], sums));
+        store(job.gated + static_cast<ptrdiff_t>(token) * wide + 8 * (tile - 1), mul(gates[token % kWidth], sums));
     });
     meet(*job.team);
     const Rounded gated = rounded(job, thread, job.gated, wide, nullptr, layer.down);
@@ -181,11 +188,8 @@ inline void to_bytes(const float *x, int size, int bits, uint8_t *row) {
 inline void from_bytes(const uint8_t *row, int size, int bits, float *x) {
     uint16_t scale[2];
     std::memcpy(scale, row + size * bits / 8, sizeof scale);
-    const float low = from_half(scale[0]), step = from_half(scale[1]);
-    for (int i = 0; i < size; ++i) {
-        const int level = bits == 8 ? row[i] : i % 2 ? row[i / 2] >> 4 : row[i / 2] & 15;
-        x[i] = fma(static_cast<float>(level), step, low);
-    }
+    const Floats low = splat(from_half(scale[0])), step = splat(from_half(scale[1]));
+    for (int i = 0; i < size; i += 16) store(x + i, fma(load_levels(row + i * bits / 8, bits), step, low));
 }
 
 // Where a stored key or value [R, H, S, ...] is.
@@ -230,44 +234,38 @@ inline void write_slots(Job &job, const h2o_layer &layer, const h2o_slots &slots
     meet(*job.team);
 }
 
-// Keys, turned, and values of one KV head as numbers, where its slots hold bytes.
-inline void unpack_slots(Job &job, const h2o_layer &layer, const h2o_slots &slots) {
-    const Sizes of(*job.frame);
+// Keys, turned, and values of one row and KV head as numbers, [S, D] each.
+struct Held {
+    const float *keys, *values;
+};
+
+// Where slots hold bytes they are unpacked into the thread's own room.
+inline Held held(Job &job, int thread, const h2o_layer &layer, const h2o_slots &slots, int token, int head) {
     const h2o_step &step = *job.step;
-    for (int unit; (unit = take(job.team->next, 1, job.tokens * of.kv_heads)) >= 0;) {
-        const int token = unit / of.kv_heads, row = job.rows[token];
-        const ptrdiff_t first = first_slot(job, slots, token, unit % of.kv_heads);
-        const int newest = slots.order[first + step.in_use[row]];
-        float *keys = job.numbers_held + static_cast<ptrdiff_t>(unit) * 2 * job.weights_stride * of.size;
-        float *values = keys + static_cast<ptrdiff_t>(job.weights_stride) * of.size;
-        for (int s = 0; s < slots.used; ++s) {
-            float *key = keys + static_cast<ptrdiff_t>(s) * of.size;
-            from_bytes(stored(job, slots.keys, first + s), of.size, step.kv_bits, key);
-            from_bytes(stored(job, slots.values, first + s), of.size, step.kv_bits,
-                       values + static_cast<ptrdiff_t>(s) * of.size);
-            if (layer.rope < 0 || slots.positions[first + s] < 0) continue;
-            const int index = s == newest ? step.index[row] : slots.index[first + s];
-            const ptrdiff_t at = layer.rope * job.table_pairs;
-            turn_by(key, index, job.table_cosines + at, job.table_sines + at, job.most_pairs,
-                    job.frame->ropes[layer.rope].pairs, of.size, key);
-        }
+    const int row = job.rows[token], size = job.frame->head_size;
+    const ptrdiff_t first = first_slot(job, slots, token, head);
+    if (!step.kv_bits)
+        return {static_cast<const float *>(slots.keys) + first * size,
+                static_cast<const float *>(slots.values) + first * size};
+    const int newest = slots.order[first + step.in_use[row]];
+    float *keys = job.numbers_held + static_cast<ptrdiff_t>(thread) * 2 * job.weights_stride * size;
+    float *values = keys + static_cast<ptrdiff_t>(job.weights_stride) * size;
+    for (int s = 0; s < slots.used; ++s) {
+        float *key = keys + static_cast<ptrdiff_t>(s) * size;
+        from_bytes(stored(job, slots.keys, first + s), size, step.kv_bits, key);
+        from_bytes(stored(job, slots.values, first + s), size, step.kv_bits, values + static_cast<ptrdiff_t>(s) * size);
+        if (layer.rope < 0 || slots.positions[first + s] < 0) continue;
+        const int index = s == newest ? step.index[row] : slots.index[first + s];
+        const ptrdiff_t at = layer.rope * job.table_pairs;
+        turn_by(key, index, job.table_cosines + at, job.table_sines + at, job.most_pairs,
+                job.frame->ropes[layer.rope].pairs, size, key);
     }
-    meet(*job.team);
+    return {keys, values};
 }
 
 // Where the probabilities of a query head are: [slots rounded up to 16].
 inline float *weights_of(const Job &job, int token, int head) {
     return job.weights + (static_cast<ptrdiff_t>(token) * job.frame->heads + head) * job.weights_stride;
-}
-
-// Keys or values of one KV head as numbers [S, D].
-inline const float *numbers_of(const Job &job, const h2o_slots &slots, int token, int head, bool values) {
-    const ptrdiff_t size = job.frame->head_size;
-    if (!job.step->kv_bits)
-        return static_cast<const float *>(values ? slots.values : slots.keys) +
-               first_slot(job, slots, token, head) * size;
-    const ptrdiff_t unit = static_cast<ptrdiff_t>(token) * job.frame->kv_heads + head;
-    return job.numbers_held + (2 * unit + values) * job.weights_stride * size;
 }
 
 // Products of some query heads with sixteen keys, of which each has queries of its own; they go to `out`, of each head
@@ -323,13 +321,12 @@ inline void by_heads(int heads, Some some) {
 }
 
 // All queries of a KV head ask its slots: products, scaled, go into the weights.
-inline void ask(Job &job, const h2o_layer &layer, const h2o_slots &slots, int token, int head, float *far) {
+inline void ask(Job &job, const h2o_layer &layer, const h2o_slots &slots, const Held &held, int token, int head,
+                float *far) {
     const Sizes of(*job.frame);
     const h2o_step &step = *job.step;
     const ptrdiff_t first = first_slot(job, slots, token, head);
     const float *queries = job.qkv + static_cast<ptrdiff_t>(token) * of.rows + head * of.groups * of.size;
-    const float *keys = numbers_of(job, slots, token, head, false);
-    const float *values = numbers_of(job, slots, token, head, true);
     const bool clamps = step.clamps && layer.rope >= 0;
     if (clamps) {
         const ptrdiff_t at = (static_cast<ptrdiff_t>(layer.rope) * job.tokens + token) * job.most_pairs;
@@ -346,8 +343,8 @@ inline void ask(Job &job, const h2o_layer &layer, const h2o_slots &slots, int to
         for (int i = 0; i < 16; ++i) {
             const int at = s + i < slots.used ? s + i : slots.used - 1;
             asked[i] = clamps && slots.clamped[first + at] ? far : queries;
-            key[i] = keys + static_cast<ptrdiff_t>(at) * of.size;
-            const float *value = values + static_cast<ptrdiff_t>(at) * of.size;
+            key[i] = held.keys + static_cast<ptrdiff_t>(at) * of.size;
+            const float *value = held.values + static_cast<ptrdiff_t>(at) * of.size;
             for (int d = 0; d < of.size; d += 16) {  // the keys that come next, and the values for afterwards
                 prefetch(key[i] + 16 * of.size + d);
                 prefetch(value + d);
@@ -404,9 +401,9 @@ inline void weighted(const float *weights, int stride, const float *values, int 
 }
 
 // What all queries of a KV head attend to: 32 components at a time, or 16.
-inline void answer(Job &job, const h2o_layer &layer, const h2o_slots &slots, int token, int head) {
+inline void answer(Job &job, const h2o_layer &layer, const h2o_slots &slots, const float *values, int token,
+                   int head) {
     const Sizes of(*job.frame);
-    const float *values = numbers_of(job, slots, token, head, true);
     float *out = job.attended + static_cast<ptrdiff_t>(token) * layer.out.columns + head * of.groups * of.size;
     by_heads(of.groups, [&](auto heads, int g) {
         constexpr int parts = at_once(heads) < 2 ? 1 : 2;
@@ -440,13 +437,14 @@ inline void add_scores(const Job &job, const h2o_slots &slots, int token, int he
 // A token's queries attend to the slots: probabilities into job.weights, output into job.attended, scores into slots.
 inline void attend(Job &job, int thread, const h2o_layer &layer, const h2o_slots &slots) {
     const Sizes of(*job.frame);
-    float *far = Own(job, thread, 32).floats;
+    float *far = Own(job, thread).floats;
     for (int unit; (unit = take(job.team->next, 1, job.tokens * of.kv_heads)) >= 0;) {
         const int token = unit / of.kv_heads, head = unit % of.kv_heads;
-        ask(job, layer, slots, token, head, far);
+        const Held numbers = held(job, thread, layer, slots, token, head);
+        ask(job, layer, slots, numbers, token, head, far);
         for (int g = 0; g < of.groups; ++g)
             softmax(weights_of(job, token, head * of.groups + g), (slots.used + 15) & ~15);
-        answer(job, layer, slots, token, head);
+        answer(job, layer, slots, numbers.values, token, head);
         add_scores(job, slots, token, head);
     }
     meet(*job.team);
@@ -460,7 +458,6 @@ void decode(Job &job, int thread) {
         const h2o_slots &slots = job.step->slots[number];
         queries_keys_values(job, thread, layer);
         write_slots(job, layer, slots);
-        if (job.step->kv_bits) unpack_slots(job, layer, slots);
         attend(job, thread, layer, slots);
         output(job, thread, layer);
         gated_mlp(job, thread, layer);

@@ -11,7 +11,7 @@ inline int32_t store_two_bytes(int8_t *group, int at, Floats high, Floats low) {
 
 // Both bytes take the same sums in turn: as many as one byte needs stay in registers.
 template <int B>
-inline void times_two_bytes(const uint8_t *weights, const int8_t *const *groups, Ints *products) {
+inline void times_two_bytes(const uint8_t *weights, const int8_t *groups, Ints *products) {
     Ints sums[B];
     for (Ints &one : sums) one = splat(0);
     for (int byte = 0; byte < 64; byte += 32) {
@@ -19,10 +19,22 @@ inline void times_two_bytes(const uint8_t *weights, const int8_t *const *groups,
             for (int b = 0; b < B; ++b) sums[b] = add(times_256(sums[b]), products[b]);
         for (int j = 0; j < 8; ++j) {
             const Bytes all = load_bytes(weights + 64 * j);
-            for (int b = 0; b < B; ++b) sums[b] = dot8(sums[b], all, groups[b] + byte + 4 * j);
+            for (int b = 0; b < B; ++b) sums[b] = dot8(sums[b], all, groups + 64 * b + byte + 4 * j);
         }
     }
     for (int b = 0; b < B; ++b) products[b] = sums[b];
+}
+
+using Words = const uint8_t *;
+inline Words to_words(const uint8_t *weights) { return weights; }
+template <int B>
+inline void times_words(Words weights, const int8_t *groups, Ints *products) {
+    times_two_bytes<B>(weights, groups, products);
+}
+
+template <class T>
+inline T kept(T a) {
+    return a;
 }
 
 }  // namespace

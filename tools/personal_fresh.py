@@ -223,7 +223,8 @@ Where did I leave my gloves?
 WORDS = {
     "kin": "stepbrother sister-in-law great-uncle godfather dentist gardener babysitter butcher apprentice",
     "pet": "alpaca hedgehog dachshund cockatiel newt pug calf stick_insect",
-    "thing": "accordion fridge hammock stapler easel unicycle binoculars cufflink vase rowing_boat dishwasher",
+    "thing": "accordion fridge hammock stapler easel unicycle binoculars cufflink vase"
+    " rowing_boat dishwasher",
     "number": "social_security_number locker_code IBAN hotel_room_number voucher_code dress_size hat_size"
     " policy_number voicemail_PIN fax_number",
     "taste": "sandwich dessert mountain candle river gemstone card_game circus cartoon spice",

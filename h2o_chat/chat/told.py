@@ -70,7 +70,9 @@ class _Asked:
     things: frozenset[str]
     """The same without their forms."""
     must: frozenset[str]
+    """Without these nothing tells it."""
     kinds: frozenset[str]
+    """Kinds of thing of which one must be named, unless most of the rest is told."""
 
     def share(self, words: Collection[str]) -> float:
         """How much of it these are, 0 to 1."""
@@ -115,8 +117,7 @@ def told(finder: Finder, question: str, what: Wanted) -> Found | None:
     beginnings = set(asked.words).union(*(one.beginnings for one in asked.near.values()))
     some: dict[int, float] = {}
     for at, text in finder.with_any(beginnings):
-        said = plain(text)
-        if may_answer(written, said) and (tells := _tells(asked, _said(said))):
+        if may_answer(written, text) and (tells := _tells(asked, _said(plain(text)))):
             some[at] = tells
     if len(what.words) == 1:
         some |= {at: 1.0 for at, _ in finder.with_any({unsaid(one) for one in what.words & TELLS.keys()})}
@@ -153,6 +154,8 @@ def _tells(asked: _Asked, said: _Said) -> float:
     share = asked.share(tells)
     if share < SOME or not tells >= asked.must or (share < MORE and not tells >= asked.kinds):
         return 0.0
+    if tells <= asked.must < asked.counts.keys():
+        return 0.0  # that she loves her job tells no favourite museum
     if not _is_of_her(asked, said, tells, by_near):
         return 0.0
     named = asked.share({word for word in by_near if asked.near[word].kinds})

@@ -32,7 +32,9 @@ _ASKED = (
     (re.compile(r"\b(?:what|which) colou?r\b"), _COLOUR),
     (re.compile(r"\bhow (?:old|many|much|tall|heavy|far|high|wide|large|fast|often)\b|\bsize\b"), _NUMBER),
     (
-        re.compile(r"^(?!.*\b(?:who|where|when|which)\b).*\b(?:number|pin|postcode|weight|height|price|salary|income|wage)\b"),
+        re.compile(
+            r"^(?!.*\b(?:who|where|when|which)\b).*\b(?:number|pin|postcode|weight|height|price|salary|income|wage)\b"
+        ),
         _DIGITS,
     ),
     (re.compile(r"\bwhen\b|\bwhat time\b|\b(?:which|what) (?:day|date|month|year)\b"), _TIME),

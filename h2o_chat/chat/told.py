@@ -29,6 +29,8 @@ MORE = 0.6
 """Of what is asked about oneself: where the person speaks of herself."""
 SOME = 0.4
 """Where she says that it is she who does it, or whose it is."""
+MANY = 3
+"""So many of the words are enough, whatever they count: of a long question not all was said."""
 LESS = 0.05
 """What tells less than the best by so much is not meant."""
 VALUE = 0.2
@@ -152,6 +154,8 @@ def _tells(asked: _Asked, said: _Said) -> float:
     by_same = _by_same(asked, said) - exactly
     tells = exactly | by_near | by_same
     share = asked.share(tells)
+    if said.of_self and len(exactly) >= MANY and exactly >= asked.must:
+        return share
     if share < SOME or not tells >= asked.must or (share < MORE and not tells >= asked.kinds):
         return 0.0
     if tells <= asked.must < asked.counts.keys():

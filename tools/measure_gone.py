@@ -5,9 +5,9 @@
 No model computes here: conversations are made up as `h2o-chat eval recall --generate` does, and that all of
 them is held, or nothing, is taken as given. Files as for `measure_recall.py`. What a person asks stands in
 `personal_later.py`, written when the rules were nearly final; with `--lists chosen` in `personal.py`, which
-was looked at before; with `--lists unseen` in `personal_unseen.py`, which was looked at later; with `--lists fresh` in
-`personal_fresh.py`, on which nothing was chosen. Dialogues
-and questions about the world are cut in the same way.
+was looked at before; with `--lists unseen` in `personal_unseen.py`, which was looked at later; with
+`--lists fresh` in `personal_fresh.py`, on which nothing was chosen. Dialogues and questions about the world
+are cut in the same way.
 """
 
 import argparse

@@ -169,7 +169,9 @@ def test_no_more_is_looked_at_in_a_long_conversation() -> None:
 
 def test_three_words_of_a_long_question_are_enough() -> None:
     said = "I played chess in an intense tournament."
-    question = "Which brothers and noisy strangers did I play in the intense tournament of that gaming convention?"
+    question = (
+        "Which brothers and noisy strangers did I play in the intense tournament of that gaming convention?"
+    )
     assert teller(question, said) == said
     assert teller(question, "I played chess at home.") is None
 

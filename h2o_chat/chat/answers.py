@@ -2,10 +2,16 @@
 
 import re
 
-_NUMBER = re.compile(
-    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|(?:twen|thir|for|fif"
-    r"|six|seven|eigh|nine)ty|hundred|thousand|twins|half|first|second|third|once|twice|none|no|every|daily|never|always)\b"
+from h2o_chat.chat.finding import WORD
+from h2o_chat.chat.neighbours import plain
+from h2o_chat.chat.personal import NOTHING
+
+_COUNTED = (
+    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen"
+    r"|(?:twen|thir|for|fif|six|seven|eigh|nine)ty|hundred|thousand|half|first|second|third)\b"
 )
+_DIGITS = re.compile(_COUNTED)
+_NUMBER = re.compile(rf"{_COUNTED}|\b(?:twins|once|twice|none|no|every|daily|never|always)\b")
 _TIME = re.compile(
     r"\d|\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days?|january|february|march|april|may|june|july|august"
     r"|september|october|november|december|today|tomorrow|yesterday|tonight|mornings?|noon|midday|afternoon|evening"
@@ -26,14 +32,37 @@ _ASKED = (
     (re.compile(r"\b(?:what|which) colou?r\b"), _COLOUR),
     (re.compile(r"\bhow (?:old|many|much|tall|heavy|far|high|wide|large|fast|often)\b|\bsize\b"), _NUMBER),
     (
-        re.compile(r"^(?!.*\b(?:who|where|when|which)\b).*\b(?:number|pin|postcode|weight|height|price)\b"),
-        _NUMBER,
+        re.compile(
+            r"^(?!.*\b(?:who|where|when|which)\b).*\b(?:number|pin|postcode|weight|height|price|salary|income|wage)\b"
+        ),
+        _DIGITS,
     ),
     (re.compile(r"\bwhen\b|\bwhat time\b|\b(?:which|what) (?:day|date|month|year)\b"), _TIME),
     (re.compile(r"\bwhere\b"), _PLACE),
 )
 
 
+_NAME = re.compile(r"^what\b.*\b(?:called|names?)\b")
+_NAMED = re.compile(r"\b(?:called|named?|names|nicknamed?|call)\b")
+
+
 def may_answer(question: str, text: str) -> bool:
-    """Whether a text has what the question asks for, of those. Both in small letters."""
-    return all(answer.search(text) for asked, answer in _ASKED if asked.search(question))
+    """Whether a text has what the question asks for, of those.
+
+    Args:
+        question: its words, in small letters.
+        text: as it was typed.
+    """
+    if _NAME.search(question) and not _has_name(text):
+        return False
+    said = plain(text)
+    return all(answer.search(said) for asked, answer in _ASKED if asked.search(question))
+
+
+def _has_name(text: str) -> bool:
+    """Whether somebody or something is named; in a text with no capital letter at all that is not known."""
+    return (
+        _NAMED.search(text.casefold()) is not None
+        or text == text.casefold()
+        or any(one[:1].isupper() and one.casefold() not in NOTHING for one in WORD.findall(text))
+    )

@@ -33,6 +33,13 @@ _SHORT = (
     ("'d like", " want"),
     ("would like", "want"),
     (" to work", " commute"),
+    (" reach me ", " reach my phone or email "),
+    (" call me on ", " call my phone on "),
+    (" text me on ", " text my phone on "),
+    ("write to me ", "write to my email "),
+    ("hitched", "married"),
+    ("gave up ", "stopped "),
+    ("given up ", "stopped "),
 )
 _SPOKEN = re.compile(rf"[.!?;]+(?=\s|$)|{WORD.pattern}")
 

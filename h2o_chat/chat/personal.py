@@ -186,6 +186,14 @@ def wanted(question: str) -> Wanted | None:
     return Wanted(_counting(content), half | must, of_hers, must)
 
 
+def own_things(question: str) -> str:
+    """The thing that a question says to be one's own, in small letters: "old dog" of "my old dog called"."""
+    words = WORD.findall(question.casefold())
+    at = next((at for at, word in enumerate(words) if word in MY), len(words))
+    first, *more = [*takewhile(lambda one: one not in NOTHING, words[at + 1 : at + 4])] or [""]
+    return " ".join([first, *takewhile(lambda one: one not in _ATTRIBUTES, more)])
+
+
 def _own(words: Sequence[str]) -> Iterator[str]:
     """What follows a word for one's own, up to a word that says nothing."""
     for at, word in enumerate(words):

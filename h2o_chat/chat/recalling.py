@@ -12,6 +12,7 @@ from typing import Protocol
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.chat.finding import Finder, Found, question_of
+from h2o_chat.chat.following import followed
 from h2o_chat.chat.message import Message, Recalled, numbered
 from h2o_chat.chat.personal import Wanted, wanted
 from h2o_chat.chat.spans import tokens_of, was_read
@@ -20,6 +21,8 @@ from h2o_chat.events.events import Note
 
 HELD = 0.5
 """Share of a message's tokens, over all KV heads, from which on it is held, and need not be said again."""
+TURNS = 4
+"""So many turns back it is looked what a short question means."""
 LONG_CHARACTERS = 1000
 """A longer message brings with it what it asks about: a file, a page that was pasted."""
 GONE = "No message of yours was found that answers this: the answer may be a guess."
@@ -63,13 +66,14 @@ class Recall:
         by_hand, self._wanted = self._asked_for(messages), None
         again = by_hand
         auto = settings.recall == "auto" and settings.policy not in WITHOUT
-        if again is None and auto and len(text) <= LONG_CHARACTERS and (question := question_of(text)):
+        if again is None and auto and len(text) <= LONG_CHARACTERS and (typed := question_of(text)):
             self.read(messages)
+            question = followed(typed, _asked_before(messages))
             what = wanted(question)
             found = told(self._finder, question, what) if what else self._fitting(question)
             if found is not None and not self._is_held(found, messages, engine):
                 again = Recalled(found.index, found.text)
-            if found is None and what and not _brings(text, question, messages, what):
+            if found is None and what and not _brings(text, typed, messages, what):
                 self._notes.append(Note("gone", GONE, about=len(messages)))
         if again is None:
             return None, text
@@ -116,6 +120,14 @@ class Recall:
         """Whether the message is held, or one with which its words were said again."""
         again = (one for one in messages if one.recalled is not None and one.recalled.words == found.text)
         return any(engine.held(tokens_of(one)) >= HELD for one in (messages[found.index], *again))
+
+
+def _asked_before(messages: Sequence[Message]) -> str:
+    """The last question, with what it left out; empty where the last message asked nothing."""
+    question = ""
+    for message in [one for one in messages[-2 * TURNS :] if one.role == "user"]:
+        question = followed(question_of(message.text), question)
+    return question
 
 
 def _brings(text: str, question: str, messages: Sequence[Message], what: Wanted) -> bool:

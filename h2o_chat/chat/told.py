@@ -5,7 +5,8 @@ own: the room of "my friend waited in room number 530" is not "my room".
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import dataclass
 
 from h2o_chat.chat.answers import may_answer
 from h2o_chat.chat.finding import BEGINNING, TELLS, WORD, Finder, Found, unsaid
@@ -28,6 +29,8 @@ MORE = 0.6
 """Of what is asked about oneself: where the person speaks of herself."""
 SOME = 0.4
 """Where she says that it is she who does it, or whose it is."""
+MANY = 3
+"""So many of the words are enough, whatever they count: of a long question not all was said."""
 LESS = 0.05
 """What tells less than the best by so much is not meant."""
 VALUE = 0.2
@@ -56,18 +59,67 @@ Forms = Mapping[str, Sequence[tuple[str, str]]]
 """By the beginning of a word: (what begins so, the word that it tells the same as)."""
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked for, and what tells it."""
+
+    words: Forms
+    counts: Mapping[str, float]
+    """By a word: how much it counts."""
+    near: Mapping[str, Neighbours]
+    mine: Forms
+    """The things that are said to be one's own."""
+    things: frozenset[str]
+    """The same without their forms."""
+    must: frozenset[str]
+    """Without these nothing tells it."""
+    kinds: frozenset[str]
+    """Kinds of thing of which one must be named, unless most of the rest is told."""
+
+    def share(self, words: Collection[str]) -> float:
+        """How much of it these are, 0 to 1."""
+        return _count(words, self.counts) / (sum(self.counts.values()) or 1.0)
+
+
+@dataclass(frozen=True)
+class _Said:
+    """A piece of what was said."""
+
+    text: str
+    words: Sequence[str]
+    spoken: Sequence[str]
+    speaks: Sequence[bool]
+    """Which of the words are for oneself; "find me a film" tells nothing."""
+
+    @property
+    def of_her(self) -> bool:
+        """Whether the person speaks of herself."""
+        return any(self.speaks)
+
+    @property
+    def of_hers(self) -> bool:
+        """Whether she speaks of what is her own."""
+        return not MY.isdisjoint(self.words)
+
+    @property
+    def of_self(self) -> bool:
+        """Whether it is about her at all."""
+        return self.of_her or self.of_hers
+
+    @property
+    def of_others(self) -> bool:
+        """Whether it is said whose it is."""
+        return self.of_hers or not OTHERS.isdisjoint(self.words)
+
+
 def told(finder: Finder, question: str, what: Wanted) -> Found | None:
     """Of what was said, what tells this best; None: nothing does."""
-    asked = " ".join(WORD.findall(question.casefold()))
-    words, mine = _forms(what.words), _forms(what.mine)
-    near = {word: neighbours(word) for word in what.words}
-    counts = {word: finder.count(word[:BEGINNING]) / (1 + (word in what.half)) for word in what.words}
-    beginnings = set(words).union(*(one.beginnings for one in near.values()))
-    kinds = {word for word in _KIND.findall(asked) if word in near and near[word].beginnings}
+    written = " ".join(WORD.findall(question.casefold()))
+    asked = _asked(finder, written, what)
+    beginnings = set(asked.words).union(*(one.beginnings for one in asked.near.values()))
     some: dict[int, float] = {}
     for at, text in finder.with_any(beginnings):
-        said = plain(text)
-        if may_answer(asked, said) and (tells := _tells(said, words, mine, counts, near, what.must, kinds)):
+        if may_answer(written, text) and (tells := _tells(asked, _said(plain(text)))):
             some[at] = tells
     if len(what.words) == 1:
         some |= {at: 1.0 for at, _ in finder.with_any({unsaid(one) for one in what.words & TELLS.keys()})}
@@ -80,49 +132,66 @@ def names(text: str, what: Wanted) -> bool:
     return 2 * len(_standing(_forms(what.words), WORD.findall(text.casefold()))) >= len(what.words)
 
 
-def _tells(
-    text: str,
-    wanted: Forms,
-    mine: Forms,
-    counts: Mapping[str, float],
-    near: Mapping[str, Neighbours],
-    must: Collection[str],
-    kinds: Collection[str],
-) -> float:
-    """How much of what is wanted a text tells, 0 to 1 + VALUE; 0: too little, or not of the person."""
-    words, said, things = WORD.findall(text), spoken(text), _words(mine)
-    speaks = [word in I and word != "me" for word in words]  # "find me a film" tells nothing
-    of_her, own = any(speaks), not MY.isdisjoint(words)
-    others = own or not OTHERS.isdisjoint(words)
-    if not (of_her or own) and len(counts) == 1:
+def _asked(finder: Finder, written: str, what: Wanted) -> _Asked:
+    near = {word: neighbours(word) for word in what.words}
+    counts = {word: finder.count(word[:BEGINNING]) / (1 + (word in what.half)) for word in what.words}
+    kinds = frozenset(word for word in _KIND.findall(written) if word in near and near[word].beginnings)
+    mine = _forms(what.mine)
+    return _Asked(_forms(what.words), counts, near, mine, frozenset(_words(mine)), what.must, kinds)
+
+
+def _said(text: str) -> _Said:
+    words = WORD.findall(text)
+    return _Said(text, words, spoken(text), [word in I and word != "me" for word in words])
+
+
+def _tells(asked: _Asked, said: _Said) -> float:
+    """How much of what is asked for a piece tells, 0 to 1 + VALUE; 0: too little, or not of the person."""
+    if not said.of_self and len(asked.counts) == 1:
         return 0.0
-    exactly = _standing(wanted, words, exactly=True)
-    same = _standing(wanted, words) - exactly
-    by_near = set[str]()
-    if of_her or own:
-        by_near = {word for word, one in near.items() if one.told_by_self(said)}
-        same = {one for one in same if must or one in things or _self_before(said, wanted, one)}
-    elif others:
-        same = set()
-    tells = exactly | by_near | same
-    total = sum(counts.values()) or 1.0
-    share = _count(tells, counts) / total
-    if share < SOME or not tells.issuperset(must) or (share < MORE and not tells.issuperset(kinds)):
+    exactly = _standing(asked.words, said.words, exactly=True)
+    by_near = {word for word, one in asked.near.items() if said.of_self and one.told_by_self(said.spoken)}
+    by_same = _by_same(asked, said) - exactly
+    tells = exactly | by_near | by_same
+    share = asked.share(tells)
+    if said.of_self and len(exactly) >= MANY and exactly >= asked.must:
+        return share
+    if share < SOME or not tells >= asked.must or (share < MORE and not tells >= asked.kinds):
         return 0.0
-    named = _count({word for word in by_near if near[word].kinds}, counts) / total
-    best = share + VALUE * named - VALUE / 2 * _count(same - by_near, counts) / total
-    if len(counts) > 1 and share >= MOST and (of_her or not others):
-        return best
-    if mine:
-        if tells <= things < counts.keys():
-            return 0.0  # that she has an aunt does not tell her aunt's job
-        half = HALF * (_count(things, counts) or 1.0)
-        literally = _count(_standing(mine, words), counts) >= half and _is_own(text, mine)
-        return best if literally or _count(by_near & things, counts) >= half else 0.0
-    if share >= MORE and (by_near or _says_of_self(said, wanted)):
-        return best
-    does = (any(speaks[max(0, at - DOES) : at]) for at, word in enumerate(words) if _standing(wanted, [word]))
-    return best if by_near or any(does) else 0.0
+    if tells <= asked.must < asked.counts.keys():
+        return 0.0  # that she loves her job tells no favourite museum
+    if not _is_of_her(asked, said, tells, by_near):
+        return 0.0
+    named = asked.share({word for word in by_near if asked.near[word].kinds})
+    return share + VALUE * named - VALUE / 2 * asked.share(by_same - by_near)
+
+
+def _by_same(asked: _Asked, said: _Said) -> set[str]:
+    """The words that are told by what tells the same, where a person says it of herself, or of nobody."""
+    found = _standing(asked.words, said.words)
+    if said.of_self:
+        free = found if asked.must else found & asked.things
+        return {one for one in found if one in free or _self_before(said.spoken, asked.words, one)}
+    return set() if said.of_others else found
+
+
+def _is_of_her(asked: _Asked, said: _Said, tells: Set[str], by_near: Set[str]) -> bool:
+    """Whether a piece that tells these words tells them of the person, or of what is her own."""
+    share = asked.share(tells)
+    if len(asked.counts) > 1 and share >= MOST and (said.of_her or not said.of_others):
+        return True
+    if not asked.mine:
+        if by_near or (share >= MORE and _says_of_self(said.spoken, asked.words)):
+            return True
+        does = (at for at, word in enumerate(said.words) if _standing(asked.words, [word]))
+        return any(any(said.speaks[max(0, at - DOES) : at]) for at in does)
+    if tells <= asked.things < asked.counts.keys():
+        return False  # that she has an aunt does not tell her aunt's job
+    half = HALF * (_count(asked.things, asked.counts) or 1.0)
+    if _count(by_near & asked.things, asked.counts) >= half:
+        return True
+    by_name = _count(_standing(asked.mine, said.words), asked.counts)
+    return by_name >= half and _is_own(said.text, asked.mine)
 
 
 def _says_of_self(said: Sequence[str], wanted: Forms) -> bool:

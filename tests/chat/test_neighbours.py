@@ -47,6 +47,12 @@ def test_a_word_without_neighbours_has_none() -> None:
         ("what colour is my bike", "my bike is dark red", True),
         ("wo ist meine geige", "meine geige ist alt", True),
         ("who knows my number", "my sister knows my number", True),
+        ("what is my salary", "I never thought I would make it.", False),
+        ("what is my salary", "I make 2,000 a month.", True),
+        ("what is my brother called", "My brother is a vet.", False),
+        ("what is my brother called", "My brother is Tom.", True),
+        ("what is my brother called", "my brother is tom", True),
+        ("what is the name of my brother", "Tom is a brother of mine.", True),
     ],
 )
 def test_an_answer_has_what_is_asked_for(question: str, text: str, may: bool) -> None:

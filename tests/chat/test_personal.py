@@ -113,6 +113,9 @@ def test_it_is_told(said: str, question: str) -> None:
         ("I put the money under the mattress.", "Where is my cash?"),
         ("My suitcase weighs 30 kilos.", "How heavy is my luggage?"),
         ("I was born on the third of March.", "When is my birthday?"),
+        ("You can reach me on 0171 555 21.", "What is my phone number?"),
+        ("Write to me at ana@post.org.", "What is my email address?"),
+        ("We got hitched in Vegas, Jonas and me.", "Who is my husband?"),
     ],
 )
 def test_it_is_told_in_other_words(said: str, question: str) -> None:
@@ -162,3 +165,17 @@ def test_no_more_is_looked_at_in_a_long_conversation() -> None:
     for index in range(20_000):
         finder.add(index, f"The dog number {index} is not mine at all.")
     assert len(list(finder.with_any({"dog", "numbe"}))) <= 2 * NEWEST
+
+
+def test_three_words_of_a_long_question_are_enough() -> None:
+    said = "I played chess in an intense tournament."
+    question = (
+        "Which brothers and noisy strangers did I play in the intense tournament of that gaming convention?"
+    )
+    assert teller(question, said) == said
+    assert teller(question, "I played chess at home.") is None
+
+
+def test_a_favourite_is_told_only_where_one_of_the_kind_is() -> None:
+    talk = ["The museum was closed.", "Museums are big."] * 5
+    assert teller("What is my favourite museum?", *talk, "I'm so happy with my new job. I love it.") is None

@@ -81,6 +81,7 @@ class Weights:
     distinct: float = 3.0
     novel: float = 4.0
     prompt: float = 16.0
+    fade: float = 0.0  # how far `prompt` falls with the share of slots held that were told; not the default's
 
 
 DEFAULT = Weights()
@@ -114,7 +115,10 @@ def heavy_or_novel(slots: Slots, weights: Weights = DEFAULT) -> Tensor:
     age = slots.positions.amax(-1, keepdim=True) - slots.positions + 1  # 1 for the newest
     worth = in_use - weights.age * age.to(in_use.dtype).log() + weights.distinct * slots.distinctness
     novelty = weights.novel * min(1.0, slots.budget / ENOUGH) * slots.novelty
-    return worth + weights.prompt * slots.prompt * prominence(slots.distinctness + novelty, held)
+    bonus = weights.prompt * slots.prompt * prominence(slots.distinctness + novelty, held)
+    if weights.fade:
+        bonus = bonus * (1 - weights.fade * mean_held(slots.prompt.to(bonus.dtype), held))
+    return worth + bonus
 
 
 def output_change_by_head(slots: Slots) -> Tensor:

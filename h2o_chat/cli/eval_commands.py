@@ -149,6 +149,7 @@ def recall(
         bool,
         typer.Option("--recall", help="With --generate: ask once more, with what is gone told again."),
     ] = False,
+    paired: Paired = False,
     model: Model = None,
     policies: Policies = None,
     budgets: Budgets = None,
@@ -169,6 +170,8 @@ def recall(
             raise UsageError(
                 "What shall be asked?", "Give --questions FILE or --generate TOKENS, one of them."
             )
+        if questions is not None and paired:
+            raise UsageError("--paired goes with --generate.")
         if generate is not None:
             from h2o_chat.lab.evals import run_long_recall
 
@@ -185,6 +188,7 @@ def recall(
                 equal_bytes,
                 plot,
                 recall,
+                paired,
             )
         from h2o_chat.lab.evals import run_recall
 

@@ -40,7 +40,10 @@ Half = Annotated[
     typer.Option(help="even or odd: every second document alone. One to choose on, one to report on."),
 ]
 Paired = Annotated[
-    bool, typer.Option("--paired", help="Each policy also against the first, document by document.")
+    bool,
+    typer.Option(
+        "--paired", help="Each policy also against the first, document by document (or conversation)."
+    ),
 ]
 Plot = Annotated[Path | None, typer.Option(metavar="DIR", help="Pictures into this folder.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]

@@ -121,6 +121,7 @@ def run_long_recall(
     equal_bytes: bool = False,
     folder: Path | None = None,
     recall: bool = False,
+    paired: bool = False,
 ) -> ExitCode:
     """`eval recall --generate`."""
     contestants, known = crossed(policies, kv_dtypes), Results(results)
@@ -138,6 +139,7 @@ def run_long_recall(
             known,
             equal_bytes,
             recall,
+            paired,
         )
     return _end(report, as_json, long_recall.show_table, folder, plots.plot_long_recall)
 

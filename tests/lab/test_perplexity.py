@@ -239,12 +239,16 @@ def test_a_contestant_that_says_nothing_is_refused(text: str) -> None:
 def test_a_term_is_left_out_where_it_stands() -> None:
     """What is left out no longer counts; what is left is what it was."""
     generator = torch.Generator().manual_seed(3)
-    sizes = {"score": (2, 1, 2, 9, 3), "values": (2, 1, 2, 9, 4)}
-    numbers = {name: torch.rand(size, generator=generator) for name, size in sizes.items()}
-    numbers |= {name: -torch.rand(2, 1, 2, 9, generator=generator) for name in ("distinctness", "novelty")}
-    positions = torch.randint(0, 3, (2, 1, 2, 9), generator=generator).cumsum(-1).to(torch.int32)
-    told = torch.rand(2, 1, 2, 9, generator=generator) > 0.5
-    slots = Slots(512, positions=positions, prompt=told, **numbers)
+    slots = Slots(
+        512,
+        positions=torch.randint(1, 3, (2, 1, 2, 9), generator=generator).cumsum(-1).to(torch.int32),
+        score=torch.rand(2, 1, 2, 9, 3, generator=generator) ** 8,  # few are much attended to
+        values=torch.rand(2, 1, 2, 9, 4, generator=generator),
+        distinctness=-torch.rand(2, 1, 2, 9, generator=generator),
+        novelty=-torch.rand(2, 1, 2, 9, generator=generator),
+        prompt=torch.rand(2, 1, 2, 9, generator=generator) > 0.5,
+    )
+    positions, told = slots.positions, slots.prompt
     usual = POLICIES["h2o"].priority(slots)
 
     def worth(text: str) -> Tensor:
@@ -260,6 +264,8 @@ def test_a_term_is_left_out_where_it_stands() -> None:
     assert bool((worth("h2o:word=0") != usual).any())
     assert bool((worth("h2o:floor=0") != usual).any())
     assert bool((worth("h2o:novel=0") != usual).any())
+    bonus, share = usual - worth("h2o:prompt=0"), told.float().mean(-1, keepdim=True)
+    torch.testing.assert_close(worth("h2o:fade=0.5"), usual - 0.5 * share * bonus)
     torch.testing.assert_close(worth("h2o:recent=4"), usual, atol=0, rtol=0)
     with pytest.raises(UsageError, match="an engine does not take"):
         Run(Contestant.parse("h2o:age=0"), 16).settings()

@@ -3,6 +3,8 @@
 Each is an `OracleHead` (see `oracle.py`) that ranks its tokens otherwise. No line is shared with `h2o_chat`.
 """
 
+from itertools import pairwise
+
 import torch
 from oracle import Held, OracleHead
 from torch import Tensor
@@ -13,6 +15,8 @@ class Twin(OracleHead):
 
     share = 0.25
     """Of the budget that the newest tokens have."""
+    sinks = 0
+    """First tokens that stay."""
 
     def rank(self, token: Held) -> float:
         raise NotImplementedError
@@ -20,7 +24,8 @@ class Twin(OracleHead):
     def evict(self) -> None:
         if len(self.held) > self.budget:
             older = self.held[: len(self.held) - int(self.budget * self.share)]
-            self.held.remove(min(older, key=lambda token: (self.rank(token), token.position)))
+            may_go = [token for token in older if token.position >= self.sinks]
+            self.held.remove(min(may_go, key=lambda token: (self.rank(token), token.position)))
 
 
 class UsesTwin(Twin):
@@ -111,6 +116,56 @@ class FixedHeavy(Fixed):
     heavy = True
 
 
+def told(position: int) -> bool:
+    """Runs of four tokens that were told, seven that were generated."""
+    return position % 11 < 4
+
+
+class ByOutputChange(Twin):
+    """CAOTE's output change (2504.14051) on attention that is forgotten at .95 a query; four sinks."""
+
+    sinks = 4
+
+    def attend(self, queries: Tensor, scaling: float) -> Tensor:
+        for token in self.held:
+            token.score *= 0.95
+        return super().attend(queries, scaling)
+
+    def change(self, token: Held) -> float:
+        total = sum(one.score for one in self.held)
+        output = sum(one.score / total * one.value for one in self.held)
+        share = token.score / total
+        return share / (1 - share) * float(torch.linalg.vector_norm(token.value - output))
+
+
+class TurnIsolation(ByOutputChange):
+    """FlowKV: what is left of earlier turns stays, as long as the newest has something to give."""
+
+    share = 0.125
+
+    def rank(self, token: Held) -> float:
+        at = len(self.held) - 1
+        while at > 0 and not (told(self.held[at].position) and not told(self.held[at - 1].position)):
+            at -= 1
+        if self.held.index(token) < at:
+            return 1e9 + token.position
+        return self.change(token)
+
+
+class FairShare(ByOutputChange):
+    """Each message has as many slots as any other; the best of it stay."""
+
+    def rank(self, token: Held) -> float:
+        messages = [[self.held[0]]]
+        for before, one in pairwise(self.held):
+            if told(one.position) == told(before.position):
+                messages[-1].append(one)
+            else:
+                messages.append([one])
+        (mine,) = [message for message in messages if token in message]
+        return -sorted(mine, key=lambda one: (-self.change(one), one.position)).index(token)
+
+
 class WholePrompt(OracleHead):
     """The published algorithm with its prompt pass: nobody goes while `reading`, then all at once."""
 
@@ -129,4 +184,6 @@ TWINS: dict[str, type[OracleHead]] = {
     "strided-h2": StridedHeavy,
     "fixed": Fixed,
     "fixed-h2": FixedHeavy,
+    "turn-isolation": TurnIsolation,
+    "fair-share": FairShare,
 }

@@ -26,6 +26,8 @@ PolicyName = Literal[
     "strided-h2",
     "fixed",
     "fixed-h2",
+    "turn-isolation",
+    "fair-share",
     "window",
     "streaming",
     "full",

@@ -64,19 +64,30 @@ def accumulated_attention(slots: Slots) -> Tensor:
     return slots.score.sum(-1)
 
 
-WORD = 0.4
 PIECES = 3
 """Tokens after its first one that a word goes on for, at most."""
-AGE = 0.2
-DISTINCT = 3.0
-NOVEL = 4.0
 ENOUGH = 512
 """Slots from which on novelty counts in full."""
-PROMPT = 16.0
-FLOOR = 0.02
 
 
-def heavy_or_novel(slots: Slots) -> Tensor:
+@dataclass(frozen=True)
+class Weights:
+    """Of the terms of `heavy_or_novel`; one that is 0 is left out, which the lab measures."""
+
+    change: float = 1.0
+    floor: float = 0.02
+    word: float = 0.4
+    age: float = 0.2
+    distinct: float = 3.0
+    novel: float = 4.0
+    prompt: float = 16.0
+    fade: float = 0.0  # how far `prompt` falls with the share of slots held that were told; not the default's
+
+
+DEFAULT = Weights()
+
+
+def heavy_or_novel(slots: Slots, weights: Weights = DEFAULT) -> Tensor:
     """The default: heavy hitters stay, and prompt tokens whose keys are novel. [L, R, H, S]
 
     log(output change) - 0.2 log(age) + 3 x distinctness + 16 x prominence of prompt tokens. Each term decides
@@ -98,12 +109,16 @@ def heavy_or_novel(slots: Slots) -> Tensor:
     """
     held = slots.positions >= 0
     change = output_change_by_head(slots).square().square().sum(-1).sqrt().sqrt()
-    change = whole_words(change, slots.positions)
-    in_use = (FLOOR + change / mean_held(change, held).clamp_min(torch.finfo(change.dtype).tiny)).log()
+    change = whole_words(change, slots.positions, weights.word)
+    tiny = torch.finfo(change.dtype).tiny
+    in_use = weights.change * (weights.floor + change / mean_held(change, held).clamp_min(tiny)).log()
     age = slots.positions.amax(-1, keepdim=True) - slots.positions + 1  # 1 for the newest
-    worth = in_use - AGE * age.to(in_use.dtype).log() + DISTINCT * slots.distinctness
-    novelty = NOVEL * min(1.0, slots.budget / ENOUGH) * slots.novelty
-    return worth + PROMPT * slots.prompt * prominence(slots.distinctness + novelty, held)
+    worth = in_use - weights.age * age.to(in_use.dtype).log() + weights.distinct * slots.distinctness
+    novelty = weights.novel * min(1.0, slots.budget / ENOUGH) * slots.novelty
+    bonus = weights.prompt * slots.prompt * prominence(slots.distinctness + novelty, held)
+    if weights.fade:
+        bonus = bonus * (1 - weights.fade * mean_held(slots.prompt.to(bonus.dtype), held))
+    return worth + bonus
 
 
 def output_change_by_head(slots: Slots) -> Tensor:
@@ -121,12 +136,12 @@ def output_change_by_head(slots: Slots) -> Tensor:
     return change
 
 
-def whole_words(change: Tensor, positions: Tensor) -> Tensor:
-    """At least `WORD` of what the token right before has, and so on for `PIECES` tokens. [L, R, H, S]"""
+def whole_words(change: Tensor, positions: Tensor, weight: float = DEFAULT.word) -> Tensor:
+    """At least `weight` of what the token right before has, and so on for `PIECES` tokens. [L, R, H, S]"""
     order = _oldest_first(positions)
     ordered = positions.gather(-1, order)
     follows = (ordered.diff(dim=-1) == 1) & (ordered[..., 1:] > 0)
-    goes_on = WORD * follows.to(change.dtype)
+    goes_on = weight * follows.to(change.dtype)
     by_age = change.gather(-1, order)
     for _ in range(PIECES):
         by_age[..., 1:] = torch.maximum(by_age[..., 1:], goes_on * by_age[..., :-1])

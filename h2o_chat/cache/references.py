@@ -112,6 +112,44 @@ def _pattern(chosen: Callable[[Tensor], Tensor], columns: int, then: Priority) -
     return priority
 
 
+def turn_isolation(slots: Slots) -> Tensor:
+    """Earlier turns are not compressed again, only the newest one (FlowKV, arXiv 2505.15347). [L, R, H, S]
+
+    Of the newest turn goes what changes the output least. FlowKV bounds a turn, not all of them together:
+    here, where the newest has nothing to give, the oldest tokens of all go. A turn begins with the first
+    token held that was told after a generated one.
+    """
+    order = slots.positions.argsort(dim=-1, stable=True)
+    told, by_age = slots.prompt.gather(-1, order), slots.positions.gather(-1, order)
+    begins = told[..., 1:] & ~told[..., :-1]
+    newest_from = by_age[..., 1:].masked_fill(~begins, -1).amax(-1, keepdim=True)
+    change = output_change(slots)
+    return torch.where(slots.positions < newest_from, 1 + slots.positions, change / (1 + change))
+
+
+def fair_share(slots: Slots) -> Tensor:
+    """Messages lose alike ("Pitfalls of KV cache compression", arXiv 2510.00231). [L, R, H, S]
+
+    The message that holds most slots gives first, the token that changes the output least; so all keep
+    equally many, those excepted that were shorter. A message is a run of tokens held that were told, or
+    generated.
+    """
+    order = slots.positions.argsort(dim=-1, stable=True)
+    told = slots.prompt.gather(-1, order)
+    message = torch.zeros_like(order)
+    message[..., 1:] = (told[..., 1:] != told[..., :-1]).cumsum(-1)
+    change = output_change(slots).masked_fill(slots.positions < 0, -1).gather(-1, order)
+    best_first = change.argsort(dim=-1, descending=True, stable=True)
+    together = best_first.gather(-1, message.gather(-1, best_first).argsort(dim=-1, stable=True))
+    place = torch.arange(order.shape[-1], device=order.device).expand_as(order)
+    message = message.gather(-1, together)
+    first = place.clone()
+    first[..., 1:] = place[..., 1:] * (message[..., 1:] != message[..., :-1])
+    rank = place - first.cummax(-1).values  # 0 for the best of its message
+    by_age = torch.empty_like(rank).scatter_(-1, together, rank)
+    return -torch.empty_like(rank).scatter_(-1, order, by_age).to(change.dtype)
+
+
 class Uses(Received):
     """How often a token was used: a query uses the tokens that it gives more than their fair share, 1 / how
     many it sees. One number for all query heads."""
@@ -178,5 +216,8 @@ REFERENCES: dict[str, Policy] = {
     "strided-h2": Policy(strided(accumulated_attention), forget=1.0, sinks=0, heavy=True),
     "fixed": Policy(fixed(oldest_first), forget=1.0, sinks=0, heavy=True),
     "fixed-h2": Policy(fixed(accumulated_attention), forget=1.0, sinks=0, heavy=True),
+    # By turns and messages, with CAOTE's output change inside each.
+    "turn-isolation": Policy(turn_isolation, forget=0.95, sinks=4, heavy=True, recent=0.125),
+    "fair-share": Policy(fair_share, forget=0.95, sinks=4, heavy=True, recent=0.25),
 }
 REFERENCES = {name: replace(policy, name=name) for name, policy in REFERENCES.items()}

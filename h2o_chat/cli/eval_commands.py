@@ -16,9 +16,11 @@ from h2o_chat.cli.lab_options import (
     Chunk,
     Dtype,
     EqualBytes,
+    Half,
     Json,
     KvDtypes,
     Model,
+    Paired,
     Plot,
     Policies,
     Results,
@@ -77,6 +79,8 @@ def perplexity(
     plot: Plot = None,
     kv_dtypes: KvDtypes = None,
     equal_bytes: EqualBytes = False,
+    half: Half = None,
+    paired: Paired = False,
     as_json: Json = False,
 ) -> None:
     """Perplexity of real text as a ratio to a cache that keeps everything, with intervals."""
@@ -84,11 +88,13 @@ def perplexity(
     def work() -> ExitCode:
         if (texts is None) == (sampled is None):
             raise UsageError("Give either --texts or --sampled: what is to be read.")
-        if sampled is not None and (prompt or prefills or chunks or kv_dtypes or equal_bytes):
+        if sampled is not None and (
+            prompt or prefills or chunks or kv_dtypes or equal_bytes or half or paired
+        ):
             raise UsageError(
                 "--sampled reads token by token, with each policy as it is.",
-                "--prompt, --prefill, --chunk, --kv-dtype and --equal-bytes go with --texts; a precision"
-                " can also be given as h2o:kv=int8.",
+                "--prompt, --prefill, --chunk, --kv-dtype, --equal-bytes, --half and --paired go with"
+                " --texts; a precision can also be given as h2o:kv=int8.",
             )
         settings = checked(model=model, dtype=dtype, threads=threads, seed=seed)
         wanted = policies or COMPARED
@@ -119,6 +125,8 @@ def perplexity(
             equal_bytes,
             plot,
             results,
+            half,
+            paired,
         )
 
     end(work)
@@ -141,6 +149,7 @@ def recall(
         bool,
         typer.Option("--recall", help="With --generate: ask once more, with what is gone told again."),
     ] = False,
+    paired: Paired = False,
     model: Model = None,
     policies: Policies = None,
     budgets: Budgets = None,
@@ -161,6 +170,8 @@ def recall(
             raise UsageError(
                 "What shall be asked?", "Give --questions FILE or --generate TOKENS, one of them."
             )
+        if questions is not None and paired:
+            raise UsageError("--paired goes with --generate.")
         if generate is not None:
             from h2o_chat.lab.evals import run_long_recall
 
@@ -177,6 +188,7 @@ def recall(
                 equal_bytes,
                 plot,
                 recall,
+                paired,
             )
         from h2o_chat.lab.evals import run_recall
 
@@ -201,6 +213,8 @@ def agreement(
     seed: Annotated[int, typer.Option(help="Of the bootstrap.")] = 0,
     results: Results = None,
     plot: Plot = None,
+    half: Half = None,
+    paired: Paired = False,
     as_json: Json = False,
 ) -> None:
     """Does it still say what the full cache says? KL per step, equal tokens, first other token."""
@@ -210,7 +224,9 @@ def agreement(
         from h2o_chat.lab.evals import run_agreement
 
         wanted, slots = policies or COMPARED, budgets or [32, 64, 128]
-        return run_agreement(settings, texts, wanted, slots, prompt, tokens, prompts, as_json, plot, results)
+        return run_agreement(
+            settings, texts, wanted, slots, prompt, tokens, prompts, as_json, plot, results, half, paired
+        )
 
     end(work)
 

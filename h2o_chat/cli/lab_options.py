@@ -35,6 +35,16 @@ Results = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Kept as they come, one JSON object a line; goes on there."),
 ]
+Half = Annotated[
+    str | None,
+    typer.Option(help="even or odd: every second document alone. One to choose on, one to report on."),
+]
+Paired = Annotated[
+    bool,
+    typer.Option(
+        "--paired", help="Each policy also against the first, document by document (or conversation)."
+    ),
+]
 Plot = Annotated[Path | None, typer.Option(metavar="DIR", help="Pictures into this folder.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 

@@ -47,6 +47,9 @@ class Score:
     tokens_before_interval: tuple[float, float]
     undiverged: float
     """Share of prompts continued alike to the end."""
+    kl_to_first: tuple[float, float, float] | None = None
+    """Nats more than the first contestant's at the same budget, prompt by prompt, and its interval, where
+    wanted."""
 
 
 @dataclass(frozen=True)
@@ -105,11 +108,13 @@ def measure(
     seed: int,
     tick: Tick = unheard,
     results: Results | None = None,
+    paired: bool = False,
 ) -> AgreementReport:
     """The first run, which is the full cache, then the others against it, on prompts [N, P].
 
     Args:
         results: what is there already is not measured again.
+        paired: each is compared with the first of the others, too, at the same budget.
 
     Raises:
         UsageError: the full cache has no room for a prompt and its continuation, or a budget has.
@@ -140,7 +145,11 @@ def measure(
             where = key(loaded, "agreement", data, contestant=run.name, budget=run.budget)
             found[at] += results.once(where, partial(_against, loaded, batch, run, positions, reference))
             tick((number + (at + 1) / len(others)) / len(batches))
-    scores = [_score(run, each, tokens, seed) for run, each in zip(others, found, strict=True)]
+    scores: list[Score] = []
+    of_first: dict[int | None, list[tuple[float, float, int]]] = {}
+    for run, each in zip(others, found, strict=True):
+        firsts = of_first.setdefault(run.budget, each)
+        scores.append(_score(run, each, tokens, seed, firsts if paired and each is not firsts else None))
     return AgreementReport(loaded.name, loaded.dtype, len(prompts), length, tokens, seed, scores)
 
 
@@ -161,8 +170,16 @@ def _against(
     return list(zip(kl, equal, before, strict=True))
 
 
-def _score(run: Run, each: Sequence[tuple[float, float, int]], tokens: int, seed: int) -> Score:
+def _score(
+    run: Run,
+    each: Sequence[tuple[float, float, int]],
+    tokens: int,
+    seed: int,
+    firsts: Sequence[tuple[float, float, int]] | None,
+) -> Score:
+    """Of each prompt what `_against` says; and of the first contestant, where it is compared with that."""
     kl, equal, before = ([float(one[part]) for one in each] for part in range(3))
+    more = [one - first[0] for one, first in zip(kl, firsts or (), strict=False)]
     return Score(
         contestant=run.name,
         budget=run.budget or 0,
@@ -173,6 +190,7 @@ def _score(run: Run, each: Sequence[tuple[float, float, int]], tokens: int, seed
         tokens_before=sum(before) / len(before),
         tokens_before_interval=mean_interval(before, seed),
         undiverged=sum(one == tokens for one in before) / len(before),
+        kl_to_first=(sum(more) / len(more), *mean_interval(more, seed)) if more else None,
     )
 
 
@@ -188,7 +206,11 @@ def show_table(report: AgreementReport) -> None:
     table.add_column("policy")
     for name in ("slots", "KL, nats per step", "equal tokens", "tokens before another", "none other"):
         table.add_column(name, justify="right")
+    paired = any(one.kl_to_first for one in report.scores)
+    if paired:
+        table.add_column(f"KL, more than {report.scores[0].contestant}", justify="right")
     for one in report.scores:
+        more = one.kl_to_first
         table.add_row(
             one.contestant,
             f"{one.budget:,}",
@@ -196,6 +218,7 @@ def show_table(report: AgreementReport) -> None:
             _cell(one.equal, one.equal_interval, 3),
             _cell(one.tokens_before, one.tokens_before_interval, 1),
             f"{one.undiverged:.2f}",
+            *([_cell(more[0], more[1:], 4) if more else ""] if paired else []),
         )
     print_tables(table)
 

@@ -26,10 +26,18 @@ class Run:
 
         Args:
             chunk: prompt tokens read before slots are given up, where the contestant says nothing of it.
+
+        Raises:
+            UsageError: the contestant has weights of its own, which an engine does not take.
         """
         one = self.contestant
         if one is None or self.budget is None:
             return Settings(policy="full", chunk=chunk, events_every=0)
+        if one.ranking != one.policy:
+            raise UsageError(
+                f"{one} has weights of its own, which an engine does not take.",
+                "Weights go with eval perplexity --texts, agreement and recall.",
+            )
         return Settings(
             policy=one.policy,  # type: ignore[arg-type]
             budget=self.budget,

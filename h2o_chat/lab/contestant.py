@@ -1,13 +1,16 @@
 """Who is compared: a policy with numbers of its own, at some budget."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 from h2o_chat.base.config import KV_DTYPES, OFFLINE, POLICIES
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.cache import H2OCache
-from h2o_chat.cache.policies import Shares, divide
+from h2o_chat.cache.named import named
+from h2o_chat.cache.policies import DEFAULT, Policy, Shares, Weights, divide, heavy_or_novel
 from h2o_chat.cache.rope import Positions
 from h2o_chat.lab.belady import any_policy
 from h2o_chat.models.fits import equal_slots
@@ -15,7 +18,10 @@ from h2o_chat.models.load import Loaded
 
 MOST_DIGITS = 9
 """Of a number of slots."""
-_EXAMPLE = "Write h2o:sinks=0,recent=8,chunk=16,kv=int8."
+_EXAMPLE = "Write h2o:sinks=0,recent=8,chunk=16,kv=int8, or h2o:age=0 to leave out a term."
+_WEIGHT = re.compile(r"[0-9]{1,3}(\.[0-9]{1,4})?")
+_NUMBERS = {"sinks", "recent", "chunk", "kv"}
+_TERMS = [field.name for field in fields(Weights)]
 
 
 @dataclass(frozen=True)
@@ -29,10 +35,12 @@ class Contestant:
     """Prompt tokens that attend before the next eviction."""
     kv: str = "auto"
     """Precision of keys and values in the slots."""
+    weights: Weights = DEFAULT
+    """Of the terms of `h2o`."""
 
     @classmethod
     def parse(cls, text: str) -> "Contestant":
-        """`h2o` or `h2o:sinks=0,recent=8,chunk=16,kv=int8`.
+        """`h2o` or `h2o:sinks=0,recent=8,chunk=16,kv=int8`; `h2o:age=0` is `h2o` without its price on age.
 
         Raises:
             UsageError: not such a text, or an unknown policy.
@@ -42,21 +50,33 @@ class Contestant:
         if name not in known:
             raise UsageError(f"Policy {name!r} cannot be compared.", f"One of: {', '.join(known)}.")
         given: dict[str, Any] = {}
+        weights: dict[str, float] = {}
         for part in numbers.split(",") if colon else ():
             key, _, value = part.partition("=")
             if key == "kv" and value in KV_DTYPES:
                 given[key] = value
                 continue
-            known_key = key in {field.name for field in fields(cls)} - {"policy", "kv"}
-            if not known_key or not value.isdecimal() or len(value) > MOST_DIGITS:
+            if name == "h2o" and key in _TERMS and _WEIGHT.fullmatch(value):
+                weights[key] = float(value)
+                continue
+            if key not in _NUMBERS - {"kv"} or not value.isdecimal() or len(value) > MOST_DIGITS:
                 raise UsageError(f"{part!r} in {text!r} says nothing.", _EXAMPLE)
             given[key] = int(value)
-        return cls(name, **given)
+        return cls(name, weights=replace(DEFAULT, **weights), **given)
 
     def __str__(self) -> str:
-        given = {field.name: (getattr(self, field.name), field.default) for field in fields(self)[1:]}
-        numbers = ",".join(f"{name}={value}" for name, (value, usual) in given.items() if value != usual)
+        own = [(field, getattr(self, field.name)) for field in fields(self) if field.name in _NUMBERS]
+        own += [(field, getattr(self.weights, field.name)) for field in fields(Weights)]
+        given = [(field.name, value) for field, value in own if value != field.default]
+        numbers = ",".join(
+            f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in given
+        )
         return f"{self.policy}:{numbers}" if numbers else self.policy
+
+    @property
+    def ranking(self) -> str:
+        """The policy's name, with the weights that are its own: what `ranked` takes."""
+        return str(Contestant(self.policy, weights=self.weights))
 
     def shares(self, budget: int) -> Shares:
         """How it divides a budget.
@@ -70,13 +90,21 @@ class Contestant:
         """An empty cache."""
         return H2OCache(
             budget,
-            policy=self.policy,
+            policy=ranked(self.ranking),
             sinks=self.sinks,
             recent=self.recent,
             chunk=self.chunk,
             positions=positions,
             kv=self.kv,
         )
+
+
+def ranked(name: str) -> Policy:
+    """The policy of a name such as `h2o` or `h2o:age=0`."""
+    if ":" not in name:
+        return named(name)
+    weights = Contestant.parse(name).weights
+    return replace(named("h2o"), priority=partial(heavy_or_novel, weights=weights), name=name)
 
 
 def crossed(policies: Sequence[str], kv_dtypes: Sequence[str]) -> list[Contestant]:

@@ -30,7 +30,7 @@ from h2o_chat.lab.contestant import crossed
 from h2o_chat.lab.output import tell
 from h2o_chat.lab.pictures import check
 from h2o_chat.lab.results import Results
-from h2o_chat.lab.texts import documents, read_texts
+from h2o_chat.lab.texts import documents, half_of, read_texts
 from h2o_chat.models.load import load
 
 Found = TypeVar("Found")
@@ -49,6 +49,8 @@ def run_perplexity(
     equal_bytes: bool = False,
     folder: Path | None = None,
     results: Path | None = None,
+    half: str | None = None,
+    paired: bool = False,
 ) -> ExitCode:
     """`eval perplexity --texts`."""
     contestants = crossed(policies, kv_dtypes)
@@ -56,10 +58,10 @@ def run_perplexity(
     check(folder)
     with progress_bar() as show:
         loaded = load(settings, show)
-        ids = documents(found, loaded.tokenizer, length)
+        ids = half_of(documents(found, loaded.tokenizer, length), half)
         seed, tick = settings.seed or 0, partial(show, "read")
         report = perplexity.measure(
-            loaded, ids, contestants, budgets, seed, tick, prompt, readings, equal_bytes, known
+            loaded, ids, contestants, budgets, seed, tick, prompt, readings, equal_bytes, known, paired
         )
     return _end(report, as_json, perplexity_table.show_table, folder, plots.plot_perplexity)
 
@@ -119,6 +121,7 @@ def run_long_recall(
     equal_bytes: bool = False,
     folder: Path | None = None,
     recall: bool = False,
+    paired: bool = False,
 ) -> ExitCode:
     """`eval recall --generate`."""
     contestants, known = crossed(policies, kv_dtypes), Results(results)
@@ -136,6 +139,7 @@ def run_long_recall(
             known,
             equal_bytes,
             recall,
+            paired,
         )
     return _end(report, as_json, long_recall.show_table, folder, plots.plot_long_recall)
 
@@ -151,6 +155,8 @@ def run_agreement(
     as_json: bool,
     folder: Path | None = None,
     results: Path | None = None,
+    half: str | None = None,
+    paired: bool = False,
 ) -> ExitCode:
     """`eval agreement`."""
     runs, found, known = runs_of(policies, budgets), read_texts(texts), Results(results)
@@ -158,10 +164,10 @@ def run_agreement(
     with progress_bar() as show:
         loaded = load(settings, show)
         # Cut as long as they would be with what follows, so that prompts are no neighbours.
-        prompts = documents(found, loaded.tokenizer, prompt + tokens)[:most_prompts, :prompt]
-        report = agreement.measure(
-            loaded, prompts, runs, tokens, settings.seed or 0, partial(show, "continue"), known
-        )
+        cut = half_of(documents(found, loaded.tokenizer, prompt + tokens), half)
+        prompts = cut[:most_prompts, :prompt]
+        tick = partial(show, "continue")
+        report = agreement.measure(loaded, prompts, runs, tokens, settings.seed or 0, tick, known, paired)
     return _end(report, as_json, agreement.show_table, folder, plots.plot_agreement)
 
 

@@ -7,7 +7,7 @@ model, and not forgotten.
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.cache.cache import H2OCache
@@ -16,7 +16,7 @@ from h2o_chat.chat.templates import choose
 from h2o_chat.lab import rows
 from h2o_chat.lab.contestant import Contestant, full_cache, slots_of
 from h2o_chat.lab.conversations import KINDS, draw
-from h2o_chat.lab.figures import wilson
+from h2o_chat.lab.figures import mean_interval, wilson
 from h2o_chat.lab.output import print_tables
 from h2o_chat.lab.recall import ANSWER_TOKENS, Question, Share, is_right, slots_cell
 from h2o_chat.lab.results import Results, key
@@ -54,6 +54,7 @@ def measure_long(
     results: Results | None = None,
     equal_bytes: bool = False,
     recall: bool = False,
+    paired: bool = False,
 ) -> LongRecallReport:
     """The facts with nothing in between first, then the full cache where it fits, then all others.
 
@@ -61,6 +62,7 @@ def measure_long(
         results: what is there already is not measured again.
         equal_bytes: budgets are slots of the model's own precision; others get as many as fit into as much.
         recall: each policy is asked once more with what is gone said again in front of the question.
+        paired: each is compared with the first policy, too, at the same budget, conversation by conversation.
 
     Raises:
         BudgetError: a contestant's parts do not fit a budget.
@@ -94,12 +96,18 @@ def measure_long(
     if fits:
         found, *_ = right("full", None, scripts, full_cache(positions))
         shares += _shares("full", None, questions, found, known, tokens)
+    of_first: dict[tuple[int, bool], list[bool]] = {}
     for contestant, budget, slots in runs:
         cache = contestant.cache(slots, positions)
         pins = _room(contestant, slots, scripts)
         times = right(str(contestant), slots, scripts if pins else list(map(_unpinned, scripts)), cache)
-        for name, found in zip((str(contestant), f"{contestant}, recall"), times, strict=False):
-            shares += _shares(name, budget, questions, found, known, tokens, pins, slots)
+        for again, found in zip((False, True), times, strict=False):
+            name = f"{contestant}, recall" if again else str(contestant)
+            measured = _shares(name, budget, questions, found, known, tokens, pins, slots)
+            firsts = of_first.setdefault((budget, again), found)
+            if paired and firsts is not found:
+                measured = [_paired(share, questions, found, firsts, seed) for share in measured]
+            shares += measured
     return LongRecallReport(loaded.name, tokens, conversations, positions.window, fits, shares)
 
 
@@ -156,6 +164,24 @@ def _shares(
     return shares
 
 
+def _paired(
+    share: Share, questions: Sequence[Question], right: Sequence[bool], firsts: Sequence[bool], seed: int
+) -> Share:
+    """The share with its difference to the first contestant's; none for a group that is not in every
+    conversation alike."""
+    if share.group not in KINDS:
+        return share
+    each = [
+        float(mine) - float(first)
+        for mine, first, question in zip(right, firsts, questions, strict=True)
+        if question.kind == share.group
+    ]
+    size = KINDS[share.group]  # of a conversation
+    by_conversation = [sum(each[at : at + size]) / size for at in range(0, len(each), size)]
+    more = sum(each) / len(each)
+    return replace(share, to_first=(more, *mean_interval(by_conversation, seed)))
+
+
 def show_table(report: LongRecallReport) -> None:
     """Contestants and budgets down, kinds of facts across."""
     from rich.table import Table
@@ -163,7 +189,7 @@ def show_table(report: LongRecallReport) -> None:
     table = Table(
         title=f"{report.model}: {report.conversations} conversations of {report.tokens:,} tokens",
         caption="Share of right answers [95%]; after the slash: of what was answered with nothing between."
-        " Empty: nothing could be pinned.",
+        " Empty: nothing could be pinned. With a sign: more than the first policy.",
     )
     for name in ("policy", "slots", *GROUPS):
         table.add_column(name, justify="left" if name == "policy" else "right")
@@ -173,6 +199,9 @@ def show_table(report: LongRecallReport) -> None:
         cell = f"{share.right / share.of:.2f} [{low:.2f}, {high:.2f}]"
         if share.kept is not None and share.contestant != BARE:
             cell += f" / {share.kept:.2f}"
+        if share.to_first is not None:
+            more, low, high = share.to_first
+            cell += f" {more:+.2f} [{low:+.2f}, {high:+.2f}]"
         lines.setdefault((share.contestant, slots_cell(share)), {})[share.group] = cell
     for (contestant, slots), cells in lines.items():
         table.add_row(contestant, slots, *(cells.get(group, "") for group in GROUPS))

@@ -26,7 +26,7 @@ from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.rope import probe
 from h2o_chat.cache.step import Step
 from h2o_chat.lab.belady import Foresight, foresee, rows_at_once
-from h2o_chat.lab.contestant import Contestant, slots_of
+from h2o_chat.lab.contestant import Contestant, ranked, slots_of
 from h2o_chat.lab.figures import bootstrap
 from h2o_chat.lab.results import Results, key
 from h2o_chat.models.load import Loaded
@@ -86,6 +86,8 @@ class Score:
     to_full_pass: tuple[float, float, float] | None
     """Perplexity to that of the same policy after a full prompt pass, and its interval; None where that was
     not measured."""
+    to_first: tuple[float, float, float] | None = None
+    """Perplexity to that of the first contestant, document by document, and its interval, where wanted."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,7 @@ def through(
             future = foresee(loaded.model, batch, heads, plan["policy"])
             cache: H2OCache = Foresight(positions=positions, future=future, **plan)
         else:
-            cache = H2OCache(positions=positions, **plan)
+            cache = H2OCache(positions=positions, **plan | {"policy": ranked(plan["policy"])})
         parts = []
         for found in nll(loaded.model, batch, cache, columns, prompt):
             parts.append(found)
@@ -174,12 +176,14 @@ def measure(
     readings: Sequence[Reading] = (Reading(),),
     equal_bytes: bool = False,
     results: Results | None = None,
+    paired: bool = False,
 ) -> PerplexityReport:
     """All contestants at all budgets on documents [N, L], after each reading of their first `prompt` tokens.
 
     Args:
         results: what is there already is not measured again.
         equal_bytes: budgets are slots of the model's own precision; others get as many as fit into as much.
+        paired: each is compared with the first of them, too, at the same budget and reading.
 
     Raises:
         BudgetError: a contestant's parts do not fit a budget.
@@ -218,6 +222,7 @@ def measure(
 
     full = run(columns=64, policy="full")[0] if fits else None
     scores = []
+    of_first: dict[tuple[int, Reading], Tensor] = {}
     # The full pass first: the others are compared with it.
     order = sorted(readings, key=lambda reading: reading.prefill != "full") if prompt else [Reading()]
     for (contestant, budget), parts in shares.items():
@@ -226,7 +231,7 @@ def measure(
             found, held = run(
                 prompt=prompt,
                 budget=parts.budget,
-                policy=contestant.policy,
+                policy=contestant.ranking,
                 sinks=parts.sinks,
                 recent=parts.recent,
                 prefill=reading.prefill,
@@ -235,6 +240,7 @@ def measure(
             )
             if reading.prefill == "full":
                 full_pass = found
+            firsts = of_first.setdefault((budget, reading), found)
             for first, end in buckets(budget, length, positions.window):
                 first = max(first, prompt)
                 if first >= end:
@@ -244,6 +250,10 @@ def measure(
                 if full_pass is not None and reading.prefill != "full":
                     more = (found - full_pass)[:, first:end].mean(1)
                     to_full_pass = (float(more.mean().exp()), *bootstrap(more, seed))
+                to_first = None
+                if paired and found is not firsts:
+                    more = (found - firsts)[:, first:end].mean(1)
+                    to_first = (float(more.mean().exp()), *bootstrap(more, seed))
                 scores.append(
                     Score(
                         contestant=str(contestant),
@@ -259,6 +269,7 @@ def measure(
                         ratio=None if full is None else float(lost.mean().exp()),
                         interval=bootstrap(lost, seed),
                         to_full_pass=to_full_pass,
+                        to_first=to_first,
                     )
                 )
     return PerplexityReport(loaded.name, loaded.dtype, count, length, positions.window, prompt, seed, scores)

@@ -33,6 +33,8 @@ def show_table(report: PerplexityReport) -> None:
         put(name, stretch, score.budget, value, *score.interval)
         if score.to_full_pass is not None:
             put(f"{who} : full pass", stretch, score.budget, *score.to_full_pass)
+        if score.to_first is not None:
+            put(f"{who} : {report.scores[0].contestant}", stretch, score.budget, *score.to_first)
     for (contestant, stretch), cells in lines.items():
         table.add_row(contestant, stretch, *(cells.get(budget, "") for budget in budgets))
     print_tables(table)

@@ -68,6 +68,9 @@ class Share:
     """Of the facts that the full cache recalled, the share still recalled; None where there is none."""
     slots: int | None = None
     """As given: more than the budget, at equal bytes, where keys and values are smaller."""
+    to_first: tuple[float, float, float] | None = None
+    """Share of right answers more than the first contestant's, and its interval: 95%, bootstrap over
+    conversations; where wanted."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ from h2o_chat.store import clean
 
 MAX_BYTES = 256 << 20
 """Of a file."""
+HALVES = ("even", "odd")
+"""One to choose on, one to report on."""
 
 
 def read_texts(path: Path) -> list[str]:
@@ -75,6 +77,22 @@ def documents(texts: Sequence[str], tokenizer: Any, length: int) -> Tensor:
             "Give more text or a smaller --length.",
         )
     return torch.tensor(ids[: count * length]).view(count, length)
+
+
+def half_of(items: Tensor, half: str | None) -> Tensor:
+    """Every second document or prompt, from the first one (`even`: 0, 2, 4 ...) or the second (`odd`).
+
+    Raises:
+        UsageError: no such half, or it is empty.
+    """
+    if half is None:
+        return items
+    if half not in HALVES:
+        raise UsageError(f"--half {half!r} is not known.", f"One of: {', '.join(HALVES)}.")
+    chosen = items[HALVES.index(half) :: 2]
+    if not len(chosen):
+        raise UsageError(f"Of {len(items)} documents none is {half}.", "Give more text or no --half.")
+    return chosen
 
 
 def _encode(tokenizer: Any, text: str) -> list[int]:

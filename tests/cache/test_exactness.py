@@ -20,7 +20,7 @@ from sweep import sweep
 from tiny_models import VOCAB, WINDOW, tiny
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
-from twins import TWINS
+from twins import TWINS, told
 
 from h2o_chat import H2OCache
 from h2o_chat.cache.policies import POLICIES
@@ -255,7 +255,9 @@ def test_what_h2o_is_compared_with_is_what_it_says(policy: str, device: str) -> 
     oracle, ours = (tiny("llama", attention, num_hidden_layers=2) for attention in (ATTENTION, "h2o"))
     pair = oracle, ours.to(device)
     caches = OracleCache(40, TWINS[policy]), H2OCache(budget=40, policy=policy)
-    assert_same_steps(pair, caches, noise(STEPS, seed=5))
+    for position, token in enumerate(noise(STEPS, seed=5)):
+        caches[1].prepare(Step(1, prompt=told(position)))
+        assert_same_steps(pair, caches, [token])
 
 
 def test_a_sliding_layer_gives_up_first_what_nobody_sees_again(device: str) -> None:

@@ -1,6 +1,7 @@
 """Made-up conversations: what is told in them, and that pins and branches are read as the engine does it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,8 @@ from h2o_chat.lab import instructions, rows
 from h2o_chat.lab.contestant import Contestant, crossed
 from h2o_chat.lab.conversations import KINDS, draw
 from h2o_chat.lab.instructions import RULES
-from h2o_chat.lab.long_recall import measure_long
-from h2o_chat.lab.recall import holds
+from h2o_chat.lab.long_recall import _paired, measure_long
+from h2o_chat.lab.recall import Question, Share, holds
 from h2o_chat.lab.script import Script
 from h2o_chat.models.fits import equal_slots
 from h2o_chat.models.load import Loaded, load
@@ -116,16 +117,38 @@ def test_pins_and_branches_are_read_as_the_engine_reads_them(pocket: Loaded) -> 
 
 
 def test_what_was_dropped_counts_as_forgotten(pocket: Loaded) -> None:
-    report = measure_long(pocket, 500, 1, 3, [Contestant("window"), Contestant("h2o")], [96])
+    report = measure_long(pocket, 500, 1, 3, [Contestant("window"), Contestant("h2o")], [96], paired=True)
     share = {(s.contestant, s.group): s for s in report.shares}
     assert report.full_fits
     assert share["full, nothing between", "plain"].right > 0
     assert share["window", "plain, far half"].right == 0
     assert ("window", "pinned") not in share, "it cannot pin"
     assert share["full", "plain"].of == KINDS["plain"]
+    more = (share["h2o", "plain"].right - share["window", "plain"].right) / KINDS["plain"]
+    assert share["h2o", "plain"].to_first == pytest.approx((more, more, more)), "there is one conversation"
+    assert share["window", "plain"].to_first is None
     past = measure_long(pocket, 2100, 1, 3, [], [])
     assert not past.full_fits
     assert {s.contestant for s in past.shares} == {"full, nothing between"}
+
+
+def test_conversations_are_what_is_drawn_for_the_interval() -> None:
+    """Two conversations: one policy is right on 3 and 1 of their 5 plain facts, the first on 2 and on 4."""
+    kinds = [kind for _ in range(2) for kind in KINDS.elements()]
+    questions = [Question([], 0, "x", None, kind) for kind in kinds]
+
+    def right(*plain: int) -> list[bool]:
+        found = []
+        for count in plain:
+            found += [at < count for at in range(KINDS["plain"])]
+            found += [True] * (KINDS.total() - KINDS["plain"])
+        return found
+
+    share = Share("a", 16, "plain", 4, 10, (0.1, 0.7), None)
+    to_first = _paired(share, questions, right(3, 1), right(2, 4), seed=0).to_first
+    assert to_first == pytest.approx((-0.2, -0.6, 0.2))
+    far = replace(share, group="plain, far half")
+    assert _paired(far, questions, right(3, 1), right(2, 4), seed=0).to_first is None
 
 
 def test_smaller_numbers_get_more_slots_in_equal_bytes(pocket: Loaded) -> None:

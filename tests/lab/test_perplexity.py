@@ -14,10 +14,12 @@ from torch import Tensor
 from h2o_chat import H2OCache
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
+from h2o_chat.cache.policies import POLICIES, Slots
 from h2o_chat.cache.ready import join
 from h2o_chat.cache.rope import probe
 from h2o_chat.cache.step import Step
-from h2o_chat.lab.contestant import Contestant
+from h2o_chat.lab.contest import Run
+from h2o_chat.lab.contestant import Contestant, ranked
 from h2o_chat.lab.evals import run_perplexity
 from h2o_chat.lab.figures import bootstrap
 from h2o_chat.lab.perplexity import (
@@ -26,7 +28,7 @@ from h2o_chat.lab.perplexity import (
     measure,
     nll,
 )
-from h2o_chat.lab.texts import documents, read_texts
+from h2o_chat.lab.texts import HALVES, documents, half_of, read_texts
 from h2o_chat.models.load import Loaded, load
 
 BUDGETS = [32, 64, 128]
@@ -200,15 +202,96 @@ def test_bootstrap_brackets_the_mean_and_repeats() -> None:
     assert bootstrap(torch.full((5,), 0.5), seed=0) == pytest.approx((1.6487, 1.6487), abs=1e-4)
 
 
-@pytest.mark.parametrize("text", ["h2o", "window", "h2o:sinks=0", "h2o-paper:sinks=2,recent=8"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "h2o",
+        "window",
+        "h2o:sinks=0",
+        "h2o-paper:sinks=2,recent=8",
+        "h2o:age=0",
+        "h2o:sinks=0,age=0.1,novel=2",
+    ],
+)
 def test_a_contestant_reads_back_as_written(text: str) -> None:
     assert str(Contestant.parse(text)) == text
 
 
-@pytest.mark.parametrize("text", ["mru", "full", "h2o:", "h2o:sinks", "h2o:sinks=-1", "h2o:heavy=3"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mru",
+        "full",
+        "h2o:",
+        "h2o:sinks",
+        "h2o:sinks=-1",
+        "h2o:heavy=3",
+        "h2o:age=-1",
+        "h2o:age=nan",
+        "caote:age=0",
+    ],
+)
 def test_a_contestant_that_says_nothing_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         Contestant.parse(text)
+
+
+def test_a_term_is_left_out_where_it_stands() -> None:
+    """What is left out no longer counts; what is left is what it was."""
+    generator = torch.Generator().manual_seed(3)
+    slots = Slots(
+        512,
+        positions=torch.randint(1, 3, (2, 1, 2, 9), generator=generator).cumsum(-1).to(torch.int32),
+        score=torch.rand(2, 1, 2, 9, 3, generator=generator) ** 8,  # few are much attended to
+        values=torch.rand(2, 1, 2, 9, 4, generator=generator),
+        distinctness=-torch.rand(2, 1, 2, 9, generator=generator),
+        novelty=-torch.rand(2, 1, 2, 9, generator=generator),
+        prompt=torch.rand(2, 1, 2, 9, generator=generator) > 0.5,
+    )
+    positions, told = slots.positions, slots.prompt
+    usual = POLICIES["h2o"].priority(slots)
+
+    def worth(text: str) -> Tensor:
+        return ranked(Contestant.parse(text).ranking).priority(slots)
+
+    age = (positions.amax(-1, keepdim=True) - positions + 1).float()
+    torch.testing.assert_close(worth("h2o:age=0"), usual + 0.2 * age.log())
+    torch.testing.assert_close(worth("h2o:distinct=0"), usual - 3 * slots.distinctness)
+    torch.testing.assert_close(worth("h2o:prompt=0")[~told], usual[~told])
+    assert bool((worth("h2o:prompt=0") < usual)[told].any())
+    unlike = worth("h2o:prompt=0,age=0,change=0") / 3
+    torch.testing.assert_close(unlike, slots.distinctness)
+    assert bool((worth("h2o:word=0") != usual).any())
+    assert bool((worth("h2o:floor=0") != usual).any())
+    assert bool((worth("h2o:novel=0") != usual).any())
+    bonus, share = usual - worth("h2o:prompt=0"), told.float().mean(-1, keepdim=True)
+    torch.testing.assert_close(worth("h2o:fade=0.5"), usual - 0.5 * share * bonus)
+    torch.testing.assert_close(worth("h2o:recent=4"), usual, atol=0, rtol=0)
+    with pytest.raises(UsageError, match="an engine does not take"):
+        Run(Contestant.parse("h2o:age=0"), 16).settings()
+
+
+def test_each_is_compared_with_the_first_document_by_document(stories: Loaded, texts: list[str]) -> None:
+    ids = documents(texts, stories.tokenizer, 120)
+    assert [len(half_of(ids[:5], half)) for half in (None, *HALVES)] == [5, 3, 2]
+    assert half_of(ids, "odd")[1].tolist() == ids[3].tolist()
+    with pytest.raises(UsageError, match="none is odd"):
+        half_of(ids[:1], "odd")
+    with pytest.raises(UsageError, match="not known"):
+        half_of(ids, "third")
+    three = [Contestant.parse(name) for name in ("h2o", "h2o:distinct=0", "window")]
+    report = measure(stories, ids[:3], three, [16, 32], seed=0, paired=True)
+    firsts = {score.budget: score for score in report.scores if score.contestant == "h2o"}
+    for score in report.scores:
+        first = firsts[score.budget]
+        if score is first:
+            assert score.to_first is None
+            continue
+        assert score.to_first is not None
+        ratio, low, high = score.to_first
+        assert ratio == pytest.approx(score.perplexity / first.perplexity, rel=1e-4)
+        assert low <= ratio <= high
+        assert ratio != pytest.approx(1, abs=1e-6), "each forgets otherwise"
 
 
 def test_texts_are_json_lists_or_plain_files(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ RANKED_BY = {
     "last-query": "the last question attended to it",
     "lru": "it was attended to lately",
     "lfu": "it was attended to often",
+    "turn-isolation": "its turn is not the newest, or it counts there",
+    "fair-share": "it is among the first of its message",
     "snapkv": "the end of the prompt attended to it",
 }
 """What each policy ranks by, of those that rank by something that a person can see."""

@@ -68,6 +68,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Before any test file is read: some take a share of this number of examples."""
     sweeps = "not sweep" not in config.option.markexpr
     settings.load_profile("with sweeps" if sweeps else "every behaviour once")
+    if sweeps:
+        os.environ[forking.WHOLE_END] = "yes"
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -6,8 +6,12 @@ the test's process. The engine of a screen is forked too, and is a child of that
 show is how Python starts and what is imported when: tests of that start an interpreter, by
 `subprocess.Popen`. So does `Forked` where a variable differs that is read while something is imported, and
 on systems other than Linux.
+
+Nor does it show, but in `make test-all`, how Python takes all modules apart at its very end: in a fork that
+copies them, which takes ten times as long as all else of a short program.
 """
 
+import atexit
 import ctypes
 import fcntl
 import gc
@@ -21,6 +25,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -39,6 +44,8 @@ LATE = (
 """Variables that nothing looks at while it is imported. The last two the program and torch set themselves,
 in a test's process too; they say how threads wait, and where a compiler that is not used keeps files."""
 LATE_PREFIXES = ("H2O_CHAT_", "PYTEST_", "TESTS_")
+WHOLE_END = "TESTS_WHOLE_END"
+"""Where this variable is set, as `make test-all` does, a fork ends as Python does, to the last module."""
 OUTSIDE: dict[str, str] = {}
 """The environment outside of any test, which may change it: as it is once all tests are imported."""
 Popen = subprocess.Popen
@@ -230,6 +237,25 @@ def _run(arguments: Sequence[str]) -> None:
         runpy.run_module(what, run_name="__main__", alter_sys=True)
 
 
+def _run_and_end(arguments: Sequence[str]) -> None:
+    """What Python does at the end of a program: threads, what was registered, output, exit code; no more."""
+    code: Any = 0
+    try:
+        _run(arguments)
+    except SystemExit as end:
+        code = end.code or 0
+        if not isinstance(code, int):  # Python says it
+            raise
+    if WHOLE_END not in os.environ:
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        with suppress(OSError, ValueError):  # what cannot be written Python tells of, below
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    sys.exit(code)
+
+
 class _Engine:
     """A fork that waits until the screen, this process, starts its engine; then it is that."""
 
@@ -252,8 +278,7 @@ class _Engine:
         theirs.close()
         _take(files)
         _become(asked)
-        _run(asked["arguments"])
-        sys.exit()
+        _run_and_end(asked["arguments"])
 
     def suits(self, arguments: Sequence[str], environment: dict[str, str]) -> bool:
         from h2o_chat.remote.engine_apart import _PROGRAM
@@ -282,7 +307,7 @@ def _main() -> None:
     if sys.stdin.isatty() and sys.stdout.isatty():
         _FORKER.append(_Engine())
         subprocess.Popen = Forked  # type: ignore[misc]
-    _run(asked["arguments"])
+    _run_and_end(asked["arguments"])
 
 
 if __name__ == "__main__":

@@ -72,6 +72,40 @@ def test_an_exception_is_told_as_usual() -> None:
     assert err.endswith("ZeroDivisionError: division by zero\n")
 
 
+ENDS = """
+import atexit, sys, threading, time
+def late():
+    time.sleep(0.1)
+    sys.stdout.write("a thread, ")
+atexit.register(lambda: sys.stdout.write("what was registered"))
+threading.Thread(target=late).start()
+sys.exit({code})
+"""
+
+
+@pytest.mark.parametrize(("asked", "code"), [("", 0), ("3", 3), ("'it said why'", 1)])
+def test_its_end_is_that_of_a_new_interpreter(asked: str, code: int) -> None:
+    """But for modules that are taken apart, which `make test-all` does too."""
+    program = ENDS.format(code=asked)
+    said = "it said why\n" if code == 1 else ""
+    for kind in (Forked, subprocess.Popen):
+        assert told(kind, program) == (code, "a thread, what was registered", said), kind
+
+
+def test_what_nobody_reads_is_told_as_usual() -> None:
+    codes = []
+    for kind in (Forked, subprocess.Popen):
+        ours, theirs = os.pipe()
+        os.close(ours)
+        with kind(
+            [sys.executable, "-c", "print('not read')"], stdout=theirs, stderr=-1, text=True
+        ) as process:
+            os.close(theirs)
+            assert "BrokenPipeError" in process.communicate(timeout=120)[1]
+        codes.append(process.returncode)
+    assert codes in ([120, 120], [1, 1]), "when it was written, or with PYTHONUNBUFFERED at once"
+
+
 def test_what_is_read_while_something_is_imported_needs_a_new_interpreter() -> None:
     env = os.environ | {"OMP_NUM_THREADS": "2"}
     assert told(Forked, "import sys; sys.stderr.write(str('torch' in sys.modules))", env=env)[2] == "False"

@@ -4,7 +4,8 @@ from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
-from test_chat import ScriptedEngine, byte_tokenizer
+from found_templates import byte_tokenizer
+from scripted import ScriptedEngine
 
 from h2o_chat.base import config
 from h2o_chat.base.config import Sampling, Settings

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from found_templates import byte_tokenizer
 from psutil import Process, pid_exists
-from test_chat import byte_tokenizer
 from transformers.utils import chat_template_utils
 
 from h2o_chat.base.errors import ModelError

@@ -257,8 +257,10 @@ def test_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "torch finds no GPU" in problems(report)
 
 
-def test_a_small_terminal(home: Path, model: Path) -> None:
-    """The real program on a terminal of 50 x 20."""
+def test_a_small_terminal(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real program on a terminal of 50 x 20. Folders of the hub are read while something is imported."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("H2O_CHAT_DATA", str(tmp_path / "data"))
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 20, 50, 0, 0))
     environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}

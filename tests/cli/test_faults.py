@@ -63,18 +63,20 @@ def test_no_folder_to_write_to(
     assert [turn.new_tokens for turn in turns(done)] == [5]
 
 
-@pytest.mark.parametrize("room_kib", [40, 300], ids=["for no database", "for no answer"])
-def test_a_disk_that_fills_up(h2o: Program, small: Path, tmp_path: Path, room_kib: int) -> None:
+@pytest.mark.parametrize(
+    ("room_kib", "tokens"), [(40, 20), (300, 200)], ids=["for no database", "for no answer"]
+)
+def test_a_disk_that_fills_up(h2o: Program, small: Path, tmp_path: Path, room_kib: int, tokens: int) -> None:
     """No file can grow beyond the room; the answer is given all the same, and what is stored is whole."""
-    flags = ("-m", small, "--save", "--data", tmp_path, "--json", "--ignore-eos", "--max-tokens", 200)
+    flags = ("-m", small, "--save", "--data", tmp_path, "--json", "--ignore-eos")
     full = limited(resource.RLIMIT_FSIZE, room_kib << 10)
-    done = h2o("run", "Once upon a time", *flags, preexec_fn=full)
+    done = h2o("run", "Once upon a time", *flags, "--max-tokens", tokens, preexec_fn=full)
     assert done.code == ExitCode.FAILED, done.err
-    assert [turn.new_tokens for turn in turns(done)] == [200]
+    assert [turn.new_tokens for turn in turns(done)] == [tokens]
     assert len(notes(done)) == 1
     assert done.err.count("h2o-chat: ") <= 3, "the warning, what is not stored, and the conversation's name"
     whole(tmp_path)
-    again = h2o_here("run", "And then", *flags)
+    again = h2o_here("run", "And then", *flags, "--max-tokens", 5)
     assert again.code == ExitCode.OK, again.err
     assert notes(again) == []
 

@@ -29,8 +29,8 @@ def words(text: str) -> str:
         (("bench", "bounded", "--tokens", "5"), "5 is out of range: at least 3,000."),
     ],
 )
-def test_a_wrong_value_is_named(h2o: Program, arguments: tuple[str, ...], said: str) -> None:
-    done = h2o(*arguments)
+def test_a_wrong_value_is_named(arguments: tuple[str, ...], said: str) -> None:
+    done = h2o_here(*arguments)
     assert done.code == ExitCode.USAGE
     assert said in words(done.err)
     assert "Value error" not in done.err
@@ -48,8 +48,8 @@ def test_a_wrong_value_in_the_file_is_named(h2o: Program, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("command", ["", "run", "models rm", "sessions list", "bench speed"])
-def test_switches_take_no_value_in_the_help(h2o: Program, command: str) -> None:
-    done = h2o(*command.split(), "--help")
+def test_switches_take_no_value_in_the_help(command: str) -> None:
+    done = h2o_here(*command.split(), "--help")
     assert done.code == 0
     assert "--help" in done.out
     assert "<bool>" not in done.out

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from here import h2o_here
 from program import Ended
+from sweep import sweep
 
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.events.events import Session, Turn
@@ -29,8 +30,10 @@ def answers(done: Ended) -> list[str]:
     return [event.text for event in done.events if isinstance(event, Turn)]
 
 
-@pytest.mark.parametrize("engine", ["native", "transformers"])
-@pytest.mark.parametrize("kv", ["auto", "int8"])
+@pytest.mark.parametrize(
+    ("engine", "kv"),
+    [("native", "auto"), ("transformers", "int8"), *sweep(("native", "int8"), ("transformers", "auto"))],
+)
 def test_it_goes_on_token_for_token(engine: str, kv: str, tmp_path: Path) -> None:
     script = tmp_path / "both.txt"
     script.write_text(f"{FIRST}\n---\n{SECOND}\n")

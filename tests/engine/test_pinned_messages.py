@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_resume import SAID, SETTINGS, SHORT, loaded, open_chat, resumed, store
+from stored_chats import SAID, SETTINGS, SHORT, loaded, open_chat, resumed, store
 
 from h2o_chat.base.errors import BudgetError, UsageError
 from h2o_chat.chat.again import edit, regenerate

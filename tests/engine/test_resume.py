@@ -5,95 +5,40 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import opened_models
 import pytest
-import torch
-from safetensors.torch import load_file, save_file
+from stored_chats import (
+    SAID,
+    SETTINGS,
+    SHORT,
+    answer,
+    close,
+    codes,
+    conversation_of,
+    loaded,
+    newest,
+    open_chat,
+    resumed,
+    say,
+    store,
+)  # fmt: skip
 from sweep import sweep
 
-from h2o_chat.base.config import EngineName, Sampling, Settings
-from h2o_chat.base.errors import SavedCacheError, UsageError
+from h2o_chat.base.config import EngineName, Sampling
+from h2o_chat.base.errors import UsageError
 from h2o_chat.chat.again import edit, regenerate
-from h2o_chat.chat.chat import Chat
 from h2o_chat.chat.feeding import turn_tokens
-from h2o_chat.chat.keeping import Keeper
 from h2o_chat.chat.saved_caches import SAVED_TURNS
-from h2o_chat.engine.engine import Engine
-from h2o_chat.events.events import Event, Note, Token
+from h2o_chat.events.events import Note, Token
 from h2o_chat.models.load import Loaded
 from h2o_chat.store import Store
 
+__all__ = ["loaded", "store"]
+
 TESTS = Path(__file__).parents[1]
-SETTINGS = Settings(budget=48, seed=7, threads=1)
-SHORT = Sampling(max_tokens=24, ignore_eos=True)
-SAID = (
-    "Hi, my name is Flora.",
-    "My locker code is K7Q2.",
-    "Do you like films?",
-    "What is my locker code?",
-    "I want to book a table for two tonight.",
-    "I moved to Tarsenburg last year with my dog Rex.",
-    "What is my name?",
-    "Tell me a story about a baker.",
-    "Thanks!",
-)
-
-
-@pytest.fixture(scope="module")
-def loaded(shared_models: Path, step: EngineName) -> Loaded:
-    return opened_models.loaded(replace(SETTINGS, model=str(shared_models / "pilot-chat"), engine=step))
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store(tmp_path / "data")
-    yield store
-    store.close()
-
-
-def open_chat(
-    loaded: Loaded, store: Store | None, conversation: str | None = None, settings: Settings = SETTINGS
-) -> Chat:
-    engine = Engine(loaded, settings)
-    keeper = Keeper(store, conversation, engine.session, asdict(settings)) if store else None
-    return Chat(engine, settings, keeper)
-
-
-def resumed(loaded: Loaded, store: Store, conversation: str, settings: Settings = SETTINGS) -> Chat:
-    chat = open_chat(loaded, store, conversation, settings)
-    assert chat.resume(lambda _: None)
-    return chat
-
-
-def conversation_of(chat: Chat) -> str:
-    assert chat.keeper is not None
-    assert chat.keeper.conversation is not None
-    return chat.keeper.conversation
-
-
-def say(chat: Chat, text: str, sampling: Sampling = SHORT) -> list[int]:
-    return answer(chat.send(text, sampling))
-
-
-def answer(events: Iterator[Event]) -> list[int]:
-    return [event.id for event in events if isinstance(event, Token)]
-
-
-def codes(chat: Chat) -> list[str]:
-    assert chat.keeper is not None
-    return [note.code for note in chat.keeper.notes]
-
-
-def close(chat: Chat) -> str:
-    assert chat.keeper is not None
-    assert chat.keeper.conversation is not None
-    chat.keeper.close()
-    return chat.keeper.conversation
 
 
 @pytest.mark.usefixtures("forked")
@@ -194,96 +139,6 @@ def test_going_back_can_be_cancelled_and_changes_nothing(loaded: Loaded, store: 
     assert chat.messages == before
     assert chat.keeper.leaf == before[-1].id
     assert say(chat, SAID[6]) == say(twin, SAID[6])
-
-
-@pytest.mark.parametrize(
-    "harm",
-    [
-        "missing",
-        "empty",
-        "cut",
-        "flipped",
-        "no header",
-        "other format",
-        "other budget",
-        "shape",
-        "slot",
-        "nan",
-    ],
-)
-def test_a_memory_that_cannot_be_used_is_rebuilt(loaded: Loaded, store: Store, harm: str) -> None:
-    chat = open_chat(loaded, store)
-    for text in SAID[:2]:
-        say(chat, text)
-    conversation = close(chat)
-    settings = SETTINGS
-    for file in store.caches(conversation).iterdir():
-        raw = file.read_bytes()
-        if harm == "missing":
-            file.unlink()
-        elif harm == "other budget":
-            settings = replace(SETTINGS, budget=64)
-        elif harm in ("empty", "cut", "flipped", "no header"):
-            middle = len(raw) // 2
-            flipped = raw[:middle] + bytes([raw[middle] ^ 1]) + raw[middle + 1 :]
-            file.write_bytes(
-                {"empty": b"", "cut": raw[:middle], "flipped": flipped, "no header": b"\xff" * 99}[harm]
-            )
-        else:
-            craft(file, harm)
-    again = open_chat(loaded, store, conversation, settings)
-    assert again.resume(lambda _: None)
-    assert codes(again)[-1] == "rebuilt"
-    assert set(codes(again)) <= {"rebuilt", "saved-cache"}
-    assert again.engine.cache.fed == chat.engine.cache.fed
-    assert say(again, SAID[6])
-
-
-def craft(file: Path, harm: str) -> None:
-    """A file whose checks are right and whose content is not: somebody made it."""
-    from safetensors import safe_open
-
-    from h2o_chat.engine.saved import _check
-
-    with safe_open(file, framework="pt") as opened:
-        about = json.loads(opened.metadata()["h2o-chat"])
-    tensors = load_file(file)
-    if harm == "other format":
-        about["format"] = 99
-    elif harm == "shape":
-        tensors["0.keys"] = tensors["0.keys"][..., :4].contiguous()
-    elif harm == "slot":
-        tensors["0.positions"] = torch.full_like(tensors["0.positions"], 10**6)
-    elif harm == "nan":
-        tensors["0.score"][0, 0, 0] = torch.nan
-    about["checks"] = {name: _check(tensor) for name, tensor in tensors.items()}
-    save_file(tensors, file, metadata={"h2o-chat": json.dumps(about)})
-
-
-def test_what_is_wrong_with_a_file_is_said(loaded: Loaded, store: Store) -> None:
-    chat = open_chat(loaded, store)
-    say(chat, SAID[0])
-    file = newest(store, close(chat))
-    with pytest.raises(SavedCacheError, match="budget was 48, now it is 64"):
-        Engine(loaded, replace(SETTINGS, budget=64)).load(file)
-    craft(file, "slot")
-    with pytest.raises(SavedCacheError, match="not those of the tokens fed"):
-        Engine(loaded, SETTINGS).load(file)
-
-
-@pytest.mark.parametrize(("damaged", "hints"), [(1, 1), (2, 0)])
-def test_what_was_done_instead_is_said(loaded: Loaded, store: Store, damaged: int, hints: int) -> None:
-    chat = open_chat(loaded, store)
-    for text in SAID[:2]:
-        say(chat, text)
-    files = sorted(store.caches(close(chat)).iterdir(), key=lambda file: int(file.stem))
-    for file in files[-damaged:]:
-        file.write_bytes(file.read_bytes()[:999])
-    again = resumed(loaded, store, conversation_of(chat))
-    notes = [note for note in again.keeper.notes if note.code == "saved-cache"]
-    assert [note.message for note in notes] == [f"The saved memory {files[-1].name} is damaged."]
-    assert sum("the memory is the same" in note.hint for note in notes) == hints
-    assert codes(again)[1:] == ([] if hints else ["rebuilt"])
 
 
 def test_a_prompt_that_was_not_read_is_not_stored(loaded: Loaded, store: Store) -> None:
@@ -399,7 +254,3 @@ def test_a_clock_that_went_backwards_costs_no_memory(loaded: Loaded, store: Stor
     chat.keeper.save(chat.engine, chat.messages[1].id)  # going back to an older branch saves there
     assert (folder / f"{chat.messages[1].id}.safetensors").exists()
     assert len(list(folder.iterdir())) == SAVED_TURNS
-
-
-def newest(store: Store, conversation: str) -> Path:
-    return max(store.caches(conversation).glob("*.safetensors"), key=lambda file: int(file.stem))

@@ -130,7 +130,7 @@ def alone(loaded: Loaded, one: Question, settings: Settings) -> str:
     ids=lambda settings: settings.policy,
 )
 def test_rows_answer_as_each_conversation_does_alone(pocket: Loaded, settings: Settings) -> None:
-    questions = [question(turns) for turns in (5, 0, 3, 1, 12, 3)]
+    questions = [question(turns) for turns in (5, 0, 3, 1, 8, 3)]
     system = {"role": "system", "content": "End every answer with the word Zebra."}
     questions += [replace(one, messages=[system, *one.messages]) for one in questions[1:4]]
     settings = replace(settings, events_every=0, dtype="float64")
@@ -158,7 +158,7 @@ def test_the_longest_piece_of_a_call_does_not_lead_the_oldest_row_past_the_windo
 
 @pytest.mark.parametrize("policy", ["h2o", "full"])
 def test_conversations_surprise_in_rows_as_each_does_alone(pocket: Loaded, policy: str) -> None:
-    scripts = scripts_of(pocket, [question(turns) for turns in (5, 0, 3, 12)])
+    scripts = scripts_of(pocket, [question(turns) for turns in (5, 0, 3, 7)])
     positions, nll = probe(pocket.model), list[list[float]]()
     answers(pocket, scripts, H2OCache(64, policy=policy, positions=positions), nll=nll)
     for script, found in zip(scripts, nll, strict=True):
@@ -176,7 +176,7 @@ def test_conversations_surprise_in_rows_as_each_does_alone(pocket: Loaded, polic
 
 
 def test_the_cost_is_that_of_tokens_past_the_budget(pocket: Loaded) -> None:
-    questions = [question(turns) for turns in (0, 1, 5, 12)]
+    questions = [question(turns) for turns in (0, 1, 5)]
     report = measure(pocket, questions, [Contestant("window"), Contestant("h2o")], [16, 64, 4096])
     costs = {(cost.contestant, cost.budget): cost for cost in report.costs}
     assert set(costs) == {(name, budget) for name in ("window", "h2o") for budget in (16, 64)}

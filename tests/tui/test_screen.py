@@ -1,6 +1,5 @@
 """What a person does and sees, on the real app with a real small model."""
 
-import asyncio
 import re
 import threading
 from collections import Counter
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 from screens import SMALL, WIDE, Screen, opener
 from sweep import sweep
-from textual import events
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import ExitCode
@@ -297,95 +295,6 @@ async def test_a_prompt_waits_while_an_answer_streams(drive: Drive) -> None:
         await screen.answered()
         assert screen.app.prompt.text == "and now?"
         assert len(screen.chat.messages) == 2
-
-
-async def test_several_lines_and_empty_prompts(drive: Drive) -> None:
-    async with drive("pilot-chat") as screen:
-        await screen.opened()
-        await screen.ask("  \n ")
-        assert not screen.chat.messages
-        screen.app.prompt.clear()
-        await screen.pilot.press("a", "ctrl+j", "b", "shift+enter", "c")
-        assert screen.app.prompt.text == "a\nb\nc"
-        assert screen.app.prompt.size.height == 3
-
-
-async def test_a_paste_is_inserted_once_with_its_line_breaks(drive: Drive) -> None:
-    async with drive("stories3m") as screen:
-        await screen.opened()
-        await screen.pilot.press("x")
-        screen.app.post_message(events.Paste("one\rtwo\r\nthree\nfour \x1b[31m"))
-        await screen.until(lambda: "four" in screen.app.prompt.text, "the paste has arrived")
-        assert screen.app.prompt.text == "xone\ntwo\nthree\nfour ␛[31m"
-
-
-async def test_a_burst_of_keys_loses_nothing(drive: Drive) -> None:
-    """What is typed ahead of enter is sent, what is typed behind it is the next text."""
-    async with drive("stories3m") as screen:
-        await screen.opened()
-        for key in ("O", "n", "c", "e", "enter", "t", "h", "e", "n"):
-            screen.app.post_message(events.Key(key, None if key == "enter" else key))
-        await screen.until(lambda: screen.app.prompt.text == "then", "all keys have arrived")
-        await screen.answered()
-        assert screen.chat.messages[0].text == "Once"
-
-
-async def test_ctrl_c_stops_first_and_leaves_second(drive: Drive) -> None:
-    async with drive("stories3m", sampling=LONG) as screen:
-        await screen.opened()
-        await screen.ask("Once upon a time")
-        await screen.streaming()
-        await screen.pilot.press("ctrl+c")
-        assert "ctrl+c again leaves" in screen.app.divider.remark
-        await screen.answered()
-        assert screen.chat.messages[-1].finish == "stopped"
-        assert screen.app.is_running
-        await screen.pilot.press("ctrl+c", "ctrl+c")
-        await screen.until(lambda: not screen.app.is_running, "the app leaves")
-
-
-async def test_ctrl_c_copies_what_is_selected(drive: Drive) -> None:
-    async with drive("pilot-chat") as screen:
-        await screen.opened()
-        await screen.ask("What is the capital of France?")
-        await screen.answered()
-        x, y = where(screen, "What is")
-        await screen.pilot.mouse_down(offset=(x, y))
-        await screen.pilot.hover(offset=(x + 12, y))
-        await screen.pilot.mouse_up(offset=(x + 30, y))
-        await screen.pilot.press("ctrl+c")  # the transcript has the keyboard now
-        assert screen.app.clipboard == "What is the capital of France?"
-        assert "copied" in screen.app.divider.remark
-
-
-async def test_leaving_stops_the_answer(drive: Drive) -> None:
-    async with drive("stories3m", sampling=LONG) as screen:
-        await screen.opened()
-        await screen.ask("Once upon a time")
-        await screen.streaming()
-        await screen.pilot.press("ctrl+q")
-    for _ in range(6000):
-        if screen.chat.messages[-1].finish:
-            break
-        await asyncio.sleep(0.01)
-    assert screen.chat.messages[-1].finish == "stopped"
-
-
-async def test_escapes_and_markup_are_text(drive: Drive) -> None:
-    evil = "\x1b[31mred\x1b]8;;http://x\x07link\x9b2J [bold red]x[/] [/nope] \u202eabc \x07"
-    async with drive("pilot-chat") as screen:
-        await screen.opened()
-        await screen.ask(evil)
-        await screen.answered()
-        page = "\n".join(screen.lines())
-        assert "␛[31mred␛]8;;http://x␇link" in page
-        assert "[bold red]x[/] [/nope]" in page
-        assert not set(page) & {"\x1b", "\x9b", "\x07", "\u202e"}
-
-
-def where(screen: Screen, text: str) -> tuple[int, int]:
-    """Column and row of a text on the screen."""
-    return next((line.index(text), row) for row, line in enumerate(screen.lines()) if text in line)
 
 
 def _words(text: str) -> list[str]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from screens import POCKET, Screen
+from sweep import sweep
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from textual.widgets import Input
@@ -102,7 +103,20 @@ def same_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     time.tzset()
 
 
-@pytest.mark.parametrize("name", SHOTS)
+# Of views that differ in width, theme or colours alone, `make test` has one of each.
+ALIKE = (
+    "99",
+    "60",
+    "panel-over-60",
+    "heat-no-color",
+    "tab-no-color",
+    "no-panel",
+    "light-heat",
+    "ansi-no-color",
+)
+
+
+@pytest.mark.parametrize("name", [*(name for name in SHOTS if name not in ALIKE), *sweep(*ALIKE)])
 async def test_a_recording_looks_so(name: str, page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     shot = SHOTS[name]
     if shot.no_color:

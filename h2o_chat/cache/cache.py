@@ -12,6 +12,7 @@ from h2o_chat.base.config import Prefill
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache import pins
 from h2o_chat.cache import snapshot as snapshots
+from h2o_chat.cache.absorb import absorb_rest
 from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.layer import H2OLayer
@@ -78,8 +79,8 @@ class H2OCache(Cache):
         """Of each row; before the first token only of rows for which something was protected."""
         self.fresh = self.plan.clock()
         """Of the other rows."""
-        self.arenas: list[Arena] = []
-        """None before the first token."""
+        self.arenas_in_step: list[Arena] = []
+        """Where what the last prompt has brought may still wait; see `arenas`."""
         self.step: Step | None = None
         """What was prepared."""
         super().__init__(layer_class_to_replicate=self.new_layer)
@@ -98,6 +99,17 @@ class H2OCache(Cache):
         return self.trained.ropes[layer] if self.trained else None
 
     # -- what it holds ---------------------------------------------------------------------------------
+
+    @property
+    def arenas(self) -> list[Arena]:
+        """None before the first token. What the last prompt has brought is absorbed before anybody looks.
+
+        Raises:
+            UsageError: that has failed.
+        """
+        if self.step is not None:
+            absorb_rest(self.arenas_in_step, self.step)
+        return self.arenas_in_step
 
     @property
     def fed(self) -> int:
@@ -256,7 +268,7 @@ class H2OCache(Cache):
         """Forgets everything."""
         for layer in self.layers:
             layer.reset()
-        self.clocks, self.arenas, self.step = [], [], None
+        self.clocks, self.arenas_in_step, self.step = [], [], None
         self.fresh = self.plan.clock()
 
     def select_rows(self, rows: Tensor) -> None:

@@ -31,7 +31,7 @@ class AnswerAttention:
 
     @torch.no_grad()
     def begin(self) -> None:
-        """The prompt was read, and no token of the answer was fed."""
+        """The prompt was read, and no token of the answer was fed; one may be chosen."""
         self.queries = self._since = 0
         self._parts = []
         join(self._cache)  # as the next step would: after the first prompt each layer has an arena of its own

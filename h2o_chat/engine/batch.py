@@ -48,7 +48,9 @@ class _Talk:
     """`row.seen` once all of it was read."""
     began: float
     logits: Tensor | None = None
-    """[V] after the prompt; None before, and once the first token was chosen."""
+    """[V] after the prompt; None before."""
+    chosen: bool = False
+    """Its first token was; it moves to a row with the next step."""
 
 
 class Batch:
@@ -137,10 +139,11 @@ class Batch:
     def step(self) -> list[Told]:
         """One call of the model for all rows that answer, and one for the prompts that are read."""
         told: list[Told] = []
+        self._seat(told)
         self._stop(told)
         self._decode(told)
         self._read(told)
-        self._seat(told)  # last: its first token is told before the next one is computed
+        self._begin_answers(told)
         return told
 
     # -- what a step does ------------------------------------------------------------------------------
@@ -159,11 +162,20 @@ class Batch:
             if one is not None and one.request in wanted:
                 self._end(one, "stopped", told)
 
+    def _begin_answers(self, told: list[Told]) -> None:
+        """Chooses the first token of each prompt that was read, while there are free rows.
+
+        It is told before it moves there: until then it need not be known who of its tokens stays.
+        """
+        read = [talk for talk in self._reading if talk.logits is not None]
+        for talk in read[: self._rows.count(None)]:
+            assert talk.logits is not None
+            talk.answer.ttft_ms = ms_since(talk.began)
+            talk.chosen = self._choose(talk, talk.logits, told)
+
     def _seat(self, told: list[Told]) -> None:
-        """Gives each prompt that was read a free row, and its first token."""
-        for talk in [talk for talk in self._reading if talk.logits is not None]:
-            if None not in self._rows:
-                return
+        """Moves each answer that was begun to a free row."""
+        for talk in [talk for talk in self._reading if talk.chosen]:
             number = self._rows.index(None)
             try:
                 talk.row.move_to(self.runner, number)
@@ -172,11 +184,8 @@ class Batch:
                 self._fail(talk, error, told)
                 continue
             self._reading.remove(talk)
-            self._rows[number] = talk
-            logits, talk.logits = talk.logits, None
-            assert logits is not None
-            talk.answer.ttft_ms = ms_since(talk.began)
-            self._choose(talk, logits, told)
+            self._rows[number], talk.logits = talk, None
+            self._go_on(talk, told)
 
     def _decode(self, told: list[Told]) -> None:
         """A token for each row that answers."""
@@ -195,7 +204,8 @@ class Batch:
                 continue
             talk.row.took(talk.row.seen - 1, talk.row.pending)
             talk.answer.fed(step_ms)
-            self._choose(talk, logits, told)
+            if self._choose(talk, logits, told):
+                self._go_on(talk, told)
 
     def _fed(self, talks: list[_Talk]) -> list[Tensor | Exception]:
         """Feeds each the token that it has chosen; its logits [V], or why there are none.
@@ -211,14 +221,18 @@ class Batch:
             return [self._fed([talk])[0] for talk in talks]
         return [logits[talk.row.number, -1] for talk in talks]
 
-    def _choose(self, talk: _Talk, logits: Tensor, told: list[Told]) -> None:
-        """The next token of a row, which may be its last."""
+    def _choose(self, talk: _Talk, logits: Tensor, told: list[Told]) -> bool:
+        """The next token of an answer; whether there is one: else it has ended."""
         try:
             token = talk.answer.choose(logits)
         except Exception as error:
             self._fail(talk, error, told)
-            return
+            return False
         told.append(Told(talk.request, token))
+        return True
+
+    def _go_on(self, talk: _Talk, told: list[Told]) -> None:
+        """After a token of a row, which may be its last."""
         if talk.answer.finish is not None:
             self._end(talk, talk.answer.finish, told)
         elif talk.answer.looks():

@@ -1,9 +1,9 @@
 """Many conversations in one runner: every answer grows by a token a turn, while prompts are read in chunks.
 
 A prompt is read in a cache of one row, in the very calls in which a conversation alone reads it, and moves to
-a free row when it was read to its end. Of several prompts the one that came first and the one with the fewest
-tokens left get a call in turn: a short one does not wait for a long one before it. Rows do not look at each
-other, so each is what it is alone: in the native step bit for bit.
+a free row once its first token was told. Of several prompts the one that came first and the one with the
+fewest tokens left get a call in turn: a short one does not wait for a long one before it. Rows do not look at
+each other, so each is what it is alone: in the native step bit for bit.
 """
 
 import sys

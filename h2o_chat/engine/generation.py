@@ -114,6 +114,8 @@ class _Turn:
     def _answer(self, logits: Tensor) -> Generator[Event, None, Finish]:
         """Token after token, until something ends it; returns what."""
         row, made = self.row, self.made
+        if row.answering is not None:
+            row.answering.forget()
         if self.cancel():
             return "stopped"
         while True:

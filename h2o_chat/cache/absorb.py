@@ -38,12 +38,14 @@ def wait(arena: Arena, at: int, step: Step, new: New) -> None:
         _absorb_waiting(arena, at + 1, step)
 
 
-def absorb_rest(arenas: Sequence[Arena], step: Step) -> None:
-    """Absorbs what waits since the last step.
+def absorb_rest(arenas: list[Arena], step: Step | None) -> list[Arena]:
+    """These arenas; what waits in them since the last step is absorbed.
 
     Raises:
         UsageError: that was tried before, and has failed in the middle.
     """
+    if step is None:
+        return arenas
     if step.torn:
         raise UsageError(
             "It was not chosen to the end which tokens of the last prompt stay.",
@@ -55,6 +57,7 @@ def absorb_rest(arenas: Sequence[Arena], step: Step) -> None:
             with step.around():
                 _absorb_waiting(arena, len(arena.layers), step)
             step.torn = False
+    return arenas
 
 
 def _absorb_waiting(arena: Arena, end: int, step: Step) -> None:

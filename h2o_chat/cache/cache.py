@@ -80,7 +80,7 @@ class H2OCache(Cache):
         self.fresh = self.plan.clock()
         """Of the other rows."""
         self.arenas_in_step: list[Arena] = []
-        """Where what the last prompt has brought may still wait; see `arenas`."""
+        """Where what the last prompt has brought may wait."""
         self.step: Step | None = None
         """What was prepared."""
         super().__init__(layer_class_to_replicate=self.new_layer)
@@ -102,14 +102,8 @@ class H2OCache(Cache):
 
     @property
     def arenas(self) -> list[Arena]:
-        """None before the first token. What the last prompt has brought is absorbed before anybody looks.
-
-        Raises:
-            UsageError: that has failed.
-        """
-        if self.step is not None:
-            absorb_rest(self.arenas_in_step, self.step)
-        return self.arenas_in_step
+        """None before the first token; what waits is absorbed first, which may raise (`absorb_rest`)."""
+        return absorb_rest(self.arenas_in_step, self.step)
 
     @property
     def fed(self) -> int:
@@ -128,9 +122,7 @@ class H2OCache(Cache):
 
     def call_tokens(self, most: int) -> int:
         """As many whole chunks as `most` tokens hold, at least one: prompt tokens to feed in the next call.
-
-        Each chunk still gives up slots before the next one attends, so this changes no token.
-        """
+        Each chunk still gives up slots before the next one attends, so this changes no token."""
         return self.pass_tokens if self.plan.prefill == "full" else chunks_of(self, most)
 
     def kept(self, layer: int) -> Tensor:
@@ -215,9 +207,8 @@ class H2OCache(Cache):
         self.step = step
 
     def position_ids(self) -> Tensor:
-        """The rotation indices to feed with the prepared step, for ever below the window. [R, N]
-
-        Before the first token [R or 1, N].
+        """The rotation indices to feed with the prepared step, for ever below the window. [R, N]; before the
+        first token [R or 1, N]
 
         Raises:
             UsageError: nothing was prepared, or the cache was made without positions.

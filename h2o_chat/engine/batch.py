@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 from h2o_chat.base.config import Settings
@@ -163,10 +164,7 @@ class Batch:
                 self._end(one, "stopped", told)
 
     def _begin_answers(self, told: list[Told]) -> None:
-        """Chooses the first token of each prompt that was read, while there are free rows.
-
-        It is told before it moves there: until then it need not be known who of its tokens stays.
-        """
+        """Chooses the first token of each prompt that was read, while rows are free; it moves there later."""
         read = [talk for talk in self._reading if talk.logits is not None]
         for talk in read[: self._rows.count(None)]:
             assert talk.logits is not None
@@ -269,7 +267,7 @@ class Batch:
             try:
                 self._reading.append(self._begun(request, reader))
             except Exception as error:
-                told.append(Told(request, _nothing("error"), self._ours(error)))
+                told.append(Told(request, _nothing("error"), _ours(error, reader.device)))
 
     def _begun(self, request: Request, reader: Runner) -> _Talk:
         """Its row is that of a reader, until it was read."""
@@ -287,16 +285,7 @@ class Batch:
 
     def _fail(self, talk: _Talk, error: Exception, told: list[Told]) -> None:
         """Ends a request with its own error."""
-        self._end(talk, "error", told, self._ours(error))
-
-    def _ours(self, error: Exception) -> Exception:
-        """An error to tell."""
-        traceback.clear_frames(error.__traceback__)  # what failed still holds memory that others need
-        if not out_of_memory(error):
-            return error
-        why = OutOfMemoryError(f"{self.runner.device} ran out of memory: {error}")
-        why.__cause__ = error
-        return why
+        self._end(talk, "error", told, _ours(error, self.runner.device))
 
     def _end(self, talk: _Talk, finish: Finish, told: list[Told], error: Exception | None = None) -> None:
         """Its row is empty from here on."""
@@ -312,6 +301,16 @@ class Batch:
         told.append(Told(talk.request, talk.answer.ended(finish), error, row.number, state))
         self._rows[row.number] = None
         self.runner.empty(row.number)
+
+
+def _ours(error: Exception, device: torch.device) -> Exception:
+    """An error to tell."""
+    traceback.clear_frames(error.__traceback__)  # what failed still holds memory that others need
+    if not out_of_memory(error):
+        return error
+    why = OutOfMemoryError(f"{device} ran out of memory: {error}")
+    why.__cause__ = error
+    return why
 
 
 def _state(row: Row) -> Snapshot | None:

@@ -1,7 +1,8 @@
 """A prompt chunk comes in: if all fits it is written into empty slots, else it is chosen who stays.
 
-Layer by layer, or the layers of a short chunk together; by the functions of `settle.py`. No slot is moved:
-who goes leaves it empty, and new tokens that stay are written there.
+Layer by layer, or a few layers together; by the functions of `settle.py`. No slot is moved: who goes leaves
+it empty, and new tokens that stay are written there. What the last chunk of a prompt brings waits until
+somebody looks at the slots (`H2OCache.arenas`): the first token of an answer is told before that.
 Shapes: L layers of the arena, l of them that come together, R rows, H KV heads, G query heads per KV head,
 S slots, T of them in use at most, N new tokens, D head size.
 """
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from h2o_chat.base.errors import UsageError
 from h2o_chat.cache import scores
 from h2o_chat.cache.arena import Arena, New, along, in_use_first
 from h2o_chat.cache.clock import Pass
@@ -19,16 +21,55 @@ from h2o_chat.cache.policies import Slots, lowest
 from h2o_chat.cache.scores import REMEMBER
 from h2o_chat.cache.settle import Compare, framed, rank, visible_from
 from h2o_chat.cache.state import STATES
+from h2o_chat.cache.step import Step
 
 TOGETHER_BYTES = 8 << 20
 """Of keys and values, of slots and chunk: as many layers are absorbed together as hold so much. A call of
 torch takes as long for one small layer as for a few. Larger copies bring little, and take memory."""
+WAITING_BYTES = 16 << 20
+"""That may wait for the end of a step; more is absorbed in its middle."""
 
 
-def are_enough(arena: Arena, waiting: Sequence[New]) -> bool:
-    """Whether one layer more than wait would hold more than TOGETHER_BYTES."""
-    layer_bytes = arena.bytes_held // len(arena.layers) + waiting[0].keys.nbytes + waiting[0].values.nbytes
-    return (len(waiting) + 1) * layer_bytes > TOGETHER_BYTES
+def wait(arena: Arena, at: int, step: Step, new: New) -> None:
+    """What the last pass of a step has brought to a layer is absorbed later, all layers after each other."""
+    arena.waiting.append(new)
+    layer_bytes = sum(tensor.untyped_storage().nbytes() for tensor in (new.keys, new.values))
+    if len(arena.waiting) * layer_bytes > WAITING_BYTES:
+        _absorb_waiting(arena, at + 1, step)
+
+
+def absorb_rest(arenas: list[Arena], step: Step | None) -> list[Arena]:
+    """These arenas; what waits in them since the last step is absorbed.
+
+    Raises:
+        UsageError: that was tried before, and has failed in the middle.
+    """
+    if step is None:
+        return arenas
+    if step.torn:
+        raise UsageError(
+            "It was not chosen to the end which tokens of the last prompt stay.",
+            "Go back to a snapshot that was taken before it, or call cache.reset().",
+        )
+    for arena in arenas:
+        if arena.waiting:
+            step.torn = True
+            with step.around():
+                _absorb_waiting(arena, len(arena.layers), step)
+            step.torn = False
+    return arenas
+
+
+def _absorb_waiting(arena: Arena, end: int, step: Step) -> None:
+    """Absorbs what waits for the layers before `end`, as many of them together as TOGETHER_BYTES hold."""
+    step.lasting = True
+    while arena.waiting:
+        first = arena.waiting[0]
+        layer_bytes = arena.bytes_held // len(arena.layers) + first.keys.nbytes + first.values.nbytes
+        together = arena.waiting[: max(1, TOGETHER_BYTES // layer_bytes)]
+        at = end - len(arena.waiting)
+        del arena.waiting[: len(together)]
+        absorb(arena, at, step.passes[-1], together, prompt=step.of_prompt, compare=step.compare)
 
 
 @torch.no_grad()

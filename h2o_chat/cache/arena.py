@@ -96,7 +96,7 @@ class Arena:
         """[L, R, H, 1] where the token under way is, which was placed and not finished."""
         self._probabilities: Tensor | None = None
         self.waiting: list[New] = []
-        """What the last pass of a prompt has brought to the layers just before, and is not absorbed yet."""
+        """What the last pass of a prompt has brought to the layers just before (`absorb.wait`)."""
         self.refresh()
 
     def empty(self, state: State, shape: tuple[int, ...]) -> Tensor:

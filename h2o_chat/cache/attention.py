@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from h2o_chat.base.errors import ModelError, UsageError
-from h2o_chat.cache.absorb import absorb, are_enough
+from h2o_chat.cache.absorb import absorb, wait
 from h2o_chat.cache.arena import Arena, New
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.layer import Handoff
 from h2o_chat.cache.ready import begin
 from h2o_chat.cache.scores import REMEMBER, weighted
-from h2o_chat.cache.settle import Compare, compare_keys, settle
+from h2o_chat.cache.settle import settle
 from h2o_chat.cache.step import Step
 
 Angles = tuple[Tensor, Tensor]
@@ -52,11 +52,8 @@ class Attended(NamedTuple):
     lately: Tensor | None  # [R, H, T + N] what they add to `lately`; None: nobody looks
 
 
-class Kernels(NamedTuple):
-    """What a step may compute in its own way in a prompt; else torch does."""
-
-    attend: Callable[["LayerStep", Pass, Tensor, Tensor, Tensor], Attended]
-    compare: Compare
+Attend = Callable[["LayerStep", Pass, Tensor, Tensor, Tensor], Attended]
+"""`LayerStep.attended`, or what computes the same."""
 
 
 def h2o_attention(
@@ -113,13 +110,14 @@ def through_slots(
     scaling: float | None = None,
     window: int | None = None,
     softcap: float | None = None,
-    kernels: Kernels | None = None,
+    attend: Attend | None = None,
 ) -> Tensor:
     """Attention of one layer, and what its cache makes of it. [R, H * G, N, D] -> [R, N, H * G, D]
 
     Args:
         mask: [R, N] bool, False for padding.
         window: as `sliding_window` of `h2o_attention`, which names the others.
+        attend: what computes a pass of a prompt; None: `LayerStep.attended`.
     """
     layer, keys, values = new.layer, new.keys, new.values
     rows, heads, tokens, size = keys.shape
@@ -127,11 +125,11 @@ def through_slots(
     step, arena = begin(layer.cache, layer, keys, values, queries.shape[2], mask)
     arena.windows[layer.at] = window
     scaling = size**-0.5 if scaling is None else scaling
-    here = LayerStep(arena, layer.at, scaling, softcap, window, kernels)
+    here = LayerStep(arena, layer.at, scaling, softcap, window)
     if tokens == 1:
         output = here.decode(step, queries, keys, values)
     else:
-        output = here.prefill(step, queries, keys, values)
+        output = here.prefill(step, queries, keys, values, attend or LayerStep.attended)
     layer.fed += tokens
     return output.flatten(1, 2).transpose(1, 2).contiguous()
 
@@ -154,7 +152,6 @@ class LayerStep:
     scaling: float
     softcap: float | None
     window: int | None  # positions that a query sees, itself included; None: all before it
-    kernels: Kernels | None = None
 
     def logits(self, queries: Tensor, keys: Tensor, used: int, when: Tensor, edge: Angles | None) -> Tensor:
         """[R, H, G, N, D], [R, H, T + M, D] -> [R, H, G, N, T + M]; the first T = `used` keys are of slots.
@@ -210,7 +207,7 @@ class LayerStep:
             settle(arena, now)
         return output.view(*queries.shape[:-1], -1)
 
-    def prefill(self, step: Step, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    def prefill(self, step: Step, queries: Tensor, keys: Tensor, values: Tensor, attend: Attend) -> Tensor:
         """A prompt in passes: each attends to the slots and itself, then it is chosen who stays.
 
         Chunks count from each row's first real token, so that a padded row equals the same row alone: real
@@ -226,29 +223,17 @@ class LayerStep:
         outputs = []
         for now in step.passes:
             cut = slice(now.start, now.end)
-            part = queries[..., cut, :], keys[:, :, cut], values[:, :, cut]
-            outputs.append(self.attend(now, step, *part))
+            part = keys[:, :, cut], values[:, :, cut]
+            found = attend(self, now, queries[..., cut, :], *part)
+            outputs.append(found.output)
+            new = New(*part, found.gain, found.lately)
+            if now is step.passes[-1]:
+                wait(self.arena, self.at, step, new)
+            else:  # the next pass attends to who stays
+                step.lasting = True
+                absorb(self.arena, self.at, now, [new], prompt=step.of_prompt, compare=step.compare)
         output = torch.cat(outputs, 3)
         return output if back is None else output.take_along_dim(back, 3)
-
-    def attend(self, now: Pass, step: Step, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """One pass; its keys take no slots until it is chosen who stays. -> [R, H, G, N, D]
-
-        After the last pass that is chosen for a few layers at once.
-        """
-        asked = (now, queries, keys, values)
-        found = self.kernels.attend(self, *asked) if self.kernels else self.attended(*asked)
-        new, arena, last = New(keys, values, found.gain, found.lately), self.arena, now is step.passes[-1]
-        together = [*arena.waiting, new] if last else [new]
-        if last and self.at + 1 < len(arena.layers) and not are_enough(arena, together):
-            arena.waiting.append(new)
-            return found.output
-        step.lasting = True
-        compare = self.kernels.compare if self.kernels else compare_keys
-        absorb(arena, self.at + 1 - len(together), now, together, prompt=step.of_prompt, compare=compare)
-        if last:
-            arena.waiting.clear()
-        return found.output
 
     def attended(self, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
         """Queries go through in blocks, and what they gave is summed by column: no N x N matrix is held."""

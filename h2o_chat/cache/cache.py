@@ -12,6 +12,7 @@ from h2o_chat.base.config import Prefill
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache import pins
 from h2o_chat.cache import snapshot as snapshots
+from h2o_chat.cache.absorb import absorb_rest
 from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.layer import H2OLayer
@@ -78,8 +79,8 @@ class H2OCache(Cache):
         """Of each row; before the first token only of rows for which something was protected."""
         self.fresh = self.plan.clock()
         """Of the other rows."""
-        self.arenas: list[Arena] = []
-        """None before the first token."""
+        self.arenas_in_step: list[Arena] = []
+        """Where what the last prompt has brought may wait."""
         self.step: Step | None = None
         """What was prepared."""
         super().__init__(layer_class_to_replicate=self.new_layer)
@@ -100,6 +101,11 @@ class H2OCache(Cache):
     # -- what it holds ---------------------------------------------------------------------------------
 
     @property
+    def arenas(self) -> list[Arena]:
+        """None before the first token; what waits is absorbed first, which may raise (`absorb_rest`)."""
+        return absorb_rest(self.arenas_in_step, self.step)
+
+    @property
     def fed(self) -> int:
         """Columns fed, padding included."""
         return int(self.get_seq_length())
@@ -116,9 +122,7 @@ class H2OCache(Cache):
 
     def call_tokens(self, most: int) -> int:
         """As many whole chunks as `most` tokens hold, at least one: prompt tokens to feed in the next call.
-
-        Each chunk still gives up slots before the next one attends, so this changes no token.
-        """
+        Each chunk still gives up slots before the next one attends, so this changes no token."""
         return self.pass_tokens if self.plan.prefill == "full" else chunks_of(self, most)
 
     def kept(self, layer: int) -> Tensor:
@@ -203,9 +207,8 @@ class H2OCache(Cache):
         self.step = step
 
     def position_ids(self) -> Tensor:
-        """The rotation indices to feed with the prepared step, for ever below the window. [R, N]
-
-        Before the first token [R or 1, N].
+        """The rotation indices to feed with the prepared step, for ever below the window. [R, N]; before the
+        first token [R or 1, N]
 
         Raises:
             UsageError: nothing was prepared, or the cache was made without positions.
@@ -256,7 +259,7 @@ class H2OCache(Cache):
         """Forgets everything."""
         for layer in self.layers:
             layer.reset()
-        self.clocks, self.arenas, self.step = [], [], None
+        self.clocks, self.arenas_in_step, self.step = [], [], None
         self.fresh = self.plan.clock()
 
     def select_rows(self, rows: Tensor) -> None:

@@ -15,10 +15,12 @@ class CacheLike(Protocol):
     plan: Plan
     clocks: list[Clock]
     fresh: Clock
-    arenas: list[Arena]
+    arenas_in_step: list[Arena]
     layers: list[Any]
     step: Step | None
 
+    @property
+    def arenas(self) -> list[Arena]: ...
     @property
     def fed(self) -> int: ...
     def rope(self, layer: int) -> Rope | None: ...

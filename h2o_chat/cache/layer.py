@@ -31,7 +31,9 @@ class H2OLayer(CacheLayerMixin):
     @property
     def slots(self) -> Slots:
         """Views of its states, [R, H, S, ...]."""
-        assert self.arena is not None, "there are no slots before the first token"
+        arenas = self.cache.arenas  # absorbs what waits
+        assert arenas, "there are no slots before the first token"
+        assert self.arena is not None
         states = {name: state[self.at] for name, state in self.arena.slots.states.items()}
         return Slots(self.arena.slots.budget, (self.number,), **states)
 

@@ -113,7 +113,7 @@ def begin(
                 "Say in Step how many columns come; after that go back to a snapshot, or call cache.reset().",
             )
         cache.step.begun = True
-        if not cache.arenas:
+        if not cache.arenas_in_step:
             if len(cache.clocks) > rows:
                 raise UsageError(
                     f"Something was protected in row {len(cache.clocks) - 1}, and the batch has {rows} rows.",
@@ -128,7 +128,7 @@ def begin(
         require_room(shape, cache.plan.slots)
         arena = Arena(cache.plan, [layer.number], cache.rope(layer.number), shape, cache.plan.slots)
         arena.grow(max(clock.in_use for clock in cache.clocks))
-        cache.arenas.append(arena)
+        cache.arenas_in_step.append(arena)
         layer.move_to(arena, 0)
         return step, arena
     return step, layer.arena
@@ -137,7 +137,7 @@ def begin(
 def join(cache: CacheLike) -> None:
     """Each layer made an arena of its own in the first step: puts them into as few as they fit."""
     if 1 < len(cache.arenas) == len(cache.layers):
-        cache.arenas = joined(cache.arenas)
+        cache.arenas_in_step = joined(cache.arenas)
         place_layers(cache)
 
 

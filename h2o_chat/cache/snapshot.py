@@ -97,7 +97,7 @@ def put(cache: CacheLike, snapshot: Snapshot) -> None:
     for part in snapshot.parts:
         arena = Arena(cache.plan, part.layers, cache.rope(part.layers[0]), part.shape, slots=0)
         arena.take_over(part, [clock.base for clock in cache.clocks])
-        cache.arenas.append(arena)
+        cache.arenas_in_step.append(arena)
     while len(cache.layers) < sum(len(part.layers) for part in snapshot.parts):
         cache.layers.append(cache.new_layer())
     place_layers(cache)
@@ -137,7 +137,7 @@ def _refuse_other(cache: CacheLike, snapshot: Snapshot) -> None:
             "This snapshot is of a cache with {} {} {} bits, this one has {} {} {}.".format(*was, *now),
             "Make the cache with the same policy, budget and K/V precision.",
         )
-    mine = {replace(arena.of, rows=1) for arena in cache.arenas}
+    mine = {replace(arena.of, rows=1) for arena in cache.arenas_in_step}
     theirs = {replace(part.shape, rows=1) for part in snapshot.parts}
     if mine and theirs and mine != theirs:
         raise UsageError(

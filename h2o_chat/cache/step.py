@@ -1,10 +1,13 @@
 """A step: what is said before tokens are fed."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from torch import Tensor
 
 from h2o_chat.cache.clock import Pass
+from h2o_chat.cache.settle import Compare, compare_keys
 
 
 @dataclass
@@ -17,6 +20,9 @@ class Step:
     passes: list[Pass] = field(default_factory=list)  # in which they attend; `make_ready` fills it
     begun: bool = False  # the first layer has attended
     lasting: bool = False  # slots or scores have changed: what was fed cannot be taken back
+    compare: Compare = compare_keys  # how keys are compared when it is chosen who stays
+    around: Callable[[], AbstractContextManager[None]] = nullcontext  # that choice, made after the step
+    torn: bool = False  # that choice began, and has not come to its end
 
     @property
     def of_prompt(self) -> bool:

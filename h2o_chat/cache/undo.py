@@ -32,7 +32,7 @@ def undo(cache: CacheLike, step: Step, before: Sequence[Clock], fed: int) -> boo
         cache.clocks, cache.fresh = list(before), fresh
         return True
     whole = not step.lasting
-    for arena in cache.arenas:
+    for arena in cache.arenas_in_step:
         if whole and arena.slot is not None:
             for state in STATES:
                 if state.name in PLACED:

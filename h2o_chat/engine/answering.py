@@ -29,11 +29,15 @@ class AnswerAttention:
         """Tokens of the answer that attended."""
         self._since = 0
 
-    @torch.no_grad()
-    def begin(self) -> None:
-        """The prompt was read, and no token of the answer was fed."""
+    def forget(self) -> None:
+        """Another answer is to come."""
         self.queries = self._since = 0
         self._parts = []
+
+    @torch.no_grad()
+    def begin(self) -> None:
+        """The prompt was read, and no token of the answer was fed; one may be chosen."""
+        self.forget()
         join(self._cache)  # as the next step would: after the first prompt each layer has an arena of its own
         if isinstance(self._cache.plan.policy.scores, Received):
             self._parts = [_Part(arena, self._row) for arena in self._cache.arenas]

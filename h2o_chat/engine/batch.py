@@ -1,9 +1,9 @@
 """Many conversations in one runner: every answer grows by a token a turn, while prompts are read in chunks.
 
 A prompt is read in a cache of one row, in the very calls in which a conversation alone reads it, and moves to
-a free row when it was read to its end. Of several prompts the one that came first and the one with the fewest
-tokens left get a call in turn: a short one does not wait for a long one before it. Rows do not look at each
-other, so each is what it is alone: in the native step bit for bit.
+a free row once its first token was told. Of several prompts the one that came first and the one with the
+fewest tokens left get a call in turn: a short one does not wait for a long one before it. Rows do not look at
+each other, so each is what it is alone: in the native step bit for bit.
 """
 
 import sys
@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 from h2o_chat.base.config import Settings
@@ -48,7 +49,9 @@ class _Talk:
     """`row.seen` once all of it was read."""
     began: float
     logits: Tensor | None = None
-    """[V] after the prompt; None before, and once the first token was chosen."""
+    """[V] after the prompt; None before."""
+    chosen: bool = False
+    """Its first token was; it moves to a row with the next step."""
 
 
 class Batch:
@@ -137,10 +140,11 @@ class Batch:
     def step(self) -> list[Told]:
         """One call of the model for all rows that answer, and one for the prompts that are read."""
         told: list[Told] = []
+        self._seat(told)
         self._stop(told)
         self._decode(told)
         self._read(told)
-        self._seat(told)  # last: its first token is told before the next one is computed
+        self._begin_answers(told)
         return told
 
     # -- what a step does ------------------------------------------------------------------------------
@@ -159,11 +163,17 @@ class Batch:
             if one is not None and one.request in wanted:
                 self._end(one, "stopped", told)
 
+    def _begin_answers(self, told: list[Told]) -> None:
+        """Chooses the first token of each prompt that was read, while rows are free; it moves there later."""
+        read = [talk for talk in self._reading if talk.logits is not None]
+        for talk in read[: self._rows.count(None)]:
+            assert talk.logits is not None
+            talk.answer.ttft_ms = ms_since(talk.began)
+            talk.chosen = self._choose(talk, talk.logits, told)
+
     def _seat(self, told: list[Told]) -> None:
-        """Gives each prompt that was read a free row, and its first token."""
-        for talk in [talk for talk in self._reading if talk.logits is not None]:
-            if None not in self._rows:
-                return
+        """Moves each answer that was begun to a free row."""
+        for talk in [talk for talk in self._reading if talk.chosen]:
             number = self._rows.index(None)
             try:
                 talk.row.move_to(self.runner, number)
@@ -172,11 +182,8 @@ class Batch:
                 self._fail(talk, error, told)
                 continue
             self._reading.remove(talk)
-            self._rows[number] = talk
-            logits, talk.logits = talk.logits, None
-            assert logits is not None
-            talk.answer.ttft_ms = ms_since(talk.began)
-            self._choose(talk, logits, told)
+            self._rows[number], talk.logits = talk, None
+            self._go_on(talk, told)
 
     def _decode(self, told: list[Told]) -> None:
         """A token for each row that answers."""
@@ -195,7 +202,8 @@ class Batch:
                 continue
             talk.row.took(talk.row.seen - 1, talk.row.pending)
             talk.answer.fed(step_ms)
-            self._choose(talk, logits, told)
+            if self._choose(talk, logits, told):
+                self._go_on(talk, told)
 
     def _fed(self, talks: list[_Talk]) -> list[Tensor | Exception]:
         """Feeds each the token that it has chosen; its logits [V], or why there are none.
@@ -211,14 +219,18 @@ class Batch:
             return [self._fed([talk])[0] for talk in talks]
         return [logits[talk.row.number, -1] for talk in talks]
 
-    def _choose(self, talk: _Talk, logits: Tensor, told: list[Told]) -> None:
-        """The next token of a row, which may be its last."""
+    def _choose(self, talk: _Talk, logits: Tensor, told: list[Told]) -> bool:
+        """The next token of an answer; whether there is one: else it has ended."""
         try:
             token = talk.answer.choose(logits)
         except Exception as error:
             self._fail(talk, error, told)
-            return
+            return False
         told.append(Told(talk.request, token))
+        return True
+
+    def _go_on(self, talk: _Talk, told: list[Told]) -> None:
+        """After a token of a row, which may be its last."""
         if talk.answer.finish is not None:
             self._end(talk, talk.answer.finish, told)
         elif talk.answer.looks():
@@ -255,7 +267,7 @@ class Batch:
             try:
                 self._reading.append(self._begun(request, reader))
             except Exception as error:
-                told.append(Told(request, _nothing("error"), self._ours(error)))
+                told.append(Told(request, _nothing("error"), _ours(error, reader.device)))
 
     def _begun(self, request: Request, reader: Runner) -> _Talk:
         """Its row is that of a reader, until it was read."""
@@ -273,16 +285,7 @@ class Batch:
 
     def _fail(self, talk: _Talk, error: Exception, told: list[Told]) -> None:
         """Ends a request with its own error."""
-        self._end(talk, "error", told, self._ours(error))
-
-    def _ours(self, error: Exception) -> Exception:
-        """An error to tell."""
-        traceback.clear_frames(error.__traceback__)  # what failed still holds memory that others need
-        if not out_of_memory(error):
-            return error
-        why = OutOfMemoryError(f"{self.runner.device} ran out of memory: {error}")
-        why.__cause__ = error
-        return why
+        self._end(talk, "error", told, _ours(error, self.runner.device))
 
     def _end(self, talk: _Talk, finish: Finish, told: list[Told], error: Exception | None = None) -> None:
         """Its row is empty from here on."""
@@ -298,6 +301,16 @@ class Batch:
         told.append(Told(talk.request, talk.answer.ended(finish), error, row.number, state))
         self._rows[row.number] = None
         self.runner.empty(row.number)
+
+
+def _ours(error: Exception, device: torch.device) -> Exception:
+    """An error to tell."""
+    traceback.clear_frames(error.__traceback__)  # what failed still holds memory that others need
+    if not out_of_memory(error):
+        return error
+    why = OutOfMemoryError(f"{device} ran out of memory: {error}")
+    why.__cause__ = error
+    return why
 
 
 def _state(row: Row) -> Snapshot | None:

@@ -115,12 +115,14 @@ class _Turn:
         """Token after token, until something ends it; returns what."""
         row, made = self.row, self.made
         if row.answering is not None:
-            row.answering.begin()
+            row.answering.forget()
         if self.cancel():
             return "stopped"
         while True:
             token = made.choose(logits)
             yield token
+            if made.new_tokens == 1 and row.answering is not None:
+                row.answering.begin()  # told first: a look waits until it is chosen who stays
             if made.finish is not None:
                 return made.finish
             if made.looks():

@@ -16,7 +16,7 @@ from torch import Tensor
 from h2o_chat.base.errors import OutOfMemoryError, UsageError
 from h2o_chat.cache import scores
 from h2o_chat.cache.arena import Arena
-from h2o_chat.cache.attention import Attended, Kernels, LayerStep, through_slots
+from h2o_chat.cache.attention import Attended, LayerStep, through_slots
 from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.policies import Policy, Slots
@@ -78,7 +78,9 @@ class NativeStep:
                 f" {self.frame.vocabulary:,}.",
                 "Use the tokenizer that belongs to the model.",
             )
-        with one_torch_thread():  # what is left to torch is too little to divide
+        assert cache.step is not None
+        cache.step.around = one_torch_thread  # what is left to torch is too little to divide
+        with one_torch_thread():
             if self._at_once(cache, ids):
                 return self._decode(cache, ids)
             return self._layer_by_layer(cache, ids, all_columns)
@@ -128,7 +130,10 @@ class NativeStep:
         frame, run, model = self.frame, self.library, self._model
         rows, columns = ids.shape
         tokens, size = rows * columns, frame.head_size
-        kernels = Kernels(self._attend, self._compare) if knows(cache.plan.policy) else None
+        assert cache.step is not None
+        attend = None
+        if knows(cache.plan.policy):
+            attend, cache.step.compare = self._attend, self._compare
         index = cache.position_ids().expand(rows, -1).to(torch.int32).contiguous()
         ids = ids.contiguous()
         self._checked(run.h2o_turns(model, tokens, index.data_ptr()))
@@ -141,7 +146,7 @@ class NativeStep:
             self._checked(run.h2o_before(model, layer, tokens, *into))
             handoff, _ = cache.update(keys.transpose(1, 2), values.transpose(1, 2), layer)
             attended = through_slots(
-                queries.transpose(1, 2), handoff, window=frame.sees[layer], kernels=kernels
+                queries.transpose(1, 2), handoff, window=frame.sees[layer], attend=attend
             )
             self._checked(run.h2o_after(model, layer, tokens, attended.data_ptr(), x.data_ptr()))
         last = x if all_columns else x[:, -1:].contiguous()

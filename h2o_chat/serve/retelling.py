@@ -85,15 +85,38 @@ class Holding:
         return share_held([part.states["positions"][:, 0] for part in self.state.cache.parts], positions)
 
 
-def retold(messages: Said, places: Places, holding: Holding, settings: Settings) -> tuple[str, list[Note]]:
+class Known:
+    """The conversation that was looked at last: the words of its messages are taken in once."""
+
+    def __init__(self) -> None:
+        self.notes: list[Note] = []
+        self.recall = Recall(self.notes)
+        self._messages: list[Message] = []
+
+    def messages(self, said: Said) -> list[Message]:
+        """Of a conversation; the same objects where it is that one, by which `recall` knows it again."""
+        known = len(self._messages)
+        if [(one.role, one.text) for one in self._messages] != list(said[:known]):
+            self._messages, known = [], 0
+        self._messages += [Message(role, text) for role, text in said[known:]]
+        for message in self._messages:  # where they lie may be told otherwise this time
+            message.first, message.last, message.recalled = -1, -1, None
+        return self._messages
+
+
+def retold(
+    messages: Said, places: Places, holding: Holding, settings: Settings, known: Known
+) -> tuple[str, list[Note]]:
     """The last message as the model is fed it, and what is said of that; noted in `places`.
 
     Args:
         messages: all of a conversation; of a first one `places` knows nothing yet.
+        known: of the conversation before, which may be the same.
     """
-    notes: list[Note] = []
+    if sum(len(text) for _, text in messages[:-1]) > LOOKED_AT_CHARACTERS:
+        known = Known()  # of the one before more may be known than is looked at
     spans = zip([0, *places.ends], places.ends, strict=False)
-    before = [Message(role, text) for role, text in messages[:-1]]
+    before = known.messages(messages[:-1])
     for at, (message, (first, end)) in enumerate(zip(before, spans, strict=False)):
         message.first, message.last, message.recalled = first, end - 1, places.again.get(at)
     left = LOOKED_AT_CHARACTERS
@@ -101,7 +124,7 @@ def retold(messages: Said, places: Places, holding: Holding, settings: Settings)
         left -= len(message.text)
         if left < 0:
             message.first = -1
-    again, text = Recall(notes).before(messages[-1][1], before, holding, settings)
+    again, text = known.recall.before(messages[-1][1], before, holding, settings)
     if again is not None:
         places.again[len(before)] = again
-    return text, [note for note in notes if left >= 0 or note.code != "gone"]
+    return text, [note for note in known.notes if left >= 0 or note.code != "gone"]

@@ -1,7 +1,7 @@
 """The tokens of a request: those of the messages that were not read before."""
 
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from h2o_chat.base.config import Settings
@@ -10,7 +10,7 @@ from h2o_chat.engine.request import Piece, Request
 from h2o_chat.events.events import Note, Session
 from h2o_chat.serve.asked import Asked
 from h2o_chat.serve.prefixes import Kept
-from h2o_chat.serve.retelling import Holding, Places, places_of, retold
+from h2o_chat.serve.retelling import Holding, Known, Places, places_of, retold
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class Reader:
     eos: AbstractSet[int]
     settings: Settings
     session: Session
+    known: Known = field(default_factory=Known)
 
     def prepare(self, asked: Asked, read: int, begin: Kept | None) -> Prepared:
         """
@@ -58,7 +59,7 @@ class Reader:
                 continue
             if index + 1 == len(asked.messages) and places is not None:
                 holding = Holding(state, newest_from(at, self.session))
-                text, notes = retold(asked.messages, places, holding, self.settings)
+                text, notes = retold(asked.messages, places, holding, self.settings, self.known)
             if role == "assistant":
                 ids = literal(self.tokenizer, text)
             elif pieces:

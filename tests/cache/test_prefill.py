@@ -1,5 +1,6 @@
 """`prefill="full"`, the prompt pass of the paper, and what each policy makes of several queries at once."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -96,6 +97,68 @@ def test_layers_choose_together_as_each_alone(
         for name, state in part.states.items():
             torch.testing.assert_close(state, same.states[name], atol=1e-9, rtol=0)
         torch.testing.assert_close(part.lost, same.lost)
+
+
+LOOKS: dict[str, Callable[[H2OCache], Any]] = {
+    "kept": lambda cache: cache.kept(1),
+    "slots": lambda cache: cache.layers[0].slots.score.clone(),
+    "snapshot": lambda cache: cache.snapshot().parts[0].states["score"],
+    "row": lambda cache: cache.take_row(1).parts[0].states["positions"],
+    "pin": lambda cache: cache.pin([30, 38]),
+    "unpin": lambda cache: cache.unpin(),
+    "protected": lambda cache: cache.protected,
+    "select_rows": lambda cache: cache.select_rows(torch.tensor([1, 0])),
+    "put_row": lambda cache: cache.put_row(0, None),
+    "a token": lambda cache: ask(tiny("llama", "h2o"), cache, tokens(2, 9).view(2, 1)),
+    "a prompt": lambda cache: ask(tiny("llama", "h2o"), cache, tokens(18, 9).view(2, 9)),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_who_stays_is_chosen_before_anybody_looks(look: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits until then (`H2OCache.arenas`) is what is absorbed at once, layer by layer."""
+    found = []
+    for most_bytes in (1 << 40, -1):  # all waits; nothing does
+        monkeypatch.setattr(absorb, "WAITING_BYTES", most_bytes)
+        cache = H2OCache(BUDGET, chunk=8, observe=True)
+        for seed, length in enumerate((30, 1, 5, 7)):
+            ask(tiny("llama", "h2o"), cache, tokens(2 * length, seed).view(2, length))
+        assert [len(arena.waiting) for arena in cache.arenas_in_step] == [3 if most_bytes > 0 else 0]
+        found.append((LOOKS[look](cache), cache.snapshot()))
+    (seen, one), (other_seen, other) = found
+    assert torch.equal(seen, other_seen) if isinstance(seen, Tensor) else seen == other_seen
+    assert one.clocks == other.clocks
+    for part, same in zip(one.parts, other.parts, strict=True):
+        assert all(torch.equal(state, same.states[name]) for name, state in part.states.items())
+        torch.testing.assert_close(part.lost, same.lost)  # summed in another order
+
+
+def test_a_choice_that_fails_is_not_taken_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody sees slots of which half was chosen; from a snapshot it goes on."""
+    monkeypatch.setattr(absorb, "TOGETHER_BYTES", 0)  # a layer at a time
+    model, cache = tiny("llama", "h2o"), H2OCache(BUDGET, chunk=8)
+    ask(model, cache, tokens(30))
+    before, chosen = cache.snapshot(), absorb.absorb
+
+    def fails(arena: Any, at: int, *others: Any, **more: Any) -> None:
+        if at == 1:
+            raise MemoryError("there is no more")
+        chosen(arena, at, *others, **more)
+
+    ask(model, cache, tokens(7, 1))
+    monkeypatch.setattr(absorb, "absorb", fails)
+    with pytest.raises(MemoryError):
+        cache.kept(0)
+    monkeypatch.setattr(absorb, "absorb", chosen)
+    for look in (cache.snapshot, lambda: cache.kept(0), lambda: ask(model, cache, tokens(1))):
+        with pytest.raises(UsageError, match="not chosen to the end"):
+            look()
+    cache.restore(before)
+    ask(model, cache, tokens(7, 1))
+    expected = H2OCache(BUDGET, chunk=8)
+    for seed, length in enumerate((30, 7)):
+        ask(model, expected, tokens(length, seed))
+    assert kept(cache) == kept(expected)
 
 
 @pytest.mark.parametrize("policy", [name for name in TWINS if name != "snapkv"])

@@ -142,3 +142,17 @@ def test_pocket_has_weights_of_its_own() -> None:
     assert weights is not None
     assert [len(layer) for layer in weights.heads] == [HEADS] * LAYERS
     assert "train_source" in json.loads((POCKET / FILE).read_text())["made"]
+
+
+def test_the_first_token_is_told_before_anybody_looks(loaded: Any) -> None:
+    """A look has it chosen who of the prompt stays. An answer that was stopped before it rests on nothing."""
+    engine = Engine(loaded, Settings(budget=48, threads=1, events_every=16, seed=1), read_weights(POCKET))
+    for event in engine.generate(IDS, Sampling(max_tokens=5, ignore_eos=True)):
+        if isinstance(event, Token):
+            break
+    assert any(arena.waiting for arena in engine.cache.arenas_in_step)
+    list(engine.generate(IDS[:5], Sampling(max_tokens=5, ignore_eos=True)))
+    assert engine.rested() is not None
+    asked = iter((False, True))
+    list(engine.generate(IDS[:5], Sampling(max_tokens=5), cancel=lambda: next(asked)))
+    assert engine.rested() is None

@@ -140,14 +140,17 @@ def test_one_call_of_a_prompt_comes_between_two_tokens(
 
 
 def test_the_first_token_is_told_before_the_next_one_is_computed(native: Loaded) -> None:
-    """Which may take as long as several: slots are given up where the prompt has filled them."""
+    """Which may take as long as several; and before it is chosen who of a prompt stays."""
     batch = Batch(native, NATIVE, rows=2)
     batch.add(Request([Piece(range(9, 300))], Sampling(max_tokens=5, ignore_eos=True), 1))
     told = list[Told]()
     while not told:
         told = batch.step()
     assert [type(one.event) for one in told] == [Prompt, Token]
-    assert batch.runner.clock(0).seen == 291
+    assert any(arena.waiting for arena in batch.reader.cache.arenas_in_step)
+    assert batch.runner.clock(0).seen == 0
+    assert [type(one.event) for one in batch.step()] == [Token]
+    assert batch.runner.clock(0).seen == 292
 
 
 def test_a_conversation_goes_on_from_what_was_taken_of_it(native: Loaded) -> None:

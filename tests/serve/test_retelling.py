@@ -17,7 +17,7 @@ from h2o_chat.native.loading import open_model
 from h2o_chat.serve.answers import Head
 from h2o_chat.serve.asked import Asked
 from h2o_chat.serve.keys import NOBODY
-from h2o_chat.serve.retelling import LOOKED_AT_CHARACTERS, Holding, Places, places_of, retold
+from h2o_chat.serve.retelling import LOOKED_AT_CHARACTERS, Holding, Known, Places, places_of, retold
 from h2o_chat.serve.saved import Saved
 from h2o_chat.serve.service import Service
 from h2o_chat.serve.stream import Ended
@@ -157,8 +157,26 @@ async def test_an_answer_says_what_was_told_again(loaded: Loaded, service: Servi
 def test_a_very_long_history_is_looked_at_from_its_end(more: int, asked: str, code: str) -> None:
     """What was said before may tell it: so that nothing is found is not said either."""
     said = [("user", TEXTS[0]), ("assistant", "Yes."), ("user", "a" * more + "b"), ("assistant", "No.")]
-    _, notes = retold([*said, ("user", asked)], Places([9, 12, 15, 18]), Holding(None, 50), SETTINGS)
+    _, notes = retold([*said, ("user", asked)], Places([9, 12, 15, 18]), Holding(None, 50), SETTINGS, Known())
     assert [note.code for note in notes] == ([code] if code else [])
+
+
+def test_what_is_known_of_the_conversation_before_changes_nothing() -> None:
+    """It goes on, is edited, is asked again, is another one, is too long: as if each came first."""
+    known, found = Known(), []
+    dog, cat = ("My dog is called Rexo.", "My cat is called Tom."), ("My cat is called Rex.", "I like rain.")
+    long = "a" * LOOKED_AT_CHARACTERS
+    for told in (dog[:1], dog, (*dog, long), dog, dog[:1], cat, dog[::-1], (), (*dog, *cat)):
+        for asked in ("What is my dog called?", "What is my cat called?"):
+            said = [one for text in told for one in (("user", text), ("assistant", "Well."))]
+            ends = [5 * (at + 1) for at in range(len(said))]
+            both = [
+                retold([*said, ("user", asked)], places, Holding(None, 10**6), SETTINGS, one)
+                for one, places in ((known, Places([*ends])), (Known(), Places([*ends])))
+            ]
+            assert both[0] == both[1]
+            found.append(both[0])
+    assert len({text for text, _ in found}) > 4, "words are told again"
 
 
 @pytest.mark.parametrize(

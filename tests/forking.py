@@ -202,6 +202,7 @@ def _take(files: dict[int, int]) -> None:
 
 def _become(asked: dict[str, Any]) -> None:
     """From a fork to the first line of a program: what the system and Python do before that."""
+    gc.callbacks.clear()  # hypothesis' own: a ctrl+c that comes in it is lost
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if asked["session"]:
         os.setsid()

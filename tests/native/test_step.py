@@ -121,7 +121,9 @@ def test_one_call_does_what_the_layers_do(name: str, policy: str, kv: str, pack:
     """The library's attention, slots and scores against torch's, now and then from the same slots.
 
     Over clamped keys, many settles and a rebase. Where an activation is rounded to the other side a step
-    differs by a little; where keys and values are bytes, and one of them is, by more.
+    differs by a little; where keys and values are bytes, and one of them is, by more. What the cache holds is
+    then compared where the logits agree to 2e-4: half of them do to 1e-4, a few more or less by how this
+    processor's torch orders its sums.
     """
     packed = pack(name, 8)
     step = NativeStep(packed, 2)
@@ -136,7 +138,7 @@ def test_one_call_does_what_the_layers_do(name: str, policy: str, kv: str, pack:
         size = float(theirs.abs().max())
         assert torch.allclose(ours, theirs, atol=(1e-3 if kv == "auto" else 0.1) * size)
         looks += 1
-        if kv == "auto" or torch.allclose(ours, theirs, atol=1e-4 * size):
+        if kv == "auto" or torch.allclose(ours, theirs, atol=2e-4 * size):
             equal += 1
             mine, others = (everything(one, but="nearest") for one in (cache, other))  # a decode step's alone
             for a, b in zip(mine, others, strict=True):

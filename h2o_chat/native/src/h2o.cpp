@@ -284,7 +284,7 @@ static bool make_ready_for_bytes(h2o_model &model, const h2o_step &step, Job &jo
         const size_t all = static_cast<size_t>(step.rows) * frame.kv_heads * slots.slots;
         highest = std::max(highest, farthest(slots.positions, slots.index, all));
     }
-    const size_t held = static_cast<size_t>(pool_threads(model.pool)) * 2 * job.weights_stride * frame.head_size;
+    const size_t held = static_cast<size_t>(pool_threads(model.pool)) * kUnpacked * frame.head_size;
     if (!make_tables(model, highest) || !model.numbers_held.make(held)) return false;
     job.numbers_held = model.numbers_held.get();
     job.table_cosines = model.table_cosines.get();

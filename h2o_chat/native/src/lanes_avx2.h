@@ -12,6 +12,7 @@ namespace {
 constexpr int kTokensAtOnce = 2;  // sixteen registers hold no more
 constexpr int kMany = 4;
 constexpr int kSumsAtOnce = 6;
+constexpr bool kQuarters = false;
 
 struct Floats {
     __m256 low, high;
@@ -36,9 +37,7 @@ inline Floats div(Floats a, Floats b) { return {_mm256_div_ps(a.low, b.low), _mm
 inline Floats fma(Floats a, Floats b, Floats c) {
     return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
 }
-inline float fma(float a, float b, float c) {
-    return _mm_cvtss_f32(_mm_fmadd_ss(_mm_set_ss(a), _mm_set_ss(b), _mm_set_ss(c)));
-}
+inline float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 inline Floats max(Floats a, Floats b) { return {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)}; }
 inline Floats min(Floats a, Floats b) { return {_mm256_min_ps(a.low, b.low), _mm256_min_ps(a.high, b.high)}; }
 inline Floats abs(Floats a) {
@@ -96,6 +95,13 @@ inline Floats load_halves(const uint16_t *from) {
 
 inline float from_half(uint16_t half) { return _cvtsh_ss(half); }
 inline uint16_t to_half(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT); }
+
+inline Floats splat_half(const uint8_t *from) {
+    int16_t half;
+    std::memcpy(&half, from, sizeof half);
+    const __m256 all = _mm256_cvtph_ps(_mm_set1_epi16(half));
+    return {all, all};
+}
 
 inline Ints splat(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 inline Floats to_floats(Ints a) { return {_mm256_cvtepi32_ps(a.low), _mm256_cvtepi32_ps(a.high)}; }

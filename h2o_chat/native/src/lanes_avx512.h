@@ -12,6 +12,7 @@ namespace {
 constexpr int kSumsAtOnce = 16;
 constexpr int kTokensAtOnce = 8;
 constexpr int kMany = 0;
+constexpr bool kQuarters = true;
 
 using Floats = __m512;
 using Ints = __m512i;
@@ -27,9 +28,7 @@ inline Floats sub(Floats a, Floats b) { return _mm512_sub_ps(a, b); }
 inline Floats mul(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
 inline Floats div(Floats a, Floats b) { return _mm512_div_ps(a, b); }
 inline Floats fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
-inline float fma(float a, float b, float c) {
-    return _mm_cvtss_f32(_mm_fmadd_ss(_mm_set_ss(a), _mm_set_ss(b), _mm_set_ss(c)));
-}
+inline float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 inline Floats max(Floats a, Floats b) { return _mm512_max_ps(a, b); }
 inline Floats min(Floats a, Floats b) { return _mm512_min_ps(a, b); }
 inline Floats abs(Floats a) { return _mm512_abs_ps(a); }
@@ -46,19 +45,30 @@ inline float sum(Floats a) {
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
+inline Floats quarters(Floats a, Floats b, Floats c, Floats d) {
+    // Halves of two beside each other, then quarters: what is not where it belongs changes places.
+    const auto halves = [](__m512 x, __m512 y) {
+        return _mm512_add_ps(_mm512_mask_blend_ps(0xff00, x, y), _mm512_shuffle_f32x4(x, y, 0x4e));
+    };
+    const __m512 ab = halves(a, b), cd = halves(c, d);  // first 4, then last 4 of a; last 4, then first 4 of b
+    const __m512i others = _mm512_setr_epi32(4, 5, 6, 7, 16, 17, 18, 19, 12, 13, 14, 15, 24, 25, 26, 27);
+    return _mm512_add_ps(_mm512_mask_blend_ps(0xf0f0, ab, cd), _mm512_permutex2var_ps(ab, others, cd));  // a c b d
+}
+
+inline Floats sums_of_quarters(Floats a, Floats b, Floats c, Floats d) {
+    const auto pairs = [](__m512 x, __m512 y) {  // of each quarter, of two beside each other
+        return _mm512_add_ps(_mm512_shuffle_ps(x, y, 0x44), _mm512_shuffle_ps(x, y, 0xee));
+    };
+    const __m512 ab = pairs(a, b), cd = pairs(c, d);
+    const __m512 all = _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x88), _mm512_shuffle_ps(ab, cd, 0xdd));
+    const __m512i order = _mm512_setr_epi32(0, 8, 4, 12, 1, 9, 5, 13, 2, 10, 6, 14, 3, 11, 7, 15);
+    return _mm512_permutexvar_ps(order, all);
+}
+
 inline Floats sums(const Floats *all) {
-    __m512 v[8];
-    for (int i = 0; i < 8; ++i) {
-        const __m512 a = all[i], b = all[i + 8];
-        v[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
-    }
-    for (int i = 0; i < 4; ++i)
-        v[i] = _mm512_add_ps(_mm512_shuffle_f32x4(v[i], v[i + 4], 0x88), _mm512_shuffle_f32x4(v[i], v[i + 4], 0xdd));
-    for (int i = 0; i < 2; ++i)
-        v[i] = _mm512_add_ps(_mm512_shuffle_ps(v[i], v[i + 2], 0x44), _mm512_shuffle_ps(v[i], v[i + 2], 0xee));
-    v[0] = _mm512_add_ps(_mm512_shuffle_ps(v[0], v[1], 0x88), _mm512_shuffle_ps(v[0], v[1], 0xdd));
-    const __m512i order = _mm512_setr_epi32(0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15);
-    return _mm512_permutexvar_ps(order, v[0]);
+    __m512 some[4];
+    for (int i = 0; i < 4; ++i) some[i] = quarters(all[4 * i], all[4 * i + 1], all[4 * i + 2], all[4 * i + 3]);
+    return sums_of_quarters(some[0], some[1], some[2], some[3]);
 }
 
 inline float highest(Floats a) { return _mm512_reduce_max_ps(a); }
@@ -69,6 +79,12 @@ inline Floats load_halves(const uint16_t *from) {
 
 inline float from_half(uint16_t half) { return _cvtsh_ss(half); }
 inline uint16_t to_half(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT); }
+
+inline Floats splat_half(const uint8_t *from) {
+    int16_t half;
+    std::memcpy(&half, from, sizeof half);
+    return _mm512_cvtph_ps(_mm256_set1_epi16(half));
+}
 
 inline Ints splat(int32_t x) { return _mm512_set1_epi32(x); }
 inline Ints times_256(Ints a) { return _mm512_slli_epi32(a, 8); }

@@ -12,6 +12,7 @@ namespace {
 constexpr int kTokensAtOnce = 4;  // 32 registers hold no more
 constexpr int kMany = 0;
 constexpr int kSumsAtOnce = 6;
+constexpr bool kQuarters = false;
 
 struct Floats {
     float32x4_t of[4];
@@ -125,6 +126,12 @@ inline uint16_t to_half(float x) {
     uint16_t bits;
     std::memcpy(&bits, &half, sizeof bits);
     return bits;
+}
+
+inline Floats splat_half(const uint8_t *from) {
+    uint16_t half;
+    std::memcpy(&half, from, sizeof half);
+    return splat(from_half(half));
 }
 
 inline Ints splat(int32_t x) {

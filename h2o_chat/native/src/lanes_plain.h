@@ -11,6 +11,7 @@ namespace {
 constexpr int kTokensAtOnce = 8;
 constexpr int kMany = 0;  // from so many tokens on their weights are unpacked once for all; 0: never
 constexpr int kSumsAtOnce = 16;  // of sixteen numbers each
+constexpr bool kQuarters = true;  // `quarters` is here
 
 struct Floats {
     float at[16];
@@ -114,6 +115,29 @@ inline Floats sums(const Floats *all) {
     return each;
 }
 
+// The first two steps of the tree, of four: four numbers of each, in an order that `sums_of_quarters` knows.
+inline Floats quarters(Floats a, Floats b, Floats c, Floats d) {
+    Floats each;
+    for (int i = 0; i < 4; ++i) {
+        each.at[i] = (a.at[i] + a.at[i + 8]) + (a.at[i + 4] + a.at[i + 12]);
+        each.at[4 + i] = (b.at[i] + b.at[i + 8]) + (b.at[i + 4] + b.at[i + 12]);
+        each.at[8 + i] = (c.at[i] + c.at[i + 8]) + (c.at[i + 4] + c.at[i + 12]);
+        each.at[12 + i] = (d.at[i] + d.at[i + 8]) + (d.at[i + 4] + d.at[i + 12]);
+    }
+    return each;
+}
+
+// The rest of it, of four times four.
+inline Floats sums_of_quarters(Floats a, Floats b, Floats c, Floats d) {
+    Floats each;
+    const Floats all[4] = {a, b, c, d};
+    for (int i = 0; i < 16; ++i) {
+        const float *four = all[i / 4].at + i % 4 * 4;
+        each.at[i] = (four[0] + four[2]) + (four[1] + four[3]);
+    }
+    return each;
+}
+
 inline float highest(Floats a) {
     for (int i = 1; i < 16; ++i) a.at[0] = a.at[i] > a.at[0] ? a.at[i] : a.at[0];
     return a.at[0];
@@ -155,6 +179,13 @@ inline Floats load_halves(const uint16_t *from) {
     Floats v;
     for (int i = 0; i < 16; ++i) v.at[i] = from_half(from[i]);
     return v;
+}
+
+// One fp16, sixteen times; it may lie at any byte.
+inline Floats splat_half(const uint8_t *from) {
+    uint16_t half;
+    std::memcpy(&half, from, sizeof half);
+    return splat(from_half(half));
 }
 
 inline Ints splat(int32_t x) {

@@ -34,6 +34,7 @@ struct Rounded {
     }
 };
 
+constexpr int kUnpacked = 64;  // slots whose values are summed at a time, or unpacked
 constexpr int kBlock = 8;  // keys that are compared with others at a time
 
 // Keys to be compared, of L layers and some rows, see h2o_compare.
@@ -95,7 +96,7 @@ struct Job {
     // Of a decoded token:
     const h2o_step *step;
     const int32_t *rows;    // [N] which row each token is of
-    float *numbers_held;    // [threads, 2, slots, D] keys, then values, of one row and KV head, where slots hold bytes
+    float *numbers_held;    // [threads, kUnpacked, D] keys or values of some slots, where these hold bytes
     const float *table_cosines, *table_sines;  // [ropes, indices, pairs] of all indices, where slots hold bytes
     int64_t table_pairs;                       // from one rope to the next
     // Of a call for one layer:

@@ -185,11 +185,31 @@ inline void to_bytes(const float *x, int size, int bits, uint8_t *row) {
     std::memcpy(row + size * bits / 8, scale, sizeof scale);
 }
 
-inline void from_bytes(const uint8_t *row, int size, int bits, float *x) {
-    uint16_t scale[2];
-    std::memcpy(scale, row + size * bits / 8, sizeof scale);
-    const Floats low = splat(from_half(scale[0])), step = splat(from_half(scale[1]));
+template <int bits>
+inline void from_bytes(const uint8_t *row, int size, float *x) {
+    const Floats low = splat_half(row + size * bits / 8), step = splat_half(row + size * bits / 8 + 2);
     for (int i = 0; i < size; i += 16) store(x + i, fma(load_levels(row + i * bits / 8, bits), step, low));
+}
+
+// The same of a key, turned by whole positions as `turn_by` does.
+template <int bits>
+inline void key_from_bytes(const uint8_t *row, int positions, const float *cosines, const float *sines, int stride,
+                           int pairs, int size, float *out) {
+    if (pairs % 16) {
+        from_bytes<bits>(row, size, out);
+        return turn_by(out, positions, cosines, sines, stride, pairs, size, out);
+    }
+    const ptrdiff_t at = static_cast<ptrdiff_t>(positions < 0 ? -positions : positions) * stride;
+    const Floats low = splat_half(row + size * bits / 8), step = splat_half(row + size * bits / 8 + 2);
+    const auto unpacked = [&](int i) { return fma(load_levels(row + i * bits / 8, bits), step, low); };
+    const Floats sign = splat(positions < 0 ? -1.0f : 1.0f);
+    for (int i = 0; i < pairs; i += 16) {
+        const Floats a = unpacked(i), b = unpacked(i + pairs), cosine = load(cosines + at + i);
+        const Floats sine = mul(sign, load(sines + at + i));
+        store(out + i, fma(a, cosine, sub(splat(0.0f), mul(b, sine))));
+        store(out + i + pairs, fma(b, cosine, mul(a, sine)));
+    }
+    for (int i = 2 * pairs; i < size; i += 16) store(out + i, unpacked(i));
 }
 
 // Where a stored key or value [R, H, S, ...] is.
@@ -234,73 +254,118 @@ inline void write_slots(Job &job, const h2o_layer &layer, const h2o_slots &slots
     meet(*job.team);
 }
 
-// Keys, turned, and values of one row and KV head as numbers, [S, D] each.
+// The slots of one row and KV head, as numbers.
 struct Held {
-    const float *keys, *values;
-};
+    const Job &job;
+    const h2o_layer &layer;
+    const h2o_slots &slots;
+    int row, size, newest;  // newest: the token's own slot
+    ptrdiff_t first;
+    float *room;  // [kUnpacked, D], where slots hold bytes
 
-// Where slots hold bytes they are unpacked into the thread's own room.
-inline Held held(Job &job, int thread, const h2o_layer &layer, const h2o_slots &slots, int token, int head) {
-    const h2o_step &step = *job.step;
-    const int row = job.rows[token], size = job.frame->head_size;
-    const ptrdiff_t first = first_slot(job, slots, token, head);
-    if (!step.kv_bits)
-        return {static_cast<const float *>(slots.keys) + first * size,
-                static_cast<const float *>(slots.values) + first * size};
-    const int newest = slots.order[first + step.in_use[row]];
-    float *keys = job.numbers_held + static_cast<ptrdiff_t>(thread) * 2 * job.weights_stride * size;
-    float *values = keys + static_cast<ptrdiff_t>(job.weights_stride) * size;
-    for (int s = 0; s < slots.used; ++s) {
-        float *key = keys + static_cast<ptrdiff_t>(s) * size;
-        from_bytes(stored(job, slots.keys, first + s), size, step.kv_bits, key);
-        from_bytes(stored(job, slots.values, first + s), size, step.kv_bits, values + static_cast<ptrdiff_t>(s) * size);
-        if (layer.rope < 0 || slots.positions[first + s] < 0) continue;
-        const int index = s == newest ? step.index[row] : slots.index[first + s];
-        const ptrdiff_t at = layer.rope * job.table_pairs;
-        turn_by(key, index, job.table_cosines + at, job.table_sines + at, job.most_pairs,
-                job.frame->ropes[layer.rope].pairs, size, key);
+    Held(const Job &job, int thread, const h2o_layer &layer, const h2o_slots &slots, int token, int head)
+        : job(job), layer(layer), slots(slots), row(job.rows[token]), size(job.frame->head_size),
+          first(first_slot(job, slots, token, head)) {
+        newest = slots.order[first + job.step->in_use[row]];
+        room = job.numbers_held + static_cast<ptrdiff_t>(thread) * kUnpacked * size;
     }
-    return {keys, values};
-}
+
+    // Keys, turned, of slots from s on: where they lie, or `count` of them unpacked into the thread's room.
+    const float *keys(int s, int count) const {
+        switch (job.step->kv_bits) {
+            case 8: return unpacked_keys<8>(s, count);
+            case 4: return unpacked_keys<4>(s, count);
+            default: return static_cast<const float *>(slots.keys) + (first + s) * size;
+        }
+    }
+
+    const float *values(int s, int count) const {
+        switch (job.step->kv_bits) {
+            case 8: return unpacked_values<8>(s, count);
+            case 4: return unpacked_values<4>(s, count);
+            default: return static_cast<const float *>(slots.values) + (first + s) * size;
+        }
+    }
+
+    template <int bits>
+    const float *unpacked_keys(int s, int count) const {
+        const h2o_step &step = *job.step;
+        const ptrdiff_t slot = first + s, bytes = size * bits / 8 + 4;
+        const uint8_t *row = static_cast<const uint8_t *>(slots.keys) + slot * bytes;
+        const ptrdiff_t at = layer.rope * job.table_pairs;
+        float *key = room;
+        for (int i = 0; i < count; ++i, row += bytes, key += size) {
+            if (layer.rope < 0 || slots.positions[slot + i] < 0) {
+                from_bytes<bits>(row, size, key);
+                continue;
+            }
+            const int index = s + i == newest ? step.index[this->row] : slots.index[slot + i];
+            key_from_bytes<bits>(row, index, job.table_cosines + at, job.table_sines + at, job.most_pairs,
+                                 job.frame->ropes[layer.rope].pairs, size, key);
+        }
+        return room;
+    }
+
+    template <int bits>
+    const float *unpacked_values(int s, int count) const {
+        const ptrdiff_t bytes = size * bits / 8 + 4;
+        const uint8_t *row = static_cast<const uint8_t *>(slots.values) + (first + s) * bytes;
+        for (int i = 0; i < count; ++i, row += bytes) from_bytes<bits>(row, size, room + static_cast<ptrdiff_t>(i) * size);
+        return room;
+    }
+};
 
 // Where the probabilities of a query head are: [slots rounded up to 16].
 inline float *weights_of(const Job &job, int token, int head) {
     return job.weights + (static_cast<ptrdiff_t>(token) * job.frame->heads + head) * job.weights_stride;
 }
 
-// Products of some query heads with sixteen keys, of which each has queries of its own; they go to `out`, of each head
-// `stride` apart. `kSize` is D where it is known.
-template <int heads, int kSize>
+// Products of some query heads with sixteen keys; they go to `out`, of each head `stride` apart. `kSize` is D where it is
+// known; each key has queries of its own unless all have the `same`.
+template <int heads, int kSize, bool same>
 inline void sixteen_keys(const float *const *queries, const float *const *keys, int size, Floats by, float *out,
                          ptrdiff_t stride) {
     constexpr int together = at_once(heads);
     if (kSize) size = kSize;
-    Floats all[heads][16];
+    const float *const all_ask = queries[0];
+    constexpr bool in_quarters = kQuarters && together % 4 == 0;
+    Floats all[heads][in_quarters ? 4 : 16];
     for (int first = 0; first < 16; first += together) {
         Floats some[together][heads];
         for (auto &key : some)
             for (Floats &one : key) one = splat(0.0f);
-        for (int d = 0; d < size; d += 16)
+        for (int d = 0; d < size; d += 16) {
+            Floats asked[heads];
+            for (int h = 0; same && h < heads; ++h) asked[h] = load(all_ask + h * size + d);
             for (int i = 0; i < together; ++i) {
                 const Floats key = load(keys[first + i] + d);
                 for (int h = 0; h < heads; ++h)
-                    some[i][h] = fma(load(queries[first + i] + h * size + d), key, some[i][h]);
+                    some[i][h] = fma(same ? asked[h] : load(queries[first + i] + h * size + d), key, some[i][h]);
             }
-        for (int i = 0; i < together; ++i)
-            for (int h = 0; h < heads; ++h) all[h][first + i] = some[i][h];
+        }
+        for (int h = 0; h < heads; ++h)
+            if constexpr (in_quarters)
+                for (int i = 0; i < together; i += 4)
+                    all[h][(first + i) / 4] = quarters(some[i][h], some[i + 1][h], some[i + 2][h], some[i + 3][h]);
+            else
+                for (int i = 0; i < together; ++i) all[h][first + i] = some[i][h];
     }
-    for (int h = 0; h < heads; ++h) store(out + h * stride, mul(sums(all[h]), by));
+    for (int h = 0; h < heads; ++h)
+        if constexpr (in_quarters)
+            store(out + h * stride, mul(sums_of_quarters(all[h][0], all[h][1], all[h][2], all[h][3]), by));
+        else
+            store(out + h * stride, mul(sums(all[h]), by));
 }
 
-template <int heads>
+template <int heads, bool same>
 inline void sixteen_keys(const float *const *queries, const float *const *keys, int size, Floats by, float *out,
                          ptrdiff_t stride) {
     if (size == 64)
-        sixteen_keys<heads, 64>(queries, keys, size, by, out, stride);
+        sixteen_keys<heads, 64, same>(queries, keys, size, by, out, stride);
     else if (size == 128)
-        sixteen_keys<heads, 128>(queries, keys, size, by, out, stride);
+        sixteen_keys<heads, 128, same>(queries, keys, size, by, out, stride);
     else
-        sixteen_keys<heads, 0>(queries, keys, size, by, out, stride);
+        sixteen_keys<heads, 0, same>(queries, keys, size, by, out, stride);
 }
 
 // Calls `some` with as many query heads as a form takes at once, and the first of them, until it has had all.
@@ -339,21 +404,25 @@ inline void ask(Job &job, const h2o_layer &layer, const h2o_slots &slots, const 
     const Floats scaling = splat(1.0f / __builtin_sqrtf(static_cast<float>(of.size)));
     float *weights = weights_of(job, token, head * of.groups);
     for (int s = 0; s < padded; s += 16) {
-        const float *asked[16], *key[16];
+        const int some = slots.used - s < 16 ? slots.used - s : 16;
+        const float *keys = held.keys(s, some), *asked[16], *key[16];
+        bool far_ones = false;
         for (int i = 0; i < 16; ++i) {
-            const int at = s + i < slots.used ? s + i : slots.used - 1;
-            asked[i] = clamps && slots.clamped[first + at] ? far : queries;
-            key[i] = held.keys + static_cast<ptrdiff_t>(at) * of.size;
-            const float *value = held.values + static_cast<ptrdiff_t>(at) * of.size;
-            for (int d = 0; d < of.size; d += 16) {  // the keys that come next, and the values for afterwards
-                prefetch(key[i] + 16 * of.size + d);
-                prefetch(value + d);
-            }
+            const int at = i < some ? i : some - 1;
+            const bool is_far = clamps && slots.clamped[first + s + at];
+            far_ones |= is_far;
+            asked[i] = is_far ? far : queries;
+            key[i] = keys + static_cast<ptrdiff_t>(at) * of.size;
         }
         by_heads(of.groups, [&](auto heads, int g) {
+            if (!far_ones) {
+                const float *const all_ask = queries + g * of.size;
+                sixteen_keys<heads, true>(&all_ask, key, of.size, scaling, weights + g * stride + s, stride);
+                return;
+            }
             const float *of_these[16];
             for (int i = 0; i < 16; ++i) of_these[i] = asked[i] + g * of.size;
-            sixteen_keys<heads>(of_these, key, of.size, scaling, weights + g * stride + s, stride);
+            sixteen_keys<heads, false>(of_these, key, of.size, scaling, weights + g * stride + s, stride);
         });
     }
     const int row = job.rows[token];
@@ -380,12 +449,13 @@ inline void softmax(float *weights, int padded) {
 }
 
 // Sums of probability x value: `heads` queries, 16 x `parts` components, so many that the sums stay in registers. What
-// they give stands `size` apart.
+// they give stands `size` apart; it is added to what is there, if this is not the `start`.
 template <int heads, int parts>
-inline void weighted(const float *weights, int stride, const float *values, int used, int size, float *out) {
+inline void weighted(const float *weights, int stride, const float *values, int used, int size, float *out,
+                     bool start = true) {
     Floats sums[heads][parts];
-    for (auto &head : sums)
-        for (Floats &one : head) one = splat(0.0f);
+    for (int h = 0; h < heads; ++h)
+        for (int p = 0; p < parts; ++p) sums[h][p] = start ? splat(0.0f) : load(out + h * size + 16 * p);
     for (int s = 0; s < used; ++s, values += size) {
         prefetch(values + 16 * size);
         prefetch(values + 16 * size + 16 * (parts - 1));
@@ -400,37 +470,56 @@ inline void weighted(const float *weights, int stride, const float *values, int 
         for (int p = 0; p < parts; ++p) store(out + h * size + 16 * p, sums[h][p]);
 }
 
-// What all queries of a KV head attend to: 32 components at a time, or 16.
-inline void answer(Job &job, const h2o_layer &layer, const h2o_slots &slots, const float *values, int token,
-                   int head) {
+// What all queries of a KV head attend to: some slots after the other, of these up to 64 components at a time.
+inline void answer(Job &job, const h2o_layer &layer, const h2o_slots &slots, const Held &held, int token, int head) {
     const Sizes of(*job.frame);
     float *out = job.attended + static_cast<ptrdiff_t>(token) * layer.out.columns + head * of.groups * of.size;
-    by_heads(of.groups, [&](auto heads, int g) {
-        constexpr int parts = at_once(heads) < 2 ? 1 : 2;
-        const float *weights = weights_of(job, token, head * of.groups + g);
-        int i = 0;
-        for (; i + 16 * parts <= of.size; i += 16 * parts)
-            weighted<heads, parts>(weights, job.weights_stride, values + i, slots.used, of.size, out + g * of.size + i);
-        if (i < of.size)
-            weighted<heads, 1>(weights, job.weights_stride, values + i, slots.used, of.size, out + g * of.size + i);
-    });
+    for (int s = 0; s < slots.used; s += kUnpacked) {
+        const int some = slots.used - s < kUnpacked ? slots.used - s : kUnpacked;
+        const float *values = held.values(s, some);
+        by_heads(of.groups, [&](auto heads, int g) {
+            constexpr int parts = at_once(heads) < 4 ? at_once(heads) : 4;
+            const float *weights = weights_of(job, token, head * of.groups + g) + s;
+            float *to = out + g * of.size;
+            int i = 0;
+            for (; i + 16 * parts <= of.size; i += 16 * parts)
+                weighted<heads, parts>(weights, job.weights_stride, values + i, some, of.size, to + i, s == 0);
+            for (; i < of.size; i += 16)
+                weighted<heads, 1>(weights, job.weights_stride, values + i, some, of.size, to + i, s == 0);
+        });
+    }
 }
 
-// Adds the probabilities of a KV head's queries to its slots' scores.
+// Adds the probabilities of a KV head's queries to its slots' scores. `kGroups` is G where it is known.
+template <int kGroups>
 inline void add_scores(const Job &job, const h2o_slots &slots, int token, int head) {
-    const Sizes of(*job.frame);
     const h2o_step &step = *job.step;
+    const int groups = kGroups ? kGroups : Sizes(*job.frame).groups;
     const ptrdiff_t first = first_slot(job, slots, token, head), stride = job.weights_stride;
-    const float *weights = weights_of(job, token, head * of.groups);
-    float *score = slots.score + first * of.groups;
+    const float *__restrict weights = weights_of(job, token, head * groups);
+    float *__restrict score = slots.score + first * groups;
+    const float forget = step.forget;
     for (int s = 0; s < slots.used; ++s)
-        for (int g = 0; g < of.groups; ++g, ++score) *score = fma(*score, step.forget, weights[g * stride + s]);
+        for (int g = 0; g < groups; ++g)
+            score[s * groups + g] = fma(score[s * groups + g], forget, weights[g * stride + s]);
     if (!slots.lately) return;
-    const float share = (1.0f - step.remember) / static_cast<float>(of.groups);
+    const float share = (1.0f - step.remember) / static_cast<float>(groups), remember = step.remember;
+    float *__restrict lately = slots.lately + first;
     for (int s = 0; s < slots.used; ++s) {
         float received = 0;
-        for (int g = 0; g < of.groups; ++g) received += weights[g * stride + s];
-        slots.lately[first + s] = fma(slots.lately[first + s], step.remember, received * share);
+        for (int g = 0; g < groups; ++g) received += weights[g * stride + s];
+        lately[s] = fma(lately[s], remember, received * share);
+    }
+}
+
+inline void add_scores(const Job &job, const h2o_slots &slots, int token, int head) {
+    switch (Sizes(*job.frame).groups) {
+        case 1: return add_scores<1>(job, slots, token, head);
+        case 2: return add_scores<2>(job, slots, token, head);
+        case 3: return add_scores<3>(job, slots, token, head);
+        case 4: return add_scores<4>(job, slots, token, head);
+        case 8: return add_scores<8>(job, slots, token, head);
+        default: return add_scores<0>(job, slots, token, head);
     }
 }
 
@@ -440,11 +529,11 @@ inline void attend(Job &job, int thread, const h2o_layer &layer, const h2o_slots
     float *far = Own(job, thread).floats;
     for (int unit; (unit = take(job.team->next, 1, job.tokens * of.kv_heads)) >= 0;) {
         const int token = unit / of.kv_heads, head = unit % of.kv_heads;
-        const Held numbers = held(job, thread, layer, slots, token, head);
-        ask(job, layer, slots, numbers, token, head, far);
+        const Held held(job, thread, layer, slots, token, head);
+        ask(job, layer, slots, held, token, head, far);
         for (int g = 0; g < of.groups; ++g)
             softmax(weights_of(job, token, head * of.groups + g), (slots.used + 15) & ~15);
-        answer(job, layer, slots, numbers.values, token, head);
+        answer(job, layer, slots, held, token, head);
         add_scores(job, slots, token, head);
     }
     meet(*job.team);

@@ -34,7 +34,7 @@ struct Rounded {
     }
 };
 
-constexpr int kUnpacked = 64;  // slots whose values are summed at a time, or unpacked
+constexpr int kUnpacked = 16;  // slots whose values are summed at a time, or unpacked
 constexpr int kBlock = 8;  // keys that are compared with others at a time
 
 // Keys to be compared, of L layers and some rows, see h2o_compare.

@@ -254,6 +254,9 @@ inline void write_slots(Job &job, const h2o_layer &layer, const h2o_slots &slots
     meet(*job.team);
 }
 
+// Slots that a thread asks at once: it begins to wait for memory anew with each run of them.
+constexpr int kSlotsAsked = 272;
+
 // The slots of one row and KV head, as numbers.
 struct Held {
     const Job &job;
@@ -330,17 +333,31 @@ inline void sixteen_keys(const float *const *queries, const float *const *keys, 
     const float *const all_ask = queries[0];
     constexpr bool in_quarters = kQuarters && together % 4 == 0;
     Floats all[heads][in_quarters ? 4 : 16];
+    constexpr int parts = kSize / 16;
+    constexpr bool stay = same && parts && heads * parts <= kSumsAtOnce;  // the queries, in registers
+    Floats asked[heads][stay ? parts : 1];
+    if constexpr (stay)
+        for (int h = 0; h < heads; ++h)
+            for (int part = 0; part < parts; ++part) asked[h][part] = load(all_ask + h * size + 16 * part);
     for (int first = 0; first < 16; first += together) {
         Floats some[together][heads];
         for (auto &key : some)
             for (Floats &one : key) one = splat(0.0f);
-        for (int d = 0; d < size; d += 16) {
-            Floats asked[heads];
-            for (int h = 0; same && h < heads; ++h) asked[h] = load(all_ask + h * size + d);
-            for (int i = 0; i < together; ++i) {
-                const Floats key = load(keys[first + i] + d);
-                for (int h = 0; h < heads; ++h)
-                    some[i][h] = fma(same ? asked[h] : load(queries[first + i] + h * size + d), key, some[i][h]);
+        if constexpr (stay || !same) {  // key after key: the processor sees what will be read next
+            for (int i = 0; i < together; ++i)
+                for (int d = 0; d < size; d += 16) {
+                    const Floats key = load(keys[first + i] + d);
+                    for (int h = 0; h < heads; ++h)
+                        some[i][h] = fma(stay ? asked[h][stay ? d / 16 : 0] : load(queries[first + i] + h * size + d),
+                                         key, some[i][h]);
+                }
+        } else {  // some keys at once: a query is loaded once for them
+            for (int d = 0; d < size; d += 16) {
+                for (int h = 0; h < heads; ++h) asked[h][0] = load(all_ask + h * size + d);
+                for (int i = 0; i < together; ++i) {
+                    const Floats key = load(keys[first + i] + d);
+                    for (int h = 0; h < heads; ++h) some[i][h] = fma(asked[h][0], key, some[i][h]);
+                }
             }
         }
         for (int h = 0; h < heads; ++h)
@@ -385,9 +402,9 @@ inline void by_heads(int heads, Some some) {
     }
 }
 
-// All queries of a KV head ask its slots: products, scaled, go into the weights.
+// All queries of a KV head ask its slots from `start` to `end`, multiples of 16: products, scaled, go into the weights.
 inline void ask(Job &job, const h2o_layer &layer, const h2o_slots &slots, const Held &held, int token, int head,
-                float *far) {
+                int start, int end, float *far) {
     const Sizes of(*job.frame);
     const h2o_step &step = *job.step;
     const ptrdiff_t first = first_slot(job, slots, token, head);
@@ -399,11 +416,10 @@ inline void ask(Job &job, const h2o_layer &layer, const h2o_slots &slots, const 
             turn(queries + g * of.size, job.edge_cosines + at, job.edge_sines + at, job.frame->ropes[layer.rope].pairs,
                  of.size, far + g * of.size);
     }
-    const int padded = (slots.used + 15) & ~15;
     const ptrdiff_t stride = job.weights_stride;
     const Floats scaling = splat(1.0f / __builtin_sqrtf(static_cast<float>(of.size)));
     float *weights = weights_of(job, token, head * of.groups);
-    for (int s = 0; s < padded; s += 16) {
+    for (int s = start; s < end; s += 16) {
         const int some = slots.used - s < 16 ? slots.used - s : 16;
         const float *keys = held.keys(s, some), *asked[16], *key[16];
         bool far_ones = false;
@@ -427,7 +443,7 @@ inline void ask(Job &job, const h2o_layer &layer, const h2o_slots &slots, const 
     }
     const int row = job.rows[token];
     const int64_t seen_from = layer.sees ? static_cast<int64_t>(step.positions[row]) - layer.sees : INT32_MIN;
-    for (int s = 0; s < padded; ++s) {
+    for (int s = start; s < end; ++s) {
         if (s < slots.used && !slots.hidden[first + s] && slots.positions[first + s] > seen_from) continue;
         for (int g = 0; g < of.groups; ++g) weights[g * stride + s] = -3e38f;
     }
@@ -457,8 +473,6 @@ inline void weighted(const float *weights, int stride, const float *values, int 
     for (int h = 0; h < heads; ++h)
         for (int p = 0; p < parts; ++p) sums[h][p] = start ? splat(0.0f) : load(out + h * size + 16 * p);
     for (int s = 0; s < used; ++s, values += size) {
-        prefetch(values + 16 * size);
-        prefetch(values + 16 * size + 16 * (parts - 1));
         Floats value[parts];
         for (int p = 0; p < parts; ++p) value[p] = load(values + 16 * p);
         for (int h = 0; h < heads; ++h) {
@@ -523,18 +537,29 @@ inline void add_scores(const Job &job, const h2o_slots &slots, int token, int he
     }
 }
 
-// A token's queries attend to the slots: probabilities into job.weights, output into job.attended, scores into slots.
+// A token's queries attend to the slots: probabilities into job.weights, output into job.attended, scores into slots. In
+// shares so small that an odd number of KV heads leaves no thread waiting for long.
 inline void attend(Job &job, int thread, const h2o_layer &layer, const h2o_slots &slots) {
     const Sizes of(*job.frame);
+    const int padded = (slots.used + 15) & ~15, all = job.tokens * of.kv_heads;
+    const int runs = (padded + kSlotsAsked - 1) / kSlotsAsked;
     float *far = Own(job, thread).floats;
-    for (int unit; (unit = take(job.team->next, 1, job.tokens * of.kv_heads)) >= 0;) {
-        const int token = unit / of.kv_heads, head = unit % of.kv_heads;
-        const Held held(job, thread, layer, slots, token, head);
-        ask(job, layer, slots, held, token, head, far);
-        for (int g = 0; g < of.groups; ++g)
-            softmax(weights_of(job, token, head * of.groups + g), (slots.used + 15) & ~15);
-        answer(job, layer, slots, held, token, head);
-        add_scores(job, slots, token, head);
+    for (int unit; (unit = take(job.team->next, 1, all * runs)) >= 0;) {
+        const int token = unit / runs / of.kv_heads, head = unit / runs % of.kv_heads;
+        const int start = unit % runs * kSlotsAsked, end = start + kSlotsAsked;
+        ask(job, layer, slots, Held(job, thread, layer, slots, token, head), token, head, start,
+            end < padded ? end : padded, far);
+    }
+    meet(*job.team);
+    for (int unit; (unit = take(job.team->next, 1, all * of.groups)) >= 0;)
+        softmax(weights_of(job, unit / of.heads, unit % of.heads), padded);
+    meet(*job.team);
+    for (int unit; (unit = take(job.team->next, 1, 2 * all)) >= 0;) {  // outputs, then scores, which take less
+        const int token = unit % all / of.kv_heads, head = unit % all % of.kv_heads;
+        if (unit < all)
+            answer(job, layer, slots, Held(job, thread, layer, slots, token, head), token, head);
+        else
+            add_scores(job, slots, token, head);
     }
     meet(*job.team);
 }

@@ -19,18 +19,18 @@ class Holders:
         self._told: NDArray[np.uint8] = np.empty((0, 0), np.uint8)
 
     def changed(
-        self, positions: NDArray[np.int64], which: NDArray[np.int64], held: NDArray[np.bool_]
+        self, positions: NDArray[np.int64], which: NDArray[np.int64], where: NDArray[np.int64], caches: int
     ) -> list[tuple[int, str]]:
         """(position, bitmap as hexadecimal digits) of the tokens held by other caches than was told.
 
         Args:
             positions: [P] of the tokens that are held, in order.
             which: for each slot in use, which of them it holds.
-            held: [layers, KV heads, slots] whether a slot is in use.
+            where: for each slot in use, the number of its cache.
+            caches: how many there are, layers x KV heads.
         """
-        caches = held.shape[0] * held.shape[1]
         bits = np.zeros((len(positions), caches), bool)
-        bits[which, np.nonzero(held.reshape(caches, -1))[0]] = True
+        bits.ravel()[which * caches + where] = True
         maps = np.packbits(bits, 1)
         news = np.ones(len(positions), bool)
         if len(self._positions) and self._told.shape[1] == maps.shape[1]:

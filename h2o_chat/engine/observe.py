@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from h2o_chat.cache import reading
 from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.settle import ranking
 from h2o_chat.engine.holders import Holders
@@ -105,7 +106,8 @@ class Observer:
             """[P] over the slots that hold each."""
             return np.bincount(which, of.ravel()[slots], len(positions)) / counts
 
-        hold, score, sinks = counts / (at.shape[0] * at.shape[1]), mean(scores), mean(protected) > 0
+        caches = at.shape[0] * at.shape[1]
+        hold, score, sinks = counts / caches, mean(scores), mean(protected) > 0
         recent_from = self._recent_from(seen)
         before, self.lost = self.lost, self.lost_mark()
         gone, gone_tokens = self._gone(positions) if watched else ([], 0)
@@ -125,7 +127,7 @@ class Observer:
             heads=_heads(at, slots, hold[which], recent_from) if watched else [],
             whole=whole,
             protected=_runs(positions[sinks]),
-            holders=self.holders.changed(positions, which, held) if watched else [],
+            holders=self.holders.changed(positions, which, slots // at.shape[2], caches) if watched else [],
             gone=gone,
             gone_tokens=gone_tokens,
             ranks=_ranks(score) if watched else [],
@@ -202,21 +204,25 @@ def _per_token(before: tuple[int, float], now: tuple[int, float]) -> float:
 
 
 def _on_host(cache: H2OCache, row: int) -> tuple[NDArray[Any], ...]:
-    """Positions, scores, protected and lately of one row, [L, H, S] each, layers in order: one copy an arena.
+    """Positions, scores, protected and lately of one row, [L, H, S] each, layers in order.
 
-    One empty slot before any token.
+    Views where the slots are on the host, else one copy an arena. One empty slot before any token.
     """
     if not cache.arenas:
         return np.array([[[-1]]]), np.zeros((1, 1, 1)), np.zeros((1, 1, 1), bool), np.zeros((1, 1, 1))
     parts = []
     for arena in cache.arenas:
-        slots = arena.slots
-        states = [state[:, row] for state in (slots.positions, slots.protected, slots.lately)]
-        states.insert(1, ranking(arena, cache.clocks, row))
-        parts.append(torch.stack([state.double() for state in states]).cpu().numpy())
-    order = np.argsort([layer for arena in cache.arenas for layer in arena.layers])
-    at, scores, protected, lately = np.concatenate(parts, 1)[:, order]
-    return at.astype(np.int64), scores, protected > 0, lately
+        slots, scores = arena.slots, ranking(arena, cache.clocks, row)
+        states = [slots.positions[:, row], scores, slots.protected[:, row], slots.lately[:, row]]
+        if not reading.is_free(arena.device):
+            states = list(torch.stack([state.double() for state in states]).cpu())
+        parts.append([state.numpy() for state in states])
+    if len(parts) == 1:
+        at, scores, protected, lately = parts[0]
+    else:
+        order = np.argsort([layer for arena in cache.arenas for layer in arena.layers])
+        at, scores, protected, lately = (np.concatenate(states)[order] for states in zip(*parts, strict=True))
+    return at.astype(np.int64), scores, protected.astype(bool, copy=False), lately
 
 
 def _distinct(at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -249,12 +255,10 @@ def _heads(
         slots: those in use, as numbers from 0 on.
         hold: of what each of them holds.
     """
-    layers, heads, size = at.shape
-    outside = at.ravel()[slots] < recent_from
-    caches = slots[outside] // size
-    many = np.bincount(caches, minlength=layers * heads)
-    total = np.bincount(caches, hold[outside], layers * heads)
-    return _pool((total / np.maximum(1, many)).reshape(layers, heads))
+    outside = (at >= 0) & (at < recent_from)
+    of_each = np.zeros(at.shape)
+    of_each.ravel()[slots] = hold
+    return _pool((of_each * outside).sum(-1) / np.maximum(1, np.count_nonzero(outside, -1)))
 
 
 def _runs(positions: NDArray[Any]) -> list[tuple[int, int]]:

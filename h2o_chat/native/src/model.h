@@ -106,6 +106,30 @@ struct Job {
     const Pass *pass;
 };
 
+struct Sizes {
+    int heads, kv_heads, groups, size, rows;  // query heads, KV heads, G, D, rows of qkv
+
+    explicit Sizes(const h2o_frame &frame)
+        : heads(frame.heads), kv_heads(frame.kv_heads), groups(frame.heads / frame.kv_heads), size(frame.head_size),
+          rows(frame.layers[0].qkv.rows) {}
+};
+
+// A thread's own room: floats, then rounded numbers, of one token.
+struct Own {
+    float *floats;
+    Rounded rounded;
+
+    Own(const Job &job, int thread) {
+        char *at = job.own + job.own_bytes * thread;
+        const size_t widest = job.own_bytes / 16;  // floats, and as many numbers, scales and sums beside them
+        floats = reinterpret_cast<float *>(at);
+        rounded.scales = floats + widest;
+        rounded.begins = reinterpret_cast<int32_t *>(rounded.scales + widest);
+        rounded.numbers = reinterpret_cast<int8_t *>(rounded.begins + widest);
+        rounded.width = 1;
+    }
+};
+
 // One form of the kernels. Every function is run by all threads of the team.
 struct Form {
     void (*decode)(Job &job, int thread);

@@ -19,7 +19,7 @@ from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.distance import indices
 from h2o_chat.cache.policies import Slots, lowest
 from h2o_chat.cache.scores import REMEMBER
-from h2o_chat.cache.settle import Compare, framed, rank, visible_from
+from h2o_chat.cache.settle import Kernels, framed, rank, visible_from
 from h2o_chat.cache.state import STATES
 from h2o_chat.cache.step import Step
 
@@ -69,11 +69,11 @@ def _absorb_waiting(arena: Arena, end: int, step: Step) -> None:
         together = arena.waiting[: max(1, TOGETHER_BYTES // layer_bytes)]
         at = end - len(arena.waiting)
         del arena.waiting[: len(together)]
-        absorb(arena, at, step.passes[-1], together, prompt=step.of_prompt, compare=step.compare)
+        absorb(arena, at, step.passes[-1], together, prompt=step.of_prompt, kernels=step.kernels)
 
 
 @torch.no_grad()
-def absorb(arena: Arena, at: int, now: Pass, new: Sequence[New], *, prompt: bool, compare: Compare) -> None:
+def absorb(arena: Arena, at: int, now: Pass, new: Sequence[New], *, prompt: bool, kernels: Kernels) -> None:
     """After a chunk attended to the slots and to itself: chooses who of all of them stays.
 
     Args:
@@ -96,7 +96,7 @@ def absorb(arena: Arena, at: int, now: Pass, new: Sequence[New], *, prompt: bool
         return
     stays = torch.cat((held.positions >= 0, chunk["positions"] >= 0), 3)  # [l, R, H, T + N]
     if now.settles:
-        stays &= _stay(arena, layers, now, held, chunk, compare)
+        stays &= _stay(arena, layers, now, held, chunk, kernels)
         if arena.plan.observe:
             lately = torch.cat((held.lately, chunk["lately"]), 3)
             arena.lost += lately.masked_fill(stays, 0).sum((0, 2, 3)).double()
@@ -133,7 +133,7 @@ def _states(arena: Arena, now: Pass, new: Sequence[New], prompt: bool) -> dict[s
 
 
 def _stay(
-    arena: Arena, layers: slice, now: Pass, held: Slots, chunk: dict[str, Tensor], compare: Compare
+    arena: Arena, layers: slice, now: Pass, held: Slots, chunk: dict[str, Tensor], kernels: Kernels
 ) -> Tensor:
     """Which tokens of slots and chunk stay; all of rows that do not settle. [l, R, H, T + N] bool"""
     used, seen = held.positions.shape[3], [a + b for a, b in zip(now.first, now.count, strict=True)]
@@ -143,7 +143,7 @@ def _stay(
         new = indices(union.positions[..., used:], arena.base)
         index = torch.cat((arena.held_indices(layers)[..., :used], new), 3)
         due = torch.tensor([row in now.compares for row in range(len(seen))], device=arena.device)
-        found = compare(arena, union, index)
+        found = kernels.compare(arena, union, index)
         if (nearest := found.get("nearest")) is not None:  # of the chunk it is not known who stays, and where
             nearest.masked_fill_(nearest >= used, -1)[..., used:] = -1
         for name, numbers in found.items():
@@ -153,7 +153,7 @@ def _stay(
             chunk[name] = both[..., used:]
     visible = visible_from(arena, seen)
     visible = visible[layers] if visible.shape[0] > 1 else visible
-    priority = framed(arena, union, rank(arena, union, now.compared), seen, visible)
+    priority = framed(arena, union, rank(arena, union, now.compared, kernels), seen, visible)
     goes = lowest(priority, union.positions, priority.shape[3] - arena.slots.budget)
     stays = torch.ones_like(union.protected).scatter_(3, goes, False)
     for row in range(len(seen)):

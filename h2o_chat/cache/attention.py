@@ -204,7 +204,7 @@ class LayerStep:
         if self.at == len(arena.layers) - 1:
             step.lasting = True
             arena.finish(now)
-            settle(arena, now)
+            settle(arena, now, step.kernels)
         return output.view(*queries.shape[:-1], -1)
 
     def prefill(self, step: Step, queries: Tensor, keys: Tensor, values: Tensor, attend: Attend) -> Tensor:
@@ -231,7 +231,7 @@ class LayerStep:
                 wait(self.arena, self.at, step, new)
             else:  # the next pass attends to who stays
                 step.lasting = True
-                absorb(self.arena, self.at, now, [new], prompt=step.of_prompt, compare=step.compare)
+                absorb(self.arena, self.at, now, [new], prompt=step.of_prompt, kernels=step.kernels)
         output = torch.cat(outputs, 3)
         return output if back is None else output.take_along_dim(back, 3)
 

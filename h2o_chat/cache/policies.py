@@ -40,6 +40,11 @@ class Slots:
 
     def __init__(self, budget: int = 0, layers: Sequence[int] = (0,), **states: Tensor) -> None:
         self.budget, self.layers, self.states = budget, layers, states
+        self.kernel: Callable[[Slots], Tensor] = output_change_of_heads
+
+    def change(self) -> Tensor:
+        """`output_change_of_heads`, by the kernel of the step under way (`settle.Kernels`). [L, R, H, S]"""
+        return self.kernel(self)
 
     def __getattr__(self, name: str) -> Tensor:
         try:
@@ -108,8 +113,7 @@ def heavy_or_novel(slots: Slots, weights: Weights = DEFAULT) -> Tensor:
       slots novelty counts for less: the words that a fact is asked by are repeated ones too.
     """
     held = slots.positions >= 0
-    change = output_change_by_head(slots).square().square().sum(-1).sqrt().sqrt()
-    change = whole_words(change, slots.positions, weights.word)
+    change = whole_words(slots.change(), slots.positions, weights.word)
     tiny = torch.finfo(change.dtype).tiny
     in_use = weights.change * (weights.floor + change / mean_held(change, held).clamp_min(tiny)).log()
     age = slots.positions.amax(-1, keepdim=True) - slots.positions + 1  # 1 for the newest
@@ -119,6 +123,11 @@ def heavy_or_novel(slots: Slots, weights: Weights = DEFAULT) -> Tensor:
     if weights.fade:
         bonus = bonus * (1 - weights.fade * mean_held(slots.prompt.to(bonus.dtype), held))
     return worth + bonus
+
+
+def output_change_of_heads(slots: Slots) -> Tensor:
+    """Nearly the largest of `output_change_by_head`: fourth root of the sum of fourth powers. [L, R, H, S]"""
+    return output_change_by_head(slots).square().square().sum(-1).sqrt().sqrt()
 
 
 def output_change_by_head(slots: Slots) -> Tensor:

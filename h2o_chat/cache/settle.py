@@ -4,6 +4,7 @@ Shapes: L layers, R rows of which r are due, H KV heads, S slots, D head size.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -11,13 +12,11 @@ from torch import Tensor
 from h2o_chat.cache.arena import Arena, Ranked, along, in_use_first
 from h2o_chat.cache.clock import Clock, Pass
 from h2o_chat.cache.novelty import distinctness, novelty
-from h2o_chat.cache.policies import Slots, lowest, mean_held, opinion, priorities
+from h2o_chat.cache.policies import Slots, lowest, mean_held, opinion, output_change_of_heads, priorities
 from h2o_chat.cache.rope import MOST_TOKENS
 from h2o_chat.cache.state import STATES
 from h2o_chat.cache.turning import before_rope
 
-Compare = Callable[[Arena, Slots, Tensor], dict[str, Tensor]]
-"""`compare_keys`, or what computes the same."""
 TOGETHER = 4
 """Rows ranked at once, unless all are: what that takes of memory for a moment does not grow with R."""
 
@@ -32,14 +31,33 @@ def compare_keys(arena: Arena, part: Slots, index: Tensor) -> dict[str, Tensor]:
     return found
 
 
+@dataclass(frozen=True)
+class Kernels:
+    """What is computed of all slots to choose who stays; a step may bring its own (`Step.kernels`)."""
+
+    compare: Callable[[Arena, Slots, Tensor], dict[str, Tensor]] = compare_keys
+    """(arena, slots, rotation index of their keys [L, r, H, S]) -> states that change, [L, r, H, S] each.
+
+    Keys as they are stored, not always contiguous; empty slots among them."""
+    change: Callable[[Slots], Tensor] = output_change_of_heads
+    """slots -> [L, r, H, S], of the dtype of their scores. Reached by a policy as `Slots.change()`.
+
+    `values` [L, r, H, S, D] are numbers, `score` [L, r, H, S, G]; both contiguous. S may be slots and a
+    prompt's chunk side by side. Of an empty slot (position -1) the score is 0, and so must be what is
+    returned; its values may be anything finite."""
+
+
+TORCH = Kernels()
+
+
 @torch.no_grad()
-def settle(arena: Arena, now: Pass, compare: Compare = compare_keys) -> None:
+def settle(arena: Arena, now: Pass, kernels: Kernels) -> None:
     """Gives up slots in the rows whose last empty slot has been written."""
     due = [row for row in now.settles if row in now.compares]
     others = [row for row in now.settles if row not in now.compares]
-    for rows, how in ((due, compare), (others, None)):
+    for rows, compares in ((due, arena.plan.policy.keys), (others, False)):
         for run in _runs(rows, arena.shape[1]):
-            _settle_rows(arena, run, now, how)
+            _settle_rows(arena, run, now, kernels, compares)
 
 
 def _runs(rows: Sequence[int], of: int) -> Iterator[range]:
@@ -54,16 +72,16 @@ def _runs(rows: Sequence[int], of: int) -> Iterator[range]:
             start = at
 
 
-def _settle_rows(arena: Arena, rows: range, now: Pass, compare: Compare | None) -> None:
+def _settle_rows(arena: Arena, rows: range, now: Pass, kernels: Kernels, compares: bool) -> None:
     """The policy ranks, and `stride` slots of every layer and head of these rows are given up."""
     which = slice(rows.start, rows.stop)
     part = arena.cut(rows=which)
     seen = [now.first[row] + now.count[row] for row in rows]
-    if compare and arena.plan.policy.keys:
-        found = compare(arena, part, arena.held_indices(rows=which))
+    if compares:
+        found = kernels.compare(arena, part, arena.held_indices(rows=which))
         for name, numbers in found.items():
             part.states[name].copy_(numbers)
-    ranking = rank(arena, part, [now.compared[row] for row in rows])
+    ranking = rank(arena, part, [now.compared[row] for row in rows], kernels)
     arena.ranked.update((row, Ranked(seen[at], ranking[:, at])) for at, row in enumerate(rows))
     priority = framed(arena, part, ranking, seen, visible_from(arena, seen))
     going = lowest(priority, part.positions, arena.plan.stride)  # [L, r, H, stride]
@@ -76,13 +94,13 @@ def _settle_rows(arena: Arena, rows: range, now: Pass, compare: Compare | None) 
     arena.order[:, which] = in_use_first(part.positions)
 
 
-def rank(arena: Arena, part: Slots, compared: Sequence[int]) -> Tensor:
+def rank(arena: Arena, part: Slots, compared: Sequence[int], kernels: Kernels = TORCH) -> Tensor:
     """What the policy makes of the slots. [L, r, H, S]
 
     Args:
         compared: of each row, the position from which on keys were not compared yet.
     """
-    return opinion(arena.plan.policy, _looked_at(arena, part, compared))
+    return opinion(arena.plan.policy, _looked_at(arena, part, compared, kernels))
 
 
 def framed(arena: Arena, part: Slots, ranking: Tensor, seen: Sequence[int], visible_from: Tensor) -> Tensor:
@@ -96,7 +114,7 @@ def framed(arena: Arena, part: Slots, ranking: Tensor, seen: Sequence[int], visi
     return priorities(ranking, part, part.protected, recent_from, visible_from)
 
 
-def _looked_at(arena: Arena, part: Slots, compared: Sequence[int]) -> Slots:
+def _looked_at(arena: Arena, part: Slots, compared: Sequence[int], kernels: Kernels) -> Slots:
     """What the policy may look at: values as numbers; keys not compared yet as the mean of the others."""
     # Of some rows copies: products of what lies apart have other last bits than those of a row alone.
     names = (*Slots.RANKED_BY, *arena.plan.policy.looks_at)
@@ -107,7 +125,9 @@ def _looked_at(arena: Arena, part: Slots, compared: Sequence[int]) -> Slots:
         known = held & (part.positions < arena.per_row(compared))
         for name in ("distinctness", "novelty"):
             states[name] = torch.where(known, states[name], mean_held(states[name], known))
-    return Slots(arena.slots.budget, part.layers, **states)
+    slots = Slots(arena.slots.budget, part.layers, **states)
+    slots.kernel = kernels.change
+    return slots
 
 
 def ranking(arena: Arena, clocks: Sequence[Clock], row: int) -> Tensor:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from h2o_chat.cache.clock import Pass
-from h2o_chat.cache.settle import Compare, compare_keys
+from h2o_chat.cache.settle import TORCH, Kernels
 
 
 @dataclass
@@ -20,7 +20,7 @@ class Step:
     passes: list[Pass] = field(default_factory=list)  # in which they attend; `make_ready` fills it
     begun: bool = False  # the first layer has attended
     lasting: bool = False  # slots or scores have changed: what was fed cannot be taken back
-    compare: Compare = compare_keys  # how keys are compared when it is chosen who stays
+    kernels: Kernels = TORCH  # what is computed of all slots when it is chosen who stays
     around: Callable[[], AbstractContextManager[None]] = nullcontext  # that choice, made after the step
     torn: bool = False  # that choice began, and has not come to its end
 

@@ -21,7 +21,7 @@ from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.policies import Policy, Slots
 from h2o_chat.cache.scores import Received
-from h2o_chat.cache.settle import settle
+from h2o_chat.cache.settle import Kernels, settle
 from h2o_chat.native import library as c
 from h2o_chat.native import prompts
 from h2o_chat.native.packed import Packed
@@ -80,6 +80,8 @@ class NativeStep:
             )
         assert cache.step is not None
         cache.step.around = one_torch_thread  # what is left to torch is too little to divide
+        if knows(cache.plan.policy):
+            cache.step.kernels = Kernels(compare=self._compare)
         with one_torch_thread():
             if self._at_once(cache, ids):
                 return self._decode(cache, ids)
@@ -120,7 +122,7 @@ class NativeStep:
         self._checked(self.library.h2o_decode(self._model, ctypes.byref(step), logits.data_ptr()))
         cache.step.lasting = True
         for arena in cache.arenas:
-            settle(arena, now, self._compare)
+            settle(arena, now, cache.step.kernels)
         for layer in cache.layers:
             layer.fed += 1
         return logits
@@ -131,9 +133,7 @@ class NativeStep:
         rows, columns = ids.shape
         tokens, size = rows * columns, frame.head_size
         assert cache.step is not None
-        attend = None
-        if knows(cache.plan.policy):
-            attend, cache.step.compare = self._attend, self._compare
+        attend = self._attend if knows(cache.plan.policy) else None
         index = cache.position_ids().expand(rows, -1).to(torch.int32).contiguous()
         ids = ids.contiguous()
         self._checked(run.h2o_turns(model, tokens, index.data_ptr()))

@@ -81,7 +81,7 @@ class NativeStep:
         assert cache.step is not None
         cache.step.around = one_torch_thread  # what is left to torch is too little to divide
         if knows(cache.plan.policy):
-            cache.step.kernels = Kernels(compare=self._compare)
+            cache.step.kernels = Kernels(self._compare, self._change)
         with one_torch_thread():
             if self._at_once(cache, ids):
                 return self._decode(cache, ids)
@@ -199,6 +199,14 @@ class NativeStep:
             )
         )
         return found
+
+    def _change(self, slots: Slots) -> Tensor:
+        """`policies.output_change_of_heads` in the library. [L, r, H, S]"""
+        changes = torch.empty(slots.positions.shape)
+        heads, size = changes.shape[:3].numel(), changes.shape[3]
+        where = [numbers.data_ptr() for numbers in (slots.score, slots.values, changes)]
+        self._checked(self.library.h2o_change(self._model, heads, size, *where))
+        return changes
 
     def _checked(self, failed: int) -> None:
         """

@@ -361,6 +361,25 @@ void compare(h2o_model *model, const Shape &shape, int rows, int slots, bool alo
     digest.add(nearest);
 }
 
+// How far outputs would move without each slot, of all layers at once. `alone`: a call for each KV head.
+void change(h2o_model *model, const Shape &shape, int rows, int slots, bool alone, Digest &digest) {
+    Random random{static_cast<uint64_t>(slots) + 2};
+    const size_t size = shape.head_size, groups = shape.heads / shape.kv_heads;
+    const int heads = shape.layers * rows * shape.kv_heads, together = alone ? 1 : heads;
+    std::vector<float> score = numbers(random, static_cast<size_t>(heads) * slots * groups, 0, 1);
+    for (float &one : score) one = one < 0 ? 0 : one;
+    std::fill_n(score.begin(), static_cast<size_t>(slots) * groups, 0.0f);  // of a head that attended to nothing
+    const std::vector<float> values = numbers(random, static_cast<size_t>(heads) * slots * size, 0, 1);
+    std::vector<float> changes(static_cast<size_t>(heads) * slots);
+    for (int head = 0; head < heads; head += together) {
+        const size_t first = static_cast<size_t>(head) * slots;
+        expect(h2o_change(model, together, slots, score.data() + first * groups, values.data() + first * size,
+                          changes.data() + first) == 0,
+               "h2o_change: no memory");
+    }
+    digest.add(changes);
+}
+
 // A pass of a prompt in every layer: rows of different length, hidden and clamped slots. `alone`: a call for each row.
 void attend(h2o_model *model, const Shape &shape, int rows, int slots, bool alone, Digest &digest) {
     Random random{static_cast<uint64_t>(slots) + 1};
@@ -456,6 +475,7 @@ uint64_t everything(const Shape &shape, int form, int threads, bool alone) {
         for (const int kv_bits : {0, 8, 4}) decode(model, shape, rows, slots, alone, digest, kv_bits);
         compare(model, shape, rows, rows == 1 ? 23 : 70, alone, digest);
         attend(model, shape, rows, slots, alone, digest);
+        change(model, shape, rows, rows == 1 ? 23 : 70, alone, digest);
     }
     expect(h2o_waited_ms(model) >= 0, "h2o_waited_ms is negative");
     h2o_close(model);

@@ -12,8 +12,8 @@ from twin import twin
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.cache import H2OCache
-from h2o_chat.cache.policies import Slots
-from h2o_chat.cache.settle import compare_keys
+from h2o_chat.cache.policies import Slots, output_change_of_heads
+from h2o_chat.cache.settle import TORCH, _looked_at, compare_keys
 from h2o_chat.cache.step import Step
 from h2o_chat.native import library
 from h2o_chat.native.loading import positions_of
@@ -239,6 +239,23 @@ def test_keys_are_compared_as_in_torch(name: str, budget: int, kv: str, pack: Pa
             for name_, numbers in wanted.items():
                 assert torch.allclose(numbers, found[name_], atol=2e-6)
                 assert torch.allclose(numbers, compared_anew[name_], atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["llama", "smollm3"])
+@pytest.mark.parametrize("kv", ["auto", "int8"])
+def test_what_a_slot_changes_is_as_in_torch(name: str, kv: str, pack: Pack) -> None:
+    packed = pack(name, 8)
+    cache = cache_of(packed, 40, kv=kv)
+    talk(by(NativeStep(packed, 2)), cache, said(100, packed.frame.vocabulary))
+    for arena in cache.arenas:
+        slots = _looked_at(arena, arena.slots, [clock.compared for clock in cache.clocks], TORCH)
+        assert not bool((slots.positions >= 0).all()), "some slot is empty"
+        wanted = output_change_of_heads(slots)
+        assert bool((wanted > 0).any())
+        for form in library.forms():
+            found = NativeStep(packed, 2, form)._change(slots)
+            assert torch.allclose(wanted, found, rtol=2e-4, atol=1e-6)
+            assert not bool(found[slots.positions < 0].any())
 
 
 @pytest.mark.parametrize("token", [-1, 200])

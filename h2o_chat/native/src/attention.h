@@ -16,14 +16,16 @@ inline float *weights_of(const Job &job, int token, int head) {
     return job.weights + (static_cast<ptrdiff_t>(token) * job.frame->heads + head) * job.weights_stride;
 }
 
-// Products of some query heads with sixteen keys; they go to `out`, of each head `stride` apart. `kSize` is D where it is
-// known; each key has queries of its own unless all have the `same`.
+// Products of some query heads with `some` keys that follow each other, sixteen at most; of the places after them the last
+// one again. They go to `out`, of each head `stride` apart. `kSize` is D where it is known; each key has queries of its own
+// unless all have the `same`.
 template <int heads, int kSize, bool same>
-inline void sixteen_keys(const float *const *queries, const float *const *keys, int size, Floats by, float *out,
+inline void sixteen_keys(const float *const *queries, const float *keys, int some, int size, Floats by, float *out,
                          ptrdiff_t stride) {
     constexpr int together = at_once(heads);
     if (kSize) size = kSize;
     const float *const all_ask = queries[0];
+    const auto key_at = [&](int i) { return keys + static_cast<ptrdiff_t>(i < some ? i : some - 1) * size; };
     constexpr bool in_quarters = kQuarters && together % 4 == 0;
     Floats all[heads][in_quarters ? 4 : 16];
     constexpr int parts = kSize / 16;
@@ -33,32 +35,33 @@ inline void sixteen_keys(const float *const *queries, const float *const *keys, 
         for (int h = 0; h < heads; ++h)
             for (int part = 0; part < parts; ++part) asked[h][part] = load(all_ask + h * size + 16 * part);
     for (int first = 0; first < 16; first += together) {
-        Floats some[together][heads];
-        for (auto &key : some)
+        Floats products[together][heads];
+        for (auto &key : products)
             for (Floats &one : key) one = splat(0.0f);
         if constexpr (stay || !same) {  // key after key: the processor sees what will be read next
             for (int i = 0; i < together; ++i)
                 for (int d = 0; d < size; d += 16) {
-                    const Floats key = load(keys[first + i] + d);
+                    const Floats key = load(key_at(first + i) + d);
                     for (int h = 0; h < heads; ++h)
-                        some[i][h] = fma(stay ? asked[h][stay ? d / 16 : 0] : load(queries[first + i] + h * size + d),
-                                         key, some[i][h]);
+                        products[i][h] = fma(stay ? asked[h][stay ? d / 16 : 0] : load(queries[first + i] + h * size + d),
+                                         key, products[i][h]);
                 }
         } else {  // some keys at once: a query is loaded once for them
             for (int d = 0; d < size; d += 16) {
                 for (int h = 0; h < heads; ++h) asked[h][0] = load(all_ask + h * size + d);
                 for (int i = 0; i < together; ++i) {
-                    const Floats key = load(keys[first + i] + d);
-                    for (int h = 0; h < heads; ++h) some[i][h] = fma(asked[h][0], key, some[i][h]);
+                    const Floats key = load(key_at(first + i) + d);
+                    for (int h = 0; h < heads; ++h) products[i][h] = fma(asked[h][0], key, products[i][h]);
                 }
             }
         }
         for (int h = 0; h < heads; ++h)
             if constexpr (in_quarters)
                 for (int i = 0; i < together; i += 4)
-                    all[h][(first + i) / 4] = quarters(some[i][h], some[i + 1][h], some[i + 2][h], some[i + 3][h]);
+                    all[h][(first + i) / 4] =
+                        quarters(products[i][h], products[i + 1][h], products[i + 2][h], products[i + 3][h]);
             else
-                for (int i = 0; i < together; ++i) all[h][first + i] = some[i][h];
+                for (int i = 0; i < together; ++i) all[h][first + i] = products[i][h];
     }
     for (int h = 0; h < heads; ++h)
         if constexpr (in_quarters)
@@ -68,14 +71,14 @@ inline void sixteen_keys(const float *const *queries, const float *const *keys, 
 }
 
 template <int heads, bool same>
-inline void sixteen_keys(const float *const *queries, const float *const *keys, int size, Floats by, float *out,
+inline void sixteen_keys(const float *const *queries, const float *keys, int some, int size, Floats by, float *out,
                          ptrdiff_t stride) {
     if (size == 64)
-        sixteen_keys<heads, 64, same>(queries, keys, size, by, out, stride);
+        sixteen_keys<heads, 64, same>(queries, keys, some, size, by, out, stride);
     else if (size == 128)
-        sixteen_keys<heads, 128, same>(queries, keys, size, by, out, stride);
+        sixteen_keys<heads, 128, same>(queries, keys, some, size, by, out, stride);
     else
-        sixteen_keys<heads, 0, same>(queries, keys, size, by, out, stride);
+        sixteen_keys<heads, 0, same>(queries, keys, some, size, by, out, stride);
 }
 
 // Calls `some` with as many query heads as a form takes at once, and the first of them, until it has had all.
@@ -114,24 +117,23 @@ inline void ask(Job &job, const h2o_layer &layer, const h2o_slots &slots, const 
     float *weights = weights_of(job, token, head * of.groups);
     for (int s = start; s < end; s += 16) {
         const int some = slots.used - s < 16 ? slots.used - s : 16;
-        const float *keys = held.keys(s, some), *asked[16], *key[16];
+        const float *keys = held.keys(s, some), *asked[16];
         bool far_ones = false;
         for (int i = 0; i < 16; ++i) {
             const int at = i < some ? i : some - 1;
             const bool is_far = clamps && slots.clamped[first + s + at];
             far_ones |= is_far;
             asked[i] = is_far ? far : queries;
-            key[i] = keys + static_cast<ptrdiff_t>(at) * of.size;
         }
         by_heads(of.groups, [&](auto heads, int g) {
             if (!far_ones) {
                 const float *const all_ask = queries + g * of.size;
-                sixteen_keys<heads, true>(&all_ask, key, of.size, scaling, weights + g * stride + s, stride);
+                sixteen_keys<heads, true>(&all_ask, keys, some, of.size, scaling, weights + g * stride + s, stride);
                 return;
             }
             const float *of_these[16];
             for (int i = 0; i < 16; ++i) of_these[i] = asked[i] + g * of.size;
-            sixteen_keys<heads, false>(of_these, key, of.size, scaling, weights + g * stride + s, stride);
+            sixteen_keys<heads, false>(of_these, keys, some, of.size, scaling, weights + g * stride + s, stride);
         });
     }
     const int row = job.rows[token];
@@ -177,23 +179,29 @@ inline void weighted(const float *weights, int stride, const float *values, int 
         for (int p = 0; p < parts; ++p) store(out + h * size + 16 * p, sums[h][p]);
 }
 
-// What all queries of a KV head attend to: some slots after the other, of these up to 64 components at a time.
+// What some query heads attend to in up to kUnpacked slots, up to 64 components at a time; added to `out` [G, D] if this is
+// not the `start`. Weights of a head stand `stride` apart.
+inline void weigh_values(int groups, int size, const float *weights, int stride, const float *values, int some, float *out,
+                         bool start) {
+    by_heads(groups, [&](auto heads, int g) {
+        constexpr int parts = at_once(heads) < 4 ? at_once(heads) : 4;
+        const float *mine = weights + static_cast<ptrdiff_t>(g) * stride;
+        float *to = out + g * size;
+        int i = 0;
+        for (; i + 16 * parts <= size; i += 16 * parts)
+            weighted<heads, parts>(mine, stride, values + i, some, size, to + i, start);
+        for (; i < size; i += 16) weighted<heads, 1>(mine, stride, values + i, some, size, to + i, start);
+    });
+}
+
+// What all queries of a KV head attend to: some slots after the other.
 inline void answer(Job &job, const h2o_layer &layer, const h2o_slots &slots, const Held &held, int token, int head) {
     const Sizes of(*job.frame);
     float *out = job.attended + static_cast<ptrdiff_t>(token) * layer.out.columns + head * of.groups * of.size;
+    const float *weights = weights_of(job, token, head * of.groups);
     for (int s = 0; s < slots.used; s += kUnpacked) {
         const int some = slots.used - s < kUnpacked ? slots.used - s : kUnpacked;
-        const float *values = held.values(s, some);
-        by_heads(of.groups, [&](auto heads, int g) {
-            constexpr int parts = at_once(heads) < 4 ? at_once(heads) : 4;
-            const float *weights = weights_of(job, token, head * of.groups + g) + s;
-            float *to = out + g * of.size;
-            int i = 0;
-            for (; i + 16 * parts <= of.size; i += 16 * parts)
-                weighted<heads, parts>(weights, job.weights_stride, values + i, some, of.size, to + i, s == 0);
-            for (; i < of.size; i += 16)
-                weighted<heads, 1>(weights, job.weights_stride, values + i, some, of.size, to + i, s == 0);
-        });
+        weigh_values(of.groups, of.size, weights + s, job.weights_stride, held.values(s, some), some, out, s == 0);
     }
 }
 

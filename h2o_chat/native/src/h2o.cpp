@@ -340,8 +340,8 @@ int32_t h2o_compare(h2o_model *model, int32_t layer_count, const int32_t *layers
     of.heads = frame.kv_heads;
     of.slots = slots;
     of.size = frame.head_size;
-    of.stride = rounded_up(slots, 64);
-    of.own_floats = (1 + kBlock) * rounded_up(of.size, 16) + static_cast<int64_t>(of.stride) * (of.size + 3);
+    of.stride = rounded_up(slots, 16);
+    of.own_floats = 17 * of.size + static_cast<int64_t>(of.stride) * (of.size + 3);
     if (!make_tables(*model, highest) || !model->compared.make(of.own_floats * pool_threads(model->pool))) return 1;
     of.keys = keys;
     of.positions = positions;
@@ -360,6 +360,28 @@ int32_t h2o_compare(h2o_model *model, int32_t layer_count, const int32_t *layers
     Job job = job_of(*model, team, 1);
     job.comparison = &of;
     run(*model, model->kernels->compare, job);
+    return 0;
+}
+
+int32_t h2o_change(h2o_model *model, int32_t heads, int32_t slots, const float *score, const float *values,
+                   float *changes) {
+    const h2o_frame &frame = model->frame;
+    Change of = {};
+    of.units = heads;
+    of.slots = slots;
+    of.groups = frame.heads / frame.kv_heads;
+    of.size = frame.head_size;
+    of.stride = rounded_up(slots, 16);
+    of.score = score;
+    of.values = values;
+    of.changes = changes;
+    of.own_floats = 2 * (of.groups + 1) * static_cast<int64_t>(of.stride) + rounded_up(of.groups * of.size, 16);
+    if (!model->compared.make(of.own_floats * pool_threads(model->pool))) return 1;
+    of.own = model->compared.get();
+    Team team;
+    Job job = job_of(*model, team, 1);
+    job.change = &of;
+    run(*model, model->kernels->change, job);
     return 0;
 }
 

@@ -154,6 +154,11 @@ H2O_API int32_t h2o_compare(h2o_model *model, int32_t layer_count, const int32_t
                             int32_t key_rows, int32_t slots, const float *keys, const int32_t *positions,
                             const int32_t *index, float *distinctness, float *novelty, int32_t *nearest);
 
+// How far the output of its queries would move without each slot (output_change_of_heads in ../../cache/policies.py): of so
+// many KV heads, of whatever layers and rows, scores [heads, S, G] and values [heads, S, D] -> [heads, S].
+H2O_API int32_t h2o_change(h2o_model *model, int32_t heads, int32_t slots, const float *score, const float *values,
+                           float *changes);
+
 // Milliseconds that threads of all calls so far waited for another after they had stopped spinning.
 H2O_API double h2o_waited_ms(const h2o_model *model);
 

@@ -247,25 +247,35 @@ constexpr int at_once(int sums) {
 
 constexpr int kTile = 32;  // keys whose components stand side by side: [D, 32]
 
-// Products of some vectors with the keys of a tile; a vector's components are `step` apart, one vector and the next
-// `apart`.
-template <int count>
-inline void tile_products(const float *vectors, ptrdiff_t apart, ptrdiff_t step, const float *tile, int size,
-                          Floats (&products)[count][2]) {
-    constexpr int together = count < at_once(2) ? count : at_once(2);
-    for (int first = 0; first < count; first += together, vectors += together * apart) {
-        Floats sums[together][2];
-        for (auto &one : sums) one[0] = one[1] = splat(0.0f);
+// Products of some vectors [count, D] with the 16 x `parts` keys of a tile [D, 16 x parts]. `kSize` is D where it is known.
+template <int kSize, int count, int parts>
+inline void tile_products(const float *vectors, const float *tile, int size, Floats (&products)[count][parts]) {
+    constexpr int together = count < at_once(parts) ? count : at_once(parts);
+    if (kSize) size = kSize;
+    for (int first = 0; first < count; first += together, vectors += together * size) {
+        Floats sums[together][parts];
+        for (auto &one : sums)
+            for (Floats &part : one) part = splat(0.0f);
         for (int i = 0; i < size; ++i) {
-            const Floats low = load(tile + i * kTile), high = load(tile + i * kTile + 16);
+            Floats keys[parts];
+            for (int p = 0; p < parts; ++p) keys[p] = load(tile + (i * parts + p) * 16);
             for (int v = 0; v < together; ++v) {
-                const Floats mine = splat(vectors[v * apart + i * step]);
-                sums[v][0] = fma(mine, low, sums[v][0]);
-                sums[v][1] = fma(mine, high, sums[v][1]);
+                const Floats mine = splat(vectors[v * size + i]);
+                for (int p = 0; p < parts; ++p) sums[v][p] = fma(mine, keys[p], sums[v][p]);
             }
         }
         for (int v = 0; v < together; ++v) std::memcpy(products[first + v], sums[v], sizeof sums[v]);
     }
+}
+
+template <int count, int parts>
+inline void tile_products(const float *vectors, const float *tile, int size, Floats (&products)[count][parts]) {
+    if (size == 64)
+        tile_products<64>(vectors, tile, size, products);
+    else if (size == 128)
+        tile_products<128>(vectors, tile, size, products);
+    else
+        tile_products<0>(vectors, tile, size, products);
 }
 
 }  // namespace

@@ -35,12 +35,11 @@ struct Rounded {
 };
 
 constexpr int kUnpacked = 16;  // slots whose values are summed at a time, or unpacked
-constexpr int kBlock = 8;  // keys that are compared with others at a time
 
 // Keys to be compared, of L layers and some rows, see h2o_compare.
 struct Comparison {
     int layers, rows, key_rows, heads, slots, size;
-    int stride;                   // slots rounded up to 64
+    int stride;                   // slots rounded up to 16
     const float *keys;
     const int32_t *positions, *index;
     float *distinctness, *novelty;
@@ -51,6 +50,17 @@ struct Comparison {
     int64_t table_pairs;           // from one rope to the next
     int most_pairs;
     float *own;                    // of each thread
+    int64_t own_floats;
+};
+
+// Scores and values of so many KV heads, of any layers and rows, see h2o_change.
+struct Change {
+    int units, slots, groups, size;
+    int stride;           // slots rounded up to 16
+    const float *score;   // [units, S, G]
+    const float *values;  // [units, S, D]
+    float *changes;       // [units, S]
+    float *own;           // of each thread
     int64_t own_floats;
 };
 
@@ -103,6 +113,7 @@ struct Job {
     const float *in;        // `attended` of the caller
     float *queries, *keys, *values;
     const Comparison *comparison;
+    const Change *change;
     const Pass *pass;
 };
 
@@ -138,6 +149,7 @@ struct Form {
     void (*after)(Job &job, int thread);
     void (*head)(Job &job, int thread);
     void (*compare)(Job &job, int thread);
+    void (*change)(Job &job, int thread);
     void (*attend_pass)(Job &job, int thread);
 };
 

@@ -67,9 +67,9 @@ inline void ask_tiles(const Pass &pass, const h2o_layer &layer, const Block &blo
     for (int key = 0; key < end; key += kTile) {
         const float *tile = pass.tiles + (first + key) * size, *clamped = pass.clamped + first + key;
         Floats near[kQueries][2], far[kQueries][2];
-        tile_products<kQueries>(block.asked, size, 1, tile, size, near);
+        tile_products(block.asked, tile, size, near);
         const bool both = of.clamps && layer.rope >= 0 && key < used && some_clamped(clamped);
-        if (both) tile_products<kQueries>(block.turned, size, 1, tile, size, far);
+        if (both) tile_products(block.turned, tile, size, far);
         for (int half = 0; half < 2; ++half) {
             const Floats at = load(pass.at + first + key + 16 * half), is_far = load(clamped + 16 * half);
             for (int q = 0; q < kQueries; ++q) {

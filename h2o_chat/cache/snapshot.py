@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from h2o_chat.base.errors import UsageError
-from h2o_chat.cache.arena import Arena, Part
+from h2o_chat.cache.arena import Arena, Part, in_use_first
 from h2o_chat.cache.cache_like import CacheLike
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.policies import Shares
@@ -96,7 +96,8 @@ def put(cache: CacheLike, snapshot: Snapshot) -> None:
     cache.clocks, cache.fresh = [replace(clock) for clock in snapshot.clocks], replace(snapshot.fresh)
     for part in snapshot.parts:
         arena = Arena(cache.plan, part.layers, cache.rope(part.layers[0]), part.shape, slots=0)
-        arena.take_over(part, [clock.base for clock in cache.clocks])
+        arena.lost, arena.base = part.lost, arena.per_row([clock.base for clock in cache.clocks]).flatten()
+        arena.hold(part.states)
         cache.arenas_in_step.append(arena)
     while len(cache.layers) < sum(len(part.layers) for part in snapshot.parts):
         cache.layers.append(cache.new_layer())
@@ -120,7 +121,17 @@ def put_row(cache: CacheLike, row: int, snapshot: Snapshot | None) -> None:
     clock = cache.clocks[row] = replace(clocks[0])
     for arena in cache.arenas:
         arena.grow(clock.in_use)
-        arena.put_row(row, snapshot.parts if snapshot else [], clock.base)
+        arena.empty_row(row, clock.base)
+    for part in snapshot.parts if snapshot else []:
+        for number, layer in enumerate(part.layers):
+            into = cache.layers[layer]
+            for name, saved in part.states.items():
+                mine = into.arena.slots.states[name][into.at, row]  # [H, S, ...]
+                slots = min(mine.shape[1], saved.shape[3])  # where slots are added, the others are empty
+                mine[:, :slots] = saved[number, 0, :, :slots]
+        into.arena.lost[row] += part.lost[0]
+    for arena in cache.arenas:
+        arena.order[:, row] = in_use_first(arena.slots.positions[:, row])
     for layer in cache.layers:  # a step of this row may have ended in the middle
         layer.fed = cache.fed
 

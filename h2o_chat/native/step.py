@@ -302,7 +302,6 @@ def _slots_of(arena: Any, at: int, observe: bool) -> c.Slots:
         lately=where("lately") if observe else None,
         prompt=where("prompt"),
         protect=where("protected"),
-        hidden=where("hidden"),
         clamped=where("clamped"),
         order=int(arena.order[at].data_ptr()),
         slots=arena.shape[3],
@@ -311,4 +310,4 @@ def _slots_of(arena: Any, at: int, observe: bool) -> c.Slots:
 
 def _index_of(arena: Arena) -> Tensor:
     """Rotation index of every key, which the library needs where they are bytes. [L, R, H, S] int32"""
-    return arena.held_indices().to(torch.int32).contiguous()
+    return arena.held_indices(arena.slots).to(torch.int32).contiguous()

@@ -228,7 +228,7 @@ def test_keys_are_compared_as_in_torch(name: str, budget: int, kv: str, pack: Pa
     for form in library.forms():
         step = NativeStep(packed, 2, form)
         for arena in cache.arenas:
-            index, slots = arena.held_indices(), arena.slots
+            index, slots = arena.held_indices(arena.slots), arena.slots
             assert not bool((slots.positions >= 0).all()), "some slot is empty"
             assert bool((slots.nearest >= 0).any()), "most are known"
             nothing = {"nearest": torch.full_like(slots.nearest, -1)}

@@ -8,7 +8,7 @@ then it is chosen who of slots and chunk stays (`absorb.py`). No slot is moved o
 Shapes: L layers, R rows, H KV heads, G query heads per KV head, S slots, N new tokens, D head size.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -65,13 +65,10 @@ class Part:
     states: dict[str, Tensor]  # of `state.STATES`, [L, R, H, S, ...]
     lost: Tensor  # [R]
 
-
-@dataclass(frozen=True)
-class Ranked:
-    """What the policy ranked the slots of one row by when that settled."""
-
-    seen: int  # tokens fed to it then
-    ranking: Tensor  # [L, H, S]
+    def changed(self, rows: int, change: Callable[[Tensor], Tensor]) -> "Part":
+        """With `change` made to each tensor [L, R, ...], which then has so many rows."""
+        states = {name: change(state) for name, state in self.states.items()}
+        return Part(self.layers, replace(self.shape, rows=rows), states, change(self.lost[None])[0])
 
 
 class New(NamedTuple):
@@ -120,10 +117,11 @@ class Arena:
         self.slots = Slots(self.plan.budget, self.layers, **states)
         self.order = torch.empty_like(self.slots.positions)
         """[L, R, H, S] slots in use, then the empty ones in the order in which they will be written."""
-        for layer, positions in enumerate(self.slots.positions):  # one at a time: there may be little memory
-            self.order[layer] = in_use_first(positions)
-        self.ranked: dict[int, Ranked] = {}
-        """By row, at its last settle: for whoever looks right after it."""
+        for layer in range(len(self.layers)):  # one at a time: there may be little memory
+            self.order[layer] = in_use_first(self.slots.positions[layer])
+        self.ranked: dict[int, tuple[int, Tensor]] = {}
+        """By row, at its last settle, for whoever looks right after it: tokens fed to it then, and what the
+        policy ranked its slots by, [L, H, S]."""
         self._probabilities: Tensor | None = None
 
     def empty(self, state: State, shape: tuple[int, ...]) -> Tensor:
@@ -159,14 +157,6 @@ class Arena:
             self.hold(
                 {s.name: torch.cat((self.slots.states[s.name], self.empty(s, more)), 3) for s in STATES}
             )
-
-    @torch.inference_mode(False)
-    def select_rows(self, rows: Tensor) -> None:
-        """Row i becomes a copy of row rows[i]."""
-        rows = rows.to(self.device)
-        self.of = replace(self.of, rows=len(rows))
-        self.base, self.lost = self.base.index_select(0, rows), self.lost.index_select(0, rows)
-        self.hold({name: state.index_select(1, rows) for name, state in self.slots.states.items()})
 
     def empty_row(self, row: int, base: int) -> None:
         """Forgets all of a row; whoever then writes slots says their `order` too."""

@@ -10,7 +10,7 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
-from h2o_chat.cache.arena import Arena, Ranked, give_up, in_use_first
+from h2o_chat.cache.arena import Arena, give_up, in_use_first
 from h2o_chat.cache.clock import Clock, Pass
 from h2o_chat.cache.novelty import distinctness, novelty
 from h2o_chat.cache.policies import Slots, lowest, mean_held, opinion, output_change_of_heads, priorities
@@ -57,7 +57,7 @@ def settle(arena: Arena, now: Pass, kernels: Kernels) -> None:
         part = arena.slots.cut(rows=rows)
         ranking, going = choose(arena, part, rows, compares, now, arena.plan.stride, kernels)
         for at, row in enumerate(range(rows.start, rows.stop)):
-            arena.ranked[row] = Ranked(now.seen[row], ranking[:, at])
+            arena.ranked[row] = (now.seen[row], ranking[:, at])
         give_up(part, going)
         arena.order[:, rows] = in_use_first(part.positions)
 
@@ -125,9 +125,9 @@ def framed(arena: Arena, part: Slots, ranking: Tensor, seen: Sequence[int]) -> T
 
 def ranking(arena: Arena, clocks: Sequence[Clock], row: int) -> Tensor:
     """What the policy ranks the slots of a row by: at the settle just now, else it is asked. [L, H, S]"""
-    ranked = arena.ranked.get(row)
-    if ranked is not None and ranked.seen == clocks[row].seen:
-        return ranked.ranking
+    seen, ranking = arena.ranked.get(row, (-1, None))
+    if ranking is not None and seen == clocks[row].seen:
+        return ranking
     return rank(arena, arena.slots, [clock.compared for clock in clocks])[:, row]
 
 

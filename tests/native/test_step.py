@@ -286,3 +286,17 @@ def test_kept_sets_are_those_of_torch(activations: bool, bits: int, count: int, 
                 mine, other = ({p for p in one if shares.sinks <= p <= at - shares.recent} for one in (a, b))
                 same, whole = same + len(mine & other), whole + len(other)
     assert same >= (0.999 if bits == 8 else 0.98) * whole
+
+
+@pytest.mark.parametrize("name", ["mistral", "qwen3"])
+def test_a_restored_row_goes_on_as_the_one_it_was_taken_of(name: str, pack: Pack) -> None:
+    """Token by token, without a prompt that would tell of each layer's window."""
+    packed = pack(name, 8)
+    step, cache, other = NativeStep(packed, 2), cache_of(packed, 40), cache_of(packed, 40)
+    talk(by(step), cache, said(60, packed.frame.vocabulary))
+    other.restore(cache.snapshot())
+    tokens = said(80, packed.frame.vocabulary, 1)
+    for one, two in zip(talk(by(step), cache, tokens, 0), talk(by(step), other, tokens, 0), strict=True):
+        assert torch.equal(one, two)
+    for layer in range(packed.frame.layers):
+        assert torch.equal(cache.kept(layer), other.kept(layer))

@@ -80,14 +80,13 @@ def absorb(arena: Arena, at: int, now: Pass, new: Sequence[New], *, prompt: bool
     """
     layers = slice(at, at + len(new))
     slots, chunk = arena.slots.cut(layers), _chunk(arena, layers, now, new, prompt)
-    received = {"score": torch.stack([one.gain for one in new])}  # [l, R, H, T + N, ...]
-    if given := [one.lately for one in new if one.lately is not None]:
-        received["lately"] = torch.stack(given)
-    used = received["score"].shape[3] - now.tokens
-    held = slots.cut(slots=slice(used))
-    mine = {name: of_all[:, :, :, :used] for name, of_all in received.items()}
+    gain = torch.stack([one.gain for one in new])  # [l, R, H, T + N, G]
+    lately = [one.lately for one in new if one.lately is not None]
+    given = {"score": gain} | ({"lately": torch.stack(lately)} if lately else {})
+    used = gain.shape[3] - now.tokens
+    held, mine = slots.cut(slots=slice(used)), {name: both[:, :, :, :used] for name, both in given.items()}
     arena.receive(held, mine["score"], mine.get("lately"), now.count)
-    chunk.states.update((name, of_all[:, :, :, used:]) for name, of_all in received.items())
+    chunk.states.update({name: both[:, :, :, used:] for name, both in given.items()})
     if now.even and not now.settles:
         where = arena.order[layers, ..., now.in_use[0] : now.in_use[0] + now.tokens].long()
         for name, coming in chunk.states.items():
@@ -104,12 +103,12 @@ def absorb(arena: Arena, at: int, now: Pass, new: Sequence[New], *, prompt: bool
 def _chunk(arena: Arena, layers: slice, now: Pass, new: Sequence[New], prompt: bool) -> Slots:
     """What is known of the chunk's tokens, [l, R, H, N, ...]; else they are as empty slots."""
     keys, values = torch.stack([one.keys for one in new]), torch.stack([one.values for one in new])
-    known = arena.coming(now, prompt)
-    states = {name: state.expand(keys.shape[:4]) for name, state in known.items()}
-    states["keys"], states["values"] = arena.to_store(keys, values, known["positions"])
-    if now.settles:
-        empty = [state for state in STATES if state.name in (*FOUND, "clamped", *arena.plan.policy.looks_at)]
-        states |= {s.name: arena.empty(s, tuple(keys.shape[:4])) for s in empty if s.name not in states}
+    size, coming = keys.shape[:4], arena.coming(now, prompt)
+    states = {name: state.expand(size) for name, state in coming.items()}
+    states["keys"], states["values"] = arena.to_store(keys, values, coming["positions"])
+    if now.settles:  # then it is ranked beside the slots
+        ranked = {*FOUND, "clamped", *arena.plan.policy.looks_at} - states.keys()
+        states |= {state.name: arena.empty(state, size) for state in STATES if state.name in ranked}
     return Slots(arena.plan.budget, arena.layers[layers], **states)
 
 

@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import psutil
 import torch
 from torch import Tensor
 
+from h2o_chat.base.errors import BudgetError
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.distance import indices
 from h2o_chat.cache.plan import GROW, Plan
@@ -22,7 +24,7 @@ from h2o_chat.cache.policies import Slots
 from h2o_chat.cache.quantized import dequantise, quantise, row_bytes
 from h2o_chat.cache.rope import Rope
 from h2o_chat.cache.scores import REMEMBER, added
-from h2o_chat.cache.state import STATES, State
+from h2o_chat.cache.state import STATES, State, state_bytes
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,30 @@ class Shape:
             return (row_bytes(trailing[0], bits),), torch.uint8
         kinds = {"kv": self.dtype, "exact": self.exact, "int32": torch.int32, "bool": torch.bool}
         return trailing, kinds[state.dtype]
+
+    def require_room(self, slots: int) -> None:
+        """Asks for the memory of a layer's slots before the system is asked, which lends more than it has:
+        `zeros` of a terabyte may succeed, and the process is killed later.
+
+        Raises:
+            BudgetError: there is no memory for so many slots; says what they need and what is free.
+        """
+        # Quantised slots hold as many keys as they come, for a moment.
+        kv_bytes = (self.key + self.value) * self.dtype.itemsize
+        slot_bytes = self.rows * self.heads * (kv_bytes + state_bytes(self.groups))
+        if self.device.type == "cpu":
+            free = int(psutil.virtual_memory().available)
+        elif self.device.type == "cuda":
+            free = torch.cuda.mem_get_info(self.device)[0]
+        else:
+            return
+        if slots * slot_bytes > free:
+            raise BudgetError(
+                f"A budget of {slots - 1:,} slots needs {slots * slot_bytes / 1e9:,.1f} GB for one layer"
+                f" alone, and {self.device} has {free / 1e9:,.1f} GB free.",
+                f"A slot takes {slot_bytes:,} bytes in every layer: a budget of {free // (2 * slot_bytes):,}"
+                " fills half of that with one layer.",
+            )
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from h2o_chat.cache.clock import decode_pass, prompt_passes
 from h2o_chat.cache.distance import due
 from h2o_chat.cache.layer import H2OLayer
 from h2o_chat.cache.pins import name_rows
-from h2o_chat.cache.room import require_room
 from h2o_chat.cache.step import Step
 
 
@@ -147,7 +146,7 @@ def begin(
     assert step is not None
     if layer.arena is None:
         shape = Shape(rows, heads, groups, size, values.shape[-1], keys.dtype, keys.device)
-        require_room(shape, cache.plan.slots)
+        shape.require_room(cache.plan.slots)
         arena = Arena(cache.plan, [layer.number], cache.rope(layer.number), shape, cache.plan.slots)
         arena.grow(max(clock.in_use for clock in cache.clocks))
         cache.arenas_in_step.append(arena)

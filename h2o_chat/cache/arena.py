@@ -8,21 +8,23 @@ then it is chosen who of slots and chunk stays (`absorb.py`). No slot is moved o
 Shapes: L layers, R rows, H KV heads, G query heads per KV head, S slots, N new tokens, D head size.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import psutil
 import torch
 from torch import Tensor
 
-from h2o_chat.cache import scores
+from h2o_chat.base.errors import BudgetError
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.distance import indices
 from h2o_chat.cache.plan import GROW, Plan
 from h2o_chat.cache.policies import Slots
 from h2o_chat.cache.quantized import dequantise, quantise, row_bytes
 from h2o_chat.cache.rope import Rope
-from h2o_chat.cache.state import STATES, State
+from h2o_chat.cache.scores import REMEMBER, added
+from h2o_chat.cache.state import STATES, State, state_bytes
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,48 @@ class Shape:
     dtype: torch.dtype  # of keys and values as the model computes them
     device: torch.device
 
+    @property
+    def exact(self) -> torch.dtype:
+        """Of scores: fp32, or fp64."""
+        return torch.promote_types(self.dtype, torch.float32)
+
+    def kind(self, state: State, columns: int, bits: int | None) -> tuple[tuple[int, ...], torch.dtype]:
+        """What follows [L, R, H, S] in the shape of a state, and its type.
+
+        Args:
+            columns: numbers of a score.
+            bits: of a number in keys and values; None: as the model computes them.
+        """
+        trailing = {"": (), "key": (self.key,), "value": (self.value,), "group": (columns,)}[state.trailing]
+        if state.dtype == "kv" and bits is not None:
+            return (row_bytes(trailing[0], bits),), torch.uint8
+        kinds = {"kv": self.dtype, "exact": self.exact, "int32": torch.int32, "bool": torch.bool}
+        return trailing, kinds[state.dtype]
+
+    def require_room(self, slots: int) -> None:
+        """Asks for the memory of a layer's slots before the system is asked, which lends more than it has:
+        `zeros` of a terabyte may succeed, and the process is killed later.
+
+        Raises:
+            BudgetError: there is no memory for so many slots; says what they need and what is free.
+        """
+        # Quantised slots hold as many keys as they come, for a moment.
+        kv_bytes = (self.key + self.value) * self.dtype.itemsize
+        slot_bytes = self.rows * self.heads * (kv_bytes + state_bytes(self.groups))
+        if self.device.type == "cpu":
+            free = int(psutil.virtual_memory().available)
+        elif self.device.type == "cuda":
+            free = torch.cuda.mem_get_info(self.device)[0]
+        else:
+            return
+        if slots * slot_bytes > free:
+            raise BudgetError(
+                f"A budget of {slots - 1:,} slots needs {slots * slot_bytes / 1e9:,.1f} GB for one layer"
+                f" alone, and {self.device} has {free / 1e9:,.1f} GB free.",
+                f"A slot takes {slot_bytes:,} bytes in every layer: a budget of {free // (2 * slot_bytes):,}"
+                " fills half of that with one layer.",
+            )
+
 
 @dataclass(frozen=True)
 class Part:
@@ -44,20 +88,20 @@ class Part:
 
     layers: tuple[int, ...]
     shape: Shape
-    states: dict[str, Tensor]  # the saved ones of `state.STATES`, [L, R, H, S, ...]
+    states: dict[str, Tensor]  # of `state.STATES`, [L, R, H, S, ...]
     lost: Tensor  # [R]
 
-
-@dataclass(frozen=True)
-class Ranked:
-    """What the policy ranked the slots of one row by when that settled."""
-
-    seen: int  # tokens fed to it then
-    ranking: Tensor  # [L, H, S]
+    def changed(self, rows: int, change: Callable[[Tensor], Tensor]) -> "Part":
+        """With `change` made to each tensor [L, R, ...], which then has so many rows."""
+        states = {name: change(state) for name, state in self.states.items()}
+        return Part(self.layers, replace(self.shape, rows=rows), states, change(self.lost[None])[0])
 
 
 class New(NamedTuple):
-    """What a pass of a prompt brings to one layer."""
+    """What a pass of a prompt brings to one layer.
+
+    No field has a default: who attends in another way (`native/prompts.py`) fills each, or fails.
+    """
 
     keys: Tensor  # [R, H, N, D]
     values: Tensor
@@ -78,14 +122,8 @@ class Arena:
     ) -> None:
         self.plan, self.layers, self.rope, self.of = plan, tuple(layers), rope, shape
         self.device = shape.device
-        self.exact = torch.promote_types(shape.dtype, torch.float32)
-        size = (len(self.layers), shape.rows, shape.heads, slots)
-        states = {state.name: self.empty(state, size) for state in STATES}
-        self.slots = Slots(plan.budget, self.layers, **states)
         self.windows: list[int | None] = [None] * len(self.layers)
         """Of each layer: positions that a query sees, itself included; None: all before it."""
-        self.order = torch.empty(size, dtype=torch.int32, device=self.device)
-        """[L, R, H, S] slots in use, then the empty ones in the order in which they will be written."""
         self.base = torch.zeros(shape.rows, dtype=torch.int32, device=self.device)
         """[R] positions whose rotation index is 0."""
         self.lost = torch.zeros(shape.rows, dtype=torch.float64, device=self.device)
@@ -94,20 +132,28 @@ class Arena:
         """Some key may be clamped."""
         self.slot: Tensor | None = None
         """[L, R, H, 1] where the token under way is, which was placed and not finished."""
-        self._probabilities: Tensor | None = None
         self.waiting: list[New] = []
         """What the last pass of a prompt has brought to the layers just before (`absorb.wait`)."""
-        self.refresh()
+        size = (len(self.layers), shape.rows, shape.heads, slots)
+        self.hold({state.name: self.empty(state, size) for state in STATES})
+
+    @torch.inference_mode(False)
+    def hold(self, states: dict[str, Tensor]) -> None:
+        """Has these states from now on, of other layers, rows or slots, and what follows from them."""
+        self.slots = Slots(self.plan.budget, self.layers, **states)
+        self.order = torch.empty_like(self.slots.positions)
+        """[L, R, H, S] slots in use, then the empty ones in the order in which they will be written."""
+        for layer in range(len(self.layers)):  # one at a time: there may be little memory
+            self.order[layer] = in_use_first(self.slots.positions[layer])
+        self.ranked: dict[int, tuple[int, Tensor]] = {}
+        """By row, at its last settle, for whoever looks right after it: tokens fed to it then, and what the
+        policy ranked its slots by, [L, H, S]."""
+        self._probabilities: Tensor | None = None
 
     def empty(self, state: State, shape: tuple[int, ...]) -> Tensor:
         """Empty slots of a state: [*shape, ...]."""
-        of, bits = self.of, self.plan.bits
-        groups = self.plan.policy.scores.columns(of.groups)
-        trailing = {"": (), "key": (of.key,), "value": (of.value,), "group": (groups,)}[state.trailing]
-        dtypes = {"kv": of.dtype, "exact": self.exact, "int32": torch.int32, "bool": torch.bool}
-        dtype = dtypes[state.dtype]
-        if state.dtype == "kv" and bits is not None:
-            dtype, trailing = torch.uint8, (row_bytes(trailing[0], bits),)
+        columns = self.plan.policy.scores.columns(self.of.groups)
+        trailing, dtype = self.of.kind(state, columns, self.plan.bits)
         return torch.full((*shape, *trailing), state.empty, dtype=dtype, device=self.device)
 
     # -- shape -----------------------------------------------------------------------------------------
@@ -134,73 +180,24 @@ class Arena:
         missing = min(tokens, self.plan.budget) - (self.shape[3] - 1)
         if missing > 0:
             more = (*self.shape[:3], -(-missing // GROW) * GROW)
-            self._replace(
+            self.hold(
                 {s.name: torch.cat((self.slots.states[s.name], self.empty(s, more)), 3) for s in STATES}
             )
 
-    @torch.inference_mode(False)
-    def select_rows(self, rows: Tensor) -> None:
-        """Row i becomes a copy of row rows[i]."""
-        rows = rows.to(self.device)
-        self.of = replace(self.of, rows=len(rows))
-        self.base, self.lost = self.base.index_select(0, rows), self.lost.index_select(0, rows)
-        self._replace({name: state.index_select(1, rows) for name, state in self.slots.states.items()})
-
-    def _replace(self, states: dict[str, Tensor]) -> None:
-        """Takes tensors of other layers, rows or slots."""
-        self.slots = Slots(self.plan.budget, self.layers, **states)
-        self.order = torch.empty_like(self.slots.positions)
-        self._probabilities = None
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Makes anew what follows from the saved states."""
-        self.ranked: dict[int, Ranked] = {}  # by row, at its last settle: for whoever looks right after it
-        for layer in range(len(self.layers)):  # one at a time: there may be little memory to go back with
-            self.order[layer].copy_(in_use_first(self.slots.positions[layer]))
-        self.slots.hidden.copy_(self.slots.positions < 0)
-
-    # -- what is saved ---------------------------------------------------------------------------------
-
-    def part(self) -> Part:
-        """Everything saved, the tensors themselves."""
-        states = {state.name: self.slots.states[state.name] for state in STATES if state.saved}
-        return Part(self.layers, self.of, states, self.lost)
-
-    def take_over(self, part: Part, base: Sequence[int]) -> None:
-        """Goes on with the tensors of a part of these layers, and the clocks' `base`."""
-        self.lost, self.base = part.lost, torch.tensor(base, dtype=torch.int32, device=self.device)
-        self._replace(part.states | {"hidden": part.states["positions"] < 0})
-
-    def put_row(self, row: int, parts: Sequence[Part], base: int) -> None:
-        """Takes over what the parts of one row say of these layers; no parts: the row is emptied."""
+    def empty_row(self, row: int, base: int) -> None:
+        """Forgets all of a row; whoever then writes slots says their `order` too."""
         self.base[row], self.lost[row] = base, 0
         self._probabilities = None  # those of slots that are empty now would be added for ever
         self.waiting.clear()
+        self.ranked.pop(row, None)
         for state in STATES:
             self.slots.states[state.name][:, row] = state.empty
-        self.ranked.pop(row, None)
-        for part in parts:
-            for number, layer in enumerate(part.layers):
-                if layer not in self.layers:
-                    continue
-                for name, saved in part.states.items():
-                    mine = self.slots.states[name][self.layers.index(layer), row]  # [H, S, ...]
-                    slots = min(mine.shape[1], saved.shape[3])  # where slots are added, the others are empty
-                    mine[:, :slots] = saved[number, 0, :, :slots]
-                if number == 0:
-                    self.lost[row] += part.lost[0]
-        self.order[:, row] = in_use_first(self.slots.positions[:, row])
-        self.slots.hidden[:, row] = self.slots.positions[:, row] < 0
+
+    def part(self) -> Part:
+        """What is saved of it, the tensors themselves."""
+        return Part(self.layers, self.of, self.slots.states, self.lost)
 
     # -- keys and values -------------------------------------------------------------------------------
-
-    def cut(
-        self, layers: slice = slice(None), rows: slice = slice(None), slots: slice = slice(None)
-    ) -> Slots:
-        """The states of layers, rows and slots that follow each other: views, no copies. [l, r, H, s, ...]"""
-        states = {name: state[layers, rows, :, slots] for name, state in self.slots.states.items()}
-        return Slots(self.slots.budget, self.layers[layers], **states)
 
     def numbers(self, stored: Tensor) -> Tensor:
         """Stored keys or values [..., D or B] as numbers. [..., D]"""
@@ -211,23 +208,23 @@ class Arena:
         keys = self.numbers(self.slots.keys[at])
         if self.plan.bits is None or self.rope is None:
             return keys
-        return self.rope.rotate(keys, self.held_indices(slice(at, at + 1))[0])
+        return self.rope.rotate(keys, self.held_indices(self.slots.cut(slice(at, at + 1)))[0])
 
-    def held_indices(self, layers: slice = slice(None), rows: slice = slice(None)) -> Tensor:
-        """Rotation index of every slot's key, of layers and rows that follow each other. [l, r, H, S]"""
-        of = (layers, rows)
-        positions, distance = self.slots.positions[of], self.plan.distance
-        near = indices(positions, self.base[rows])
+    def held_indices(self, part: Slots, rows: slice = slice(None)) -> Tensor:
+        """Rotation index of every key of some slots [l, r, H, s], which are of these rows. [l, r, H, s]"""
+        near, distance = indices(part.positions, self.base[rows]), self.plan.distance
         if distance is None or not self.clamps:
             return near
-        far = distance.clamped_indices(self.slots.protected[of], positions)
-        return torch.where(self.slots.clamped[of], far, near)
+        return torch.where(part.clamped, distance.clamped_indices(part.protected, part.positions), near)
 
-    def edge_angles(self, at: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """What turns queries at positions `at` [R, N] to index reach - 1 (`Rope.turn`). [R, 1, 1, N, D] each
+    def edge_angles(self, at: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor] | None:
+        """What turns queries at positions `at` [R, N] to index reach - 1 (`Rope.turn`), [R, 1, 1, N, D] each.
 
-        From there clamped keys at index 0 stand at distance reach - 1, and protected ones nearer.
+        From there clamped keys at index 0 stand at distance reach - 1, and protected ones nearer. None: there
+        are none.
         """
+        if not self.clamps:
+            return None
         assert self.rope is not None
         assert self.plan.distance is not None
         by = self.plan.distance.reach - 1 - (at - self.base[:, None])
@@ -245,46 +242,53 @@ class Arena:
             keys = self.rope.rotate(keys, -indices(positions, self.base))
         return quantise(keys, self.plan.bits), quantise(values, self.plan.bits)
 
-    # -- a decoded token -------------------------------------------------------------------------------
+    # -- new tokens ------------------------------------------------------------------------------------
+
+    def coming(self, now: Pass, prompt: bool) -> dict[str, Tensor]:
+        """What is known of the tokens of a pass before they attend, by state. [R, 1, N]"""
+        column = torch.arange(now.tokens, device=self.device, dtype=torch.int32)
+        positions = self.per_row(now.first) + column  # real tokens stand in front
+        protected = torch.zeros(len(now.count), 1, now.tokens, dtype=torch.bool)
+        for row, columns in enumerate(now.protected):
+            if columns:
+                protected[row, 0, list(columns)] = True
+        return {
+            "positions": positions.masked_fill(column >= self.per_row(now.count), -1),
+            "prompt": torch.full_like(positions, prompt, dtype=torch.bool),
+            "protected": protected.to(self.device),
+        }
+
+    def receive(self, slots: Slots, gain: Tensor, lately: Tensor | None, queries: Sequence[int]) -> None:
+        """Adds what so many queries of each row gave to slots: [l, R, H, S, G], and [l, R, H, S] lately."""
+        policy = self.plan.policy
+        slots.score.copy_(policy.scores.add(policy.forget, slots.score, gain, queries))
+        if lately is not None:
+            before = slots.lately.unsqueeze(4)
+            before.copy_(added(REMEMBER, before, lately.unsqueeze(4), queries))
 
     @torch.no_grad()
     def place(self, now: Pass, prompt: bool) -> None:
         """Gives the next token of every row its empty slot, in all layers; `write` brings the rest."""
-        if len(set(now.in_use)) == 1:
-            slot = self.order[..., now.in_use[0] : now.in_use[0] + 1].long()
-        else:
-            held = self.per_row(now.in_use).long().expand(*self.shape[:3], 1)
-            slot = self.order.gather(3, held).long()
-        self.slot = slot
-        real = [first if count else -1 for first, count in zip(now.first, now.count, strict=True)]
-        self.new = self.per_row(real)  # [R, 1, 1] positions
+        held = self.per_row(now.in_use).long().expand(*self.shape[:3], 1)
+        self.slot = self.order.gather(3, held).long()
         self.when = self.per_row(now.first)[..., 0]  # [R, 1]
-        self.edge = self.edge_angles(self.when, self.of.dtype) if self.clamps else None
+        self.edge = self.edge_angles(self.when, self.of.dtype)
         self.used = self.shape[3] if now.used is None else now.used + 1
-        new = {
-            "positions": self.new,
-            "prompt": prompt,
-            "protected": self.protected(now),
-            "hidden": self.new < 0,
-        }
-        for name, value in new.items():
-            state = self.slots.states[name]
-            value = torch.as_tensor(value, dtype=state.dtype, device=self.device)
-            state.scatter_(3, slot, value.expand_as(slot))
-        # Of each layer [R * H]: its rows in keys seen as [R * H * S, D].
-        start = torch.arange(0, self.order[0].numel(), self.shape[3], device=self.device)
-        self.flat_slot = slot.flatten(1) + start
+        for name, new in self.coming(now, prompt).items():
+            self.slots.states[name].scatter_(3, self.slot, new.expand_as(self.slot))
         if self._probabilities is None:
             layers, rows, heads, slots = self.shape
             size = (layers, rows, heads, self.of.groups, slots)
             with torch.inference_mode(False):
-                self._probabilities = torch.zeros(size, dtype=self.exact, device=self.device)
+                self._probabilities = torch.zeros(size, dtype=self.of.exact, device=self.device)
 
     def write(self, at: int, keys: Tensor, values: Tensor) -> None:
         """One layer's keys and values [R, H, 1, D] of the tokens that were placed."""
-        keys, values = self.to_store(keys, values, self.new)
+        assert self.slot is not None
+        slot = self.slot[at]  # [R, H, 1]
+        keys, values = self.to_store(keys, values, self.slots.positions[at].gather(2, slot))
         for stored, new in ((self.slots.keys, keys), (self.slots.values, values)):
-            stored[at].flatten(0, 2).index_copy_(0, self.flat_slot[at], new.flatten(0, 2))
+            stored[at].scatter_(2, slot.unsqueeze(3).expand_as(new), new)
 
     def probabilities(self, at: int) -> Tensor:
         """Where one layer's probabilities go: [R, H, G, T], T slots in use at most."""
@@ -295,22 +299,10 @@ class Arena:
     def finish(self, now: Pass) -> None:
         """After all layers attended: adds what each slot received."""
         assert self._probabilities is not None
-        policy, slots, self.slot = self.plan.policy, self.slots, None
+        policy, self.slot = self.plan.policy, None
         gain = policy.scores.gained_at_once(policy.forget, self._probabilities, self.when)  # [L, R, H, S, G]
-        slots.score.copy_(policy.scores.add(policy.forget, slots.score, gain, now.count))
-        if self.plan.observe:
-            received = self._probabilities.mean(3) * (1 - scores.REMEMBER)  # [L, R, H, S]
-            left = scores.left(scores.REMEMBER, now.count, slots.lately)
-            left = left if isinstance(left, float) else left[..., 0]
-            slots.lately.copy_(received + slots.lately * left)
-
-    def protected(self, now: Pass) -> Tensor:
-        """Which new tokens are protected as they are written: sinks, system prompt, pins. [R, 1, N] bool"""
-        flags = torch.zeros(len(now.count), 1, now.tokens, dtype=torch.bool)
-        for row, columns in enumerate(now.protected):
-            if columns:
-                flags[row, 0, list(columns)] = True
-        return flags.to(self.device)
+        lately = self._probabilities.mean(3) * (1 - REMEMBER) if self.plan.observe else None
+        self.receive(self.slots, gain, lately, now.count)
 
     def per_row(self, numbers: Sequence[int]) -> Tensor:
         """[R, 1, 1] int32"""
@@ -330,8 +322,16 @@ def joined(arenas: Sequence[Arena]) -> list[Arena]:
             first.lost = first.lost + other.lost
         alike = [first, *others]
         if others:
-            first._replace({s.name: torch.cat([a.slots.states.pop(s.name) for a in alike]) for s in STATES})
+            first.hold({s.name: torch.cat([a.slots.states.pop(s.name) for a in alike]) for s in STATES})
     return [group[0] for group in groups.values()]
+
+
+def give_up(slots: Slots, going: Tensor) -> None:
+    """Empties slots, `going` [l, R, H, N]."""
+    for state in STATES:
+        if state.dtype != "kv":  # what lies there is masked, and overwritten by the next token
+            mine = slots.states[state.name]
+            mine.scatter_(3, along(going, mine), state.empty)
 
 
 def in_use_first(positions: Tensor) -> Tensor:

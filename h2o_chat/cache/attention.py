@@ -6,7 +6,7 @@ block, S slots, D head size.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,17 +41,8 @@ _HARMLESS = {
 }
 
 
-class Attended(NamedTuple):
-    """What the queries of one pass got, and what they gave.
-
-    No field has a default: who computes it in another way (`native/prompts.py`) fills each, or fails.
-    """
-
-    output: Tensor  # [R, H, G, N, D]
-    gain: Tensor  # [R, H, T + N, G] what they add to the scores of T slots and N tokens
-    lately: Tensor | None  # [R, H, T + N] what they add to `lately`; None: nobody looks
-
-
+Attended = tuple[Tensor, New]
+"""What the queries of one pass got, [R, H, G, N, D], and what the pass brings."""
 Attend = Callable[["LayerStep", Pass, Tensor, Tensor, Tensor], Attended]
 """`LayerStep.attended`, or what computes the same."""
 
@@ -163,15 +154,16 @@ class LayerStep:
         logits = self.products(queries, keys)
         if not used:
             return logits
-        slots, held = self.arena.cut(slice(self.at, self.at + 1)), logits[..., :used]
+        slots, held = self.arena.slots.cut(slice(self.at, self.at + 1)), logits[..., :used]
         if edge is not None:
             assert self.arena.rope is not None
             far = self.products(self.arena.rope.turn(queries, *edge), keys[:, :, :used])
             torch.where(slots.clamped[0, :, :, None, None, :used], far, held, out=held)
-        held.masked_fill_(slots.hidden[0, :, :, None, None, :used], -torch.inf)
+        unseen = slots.positions[0, :, :, None, None, :used] < 0  # empty slots
         if self.window is not None:
-            seen_from = when[:, None, None, :, None] - self.window  # [R, 1, 1, N, 1]
-            held.masked_fill_(slots.positions[0, :, :, None, None, :used] <= seen_from, -torch.inf)
+            before = when[:, None, None, :, None] - self.window  # [R, 1, 1, N, 1]
+            unseen = unseen | (slots.positions[0, :, :, None, None, :used] <= before)
+        held.masked_fill_(unseen, -torch.inf)
         return logits
 
     def products(self, queries: Tensor, keys: Tensor) -> Tensor:
@@ -223,10 +215,8 @@ class LayerStep:
         outputs = []
         for now in step.passes:
             cut = slice(now.start, now.end)
-            part = keys[:, :, cut], values[:, :, cut]
-            found = attend(self, now, queries[..., cut, :], *part)
-            outputs.append(found.output)
-            new = New(*part, found.gain, found.lately)
+            output, new = attend(self, now, queries[..., cut, :], keys[:, :, cut], values[:, :, cut])
+            outputs.append(output)
             if now is step.passes[-1]:
                 wait(self.arena, self.at, step, new)
             else:  # the next pass attends to who stays
@@ -244,7 +234,7 @@ class LayerStep:
         when = arena.per_row(now.first)[:, 0] + place  # [R, N]
         later = (count - 1 - place).clamp_min(0)  # [R, N] queries that come after each one in its row
         used = arena.shape[3] if now.used is None else now.used
-        edge = arena.edge_angles(when, queries.dtype) if arena.clamps else None
+        edge = arena.edge_angles(when, queries.dtype)
         all_keys, all_values = keys, values
         if used:  # [R, H, T + N, D]
             all_keys = torch.cat((arena.held_keys(self.at)[:, :, :used], keys), 2)
@@ -277,4 +267,4 @@ class LayerStep:
                 received = torch.nn.functional.pad(weighted(probabilities, weight).sum(2), (0, rest))
                 lately = received if lately is None else lately + received  # [R, H, T + N]
         assert gain is not None
-        return Attended(torch.cat(outputs, 3), gain, lately)
+        return torch.cat(outputs, 3), New(keys, values, gain, lately)

@@ -1,26 +1,25 @@
 """The bounded cache: `H2OCache`, as transformers sees it, over the arenas that hold the slots."""
 
-from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
 
-from h2o_chat.base.config import Prefill
+from h2o_chat.base.config import PREFILLS, Prefill
 from h2o_chat.base.errors import UsageError
-from h2o_chat.cache import pins
+from h2o_chat.cache import pins, ready
 from h2o_chat.cache import snapshot as snapshots
 from h2o_chat.cache.absorb import absorb_rest
 from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.clock import Clock
+from h2o_chat.cache.distance import distance_of
 from h2o_chat.cache.layer import H2OLayer
-from h2o_chat.cache.plan import plan_of
-from h2o_chat.cache.policies import Policy
-from h2o_chat.cache.ready import chunks_of, fed_indices, make_ready, refuse
+from h2o_chat.cache.named import named
+from h2o_chat.cache.plan import GROW, Plan
+from h2o_chat.cache.policies import Policy, divide
+from h2o_chat.cache.quantized import BITS
 from h2o_chat.cache.rope import Positions, Rope, probe
-from h2o_chat.cache.snapshot import Snapshot
 from h2o_chat.cache.step import Step
 
 
@@ -72,9 +71,26 @@ class H2OCache(Cache):
         observe: bool = False,
         kv: str = "auto",
     ) -> None:
+        for what, value in (("budget", budget), ("sinks", sinks), ("recent", recent), ("chunk", chunk)):
+            if type(value) is not int and not (value is None and what != "budget"):
+                raise UsageError(f"{what}={value!r} is no number of tokens.", "Give an int.")
+        if kv != "auto" and kv not in BITS:
+            raise UsageError(f"K/V precision {kv!r} is not known.", f"One of: auto, {', '.join(BITS)}.")
+        if prefill not in PREFILLS:
+            raise UsageError(f"Prefill {prefill!r} is not known.", f"One of: {', '.join(PREFILLS)}.")
+        policy = named(policy) if isinstance(policy, str) else policy
+        shares = divide(policy, budget, sinks, recent)
+        if chunk is None:
+            chunk = max(8, budget // 4) if shares.bounded else GROW
+        if chunk < 1:
+            raise UsageError(f"A chunk of {chunk} tokens cannot be read.", "It must be at least 1.")
         self.trained = probe(model) if positions is None and model is not None else positions
-        rebases = positions is not None
-        self.plan = plan_of(budget, policy, sinks, recent, chunk, prefill, kv, observe, self.trained, rebases)
+        distance = None
+        if self.trained is not None:
+            chunk = min(chunk, self.trained.window)
+            distance = distance_of(self.trained, policy, shares, rebases=positions is not None)
+        asked = sinks, recent
+        self.plan = Plan(policy, shares, asked, chunk, prefill, observe, BITS.get(kv), distance)
         self.clocks: list[Clock] = []
         """Of each row; before the first token only of rows for which something was protected."""
         self.fresh = self.plan.clock()
@@ -120,11 +136,6 @@ class H2OCache(Cache):
         """Prompt tokens to feed in one call: a chunk; with prefill="full" what the window can hold."""
         return self.trained.window if self.plan.prefill == "full" and self.trained else self.plan.chunk
 
-    def call_tokens(self, most: int) -> int:
-        """As many whole chunks as `most` tokens hold, at least one: prompt tokens to feed in the next call.
-        Each chunk still gives up slots before the next one attends, so this changes no token."""
-        return self.pass_tokens if self.plan.prefill == "full" else chunks_of(self, most)
-
     def kept(self, layer: int) -> Tensor:
         """True positions of the tokens a layer holds. [R, H, S] int32, -1 = empty
 
@@ -150,110 +161,19 @@ class H2OCache(Cache):
         """Bytes that a cache of everything fed so far would hold, in the model's own precision."""
         return sum(arena.plain_slot_bytes for arena in self.arenas) * self.fed
 
-    # -- what is protected, of one row or (None) of every row ------------------------------------------
-
-    def protect(self, tokens: int, row: int | None = None) -> int:
-        """Protects the first tokens (a system prompt) before they are fed, as many as may be; how many are:
-        at most (budget - recent) // 2, sinks included."""
-        return pins.protect(self, tokens, row)
-
-    def pin(self, positions: Iterable[int], row: int | None = None) -> int:
-        """Protects the tokens at these true positions where they are still held; those not fed yet from the
-        start. A layer with a sliding window still gives up what it cannot see any more.
-
-        Returns:
-            Of how many some KV head holds something, or will when they are fed.
-
-        Raises:
-            BudgetError: with sinks and system prompt that is more than `Shares.most_protected` slots of some
-                KV head; nothing has changed.
-        """
-        return pins.pin(self, positions, row)
-
-    def unpin(
-        self, positions: Iterable[int] | None = None, keep: Iterable[int] = (), row: int | None = None
-    ) -> None:
-        """Lets pinned tokens be evicted again, None: all but `keep`; sinks, system prompt stay protected."""
-        pins.unpin(self, positions, keep, row)
-
     @property
     def protected(self) -> int:
         """Slots of the fullest row and KV head that are protected, or will be by what is yet to be fed."""
-        return pins.protected(self)
+        return self.protected_in(None)
 
-    def protected_in(self, row: int) -> int:
-        """`protected`, of one row."""
-        return pins.protected(self, row)
+    # -- methods that stand in files of their own ------------------------------------------------------
 
-    def budget_for(self, protected: int) -> int | None:
-        """The smallest budget, from this one on, of which so many slots may be protected; None: no budget."""
-        return pins.budget_for(self.plan, protected)
-
-    # -- a step ----------------------------------------------------------------------------------------
-
-    def prepare(self, step: Step) -> None:
-        """Everything that has to happen before a step; call it once, then feed the step to the model.
-
-        In plain transformers nobody calls it: then the first layer does.
-
-        Raises:
-            UsageError: more tokens at once than the window holds; the step before was not fed, or failed.
-            WindowFullError: the `full` policy reached the end of the window.
-        """
-        refuse(self, step)
-        step.passes, step.begun = [], False
-        if self.arenas:
-            make_ready(self, step)
-        self.step = step
-
-    def position_ids(self) -> Tensor:
-        """The rotation indices to feed with the prepared step, for ever below the window. [R, N]; before the
-        first token [R or 1, N]
-
-        Raises:
-            UsageError: nothing was prepared, or the cache was made without positions.
-        """
-        if self.plan.distance is None or not self.plan.distance.rebases:
-            raise UsageError("This H2OCache was made without positions.", "Pass positions=probe(model).")
-        if self.step is None:
-            raise UsageError("No step was prepared.", "Call cache.prepare(Step(tokens=...)) first.")
-        return fed_indices(self, self.step)
-
-    # -- copies ----------------------------------------------------------------------------------------
-
-    def snapshot(self, *, copy: bool = True) -> Snapshot:
-        """The whole state; without `copy` the tensors themselves, good until the next token is fed."""
-        taken = snapshots.take(self)
-        return taken.copy() if copy else taken
-
-    def restore(self, snapshot: Snapshot, *, hand_over: bool = False) -> None:
-        """Puts the state back; with `hand_over` its own tensors, which needs no memory, and only once.
-
-        Raises:
-            UsageError: it is the snapshot of a cache with another policy, budget or precision.
-        """
-        snapshots.put(self, snapshot if hand_over else snapshot.copy())
-
-    def take_row(self, row: int, *, copy: bool = True) -> Snapshot:
-        """The whole state of one row, see `snapshot`.
-
-        Raises:
-            UsageError: there is no such row.
-        """
-        pins.rows(self, row)
-        taken = snapshots.take(self).row(row)
-        return taken.copy() if copy else taken
-
-    def put_row(self, row: int, snapshot: Snapshot | None) -> None:
-        """Puts the state of one row of a cache alike into this row, or (None) empties it; the other rows go
-        on untouched.
-
-        Raises:
-            UsageError: there is no such row; or it is the snapshot of a cache with another policy, budget or
-                precision, of several rows, or of tokens while this cache has none.
-        """
-        pins.rows(self, row)
-        snapshots.put_row(self, row, snapshot)
+    protect, pin, unpin = pins.protect, pins.pin, pins.unpin
+    protected_in, budget_for = pins.protected_in, pins.budget_for
+    call_tokens, prepare, position_ids = ready.call_tokens, ready.prepare, ready.position_ids
+    snapshot, restore = snapshots.snapshot, snapshots.restore
+    take_row, put_row = snapshots.take_row, snapshots.put_row
+    select_rows = reorder_cache = batch_select_indices = snapshots.select_rows
 
     def reset(self) -> None:
         """Forgets everything."""
@@ -261,15 +181,6 @@ class H2OCache(Cache):
             layer.reset()
         self.clocks, self.arenas_in_step, self.step = [], [], None
         self.fresh = self.plan.clock()
-
-    def select_rows(self, rows: Tensor) -> None:
-        """Row i becomes a copy of row rows[i]; `rows` [new rows]."""
-        for arena in self.arenas:
-            arena.select_rows(rows)
-        if self.clocks:
-            self.clocks = [replace(self.clocks[row]) for row in rows.tolist()]
-
-    reorder_cache = batch_select_indices = select_rows
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         """Every row `repeats` times."""

@@ -58,7 +58,6 @@ class Pass:
     first: tuple[int, ...]  # of each row: the position of its first real token here
     count: tuple[int, ...]  # of each row: its real tokens here
     in_use: tuple[int, ...]  # of each row: slots in use before
-    used: int | None  # leading slots that may be in use before; None: any slot
     protected: tuple[tuple[int, ...], ...]  # of each row: which of its tokens are, see `Clock.protects`
     settles: tuple[int, ...]  # rows that give up tokens afterwards
     compares: tuple[int, ...]  # those of them whose keys are compared before that
@@ -68,6 +67,17 @@ class Pass:
     def tokens(self) -> int:
         """Columns."""
         return self.end - self.start
+
+    @property
+    def seen(self) -> tuple[int, ...]:
+        """Of each row: tokens fed to it afterwards."""
+        return tuple(first + count for first, count in zip(self.first, self.count, strict=True))
+
+    @property
+    def used(self) -> int | None:
+        """Leading slots that may be in use before: they are written from the first on, until something is
+        evicted; None: any slot."""
+        return max(self.in_use) if self.first == self.in_use else None
 
     @property
     def even(self) -> bool:
@@ -129,16 +139,5 @@ def _pass(
     protected = tuple(clock.protects(more) for clock, more in rows)
     settles = tuple(row for row, (clock, more) in enumerate(rows) if clock.advance(more, budget, leaves))
     compares = tuple(row for row in settles if clocks[row].compare(budget))
-    return Pass(
-        start,
-        end,
-        first,
-        tuple(count),
-        in_use,
-        # Slots are written from the first on, until something is evicted.
-        max(in_use) if first == in_use else None,
-        protected,
-        settles,
-        compares,
-        tuple(clock.compared for clock in clocks),
-    )
+    compared = tuple(clock.compared for clock in clocks)
+    return Pass(start, end, first, tuple(count), in_use, protected, settles, compares, compared)

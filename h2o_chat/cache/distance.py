@@ -46,6 +46,18 @@ class Distance:
         """
         return self.nearer * (protected & (positions >= max(1, self.sinks)))
 
+    def fed_indices(self, index: Tensor) -> Tensor:
+        """What to feed for tokens at an index, for ever below the window.
+
+        Learned positions run to the end of the window and then again and again through its second half. At
+        each return older tokens seem to come after newer ones until they are evicted.
+        """
+        if not self.learned:
+            return index
+        half = self.window // 2
+        again = half + (index - self.window) % (self.window - half)
+        return torch.where(index < self.window, index, again)
+
 
 def distance_of(trained: Positions, policy: Policy, shares: Shares, rebases: bool) -> Distance:
     """`Policy.reach` of the window, and at least the budget: distances are true until something is evicted.
@@ -81,22 +93,3 @@ def indices(positions: Tensor, base: Tensor) -> Tensor:
         base: [R] the position whose index is 0.
     """
     return (positions - base[:, None, None]).masked_fill(positions < 0, 0)
-
-
-def fed_indices(distance: Distance, first: Tensor, tokens: int, real: Tensor | None) -> Tensor:
-    """The rotation indices to feed with the next tokens, for ever below the window. [R, N]
-
-    Learned positions run to the end of the window and then again and again through its second half. At each
-    return older tokens seem to come after newer ones until they are evicted.
-
-    Args:
-        first: [R, 1] index of the first new token.
-        real: [R, N] bool, False for padding, which repeats its neighbour's index.
-    """
-    along = torch.arange(tokens, device=first.device) if real is None else real.long().cumsum(-1) - 1
-    index = (first + along).clamp_min(0)
-    if not distance.learned:
-        return index
-    half = distance.window // 2
-    again = half + (index - distance.window) % (distance.window - half)
-    return torch.where(index < distance.window, index, again)

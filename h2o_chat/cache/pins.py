@@ -1,7 +1,7 @@
-"""What is never evicted, of each row apart: sinks, a system prompt, pins.
+"""What is never evicted, of each row apart: sinks, a system prompt, pins. Methods of `H2OCache`.
 
 Of tokens that are held a flag of their slots says so; of tokens yet to be fed the clock of their row does.
-`H2OCache` says what each function does.
+`row` None is every row.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,6 @@ from h2o_chat.cache import turning
 from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.cache_like import CacheLike
 from h2o_chat.cache.clock import Clock
-from h2o_chat.cache.plan import Plan
 from h2o_chat.cache.policies import divide
 
 
@@ -42,8 +41,9 @@ def name_rows(cache: CacheLike, rows: int) -> None:
     cache.clocks += [replace(cache.fresh) for _ in range(rows - len(cache.clocks))]
 
 
-def protect(cache: CacheLike, tokens: int, row: int | None) -> int:
-    """Protects the first tokens, as many as may be; how many are."""
+def protect(cache: CacheLike, tokens: int, row: int | None = None) -> int:
+    """Protects the first tokens (a system prompt) before they are fed, as many as may be; how many are:
+    at most (budget - recent) // 2, sinks included."""
     shares = cache.plan.shares
     below = max(shares.sinks, min(tokens, shares.most_protected))
     for clock in rows(cache, row).values():
@@ -51,11 +51,16 @@ def protect(cache: CacheLike, tokens: int, row: int | None) -> int:
     return below
 
 
-def pin(cache: CacheLike, positions: Iterable[int], row: int | None) -> int:
-    """Protects the tokens at these positions; of how many something is held, or will be.
+def pin(cache: CacheLike, positions: Iterable[int], row: int | None = None) -> int:
+    """Protects the tokens at these true positions where they are still held; those not fed yet from the
+    start. A layer with a sliding window still gives up what it cannot see any more.
+
+    Returns:
+        Of how many some KV head holds something, or will when they are fed.
 
     Raises:
-        BudgetError: that is more than may be protected; nothing has changed.
+        BudgetError: with sinks and system prompt that is more than `Shares.most_protected` slots of some
+            KV head; nothing has changed.
     """
     clocks, wanted = rows(cache, row), {position for position in positions if position >= 0}
     chosen = [_held_at(arena, clocks, wanted) for arena in cache.arenas]
@@ -63,7 +68,7 @@ def pin(cache: CacheLike, positions: Iterable[int], row: int | None) -> int:
     ahead = {at: clock.pins | {p for p in wanted if p >= clock.seen} for at, clock in clocks.items()}
     most = max(_needed(masks, at, clock, ahead[at]) for at, clock in clocks.items())
     if most > cache.plan.shares.most_protected:
-        raise _too_many(cache.plan, most, now=protected(cache, row))
+        raise _too_many(cache, most, now=protected_in(cache, row))
     found = set().union(*ahead.values()) & wanted
     for arena, mask, safe in zip(cache.arenas, chosen, masks, strict=True):
         found |= set(arena.slots.positions[mask].tolist())
@@ -73,8 +78,13 @@ def pin(cache: CacheLike, positions: Iterable[int], row: int | None) -> int:
     return len(found)
 
 
-def unpin(cache: CacheLike, positions: Iterable[int] | None, keep: Iterable[int], row: int | None) -> None:
-    """Lets pinned tokens be evicted again, None: all but `keep`."""
+def unpin(
+    cache: CacheLike,
+    positions: Iterable[int] | None = None,
+    keep: Iterable[int] = (),
+    row: int | None = None,
+) -> None:
+    """Lets pinned tokens be evicted again, None: all but `keep`; sinks, system prompt stay protected."""
     clocks, kept = rows(cache, row), set(keep)
     wanted = None if positions is None else set(positions)
     for arena in cache.arenas:
@@ -88,22 +98,22 @@ def unpin(cache: CacheLike, positions: Iterable[int] | None, keep: Iterable[int]
         clock.pins = clock.pins & kept if wanted is None else clock.pins - wanted
 
 
-def protected(cache: CacheLike, row: int | None = None) -> int:
+def protected_in(cache: CacheLike, row: int | None) -> int:
     """Slots of the fullest row and KV head that are protected, or will be by what is yet to be fed."""
     masks = [arena.slots.protected for arena in cache.arenas]
     needed = [_needed(masks, at, clock, clock.pins) for at, clock in rows(cache, row).items()]
     return max(needed, default=0)
 
 
-def budget_for(plan: Plan, protected: int) -> int | None:
+def budget_for(cache: CacheLike, protected: int) -> int | None:
     """The smallest budget, from this one on, of which so many slots may be protected; None: no budget."""
-    shares, policy = plan.shares, plan.policy
+    shares, policy = cache.plan.shares, cache.plan.policy
     if protected <= shares.most_protected:
         return shares.budget if shares.bounded else None
     if not policy.heavy:
         return None
     sizes = count(shares.budget)
-    return next(size for size in sizes if divide(policy, size, *plan.asked).most_protected >= protected)
+    return next(size for size in sizes if divide(policy, size, *cache.plan.asked).most_protected >= protected)
 
 
 def _needed(masks: Sequence[Tensor], row: int, clock: Clock, pins: Iterable[int]) -> int:
@@ -127,11 +137,11 @@ def _held_at(arena: Arena, rows: Iterable[int], wanted: Iterable[int] | None) ->
     return held & torch.isin(positions, torch.tensor(sorted(wanted), dtype=torch.int32, device=arena.device))
 
 
-def _too_many(plan: Plan, most: int, now: int) -> BudgetError:
+def _too_many(cache: CacheLike, most: int, now: int) -> BudgetError:
     """So many slots may not be protected: how many may, and what would fit."""
-    shares, fits = plan.shares, budget_for(plan, most)
+    shares, fits = cache.plan.shares, budget_for(cache, most)
     hint = (
-        f"{plan.policy.name} keeps only the newest; with h2o something can be pinned."
+        f"{cache.plan.policy.name} keeps only the newest; with h2o something can be pinned."
         if fits is None
         else f"It would fit into a budget of {fits:,}; or unpin something."
     )

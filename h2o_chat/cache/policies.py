@@ -55,6 +55,13 @@ class Slots:
                 " Policy(looks_at=...) names more"
             ) from None
 
+    def cut(
+        self, layers: slice = slice(None), rows: slice = slice(None), slots: slice = slice(None)
+    ) -> "Slots":
+        """Those of layers, rows and slots that follow each other: views, no copies. [l, r, H, s, ...]"""
+        states = {name: state[layers, rows, :, slots] for name, state in self.states.items()}
+        return Slots(self.budget, self.layers[layers], **states)
+
 
 Priority = Callable[[Slots], Tensor]
 
@@ -332,15 +339,8 @@ def lowest(priority: Tensor, positions: Tensor, count: int) -> Tensor:
         return positions.masked_fill(~tied, torch.iinfo(positions.dtype).max).argmin(-1, keepdim=True)
     if priority.dtype == torch.float32:
         return _one_key(priority, positions).topk(count, largest=False, sorted=False).indices
-    return _ascending(priority, positions)[..., :count]
-
-
-def _ascending(priority: Tensor, positions: Tensor) -> Tensor:
-    """Slots by priority, of equal ones the oldest first. [L, R, H, S]"""
-    if priority.dtype == torch.float32:
-        return _one_key(priority, positions).argsort(dim=-1)
     by_age = positions.argsort(dim=-1, stable=True)
-    return by_age.gather(-1, priority.gather(-1, by_age).argsort(dim=-1, stable=True))
+    return by_age.gather(-1, priority.gather(-1, by_age).argsort(dim=-1, stable=True))[..., :count]
 
 
 def _one_key(priority: Tensor, positions: Tensor) -> Tensor:

@@ -4,21 +4,24 @@ import torch
 from torch import Tensor
 
 from h2o_chat.base.errors import UsageError, WindowFullError
-from h2o_chat.cache import distance as distances
 from h2o_chat.cache import turning
 from h2o_chat.cache.arena import Arena, Shape, joined
 from h2o_chat.cache.cache_like import CacheLike
 from h2o_chat.cache.clock import decode_pass, prompt_passes
+from h2o_chat.cache.distance import due
 from h2o_chat.cache.layer import H2OLayer
 from h2o_chat.cache.pins import name_rows
-from h2o_chat.cache.room import require_room
 from h2o_chat.cache.step import Step
 
 
-def refuse(cache: CacheLike, step: Step) -> None:
-    """
+def prepare(cache: CacheLike, step: Step) -> None:
+    """Everything that has to happen before a step; call it once, then feed the step to the model.
+
+    In plain transformers nobody calls it: then the first layer does.
+
     Raises:
-        UsageError: the step before was not fed, or failed; or these are more tokens than the window holds.
+        UsageError: more tokens at once than the window holds; the step before was not fed, or failed.
+        WindowFullError: the `full` policy reached the end of the window.
     """
     if cache.step is not None and not cache.step.begun:
         raise UsageError(
@@ -34,6 +37,10 @@ def refuse(cache: CacheLike, step: Step) -> None:
         raise UsageError(
             f"{step.tokens} tokens at once are more than the model's window of {distance.window}."
         )
+    step.passes, step.begun = [], False
+    if cache.arenas:
+        make_ready(cache, step)
+    cache.step = step
 
 
 @torch.no_grad()
@@ -53,7 +60,7 @@ def make_ready(cache: CacheLike, step: Step) -> None:
         )
     join(cache)
     if distance is not None and not distance.learned:
-        clamps, rebases = distances.due(distance, clocks, counts)
+        clamps, rebases = due(distance, clocks, counts)
         for arena in cache.arenas:
             if clamps:
                 turning.clamp(arena, [clock.near_from for clock in clocks])
@@ -69,23 +76,37 @@ def make_ready(cache: CacheLike, step: Step) -> None:
         step.passes = prompt_passes(clocks, step.tokens, counts, plan.budget, chunk)
 
 
-def chunks_of(cache: CacheLike, most: int) -> int:
-    """As many whole chunks as `most` tokens hold; one where keys are due to be clamped between two chunks."""
-    chunk, distance = cache.plan.chunk, cache.plan.distance
+def call_tokens(cache: CacheLike, most: int) -> int:
+    """As many whole chunks as `most` tokens hold, at least one: prompt tokens to feed in the next call. One
+    where keys are due to be clamped between two chunks, or with prefill="full" what the window can hold.
+
+    Each chunk still gives up slots before the next one attends, so this changes no token.
+    """
+    chunk, distance = cache.pass_tokens, cache.plan.distance
     many = max(chunk, most // chunk * chunk)
     seen = max((clock.seen for clock in cache.clocks), default=0)
     clamps = distance is not None and not distance.learned and seen + many - chunk >= distance.reach
-    return chunk if clamps else many
+    return chunk if clamps or cache.plan.prefill == "full" else many
 
 
-def fed_indices(cache: CacheLike, step: Step) -> Tensor:
-    """The rotation indices of a prepared step: [R, N], before the first token [R or 1, N]."""
-    assert cache.plan.distance is not None
+def position_ids(cache: CacheLike) -> Tensor:
+    """The rotation indices to feed with the prepared step, for ever below the window. [R, N]; before the
+    first token [R or 1, N]. Padding repeats its neighbour's.
+
+    Raises:
+        UsageError: nothing was prepared, or the cache was made without positions.
+    """
+    distance, step = cache.plan.distance, cache.step
+    if distance is None or not distance.rebases:
+        raise UsageError("This H2OCache was made without positions.", "Pass positions=probe(model).")
+    if step is None:
+        raise UsageError("No step was prepared.", "Call cache.prepare(Step(tokens=...)) first.")
     first = [0]
     if step.passes:
         first = [at - clock.base for at, clock in zip(step.passes[0].first, cache.clocks, strict=True)]
-    start = torch.tensor(first, device=None if step.real is None else step.real.device)[:, None]
-    return distances.fed_indices(cache.plan.distance, start, step.tokens, step.real)
+    along = torch.arange(step.tokens) if step.real is None else step.real.long().cumsum(-1) - 1
+    start = torch.tensor(first, device=along.device)[:, None]
+    return distance.fed_indices((start + along).clamp_min(0))
 
 
 def begin(
@@ -125,7 +146,7 @@ def begin(
     assert step is not None
     if layer.arena is None:
         shape = Shape(rows, heads, groups, size, values.shape[-1], keys.dtype, keys.device)
-        require_room(shape, cache.plan.slots)
+        shape.require_room(cache.plan.slots)
         arena = Arena(cache.plan, [layer.number], cache.rope(layer.number), shape, cache.plan.slots)
         arena.grow(max(clock.in_use for clock in cache.clocks))
         cache.arenas_in_step.append(arena)

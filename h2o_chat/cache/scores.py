@@ -12,12 +12,12 @@ REMEMBER = 31 / 32
 """Attention received `lately` is a mean over about the last 32 queries."""
 
 
-def left(rate: float, queries: Sequence[int], like: Tensor) -> Tensor | float:
-    """What is left of a number after so many queries of each row. A float, or [R, 1, 1, 1]"""
+def added(rate: float, score: Tensor, gain: Tensor, queries: Sequence[int]) -> Tensor:
+    """A score [..., R, H, T, G] after so many queries of each row: each leaves `rate` of it; their gain."""
     if len(set(queries)) == 1:
-        return float(rate ** queries[0])
-    rates = torch.tensor([rate**count for count in queries], dtype=like.dtype, device=like.device)
-    return rates[:, None, None, None]
+        return torch.add(gain, score, alpha=rate ** queries[0])
+    left = torch.tensor([rate**count for count in queries], dtype=score.dtype, device=score.device)
+    return gain + score * left[:, None, None, None]
 
 
 class Received:
@@ -46,10 +46,7 @@ class Received:
 
     def add(self, forget: float, score: Tensor, gain: Tensor, queries: Sequence[int]) -> Tensor:
         """The score [..., R, H, T, G] after `queries` queries of each row that brought `gain`, as large."""
-        kept = left(forget, queries, score)
-        return (
-            torch.add(gain, score * kept) if isinstance(kept, Tensor) else torch.add(gain, score, alpha=kept)
-        )
+        return added(forget, score, gain, queries)
 
     def together(self, one: Tensor, other: Tensor) -> Tensor:
         """Gains of two blocks of queries, both forgotten up to the same moment."""

@@ -5,16 +5,16 @@ Shapes: L layers, R rows of which r are due, H KV heads, S slots, D head size.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import torch
 from torch import Tensor
 
-from h2o_chat.cache.arena import Arena, Ranked, along, in_use_first
+from h2o_chat.cache.arena import Arena, give_up, in_use_first
 from h2o_chat.cache.clock import Clock, Pass
 from h2o_chat.cache.novelty import distinctness, novelty
 from h2o_chat.cache.policies import Slots, lowest, mean_held, opinion, output_change_of_heads, priorities
 from h2o_chat.cache.rope import MOST_TOKENS
-from h2o_chat.cache.state import STATES
 from h2o_chat.cache.turning import before_rope
 
 TOGETHER = 4
@@ -53,45 +53,45 @@ TORCH = Kernels()
 @torch.no_grad()
 def settle(arena: Arena, now: Pass, kernels: Kernels) -> None:
     """Gives up slots in the rows whose last empty slot has been written."""
-    due = [row for row in now.settles if row in now.compares]
-    others = [row for row in now.settles if row not in now.compares]
-    for rows, compares in ((due, arena.plan.policy.keys), (others, False)):
-        for run in _runs(rows, arena.shape[1]):
-            _settle_rows(arena, run, now, kernels, compares)
+    for rows, compares in due(arena, now):
+        part = arena.slots.cut(rows=rows)
+        ranking, going = choose(arena, part, rows, compares, now, arena.plan.stride, kernels)
+        for at, row in enumerate(range(rows.start, rows.stop)):
+            arena.ranked[row] = (now.seen[row], ranking[:, at])
+        give_up(part, going)
+        arena.order[:, rows] = in_use_first(part.positions)
 
 
-def _runs(rows: Sequence[int], of: int) -> Iterator[range]:
-    """Rows that follow each other, at most TOGETHER; or all there are."""
-    if len(rows) == of:
-        yield range(of)
-        return
-    start = 0
-    for at, row in enumerate(rows, 1):
-        if at == len(rows) or rows[at] != row + 1 or at - start == TOGETHER:
-            yield range(rows[start], row + 1)
-            start = at
+def due(arena: Arena, now: Pass) -> Iterator[tuple[slice, bool]]:
+    """Rows that settle, all or at most TOGETHER that follow each other; whether their keys are compared."""
+    compared = now.compares if arena.plan.policy.keys else ()
+    for compares in (True, False):
+        mine = [row for row in now.settles if (row in compared) == compares]
+        if len(mine) == len(now.count):
+            yield slice(0, len(mine)), compares
+            return
+        for _, run in groupby(enumerate(mine), lambda one: (one[1] - one[0], one[0] // TOGETHER)):
+            rows = [row for _, row in run]
+            yield slice(rows[0], rows[-1] + 1), compares
 
 
-def _settle_rows(arena: Arena, rows: range, now: Pass, kernels: Kernels, compares: bool) -> None:
-    """The policy ranks, and `stride` slots of every layer and head of these rows are given up."""
-    which = slice(rows.start, rows.stop)
-    part = arena.cut(rows=which)
-    seen = [now.first[row] + now.count[row] for row in rows]
+def choose(
+    arena: Arena, part: Slots, rows: slice, compares: bool, now: Pass, count: int, kernels: Kernels
+) -> tuple[Tensor, Tensor]:
+    """The policy's ranking [l, r, H, S], and the `count` slots that go, [l, r, H, count].
+
+    Args:
+        part: of these rows: slots, or slots and a prompt's chunk side by side. What the comparison of keys
+            finds is written there.
+    """
     if compares:
-        found = kernels.compare(arena, part, arena.held_indices(rows=which))
-        for name, numbers in found.items():
+        for name, numbers in kernels.compare(arena, part, arena.held_indices(part, rows)).items():
             part.states[name].copy_(numbers)
-    ranking = rank(arena, part, [now.compared[row] for row in rows], kernels)
-    arena.ranked.update((row, Ranked(seen[at], ranking[:, at])) for at, row in enumerate(rows))
-    priority = framed(arena, part, ranking, seen, visible_from(arena, seen))
-    going = lowest(priority, part.positions, arena.plan.stride)  # [L, r, H, stride]
+    ranking = rank(arena, part, now.compared[rows], kernels)
+    going = lowest(framed(arena, part, ranking, now.seen[rows]), part.positions, count)
     if arena.plan.observe:
-        arena.lost[which] += part.lately.gather(3, going).sum((0, 2, 3)).double()
-    for state in STATES:
-        if state.dtype != "kv":  # what lies there is masked, and overwritten by the next token
-            mine = part.states[state.name]
-            mine.scatter_(3, along(going, mine), state.empty)
-    arena.order[:, which] = in_use_first(part.positions)
+        arena.lost[rows] += part.lately.gather(3, going).sum((0, 2, 3)).double()
+    return ranking, going
 
 
 def rank(arena: Arena, part: Slots, compared: Sequence[int], kernels: Kernels = TORCH) -> Tensor:
@@ -100,47 +100,42 @@ def rank(arena: Arena, part: Slots, compared: Sequence[int], kernels: Kernels = 
     Args:
         compared: of each row, the position from which on keys were not compared yet.
     """
-    return opinion(arena.plan.policy, _looked_at(arena, part, compared, kernels))
+    policy = arena.plan.policy
+    # Of some rows copies: products of what lies apart have other last bits than those of a row alone.
+    states = {name: part.states[name].contiguous() for name in (*Slots.RANKED_BY, *policy.looks_at)}
+    states["values"] = arena.numbers(states["values"])
+    if policy.keys:  # those not compared yet count as the mean of the others
+        known = (part.positions >= 0) & (part.positions < arena.per_row(compared))
+        for name in ("distinctness", "novelty"):
+            states[name] = torch.where(known, states[name], mean_held(states[name], known))
+    looked_at = Slots(arena.plan.budget, part.layers, **states)
+    looked_at.kernel = kernels.change
+    return opinion(policy, looked_at)
 
 
-def framed(arena: Arena, part: Slots, ranking: Tensor, seen: Sequence[int], visible_from: Tensor) -> Tensor:
+def framed(arena: Arena, part: Slots, ranking: Tensor, seen: Sequence[int]) -> Tensor:
     """What is given up first has the lowest. [L, r, H, S]
 
     Args:
         seen: of each row, the tokens fed to it.
     """
-    recent = arena.plan.shares.recent
-    recent_from = arena.per_row([tokens - recent for tokens in seen])
-    return priorities(ranking, part, part.protected, recent_from, visible_from)
-
-
-def _looked_at(arena: Arena, part: Slots, compared: Sequence[int], kernels: Kernels) -> Slots:
-    """What the policy may look at: values as numbers; keys not compared yet as the mean of the others."""
-    # Of some rows copies: products of what lies apart have other last bits than those of a row alone.
-    names = (*Slots.RANKED_BY, *arena.plan.policy.looks_at)
-    states = {name: part.states[name].contiguous() for name in names}
-    states["values"] = arena.numbers(states["values"])
-    if arena.plan.policy.keys:
-        held = part.positions >= 0
-        known = held & (part.positions < arena.per_row(compared))
-        for name in ("distinctness", "novelty"):
-            states[name] = torch.where(known, states[name], mean_held(states[name], known))
-    slots = Slots(arena.slots.budget, part.layers, **states)
-    slots.kernel = kernels.change
-    return slots
+    recent_from = arena.per_row([tokens - arena.plan.shares.recent for tokens in seen])
+    return priorities(ranking, part, part.protected, recent_from, visible_from(arena, part.layers, seen))
 
 
 def ranking(arena: Arena, clocks: Sequence[Clock], row: int) -> Tensor:
     """What the policy ranks the slots of a row by: at the settle just now, else it is asked. [L, H, S]"""
-    ranked = arena.ranked.get(row)
-    if ranked is not None and ranked.seen == clocks[row].seen:
-        return ranked.ranking
+    seen, ranking = arena.ranked.get(row, (-1, None))
+    if ranking is not None and seen == clocks[row].seen:
+        return ranking
     return rank(arena, arena.slots, [clock.compared for clock in clocks])[:, row]
 
 
-def visible_from(arena: Arena, seen: Sequence[int]) -> Tensor:
-    """Positions before this are seen by no later query, which stands at `seen`. [L or 1, r, 1, 1]"""
-    if not any(arena.windows):
+def visible_from(arena: Arena, layers: Sequence[int], seen: Sequence[int]) -> Tensor:
+    """Positions before this are seen by no later query, which stands at `seen`. [l or 1, r, 1, 1]"""
+    windows = [arena.windows[arena.layers.index(layer)] for layer in layers]
+    if not any(windows):
         return arena.per_row([0] * len(seen))[None]
-    windows = [MOST_TOKENS if window is None else window for window in arena.windows]
-    return torch.stack([arena.per_row([max(0, at - window + 1) for at in seen]) for window in windows])
+    return torch.stack(
+        [arena.per_row([max(0, at - (window or MOST_TOKENS) + 1) for at in seen]) for window in windows]
+    )

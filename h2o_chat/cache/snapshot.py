@@ -1,13 +1,18 @@
-"""Copies of everything that a cache holds: of all its rows, of one of them, of several put together."""
+"""Copies of everything that a cache holds: of all its rows, of one of them, of several put together.
+
+The functions without an underscore are methods of `H2OCache`, but for `together`.
+"""
 
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 from h2o_chat.base.errors import UsageError
-from h2o_chat.cache.arena import Arena, Part
+from h2o_chat.cache.arena import Arena, Part, in_use_first
 from h2o_chat.cache.cache_like import CacheLike
 from h2o_chat.cache.clock import Clock
+from h2o_chat.cache.pins import rows
 from h2o_chat.cache.policies import Shares
 from h2o_chat.cache.ready import join, place_layers
 
@@ -26,26 +31,13 @@ class Snapshot:
 
     def row(self, number: int) -> "Snapshot":
         """One row of it, as views; `fed` is then without padding."""
-        cut = slice(number, number + 1)
-        parts = [
-            Part(
-                part.layers,
-                replace(part.shape, rows=1),
-                {name: state[:, cut] for name, state in part.states.items()},
-                part.lost[cut],
-            )
-            for part in self.parts
-        ]
+        parts = [part.changed(1, lambda state: state[:, number : number + 1]) for part in self.parts]
         clock = replace(self.clocks[number])
         return replace(self, parts=parts, clocks=[clock], fed=clock.seen)
 
     def copy(self) -> "Snapshot":
         """With tensors of its own."""
-        parts = [
-            replace(part, states={name: s.clone() for name, s in part.states.items()}, lost=part.lost.clone())
-            for part in self.parts
-        ]
-        return replace(self, parts=parts)
+        return replace(self, parts=[part.changed(part.shape.rows, torch.clone) for part in self.parts])
 
 
 def together(rows: list[Snapshot]) -> Snapshot:
@@ -74,10 +66,10 @@ def together(rows: list[Snapshot]) -> Snapshot:
     return replace(first, parts=parts, clocks=clocks, fed=max(row.fed for row in rows))
 
 
-def take(cache: CacheLike) -> Snapshot:
-    """The whole state, with the tensors themselves."""
+def snapshot(cache: CacheLike, *, copy: bool = True) -> Snapshot:
+    """The whole state; without `copy` the tensors themselves, good until the next token is fed."""
     join(cache)
-    return Snapshot(
+    taken = Snapshot(
         cache.plan.policy.name,
         cache.plan.shares,
         cache.plan.bits,
@@ -86,17 +78,24 @@ def take(cache: CacheLike) -> Snapshot:
         replace(cache.fresh),
         cache.fed,
     )
+    return taken.copy() if copy else taken
 
 
 @torch.inference_mode(False)
-def put(cache: CacheLike, snapshot: Snapshot) -> None:
-    """Puts a whole state into a cache; the snapshot's tensors become the cache's."""
+def restore(cache: CacheLike, snapshot: Snapshot, *, hand_over: bool = False) -> None:
+    """Puts the state back; with `hand_over` its own tensors, which needs no memory, and only once.
+
+    Raises:
+        UsageError: it is the snapshot of a cache with another policy, budget or precision.
+    """
     _refuse_other(cache, snapshot)
+    snapshot = snapshot if hand_over else snapshot.copy()
     cache.reset()
     cache.clocks, cache.fresh = [replace(clock) for clock in snapshot.clocks], replace(snapshot.fresh)
     for part in snapshot.parts:
         arena = Arena(cache.plan, part.layers, cache.rope(part.layers[0]), part.shape, slots=0)
-        arena.take_over(part, [clock.base for clock in cache.clocks])
+        arena.lost, arena.base = part.lost, arena.per_row([clock.base for clock in cache.clocks]).flatten()
+        arena.hold(part.states)
         cache.arenas_in_step.append(arena)
     while len(cache.layers) < sum(len(part.layers) for part in snapshot.parts):
         cache.layers.append(cache.new_layer())
@@ -105,9 +104,27 @@ def put(cache: CacheLike, snapshot: Snapshot) -> None:
         layer.fed = snapshot.fed
 
 
+def take_row(cache: CacheLike, row: int, *, copy: bool = True) -> Snapshot:
+    """The whole state of one row, see `snapshot`.
+
+    Raises:
+        UsageError: there is no such row.
+    """
+    rows(cache, row)
+    taken = snapshot(cache, copy=False).row(row)
+    return taken.copy() if copy else taken
+
+
 @torch.inference_mode(False)
 def put_row(cache: CacheLike, row: int, snapshot: Snapshot | None) -> None:
-    """Copies one row's state into a row of a cache, or (None) empties it."""
+    """Puts the state of one row of a cache alike into this row, or (None) empties it; the other rows go on
+    untouched.
+
+    Raises:
+        UsageError: there is no such row; or it is the snapshot of a cache with another policy, budget or
+            precision, of several rows, or of tokens while this cache has none.
+    """
+    rows(cache, row)
     if snapshot is not None:
         _refuse_other(cache, snapshot)
         if len(snapshot.clocks) > 1 or (snapshot.parts and not cache.arenas):
@@ -120,9 +137,31 @@ def put_row(cache: CacheLike, row: int, snapshot: Snapshot | None) -> None:
     clock = cache.clocks[row] = replace(clocks[0])
     for arena in cache.arenas:
         arena.grow(clock.in_use)
-        arena.put_row(row, snapshot.parts if snapshot else [], clock.base)
+        arena.empty_row(row, clock.base)
+    for part in snapshot.parts if snapshot else []:
+        for number, layer in enumerate(part.layers):
+            into = cache.layers[layer]
+            for name, saved in part.states.items():
+                mine = into.arena.slots.states[name][into.at, row]  # [H, S, ...]
+                slots = min(mine.shape[1], saved.shape[3])  # where slots are added, the others are empty
+                mine[:, :slots] = saved[number, 0, :, :slots]
+        into.arena.lost[row] += part.lost[0]
+    for arena in cache.arenas:
+        arena.order[:, row] = in_use_first(arena.slots.positions[:, row])
     for layer in cache.layers:  # a step of this row may have ended in the middle
         layer.fed = cache.fed
+
+
+@torch.inference_mode(False)
+def select_rows(cache: CacheLike, rows: Tensor) -> None:
+    """Row i becomes a copy of row rows[i]; `rows` [new rows]."""
+    taken, chosen = snapshot(cache, copy=False), rows.tolist()
+    parts = [
+        part.changed(len(chosen), lambda state: state.index_select(1, rows.to(state.device)))
+        for part in taken.parts
+    ]
+    clocks = [taken.clocks[row] for row in chosen] if taken.clocks else []
+    restore(cache, replace(taken, parts=parts, clocks=clocks), hand_over=True)
 
 
 def _refuse_other(cache: CacheLike, snapshot: Snapshot) -> None:

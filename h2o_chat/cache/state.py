@@ -16,7 +16,6 @@ class State:
     trailing: Literal["", "key", "value", "group"]  # after [L, R, H, S]: D of keys or values, G query heads
     dtype: Literal["kv", "exact", "int32", "bool"]  # kv: as the model's, or bytes; exact: fp32, or fp64 as it
     empty: float = 0  # what an empty slot holds
-    saved: bool = True  # False: it follows from the others and is made anew when a snapshot is restored
 
 
 STATES = (
@@ -40,8 +39,6 @@ STATES = (
     State("protected", "", "bool"),
     # Every query meets its key at one fixed distance (`distance.py`).
     State("clamped", "", "bool"),
-    # No query sees it.
-    State("hidden", "", "bool", empty=1, saved=False),
 )
 
 ORDER_BYTES = 4

@@ -60,4 +60,4 @@ def before_rope(arena: Arena, keys: Tensor, index: Tensor) -> Tensor:
     """
     if arena.plan.bits is None and arena.rope is not None:
         keys = arena.rope.rotate(keys, -index)
-    return torch.nn.functional.normalize(keys.to(arena.exact), dim=-1)
+    return torch.nn.functional.normalize(keys.to(arena.of.exact), dim=-1)

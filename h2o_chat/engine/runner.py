@@ -15,7 +15,7 @@ from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.rope import probe
 from h2o_chat.cache.snapshot import Snapshot, together
 from h2o_chat.cache.step import Step
-from h2o_chat.cache.undo import undo
+from h2o_chat.engine.undo import undo
 from h2o_chat.models.load import Loaded
 from h2o_chat.models.tokenizing import blamed_on_the_model
 from h2o_chat.native.loading import LoadedNative, positions_of

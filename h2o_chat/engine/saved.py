@@ -24,7 +24,7 @@ from h2o_chat.cache.arena import Part, Shape
 from h2o_chat.cache.clock import COMPARE_SHARE, COMPARE_TOKENS, Clock
 from h2o_chat.cache.named import named
 from h2o_chat.cache.policies import BOUNDLESS, Shares
-from h2o_chat.cache.quantized import BITS, dequantise, row_bytes
+from h2o_chat.cache.quantized import BITS, dequantise
 from h2o_chat.cache.rope import MOST_TOKENS
 from h2o_chat.cache.snapshot import Snapshot as CacheSnapshot
 from h2o_chat.cache.state import STATES
@@ -299,22 +299,12 @@ def _part(
 ) -> Part:
     """One arena's states, checked: shapes, types, ranges; nothing in a file may index outside a tensor."""
     dtype, bits = getattr(torch, session.dtype), BITS.get(session.kv_dtype)
-    exact = torch.float64 if dtype == torch.float64 else torch.float32
+    of = Shape(1, session.kv_heads, groups, head_size, head_size, dtype, device)
+    columns = named(session.policy).scores.columns(groups)
     slots = tensors[f"{number}.positions"].shape[-1] if session.budget is None else session.budget + 1
-    trailing: dict[str, tuple[int, ...]] = {
-        "": (),
-        "key": (head_size,),
-        "value": (head_size,),
-        "group": (named(session.policy).scores.columns(groups),),
-    }
-    kinds = {"kv": dtype, "exact": exact, "int32": torch.int32, "bool": torch.bool}
     states = {}
     for state in STATES:
-        if not state.saved:
-            continue
-        more, kind = trailing[state.trailing], kinds[state.dtype]
-        if state.dtype == "kv" and bits is not None:
-            more, kind = (row_bytes(head_size, bits),), torch.uint8
+        more, kind = of.kind(state, columns, bits)
         shape = (len(layers), 1, session.kv_heads, slots, *more)
         tensor = tensors.get(f"{number}.{state.name}")
         if tensor is None:  # a state that came later than the file
@@ -335,7 +325,6 @@ def _part(
         raise _Wrong(f"it holds {int(held.max())} tokens in {session.budget} slots")
     if session.budget is None and slots <= fed:
         raise _Wrong(f"it has {slots} slots for {fed} tokens")
-    of = Shape(1, session.kv_heads, groups, head_size, head_size, dtype, device)
     moved = {name: tensor.to(device) for name, tensor in states.items()}
     return Part(tuple(layers), of, moved, lost.to(device))
 

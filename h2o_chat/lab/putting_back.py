@@ -58,10 +58,10 @@ def _copied(arena: Arena, positions: range, row: int) -> Rows:
         raise UsageError(
             f"The token at position {missing} is not held by every KV head.", "Copy it before it is evicted."
         )
-    part = arena.cut(rows=slice(row, row + 1))
+    part = arena.slots.cut(rows=slice(row, row + 1))
     keys, values = (arena.numbers(_taken(part.states[name][:, 0], slot)) for name in ("keys", "values"))
     if arena.rope is not None and arena.plan.bits is None:
-        index = arena.held_indices(rows=slice(row, row + 1))[:, 0].gather(2, slot)
+        index = arena.held_indices(part, slice(row, row + 1))[:, 0].gather(2, slot)
         keys = arena.rope.rotate(keys, -index)
     return Rows(arena.layers, positions.start, quantise(keys, BITS), quantise(values, BITS))
 
@@ -86,14 +86,17 @@ def put_back(cache: CacheLike, rows: Sequence[Rows], row: int = 0) -> int:
 
 def _put_into(cache: CacheLike, arena: Arena, rows: Rows, row: int) -> set[int]:
     clock, which = cache.clocks[row], slice(row, row + 1)
-    part, new = arena.cut(rows=which), torch.tensor(rows.positions, dtype=torch.int32, device=arena.device)
-    visible = visible_from(arena, [clock.seen])  # [L or 1, 1, 1, 1]
+    part, new = (
+        arena.slots.cut(rows=which),
+        torch.tensor(rows.positions, dtype=torch.int32, device=arena.device),
+    )
+    visible = visible_from(arena, arena.layers, [clock.seen])  # [L or 1, 1, 1, 1]
     lacking = ~_where(arena, rows.positions, row)[1] & (new >= visible[:, 0])  # [L, H, N]
     count = lacking.sum(-1, keepdim=True)  # [L, H, 1]
     most = int(count.max())
     if not most:
         return set()
-    priority = framed(arena, part, rank(arena, part, [clock.compared]), [clock.seen], visible)
+    priority = framed(arena, part, rank(arena, part, [clock.compared]), [clock.seen])
     # An empty slot is the next token's, and what is held of the message stays.
     stays = (part.positions < 0) | torch.isin(part.positions, new)
     priority = priority.masked_fill(stays, torch.inf)
@@ -113,7 +116,7 @@ def _put_into(cache: CacheLike, arena: Arena, rows: Rows, row: int) -> set[int]:
         mine.scatter_(2, _along(going, mine), torch.where(where, put.to(mine.dtype), _taken(mine, going)))
     arena.ranked.pop(row, None)
     if arena.plan.policy.keys:
-        for name, numbers in compare_keys(arena, part, arena.held_indices(rows=which)).items():
+        for name, numbers in compare_keys(arena, part, arena.held_indices(part, which)).items():
             part.states[name].copy_(numbers)
     return set(new[lacking.any(0).any(0)].tolist())
 
@@ -134,7 +137,7 @@ def _states(arena: Arena, rows: Rows, new: Tensor, near_from: int, row: int) -> 
             indices(new[None, None], arena.base[row : row + 1])[0, 0],
         )
         keys = arena.rope.rotate(keys, index.expand(shape))
-    flags = {"prompt": True, "protected": True, "hidden": False}
+    flags = {"prompt": True, "protected": True}
     states |= {
         "keys": keys,
         "values": values,

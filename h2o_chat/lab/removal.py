@@ -43,7 +43,7 @@ def drop(arena: Arena, going: Tensor) -> None:
     """Empties the slots [L, R, H, S] of an arena."""
     arena.slots.positions[going] = -1
     arena.slots.score[going] = 0
-    arena.refresh()
+    arena.hold(arena.slots.states)
 
 
 def going(slots: Slots, what: str, share: float, generator: torch.Generator) -> Tensor:

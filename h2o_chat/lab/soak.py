@@ -135,7 +135,7 @@ def _rounding(old: Engine, fresh: Engine) -> float:
         if arena.rope is None:
             continue
         layer, row, head, slot = (arena.slots.positions == 0).nonzero().T
-        index = arena.held_indices()[layer, row, head, slot]
+        index = arena.held_indices(arena.slots)[layer, row, head, slot]
         kept = arena.rope.rotate(arena.slots.keys[layer, row, head, slot], -index)
         numbers = [arena.layers[at] for at in layer.tolist()]
         exact = torch.stack([new_keys[n][0, h, 0] for n, h in zip(numbers, head.tolist(), strict=True)])

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from h2o_chat.cache import scores
+from h2o_chat.cache.arena import New
 from h2o_chat.cache.attention import Attended, LayerStep
 from h2o_chat.cache.clock import Pass
 from h2o_chat.native import library as c
@@ -66,14 +67,13 @@ def attend(
         held_keys=held_keys.data_ptr(),
         held_values=held_values.data_ptr(),
         positions=slots.positions[here.at].data_ptr(),
-        hidden=slots.hidden[here.at].data_ptr(),
         clamped=slots.clamped[here.at].data_ptr(),
         attended=attended.data_ptr(),
         gain=gain.data_ptr(),
         lately=None if lately is None else lately.data_ptr(),
     )
     call(ctypes.byref(asked))
-    return Attended(attended, gain.transpose(2, 3), None if lately is None else lately.sum(2))
+    return attended, New(keys, values, gain.transpose(2, 3), None if lately is None else lately.sum(2))
 
 
 def _side_by_side(numbers: Tensor) -> Tensor:

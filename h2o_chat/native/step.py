@@ -121,7 +121,8 @@ class NativeStep:
         )
         self._checked(self.library.h2o_decode(self._model, ctypes.byref(step), logits.data_ptr()))
         cache.step.lasting = True
-        for arena in cache.arenas:
+        for arena in cache.arenas:  # a restored one was not told of windows by any prompt
+            arena.windows = [self.frame.sees[layer] for layer in arena.layers]
             settle(arena, now, cache.step.kernels)
         for layer in cache.layers:
             layer.fed += 1
@@ -175,11 +176,8 @@ class NativeStep:
         if arena.plan.policy.pairs:  # brought up to date
             was = {name: part.states[name] for name in ("novelty", "nearest")}
             found |= {name: one.clone(memory_format=torch.contiguous_format) for name, one in was.items()}
-        keys, numbers, positions = (
-            arena.numbers(part.keys),
-            c.int32s(part.layers),
-            part.positions.contiguous(),
-        )
+        keys, numbers = arena.numbers(part.keys), c.int32s(part.layers)
+        positions = part.positions.contiguous()
         index = index.to(torch.int32).contiguous()
         self._checked(
             self.library.h2o_compare(
@@ -310,7 +308,6 @@ def _slots_of(arena: Any, at: int, observe: bool) -> c.Slots:
         lately=where("lately") if observe else None,
         prompt=where("prompt"),
         protect=where("protected"),
-        hidden=where("hidden"),
         clamped=where("clamped"),
         order=int(arena.order[at].data_ptr()),
         slots=arena.shape[3],
@@ -319,4 +316,4 @@ def _slots_of(arena: Any, at: int, observe: bool) -> c.Slots:
 
 def _index_of(arena: Arena) -> Tensor:
     """Rotation index of every key, which the library needs where they are bytes. [L, R, H, S] int32"""
-    return arena.held_indices().to(torch.int32).contiguous()
+    return arena.held_indices(arena.slots).to(torch.int32).contiguous()

@@ -284,7 +284,9 @@ def test_rows_of_different_age_pass_the_window_each_in_its_own_time(policy: str)
             assert torch.equal(far[0][row], far[1][0])
             if policy == "h2o":
                 indices = [
-                    cache.layers[layer].arena.held_indices()[cache.layers[layer].at]
+                    cache.layers[layer].arena.held_indices(cache.layers[layer].arena.slots)[
+                        cache.layers[layer].at
+                    ]
                     for cache in (together, alone)
                 ]
                 assert torch.equal(*(found.sort(-1).values for found in (indices[0][row], indices[1][0])))

@@ -170,7 +170,7 @@ std::vector<uint8_t> held_numbers(Random &random, size_t count, int size, int kv
 struct Slots {
     std::vector<float> score, lately;
     std::vector<int32_t> positions, order, index;
-    std::vector<uint8_t> keys, values, prompt, protect, hidden, clamped;
+    std::vector<uint8_t> keys, values, prompt, protect, clamped;
     h2o_slots as_c;
 
     Slots(Random &random, const Shape &shape, int rows, int slots, int held, int used, int number, int kv_bits) {
@@ -186,7 +186,6 @@ struct Slots {
         for (int32_t &one : index) one = random.below(1000) - 300;
         prompt.resize(all);
         protect.resize(all);
-        hidden.assign(all, 1);
         clamped.resize(all);
         for (size_t head = 0; head < heads; ++head) {
             const size_t first = head * slots;
@@ -194,8 +193,7 @@ struct Slots {
             for (int s = used - 1; s > 0; --s) std::swap(order[first + s], order[first + random.below(s + 1)]);
             for (int s = 0; s < held; ++s) {
                 const size_t slot = first + order[first + s];
-                positions[slot] = 3 * s;
-                hidden[slot] = random.below(8) == 0;
+                positions[slot] = random.below(8) == 0 ? -1 : 3 * s;
                 clamped[slot] = random.below(3) == 0;
             }
         }
@@ -207,7 +205,6 @@ struct Slots {
         as_c.lately = number % 2 ? nullptr : lately.data();
         as_c.prompt = prompt.data();
         as_c.protect = protect.data();
-        as_c.hidden = hidden.data();
         as_c.clamped = clamped.data();
         as_c.order = order.data();
         as_c.index = kv_bits ? index.data() : nullptr;
@@ -217,7 +214,7 @@ struct Slots {
 
     void add_to(Digest &digest) const {
         for (const auto *one : {&score, &lately}) digest.add(*one);
-        for (const auto *one : {&keys, &values, &prompt, &protect, &hidden}) digest.add(*one);
+        for (const auto *one : {&keys, &values, &prompt, &protect}) digest.add(*one);
         digest.add(positions);
     }
 };
@@ -380,7 +377,7 @@ void change(h2o_model *model, const Shape &shape, int rows, int slots, bool alon
     digest.add(changes);
 }
 
-// A pass of a prompt in every layer: rows of different length, hidden and clamped slots. `alone`: a call for each row.
+// A pass of a prompt in every layer: rows of different length, empty and clamped slots. `alone`: a call for each row.
 void attend(h2o_model *model, const Shape &shape, int rows, int slots, bool alone, Digest &digest) {
     Random random{static_cast<uint64_t>(slots) + 1};
     const int tokens = 11, size = shape.head_size, heads = shape.heads, kv_heads = shape.kv_heads;
@@ -389,7 +386,7 @@ void attend(h2o_model *model, const Shape &shape, int rows, int slots, bool alon
     const std::vector<float> keys = numbers(random, kv * tokens * size, 0, 1);
     const std::vector<float> held = numbers(random, 2 * kv * slots * size, 0, 1);
     std::vector<int32_t> used(rows), first(rows), count(rows), index(rows), positions(kv * slots);
-    std::vector<uint8_t> hidden(kv * slots), clamped(kv * slots);
+    std::vector<uint8_t> clamped(kv * slots);
     for (int row = 0; row < rows; ++row) {
         used[row] = row % 4 == 3 ? 0 : slots - row % 3;
         count[row] = row % 5 == 4 ? 0 : tokens - row % 7;
@@ -397,8 +394,7 @@ void attend(h2o_model *model, const Shape &shape, int rows, int slots, bool alon
         index[row] = random.below(300);
     }
     for (size_t slot = 0; slot < kv * slots; ++slot) {
-        positions[slot] = random.below(4 * slots);
-        hidden[slot] = random.below(5) == 0;
+        positions[slot] = random.below(5) == 0 ? -1 : random.below(4 * slots);
         clamped[slot] = random.below(3) == 0;
     }
     for (int layer = 0; layer < shape.layers; ++layer) {
@@ -432,7 +428,6 @@ void attend(h2o_model *model, const Shape &shape, int rows, int slots, bool alon
             pass.held_keys = held.data() + units * slots * size;
             pass.held_values = pass.held_keys + kv * slots * size;
             pass.positions = positions.data() + units * slots;
-            pass.hidden = hidden.data() + units * slots;
             pass.clamped = clamped.data() + units * slots;
             pass.attended = attended.data();
             pass.gain = gain.data();

@@ -33,9 +33,9 @@ class Watched(NativeStep):
         self.passes, self.clamped, self.windows, self.held = 0, 0, 0, 0
 
     def _attend(self, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
-        found = super()._attend(here, now, queries, keys, values)
-        twin = here.attended(now, queries, keys, values)
-        for mine, wanted in zip(found, twin, strict=True):
+        output, new = super()._attend(here, now, queries, keys, values)
+        twin_output, twin = here.attended(now, queries, keys, values)
+        for mine, wanted in zip((output, *new), (twin_output, *twin), strict=True):
             assert mine is not None
             assert wanted is not None
             assert mine.shape == wanted.shape
@@ -44,7 +44,7 @@ class Watched(NativeStep):
         self.clamped += bool(here.arena.clamps and here.arena.slots.clamped[here.at].any())
         self.windows += here.window is not None
         self.held += sum(now.in_use)
-        return found
+        return output, new
 
 
 def cache_of(packed: Packed, budget: int, kv: str = "auto", policy: str = "h2o") -> H2OCache:

@@ -13,7 +13,7 @@ from twin import twin
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.policies import Slots, output_change_of_heads
-from h2o_chat.cache.settle import TORCH, _looked_at, compare_keys
+from h2o_chat.cache.settle import compare_keys
 from h2o_chat.cache.step import Step
 from h2o_chat.native import library
 from h2o_chat.native.loading import positions_of
@@ -228,7 +228,7 @@ def test_keys_are_compared_as_in_torch(name: str, budget: int, kv: str, pack: Pa
     for form in library.forms():
         step = NativeStep(packed, 2, form)
         for arena in cache.arenas:
-            index, slots = arena.held_indices(), arena.slots
+            index, slots = arena.held_indices(arena.slots), arena.slots
             assert not bool((slots.positions >= 0).all()), "some slot is empty"
             assert bool((slots.nearest >= 0).any()), "most are known"
             nothing = {"nearest": torch.full_like(slots.nearest, -1)}
@@ -248,7 +248,8 @@ def test_what_a_slot_changes_is_as_in_torch(name: str, kv: str, pack: Pack) -> N
     cache = cache_of(packed, 40, kv=kv)
     talk(by(NativeStep(packed, 2)), cache, said(100, packed.frame.vocabulary))
     for arena in cache.arenas:
-        slots = _looked_at(arena, arena.slots, [clock.compared for clock in cache.clocks], TORCH)
+        states = arena.slots.states | {"values": arena.numbers(arena.slots.values)}
+        slots = Slots(arena.slots.budget, arena.layers, **states)
         assert not bool((slots.positions >= 0).all()), "some slot is empty"
         wanted = output_change_of_heads(slots)
         assert bool((wanted > 0).any())
@@ -303,3 +304,17 @@ def test_kept_sets_are_those_of_torch(activations: bool, bits: int, count: int, 
                 mine, other = ({p for p in one if shares.sinks <= p <= at - shares.recent} for one in (a, b))
                 same, whole = same + len(mine & other), whole + len(other)
     assert same >= (0.999 if bits == 8 else 0.98) * whole
+
+
+@pytest.mark.parametrize("name", ["mistral", "qwen3"])
+def test_a_restored_row_goes_on_as_the_one_it_was_taken_of(name: str, pack: Pack) -> None:
+    """Token by token, without a prompt that would tell of each layer's window."""
+    packed = pack(name, 8)
+    step, cache, other = NativeStep(packed, 2), cache_of(packed, 40), cache_of(packed, 40)
+    talk(by(step), cache, said(60, packed.frame.vocabulary))
+    other.restore(cache.snapshot())
+    tokens = said(80, packed.frame.vocabulary, 1)
+    for one, two in zip(talk(by(step), cache, tokens, 0), talk(by(step), other, tokens, 0), strict=True):
+        assert torch.equal(one, two)
+    for layer in range(packed.frame.layers):
+        assert torch.equal(cache.kept(layer), other.kept(layer))

@@ -137,9 +137,10 @@ inline void ask(Job &job, const h2o_layer &layer, const h2o_slots &slots, const 
         });
     }
     const int row = job.rows[token];
-    const int64_t seen_from = layer.sees ? static_cast<int64_t>(step.positions[row]) - layer.sees : INT32_MIN;
+    // Slots at positions from here on are seen: not empty ones, at -1, nor what is out of the layer's window.
+    const int32_t seen_from = layer.sees && step.positions[row] >= layer.sees ? step.positions[row] - layer.sees + 1 : 0;
     for (int s = start; s < end; ++s) {
-        if (s < slots.used && !slots.hidden[first + s] && slots.positions[first + s] > seen_from) continue;
+        if (s < slots.used && slots.positions[first + s] >= seen_from) continue;
         for (int g = 0; g < of.groups; ++g) weights[g * stride + s] = -3e38f;
     }
 }

@@ -64,7 +64,7 @@ typedef struct {
     int32_t *positions;     // [R, H, S], -1: empty
     float *score;           // [R, H, S, G]
     float *lately;          // [R, H, S]; null: nobody looks
-    uint8_t *prompt, *protect, *hidden;  // [R, H, S]
+    uint8_t *prompt, *protect;  // [R, H, S]
     const uint8_t *clamped; // [R, H, S]
     const int32_t *order;   // [R, H, S] slots in use, then the empty ones in the order of writing
     const int32_t *index;   // [R, H, S] rotation index of each key, where they are bytes; else null
@@ -107,8 +107,8 @@ typedef struct {
     int64_t query_row, query_head, query_token;
     int64_t key_row, key_head, key_token;    // of keys and of values
     const float *held_keys, *held_values;    // [R, H, S, D], keys turned
-    const int32_t *positions;                // [R, H, S]
-    const uint8_t *hidden, *clamped;         // [R, H, S]
+    const int32_t *positions;                // [R, H, S], -1: empty
+    const uint8_t *clamped;                  // [R, H, S]
     float *attended;           // [R, H * G, N, D]; 0 for tokens that are not real
     float *gain;               // [R, H * G, T + N] what the pass adds to the scores of the slots, and of its tokens
     float *lately;             // [R, H * G, T + N] what it adds to `lately`, to be summed over G; null: nobody looks

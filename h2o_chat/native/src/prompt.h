@@ -37,7 +37,7 @@ inline void gather_tile(const Pass &pass, int unit, int tile, int size, int kv_h
         pass.at[first + i] = static_cast<float>(token);
         if (token >= 0) continue;
         const int before = of.positions[slot] - of.first[row];  // from 2^24 on a float has not every whole number
-        pass.at[first + i] = of.hidden[slot] ? kNever : before < -(1 << 24) ? -16777216.0f : static_cast<float>(before);
+        pass.at[first + i] = of.positions[slot] < 0 ? kNever : before < -(1 << 24) ? -16777216.0f : static_cast<float>(before);
         pass.clamped[first + i] = of.clamped[slot] ? 1.0f : 0.0f;
     }
 }

@@ -109,7 +109,6 @@ inline void write_slots(Job &job, const h2o_layer &layer, const h2o_slots &slots
         slots.positions[slot] = step.positions[row];
         slots.prompt[slot] = step.of_prompt != 0;
         slots.protect[slot] = step.protect[row];
-        slots.hidden[slot] = 0;
     }
     meet(*job.team);
 }

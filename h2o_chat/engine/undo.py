@@ -5,13 +5,10 @@ from dataclasses import replace
 
 import torch
 
+from h2o_chat.cache.arena import give_up
 from h2o_chat.cache.cache_like import CacheLike
 from h2o_chat.cache.clock import Clock
-from h2o_chat.cache.state import STATES
 from h2o_chat.cache.step import Step
-
-PLACED = ("positions", "prompt", "protected", "hidden")
-"""States that `Arena.place` writes before the first layer attends: whoever adds one there adds it here."""
 
 
 @torch.no_grad()
@@ -34,9 +31,7 @@ def undo(cache: CacheLike, step: Step, before: Sequence[Clock], fed: int) -> boo
     whole = not step.lasting
     for arena in cache.arenas_in_step:
         if whole and arena.slot is not None:
-            for state in STATES:
-                if state.name in PLACED:
-                    arena.slots.states[state.name].scatter_(3, arena.slot, state.empty)
+            give_up(arena.slots, arena.slot)  # as it was before `Arena.place`: empty
         arena.slot = None
         arena.waiting.clear()
     if whole:

@@ -95,7 +95,7 @@ def absorb(arena: Arena, at: int, now: Pass, new: Sequence[New], *, prompt: bool
         return
     stays = chunk.positions >= 0  # [l, R, H, N]
     for rows, compares in due(arena, now):
-        stays[:, rows] &= _stay(arena, slots.cut(rows=rows), used, chunk, rows, compares, now, kernels)
+        stays[:, rows] &= _stay(arena, slots, used, chunk, rows, compares, now, kernels)
     _write(slots, chunk, stays)
     arena.order[layers] = in_use_first(slots.positions)
 
@@ -123,21 +123,24 @@ def _stay(
     kernels: Kernels,
 ) -> Tensor:
     """Which tokens of the chunk stay in some rows; slots that do not are given up. [l, r, H, N] bool"""
-    held, new = slots.cut(slots=slice(used)), chunk.cut(rows=rows)
     names = {*Slots.RANKED_BY, *arena.plan.policy.looks_at, "protected"}
     names |= {"lately"} if arena.plan.observe else set()
     names |= {"keys", "nearest", "clamped"} if compares else set()
-    states = {name: torch.cat((held.states[name], new.states[name]), 3) for name in names}
-    both = Slots(held.budget, held.layers, **states)
+    held = {name: slots.states[name][:, rows, :, :used] for name in names}
+    new = {name: chunk.states[name][:, rows] for name in names}
+    both = Slots(
+        slots.budget, slots.layers, **{name: torch.cat((held[name], new[name]), 3) for name in names}
+    )
     count = both.positions.shape[3] - arena.plan.budget
     _, going = choose(arena, both, rows, compares, now, count, kernels)
     if compares:
         # Of the chunk it is not known who stays, and where.
         both.nearest.masked_fill_(both.nearest >= used, -1)[..., used:] = -1
         for name in FOUND:
-            held.states[name].copy_(both.states[name][..., :used])
-            new.states[name].copy_(both.states[name][..., used:])
+            held[name].copy_(both.states[name][..., :used])
+            new[name].copy_(both.states[name][..., used:])
     # For those of the chunk an empty slot is emptied: there is one, as there is one more than the budget.
+    slots = slots.cut(rows=rows)
     give_up(slots, torch.where(going < used, going, slots.positions.argmin(3, keepdim=True)))
     return torch.ones_like(both.protected).scatter_(3, going, False)[..., used:]
 

@@ -1,13 +1,14 @@
 """Holds conversations with a running server as users of openai (streaming), llm, oterm and elia do.
 
     h2o-chat serve -m MODEL                                    # in another terminal
-    tools/serve_clients.py [--url http://127.0.0.1:8080] [--turns 30] [--clients openai llm oterm elia]
+    tools/serve_clients.py [--url http://127.0.0.1:8080] [--turns 30] [--pid N] [--clients openai llm ...]
 
 Each client is installed into an environment in a temporary folder (`--folder` keeps it for the next time).
 `llm chat` gets its lines from a pipe, oterm and elia are typed into, in tmux. They talk to the server through
 a proxy here, which notes when a request was sent and when its first words came back. Prints that of turn 2
-and of the last, and how many tokens had been read before. Ends with exit code 1 if a conversation did not
-come to its end, or the last three turns took more than 1.2 times as long as turns 2 to 4.
+and of the last, and how many tokens had been read before. With --pid, the server's process, also how much
+processor time that took until then (Linux): on a busy machine it says more. Ends with exit code 1 if a
+conversation did not come to its end, or the last three turns took over 1.2 times as long as turns 2 to 4.
 """
 
 import argparse
@@ -68,6 +69,8 @@ class Turn:
     """Of the user."""
     first_ms: float = 0.0
     """From the request to the first words."""
+    first_cpu_ms: float = 0.0
+    """What the server's process took of the processors until then; 0 where it is not known which it is."""
     cached_tokens: int = 0
     prompt_tokens: int = 0
     """Read for it."""
@@ -79,7 +82,7 @@ class Turn:
 class Proxy:
     """Passes on what clients and the server say, and notes when."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, pid: int | None) -> None:
         parts, turns = urlsplit(url), list[Turn]()
         self.turns = turns
 
@@ -93,7 +96,7 @@ class Proxy:
                 self._pass_on(self.rfile.read(int(self.headers["content-length"])))
 
             def _pass_on(self, body: bytes | None) -> None:
-                turn, began = None, time.perf_counter()
+                turn, began, began_cpu_ms = None, time.perf_counter(), processor_ms(pid)
                 if body and self.path.endswith("/chat/completions"):
                     said = json.loads(body)["messages"]
                     turn = Turn(sum(one["role"] == "user" for one in said))
@@ -108,8 +111,8 @@ class Proxy:
                         self.send_header(name, value)
                 self.end_headers()
                 for line in answer:
-                    if turn:
-                        note(turn, line, began)
+                    if turn and note(turn, line, began):
+                        turn.first_cpu_ms = processor_ms(pid) - began_cpu_ms
                     try:
                         self.wfile.write(line)
                     except ConnectionError:  # elia closes its connection at the chunk that says why it ended
@@ -134,16 +137,24 @@ class Proxy:
         return sum(turn.done for turn in self.turns)
 
 
-def note(turn: Turn, line: bytes, began: float) -> None:
-    """What a line of an answer tells."""
+def processor_ms(pid: int | None) -> float:
+    """What all threads of a process have taken so far."""
+    threads = Path(f"/proc/{pid}/task").glob("*/schedstat") if pid else ()
+    return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e6
+
+
+def note(turn: Turn, line: bytes, began: float) -> bool:
+    """What a line of an answer tells; whether these are its first words."""
     if not line.startswith(b"data: {"):
-        return
+        return False
     event = json.loads(line.removeprefix(b"data: "))
     if timings := event.get("timings"):
         turn.cached_tokens, turn.prompt_tokens = timings["cache_n"], timings["prompt_n"]
     turn.ended |= any(choice["finish_reason"] for choice in event.get("choices", []))
     if not turn.first_ms and any(choice["delta"].get("content") for choice in event.get("choices", [])):
         turn.first_ms = 1000 * (time.perf_counter() - began)
+        return True
+    return False
 
 
 Client = Callable[[Path, Path, Proxy, str, list[str]], None]
@@ -273,9 +284,9 @@ def environment(name: str, folder: Path) -> Path:
     return place
 
 
-def held(name: str, folder: Path, url: str, key: str, turns: int) -> bool:
+def held(name: str, folder: Path, url: str, key: str, turns: int, pid: int | None) -> bool:
     """Whether a conversation was held as it should be; says so."""
-    place, proxy = environment(name, folder), Proxy(url)
+    place, proxy = environment(name, folder), Proxy(url, pid)
     lines = [LINES[number % len(LINES)] for number in range(turns)]
     with tempfile.TemporaryDirectory() as home:
         CLIENTS[name](place, Path(home), proxy, key, lines)
@@ -292,6 +303,9 @@ def held(name: str, folder: Path, url: str, key: str, turns: int) -> bool:
         f" {last:.1f} ms, {times:.2f} times. Read in turn {turns}: {found[-1].prompt_tokens} tokens,"
         f" {found[-1].cached_tokens} were read before"
     )
+    if pid:
+        early, late = mean(t.first_cpu_ms for t in found[1:4]), mean(t.first_cpu_ms for t in found[-3:])
+        print(f"  processor time: {early:.1f} ms, last three: {late:.1f} ms, {late / early:.2f} times")
     return times <= SLOWER and all(turn.cached_tokens for turn in found[1:])
 
 
@@ -302,12 +316,13 @@ def main() -> int:
     parser.add_argument("--url", default="http://127.0.0.1:8080")
     parser.add_argument("--key", default="none")
     parser.add_argument("--turns", type=int, default=30)
+    parser.add_argument("--pid", type=int, help="The server's process, to say what it takes.")
     parser.add_argument("--clients", nargs="+", choices=CLIENTS, default=list(CLIENTS))
     parser.add_argument("--folder", type=Path, help="Of the environments; temporary, if none is named.")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = (asked.folder or Path(temporary)).absolute()
-        fine = [held(name, folder, asked.url, asked.key, asked.turns) for name in asked.clients]
+        fine = [held(name, folder, asked.url, asked.key, asked.turns, asked.pid) for name in asked.clients]
     return 0 if all(fine) else 1
 
 

@@ -12,8 +12,7 @@ Memory: what the server's process has taken since it listens (anonymous pages an
 weights are mapped, and not among them), once a second, beside what /metrics says: never more than 5% above
 `computed_bytes`, and once all snapshots are in use never more than 5% below the sum of rows and snapshots
 (`computed_bytes` without what is kept free for prompts and ranking, which comes and goes). A short storm does
-not use all snapshots: give it fewer with --snapshots. Holes in the heap, some MB,
-are not computed: with a small budget (64) they are more than 5%.
+not use all snapshots: give it fewer with --snapshots.
 
 Ends with exit code 1 if a token differs or is missing, a connection ended without an answer, a turn read
 again what was read before, a request took longer than the server promises, the server answered 500, its

@@ -29,7 +29,7 @@ from h2o_chat.base.progress import Progress, progress_bar
 from h2o_chat.engine.answer import ms_since
 from h2o_chat.engine.batch import Batch
 from h2o_chat.engine.engine import Engine
-from h2o_chat.engine.rows import snapshot_bytes
+from h2o_chat.engine.rows import slots_bytes
 from h2o_chat.events.events import Token
 from h2o_chat.lab import peer
 from h2o_chat.lab.idle import wait_until_idle
@@ -144,7 +144,7 @@ def _ours(wanted: Wanted, progress: Progress) -> tuple[FullSpeed, str]:
     loaded, rng = open_model(settings, progress), random.Random(wanted.seed)
     engine = Engine(loaded, settings)
     vocabulary = loaded.sizes.vocabulary
-    each = snapshot_bytes(engine.runner)
+    each = slots_bytes(engine.runner)
     rows = _fitting(wanted.kv_bytes, each)
     batch = Batch(loaded, settings, rows)
     idle = wait_until_idle()

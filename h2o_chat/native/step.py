@@ -56,6 +56,7 @@ class NativeStep:
         self._pointers: tuple[int, ...] = ()
         self._slots: Any = (c.Slots * self.frame.layers)()
         self._index: list[Tensor] = []
+        """Of each arena whose slots hold bytes the rotation index of every key. [L, R, H, S] int32"""
 
     def __del__(self) -> None:
         if getattr(self, "_model", None):
@@ -266,24 +267,30 @@ class NativeStep:
 
     def _point_to_slots(self, cache: H2OCache, used: int) -> None:
         """Says where the slots of every layer are; tensors are replaced when slots are added or restored."""
-        pointers = tuple(
-            number  # addresses may be used again, for slots of another shape
-            for arena in cache.arenas
-            for number in (
-                *arena.shape,
-                *(state.data_ptr() for state in arena.slots.states.values()),
-                arena.order.data_ptr(),
-            )
+        pointers = (
+            cache.plan.bits or 0,
+            *(
+                number  # addresses may be used again, for slots of another shape
+                for arena in cache.arenas
+                for number in (
+                    *arena.shape,
+                    *(state.data_ptr() for state in arena.slots.states.values()),
+                    arena.order.data_ptr(),
+                )
+            ),
         )
         if pointers != self._pointers:
             self._pointers = pointers
             for arena in cache.arenas:
                 for at, layer in enumerate(arena.layers):
                     self._slots[layer] = _slots_of(arena, at, cache.plan.observe)
-        self._index = [_index_of(arena) for arena in cache.arenas] if cache.plan.bits else []
+            bytes_held = cache.arenas if cache.plan.bits else ()
+            self._index = [torch.empty_like(arena.slots.positions) for arena in bytes_held]
+            for arena, index in zip(bytes_held, self._index, strict=True):
+                for at, layer in enumerate(arena.layers):
+                    self._slots[layer].index = index[at].data_ptr()
         for arena, index in zip(cache.arenas, self._index, strict=False):
-            for at, layer in enumerate(arena.layers):
-                self._slots[layer].index = index[at].data_ptr()
+            _note_indices(arena, index)
         for slots in self._slots:
             slots.used = used
 
@@ -314,6 +321,12 @@ def _slots_of(arena: Any, at: int, observe: bool) -> c.Slots:
     )
 
 
-def _index_of(arena: Arena) -> Tensor:
-    """Rotation index of every key, which the library needs where they are bytes. [L, R, H, S] int32"""
-    return arena.held_indices(arena.slots).to(torch.int32).contiguous()
+def _note_indices(arena: Arena, into: Tensor) -> None:
+    """Rotation index of every key, which the library needs where they are bytes. [L, R, H, S] int32
+
+    Of empty slots it may be any number: nobody asks them.
+    """
+    if arena.clamps:
+        into.copy_(arena.held_indices(arena.slots))
+    else:
+        torch.sub(arena.slots.positions, arena.base[:, None, None], out=into)

@@ -1,8 +1,10 @@
 """Between clients and batch: each conversation as in an engine of its own, whatever fails beside it."""
 
 import asyncio
+import copy
 import json
 import socket
+import tracemalloc
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -17,6 +19,7 @@ from h2o_chat.chat.chat import Chat
 from h2o_chat.engine.answer import Answer
 from h2o_chat.engine.batch import Batch
 from h2o_chat.engine.engine import Engine
+from h2o_chat.engine.rows import OBJECTS_BYTES
 from h2o_chat.events.events import Turn
 from h2o_chat.models.load import Loaded
 from h2o_chat.native.loading import open_model
@@ -145,12 +148,27 @@ async def test_memory_is_bounded_by_what_is_kept(loaded: Loaded) -> None:
     assert len(service.prefixes) == 3
     each = [one.held_bytes for one in service.prefixes.all()]
     assert service.prefixes.held_bytes == sum(each) <= 3 * service.snapshot_bytes
-    assert min(each) > 0.95 * service.snapshot_bytes, "the arithmetic is not far from what is there"
+    slots = service.snapshot_bytes - OBJECTS_BYTES
+    assert max(each) <= slots, "what is not slots is counted beside them"
+    assert min(each) > 0.95 * slots, "the arithmetic is not far from what is there"
     assert service.close(60)
     nothing = begin(loaded, SETTINGS, snapshots=0)
     await answered(nothing, "Hello")
     assert len(nothing.prefixes) == 0
     assert nothing.close(60)
+
+
+async def test_what_a_snapshot_takes_beside_its_slots_is_counted(loaded: Loaded) -> None:
+    service = begin(loaded, SETTINGS, snapshots=1)
+    await answered(service, "My name is Ada, and my cat is called Tom.")
+    (kept,) = service.prefixes.all()
+    assert kept.state is not None
+    tracemalloc.start()
+    copies = [copy.deepcopy(kept.state) for _ in range(50)]
+    taken = tracemalloc.get_traced_memory()[0] / len(copies) + kept.state.random.nbytes
+    tracemalloc.stop()
+    assert OBJECTS_BYTES / 4 < taken < OBJECTS_BYTES
+    assert service.close(60)
 
 
 async def test_who_left_is_neither_answered_nor_kept(service: Service) -> None:

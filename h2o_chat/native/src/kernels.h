@@ -133,6 +133,7 @@ inline void group_times(const Words &wide, Floats scale, const Rounded &in, Floa
 template <class Wide>
 inline void group_times(const Wide &wide, Floats scale, const Rounded &in, int tokens, Floats *sums) {
     int b = 0;
+    for (; kTokensAtOnce >= 8 && b + 8 <= tokens; b += 8) group_times<8>(wide, scale, in.of(b), sums + b);
     for (; b + 4 <= tokens; b += 4) group_times<4>(wide, scale, in.of(b), sums + b);
     for (; b < tokens; ++b) group_times<1>(wide, scale, in.of(b), sums + b);
 }

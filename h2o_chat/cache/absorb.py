@@ -88,10 +88,14 @@ def absorb(arena: Arena, at: int, now: Pass, new: Sequence[New], *, prompt: bool
     arena.receive(held, mine["score"], mine.get("lately"), now.count)
     chunk.states.update({name: both[:, :, :, used:] for name, both in given.items()})
     if now.even and not now.settles:
-        where = arena.order[layers, ..., now.in_use[0] : now.in_use[0] + now.tokens].long()
+        start, end = now.in_use[0], now.in_use[0] + now.tokens
+        where = arena.order[layers, ..., start:end].long()
         for name, coming in chunk.states.items():
             state = slots.states[name]
-            state.scatter_(3, along(where, state), coming)
+            if now.first == now.in_use:  # nothing was given up yet: slots are in use in their order
+                state[:, :, :, start:end] = coming
+            else:
+                state.scatter_(3, along(where, state), coming)
         return
     stays = chunk.positions >= 0  # [l, R, H, N]
     for rows, compares in due(arena, now):

@@ -57,8 +57,8 @@ class Shape:
         kinds = {"kv": self.dtype, "exact": self.exact, "int32": torch.int32, "bool": torch.bool}
         return trailing, kinds[state.dtype]
 
-    def require_room(self, slots: int) -> None:
-        """Asks for the memory of a layer's slots before the system is asked, which lends more than it has:
+    def require_room(self, layers: int, slots: int) -> None:
+        """Asks for the memory of some layers' slots before the system is asked, which lends more than it has:
         `zeros` of a terabyte may succeed, and the process is killed later.
 
         Raises:
@@ -73,12 +73,13 @@ class Shape:
             free = torch.cuda.mem_get_info(self.device)[0]
         else:
             return
-        if slots * slot_bytes > free:
+        needed, these = layers * slots * slot_bytes, f"{layers} layers" if layers > 1 else "one layer"
+        if needed > free:
             raise BudgetError(
-                f"A budget of {slots - 1:,} slots needs {slots * slot_bytes / 1e9:,.1f} GB for one layer"
-                f" alone, and {self.device} has {free / 1e9:,.1f} GB free.",
-                f"A slot takes {slot_bytes:,} bytes in every layer: a budget of {free // (2 * slot_bytes):,}"
-                " fills half of that with one layer.",
+                f"A budget of {slots - 1:,} slots needs {needed / 1e9:,.1f} GB for {these} alone, and"
+                f" {self.device} has {free / 1e9:,.1f} GB free.",
+                f"A slot takes {slot_bytes:,} bytes in every layer: a budget of"
+                f" {free // (2 * layers * slot_bytes):,} fills half of that with {these}.",
             )
 
 

@@ -1,5 +1,7 @@
 """Everything that has to happen before the tokens of a step attend."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -135,24 +137,46 @@ def begin(
             )
         cache.step.begun = True
         if not cache.arenas_in_step:
-            if len(cache.clocks) > rows:
-                raise UsageError(
-                    f"Something was protected in row {len(cache.clocks) - 1}, and the batch has {rows} rows.",
-                    "Feed as many rows as were named, or cache.reset().",
-                )
-            name_rows(cache, rows)
-            make_ready(cache, cache.step)
+            begin_first(cache, rows)
     step = cache.step
     assert step is not None
     if layer.arena is None:
         shape = Shape(rows, heads, groups, size, values.shape[-1], keys.dtype, keys.device)
-        shape.require_room(cache.plan.slots)
-        arena = Arena(cache.plan, [layer.number], cache.rope(layer.number), shape, cache.plan.slots)
-        arena.grow(max(clock.in_use for clock in cache.clocks))
-        cache.arenas_in_step.append(arena)
-        layer.move_to(arena, 0)
-        return step, arena
+        make_slots(cache, [layer.number], shape)
+    assert layer.arena is not None
     return step, layer.arena
+
+
+def begin_first(cache: CacheLike, rows: int) -> None:
+    """Of the first step it is known only now how many rows come: decides what is due.
+
+    Raises:
+        UsageError: rows were named that do not come.
+    """
+    if len(cache.clocks) > rows:
+        raise UsageError(
+            f"Something was protected in row {len(cache.clocks) - 1}, and the batch has {rows} rows.",
+            "Feed as many rows as were named, or cache.reset().",
+        )
+    name_rows(cache, rows)
+    assert cache.step is not None
+    make_ready(cache, cache.step)
+
+
+def make_slots(cache: CacheLike, layers: Sequence[int], shape: Shape) -> None:
+    """Slots of layers that turn their keys alike.
+
+    Raises:
+        BudgetError: there is no room for them.
+    """
+    shape.require_room(len(layers), cache.plan.slots)
+    while len(cache.layers) <= max(layers):
+        cache.layers.append(cache.new_layer())
+    arena = Arena(cache.plan, layers, cache.rope(layers[0]), shape, cache.plan.slots)
+    arena.grow(max(clock.in_use for clock in cache.clocks))
+    cache.arenas_in_step.append(arena)
+    for at, number in enumerate(layers):
+        cache.layers[number].move_to(arena, at)
 
 
 def join(cache: CacheLike) -> None:

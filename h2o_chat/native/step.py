@@ -15,11 +15,12 @@ from torch import Tensor
 
 from h2o_chat.base.errors import OutOfMemoryError, UsageError
 from h2o_chat.cache import scores
-from h2o_chat.cache.arena import Arena
+from h2o_chat.cache.arena import Arena, Shape
 from h2o_chat.cache.attention import Attended, LayerStep, through_slots
 from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.policies import Policy, Slots
+from h2o_chat.cache.ready import begin_first, make_slots
 from h2o_chat.cache.scores import Received
 from h2o_chat.cache.settle import Kernels, settle
 from h2o_chat.native import library as c
@@ -84,9 +85,22 @@ class NativeStep:
         if knows(cache.plan.policy):
             cache.step.kernels = Kernels(self._compare, self._change)
         with one_torch_thread():
+            if not cache.arenas_in_step:
+                self._make_slots(cache, len(ids))
             if self._at_once(cache, ids):
                 return self._decode(cache, ids)
             return self._layer_by_layer(cache, ids, all_columns)
+
+    def _make_slots(self, cache: H2OCache, rows: int) -> None:
+        """Before the first step, of all layers at once: else each would make its own, to be joined later."""
+        begin_first(cache, rows)
+        heads, size = self.frame.kv_heads, self.frame.head_size
+        shape = Shape(rows, heads, self.frame.heads // heads, size, size, torch.float32, torch.device("cpu"))
+        alike: dict[int, list[int]] = {}
+        for layer in range(self.frame.layers):
+            alike.setdefault(id(cache.rope(layer)), []).append(layer)
+        for layers in alike.values():
+            make_slots(cache, layers, shape)
 
     def _at_once(self, cache: H2OCache, ids: Tensor) -> bool:
         """Whether one call of the library does it all: a token of each row, in slots that it knows."""

@@ -72,6 +72,14 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[forking.WHOLE_END] = "yes"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """By name of file, whatever folder it is in: tests of a screen wait, those of a cache compute.
+
+    Each process has a part of this list at first. By folder, screens would be tested last and by all at once.
+    """
+    items.sort(key=lambda item: item.path.name)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop() -> None:
     """All tests are collected: what they import never becomes garbage."""

@@ -53,7 +53,7 @@ SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of prctl: whose parent has gone becomes a child of this process, an ancestor."""
 
 
-def _early(environment: dict[str, str]) -> dict[str, str]:
+def early(environment: dict[str, str]) -> dict[str, str]:
     """The variables that may count while something is imported."""
     return {
         name: value
@@ -66,7 +66,7 @@ class _Forker:
     """The process that forks, seen from the tests."""
 
     def __init__(self) -> None:
-        self._environment = _early(OUTSIDE)
+        self._environment = early(OUTSIDE)
         self._pipe, theirs = socket.socketpair()
         command, passed = [sys.executable, __file__, str(theirs.fileno())], [theirs.fileno()]
         self._process = Popen(command, env=OUTSIDE, pass_fds=passed, stdin=subprocess.DEVNULL)
@@ -74,10 +74,10 @@ class _Forker:
 
     def suits(self, arguments: Sequence[str], environment: dict[str, str]) -> bool:
         python, *flags = arguments[:3]
-        early = _early(environment)
+        asked = early(environment)
         if flags[0] == "-P":  # an engine: its PYTHONPATH has the places where this process looks
-            early["PYTHONPATH"] = self._environment.get("PYTHONPATH", "")
-        return python == sys.executable and bool({"-m", "-c"} & set(flags)) and early == self._environment
+            asked["PYTHONPATH"] = self._environment.get("PYTHONPATH", "")
+        return python == sys.executable and bool({"-m", "-c"} & set(flags)) and asked == self._environment
 
     def fork(self, asked: dict[str, Any], files: dict[int, int]) -> int:
         """The id of a process that does what is asked.

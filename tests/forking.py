@@ -39,7 +39,7 @@ IMPORTED = (
 )  # fmt: skip
 LATE = (
     *("COLUMNS", "LINES", "TERM", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
-    *("GOMP_SPINCOUNT", "TORCHINDUCTOR_CACHE_DIR"),
+    *("PYTHONDONTWRITEBYTECODE", "GOMP_SPINCOUNT", "TORCHINDUCTOR_CACHE_DIR"),
 )
 """Variables that nothing looks at while it is imported. The last two the program and torch set themselves,
 in a test's process too; they say how threads wait, and where a compiler that is not used keeps files."""
@@ -77,7 +77,8 @@ class _Forker:
         asked = early(environment)
         if flags[0] == "-P":  # an engine: its PYTHONPATH has the places where this process looks
             asked["PYTHONPATH"] = self._environment.get("PYTHONPATH", "")
-        return python == sys.executable and bool({"-m", "-c"} & set(flags)) and asked == self._environment
+        runs = bool({"-m", "-c"} & set(flags)) or flags[0].endswith(".py")
+        return python == sys.executable and runs and asked == self._environment
 
     def fork(self, asked: dict[str, Any], files: dict[int, int]) -> int:
         """The id of a process that does what is asked.
@@ -98,7 +99,7 @@ _FORKER: list[Any] = []
 
 
 class Forked(Popen[Any]):
-    """`subprocess.Popen` of a Python program, `[sys.executable, "-m", MODULE, ...]` or `"-c", CODE, ...`.
+    """`subprocess.Popen` of Python: `[sys.executable, "-m", MODULE, ...]`, `"-c", CODE, ...` or `FILE, ...`.
 
     `preexec_fn` is something that can be pickled: it runs in the fork.
     """
@@ -230,6 +231,10 @@ def _stream(number: int, before: Any) -> io.TextIOWrapper:
 
 def _run(arguments: Sequence[str]) -> None:
     """The program, until it ends this process."""
+    if not arguments[1].startswith("-"):
+        sys.argv, sys.path[0] = list(arguments[1:]), os.path.dirname(arguments[1])
+        runpy.run_path(arguments[1], run_name="__main__")
+        return
     how, what, *more = (one for one in arguments[1:] if one != "-P")
     sys.argv = [how if how == "-c" else what, *more]
     if how == "-c":

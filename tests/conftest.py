@@ -37,7 +37,7 @@ for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHU
         signal.signal(number, usual)
 
 # No test asks the hub; those in tests/models ask a stand-in on the loopback.
-# The second is what the program says to those that it is compared with; the last it sets itself before it asks.
+# The second is for programs that ours is compared with; the last the program sets itself before it asks.
 for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HUB_DISABLE_TELEMETRY"):
     os.environ[name] = "1"
 
@@ -135,7 +135,7 @@ def asked(asked_file: Path) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def variables() -> Iterator[None]:
-    """No test leaves one changed: else nothing is forked any more, and an interpreter takes ten times as long."""
+    """No test leaves one changed: else nothing is forked any more, which takes ten times as long."""
     yield
     before, after = forking.early(forking.OUTSIDE), forking.early(dict(os.environ))
     if changed := {name for name, _ in before.items() ^ after.items()}:

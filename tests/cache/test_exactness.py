@@ -249,7 +249,7 @@ def test_the_default_policy_is_what_it_says(
 
 
 COLUMNS = ["strided", "strided-h2", "fixed", "fixed-h2"]
-"""Their 40 slots hold 8 or 10 columns, which reach 320 tokens back: in 400 steps the oldest of them go too."""
+"""Of 40 slots 8 or 10 hold columns, which reach 320 tokens back: in 400 steps the oldest of them go too."""
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """`run --save`: what is on disk when it has ended, and what it says of what is not."""
 
 import json
-import os
 import shutil
 import signal
 import sqlite3

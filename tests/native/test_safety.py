@@ -29,7 +29,7 @@ SANITIZERS = {
     scope="module", params=["-O1", *sweep("-O3")], ids=["optimised a little", "as they are shipped"]
 )
 def objects(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The object files of the library. A little is enough to inline what is inlined in those that are shipped."""
+    """The object files of the library; inlined is what is inlined in those that are shipped."""
     found = build.compile_sources(tmp_path_factory.mktemp("objects"), (request.param,))
     return {path.stem: path for path in found}
 

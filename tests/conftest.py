@@ -37,9 +37,9 @@ for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHU
         signal.signal(number, usual)
 
 # No test asks the hub; those in tests/models ask a stand-in on the loopback.
-# The second is for programs that ours is compared with; the last the program sets itself before it asks.
-for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HUB_DISABLE_TELEMETRY"):
-    os.environ[name] = "1"
+os.environ["HF_HUB_OFFLINE"] = "1"
+# The program sets it before it asks, also where it runs in a test's process.
+os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
 # Whoever runs the tests may have settings of their own, which are not what is tested.
 os.environ["XDG_CONFIG_HOME"] = str(Path(__file__).parent / "no configuration here")

@@ -41,9 +41,11 @@ LATE = (
     *("COLUMNS", "LINES", "TERM", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
     *("PYTHONDONTWRITEBYTECODE", "TRANSFORMERS_OFFLINE", "GOMP_SPINCOUNT", "TORCHINDUCTOR_CACHE_DIR"),
 )
-"""Variables that nothing looks at while it is imported. TRANSFORMERS_OFFLINE repeats
-HF_HUB_OFFLINE. The last two the program and torch set themselves, in a test's process too; they say how threads wait, and where
-a compiler that is not used keeps files."""
+"""Variables that nothing looks at while it is imported; TRANSFORMERS_OFFLINE only repeats HF_HUB_OFFLINE.
+
+The last two the program and torch set themselves, in a test's process too; they say how threads wait, and
+where a compiler that is not used keeps files.
+"""
 LATE_PREFIXES = ("H2O_CHAT_", "PYTEST_", "TESTS_")
 WHOLE_END = "TESTS_WHOLE_END"
 """Where this variable is set, as `make test-all` does, a fork ends as Python does, to the last module."""

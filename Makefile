@@ -14,6 +14,9 @@ chat: $(READY)
 PROCESSES := $(shell $(PYTHON) -c 'import os; print(min(4, len(os.sched_getaffinity(0)) + 1))' 2>/dev/null || echo 3)
 PYTEST := $(BIN)/pytest -n $(PROCESSES) --dist worksteal
 
+# Bytecode is kept, also where that is switched off: each process would compile all tests anew, for 3 s.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Every behaviour once: make test [ARGS=tests/cli]
 test: $(READY)
 	$(PYTEST) -m "not sweep" $(ARGS)

@@ -38,6 +38,8 @@ for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHU
 
 # No test asks the hub; those in tests/models ask a stand-in on the loopback.
 os.environ["HF_HUB_OFFLINE"] = "1"
+# The program sets it before it asks, also where it runs in a test's process.
+os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
 # Whoever runs the tests may have settings of their own, which are not what is tested.
 os.environ["XDG_CONFIG_HOME"] = str(Path(__file__).parent / "no configuration here")
@@ -70,6 +72,14 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("with sweeps" if sweeps else "every behaviour once")
     if sweeps:
         os.environ[forking.WHOLE_END] = "yes"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """By name of file, whatever folder it is in: tests of a screen wait, those of a cache compute.
+
+    Each process has a part of this list at first. By folder, screens would be tested last and by all at once.
+    """
+    items.sort(key=lambda item: item.path.name)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -121,6 +131,19 @@ def asked(asked_file: Path) -> Iterator[Path]:
         said = asked_file.read_text()
         asked_file.unlink()
         pytest.fail(f"The network was asked by this test or by what it started:\n{said}")
+
+
+@pytest.fixture(autouse=True)
+def variables() -> Iterator[None]:
+    """No test leaves one changed: else nothing is forked any more, which takes ten times as long."""
+    yield
+    before, after = forking.early(forking.OUTSIDE), forking.early(dict(os.environ))
+    if changed := {name for name, _ in before.items() ^ after.items()}:
+        for name in changed:
+            os.environ.pop(name, None)
+            if name in before:
+                os.environ[name] = before[name]
+        pytest.fail(f"This test has left other variables than it found: {sorted(changed)}")
 
 
 @pytest.fixture

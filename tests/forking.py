@@ -39,10 +39,13 @@ IMPORTED = (
 )  # fmt: skip
 LATE = (
     *("COLUMNS", "LINES", "TERM", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
-    *("GOMP_SPINCOUNT", "TORCHINDUCTOR_CACHE_DIR"),
+    *("PYTHONDONTWRITEBYTECODE", "TRANSFORMERS_OFFLINE", "GOMP_SPINCOUNT", "TORCHINDUCTOR_CACHE_DIR"),
 )
-"""Variables that nothing looks at while it is imported. The last two the program and torch set themselves,
-in a test's process too; they say how threads wait, and where a compiler that is not used keeps files."""
+"""Variables that nothing looks at while it is imported; TRANSFORMERS_OFFLINE only repeats HF_HUB_OFFLINE.
+
+The last two the program and torch set themselves, in a test's process too; they say how threads wait, and
+where a compiler that is not used keeps files.
+"""
 LATE_PREFIXES = ("H2O_CHAT_", "PYTEST_", "TESTS_")
 WHOLE_END = "TESTS_WHOLE_END"
 """Where this variable is set, as `make test-all` does, a fork ends as Python does, to the last module."""
@@ -53,7 +56,7 @@ SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of prctl: whose parent has gone becomes a child of this process, an ancestor."""
 
 
-def _early(environment: dict[str, str]) -> dict[str, str]:
+def early(environment: dict[str, str]) -> dict[str, str]:
     """The variables that may count while something is imported."""
     return {
         name: value
@@ -66,7 +69,7 @@ class _Forker:
     """The process that forks, seen from the tests."""
 
     def __init__(self) -> None:
-        self._environment = _early(OUTSIDE)
+        self._environment = early(OUTSIDE)
         self._pipe, theirs = socket.socketpair()
         command, passed = [sys.executable, __file__, str(theirs.fileno())], [theirs.fileno()]
         self._process = Popen(command, env=OUTSIDE, pass_fds=passed, stdin=subprocess.DEVNULL)
@@ -74,10 +77,11 @@ class _Forker:
 
     def suits(self, arguments: Sequence[str], environment: dict[str, str]) -> bool:
         python, *flags = arguments[:3]
-        early = _early(environment)
+        asked = early(environment)
         if flags[0] == "-P":  # an engine: its PYTHONPATH has the places where this process looks
-            early["PYTHONPATH"] = self._environment.get("PYTHONPATH", "")
-        return python == sys.executable and bool({"-m", "-c"} & set(flags)) and early == self._environment
+            asked["PYTHONPATH"] = self._environment.get("PYTHONPATH", "")
+        runs = bool({"-m", "-c"} & set(flags)) or flags[0].endswith(".py")
+        return python == sys.executable and runs and asked == self._environment
 
     def fork(self, asked: dict[str, Any], files: dict[int, int]) -> int:
         """The id of a process that does what is asked.
@@ -98,7 +102,7 @@ _FORKER: list[Any] = []
 
 
 class Forked(Popen[Any]):
-    """`subprocess.Popen` of a Python program, `[sys.executable, "-m", MODULE, ...]` or `"-c", CODE, ...`.
+    """`subprocess.Popen` of Python: `[sys.executable, "-m", MODULE, ...]`, `"-c", CODE, ...` or `FILE, ...`.
 
     `preexec_fn` is something that can be pickled: it runs in the fork.
     """
@@ -230,6 +234,10 @@ def _stream(number: int, before: Any) -> io.TextIOWrapper:
 
 def _run(arguments: Sequence[str]) -> None:
     """The program, until it ends this process."""
+    if not arguments[1].startswith("-"):
+        sys.argv, sys.path[0] = list(arguments[1:]), os.path.dirname(arguments[1])
+        runpy.run_path(arguments[1], run_name="__main__")
+        return
     how, what, *more = (one for one in arguments[1:] if one != "-P")
     sys.argv = [how if how == "-c" else what, *more]
     if how == "-c":

@@ -56,6 +56,23 @@ def test_it_is_what_a_new_interpreter_is(tmp_path: Path, session: bool) -> None:
     assert torch == "True", f"it was forked; variables changed by a test before: {changed}"
 
 
+def test_a_file_is_run_as_usual(tmp_path: Path) -> None:
+    """With what stands beside it."""
+    (tmp_path / "beside_it.py").write_text("word = 'found'\n")
+    (tmp_path / "program.py").write_text(
+        "import sys, beside_it\nprint(__name__, sys.argv[1:], sys.path[0], beside_it.word)\n"
+        "sys.stderr.write(str('torch' in sys.modules))\nsys.exit(3)\n"
+    )
+    said = []
+    for kind in (Forked, subprocess.Popen):
+        command = [sys.executable, str(tmp_path / "program.py"), "-m", "--two"]
+        with kind(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            out, torch = process.communicate(timeout=120)
+        said.append((process.returncode, out))
+        assert torch == str(kind is Forked)
+    assert said == [(3, f"__main__ ['-m', '--two'] {tmp_path} found\n")] * 2
+
+
 def test_signals_end_it() -> None:
     process = Forked([sys.executable, "-c", "import time; print(1, flush=True); time.sleep(99)"], stdout=-1)
     assert process.stdout is not None

@@ -6,6 +6,7 @@ Every import counts, also those inside functions and those for type checkers alo
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache as once
 from pathlib import Path
 
 import pytest
@@ -74,12 +75,15 @@ def _name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-IMPORTS = {_name_of(path): imports_of(path.read_text("utf-8")) for path in sorted(ROOT.rglob("*.py"))}
+@once
+def imports() -> dict[str, list[Import]]:
+    """Of each file, by its name as a module. Read by the first test that asks: reading takes a second."""
+    return {_name_of(path): imports_of(path.read_text("utf-8")) for path in sorted(ROOT.rglob("*.py"))}
 
 
 def file_of(name: str) -> str | None:
     """The file of this project that an import reads; None: it is another's."""
-    while name and name not in IMPORTS:
+    while name and name not in imports():
         name = name.rpartition(".")[0]
     return name or None
 
@@ -119,7 +123,7 @@ def test_packages_import_downwards_only(package: str) -> None:
     above = PACKAGES[PACKAGES.index(package) + 1 :]
     up = [
         f"{module}, line {one.line}: {there}"
-        for module, found in IMPORTS.items()
+        for module, found in imports().items()
         if package_of(module) == package
         for one in found
         if (there := file_of(one.name)) and package_of(there) in above
@@ -130,7 +134,7 @@ def test_packages_import_downwards_only(package: str) -> None:
 def test_no_circles_among_files() -> None:
     arrows = {
         module: {there for one in found if (there := file_of(one.name)) and there != module}
-        for module, found in IMPORTS.items()
+        for module, found in imports().items()
     }
     assert not [sorted(group) for group in circles(arrows)]
 
@@ -140,14 +144,14 @@ def test_loads_without_torch(package: str) -> None:
     """Neither its files nor those that they import at their start."""
     arrows = {
         module: {file_of(one.name) or one.name.partition(".")[0] for one in found if one.at_start}
-        for module, found in IMPORTS.items()
+        for module, found in imports().items()
     }
     everything = arrows | {
         other: set() for there in arrows.values() for other in there if other not in arrows
     }
     heavy = {
         module: sorted(found)
-        for module in IMPORTS
+        for module in imports()
         if package_of(module) == package and (found := _reached(module, everything) & HEAVY)
     }
     assert not heavy
@@ -156,7 +160,7 @@ def test_loads_without_torch(package: str) -> None:
 def test_only_the_screen_imports_textual_at_its_start() -> None:
     others = [
         f"{module}, line {one.line}"
-        for module, found in IMPORTS.items()
+        for module, found in imports().items()
         for one in found
         if package_of(module) != "tui" and one.at_start and one.name.partition(".")[0] == "textual"
     ]
@@ -167,7 +171,7 @@ def test_only_the_server_imports_what_it_is_made_of() -> None:
     """The extra `serve`: nobody else needs it."""
     others = [
         f"{module}, line {one.line}"
-        for module, found in IMPORTS.items()
+        for module, found in imports().items()
         for one in found
         if package_of(module) != "serve" and one.name.partition(".")[0] in ("starlette", "uvicorn", "h11")
     ]

@@ -38,6 +38,7 @@ def __getattr__(name):
 def python(code: str, *path: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     places = os.pathsep.join([*map(str, path), os.environ["PYTHONPATH"]])
     environment = os.environ | {"PYTHONPATH": places} | variables
+    del environment["HF_HUB_DISABLE_TELEMETRY"]  # as a user has it
     command = [sys.executable, "-c", code]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
 

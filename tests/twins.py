@@ -125,17 +125,24 @@ class ByOutputChange(Twin):
     """CAOTE's output change (2504.14051) on attention that is forgotten at .95 a query; four sinks."""
 
     sinks = 4
+    changes: dict[int, float]
+    """How far the output would move without each token, by its position."""
 
     def attend(self, queries: Tensor, scaling: float) -> Tensor:
         for token in self.held:
             token.score *= 0.95
         return super().attend(queries, scaling)
 
-    def change(self, token: Held) -> float:
+    def evict(self) -> None:
         total = sum(one.score for one in self.held)
         output = sum(one.score / total * one.value for one in self.held)
-        share = token.score / total
-        return share / (1 - share) * float(torch.linalg.vector_norm(token.value - output))
+        self.changes = {}
+        if len(self.held) > 1:  # without the only one there is no output
+            for token in self.held:
+                moved = float(torch.linalg.vector_norm(token.value - output))
+                share = token.score / total
+                self.changes[token.position] = share / (1 - share) * moved
+        super().evict()
 
 
 class TurnIsolation(ByOutputChange):
@@ -149,7 +156,7 @@ class TurnIsolation(ByOutputChange):
             at -= 1
         if self.held.index(token) < at:
             return 1e9 + token.position
-        return self.change(token)
+        return self.changes[token.position]
 
 
 class FairShare(ByOutputChange):
@@ -163,7 +170,7 @@ class FairShare(ByOutputChange):
             else:
                 messages.append([one])
         (mine,) = [message for message in messages if token in message]
-        return -sorted(mine, key=lambda one: (-self.change(one), one.position)).index(token)
+        return -sorted(mine, key=lambda one: (-self.changes[one.position], one.position)).index(token)
 
 
 class WholePrompt(OracleHead):

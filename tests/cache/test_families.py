@@ -55,6 +55,12 @@ def greedy(model: Any, cache: Any, inputs: Any, new_tokens: int = NEW) -> tuple[
     return out.sequences[:, inputs["input_ids"].shape[1] :], torch.stack(out.logits, 1)
 
 
+@pytest.fixture(scope="module")
+def answers(pair: tuple[Any, Any]) -> tuple[Tensor, Tensor]:
+    """What stock says to the prompts, see `greedy`."""
+    return greedy(pair[0], DynamicCache(config=pair[0].config), prompts())
+
+
 def assert_same(actual: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor], atol: float) -> None:
     assert torch.equal(actual[0], expected[0])
     torch.testing.assert_close(actual[1], expected[1], atol=atol, rtol=0)
@@ -64,11 +70,11 @@ def assert_same(actual: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor], 
     ("policy", "chunk"),
     [("h2o", 8), ("h2o", ROOM), ("h2o-paper", 8), ("full", 8), *sweep(("h2o-paper", ROOM), ("full", ROOM))],
 )
-def test_padded_batch_equals_stock(pair: tuple[Any, Any], policy: str, chunk: int) -> None:
-    stock, ours = pair
+def test_padded_batch_equals_stock(
+    pair: tuple[Any, Any], answers: tuple[Tensor, Tensor], policy: str, chunk: int
+) -> None:
     cache = H2OCache(budget=ROOM, policy=policy, chunk=chunk)
-    expected = greedy(stock, DynamicCache(config=stock.config), prompts())
-    assert_same(greedy(ours, cache, prompts()), expected, atol=1e-5)
+    assert_same(greedy(pair[1], cache, prompts()), answers, atol=1e-5)
     for layer in range(len(cache.layers)):
         held = (cache.kept(layer) >= 0).sum(-1)
         # The last token is never fed; nothing of the rest was dropped.

@@ -12,14 +12,13 @@ from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import CacheState, Token
 from h2o_chat.models.load import Loaded, load
 
-POCKET = Path(__file__).parents[2] / "assets" / "pocket"
-SETTINGS = Settings(model=str(POCKET), budget=128, threads=1, seed=5, events_every=0)
+SETTINGS = Settings(budget=128, threads=1, seed=5, events_every=0)
 LONG = Sampling(max_tokens=200, ignore_eos=True, temperature=0.9)
 
 
 @pytest.fixture(scope="module")
-def loaded() -> Loaded:
-    return load(SETTINGS, lambda *_: None)
+def loaded(little: Path) -> Loaded:
+    return load(replace(SETTINGS, model=str(little)), lambda *_: None)
 
 
 def prompt(tokens: int) -> list[int]:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from sweep import sweep
 from tiny_models import FAMILIES, VOCAB, tiny
 from torch import Tensor
 
@@ -98,7 +99,7 @@ def test_rotations_add_up_and_keep_the_rest(interleaved: bool) -> None:
 PINS = {7, 30}
 
 
-@pytest.mark.parametrize("policy", ["h2o", "h2o-paper", "streaming"])
+@pytest.mark.parametrize("policy", ["h2o", "streaming", *sweep("h2o-paper")])
 @pytest.mark.parametrize(("chunk", "chats"), [(1, True), (7, True), (7, False)])
 def test_every_key_stands_where_its_distance_says(policy: str, chunk: int, chats: bool) -> None:
     """In layer 0 a key depends on its token alone, so the stored ones can be checked against fresh ones.
@@ -209,7 +210,7 @@ def test_clamped_attention_equals_the_plain_formula(policy: str) -> None:
             close(heard[now][0, 0].view(4, 8)[head], expected)
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt_neox", "smollm3", "gemma3_text", "opt", "gpt2"])
+@pytest.mark.parametrize("family", ["smollm3", "gemma3_text", "gpt2", *sweep("llama", "gpt_neox", "opt")])
 def test_indices_stay_below_the_window_for_ever(family: str) -> None:
     model = tiny(
         family, "h2o", **({"n_positions": 64} if family == "gpt2" else {"max_position_embeddings": 64})
@@ -250,7 +251,7 @@ def test_chunks_may_cross_the_window_and_rows_may_be_padded() -> None:
     assert [clock.seen for clock in cache.clocks] == [200, 195]
 
 
-@pytest.mark.parametrize("policy", ["h2o", "streaming"])
+@pytest.mark.parametrize("policy", ["h2o", *sweep("streaming")])
 def test_rows_of_different_age_pass_the_window_each_in_its_own_time(policy: str) -> None:
     model = tiny("llama", "h2o", max_position_embeddings=64)
     positions = probe(model, chats=True)

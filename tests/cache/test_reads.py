@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import opened_models
 import pytest
 import torch
 from reads import reads
@@ -22,17 +23,23 @@ def test_what_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found.total() >= 8
 
 
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random model with a window of 256 tokens, which are soon past."""
+    return opened_models.little(POCKET, tmp_path_factory.mktemp("short"), window=256)
+
+
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.8, top_p=0.9, top_k=20)])
 def test_a_decoded_token_reads_one_value(
-    sampling: Sampling, device: str, monkeypatch: pytest.MonkeyPatch
+    sampling: Sampling, short: Path, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Past the window, where keys are clamped and the base has moved, with a system prompt and pins."""
-    settings = Settings(model=str(POCKET), budget=64, threads=1, seed=1, events_every=0, device=device)
+    settings = Settings(model=str(short), budget=64, threads=1, seed=1, events_every=0, device=device)
     engine = Engine(load(settings, lambda *_: None), settings)
     engine.protect(8)
-    ids = torch.randint(3, 4000, (2080,), generator=torch.Generator().manual_seed(0)).tolist()
+    ids = torch.randint(3, 4000, (288,), generator=torch.Generator().manual_seed(0)).tolist()
     engine.feed(ids)
-    engine.pin(range(2078, 2080))
+    engine.pin(range(286, 288))
     assert engine.cache.clocks[0].base > 0
     assert engine.cache.arenas[0].clamps
     engine.sampler.on_cpu = False  # as on a GPU, where a read waits for all that was asked before

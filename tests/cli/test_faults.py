@@ -131,11 +131,12 @@ def test_out_of_memory_ends_the_turn_and_not_the_conversation(
     to 90 MB of addresses more or less from one time to the next, so it is measured twice.
     """
     budget, slots_bytes = 150_000, 150_000 * 20 * (64 + 14)
-    script = tmp_path / "script.txt"
+    script, two_turns = tmp_path / "script.txt", tmp_path / "two turns.txt"
+    two_turns.write_text("Once upon a time\n---\nand then\n")
     script.write_text("Once upon a time\n---\nand then\n---\nand then\n")
     asked = ("run", "-m", small, "--budget", budget, "--save", "--data", tmp_path / "data", "--json")
     flags = (*asked, "--max-tokens", 2, "--ignore-eos", "--events", 0, "--threads", 1, "--policy", "caote")
-    most = max(peak_bytes(*flags, "--script", script) for _ in range(2))
+    most = max(peak_bytes(*flags, "--script", two_turns) for _ in range(2))
     most -= slots_bytes * 5 // 8
     between = partial(exec, f"{ONE_ARENA} resource.setrlimit(resource.RLIMIT_AS, ({most}, {most}))")
     done = h2o(*flags, "--script", script, preexec_fn=between)

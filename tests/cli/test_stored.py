@@ -1,7 +1,6 @@
 """`run --save`: what is on disk when it has ended, and what it says of what is not."""
 
 import json
-import os
 import shutil
 import signal
 import sqlite3
@@ -22,11 +21,25 @@ from h2o_chat.store import DATABASE, Store
 
 TURNS = "\n---\n".join(f"Go on with part {number}." for number in range(8))
 ON_A_SMALL_DISK = """
-import os, subprocess, sys
-folder, command = sys.argv[1], sys.argv[2:]
+import ctypes, os, subprocess, sys
+def ran(arguments):
+    reading, writing = os.pipe()
+    if not (number := os.fork()):
+        os.dup2(writing, 1)
+        from h2o_chat.cli.cli import main
+        sys.argv = ["h2o-chat", *arguments]
+        main()  # ends this process
+    os.close(writing)
+    with open(reading) as file:
+        said = file.read()
+    return said.splitlines(), os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
+folder, arguments, user, group = sys.argv[1], sys.argv[2:], os.getuid(), os.getgid()
+assert ctypes.CDLL(None).unshare(0x10000000 | 0x20000) == 0  # as `unshare -rm`: users and mounts of its own
+for name, text in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
+    with open(f"/proc/self/{name}", "w") as file:
+        file.write(text)
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "none", folder], check=True)
-first = subprocess.run(command, capture_output=True, text=True)
-assert first.returncode == 0, first.stderr
+assert ran(arguments)[1] == 0
 caches = [os.path.join(at, name) for at, _, names in os.walk(folder + "/data/caches") for name in names]
 assert caches, "nothing was saved"
 [conversation] = os.listdir(folder + "/data/caches")
@@ -42,16 +55,14 @@ try:
 except OSError:
     pass
 assert os.statvfs(folder).f_bavail == 0
-second = subprocess.run(command, capture_output=True, text=True)
-sys.stderr.write(second.stderr)
-print(len([line for line in second.stdout.splitlines() if '"event": "token"' in line]))
-sys.path.insert(0, os.getcwd())
+said, code = ran(arguments)
+print(len([line for line in said if '"event": "token"' in line]))
 from pathlib import Path
 from h2o_chat.store import Store
 store = Store(Path(folder + "/data"))
 print(sum(len(m.ids) for m in store.path(store.find("last")) if m.role == "assistant"))
 print([one.name for one in Path(folder + "/data/caches").rglob("0.safetensors")])
-sys.exit(second.returncode)
+sys.exit(code)
 """
 
 
@@ -177,25 +188,12 @@ def test_nothing_stored_is_no_conversation(small: Path, tmp_path: Path) -> None:
 )
 def test_saved_memories_give_way_to_words(small: Path, tmp_path: Path) -> None:
     """On a disk that the program's own memories have filled."""
-    run = (
-        "run",
-        "Once upon a time",
-        "--save",
-        "--json",
-        "--ignore-eos",
-        "--max-tokens",
-        "300",
-        "--budget",
-        "64",
-    )
-    command = [*PROGRAM, *run, "-m", str(small), "--data", str(tmp_path / "data")]
-    done = subprocess.run(
-        ["unshare", "-rm", sys.executable, "-c", ON_A_SMALL_DISK, str(tmp_path), *command],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env=os.environ | {"TMPDIR": str(tmp_path.parent)},
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["300", "300", "[]"], done.stderr
+    flags = ("--save", "--json", "--ignore-eos", "--max-tokens", "300", "--budget", "64")
+    run = ("run", "Once upon a time", *flags, "-m", str(small), "--data", str(tmp_path / "data"))
+    with Forked(
+        [sys.executable, "-c", ON_A_SMALL_DISK, str(tmp_path), *run],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert out.splitlines() == ["300", "300", "[]"], err

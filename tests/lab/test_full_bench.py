@@ -2,12 +2,14 @@
 
 import json
 import os
+import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import Forked
 from stand_in import tiny_model
 from typer.testing import CliRunner
 
@@ -63,6 +65,7 @@ def report(model: Path, peers: Path) -> Report:
     """With stock transformers as it is, and a stand-in for llama.cpp."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(full_bench, "wait_until_idle", lambda: True)
+        patch.setattr(subprocess, "Popen", Forked)
         return run_full(wanted(model, peers))
 
 

@@ -148,6 +148,7 @@ def test_fewer_tokens_than_asked_for_are_no_figure() -> None:
         peer.close()
 
 
+@pytest.mark.usefixtures("forked")
 def test_stock_transformers_obeys(model: Path) -> None:
     """The one peer that is always here, for the script that all of them share."""
     peer, about = start("transformers-bf16", "bf16", Conditions(None, model, [20, 30], 1, 64))

@@ -156,7 +156,7 @@ def test_the_longest_piece_of_a_call_does_not_lead_the_oldest_row_past_the_windo
     assert all(answers(loaded, scripts, cache))
 
 
-@pytest.mark.parametrize("policy", ["h2o", "full"])
+@pytest.mark.parametrize("policy", ["h2o", *sweep("full")])
 def test_conversations_surprise_in_rows_as_each_does_alone(pocket: Loaded, policy: str) -> None:
     scripts = scripts_of(pocket, [question(turns) for turns in (5, 0, 3, 7)])
     positions, nll = probe(pocket.model), list[list[float]]()

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from hub_server import Hub, Repository
-from pulled import MIB, PROGRAM, Call, repository, snapshot, weights
+from pulled import MIB, Call, forked, repository, snapshot, weights
 
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.models.resolve import BUNDLED
@@ -82,9 +82,7 @@ def test_a_killed_download_goes_on_in_the_next_call(
 ) -> None:
     content = weights(32)
     hub.repositories["some/model"] = repository(content, seconds_per_mib=0.1)
-    process = subprocess.Popen(
-        [*PROGRAM, "models", "pull", "some/model"], env=environment, stderr=subprocess.PIPE, text=True
-    )
+    process = forked(environment, "models", "pull", "some/model", stderr=subprocess.PIPE, text=True)
     blobs = tmp_path / "hf" / "hub" / "models--some--model" / "blobs"
     deadline = time.monotonic() + 60
     while not any(path.stat().st_size >= 10 * MIB for path in blobs.glob("*.incomplete")):
@@ -108,9 +106,7 @@ def test_a_killed_download_goes_on_in_the_next_call(
 def test_a_terminal_sees_bytes_and_rate(hub: Hub, environment: dict[str, str]) -> None:
     hub.repositories["some/model"] = repository(weights(32), seconds_per_mib=0.05)
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*PROGRAM, "models", "pull", "some/model"], env=environment | {"COLUMNS": "100"}, stderr=theirs
-    )
+    process = forked(environment | {"COLUMNS": "100"}, "models", "pull", "some/model", stderr=theirs)
     os.close(theirs)
     shown = b""
     with contextlib.suppress(OSError):  # how Linux says that the other end is closed

@@ -5,13 +5,12 @@ import os
 import pty
 import re
 import select
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 from hub_server import Hub, Repository
-from pulled import PROGRAM, Call
+from pulled import Call, forked
 from sweep import sweep
 
 from h2o_chat.base.errors import ExitCode
@@ -90,9 +89,9 @@ def on_terminal(
 ) -> tuple[str, int]:
     """(all that was shown, the exit code) of a program that asks one question on a terminal."""
     ours, theirs = pty.openpty()
-    program = subprocess.Popen(
-        [*PROGRAM, *command],
-        env=environment | {"COLUMNS": "100", "TERM": "xterm"},
+    program = forked(
+        environment | {"COLUMNS": "100", "TERM": "xterm"},
+        *command,
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from families import MODELS
+from sweep import sweep
 from torch import Tensor
 
 from h2o_chat.cache.attention import Attended, LayerStep
@@ -68,8 +69,10 @@ def read(
     return found
 
 
-@pytest.mark.parametrize("kv", ["auto", "int8"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    ("name", "kv"),
+    [*((name, "auto") for name in MODELS), ("llama", "int8"), *sweep(*((n, "int8") for n in [*MODELS][1:]))],
+)
 def test_it_attends_as_torch_does(name: str, kv: str, pack: Pack) -> None:
     """Slots that are empty, clamped or out of a layer's window; query heads that share a KV head."""
     packed = pack(name, 8)

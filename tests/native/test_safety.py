@@ -6,6 +6,7 @@
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,24 +25,29 @@ SANITIZERS = {
 }
 
 
-@pytest.fixture(scope="module")
-def objects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The object files of the library, as they are shipped."""
-    found = build.compile_sources(tmp_path_factory.mktemp("objects"))
+@pytest.fixture(
+    scope="module", params=["-O1", *sweep("-O3")], ids=["optimised a little", "as they are shipped"]
+)
+def objects(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The object files of the library; inlined is what is inlined in those that are shipped."""
+    found = build.compile_sources(tmp_path_factory.mktemp("objects"), (request.param,))
     return {path.stem: path for path in found}
 
 
 @pytest.fixture(scope="module")
-def every_function(objects: dict[str, Path]) -> Path:
-    """The program with them."""
-    return program(list(objects.values()))
+def every_function(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program with the library as it is shipped: the one that was made, where that can be linked."""
+    folder = tmp_path_factory.mktemp("every_function")
+    if sys.platform == "linux" and build.is_current():
+        return program([build.LIBRARY], folder)
+    return program(build.compile_sources(folder), folder)
 
 
-def program(objects: list[Path], more: tuple[str, ...] = ()) -> Path:
-    """`every_function.cpp`, beside the objects that it is linked to."""
-    to = objects[0].with_name("every_function")
+def program(library: list[Path], folder: Path, more: tuple[str, ...] = ()) -> Path:
+    """`every_function.cpp` in this folder, linked to the library, or to the objects that it is made of."""
+    to = folder / "every_function"
     flags = ("-O1", "-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{build.SOURCES}", "-pthread", *more)
-    files = (str(PROGRAM), str(ANGLES), *map(str, objects))
+    files = (str(PROGRAM), str(ANGLES), *map(str, library))
     build.run([*build.compiler(), *flags, *files, "-o", str(to)])
     return to
 
@@ -79,7 +85,7 @@ def test_under_a_sanitizer(which: str, ways: tuple[str, ...], tmp_path: Path) ->
     steady = ["setarch", "-R"] if shutil.which("setarch") else []  # both need known addresses
     if (done := run(*steady, str(tmp_path / "nothing"))).returncode:
         pytest.skip(f"the {which} sanitizer does not run here: {done.stderr}")
-    done = run(*steady, str(program(build.compile_sources(tmp_path, flags), flags)), *ways)
+    done = run(*steady, str(program(build.compile_sources(tmp_path, flags), tmp_path, flags)), *ways)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("plain ")
 

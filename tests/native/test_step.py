@@ -77,8 +77,14 @@ def everything(cache: H2OCache, but: str = "") -> list[Tensor]:
     return [state for states in known for name, state in states.items() if name != but]
 
 
-@pytest.mark.parametrize("bits", [8, 4])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    ("name", "bits"),
+    [
+        ("llama", 8),
+        *((name, 4) for name in MODELS),
+        *sweep(*((name, 8) for name in MODELS if name != "llama")),
+    ],
+)
 def test_it_computes_what_torch_computes(
     name: str, bits: int, folders: Callable[[str], Path], pack: Pack
 ) -> None:
@@ -160,8 +166,8 @@ HELD = [(bits, kv) for bits in (8, 4) for kv in ("auto", "int8", "int4")]
 @pytest.mark.parametrize(
     ("name", "bits", "kv"),
     [
-        *(("llama", *held) for held in HELD),
-        *(("qwen3", 8, "auto"), ("smollm3", 4, "int8")),
+        *(("llama", 8, "int4"), ("qwen3", 8, "auto"), ("smollm3", 4, "int8")),
+        *sweep(*(("llama", *held) for held in HELD if held != (8, "int4"))),
         *sweep(*(("qwen3", *held) for held in HELD[1:])),
         *sweep(*(("smollm3", *held) for held in HELD if held != (4, "int8"))),
     ],
@@ -183,7 +189,7 @@ def test_every_form_and_any_number_of_threads_gives_the_same_bits(
             assert torch.equal(a, b), way
 
 
-@pytest.mark.parametrize(("bits", "kv"), [(8, "auto"), (4, "auto"), (4, "int8")])
+@pytest.mark.parametrize(("bits", "kv"), [(8, "auto"), (4, "int8"), *sweep((4, "auto"))])
 def test_rows_are_what_each_is_alone(bits: int, kv: str, pack: Pack) -> None:
     """Sixteen rows of different age, of which some wait at every step: bit for bit."""
     packed = pack("llama", bits)
@@ -217,8 +223,13 @@ def test_rows_are_what_each_is_alone(bits: int, kv: str, pack: Pack) -> None:
                 assert torch.equal(numbers, b.states[state]), (row, state)
 
 
-@pytest.mark.parametrize("name", ["llama", "smollm3"])
-@pytest.mark.parametrize(("budget", "kv"), [(40, "auto"), (100, "auto"), (40, "int8")])
+@pytest.mark.parametrize(
+    ("name", "budget", "kv"),
+    [
+        *(("llama", 40, "auto"), ("llama", 100, "auto"), ("smollm3", 40, "int8")),
+        *sweep(("smollm3", 40, "auto"), ("smollm3", 100, "auto"), ("llama", 40, "int8")),
+    ],
+)
 def test_keys_are_compared_as_in_torch(name: str, budget: int, kv: str, pack: Pack) -> None:
     """Those known from before, and where nothing is known."""
     packed = pack(name, 8)

@@ -1,6 +1,7 @@
 """What a wheel and an sdist hold, made by hatchling with `hatch_build.py`, with and without a compiler."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,8 @@ ROOT = Path(__file__).parents[2]
 NATIVE = "h2o_chat/native/"
 LIBRARY, FAILURE = NATIVE + build.LIBRARY.name, NATIVE + build.FAILURE.name
 SOURCES = {f"{NATIVE}src/{path.name}" for path in build.SOURCES.iterdir()}
+HURRIED = "import subprocess, sys; sys.exit(subprocess.call([*sys.argv[1:], '-O0']))"
+"""A compiler that does not optimise, whatever it is asked for; its arguments begin with the real one."""
 ASSETS = ("h2o_chat/assets/pocket/config.json", "h2o_chat/assets/demo.jsonl")
 
 
@@ -91,7 +94,8 @@ def test_a_wheel_without_a_compiler_is_for_every_system(tree: Path, tmp_path: Pa
 @pytest.mark.compiler
 def test_a_wheel_for_another_system_has_its_tag_and_its_library(tree: Path) -> None:
     """The compiler is that of this machine: it makes the plain form, under the name that Windows has."""
-    wheel = made(tree, "build_wheel", H2O_CHAT_WHEEL_FOR="Windows riscv64 win_riscv64")
+    compiler = shlex.join([sys.executable, "-c", HURRIED, *build.compiler()])
+    wheel = made(tree, "build_wheel", H2O_CHAT_WHEEL_FOR="Windows riscv64 win_riscv64", CXX=compiler)
     assert wheel.name == f"h2o_chat-{__version__}-py3-none-win_riscv64.whl"
     assert {path for path in names(wheel) if path.startswith(NATIVE + "_step")} == {NATIVE + "_step.dll"}
     digest = build.digest(build.Target("Windows", "riscv64")).encode()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from screens import POCKET, TOLD, WIDE, Screen, loaded, opener
+from screens import POCKET, TOLD, WIDE, Screen, loaded, opener, slowly
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.events.events import to_json
@@ -67,7 +67,10 @@ def drive(shared_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             **({"budget": 64, "threads": 1, "seed": 7} | options), model=str(shared_models / model)
         )
         sampling = sampling or Sampling(max_tokens=60)
-        app = ChatApp(open_chat or opener(settings), settings, sampling, recorder, opener_of=opener_of)
+        opened = open_chat or opener(settings)
+        if sampling.max_tokens is None:  # somebody will stop it
+            opened = slowly(opened)
+        app = ChatApp(opened, settings, sampling, recorder, opener_of=opener_of)
         async with app.run_test(size=size) as pilot:
             yield Screen(app, pilot)
 

@@ -1,6 +1,7 @@
 """What tests of the screen share: the running app and what a person does with it, its sizes, its models."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,29 @@ def stored(models: Path, folder: Path, **others: Any) -> OpenChat:
         return Chat(engine, settings, Keeper(Store(folder), None, engine.session, asdict(settings)))
 
     return open_chat
+
+
+def slowly(open_chat: OpenChat) -> OpenChat:
+    """The same with an engine that, 60 tokens after it began, makes 50 a second.
+
+    Pilot waits after each key until nothing is computed, for up to two seconds: so long an answer without an
+    end would be made at full speed.
+    """
+
+    def open_slowly(progress: Progress) -> ChatLike:
+        chat: Any = open_chat(progress)
+        real = chat.engine.generate
+
+        def generate(*asked: Any) -> Iterator[Any]:
+            for number, event in enumerate(real(*asked)):
+                if number > 60:
+                    time.sleep(0.02)
+                yield event
+
+        chat.engine.generate = generate
+        return chat
+
+    return open_slowly
 
 
 class Screen:

@@ -73,7 +73,7 @@ def held_by(screen: Screen) -> dict[int, int]:
     return found
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [WIDE, (60, 20), *sweep(((80, 24),))])
 async def test_the_panel_is_in_words_at_every_size(size: tuple[int, int]) -> None:
     async with talked(size) as screen:
         memory, seen = screen.app._memory, screen.chat.engine.seen

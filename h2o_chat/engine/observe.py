@@ -214,9 +214,10 @@ def _on_host(cache: H2OCache, row: int) -> tuple[NDArray[Any], ...]:
     for arena in cache.arenas:
         slots, scores = arena.slots, ranking(arena, cache.clocks, row)
         states = [slots.positions[:, row], scores, slots.protected[:, row], slots.lately[:, row]]
-        if not reading.is_free(arena.device):
-            states = list(torch.stack([state.double() for state in states]).cpu())
-        parts.append([state.numpy() for state in states])
+        if reading.is_free(arena.device):
+            parts.append([state.numpy() for state in states])
+        else:
+            parts.append(list(torch.stack([state.double() for state in states]).cpu().numpy()))
     if len(parts) == 1:
         at, scores, protected, lately = parts[0]
     else:

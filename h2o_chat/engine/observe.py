@@ -212,8 +212,8 @@ def _on_host(cache: H2OCache, row: int) -> tuple[NDArray[Any], ...]:
         return np.array([[[-1]]]), np.zeros((1, 1, 1)), np.zeros((1, 1, 1), bool), np.zeros((1, 1, 1))
     parts = []
     for arena in cache.arenas:
-        slots, scores = arena.slots, ranking(arena, cache.clocks, row)
-        states = [slots.positions[:, row], scores, slots.protected[:, row], slots.lately[:, row]]
+        slots, ranked = arena.slots, ranking(arena, cache.clocks, row)
+        states = [slots.positions[:, row], ranked, slots.protected[:, row], slots.lately[:, row]]
         if reading.is_free(arena.device):
             parts.append([state.numpy() for state in states])
         else:

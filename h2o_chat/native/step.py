@@ -48,7 +48,7 @@ class NativeStep:
         self.library, self.packed, self.frame = loaded, packed, packed.frame
         self._keep: list[Any] = []
         """What the library points to."""
-        self._model = loaded.h2o_open(ctypes.byref(self._frame()), FORMS[form], threads)
+        self._model = loaded.h2o_open(ctypes.byref(_frame_of(packed, self._keep)), FORMS[form], threads)
         if not self._model:
             raise UsageError(f"The native step cannot run as {form or 'any form'} here.", "Leave it out.")
         self.form = c.FORMS[loaded.h2o_form(self._model)]
@@ -233,52 +233,6 @@ class NativeStep:
 
     # -- what the library points to --------------------------------------------------------------------
 
-    def _frame(self) -> c.Frame:
-        """The frame with the addresses of its weights."""
-        frame, packed = self.frame, self.packed
-        layers = (c.Layer * frame.layers)()
-        for number, layer in enumerate(layers):
-            name = f"layers.{number}."
-            for matrix in ("qkv", "out", "gate_up", "down"):
-                setattr(layer, matrix, self._matrix(name + matrix))
-            layer.norm_attention = packed.vector(name + "norm_attention")
-            layer.norm_mlp = packed.vector(name + "norm_mlp")
-            layer.bias_qkv = packed.vector(name + "bias_qkv") if frame.bias else None
-            layer.norm_query = packed.vector(name + "norm_query") if frame.head_norms else None
-            layer.norm_key = packed.vector(name + "norm_key") if frame.head_norms else None
-            rope, sees = frame.rope_of[number], frame.sees[number]
-            layer.rope, layer.sees = -1 if rope is None else rope, sees or 0
-        ropes = (c.Rope * max(1, len(frame.ropes)))()
-        for rope, one in zip(ropes, frame.ropes, strict=False):
-            rope.inv_freq = (ctypes.c_float * len(one.inv_freq))(*one.inv_freq)
-            rope.pairs, rope.scale = len(one.inv_freq), one.scale
-        self._keep += [layers, ropes]
-        return c.Frame(
-            layer_count=frame.layers,
-            rope_count=len(frame.ropes),
-            hidden=frame.hidden,
-            heads=frame.heads,
-            kv_heads=frame.kv_heads,
-            head_size=frame.head_size,
-            vocabulary=frame.vocabulary,
-            epsilon=frame.epsilon,
-            layers=layers,
-            ropes=ropes,
-            norm=packed.vector("norm"),
-            embedding=self._matrix("embedding"),
-            head=self._matrix("embedding" if frame.tied else "head"),
-        )
-
-    def _matrix(self, name: str) -> c.Matrix:
-        matrix = self.packed.matrix(name)
-        return c.Matrix(
-            ctypes.cast(matrix.weights, ctypes.POINTER(ctypes.c_uint8)),
-            ctypes.cast(matrix.scales, ctypes.POINTER(ctypes.c_uint16)),
-            matrix.rows,
-            matrix.columns,
-            matrix.bits,
-        )
-
     def _point_to_slots(self, cache: H2OCache, used: int) -> None:
         """Says where the slots of every layer are; tensors are replaced when slots are added or restored."""
         pointers = (
@@ -312,6 +266,54 @@ class NativeStep:
 def knows(policy: Policy) -> bool:
     """Whether the library keeps all that a policy ranks by; else attention and scores are torch's."""
     return type(policy.scores) is Received and not policy.looks_at
+
+
+def _frame_of(packed: Packed, keep: list[Any]) -> c.Frame:
+    """The frame with the addresses of its weights; what it points to beside them goes into `keep`."""
+    frame = packed.frame
+    layers = (c.Layer * frame.layers)()
+    for number, layer in enumerate(layers):
+        name = f"layers.{number}."
+        for matrix in ("qkv", "out", "gate_up", "down"):
+            setattr(layer, matrix, _matrix_of(packed, name + matrix))
+        layer.norm_attention = packed.vector(name + "norm_attention")
+        layer.norm_mlp = packed.vector(name + "norm_mlp")
+        layer.bias_qkv = packed.vector(name + "bias_qkv") if frame.bias else None
+        layer.norm_query = packed.vector(name + "norm_query") if frame.head_norms else None
+        layer.norm_key = packed.vector(name + "norm_key") if frame.head_norms else None
+        rope, sees = frame.rope_of[number], frame.sees[number]
+        layer.rope, layer.sees = -1 if rope is None else rope, sees or 0
+    ropes = (c.Rope * max(1, len(frame.ropes)))()
+    for rope, one in zip(ropes, frame.ropes, strict=False):
+        rope.inv_freq = (ctypes.c_float * len(one.inv_freq))(*one.inv_freq)
+        rope.pairs, rope.scale = len(one.inv_freq), one.scale
+    keep += [layers, ropes]
+    return c.Frame(
+        layer_count=frame.layers,
+        rope_count=len(frame.ropes),
+        hidden=frame.hidden,
+        heads=frame.heads,
+        kv_heads=frame.kv_heads,
+        head_size=frame.head_size,
+        vocabulary=frame.vocabulary,
+        epsilon=frame.epsilon,
+        layers=layers,
+        ropes=ropes,
+        norm=packed.vector("norm"),
+        embedding=_matrix_of(packed, "embedding"),
+        head=_matrix_of(packed, "embedding" if frame.tied else "head"),
+    )
+
+
+def _matrix_of(packed: Packed, name: str) -> c.Matrix:
+    matrix = packed.matrix(name)
+    return c.Matrix(
+        ctypes.cast(matrix.weights, ctypes.POINTER(ctypes.c_uint8)),
+        ctypes.cast(matrix.scales, ctypes.POINTER(ctypes.c_uint16)),
+        matrix.rows,
+        matrix.columns,
+        matrix.bits,
+    )
 
 
 def _slots_of(arena: Any, at: int, observe: bool) -> c.Slots:

@@ -244,7 +244,7 @@ def test_rows_that_do_not_fit_are_refused_with_the_sum(
     file = many(tmp_path / "in.jsonl", 40)
     done = h2o_here("run", "--batch", file, *SHORT, "-b", 512, "--rows", 32)
     assert done.code == ExitCode.MEMORY
-    assert "32 rows do not fit: each takes 1.9 MB, 8 more are kept free" in done.err
+    assert "32 rows do not fit: each takes 1.8 MB, 8 more are kept free" in done.err
     assert "--rows 1" in done.err
 
 

@@ -80,7 +80,7 @@ async def test_stopped_answer_is_kept_and_marked(drive: Drive) -> None:
 
 
 async def test_a_prompt_stopped_while_it_is_read_was_not_sent(drive: Drive) -> None:
-    long = "Once upon a time there was a red key in the garden and a bird. " * 400
+    long = "Once upon a time there was a red key in the garden and a bird. " * 1600  # a second to read
     async with drive("stories3m") as screen:
         await screen.opened()
         await screen.ask("Once upon a time")

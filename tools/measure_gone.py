@@ -6,8 +6,8 @@ No model computes here: conversations are made up as `h2o-chat eval recall --gen
 them is held, or nothing, is taken as given. Files as for `measure_recall.py`. What a person asks stands in
 `personal_later.py`, written when the rules were nearly final; with `--lists chosen` in `personal.py`, which
 was looked at before; with `--lists unseen` in `personal_unseen.py`, which was looked at later; with
-`--lists fresh` in `personal_fresh.py`, on which nothing was chosen. Dialogues and questions about the world
-are cut in the same way.
+`--lists fresh` in `personal_fresh.py`, and with `--lists blind` in `personal_blind.py`, on which nothing was
+chosen. Dialogues and questions about the world are cut in the same way.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from statistics import median
 from types import ModuleType
 
 import personal
+import personal_blind
 import personal_fresh
 import personal_later
 import personal_unseen
@@ -41,7 +42,13 @@ from h2o_chat.events.events import Note  # noqa: E402
 from h2o_chat.lab.conversations import draw  # noqa: E402
 from h2o_chat.lab.figures import wilson  # noqa: E402
 
-LISTS = {"chosen": personal, "reported": personal_later, "unseen": personal_unseen, "fresh": personal_fresh}
+LISTS = {
+    "chosen": personal,
+    "reported": personal_later,
+    "unseen": personal_unseen,
+    "fresh": personal_fresh,
+    "blind": personal_blind,
+}
 WANTED = {"never told": True, "never told, but something like it": True}
 """Whether a mark is right; of all other kinds it is not."""
 

@@ -89,10 +89,11 @@ def absorb(arena: Arena, at: int, now: Pass, new: Sequence[New], *, prompt: bool
     chunk.states.update({name: both[:, :, :, used:] for name, both in given.items()})
     if now.even and not now.settles:
         start, end = now.in_use[0], now.in_use[0] + now.tokens
-        where = arena.order[layers, ..., start:end].long()
+        in_order = now.first == now.in_use  # nothing was given up yet: a copy instead of a scatter
+        where = None if in_order else arena.order[layers, ..., start:end].long()
         for name, coming in chunk.states.items():
             state = slots.states[name]
-            if now.first == now.in_use:  # nothing was given up yet: slots are in use in their order
+            if where is None:
                 state[:, :, :, start:end] = coming
             else:
                 state.scatter_(3, along(where, state), coming)

@@ -204,7 +204,7 @@ def _folder(name: str) -> tuple[Path, bool]:
         what = error.strerror if isinstance(error, OSError) else str(error)
         shown = name if len(name) <= 60 else name[:60] + "…"
         raise ModelError(
-            f"{shown!r} can be no model: {what}", "h2o-chat models lists what can be had."
+            f"{shown!r} can be no model: {what}", "All that can be had: h2o-chat models"
         ) from error
 
 
@@ -249,7 +249,7 @@ def _not_found(name: str, folder: Path, aliases: dict[str, str], matches: list[s
         f"No model {name!r}: looked for a folder {folder.absolute()} with config.json, among the"
         f" {len(aliases)} short names, and in {cache_folder()}."
     )
-    return ModelError(message, nearest(name, aliases) + "h2o-chat models lists what can be had.")
+    return ModelError(message, nearest(name, aliases) + "All that can be had: h2o-chat models")
 
 
 def nearest(name: str, aliases: Iterable[str]) -> str:

@@ -40,12 +40,13 @@ FLAGS = (
 )
 """For every file. $CXXFLAGS is not read: results would depend on it (`-ffast-math`, `-march=native`)."""
 
+AVX2 = ("-mavx2", "-mfma", "-mf16c")
+AVX512 = ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni", *AVX2)
+AMX = ("-mamx-tile", "-mamx-int8")
 X86_FORMS: dict[str, tuple[str, ...]] = {
-    "step_avx2": ("-mavx2", "-mfma", "-mf16c"),
-    "step_avx512": (
-        *("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni"),
-        *("-mavx2", "-mfma", "-mf16c"),
-    ),
+    "step_avx2": AVX2,
+    "step_avx512": AVX512,
+    "step_amx": (*AVX512, *AMX),
 }
 ARM_FORMS: dict[str, tuple[str, ...]] = {"step_neon": ("-march=armv8.2-a+dotprod",)}
 FORMS = {
@@ -160,6 +161,9 @@ def compile_sources(folder: Path, more: tuple[str, ...] = (), target: Target = H
     sources = _sources(target)
     if not sources:
         raise BuildError(f"{SOURCES} holds no sources.")
+    if "step_amx" in target.forms and not (target.system == "Linux" and _knows_amx(command, folder)):
+        sources = [file for file in sources if file.stem != "step_amx"]
+        more = (*more, "-DH2O_NO_AMX")
     about = folder / "made.cpp"
     about.write_text(_about(command, target), "utf-8")
     files = [*sources, about]
@@ -277,6 +281,17 @@ def failure() -> str:
 
 def _is_zig(command: list[str]) -> bool:
     return not {"zig", "ziglang", "python-zig"}.isdisjoint(Path(part).stem for part in command)
+
+
+def _knows_amx(command: list[str], folder: Path) -> bool:
+    """Compilers of before 2020 have no AMX, nor have their assemblers."""
+    tiles = folder / "tiles.cpp"
+    tiles.write_text('void tiles() { __asm__ volatile("tilerelease"); }', "utf-8")
+    try:
+        run([*command, *AMX, "-c", str(tiles), "-o", str(folder / "tiles.o")])
+    except BuildError:
+        return False
+    return True
 
 
 def _loads() -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from h2o_chat.native import build
 
-FORMS = {1: "plain", 2: "AVX2", 4: "AVX-512", 8: "NEON"}
+FORMS = {1: "plain", 2: "AVX2", 4: "AVX-512", 8: "NEON", 16: "AMX"}
 """What each form of the kernels is called, by its bit."""
 
 

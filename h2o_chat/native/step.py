@@ -28,7 +28,7 @@ from h2o_chat.native import prompts
 from h2o_chat.native.packed import Packed
 from h2o_chat.native.threads import one_torch_thread
 
-FORMS = {"": 0, "plain": 1, "AVX2": 2, "AVX-512": 4, "NEON": 8}
+FORMS = {"": 0, **{name: bit for bit, name in c.FORMS.items()}}
 
 
 class NativeStep:

@@ -454,7 +454,7 @@ struct Form {
     const char *name;
 };
 
-const Form kForms[] = {{1, "plain"}, {2, "AVX2"}, {4, "AVX-512"}, {8, "NEON"}};
+const Form kForms[] = {{1, "plain"}, {2, "AVX2"}, {4, "AVX-512"}, {8, "NEON"}, {16, "AMX"}};
 
 uint64_t everything(const Shape &shape, int form, int threads, bool alone) {
     const Model of(shape);

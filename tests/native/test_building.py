@@ -144,6 +144,32 @@ def test_only_a_form_of_its_own_gets_flags_for_the_processor(small: ModuleType) 
 
 
 @pytest.mark.compiler
+@pytest.mark.skipif(
+    build.HERE.forms is not build.X86_FORMS or not sys.platform.startswith("linux"),
+    reason="AMX is compiled for Linux on x86-64",
+)
+def test_a_compiler_that_knows_no_amx_compiles_the_rest(
+    small: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    older = tmp_path / "older"
+    of_today = shutil.which(build.compiler()[0])
+    older.write_text(f'#!/bin/sh\ncase "$*" in *-mamx*) exit 1;; esac\nexec {of_today} "$@"\n')
+    older.chmod(0o755)
+    said = "#ifdef H2O_NO_AMX\nextern \"C\" int without() { return 1; }\n#endif\n"
+    (small.SOURCES / "h2o.cpp").write_text(said.replace("int", '__attribute__((visibility("default"))) int'))
+    (small.SOURCES / "step_amx.cpp").write_text(said.replace("ifdef", "ifndef").replace("without", "with_amx"))
+    monkeypatch.setenv("CXX", str(older))
+    assert small.build() is None
+    assert ctypes.CDLL(str(small.LIBRARY)).without() == 1
+    small.LIBRARY.unlink()
+    monkeypatch.delenv("CXX")
+    assert small.build() is None
+    names = small.LIBRARY.read_bytes()
+    assert b"without" not in names
+    assert b"with_amx" in names
+
+
+@pytest.mark.compiler
 def test_the_program_alone(small: ModuleType, tmp_path: Path) -> None:
     """With nothing but the standard library, as before an install."""
 

@@ -22,13 +22,21 @@
 #else
 #define H2O_X86
 #include <cpuid.h>
+#if defined(__linux__) && !defined(H2O_NO_AMX)  // build.py says it where the compiler knows no AMX
+#define H2O_AMX
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #endif
 
 namespace {
 
-enum { kPlain = 1, kAvx2 = 2, kAvx512 = 4, kNeon = 8 };
+enum { kPlain = 1, kAvx2 = 2, kAvx512 = 4, kNeon = 8, kAmx = 16 };
 
 const Form *form_of(int32_t form) {
+#if defined(H2O_AMX)
+    if (form == kAmx) return &form_amx;
+#endif
 #if defined(H2O_X86)
     if (form == kAvx512) return &form_avx512;
     if (form == kAvx2) return &form_avx2;
@@ -161,6 +169,13 @@ static void copy_rows(const float *from, int from_stride, float *to, int to_stri
                     from + static_cast<ptrdiff_t>(token) * from_stride, sizeof(float) * size);
 }
 
+#if defined(H2O_AMX)
+// The system saves 8 kB of tiles for a program that asked for it. It says no where a signal's stack has no room for them.
+static bool may_use_tiles() { return syscall(SYS_arch_prctl, 0x1023, 18) == 0; }  // ARCH_REQ_XCOMP_PERM, XTILEDATA
+#else
+static bool may_use_tiles() { return false; }
+#endif
+
 #if defined(H2O_X86)
 // Asked of the processor: zig's __builtin_cpu_supports knows none of these, and Clang 14's not F16C.
 static int32_t x86_forms() {
@@ -171,7 +186,9 @@ static int32_t x86_forms() {
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & bit_AVX2) || (saved & 0x06) != 0x06) return 0;
     const unsigned newer = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
     const bool has_avx512 = (b & newer) == newer && (c & bit_AVX512VNNI) && (saved & 0xe6) == 0xe6;
-    return has_avx512 ? kAvx2 | kAvx512 : kAvx2;
+    const unsigned tiles = 1u << 24 | 1u << 25;  // AMX-TILE, AMX-INT8: older headers lack these names
+    const bool has_amx = has_avx512 && (d & tiles) == tiles && (saved & 0x60000) == 0x60000 && may_use_tiles();
+    return kAvx2 | (has_avx512 ? kAvx512 : 0) | (has_amx ? kAmx : 0);
 }
 #elif defined(H2O_ARM)
 // Asked of the system: the processor tells it to no program. False where it is not known how to ask.
@@ -201,7 +218,7 @@ int32_t h2o_forms(void) {
 h2o_model *h2o_open(const h2o_frame *frame, int32_t form, int32_t threads) {
     const int32_t forms = h2o_forms();
     if (!form)  // the fastest has the highest bit
-        for (const int32_t one : {kPlain, kAvx2, kAvx512, kNeon}) form = forms & one ? one : form;
+        for (const int32_t one : {kPlain, kAvx2, kAvx512, kNeon, kAmx}) form = forms & one ? one : form;
     if (!(forms & form) || !form_of(form)) return nullptr;
     std::unique_ptr<h2o_model> model(new (std::nothrow) h2o_model);
     if (!model) return nullptr;

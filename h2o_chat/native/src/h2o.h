@@ -116,7 +116,8 @@ typedef struct {
 
 typedef struct h2o_model h2o_model;
 
-// Bits of the forms that this processor can run: 1 plain, 2 AVX2, 4 AVX-512 VNNI, 8 NEON with dot products.
+// Bits of the forms that this processor can run: 1 plain, 2 AVX2, 4 AVX-512 VNNI, 8 NEON with dot products,
+// 16 AVX-512 with AMX.
 H2O_API int32_t h2o_forms(void);
 
 // A model whose frame (copied) points to weights that stay where they are. Form 0: the fastest. Null: no memory, or not

@@ -161,6 +161,23 @@ inline void tile_times_many(const uint8_t *weights, const uint16_t *scales, Roun
     }
 }
 
+#if !defined(H2O_SIXTEEN)
+constexpr bool kSixteen = false;  // whether sixteen tokens are multiplied in another way: lanes_amx.h. The same sums.
+inline void begin_sixteen() {}
+inline void end_sixteen() {}
+template <int bits>
+inline void sixteen_times(const uint8_t *, const uint16_t *, const Rounded &, Floats *) {}
+#endif
+
+// One tile times a block of up to 16 tokens.
+template <int bits>
+inline void block_times(const uint8_t *weights, const uint16_t *scales, const Rounded &in, int tokens, Floats *sums) {
+    if (kSixteen && tokens == kWidth)
+        sixteen_times<bits>(weights, scales, in, sums);
+    else
+        tile_times_many<bits>(weights, scales, in, tokens, sums);
+}
+
 // Some tiles times `tokens` tokens from `first` on, of one block; `out(sums, token, tile)` takes each. Where `B` is 0 as
 // many as there are, else B.
 template <int B, class Out>
@@ -172,8 +189,8 @@ inline void tiles_times(const h2o_matrix &m, int tile, int end, const Rounded &i
         const uint16_t *scales = m.scales + static_cast<size_t>(tile) * groups * 16;
         Floats sums[B ? B : kWidth];
         if constexpr (B == 0)
-            m.bits == 4 ? tile_times_many<4>(weights, scales, in.of(first), tokens, sums)
-                        : tile_times_many<8>(weights, scales, in.of(first), tokens, sums);
+            m.bits == 4 ? block_times<4>(weights, scales, in.of(first), tokens, sums)
+                        : block_times<8>(weights, scales, in.of(first), tokens, sums);
         else
             m.bits == 4 ? tile_times<B, 4>(weights, scales, in.of(first), sums)
                         : tile_times<B, 8>(weights, scales, in.of(first), sums);
@@ -187,6 +204,8 @@ inline void product(Job &job, const h2o_matrix &m, const Rounded &in, Out out) {
     const int tiles = m.rows / 16;
     int run = (tiles / (job.team->threads * 2) + 1) & ~1;  // few: to take one is a cache line's way between processors
     run = run < 2 ? 2 : run > 16 && job.tokens > 1 ? 16 : run;
+    const bool sixteen = kSixteen && job.tokens >= kWidth;
+    if (sixteen) begin_sixteen();
     for (int tile; (tile = take(job.team->next, run, tiles)) >= 0;) {
         const int end = tile + run < tiles ? tile + run : tiles;
         int token = 0;
@@ -202,6 +221,7 @@ inline void product(Job &job, const h2o_matrix &m, const Rounded &in, Out out) {
         for (; token + 2 <= job.tokens; token += 2) tiles_times<2>(m, tile, end, in, token, 2, out);
         for (; token < job.tokens; ++token) tiles_times<1>(m, tile, end, in, token, 1, out);
     }
+    if (sixteen) end_sixteen();
 }
 
 // A head turned by angles of its pairs, or back: (a cos - b sin, b cos + a sin).

@@ -153,4 +153,4 @@ struct Form {
     void (*attend_pass)(Job &job, int thread);
 };
 
-extern const Form form_plain, form_avx2, form_avx512, form_neon;
+extern const Form form_plain, form_avx2, form_avx512, form_amx, form_neon;

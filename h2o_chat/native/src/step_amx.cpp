@@ -1,0 +1,8 @@
+#define H2O_SIXTEEN  // of kernels.h
+#include "lanes_amx.h"
+#include "step.h"
+#include "change.h"
+#include "compare.h"
+#include "prompt.h"
+
+const Form form_amx = {decode, embed, before, after, head, compare, change, attend_pass};

@@ -164,12 +164,12 @@ class NativeStep:
             attended = through_slots(
                 queries.transpose(1, 2), handoff, window=frame.sees[layer], attend=attend
             )
+            if layer == frame.layers - 1 and not all_columns:  # nobody asks what the others become
+                attended, x = attended[:, -1:].contiguous(), x[:, -1:].contiguous()
+                tokens = rows
             self._checked(run.h2o_after(model, layer, tokens, attended.data_ptr(), x.data_ptr()))
-        last = x if all_columns else x[:, -1:].contiguous()
-        logits = torch.empty(*last.shape[:2], frame.vocabulary)
-        self._checked(
-            run.h2o_head(model, logits.shape[0] * logits.shape[1], last.data_ptr(), logits.data_ptr())
-        )
+        logits = torch.empty(rows, x.shape[1], frame.vocabulary)
+        self._checked(run.h2o_head(model, tokens, x.data_ptr(), logits.data_ptr()))
         return logits
 
     def _attend(self, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:

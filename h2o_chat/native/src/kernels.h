@@ -53,24 +53,32 @@ inline Floats to_whole(Floats a) { return round(min(max(a, splat(-127.0f)), spla
 // Rounds groups of 32 numbers to whole ones from -127 to 127 and a scale; with `two_bytes` what is left of each to 256ths
 // of a whole one. A number that is none makes its scale none.
 inline void round_to_bytes(const float *x, bool two_bytes, Rounded out) {
-    for (int group = 0; group < out.columns / 32; ++group, out.numbers += out.width * out.bytes) {
-        const Floats a = load(x + 32 * group), b = load(x + 32 * group + 16);
-        const float most = highest(max(abs(a), abs(b)));
-        const float none = sum(fma(a, splat(0.0f), mul(b, splat(0.0f))));  // 0, or no number
+    const Floats zero = splat(0.0f);
+    Floats none = zero;  // stays 0, unless there is one
+    float *scales = out.scales;
+    for (int i = 0; i < out.columns; i += 32, out = out.next()) {
+        const Floats numbers[2] = {load(x + i), load(x + i + 16)};
+        const float most = highest(max(abs(numbers[0]), abs(numbers[1])));
         const Floats by = splat(most > kTiny ? 127.0f / most : 0.0f);
-        const float scale = most / 127.0f + none;
-        int32_t all = 0;
-        for (int i = 32 * group; i < 32 * group + 32; i += 16) {
-            const Floats exact = mul(load(x + i), by), whole = to_whole(exact);
-            if (two_bytes)
-                all += store_two_bytes(out.numbers, i % 32, whole,
-                                       to_whole(mul(sub(exact, whole), splat(256.0f))));
-            else
-                all += store_bytes(out.numbers + i % 32, whole);
+        Floats all = zero;
+        for (int half = 0; half < 2; ++half) {
+            none = fma(numbers[half], zero, none);
+            const Floats exact = mul(numbers[half], by), whole = to_whole(exact);
+            if (two_bytes) {
+                const Floats rest = to_whole(mul(sub(exact, whole), splat(256.0f)));
+                store_two_bytes(out.numbers, 16 * half, whole, rest);
+                all = add(all, fma(whole, splat(256.0f), rest));
+            } else {
+                store_bytes(out.numbers + 16 * half, whole);
+                all = add(all, whole);
+            }
         }
-        out.scales[group * out.width] = two_bytes ? scale / 256.0f : scale;
-        out.begins[group * out.width] = begin(all, two_bytes);
+        out.scales[0] = two_bytes ? most / 127.0f / 256.0f : most / 127.0f;
+        out.begins[0] = begin(static_cast<int32_t>(sum(all)), two_bytes);
     }
+    if (sum(none) == 0) return;
+    for (int i = 0; i < out.columns; i += 32, scales += out.width)
+        *scales += sum(fma(load(x + i), zero, mul(load(x + i + 16), zero)));
 }
 
 // Some groups' products: sum = fma(products, scales, sum).

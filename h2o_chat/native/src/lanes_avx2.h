@@ -111,26 +111,18 @@ inline Floats splat_half(const uint8_t *from) {
 inline Ints splat(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 inline Floats to_floats(Ints a) { return {_mm256_cvtepi32_ps(a.low), _mm256_cvtepi32_ps(a.high)}; }
 
-inline int32_t sum(__m256i a) {
-    const __m128i four = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
-    const __m128i two = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
-    return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 1)));
-}
-
-inline int32_t store_bytes(int8_t *to, Floats a) {
+inline void store_bytes(int8_t *to, Floats a) {
     const __m256i low = _mm256_cvtps_epi32(a.low), high = _mm256_cvtps_epi32(a.high);
     const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xd8);
     const __m128i first = _mm256_castsi256_si128(words), last = _mm256_extracti128_si256(words, 1);
     _mm_storeu_si128(reinterpret_cast<__m128i *>(to), _mm_packs_epi16(first, last));
-    return sum(_mm256_add_epi32(low, high));
 }
 
-inline int32_t store_two_bytes(int8_t *group, int at, Floats high, Floats low) {
+inline void store_two_bytes(int8_t *group, int at, Floats high, Floats low) {
     const __m256i first = _mm256_cvtps_epi32(add(mul(high, splat(256.0f)), low).low);
     const __m256i last = _mm256_cvtps_epi32(add(mul(high, splat(256.0f)), low).high);
     const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(first, last), 0xd8);
     _mm256_storeu_si256(reinterpret_cast<__m256i *>(group + 2 * at), words);
-    return sum(_mm256_add_epi32(first, last));
 }
 
 inline Floats load_levels(const uint8_t *from, int bits) {

@@ -92,10 +92,8 @@ inline Ints splat(int32_t x) { return _mm512_set1_epi32(x); }
 inline Ints times_256(Ints a) { return _mm512_slli_epi32(a, 8); }
 inline Floats to_floats(Ints a) { return _mm512_cvtepi32_ps(a); }
 
-inline int32_t store_bytes(int8_t *to, Floats a) {
-    const __m512i whole = _mm512_cvtps_epi32(a);
-    _mm_storeu_si128(reinterpret_cast<__m128i *>(to), _mm512_cvtepi32_epi8(whole));
-    return _mm512_reduce_add_epi32(whole);
+inline void store_bytes(int8_t *to, Floats a) {
+    _mm_storeu_si128(reinterpret_cast<__m128i *>(to), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(a)));
 }
 
 inline Floats load_levels(const uint8_t *from, int bits) {

@@ -158,12 +158,11 @@ inline Floats to_floats(Ints a) {
     return v;
 }
 
-inline int32_t store_bytes(int8_t *to, Floats a) {
+inline void store_bytes(int8_t *to, Floats a) {
     int16x4_t whole[4];
     for (int i = 0; i < 4; ++i) whole[i] = vmovn_s32(vcvtq_s32_f32(a.of[i]));
     const int16x8_t low = vcombine_s16(whole[0], whole[1]), high = vcombine_s16(whole[2], whole[3]);
     vst1q_s8(to, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
-    return vaddvq_s16(vaddq_s16(low, high));  // at most 16 * 127
 }
 
 inline Floats load_levels(const uint8_t *from, int bits) {

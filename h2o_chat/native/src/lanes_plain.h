@@ -207,25 +207,17 @@ inline Floats to_floats(Ints a) {
     return v;
 }
 
-// Of whole numbers from -127 to 127; returns their sum.
-inline int32_t store_bytes(int8_t *to, Floats a) {
-    int32_t all = 0;
-    for (int i = 0; i < 16; ++i) {
-        to[i] = static_cast<int8_t>(a.at[i]);
-        all += to[i];
-    }
-    return all;
+// Of whole numbers from -127 to 127.
+inline void store_bytes(int8_t *to, Floats a) {
+    for (int i = 0; i < 16; ++i) to[i] = static_cast<int8_t>(a.at[i]);
 }
 
 // The same for numbers of two bytes, 256 * high + low: sixteen of a group's from number `at` on.
-inline int32_t store_two_bytes(int8_t *group, int at, Floats high, Floats low) {
-    int32_t all = 0;
+inline void store_two_bytes(int8_t *group, int at, Floats high, Floats low) {
     for (int i = 0; i < 16; ++i) {
         const auto number = static_cast<int16_t>(256 * static_cast<int>(high.at[i]) + static_cast<int>(low.at[i]));
         std::memcpy(group + 2 * (at + i), &number, 2);
-        all += number;
     }
-    return all;
 }
 
 // Sixteen levels of 8 bits, or of 4, two in a byte.

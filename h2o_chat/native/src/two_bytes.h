@@ -5,8 +5,9 @@
 
 namespace {
 
-inline int32_t store_two_bytes(int8_t *group, int at, Floats high, Floats low) {
-    return 256 * store_bytes(group + at, high) + store_bytes(group + 32 + at, low);
+inline void store_two_bytes(int8_t *group, int at, Floats high, Floats low) {
+    store_bytes(group + at, high);
+    store_bytes(group + 32 + at, low);
 }
 
 // Both bytes take the same sums in turn: as many as one byte needs stay in registers.

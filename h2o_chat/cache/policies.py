@@ -31,7 +31,6 @@ class Slots:
 
     positions: Tensor  # [L, R, H, S] int32, in the conversation
     score: Tensor  # [L, R, H, S, G] attention received from each query head, forgotten at the policy's rate
-    values: Tensor  # [L, R, H, S, D]
     distinctness: Tensor  # [L, R, H, S] minus the cosine of a key, before RoPE, to the mean of the kept keys
     novelty: Tensor  # [L, R, H, S] minus its cosine to the nearest other one kept, 0 to -1
     prompt: Tensor  # [L, R, H, S] bool: read in a prompt, not generated
@@ -41,6 +40,12 @@ class Slots:
     def __init__(self, budget: int = 0, layers: Sequence[int] = (0,), **states: Tensor) -> None:
         self.budget, self.layers, self.states = budget, layers, states
         self.kernel: Callable[[Slots], Tensor] = output_change_of_heads
+        self.numbers: Callable[[Tensor], Tensor] = lambda stored: stored
+
+    @property
+    def values(self) -> Tensor:
+        """[L, R, H, S, D]; where they are stored in bytes, these are unpacked for a policy that asks."""
+        return self.numbers(self.states["values"])
 
     def change(self) -> Tensor:
         """`output_change_of_heads`, by the kernel of the step under way (`settle.Kernels`). [L, R, H, S]"""

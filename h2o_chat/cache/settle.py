@@ -42,8 +42,8 @@ class Kernels:
     change: Callable[[Slots], Tensor] = output_change_of_heads
     """slots -> [L, r, H, S], of the dtype of their scores. Reached by a policy as `Slots.change()`.
 
-    `values` [L, r, H, S, D] are numbers, `score` [L, r, H, S, G]; both contiguous. S may be slots and a
-    prompt's chunk side by side. Of an empty slot (position -1) the score is 0, and so must be what is
+    `states["values"]` [L, r, H, S, D or B] as they are stored, `score` [L, r, H, S, G]; both contiguous. S may
+    be slots and a prompt's chunk side by side. Of an empty slot (position -1) the score is 0, and so must be what is
     returned; its values may be anything finite."""
 
 
@@ -103,13 +103,12 @@ def rank(arena: Arena, part: Slots, compared: Sequence[int], kernels: Kernels = 
     policy = arena.plan.policy
     # Of some rows copies: products of what lies apart have other last bits than those of a row alone.
     states = {name: part.states[name].contiguous() for name in (*Slots.RANKED_BY, *policy.looks_at)}
-    states["values"] = arena.numbers(states["values"])
     if policy.keys:  # those not compared yet count as the mean of the others
         known = (part.positions >= 0) & (part.positions < arena.per_row(compared))
         for name in ("distinctness", "novelty"):
             states[name] = torch.where(known, states[name], mean_held(states[name], known))
     looked_at = Slots(arena.plan.budget, part.layers, **states)
-    looked_at.kernel = kernels.change
+    looked_at.numbers, looked_at.kernel = arena.numbers, kernels.change
     return opinion(policy, looked_at)
 
 

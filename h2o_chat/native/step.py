@@ -20,6 +20,7 @@ from h2o_chat.cache.attention import Attended, LayerStep, through_slots
 from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.policies import Policy, Slots
+from h2o_chat.cache.quantized import SCALE_BYTES
 from h2o_chat.cache.ready import begin_first, make_slots
 from h2o_chat.cache.scores import Received
 from h2o_chat.cache.settle import Kernels, settle
@@ -191,7 +192,7 @@ class NativeStep:
         if arena.plan.policy.pairs:  # brought up to date
             was = {name: part.states[name] for name in ("novelty", "nearest")}
             found |= {name: one.clone(memory_format=torch.contiguous_format) for name, one in was.items()}
-        keys, numbers = arena.numbers(part.keys), c.int32s(part.layers)
+        keys, numbers = part.keys, c.int32s(part.layers)
         positions = part.positions.contiguous()
         index = index.to(torch.int32).contiguous()
         self._checked(
@@ -202,6 +203,7 @@ class NativeStep:
                 rows,
                 keys.stride(0) // (heads * slots * keys.shape[4]),
                 slots,
+                arena.plan.bits or 0,
                 keys.data_ptr(),
                 positions.data_ptr(),
                 index.data_ptr() if arena.plan.bits is None else None,  # bytes are not turned
@@ -217,8 +219,10 @@ class NativeStep:
         """`policies.output_change_of_heads` in the library. [L, r, H, S]"""
         changes = torch.empty(slots.positions.shape)
         heads, size = changes.shape[:3].numel(), changes.shape[3]
-        where = [numbers.data_ptr() for numbers in (slots.score, slots.values, changes)]
-        self._checked(self.library.h2o_change(self._model, heads, size, *where))
+        values = slots.states["values"]  # numbers, or bytes
+        bits = 0 if values.dtype.is_floating_point else 8 * (values.shape[4] - SCALE_BYTES) // self.frame.head_size
+        where = [tensor.data_ptr() for tensor in (slots.score, values, changes)]
+        self._checked(self.library.h2o_change(self._model, heads, size, bits, *where))
         return changes
 
     def _checked(self, failed: int) -> None:

@@ -312,15 +312,34 @@ void read(h2o_model *model, const Shape &shape, int tokens, Digest &digest) {
     digest.add(logits);
 }
 
+// Keys or values of so many slots: numbers, or rows of bytes whose lowest value is -1 and whose step a power of two.
+std::vector<uint8_t> held(Random &random, size_t slots, int size, int bits) {
+    std::vector<uint8_t> all;
+    if (!bits) {
+        const std::vector<float> exact = numbers(random, slots * size, 0, 1);
+        all.resize(exact.size() * sizeof(float));
+        std::memcpy(all.data(), exact.data(), all.size());
+        return all;
+    }
+    const uint16_t scale[2] = {0xbc00, static_cast<uint16_t>(bits == 8 ? 0x2000 : 0x3000)};
+    const size_t levels = static_cast<size_t>(size) * bits / 8;
+    all.resize(slots * (levels + sizeof scale));
+    for (size_t at = 0; at < all.size(); at += levels + sizeof scale) {
+        for (size_t i = 0; i < levels; ++i) all[at + i] = static_cast<uint8_t>(random.below(256));
+        std::memcpy(all.data() + at + levels, scale, sizeof scale);
+    }
+    return all;
+}
+
 // How keys of all layers but the first stand among one another. `alone`: a call for each row, in its place among all;
 // its keys in their place too, or for every other row copies that lie together.
-void compare(h2o_model *model, const Shape &shape, int rows, int slots, bool alone, Digest &digest) {
+void compare(h2o_model *model, const Shape &shape, int rows, int slots, int bits, bool alone, Digest &digest) {
     Random random{static_cast<uint64_t>(slots)};
     const size_t unit = static_cast<size_t>(shape.kv_heads) * slots;
     std::vector<int32_t> layers;
     for (int layer = shape.layers > 1; layer < shape.layers; ++layer) layers.push_back(layer);
     const size_t all = layers.size() * rows * unit;
-    const std::vector<float> keys = numbers(random, all * shape.head_size, 0, 1);
+    const std::vector<uint8_t> keys = held(random, all, shape.head_size, bits);
     std::vector<int32_t> positions(all), index(all), nearest(all);
     for (size_t at = 0; at < all; ++at) {
         positions[at] = random.below(5) - 1;
@@ -329,22 +348,23 @@ void compare(h2o_model *model, const Shape &shape, int rows, int slots, bool alo
     }
     std::vector<float> distinctness(all), novelty = numbers(random, all, -0.5f, 0.5f);
     const bool pairs = rows != 16, known = rows != 2;
-    const size_t calls = alone ? rows : 1, mine = all / calls, size = shape.head_size, depth = layers.size();
+    const size_t calls = alone ? rows : 1, mine = all / calls, bytes = keys.size() / all, depth = layers.size();
     for (size_t call = 0; call < calls; ++call) {
         std::vector<int32_t> own_positions, own_index, own_nearest;
-        std::vector<float> own_keys, own_distinctness(mine), own_novelty;
+        std::vector<float> own_distinctness(mine), own_novelty;
+        std::vector<uint8_t> own_keys;
         for (size_t layer = 0; layer < depth; ++layer) {
             const size_t from = (layer * calls + call) * mine / depth, end = from + mine / depth;
             own_positions.insert(own_positions.end(), positions.begin() + from, positions.begin() + end);
             own_index.insert(own_index.end(), index.begin() + from, index.begin() + end);
             own_nearest.insert(own_nearest.end(), nearest.begin() + from, nearest.begin() + end);
             own_novelty.insert(own_novelty.end(), novelty.begin() + from, novelty.begin() + end);
-            own_keys.insert(own_keys.end(), keys.begin() + from * size, keys.begin() + end * size);
+            own_keys.insert(own_keys.end(), keys.begin() + from * bytes, keys.begin() + end * bytes);
         }
         const bool copied = call % 2;  // or where they lie, among those of other rows
         expect(h2o_compare(model, static_cast<int>(depth), layers.data(), alone ? 1 : rows, copied ? 1 : rows, slots,
-                           copied ? own_keys.data() : keys.data() + call * unit * size, own_positions.data(),
-                           own_index.data(), own_distinctness.data(), pairs ? own_novelty.data() : nullptr, known ? own_nearest.data() : nullptr) == 0,
+                           bits, copied ? own_keys.data() : keys.data() + call * unit * bytes, own_positions.data(),
+                           bits ? nullptr : own_index.data(), own_distinctness.data(), pairs ? own_novelty.data() : nullptr, known ? own_nearest.data() : nullptr) == 0,
                "h2o_compare: no memory");
         for (size_t layer = 0; layer < depth; ++layer) {
             const size_t to = (layer * calls + call) * mine / depth, from = layer * mine / depth, count = mine / depth;
@@ -359,18 +379,19 @@ void compare(h2o_model *model, const Shape &shape, int rows, int slots, bool alo
 }
 
 // How far outputs would move without each slot, of all layers at once. `alone`: a call for each KV head.
-void change(h2o_model *model, const Shape &shape, int rows, int slots, bool alone, Digest &digest) {
+void change(h2o_model *model, const Shape &shape, int rows, int slots, int bits, bool alone, Digest &digest) {
     Random random{static_cast<uint64_t>(slots) + 2};
-    const size_t size = shape.head_size, groups = shape.heads / shape.kv_heads;
+    const size_t groups = shape.heads / shape.kv_heads;
     const int heads = shape.layers * rows * shape.kv_heads, together = alone ? 1 : heads;
     std::vector<float> score = numbers(random, static_cast<size_t>(heads) * slots * groups, 0, 1);
     for (float &one : score) one = one < 0 ? 0 : one;
     std::fill_n(score.begin(), static_cast<size_t>(slots) * groups, 0.0f);  // of a head that attended to nothing
-    const std::vector<float> values = numbers(random, static_cast<size_t>(heads) * slots * size, 0, 1);
+    const std::vector<uint8_t> values = held(random, static_cast<size_t>(heads) * slots, shape.head_size, bits);
+    const size_t bytes = values.size() / heads;
     std::vector<float> changes(static_cast<size_t>(heads) * slots);
     for (int head = 0; head < heads; head += together) {
         const size_t first = static_cast<size_t>(head) * slots;
-        expect(h2o_change(model, together, slots, score.data() + first * groups, values.data() + first * size,
+        expect(h2o_change(model, together, slots, bits, score.data() + first * groups, values.data() + head * bytes,
                           changes.data() + first) == 0,
                "h2o_change: no memory");
     }
@@ -468,9 +489,9 @@ uint64_t everything(const Shape &shape, int form, int threads, bool alone) {
     for (const int rows : {1, 2, 5, 16}) {
         const int slots = rows == 2 ? 70 : 23;
         for (const int kv_bits : {0, 8, 4}) decode(model, shape, rows, slots, alone, digest, kv_bits);
-        compare(model, shape, rows, rows == 1 ? 23 : 70, alone, digest);
+        for (int bits : {0, 8, 4}) compare(model, shape, rows, rows == 1 ? 23 : 70, bits, alone, digest);
         attend(model, shape, rows, slots, alone, digest);
-        change(model, shape, rows, rows == 1 ? 23 : 70, alone, digest);
+        for (int bits : {0, 8, 4}) change(model, shape, rows, rows == 1 ? 23 : 70, bits, alone, digest);
     }
     expect(h2o_waited_ms(model) >= 0, "h2o_waited_ms is negative");
     h2o_close(model);

@@ -14,12 +14,14 @@ struct Changed {
     float *lengths;  // [stride] squares of the values' lengths
     float *sums;     // [stride] of fourth powers
     float *output;   // [G, D] what a query head attends to
+    float *values;   // [slots, D], where they are held in bytes
 
     Changed(const Change &of, int thread) : share(of.own + of.own_floats * thread) {
         crossed = share + of.groups * of.stride;
         lengths = crossed + of.groups * of.stride;
         sums = lengths + of.stride;
         output = sums + of.stride;
+        values = output + of.output;
     }
 };
 
@@ -74,12 +76,21 @@ inline void changes(const Change &of, const Changed &own, float *out) {
     for (int s = 0; s < of.slots; ++s) out[s] = __builtin_sqrtf(__builtin_sqrtf(own.sums[s]));
 }
 
+// Values of one KV head from slot `first` on: where they lie, or unpacked into the thread's room.
+inline const float *values_of(const Change &of, ptrdiff_t first, const Changed &own) {
+    if (!of.bits) return static_cast<const float *>(of.values) + first * of.size;
+    const ptrdiff_t bytes = of.size * of.bits / 8 + 4;
+    const uint8_t *stored = static_cast<const uint8_t *>(of.values) + first * bytes;
+    for (int s = 0; s < of.slots; ++s) from_bytes(stored + s * bytes, of.bits, of.size, own.values + s * of.size);
+    return own.values;
+}
+
 void change(Job &job, int thread) {
     const Change &of = *job.change;
     const Changed own(of, thread);
     for (int unit; (unit = take(job.team->next, 1, of.units)) >= 0;) {
         const ptrdiff_t first = static_cast<ptrdiff_t>(unit) * of.slots;
-        const float *values = of.values + first * of.size;
+        const float *values = values_of(of, first, own);
         shares(of, of.score + first * of.groups, own.share);
         for (int s = 0; s < of.slots; s += kUnpacked)
             weigh_values(of.groups, of.size, own.share + s, of.stride, values + static_cast<ptrdiff_t>(s) * of.size,

@@ -26,7 +26,8 @@ struct Compared {
     }
 };
 
-inline void unit_keys(const Comparison &of, int layer, const float *keys, const int32_t *positions, const int32_t *index,
+// Keys of one KV head from slot `first` on, before RoPE, of length 1.
+inline void unit_keys(const Comparison &of, int layer, ptrdiff_t first, const int32_t *positions, const int32_t *index,
                       const Compared &own) {
     const h2o_rope *rope = of.ropes[layer];
     for (int i = 0; i < of.size; ++i) own.mean[i] = 0;
@@ -36,8 +37,10 @@ inline void unit_keys(const Comparison &of, int layer, const float *keys, const 
             std::memset(unit, 0, sizeof(float) * of.size);
             continue;
         }
-        const float *from = keys + static_cast<ptrdiff_t>(s) * of.size;
-        prefetch(from + 16 * of.size);
+        const char *stored = static_cast<const char *>(of.keys) + (first + s) * of.key_bytes;
+        const float *from = of.bits ? unit : reinterpret_cast<const float *>(stored);
+        prefetch(stored + 16 * of.key_bytes);
+        if (of.bits) from_bytes(reinterpret_cast<const uint8_t *>(stored), of.bits, of.size, unit);
         if (rope && index) {
             const ptrdiff_t at = (rope - of.first_rope) * of.table_pairs;
             turn_by(from, -index[s], of.cosines + at, of.sines + at, of.most_pairs, rope->pairs, of.size, unit);
@@ -162,7 +165,7 @@ void compare(Job &job, int thread) {
         const ptrdiff_t first = static_cast<ptrdiff_t>(unit) * of.slots;
         const ptrdiff_t first_key = (static_cast<ptrdiff_t>(layer) * of.key_rows * of.heads + here) * of.slots;
         const int32_t *index = of.index ? of.index + first : nullptr, *positions = of.positions + first;
-        unit_keys(of, layer, of.keys + first_key * of.size, positions, index, own);
+        unit_keys(of, layer, first_key, positions, index, own);
         distinctness(of, own);
         std::memcpy(of.distinctness + first, own.found, sizeof(float) * of.slots);
         if (!of.novelty) continue;

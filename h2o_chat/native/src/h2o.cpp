@@ -339,7 +339,7 @@ int32_t h2o_decode(h2o_model *model, const h2o_step *step, float *logits) {
 }
 
 int32_t h2o_compare(h2o_model *model, int32_t layer_count, const int32_t *layers, int32_t rows, int32_t key_rows,
-                    int32_t slots, const float *keys, const int32_t *positions, const int32_t *index,
+                    int32_t slots, int32_t kv_bits, const void *keys, const int32_t *positions, const int32_t *index,
                     float *distinctness, float *novelty, int32_t *nearest) {
     const h2o_frame &frame = model->frame;
     const size_t all = static_cast<size_t>(layer_count) * rows * frame.kv_heads * slots;
@@ -360,6 +360,8 @@ int32_t h2o_compare(h2o_model *model, int32_t layer_count, const int32_t *layers
     of.stride = rounded_up(slots, 16);
     of.own_floats = 17 * of.size + static_cast<int64_t>(of.stride) * (of.size + 3);
     if (!make_tables(*model, highest) || !model->compared.make(of.own_floats * pool_threads(model->pool))) return 1;
+    of.bits = kv_bits;
+    of.key_bytes = kv_bits ? of.size * kv_bits / 8 + 4 : of.size * static_cast<ptrdiff_t>(sizeof(float));
     of.keys = keys;
     of.positions = positions;
     of.index = index;
@@ -380,8 +382,8 @@ int32_t h2o_compare(h2o_model *model, int32_t layer_count, const int32_t *layers
     return 0;
 }
 
-int32_t h2o_change(h2o_model *model, int32_t heads, int32_t slots, const float *score, const float *values,
-                   float *changes) {
+int32_t h2o_change(h2o_model *model, int32_t heads, int32_t slots, int32_t kv_bits, const float *score,
+                   const void *values, float *changes) {
     const h2o_frame &frame = model->frame;
     Change of = {};
     of.units = heads;
@@ -389,10 +391,13 @@ int32_t h2o_change(h2o_model *model, int32_t heads, int32_t slots, const float *
     of.groups = frame.heads / frame.kv_heads;
     of.size = frame.head_size;
     of.stride = rounded_up(slots, 16);
+    of.output = rounded_up(of.groups * of.size, 16);
+    of.bits = kv_bits;
     of.score = score;
     of.values = values;
     of.changes = changes;
-    of.own_floats = 2 * (of.groups + 1) * static_cast<int64_t>(of.stride) + rounded_up(of.groups * of.size, 16);
+    const int64_t unpacked = kv_bits ? of.slots * static_cast<int64_t>(of.size) : 0;
+    of.own_floats = 2 * (of.groups + 1) * static_cast<int64_t>(of.stride) + of.output + unpacked;
     if (!model->compared.make(of.own_floats * pool_threads(model->pool))) return 1;
     of.own = model->compared.get();
     Team team;

@@ -40,7 +40,9 @@ constexpr int kUnpacked = 16;  // slots whose values are summed at a time, or un
 struct Comparison {
     int layers, rows, key_rows, heads, slots, size;
     int stride;                   // slots rounded up to 16
-    const float *keys;
+    int bits;                     // of a held component: 8 or 4, else 0: numbers
+    ptrdiff_t key_bytes;
+    const void *keys;
     const int32_t *positions, *index;
     float *distinctness, *novelty;
     int32_t *nearest;
@@ -57,8 +59,10 @@ struct Comparison {
 struct Change {
     int units, slots, groups, size;
     int stride;           // slots rounded up to 16
+    int output;           // G * D rounded up to 16
+    int bits;             // of a held component: 8 or 4, else 0: numbers
     const float *score;   // [units, S, G]
-    const float *values;  // [units, S, D]
+    const void *values;   // [units, S, D], or bytes
     float *changes;       // [units, S]
     float *own;           // of each thread
     int64_t own_floats;

@@ -51,6 +51,10 @@ inline void from_bytes(const uint8_t *row, int size, float *x) {
     for (int i = 0; i < size; i += 16) store(x + i, fma(load_levels(row + i * bits / 8, bits), step, low));
 }
 
+inline void from_bytes(const uint8_t *row, int bits, int size, float *x) {
+    bits == 8 ? from_bytes<8>(row, size, x) : from_bytes<4>(row, size, x);
+}
+
 // The same of a key, turned by whole positions as `turn_by` does.
 template <int bits>
 inline void key_from_bytes(const uint8_t *row, int positions, const float *cosines, const float *sines, int stride,

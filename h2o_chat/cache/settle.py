@@ -42,9 +42,9 @@ class Kernels:
     change: Callable[[Slots], Tensor] = output_change_of_heads
     """slots -> [L, r, H, S], of the dtype of their scores. Reached by a policy as `Slots.change()`.
 
-    `states["values"]` [L, r, H, S, D or B] as they are stored, `score` [L, r, H, S, G]; both contiguous. S may
-    be slots and a prompt's chunk side by side. Of an empty slot (position -1) the score is 0, and so must be what is
-    returned; its values may be anything finite."""
+    `states["values"]` [L, r, H, S, D or B] as they are stored, not always contiguous; `score` [L, r, H, S, G],
+    contiguous. S may be slots and a prompt's chunk side by side. Of an empty slot (position -1) the score
+    is 0, and so must be what is returned; its values may be anything finite."""
 
 
 TORCH = Kernels()
@@ -101,14 +101,17 @@ def rank(arena: Arena, part: Slots, compared: Sequence[int], kernels: Kernels = 
         compared: of each row, the position from which on keys were not compared yet.
     """
     policy = arena.plan.policy
-    # Of some rows copies: products of what lies apart have other last bits than those of a row alone.
-    states = {name: part.states[name].contiguous() for name in (*Slots.RANKED_BY, *policy.looks_at)}
+    states = {name: part.states[name] for name in (*Slots.RANKED_BY, *policy.looks_at)}
+    # Of some rows copies: products of what lies apart have other last bits than those of a row alone. Of
+    # values, which are most of it, only where they are asked for.
+    states |= {name: state.contiguous() for name, state in states.items() if name != "values"}
     if policy.keys:  # those not compared yet count as the mean of the others
         known = (part.positions >= 0) & (part.positions < arena.per_row(compared))
         for name in ("distinctness", "novelty"):
             states[name] = torch.where(known, states[name], mean_held(states[name], known))
     looked_at = Slots(arena.plan.budget, part.layers, **states)
-    looked_at.numbers, looked_at.kernel = arena.numbers, kernels.change
+    looked_at.numbers = lambda stored: arena.numbers(stored.contiguous())
+    looked_at.kernel = kernels.change
     return opinion(policy, looked_at)
 
 

@@ -216,13 +216,26 @@ class NativeStep:
         return found
 
     def _change(self, slots: Slots) -> Tensor:
-        """`policies.output_change_of_heads` in the library. [L, r, H, S]"""
+        """`policies.output_change_of_heads` in the library. [L, r, H, S]
+
+        Args:
+            slots: its values may be of rows that follow each other, among others.
+        """
         changes = torch.empty(slots.positions.shape)
-        heads, size = changes.shape[:3].numel(), changes.shape[3]
+        layers, rows, heads, count = changes.shape
         values = slots.states["values"]  # numbers, or bytes
-        bits = 0 if values.dtype.is_floating_point else 8 * (values.shape[4] - SCALE_BYTES) // self.frame.head_size
-        where = [tensor.data_ptr() for tensor in (slots.score, values, changes)]
-        self._checked(self.library.h2o_change(self._model, heads, size, bits, *where))
+        exact, bytes_ = values.dtype.is_floating_point, values.shape[4]
+        self._checked(
+            self.library.h2o_change(
+                self._model,
+                layers,
+                rows,
+                values.stride(0) // (heads * count * bytes_),
+                count,
+                0 if exact else 8 * (bytes_ - SCALE_BYTES) // self.frame.head_size,
+                *(tensor.data_ptr() for tensor in (slots.score, values, changes)),
+            )
+        )
         return changes
 
     def _checked(self, failed: int) -> None:

@@ -378,22 +378,29 @@ void compare(h2o_model *model, const Shape &shape, int rows, int slots, int bits
     digest.add(nearest);
 }
 
-// How far outputs would move without each slot, of all layers at once. `alone`: a call for each KV head.
+// How far outputs would move without each slot, of all layers at once. `alone`: a call for each row, its values in their
+// place among those of all.
 void change(h2o_model *model, const Shape &shape, int rows, int slots, int bits, bool alone, Digest &digest) {
     Random random{static_cast<uint64_t>(slots) + 2};
-    const size_t groups = shape.heads / shape.kv_heads;
-    const int heads = shape.layers * rows * shape.kv_heads, together = alone ? 1 : heads;
-    std::vector<float> score = numbers(random, static_cast<size_t>(heads) * slots * groups, 0, 1);
+    const size_t groups = shape.heads / shape.kv_heads, unit = static_cast<size_t>(shape.kv_heads) * slots;
+    const size_t layers = shape.layers, all = layers * rows * unit;
+    std::vector<float> score = numbers(random, all * groups, 0, 1);
     for (float &one : score) one = one < 0 ? 0 : one;
-    std::fill_n(score.begin(), static_cast<size_t>(slots) * groups, 0.0f);  // of a head that attended to nothing
-    const std::vector<uint8_t> values = held(random, static_cast<size_t>(heads) * slots, shape.head_size, bits);
-    const size_t bytes = values.size() / heads;
-    std::vector<float> changes(static_cast<size_t>(heads) * slots);
-    for (int head = 0; head < heads; head += together) {
-        const size_t first = static_cast<size_t>(head) * slots;
-        expect(h2o_change(model, together, slots, bits, score.data() + first * groups, values.data() + head * bytes,
-                          changes.data() + first) == 0,
+    std::fill_n(score.begin(), slots * groups, 0.0f);  // of a head that attended to nothing
+    const std::vector<uint8_t> values = held(random, all, shape.head_size, bits);
+    const size_t calls = alone ? rows : 1, mine = unit * rows / calls, bytes = values.size() / all;
+    std::vector<float> changes(all);
+    for (size_t call = 0; call < calls; ++call) {
+        std::vector<float> own_score, own_changes(layers * mine);
+        for (size_t layer = 0; layer < layers; ++layer) {
+            const auto from = score.begin() + (layer * calls + call) * mine * groups;
+            own_score.insert(own_score.end(), from, from + mine * groups);
+        }
+        expect(h2o_change(model, shape.layers, alone ? 1 : rows, rows, slots, bits, own_score.data(),
+                          values.data() + call * unit * bytes, own_changes.data()) == 0,
                "h2o_change: no memory");
+        for (size_t layer = 0; layer < layers; ++layer)
+            std::copy_n(own_changes.begin() + layer * mine, mine, changes.begin() + (layer * calls + call) * mine);
     }
     digest.add(changes);
 }

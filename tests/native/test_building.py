@@ -155,9 +155,11 @@ def test_a_compiler_that_knows_no_amx_compiles_the_rest(
     of_today = shutil.which(build.compiler()[0])
     older.write_text(f'#!/bin/sh\ncase "$*" in *-mamx*) exit 1;; esac\nexec {of_today} "$@"\n')
     older.chmod(0o755)
-    said = "#ifdef H2O_NO_AMX\nextern \"C\" int without() { return 1; }\n#endif\n"
+    said = '#ifdef H2O_NO_AMX\nextern "C" int without() { return 1; }\n#endif\n'
     (small.SOURCES / "h2o.cpp").write_text(said.replace("int", '__attribute__((visibility("default"))) int'))
-    (small.SOURCES / "step_amx.cpp").write_text(said.replace("ifdef", "ifndef").replace("without", "with_amx"))
+    (small.SOURCES / "step_amx.cpp").write_text(
+        said.replace("ifdef", "ifndef").replace("without", "with_amx")
+    )
     monkeypatch.setenv("CXX", str(older))
     assert small.build() is None
     assert ctypes.CDLL(str(small.LIBRARY)).without() == 1

@@ -88,9 +88,11 @@ inline const float *values_of(const Change &of, ptrdiff_t first, const Changed &
 void change(Job &job, int thread) {
     const Change &of = *job.change;
     const Changed own(of, thread);
-    for (int unit; (unit = take(job.team->next, 1, of.units)) >= 0;) {
+    for (int unit; (unit = take(job.team->next, 1, of.layers * of.rows * of.heads)) >= 0;) {
+        const int layer = unit / (of.rows * of.heads), here = unit % (of.rows * of.heads);
         const ptrdiff_t first = static_cast<ptrdiff_t>(unit) * of.slots;
-        const float *values = values_of(of, first, own);
+        const ptrdiff_t first_value = (static_cast<ptrdiff_t>(layer) * of.value_rows * of.heads + here) * of.slots;
+        const float *values = values_of(of, first_value, own);
         shares(of, of.score + first * of.groups, own.share);
         for (int s = 0; s < of.slots; s += kUnpacked)
             weigh_values(of.groups, of.size, own.share + s, of.stride, values + static_cast<ptrdiff_t>(s) * of.size,

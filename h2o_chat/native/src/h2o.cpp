@@ -382,11 +382,14 @@ int32_t h2o_compare(h2o_model *model, int32_t layer_count, const int32_t *layers
     return 0;
 }
 
-int32_t h2o_change(h2o_model *model, int32_t heads, int32_t slots, int32_t kv_bits, const float *score,
-                   const void *values, float *changes) {
+int32_t h2o_change(h2o_model *model, int32_t layers, int32_t rows, int32_t value_rows, int32_t slots, int32_t kv_bits,
+                   const float *score, const void *values, float *changes) {
     const h2o_frame &frame = model->frame;
     Change of = {};
-    of.units = heads;
+    of.layers = layers;
+    of.rows = rows;
+    of.value_rows = value_rows;
+    of.heads = frame.kv_heads;
     of.slots = slots;
     of.groups = frame.heads / frame.kv_heads;
     of.size = frame.head_size;

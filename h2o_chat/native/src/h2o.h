@@ -156,10 +156,10 @@ H2O_API int32_t h2o_compare(h2o_model *model, int32_t layer_count, const int32_t
                             const int32_t *positions, const int32_t *index, float *distinctness, float *novelty,
                             int32_t *nearest);
 
-// How far the output of its queries would move without each slot (output_change_of_heads in ../../cache/policies.py): of so
-// many KV heads, of whatever layers and rows, scores [heads, S, G] and values [heads, S, D], or rows of bytes -> [heads, S].
-H2O_API int32_t h2o_change(h2o_model *model, int32_t heads, int32_t slots, int32_t kv_bits, const float *score,
-                           const void *values, float *changes);
+// How far the output of its queries would move without each slot (output_change_of_heads in ../../cache/policies.py):
+// scores [L, R, H, S, G] -> [L, R, H, S]. Values are the first R of the rows in [L, value_rows, H, S, D], or bytes.
+H2O_API int32_t h2o_change(h2o_model *model, int32_t layers, int32_t rows, int32_t value_rows, int32_t slots,
+                           int32_t kv_bits, const float *score, const void *values, float *changes);
 
 // Milliseconds that threads of all calls so far waited for another after they had stopped spinning.
 H2O_API double h2o_waited_ms(const h2o_model *model);

@@ -55,15 +55,15 @@ struct Comparison {
     int64_t own_floats;
 };
 
-// Scores and values of so many KV heads, of any layers and rows, see h2o_change.
+// Scores and values of L layers and some rows, see h2o_change.
 struct Change {
-    int units, slots, groups, size;
+    int layers, rows, value_rows, heads, slots, groups, size;
     int stride;           // slots rounded up to 16
     int output;           // G * D rounded up to 16
     int bits;             // of a held component: 8 or 4, else 0: numbers
-    const float *score;   // [units, S, G]
-    const void *values;   // [units, S, D], or bytes
-    float *changes;       // [units, S]
+    const float *score;   // [L, R, H, S, G]
+    const void *values;   // [L, value_rows, H, S, D], or bytes
+    float *changes;       // [L, R, H, S]
     float *own;           // of each thread
     int64_t own_floats;
 };

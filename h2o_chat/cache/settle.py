@@ -42,7 +42,7 @@ class Kernels:
     change: Callable[[Slots], Tensor] = output_change_of_heads
     """slots -> [L, r, H, S], of the dtype of their scores. Reached by a policy as `Slots.change()`.
 
-    `states["values"]` [L, r, H, S, D or B] as they are stored, not always contiguous; `score` [L, r, H, S, G],
+    `states["values"]` [L, r, H, S, D or B] as stored, not always contiguous; `score` [L, r, H, S, G],
     contiguous. S may be slots and a prompt's chunk side by side. Of an empty slot (position -1) the score
     is 0, and so must be what is returned; its values may be anything finite."""
 

@@ -80,13 +80,15 @@ def absorb(arena: Arena, at: int, now: Pass, new: Sequence[New], *, prompt: bool
     """
     layers = slice(at, at + len(new))
     slots, chunk = arena.slots.cut(layers), _chunk(arena, layers, now, new, prompt)
-    gain = torch.stack([one.gain for one in new])  # [l, R, H, T + N, G]
-    lately = [one.lately for one in new if one.lately is not None]
-    given = {"score": gain} | ({"lately": torch.stack(lately)} if lately else {})
-    used = gain.shape[3] - now.tokens
-    held, mine = slots.cut(slots=slice(used)), {name: both[:, :, :, :used] for name, both in given.items()}
-    arena.receive(held, mine["score"], mine.get("lately"), now.count)
-    chunk.states.update({name: both[:, :, :, used:] for name, both in given.items()})
+    grows, forget = arena.plan.grows, arena.plan.policy.forget
+    by_state = zip(grows, *(one.gains for one in new), strict=True)
+    given = {name: torch.stack(gains) for name, *gains in by_state}  # [l, R, H, T + N, ...]
+    used = given["score"].shape[3] - now.tokens
+    held = slots.cut(slots=slice(used))
+    arena.receive(held, {name: gain[:, :, :, :used] for name, gain in given.items()}, now)
+    for name, gain in given.items():
+        came, mine = chunk.states.get(name), gain[:, :, :, used:]
+        chunk.states[name] = mine if came is None else grows[name].add(forget, came, mine, now)
     if now.even and not now.settles:
         start, end = now.in_use[0], now.in_use[0] + now.tokens
         in_order = now.first == now.in_use  # nothing was given up yet: a copy instead of a scatter

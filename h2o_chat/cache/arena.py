@@ -8,9 +8,8 @@ then it is chosen who of slots and chunk stays (`absorb.py`). No slot is moved o
 Shapes: L layers, R rows, H KV heads, G query heads per KV head, S slots, N new tokens, D head size.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import psutil
 import torch
@@ -23,7 +22,6 @@ from h2o_chat.cache.plan import GROW, Plan
 from h2o_chat.cache.policies import Slots
 from h2o_chat.cache.quantized import dequantise, quantise, row_bytes
 from h2o_chat.cache.rope import Rope
-from h2o_chat.cache.scores import REMEMBER, added
 from h2o_chat.cache.state import STATES, State, state_bytes
 
 
@@ -98,16 +96,18 @@ class Part:
         return Part(self.layers, replace(self.shape, rows=rows), states, change(self.lost[None])[0])
 
 
-class New(NamedTuple):
+class New:
     """What a pass of a prompt brings to one layer.
 
-    No field has a default: who attends in another way (`native/prompts.py`) fills each, or fails.
+    Args:
+        keys, values: [R, H, N, D].
+        gains: what its queries add to slots and tokens, [R, H, T + N, ...], for each of `Plan.grows` in its
+            order; the first T slots are in use at most. None: for a state that is not kept.
     """
 
-    keys: Tensor  # [R, H, N, D]
-    values: Tensor
-    gain: Tensor  # [R, H, T + N, G] what its queries add to the scores; the first T slots are in use at most
-    lately: Tensor | None  # [R, H, T + N] what they add to `lately`; None where nobody asks what is lost
+    def __init__(self, keys: Tensor, values: Tensor, *gains: Tensor | None) -> None:
+        self.keys, self.values = keys, values
+        self.gains = [gain for gain in gains if gain is not None]
 
 
 class Arena:
@@ -259,13 +259,11 @@ class Arena:
             "protected": protected.to(self.device),
         }
 
-    def receive(self, slots: Slots, gain: Tensor, lately: Tensor | None, queries: Sequence[int]) -> None:
-        """Adds what so many queries of each row gave to slots: [l, R, H, S, G], and [l, R, H, S] lately."""
-        policy = self.plan.policy
-        slots.score.copy_(policy.scores.add(policy.forget, slots.score, gain, queries))
-        if lately is not None:
-            before = slots.lately.unsqueeze(4)
-            before.copy_(added(REMEMBER, before, lately.unsqueeze(4), queries))
+    def receive(self, slots: Slots, gains: Mapping[str, Tensor], now: Pass) -> None:
+        """Adds what the queries of a pass gave to slots, by state: [l, R, H, S, ...]."""
+        for name, grows in self.plan.grows.items():
+            state = slots.states[name]
+            state.copy_(grows.add(self.plan.policy.forget, state, gains[name], now))
 
     @torch.no_grad()
     def place(self, now: Pass, prompt: bool) -> None:
@@ -300,10 +298,11 @@ class Arena:
     def finish(self, now: Pass) -> None:
         """After all layers attended: adds what each slot received."""
         assert self._probabilities is not None
-        policy, self.slot = self.plan.policy, None
-        gain = policy.scores.gained_at_once(policy.forget, self._probabilities, self.when)  # [L, R, H, S, G]
-        lately = self._probabilities.mean(3) * (1 - REMEMBER) if self.plan.observe else None
-        self.receive(self.slots, gain, lately, now.count)
+        self.slot = None
+        given, forget = self._probabilities, self.plan.policy.forget
+        grows = self.plan.grows.items()
+        gains = {name: one.gained_at_once(forget, given, self.when) for name, one in grows}
+        self.receive(self.slots, gains, now)
 
     def per_row(self, numbers: Sequence[int]) -> Tensor:
         """[R, 1, 1] int32"""

@@ -207,6 +207,8 @@ class Policy:
     `reach`. Not sinks, and none with a model that does not chat (`distance.distance_of`)."""
     bounded: bool = True  # False: nothing is ever given up, slots are added instead
     scores: Received = field(default_factory=Received)  # how the score grows
+    grows: dict[str, Received] = field(default_factory=dict)
+    """States of its own that queries add to, and how; `looks_at` names them too."""
     name: str = "custom"
 
 

@@ -16,7 +16,7 @@ from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.arena import Arena, New, along, give_up, in_use_first
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.policies import Slots
-from h2o_chat.cache.settle import Kernels, choose, due
+from h2o_chat.cache.settle import Kernels, choose, rows_due
 from h2o_chat.cache.state import STATES
 from h2o_chat.cache.step import Step
 
@@ -101,7 +101,7 @@ def absorb(arena: Arena, at: int, now: Pass, new: Sequence[New], *, prompt: bool
                 state.scatter_(3, along(where, state), coming)
         return
     stays = chunk.positions >= 0  # [l, R, H, N]
-    for rows, compares in due(arena, now):
+    for rows, compares in rows_due(arena, now):
         stays[:, rows] &= _stay(arena, slots, used, chunk, rows, compares, now, kernels)
     _write(slots, chunk, stays)
     arena.order[layers] = in_use_first(slots.positions)

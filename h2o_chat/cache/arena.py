@@ -194,10 +194,6 @@ class Arena:
         for state in STATES:
             self.slots.states[state.name][:, row] = state.empty
 
-    def part(self) -> Part:
-        """What is saved of it, the tensors themselves."""
-        return Part(self.layers, self.of, self.slots.states, self.lost)
-
     # -- keys and values -------------------------------------------------------------------------------
 
     def numbers(self, stored: Tensor) -> Tensor:

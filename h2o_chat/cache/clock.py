@@ -117,17 +117,14 @@ def prompt_passes(
     start = 0
     while start < columns:
         end = start + chunk
-        while end < columns and not _over(clocks, real(end + chunk), budget):
+        while end < columns and all(
+            clock.in_use + more <= budget for clock, more in zip(clocks, real(end + chunk), strict=True)
+        ):
             end += chunk
         end = min(end, columns)
         passes.append(_pass(clocks, start, end, real(end), budget, leaves=budget))
         start = end
     return passes
-
-
-def _over(clocks: Sequence[Clock], count: Sequence[int], budget: int) -> bool:
-    """Whether some row has more than its budget after so many tokens more."""
-    return any(clock.in_use + more > budget for clock, more in zip(clocks, count, strict=True))
 
 
 def _pass(

@@ -162,8 +162,7 @@ def make_slots(cache: CacheLike, layers: Sequence[int], shape: Shape) -> None:
     arena = Arena(cache.plan, layers, cache.rope(layers[0]), shape, cache.plan.slots)
     arena.grow(max(clock.in_use for clock in cache.clocks))
     cache.arenas_in_step.append(arena)
-    for at, number in enumerate(layers):
-        cache.layers[number].move_to(arena, at)
+    place_layers(cache)
 
 
 def join(cache: CacheLike) -> None:
@@ -175,6 +174,6 @@ def join(cache: CacheLike) -> None:
 
 def place_layers(cache: CacheLike) -> None:
     """Says to each layer where its slots are."""
-    for arena in cache.arenas:
+    for arena in cache.arenas_in_step:
         for at, number in enumerate(arena.layers):
             cache.layers[number].move_to(arena, at)

@@ -38,7 +38,10 @@ class Received:
 
     def add(self, forget: float, state: Tensor, gain: Tensor, now: Pass) -> Tensor:
         """The state [L, R, H, T, G] after the queries of a pass, which bring `gain`, as large."""
-        return added(forget, state, gain, now)
+        if len(set(now.count)) == 1:
+            return torch.add(gain, state, alpha=forget ** now.count[0])
+        left = torch.tensor([forget**count for count in now.count], dtype=state.dtype, device=state.device)
+        return gain + state * left.view(-1, *(1,) * (state.ndim - 2))
 
     def together(self, one: Tensor, other: Tensor) -> Tensor:
         """Gains of two blocks of queries, both forgotten up to the same moment."""
@@ -56,7 +59,7 @@ class Lately(Received):
         return attention.mean(-2) * (1 - REMEMBER)
 
     def add(self, forget: float, state: Tensor, gain: Tensor, now: Pass) -> Tensor:
-        return added(REMEMBER, state, gain, now)
+        return super().add(REMEMBER, state, gain, now)
 
 
 LATELY = Lately()
@@ -65,11 +68,3 @@ LATELY = Lately()
 def summed(attention: Tensor, weight: Tensor) -> Tensor:
     """Sums over queries [..., R, H, G, N, T] with weights [R, N]. [..., R, H, T, G]"""
     return (weight[:, None, None, None] @ attention).squeeze(-2).transpose(-1, -2)
-
-
-def added(rate: float, state: Tensor, gain: Tensor, now: Pass) -> Tensor:
-    """A state [L, R, H, T, ...] after a pass: each query of a row leaves `rate` of it; then their gain."""
-    if len(set(now.count)) == 1:
-        return torch.add(gain, state, alpha=rate ** now.count[0])
-    left = torch.tensor([rate**count for count in now.count], dtype=state.dtype, device=state.device)
-    return gain + state * left.view(-1, *(1,) * (state.ndim - 2))

@@ -47,7 +47,7 @@ def snapshot(cache: CacheLike, *, copy: bool = True) -> Snapshot:
         cache.plan.policy.name,
         cache.plan.shares,
         cache.plan.bits,
-        [arena.part() for arena in cache.arenas],
+        [Part(arena.layers, arena.of, arena.slots.states, arena.lost) for arena in cache.arenas],
         [replace(clock) for clock in cache.clocks],
         replace(cache.fresh),
         cache.fed,

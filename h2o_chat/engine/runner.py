@@ -124,8 +124,8 @@ class Runner:
 
     @property
     def call_tokens(self) -> int:
-        """Prompt tokens to feed to a row in the next call: whole chunks, at least one. One where keys are due to
-        be clamped between two chunks; with prefill="full" what the window can hold.
+        """Prompt tokens to feed to a row in the next call: whole chunks, at least one. One where keys are due
+        to be clamped between two chunks; with prefill="full" what the window can hold.
 
         Each chunk gives up slots before the next one attends, so this changes no token.
         """

@@ -68,18 +68,18 @@ def _absorb_waiting(arena: Arena, end: int, step: Step) -> None:
         together = arena.waiting[: max(1, TOGETHER_BYTES // layer_bytes)]
         at = end - len(arena.waiting)
         del arena.waiting[: len(together)]
-        absorb(arena, at, step.passes[-1], together, prompt=step.of_prompt, kernels=step.kernels)
+        absorb(arena, at, step, step.passes[-1], together)
 
 
 @torch.no_grad()
-def absorb(arena: Arena, at: int, now: Pass, new: Sequence[New], *, prompt: bool, kernels: Kernels) -> None:
-    """After a chunk attended to the slots and to itself: chooses who of all of them stays.
+def absorb(arena: Arena, at: int, step: Step, now: Pass, new: Sequence[New]) -> None:
+    """After a chunk (`now`) attended to the slots and to itself: chooses who of all of them stays.
 
     Args:
         at: the first of the layers that `new` is for; the others follow it.
     """
     layers = slice(at, at + len(new))
-    slots, chunk = arena.slots.cut(layers), _chunk(arena, layers, now, new, prompt)
+    slots, chunk = arena.slots.cut(layers), _chunk(arena, layers, now, new, step.of_prompt)
     grows, forget = arena.plan.grows, arena.plan.policy.forget
     by_state = zip(grows, *(one.gains for one in new), strict=True)
     given = {name: torch.stack(gains) for name, *gains in by_state}  # [l, R, H, T + N, ...]
@@ -102,7 +102,7 @@ def absorb(arena: Arena, at: int, now: Pass, new: Sequence[New], *, prompt: bool
         return
     stays = chunk.positions >= 0  # [l, R, H, N]
     for rows, compares in rows_due(arena, now):
-        stays[:, rows] &= _stay(arena, slots, used, chunk, rows, compares, now, kernels)
+        stays[:, rows] &= _stay(arena, slots, used, chunk, rows, compares, now, step.kernels)
     _write(slots, chunk, stays)
     arena.order[layers] = in_use_first(slots.positions)
 

@@ -220,7 +220,7 @@ class LayerStep:
                 wait(self.arena, self.at, step, new)
             else:  # the next pass attends to who stays
                 step.lasting = True
-                absorb(self.arena, self.at, now, [new], prompt=step.of_prompt, kernels=step.kernels)
+                absorb(self.arena, self.at, step, now, [new])
         output = torch.cat(outputs, 3)
         return output if back is None else output.take_along_dim(back, 3)
 

@@ -121,7 +121,7 @@ class Arena:
     def __init__(
         self, plan: Plan, layers: Sequence[int], rope: Rope | None, shape: Shape, slots: int
     ) -> None:
-        self.plan, self.layers, self.rope, self.of = plan, tuple(layers), rope, shape
+        self.plan, self.layers, self.rope, self.layer_shape = plan, tuple(layers), rope, shape
         self.device = shape.device
         self.windows: list[int | None] = [None] * len(self.layers)
         """Of each layer: positions that a query sees, itself included; None: all before it."""
@@ -153,8 +153,8 @@ class Arena:
 
     def empty(self, state: State, shape: tuple[int, ...]) -> Tensor:
         """Empty slots of a state: [*shape, ...]."""
-        columns = self.plan.policy.scores.columns(self.of.groups)
-        trailing, dtype = self.of.kind(state, columns, self.plan.bits)
+        columns = self.plan.policy.scores.columns(self.layer_shape.groups)
+        trailing, dtype = self.layer_shape.kind(state, columns, self.plan.bits)
         return torch.full((*shape, *trailing), state.empty, dtype=dtype, device=self.device)
 
     # -- shape -----------------------------------------------------------------------------------------
@@ -173,7 +173,13 @@ class Arena:
     def plain_slot_bytes(self) -> int:
         """Bytes of one slot's key and value in all layers, rows and heads, as the model computes them."""
         layers, rows, heads, _ = self.shape
-        return layers * rows * heads * (self.of.key + self.of.value) * self.of.dtype.itemsize
+        return (
+            layers
+            * rows
+            * heads
+            * (self.layer_shape.key + self.layer_shape.value)
+            * self.layer_shape.dtype.itemsize
+        )
 
     @torch.inference_mode(False)
     def grow(self, tokens: int) -> None:
@@ -198,7 +204,9 @@ class Arena:
 
     def numbers(self, stored: Tensor) -> Tensor:
         """Stored keys or values [..., D or B] as numbers. [..., D]"""
-        return stored if self.plan.bits is None else dequantise(stored, self.plan.bits, self.of.dtype)
+        return (
+            stored if self.plan.bits is None else dequantise(stored, self.plan.bits, self.layer_shape.dtype)
+        )
 
     def held_keys(self, at: int) -> Tensor:
         """One layer's keys as queries meet them, turned to their rotation index. [R, H, S, D]"""
@@ -267,15 +275,15 @@ class Arena:
         held = self.per_row(now.in_use).long().expand(*self.shape[:3], 1)
         self.slot = self.order.gather(3, held).long()
         self.when = self.per_row(now.first)[..., 0]  # [R, 1]
-        self.edge = self.edge_angles(self.when, self.of.dtype)
+        self.edge = self.edge_angles(self.when, self.layer_shape.dtype)
         self.used = self.shape[3] if now.used is None else now.used + 1
         for name, new in self.coming(now, prompt).items():
             self.slots.states[name].scatter_(3, self.slot, new.expand_as(self.slot))
         if self._probabilities is None:
             layers, rows, heads, slots = self.shape
-            size = (layers, rows, heads, self.of.groups, slots)
+            size = (layers, rows, heads, self.layer_shape.groups, slots)
             with torch.inference_mode(False):
-                self._probabilities = torch.zeros(size, dtype=self.of.exact, device=self.device)
+                self._probabilities = torch.zeros(size, dtype=self.layer_shape.exact, device=self.device)
 
     def write(self, at: int, keys: Tensor, values: Tensor) -> None:
         """One layer's keys and values [R, H, 1, D] of the tokens that were placed."""
@@ -310,7 +318,7 @@ def joined(arenas: Sequence[Arena]) -> list[Arena]:
     """The layers of all these in as few arenas as they fit."""
     groups: dict[tuple[int, Shape, int], list[Arena]] = {}
     for arena in arenas:
-        groups.setdefault((id(arena.rope), arena.of, arena.shape[3]), []).append(arena)
+        groups.setdefault((id(arena.rope), arena.layer_shape, arena.shape[3]), []).append(arena)
     for first, *others in groups.values():
         for other in others:
             first.layers += other.layers

@@ -47,7 +47,7 @@ class H2OLayer(CacheLayerMixin):
             UsageError: the batch has other rows than the cache, or comes from another model.
         """
         if self.arena is not None:
-            of, (rows, heads, _tokens, size) = self.arena.of, key_states.shape
+            of, (rows, heads, _tokens, size) = self.arena.layer_shape, key_states.shape
             held = of.rows, of.heads, of.key, of.dtype, of.device
             fed = rows, heads, size, key_states.dtype, key_states.device
             if fed != held:

@@ -47,7 +47,7 @@ def snapshot(cache: CacheLike, *, copy: bool = True) -> Snapshot:
         cache.plan.policy.name,
         cache.plan.shares,
         cache.plan.bits,
-        [Part(arena.layers, arena.of, arena.slots.states, arena.lost) for arena in cache.arenas],
+        [Part(arena.layers, arena.layer_shape, arena.slots.states, arena.lost) for arena in cache.arenas],
         [replace(clock) for clock in cache.clocks],
         replace(cache.fresh),
         cache.fed,
@@ -150,7 +150,7 @@ def _refuse_other(cache: CacheLike, snapshot: Snapshot) -> None:
             "This snapshot is of a cache with {} {} {} bits, this one has {} {} {}.".format(*was, *now),
             "Make the cache with the same policy, budget and K/V precision.",
         )
-    mine = {replace(arena.of, rows=1) for arena in cache.arenas_in_step}
+    mine = {replace(arena.layer_shape, rows=1) for arena in cache.arenas_in_step}
     theirs = {replace(part.shape, rows=1) for part in snapshot.parts}
     if mine and theirs and mine != theirs:
         raise UsageError(

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from h2o_chat.cache import reading
+from h2o_chat.cache import devices
 from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.clock import Clock
@@ -85,7 +85,7 @@ class Observer:
     def lost_mark(self) -> tuple[int, float]:
         """(tokens seen, attention lost so far, averaged over layers and heads)."""
         arenas = self._cache.arenas
-        heads = sum(len(arena.layers) * arena.of.heads for arena in arenas)
+        heads = sum(len(arena.layers) * arena.layer_shape.heads for arena in arenas)
         return self._seen, sum(float(arena.lost[self._row]) for arena in arenas) / max(1, heads)
 
     @property
@@ -217,7 +217,7 @@ def _on_host(cache: H2OCache, row: int) -> tuple[NDArray[Any], ...]:
     for arena in cache.arenas:
         slots, ranked = arena.slots, ranking(arena, cache.clocks, row)
         states = [slots.positions[:, row], ranked, slots.protected[:, row], slots.lately[:, row]]
-        if reading.is_free(arena.device):
+        if devices.reads_free(arena.device):
             parts.append([state.numpy() for state in states])
         else:
             parts.append(list(torch.stack([state.double() for state in states]).cpu().numpy()))

@@ -3,6 +3,7 @@
 Allocation, rows, snapshots, the saved file and byte counts follow from the line; nothing else is told of it.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from h2o_chat import H2OCache
 from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.errors import UsageError
 from h2o_chat.cache import absorb, arena, policies, state
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.policies import Policy, Slots
@@ -167,6 +169,12 @@ def test_a_restored_cache_goes_on_and_the_bytes_are_counted(monkeypatch: pytest.
     with_it = state.state_bytes(2)
     monkeypatch.undo()
     assert state.state_bytes(2) == with_it - 4
+
+
+def test_a_state_that_nobody_looks_at_is_refused() -> None:
+    """The native step asks `looks_at` alone whether it knows all that a policy ranks by."""
+    with pytest.raises(UsageError, match="grows last_hit has to look at it"):
+        replace(HALVE, looks_at=())
 
 
 def test_it_is_saved_and_goes_on(

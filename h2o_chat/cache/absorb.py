@@ -16,7 +16,7 @@ from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.arena import Arena, New, along, give_up, in_use_first
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.policies import Slots
-from h2o_chat.cache.settle import Kernels, choose, due
+from h2o_chat.cache.settle import Kernels, choose, rows_due
 from h2o_chat.cache.state import STATES
 from h2o_chat.cache.step import Step
 
@@ -68,25 +68,27 @@ def _absorb_waiting(arena: Arena, end: int, step: Step) -> None:
         together = arena.waiting[: max(1, TOGETHER_BYTES // layer_bytes)]
         at = end - len(arena.waiting)
         del arena.waiting[: len(together)]
-        absorb(arena, at, step.passes[-1], together, prompt=step.of_prompt, kernels=step.kernels)
+        absorb(arena, at, step, step.passes[-1], together)
 
 
 @torch.no_grad()
-def absorb(arena: Arena, at: int, now: Pass, new: Sequence[New], *, prompt: bool, kernels: Kernels) -> None:
-    """After a chunk attended to the slots and to itself: chooses who of all of them stays.
+def absorb(arena: Arena, at: int, step: Step, now: Pass, new: Sequence[New]) -> None:
+    """After a chunk (`now`) attended to the slots and to itself: chooses who of all of them stays.
 
     Args:
         at: the first of the layers that `new` is for; the others follow it.
     """
     layers = slice(at, at + len(new))
-    slots, chunk = arena.slots.cut(layers), _chunk(arena, layers, now, new, prompt)
-    gain = torch.stack([one.gain for one in new])  # [l, R, H, T + N, G]
-    lately = [one.lately for one in new if one.lately is not None]
-    given = {"score": gain} | ({"lately": torch.stack(lately)} if lately else {})
-    used = gain.shape[3] - now.tokens
-    held, mine = slots.cut(slots=slice(used)), {name: both[:, :, :, :used] for name, both in given.items()}
-    arena.receive(held, mine["score"], mine.get("lately"), now.count)
-    chunk.states.update({name: both[:, :, :, used:] for name, both in given.items()})
+    slots, chunk = arena.slots.cut(layers), _chunk(arena, layers, now, new, step.of_prompt)
+    grows, forget = arena.plan.grows, arena.plan.policy.forget
+    by_state = zip(grows, *(one.gains for one in new), strict=True)
+    given = {name: torch.stack(gains) for name, *gains in by_state}  # [l, R, H, T + N, ...]
+    used = given["score"].shape[3] - now.tokens
+    held = slots.cut(slots=slice(used))
+    arena.receive(held, {name: gain[:, :, :, :used] for name, gain in given.items()}, now)
+    for name, gain in given.items():
+        came, mine = chunk.states.get(name), gain[:, :, :, used:]
+        chunk.states[name] = mine if came is None else grows[name].add(forget, came, mine, now)
     if now.even and not now.settles:
         start, end = now.in_use[0], now.in_use[0] + now.tokens
         in_order = now.first == now.in_use  # nothing was given up yet: a copy instead of a scatter
@@ -99,8 +101,8 @@ def absorb(arena: Arena, at: int, now: Pass, new: Sequence[New], *, prompt: bool
                 state.scatter_(3, along(where, state), coming)
         return
     stays = chunk.positions >= 0  # [l, R, H, N]
-    for rows, compares in due(arena, now):
-        stays[:, rows] &= _stay(arena, slots, used, chunk, rows, compares, now, kernels)
+    for rows, compares in rows_due(arena, now):
+        stays[:, rows] &= _stay(arena, slots, used, chunk, rows, compares, now, step.kernels)
     _write(slots, chunk, stays)
     arena.order[layers] = in_use_first(slots.positions)
 

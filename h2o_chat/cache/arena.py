@@ -8,9 +8,8 @@ then it is chosen who of slots and chunk stays (`absorb.py`). No slot is moved o
 Shapes: L layers, R rows, H KV heads, G query heads per KV head, S slots, N new tokens, D head size.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import psutil
 import torch
@@ -23,7 +22,6 @@ from h2o_chat.cache.plan import GROW, Plan
 from h2o_chat.cache.policies import Slots
 from h2o_chat.cache.quantized import dequantise, quantise, row_bytes
 from h2o_chat.cache.rope import Rope
-from h2o_chat.cache.scores import REMEMBER, added
 from h2o_chat.cache.state import STATES, State, state_bytes
 
 
@@ -98,16 +96,18 @@ class Part:
         return Part(self.layers, replace(self.shape, rows=rows), states, change(self.lost[None])[0])
 
 
-class New(NamedTuple):
+class New:
     """What a pass of a prompt brings to one layer.
 
-    No field has a default: who attends in another way (`native/prompts.py`) fills each, or fails.
+    Args:
+        keys, values: [R, H, N, D].
+        gains: what its queries add to slots and tokens, [R, H, T + N, ...], for each of `Plan.grows` in its
+            order; the first T slots are in use at most. None: for a state that is not kept.
     """
 
-    keys: Tensor  # [R, H, N, D]
-    values: Tensor
-    gain: Tensor  # [R, H, T + N, G] what its queries add to the scores; the first T slots are in use at most
-    lately: Tensor | None  # [R, H, T + N] what they add to `lately`; None where nobody asks what is lost
+    def __init__(self, keys: Tensor, values: Tensor, *gains: Tensor | None) -> None:
+        self.keys, self.values = keys, values
+        self.gains = [gain for gain in gains if gain is not None]
 
 
 class Arena:
@@ -121,7 +121,7 @@ class Arena:
     def __init__(
         self, plan: Plan, layers: Sequence[int], rope: Rope | None, shape: Shape, slots: int
     ) -> None:
-        self.plan, self.layers, self.rope, self.of = plan, tuple(layers), rope, shape
+        self.plan, self.layers, self.rope, self.layer_shape = plan, tuple(layers), rope, shape
         self.device = shape.device
         self.windows: list[int | None] = [None] * len(self.layers)
         """Of each layer: positions that a query sees, itself included; None: all before it."""
@@ -153,8 +153,8 @@ class Arena:
 
     def empty(self, state: State, shape: tuple[int, ...]) -> Tensor:
         """Empty slots of a state: [*shape, ...]."""
-        columns = self.plan.policy.scores.columns(self.of.groups)
-        trailing, dtype = self.of.kind(state, columns, self.plan.bits)
+        columns = self.plan.policy.scores.columns(self.layer_shape.groups)
+        trailing, dtype = self.layer_shape.kind(state, columns, self.plan.bits)
         return torch.full((*shape, *trailing), state.empty, dtype=dtype, device=self.device)
 
     # -- shape -----------------------------------------------------------------------------------------
@@ -173,7 +173,13 @@ class Arena:
     def plain_slot_bytes(self) -> int:
         """Bytes of one slot's key and value in all layers, rows and heads, as the model computes them."""
         layers, rows, heads, _ = self.shape
-        return layers * rows * heads * (self.of.key + self.of.value) * self.of.dtype.itemsize
+        return (
+            layers
+            * rows
+            * heads
+            * (self.layer_shape.key + self.layer_shape.value)
+            * self.layer_shape.dtype.itemsize
+        )
 
     @torch.inference_mode(False)
     def grow(self, tokens: int) -> None:
@@ -194,15 +200,13 @@ class Arena:
         for state in STATES:
             self.slots.states[state.name][:, row] = state.empty
 
-    def part(self) -> Part:
-        """What is saved of it, the tensors themselves."""
-        return Part(self.layers, self.of, self.slots.states, self.lost)
-
     # -- keys and values -------------------------------------------------------------------------------
 
     def numbers(self, stored: Tensor) -> Tensor:
         """Stored keys or values [..., D or B] as numbers. [..., D]"""
-        return stored if self.plan.bits is None else dequantise(stored, self.plan.bits, self.of.dtype)
+        return (
+            stored if self.plan.bits is None else dequantise(stored, self.plan.bits, self.layer_shape.dtype)
+        )
 
     def held_keys(self, at: int) -> Tensor:
         """One layer's keys as queries meet them, turned to their rotation index. [R, H, S, D]"""
@@ -259,13 +263,11 @@ class Arena:
             "protected": protected.to(self.device),
         }
 
-    def receive(self, slots: Slots, gain: Tensor, lately: Tensor | None, queries: Sequence[int]) -> None:
-        """Adds what so many queries of each row gave to slots: [l, R, H, S, G], and [l, R, H, S] lately."""
-        policy = self.plan.policy
-        slots.score.copy_(policy.scores.add(policy.forget, slots.score, gain, queries))
-        if lately is not None:
-            before = slots.lately.unsqueeze(4)
-            before.copy_(added(REMEMBER, before, lately.unsqueeze(4), queries))
+    def receive(self, slots: Slots, gains: Mapping[str, Tensor], now: Pass) -> None:
+        """Adds what the queries of a pass gave to slots, by state: [l, R, H, S, ...]."""
+        for name, grows in self.plan.grows.items():
+            state = slots.states[name]
+            state.copy_(grows.add(self.plan.policy.forget, state, gains[name], now))
 
     @torch.no_grad()
     def place(self, now: Pass, prompt: bool) -> None:
@@ -273,15 +275,15 @@ class Arena:
         held = self.per_row(now.in_use).long().expand(*self.shape[:3], 1)
         self.slot = self.order.gather(3, held).long()
         self.when = self.per_row(now.first)[..., 0]  # [R, 1]
-        self.edge = self.edge_angles(self.when, self.of.dtype)
+        self.edge = self.edge_angles(self.when, self.layer_shape.dtype)
         self.used = self.shape[3] if now.used is None else now.used + 1
         for name, new in self.coming(now, prompt).items():
             self.slots.states[name].scatter_(3, self.slot, new.expand_as(self.slot))
         if self._probabilities is None:
             layers, rows, heads, slots = self.shape
-            size = (layers, rows, heads, self.of.groups, slots)
+            size = (layers, rows, heads, self.layer_shape.groups, slots)
             with torch.inference_mode(False):
-                self._probabilities = torch.zeros(size, dtype=self.of.exact, device=self.device)
+                self._probabilities = torch.zeros(size, dtype=self.layer_shape.exact, device=self.device)
 
     def write(self, at: int, keys: Tensor, values: Tensor) -> None:
         """One layer's keys and values [R, H, 1, D] of the tokens that were placed."""
@@ -300,10 +302,11 @@ class Arena:
     def finish(self, now: Pass) -> None:
         """After all layers attended: adds what each slot received."""
         assert self._probabilities is not None
-        policy, self.slot = self.plan.policy, None
-        gain = policy.scores.gained_at_once(policy.forget, self._probabilities, self.when)  # [L, R, H, S, G]
-        lately = self._probabilities.mean(3) * (1 - REMEMBER) if self.plan.observe else None
-        self.receive(self.slots, gain, lately, now.count)
+        self.slot = None
+        given, forget = self._probabilities, self.plan.policy.forget
+        grows = self.plan.grows.items()
+        gains = {name: one.gained_at_once(forget, given, self.when) for name, one in grows}
+        self.receive(self.slots, gains, now)
 
     def per_row(self, numbers: Sequence[int]) -> Tensor:
         """[R, 1, 1] int32"""
@@ -315,7 +318,7 @@ def joined(arenas: Sequence[Arena]) -> list[Arena]:
     """The layers of all these in as few arenas as they fit."""
     groups: dict[tuple[int, Shape, int], list[Arena]] = {}
     for arena in arenas:
-        groups.setdefault((id(arena.rope), arena.of, arena.shape[3]), []).append(arena)
+        groups.setdefault((id(arena.rope), arena.layer_shape, arena.shape[3]), []).append(arena)
     for first, *others in groups.values():
         for other in others:
             first.layers += other.layers

@@ -17,7 +17,6 @@ from h2o_chat.cache.arena import Arena, New
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.layer import Handoff
 from h2o_chat.cache.ready import begin
-from h2o_chat.cache.scores import REMEMBER, weighted
 from h2o_chat.cache.settle import settle
 from h2o_chat.cache.step import Step
 
@@ -221,14 +220,14 @@ class LayerStep:
                 wait(self.arena, self.at, step, new)
             else:  # the next pass attends to who stays
                 step.lasting = True
-                absorb(self.arena, self.at, now, [new], prompt=step.of_prompt, kernels=step.kernels)
+                absorb(self.arena, self.at, step, now, [new])
         output = torch.cat(outputs, 3)
         return output if back is None else output.take_along_dim(back, 3)
 
     def attended(self, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
         """Queries go through in blocks, and what they gave is summed by column: no N x N matrix is held."""
-        arena, policy, device = self.arena, self.arena.plan.policy, keys.device
-        tokens, groups = now.tokens, queries.shape[2]
+        arena, forget, device = self.arena, self.arena.plan.policy.forget, keys.device
+        tokens = now.tokens
         place = torch.arange(tokens, device=device, dtype=torch.int32)
         count = arena.per_row(now.count)[:, 0]  # [R, 1]
         when = arena.per_row(now.first)[:, 0] + place  # [R, N]
@@ -239,7 +238,7 @@ class LayerStep:
         if used:  # [R, H, T + N, D]
             all_keys = torch.cat((arena.held_keys(self.at)[:, :, :used], keys), 2)
             all_values = torch.cat((arena.held_values(self.at)[:, :, :used], values), 2)
-        gain = lately = None
+        gains: dict[str, Tensor] = {}
         outputs = []
         for start in range(0, tokens, BLOCK):
             cut = slice(start, start + BLOCK)
@@ -258,13 +257,9 @@ class LayerStep:
             weights = probabilities.to(values.dtype).flatten(2, 3)  # [R, H, G * B, T + end]
             outputs.append((weights @ all_values[:, :, : used + end]).view(*asked.shape[:-1], -1))
 
-            rest = tokens - end
-            more = policy.scores.gained(policy.forget, probabilities, when[:, cut], later[:, cut])
-            more = torch.nn.functional.pad(more, (0, 0, 0, rest))  # [R, H, T + N, G]
-            gain = more if gain is None else policy.scores.together(gain, more)
-            if arena.plan.observe:
-                weight = (1 - REMEMBER) / groups * REMEMBER ** later[:, cut].to(probabilities.dtype)
-                received = torch.nn.functional.pad(weighted(probabilities, weight).sum(2), (0, rest))
-                lately = received if lately is None else lately + received  # [R, H, T + N]
-        assert gain is not None
-        return torch.cat(outputs, 3), New(keys, values, gain, lately)
+            for name, grows in arena.plan.grows.items():
+                more = grows.gained(forget, probabilities, when[:, cut], later[:, cut])
+                rest = (0, 0) * (more.ndim - 3) + (0, tokens - end)  # of keys that they do not see: 0
+                more = torch.nn.functional.pad(more, rest)  # [R, H, T + N, ...]
+                gains[name] = grows.together(gains[name], more) if name in gains else more
+        return torch.cat(outputs, 3), New(keys, values, *gains.values())

@@ -170,7 +170,7 @@ class H2OCache(Cache):
 
     protect, pin, unpin = pins.protect, pins.pin, pins.unpin
     protected_in, budget_for = pins.protected_in, pins.budget_for
-    call_tokens, prepare, position_ids = ready.call_tokens, ready.prepare, ready.position_ids
+    prepare, position_ids = ready.prepare, ready.position_ids
     snapshot, restore = snapshots.snapshot, snapshots.restore
     take_row, put_row = snapshots.take_row, snapshots.put_row
     select_rows = reorder_cache = batch_select_indices = snapshots.select_rows

@@ -41,7 +41,7 @@ class Clock:
         self.in_use = leaves
         return True
 
-    def compare(self, budget: int) -> bool:
+    def compares(self, budget: int) -> bool:
         """Whether the keys were compared long enough ago; then they are now."""
         due = self.seen - self.compared >= max(COMPARE_TOKENS, budget // COMPARE_SHARE)
         if due:
@@ -117,17 +117,14 @@ def prompt_passes(
     start = 0
     while start < columns:
         end = start + chunk
-        while end < columns and not _over(clocks, real(end + chunk), budget):
+        while end < columns and all(
+            clock.in_use + more <= budget for clock, more in zip(clocks, real(end + chunk), strict=True)
+        ):
             end += chunk
         end = min(end, columns)
         passes.append(_pass(clocks, start, end, real(end), budget, leaves=budget))
         start = end
     return passes
-
-
-def _over(clocks: Sequence[Clock], count: Sequence[int], budget: int) -> bool:
-    """Whether some row has more than its budget after so many tokens more."""
-    return any(clock.in_use + more > budget for clock, more in zip(clocks, count, strict=True))
 
 
 def _pass(
@@ -138,6 +135,6 @@ def _pass(
     rows = list(zip(clocks, count, strict=True))
     protected = tuple(clock.protects(more) for clock, more in rows)
     settles = tuple(row for row, (clock, more) in enumerate(rows) if clock.advance(more, budget, leaves))
-    compares = tuple(row for row in settles if clocks[row].compare(budget))
+    compares = tuple(row for row in settles if clocks[row].compares(budget))
     compared = tuple(clock.compared for clock in clocks)
     return Pass(start, end, first, tuple(count), in_use, protected, settles, compares, compared)

@@ -72,7 +72,7 @@ def distance_of(trained: Positions, policy: Policy, shares: Shares, rebases: boo
     return Distance(window, reach, nearer, shares.sinks, trained.learned, rebases)
 
 
-def due(distance: Distance, clocks: Sequence[Clock], count: Sequence[int]) -> tuple[bool, bool]:
+def turns_due(distance: Distance, clocks: Sequence[Clock], count: Sequence[int]) -> tuple[bool, bool]:
     """Whether to clamp, and to rebase, before so many tokens of each row. Advances `near_from`, `base`."""
     clamps = rebases = False
     for clock, more in zip(clocks, count, strict=True):

@@ -47,28 +47,17 @@ class H2OLayer(CacheLayerMixin):
             UsageError: the batch has other rows than the cache, or comes from another model.
         """
         if self.arena is not None:
-            self._check(self.arena, key_states)
+            of, (rows, heads, _tokens, size) = self.arena.layer_shape, key_states.shape
+            held = of.rows, of.heads, of.key, of.dtype, of.device
+            fed = rows, heads, size, key_states.dtype, key_states.device
+            if fed != held:
+                says = "{} rows of {} KV heads of {} {} on {}"
+                raise UsageError(
+                    f"This H2OCache holds {says.format(*held)}, and is fed {says.format(*fed)}.",
+                    "Use one cache per model, batch, precision and device, or cache.reset().",
+                )
         handoff = Handoff(self, key_states, value_states)
         return handoff, handoff
-
-    def _check(self, arena: Arena, keys: Tensor) -> None:
-        """
-        Raises:
-            UsageError: these keys do not fit the slots.
-        """
-        of, rows = arena.of, keys.shape[0]
-        now = (keys.shape[1], keys.shape[3], keys.dtype, keys.device)
-        if now != (of.heads, of.key, of.dtype, of.device):
-            held = f"{of.heads} KV heads of {of.key} {of.dtype} on {of.device}"
-            raise UsageError(
-                f"This H2OCache holds {held}, and is fed {now[0]} of {now[1]} {now[2]} on {now[3]}.",
-                "Use one cache per model, precision and device, or cache.reset().",
-            )
-        if rows != of.rows:
-            raise UsageError(
-                f"This H2OCache holds {of.rows} rows, the batch has {rows}.",
-                "Use one cache per batch, or cache.reset().",
-            )
 
     def get_seq_length(self) -> int:
         """Columns fed, not slots: transformers counts positions from it."""

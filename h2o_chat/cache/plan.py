@@ -6,6 +6,7 @@ from h2o_chat.base.config import Prefill
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.distance import Distance
 from h2o_chat.cache.policies import Policy, Shares
+from h2o_chat.cache.scores import LATELY, Received
 
 GROW = 256
 """Slots that are added at a time where nothing is given up."""
@@ -33,6 +34,13 @@ class Plan:
     def stride(self) -> int:
         """Slots given up at once while decoding."""
         return self.shares.stride(self.policy)
+
+    @property
+    def grows(self) -> dict[str, Received]:
+        """States that queries add to, and how."""
+        return (
+            {"score": self.policy.scores} | ({"lately": LATELY} if self.observe else {}) | self.policy.grows
+        )
 
     def clock(self) -> Clock:
         """Of a row that nothing was fed to."""

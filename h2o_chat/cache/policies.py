@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from h2o_chat.base.errors import BudgetError, UsageError
-from h2o_chat.cache import reading
+from h2o_chat.cache import devices
 from h2o_chat.cache.rope import MOST_TOKENS
 from h2o_chat.cache.scores import Received
 
@@ -171,7 +171,7 @@ def whole_words(change: Tensor, positions: Tensor, weight: float = DEFAULT.word)
 
 def _oldest_first(positions: Tensor) -> Tensor:
     """Slots by age; empty ones in front, in any order. [L, R, H, S]"""
-    if reading.is_free(positions.device):  # numpy takes a fifth of torch's time
+    if devices.reads_free(positions.device):  # numpy takes a fifth of torch's time
         return torch.from_numpy(positions.numpy().argsort(axis=-1))
     return positions.argsort(dim=-1)
 
@@ -212,7 +212,19 @@ class Policy:
     `reach`. Not sinks, and none with a model that does not chat (`distance.distance_of`)."""
     bounded: bool = True  # False: nothing is ever given up, slots are added instead
     scores: Received = field(default_factory=Received)  # how the score grows
+    grows: dict[str, Received] = field(default_factory=dict)
+    """States of its own that queries add to, and how; `looks_at` names them too."""
     name: str = "custom"
+
+    def __post_init__(self) -> None:
+        """
+        Raises:
+            UsageError: a state of its own grows, and it is not said that the policy looks at it.
+        """
+        if unread := self.grows.keys() - {*self.looks_at}:
+            raise UsageError(
+                f"A policy that grows {', '.join(sorted(unread))} has to look at it.", "Name it in looks_at."
+            )
 
 
 POLICIES: dict[str, Policy] = {

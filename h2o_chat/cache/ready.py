@@ -10,7 +10,7 @@ from h2o_chat.cache import turning
 from h2o_chat.cache.arena import Arena, Shape, joined
 from h2o_chat.cache.cache_like import CacheLike
 from h2o_chat.cache.clock import decode_pass, prompt_passes
-from h2o_chat.cache.distance import due
+from h2o_chat.cache.distance import turns_due
 from h2o_chat.cache.layer import H2OLayer
 from h2o_chat.cache.pins import name_rows
 from h2o_chat.cache.step import Step
@@ -62,7 +62,7 @@ def make_ready(cache: CacheLike, step: Step) -> None:
         )
     join(cache)
     if distance is not None and not distance.learned:
-        clamps, rebases = due(distance, clocks, counts)
+        clamps, rebases = turns_due(distance, clocks, counts)
         for arena in cache.arenas:
             if clamps:
                 turning.clamp(arena, [clock.near_from for clock in clocks])
@@ -76,19 +76,6 @@ def make_ready(cache: CacheLike, step: Step) -> None:
     else:
         chunk = plan.chunk if plan.prefill == "chunked" else step.tokens
         step.passes = prompt_passes(clocks, step.tokens, counts, plan.budget, chunk)
-
-
-def call_tokens(cache: CacheLike, most: int) -> int:
-    """As many whole chunks as `most` tokens hold, at least one: prompt tokens to feed in the next call. One
-    where keys are due to be clamped between two chunks, or with prefill="full" what the window can hold.
-
-    Each chunk still gives up slots before the next one attends, so this changes no token.
-    """
-    chunk, distance = cache.pass_tokens, cache.plan.distance
-    many = max(chunk, most // chunk * chunk)
-    seen = max((clock.seen for clock in cache.clocks), default=0)
-    clamps = distance is not None and not distance.learned and seen + many - chunk >= distance.reach
-    return chunk if clamps or cache.plan.prefill == "full" else many
 
 
 def position_ids(cache: CacheLike) -> Tensor:
@@ -175,8 +162,7 @@ def make_slots(cache: CacheLike, layers: Sequence[int], shape: Shape) -> None:
     arena = Arena(cache.plan, layers, cache.rope(layers[0]), shape, cache.plan.slots)
     arena.grow(max(clock.in_use for clock in cache.clocks))
     cache.arenas_in_step.append(arena)
-    for at, number in enumerate(layers):
-        cache.layers[number].move_to(arena, at)
+    place_layers(cache)
 
 
 def join(cache: CacheLike) -> None:
@@ -188,6 +174,6 @@ def join(cache: CacheLike) -> None:
 
 def place_layers(cache: CacheLike) -> None:
     """Says to each layer where its slots are."""
-    for arena in cache.arenas:
+    for arena in cache.arenas_in_step:
         for at, number in enumerate(arena.layers):
             cache.layers[number].move_to(arena, at)

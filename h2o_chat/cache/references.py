@@ -5,14 +5,15 @@ can generate, so every place that takes the name of a policy takes these too. Th
 cannot: `lab/belady.py`. Shapes: L layers, R rows, H KV heads, G query heads per KV head, S slots.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.policies import Policy, Priority, Slots, accumulated_attention, oldest_first
-from h2o_chat.cache.scores import Received
+from h2o_chat.cache.scores import Received, summed
 
 BLOCK = 32
 """Tokens: the stride, and the length of a fixed block; about the root of the window (1904.10509, 4.2)."""
@@ -176,8 +177,8 @@ class LastUse(Uses):
         used = self.used(attention)
         return (used * (at + 1).to(used.dtype)[:, None, :, None]).amax(-2).unsqueeze(-1)
 
-    def add(self, forget: float, score: Tensor, gain: Tensor, queries: Sequence[int]) -> Tensor:
-        return torch.maximum(score, gain)
+    def add(self, forget: float, state: Tensor, gain: Tensor, now: Pass) -> Tensor:
+        return torch.maximum(state, gain)
 
     def together(self, one: Tensor, other: Tensor) -> Tensor:
         return torch.maximum(one, other)
@@ -190,11 +191,11 @@ class LastQueries(Received):
     count = 32
 
     def gained(self, forget: float, attention: Tensor, at: Tensor, later: Tensor) -> Tensor:
-        return self.summed(attention, (later < self.count).to(attention.dtype))
+        return summed(attention, (later < self.count).to(attention.dtype))
 
-    def add(self, forget: float, score: Tensor, gain: Tensor, queries: Sequence[int]) -> Tensor:
-        short = torch.tensor([n < self.count for n in queries], dtype=score.dtype, device=score.device)
-        return super().add(forget, score * short[:, None, None, None], gain, queries)
+    def add(self, forget: float, state: Tensor, gain: Tensor, now: Pass) -> Tensor:
+        short = torch.tensor([n < self.count for n in now.count], dtype=state.dtype, device=state.device)
+        return super().add(forget, state * short[:, None, None, None], gain, now)
 
 
 REFERENCES: dict[str, Policy] = {

@@ -1,29 +1,21 @@
-"""How a score grows: what queries add and what is forgotten meanwhile, the same in decode and prompts.
+"""How a state grows: what queries add and what is forgotten meanwhile, the same in decode and prompts.
 
 Shapes: L layers, R rows, H KV heads, G query heads per KV head, N queries of a pass, T tokens that they see.
 """
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
+
+from h2o_chat.cache.clock import Pass
 
 REMEMBER = 31 / 32
 """Attention received `lately` is a mean over about the last 32 queries."""
 
 
-def added(rate: float, score: Tensor, gain: Tensor, queries: Sequence[int]) -> Tensor:
-    """A score [..., R, H, T, G] after so many queries of each row: each leaves `rate` of it; their gain."""
-    if len(set(queries)) == 1:
-        return torch.add(gain, score, alpha=rate ** queries[0])
-    left = torch.tensor([rate**count for count in queries], dtype=score.dtype, device=score.device)
-    return gain + score * left[:, None, None, None]
-
-
 class Received:
-    """The score of all policies but some of the lab: attention received, apart for each query head.
+    """Attention received, apart for each query head: the score of all policies but some to compare with.
 
-    Every query leaves `forget` of it and adds what it gives.
+    Every query leaves `forget` of it and adds what it gives. A gain of 0 changes nothing.
     """
 
     def columns(self, groups: int) -> int:
@@ -31,33 +23,48 @@ class Received:
         return groups
 
     def gained(self, forget: float, attention: Tensor, at: Tensor, later: Tensor) -> Tensor:
-        """What N queries of one pass add to the score of T tokens. [..., R, H, T, G]
+        """What N queries of one pass add to the state of T tokens. [R, H, T, G]
 
         Args:
-            attention: [..., R, H, G, N, T] probabilities; 0 for padding.
+            attention: [R, H, G, N, T] probabilities; 0 for padding.
             at: [R, N] the queries' positions.
             later: [R, N] how many queries of the pass came after each.
         """
-        return self.summed(attention, forget ** later.to(attention.dtype))
+        return summed(attention, forget ** later.to(attention.dtype))
 
     def gained_at_once(self, forget: float, attention: Tensor, at: Tensor) -> Tensor:
-        """`gained` from one query of each row: attention [..., R, H, G, T], at [R, 1]. [..., R, H, T, G]"""
+        """`gained` from one query of each row: attention [L, R, H, G, T], at [R, 1]. [L, R, H, T, G]"""
         return attention.transpose(-1, -2)
 
-    def add(self, forget: float, score: Tensor, gain: Tensor, queries: Sequence[int]) -> Tensor:
-        """The score [..., R, H, T, G] after `queries` queries of each row that brought `gain`, as large."""
-        return added(forget, score, gain, queries)
+    def add(self, forget: float, state: Tensor, gain: Tensor, now: Pass) -> Tensor:
+        """The state [L, R, H, T, G] after the queries of a pass, which bring `gain`, as large."""
+        if len(set(now.count)) == 1:
+            return torch.add(gain, state, alpha=forget ** now.count[0])
+        left = torch.tensor([forget**count for count in now.count], dtype=state.dtype, device=state.device)
+        return gain + state * left.view(-1, *(1,) * (state.ndim - 2))
 
     def together(self, one: Tensor, other: Tensor) -> Tensor:
         """Gains of two blocks of queries, both forgotten up to the same moment."""
         return one + other
 
-    @staticmethod
-    def summed(attention: Tensor, weight: Tensor) -> Tensor:
-        """Sums over queries [..., R, H, G, N, T] with weights [R, N]. [..., R, H, T, G]"""
-        return weighted(attention, weight).transpose(-1, -2)
+
+class Lately(Received):
+    """Share of a KV head's attention: a mean over about the last 32 queries, and its query heads. No G."""
+
+    def gained(self, forget: float, attention: Tensor, at: Tensor, later: Tensor) -> Tensor:
+        weight = (1 - REMEMBER) / attention.shape[-3] * REMEMBER ** later.to(attention.dtype)
+        return summed(attention, weight).sum(-1)
+
+    def gained_at_once(self, forget: float, attention: Tensor, at: Tensor) -> Tensor:
+        return attention.mean(-2) * (1 - REMEMBER)
+
+    def add(self, forget: float, state: Tensor, gain: Tensor, now: Pass) -> Tensor:
+        return super().add(REMEMBER, state, gain, now)
 
 
-def weighted(attention: Tensor, weight: Tensor) -> Tensor:
-    """Sums over queries [..., R, H, G, N, T] with weights [R, N]. [..., R, H, G, T]"""
-    return (weight[:, None, None, None] @ attention).squeeze(-2)
+LATELY = Lately()
+
+
+def summed(attention: Tensor, weight: Tensor) -> Tensor:
+    """Sums over queries [..., R, H, G, N, T] with weights [R, N]. [..., R, H, T, G]"""
+    return (weight[:, None, None, None] @ attention).squeeze(-2).transpose(-1, -2)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from h2o_chat.cache.arena import Arena, give_up, in_use_first
-from h2o_chat.cache.clock import Clock, Pass
+from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.novelty import distinctness, novelty
 from h2o_chat.cache.policies import Slots, lowest, mean_held, opinion, output_change_of_heads, priorities
 from h2o_chat.cache.rope import MOST_TOKENS
@@ -53,7 +53,7 @@ TORCH = Kernels()
 @torch.no_grad()
 def settle(arena: Arena, now: Pass, kernels: Kernels) -> None:
     """Gives up slots in the rows whose last empty slot has been written."""
-    for rows, compares in due(arena, now):
+    for rows, compares in rows_due(arena, now):
         part = arena.slots.cut(rows=rows)
         ranking, going = choose(arena, part, rows, compares, now, arena.plan.stride, kernels)
         for at, row in enumerate(range(rows.start, rows.stop)):
@@ -62,7 +62,7 @@ def settle(arena: Arena, now: Pass, kernels: Kernels) -> None:
         arena.order[:, rows] = in_use_first(part.positions)
 
 
-def due(arena: Arena, now: Pass) -> Iterator[tuple[slice, bool]]:
+def rows_due(arena: Arena, now: Pass) -> Iterator[tuple[slice, bool]]:
     """Rows that settle, all or at most TOGETHER that follow each other; whether their keys are compared."""
     compared = now.compares if arena.plan.policy.keys else ()
     for compares in (True, False):
@@ -123,14 +123,6 @@ def framed(arena: Arena, part: Slots, ranking: Tensor, seen: Sequence[int]) -> T
     """
     recent_from = arena.per_row([tokens - arena.plan.shares.recent for tokens in seen])
     return priorities(ranking, part, part.protected, recent_from, visible_from(arena, part.layers, seen))
-
-
-def ranking(arena: Arena, clocks: Sequence[Clock], row: int) -> Tensor:
-    """What the policy ranks the slots of a row by: at the settle just now, else it is asked. [L, H, S]"""
-    seen, ranking = arena.ranked.get(row, (-1, None))
-    if ranking is not None and seen == clocks[row].seen:
-        return ranking
-    return rank(arena, arena.slots, [clock.compared for clock in clocks])[:, row]
 
 
 def visible_from(arena: Arena, layers: Sequence[int], seen: Sequence[int]) -> Tensor:

@@ -1,6 +1,6 @@
-"""Copies of everything that a cache holds: of all its rows, of one of them, of several put together.
+"""Copies of everything that a cache holds, or that one of its rows does.
 
-The functions without an underscore are methods of `H2OCache`, but for `together`.
+The functions without an underscore are methods of `H2OCache`.
 """
 
 from dataclasses import dataclass, replace
@@ -40,32 +40,6 @@ class Snapshot:
         return replace(self, parts=[part.changed(part.shape.rows, torch.clone) for part in self.parts])
 
 
-def together(rows: list[Snapshot]) -> Snapshot:
-    """Rows of one cache, or of caches alike, as one snapshot of all of them.
-
-    Raises:
-        UsageError: they have other numbers of slots, or their layers lie in other arenas.
-    """
-    first = rows[0]
-    alike = {tuple((part.layers, part.states["positions"].shape[3]) for part in row.parts) for row in rows}
-    if len(alike) > 1:
-        raise UsageError(
-            f"Rows of {len(alike)} kinds cannot be held together: {ascii(sorted(alike))[:200]}.",
-            "Rows of the full policy fit together while they have as many slots.",
-        )
-    parts = [
-        Part(
-            part.layers,
-            replace(part.shape, rows=len(rows)),
-            {name: torch.cat([row.parts[n].states[name] for row in rows], 1) for name in part.states},
-            torch.cat([row.parts[n].lost for row in rows]),
-        )
-        for n, part in enumerate(first.parts)
-    ]
-    clocks = [replace(row.clocks[0]) for row in rows]
-    return replace(first, parts=parts, clocks=clocks, fed=max(row.fed for row in rows))
-
-
 def snapshot(cache: CacheLike, *, copy: bool = True) -> Snapshot:
     """The whole state; without `copy` the tensors themselves, good until the next token is fed."""
     join(cache)
@@ -73,7 +47,7 @@ def snapshot(cache: CacheLike, *, copy: bool = True) -> Snapshot:
         cache.plan.policy.name,
         cache.plan.shares,
         cache.plan.bits,
-        [arena.part() for arena in cache.arenas],
+        [Part(arena.layers, arena.layer_shape, arena.slots.states, arena.lost) for arena in cache.arenas],
         [replace(clock) for clock in cache.clocks],
         replace(cache.fresh),
         cache.fed,
@@ -176,7 +150,7 @@ def _refuse_other(cache: CacheLike, snapshot: Snapshot) -> None:
             "This snapshot is of a cache with {} {} {} bits, this one has {} {} {}.".format(*was, *now),
             "Make the cache with the same policy, budget and K/V precision.",
         )
-    mine = {replace(arena.of, rows=1) for arena in cache.arenas_in_step}
+    mine = {replace(arena.layer_shape, rows=1) for arena in cache.arenas_in_step}
     theirs = {replace(part.shape, rows=1) for part in snapshot.parts}
     if mine and theirs and mine != theirs:
         raise UsageError(

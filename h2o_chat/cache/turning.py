@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from h2o_chat.cache import reading
+from h2o_chat.cache import devices
 from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.distance import indices
 
@@ -46,7 +46,7 @@ def _turn(arena: Arena, which: Tensor, by: Tensor) -> None:
     if arena.rope is None or arena.plan.bits is not None:
         return
     keys = arena.slots.keys
-    if reading.is_free(keys.device):
+    if devices.reads_free(keys.device):
         keys[which] = arena.rope.rotate(keys[which], by[which])
     else:
         keys.copy_(torch.where(which.unsqueeze(-1), arena.rope.rotate(keys, by), keys))
@@ -60,4 +60,4 @@ def before_rope(arena: Arena, keys: Tensor, index: Tensor) -> Tensor:
     """
     if arena.plan.bits is None and arena.rope is not None:
         keys = arena.rope.rotate(keys, -index)
-    return torch.nn.functional.normalize(keys.to(arena.of.exact), dim=-1)
+    return torch.nn.functional.normalize(keys.to(arena.layer_shape.exact), dim=-1)

@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from h2o_chat.cache import reading
+from h2o_chat.cache import devices
+from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.cache import H2OCache
-from h2o_chat.cache.settle import ranking
+from h2o_chat.cache.clock import Clock
+from h2o_chat.cache.settle import rank
 from h2o_chat.engine.holders import Holders
 from h2o_chat.events.events import CacheState, Gone, Heavy
 from h2o_chat.models.tokenizing import text_of
@@ -82,7 +85,7 @@ class Observer:
     def lost_mark(self) -> tuple[int, float]:
         """(tokens seen, attention lost so far, averaged over layers and heads)."""
         arenas = self._cache.arenas
-        heads = sum(len(arena.layers) * arena.of.heads for arena in arenas)
+        heads = sum(len(arena.layers) * arena.layer_shape.heads for arena in arenas)
         return self._seen, sum(float(arena.lost[self._row]) for arena in arenas) / max(1, heads)
 
     @property
@@ -214,7 +217,7 @@ def _on_host(cache: H2OCache, row: int) -> tuple[NDArray[Any], ...]:
     for arena in cache.arenas:
         slots, ranked = arena.slots, ranking(arena, cache.clocks, row)
         states = [slots.positions[:, row], ranked, slots.protected[:, row], slots.lately[:, row]]
-        if reading.is_free(arena.device):
+        if devices.reads_free(arena.device):
             parts.append([state.numpy() for state in states])
         else:
             parts.append(list(torch.stack([state.double() for state in states]).cpu().numpy()))
@@ -224,6 +227,14 @@ def _on_host(cache: H2OCache, row: int) -> tuple[NDArray[Any], ...]:
         order = np.argsort([layer for arena in cache.arenas for layer in arena.layers])
         at, scores, protected, lately = (np.concatenate(states)[order] for states in zip(*parts, strict=True))
     return at.astype(np.int64), scores, protected.astype(bool, copy=False), lately
+
+
+def ranking(arena: Arena, clocks: Sequence[Clock], row: int) -> Tensor:
+    """What the policy ranks the slots of a row by: at the settle just now, else it is asked. [L, H, S]"""
+    seen, ranking = arena.ranked.get(row, (-1, None))
+    if ranking is not None and seen == clocks[row].seen:
+        return ranking
+    return rank(arena, arena.slots, [clock.compared for clock in clocks])[:, row]
 
 
 def _distinct(at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, UsageError
+from h2o_chat.cache.arena import Part
 from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.rope import probe
-from h2o_chat.cache.snapshot import Snapshot, together
+from h2o_chat.cache.snapshot import Snapshot
 from h2o_chat.cache.step import Step
 from h2o_chat.engine.undo import undo
 from h2o_chat.models.load import Loaded
@@ -114,7 +115,7 @@ class Runner:
         self.rows = len(rows)
         some = next((one for one in rows if one.parts), None)
         if some is not None:
-            self.cache.restore(together([one if one.parts else some for one in rows]), hand_over=True)
+            self.cache.restore(_together([one if one.parts else some for one in rows]), hand_over=True)
         for row, one in enumerate(rows):
             if not one.parts:
                 self.cache.put_row(row, one)
@@ -123,8 +124,17 @@ class Runner:
 
     @property
     def call_tokens(self) -> int:
-        """Prompt tokens to feed to a row in the next call."""
-        return self.cache.call_tokens(self._call_tokens)
+        """Prompt tokens to feed to a row in the next call: whole chunks, at least one. One where keys are due
+        to be clamped between two chunks; with prefill="full" what the window can hold.
+
+        Each chunk gives up slots before the next one attends, so this changes no token.
+        """
+        chunk, plan = self.cache.pass_tokens, self.cache.plan
+        many = max(chunk, self._call_tokens // chunk * chunk)
+        seen = max((clock.seen for clock in self.cache.clocks), default=0)
+        assert plan.distance is not None
+        clamps = not plan.distance.learned and seen + many - chunk >= plan.distance.reach
+        return chunk if clamps or plan.prefill == "full" else many
 
     def has_room(self, row: int, tokens: int = 1) -> bool:
         """Whether a row can be fed so many tokens more: without a budget it ends with the model's window."""
@@ -198,6 +208,32 @@ class Runner:
             **inputs,
         )
         return torch.as_tensor(output.logits)
+
+
+def _together(rows: list[Snapshot]) -> Snapshot:
+    """Rows of one cache, or of caches alike, as one snapshot of all of them.
+
+    Raises:
+        UsageError: they have other numbers of slots, or their layers lie in other arenas.
+    """
+    first = rows[0]
+    alike = {tuple((part.layers, part.states["positions"].shape[3]) for part in row.parts) for row in rows}
+    if len(alike) > 1:
+        raise UsageError(
+            f"Rows of {len(alike)} kinds cannot be held together: {ascii(sorted(alike))[:200]}.",
+            "Rows of the full policy fit together while they have as many slots.",
+        )
+    parts = [
+        Part(
+            part.layers,
+            replace(part.shape, rows=len(rows)),
+            {name: torch.cat([row.parts[n].states[name] for row in rows], 1) for name in part.states},
+            torch.cat([row.parts[n].lost for row in rows]),
+        )
+        for n, part in enumerate(first.parts)
+    ]
+    clocks = [replace(row.clocks[0]) for row in rows]
+    return replace(first, parts=parts, clocks=clocks, fed=max(row.fed for row in rows))
 
 
 def cache_for(loaded: Loaded, settings: Settings) -> H2OCache:

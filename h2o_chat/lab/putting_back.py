@@ -123,7 +123,7 @@ def _put_into(cache: CacheLike, arena: Arena, rows: Rows, row: int) -> set[int]:
 
 def _states(arena: Arena, rows: Rows, new: Tensor, near_from: int, row: int) -> dict[str, Tensor]:
     """All states of the tokens that come back. [L, H, N, ...]"""
-    keys, values = (dequantise(one, BITS, arena.of.dtype) for one in (rows.keys, rows.values))
+    keys, values = (dequantise(one, BITS, arena.layer_shape.dtype) for one in (rows.keys, rows.values))
     shape = keys.shape[:3]
     states = {s.name: arena.empty(s, tuple(shape)) for s in STATES}
     clamped, protected = new < near_from, torch.ones_like(new, dtype=torch.bool)

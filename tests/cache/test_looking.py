@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from sweep import sweep
 from torch import Tensor
 
 from h2o_chat.base.config import Sampling, Settings
@@ -37,7 +38,7 @@ def same(one: Engine, other: Engine) -> bool:
     return all(torch.equal(a, b) for a, b in zip(kept(one), kept(other), strict=True))
 
 
-@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize("every", [1, *sweep(3)])
 def test_an_observer_changes_nothing(loaded: Loaded, every: int) -> None:
     alone, watched = Engine(loaded, SETTINGS), Engine(loaded, replace(SETTINGS, events_every=every))
     expected = said(alone, prompt(150))

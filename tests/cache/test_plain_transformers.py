@@ -341,9 +341,9 @@ def test_a_cache_that_is_moved_to_another_model(model: Any, kv: str, other: str)
         dtype = torch.bfloat16 if other == "precision" else torch.float64
         keys = torch.zeros(
             1,
-            8 if other == "heads" else cache.arenas[0].of.heads,
+            8 if other == "heads" else cache.arenas[0].layer_shape.heads,
             1,
-            cache.arenas[0].of.key,
+            cache.arenas[0].layer_shape.key,
             dtype=dtype,
         )
     with pytest.raises(UsageError, match=r"This H2OCache holds .* and is fed ") as caught:

@@ -102,7 +102,7 @@ def test_looking_changes_nothing_of_what_is_kept(loaded: Any, policy: Any) -> No
     assert rested is not None
     assert len(rested.positions) == len(rested.weights) > 20
     assert both[1].rested() is None
-    parts = [[arena.part().states for arena in engine.cache.arenas] for engine in both]
+    parts = [[arena.slots.states for arena in engine.cache.arenas] for engine in both]
     for one, other in zip(*parts, strict=True):
         assert all(torch.equal(one[name], other[name]) for name in one)
 

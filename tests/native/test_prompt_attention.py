@@ -36,9 +36,10 @@ class Watched(NativeStep):
     def _attend(self, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
         output, new = super()._attend(here, now, queries, keys, values)
         twin_output, twin = here.attended(now, queries, keys, values)
-        for mine, wanted in zip((output, *new), (twin_output, *twin), strict=True):
-            assert mine is not None
-            assert wanted is not None
+        mine_all, wanted_all = (
+            (out, one.keys, one.values, *one.gains) for out, one in ((output, new), (twin_output, twin))
+        )
+        for mine, wanted in zip(mine_all, wanted_all, strict=True):
             assert mine.shape == wanted.shape
             torch.testing.assert_close(mine, wanted, atol=2e-5, rtol=2e-5)
         self.passes += 1

@@ -9,8 +9,8 @@ import pytest
 from screens import POCKET, TOLD
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.cache.settle import ranking
 from h2o_chat.chat.chat import Chat
+from h2o_chat.engine.observe import ranking
 from h2o_chat.events.events import CacheState, Event, Prompt, Said, Token, Turn, from_json, to_json
 from h2o_chat.events.recording import _check
 from h2o_chat.tui.panel.held import CacheView

@@ -3,6 +3,6 @@
 import torch
 
 
-def is_free(device: torch.device) -> bool:
+def reads_free(device: torch.device) -> bool:
     """Whether to read a value means to wait for nothing: on a CPU all that was asked before is done."""
     return device.type == "cpu"

@@ -57,6 +57,10 @@ FILE_LIMIT_BYTES = 2**20
 """Of a configuration: a larger file is something else."""
 
 
+SCREEN_TOKENS = 8192
+"""The longest answer of a chat where nobody says otherwise: a greedy one may repeat itself without an end."""
+
+
 @dataclass(frozen=True)
 class Sampling:
     """How the next token is chosen and when an answer ends.

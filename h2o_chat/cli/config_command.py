@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from h2o_chat.base import precedence
-from h2o_chat.base.config import Settings, config_file, read_tables
+from h2o_chat.base.config import SCREEN_TOKENS, Settings, config_file, read_tables
 from h2o_chat.base.errors import BudgetError, ExitCode, H2OChatError, UsageError, name_of
 from h2o_chat.cli.commands import ends
 from h2o_chat.cli.in_words import App
@@ -146,7 +146,7 @@ def _show(as_json: bool) -> None:
         from_where = precedence.variable(one.name) if one.source == "environment" else one.source
         value = Text(_shown(one.value), overflow="fold")
         if one.name == "max_tokens" and one.source == "default":
-            value.append(" (on the screen: no limit)")
+            value.append(f" (on the screen: {SCREEN_TOKENS})")
         table.add_row(one.name, value, from_where)
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # not every terminal has all of Unicode
     Console(file=sys.stdout).print(table)

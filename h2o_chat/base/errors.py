@@ -6,6 +6,7 @@ Anything else that escapes is our own bug and ends with `ExitCode.BUG` and a tra
 Errors quote names and files of strangers, and end on terminals: no character of theirs is obeyed.
 """
 
+import os
 from enum import IntEnum
 
 
@@ -74,6 +75,12 @@ def written_out(text: str) -> str:
 def name_of(text: object) -> str:
     """The name of a file, a model or a conversation, or a path, on one line; nothing of it is obeyed."""
     return written_out(str(text)).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def refusal(error: OSError) -> str:
+    """Why the system refuses an address. Python's own words name the address once more."""
+    known = error.errno is not None and error.errno > 0  # a name that is not found has a negative one
+    return os.strerror(error.errno) if known else str(error.strerror or error)  # type: ignore[arg-type]
 
 
 def _shown(text: str) -> str:

@@ -23,7 +23,7 @@ def longer_than(tokens: int, session: Session) -> Iterator[Note]:
     budget, recent = session.budget, session.recent
     if budget is None or tokens <= budget:
         return
-    stay = [f"about the newest {recent:,} tokens"] if recent else []
+    stay = [f"about the newest {recent:,} tokens" if recent > 1 else "the newest token"] if recent else []
     stay += ["the most important words"] if budget > recent + session.sinks else []
     yield Note(
         "long-prompt",
@@ -57,11 +57,11 @@ def pinned(index: int, on: bool, tokens: int, held: int, slots: int, left: int |
         tokens: of the message.
         held: of these, the ones that are left somewhere.
         slots: protected ones of the fullest cache.
-        left: slots for heavy hitters; None without a limit.
+        left: slots that are neither protected nor kept for the newest; None without a limit.
     """
     what = f"{held} tokens stay" if held == tokens else f"{held} of its {tokens} tokens are left and stay"
     said = f"is pinned: {what}." if on else "is no longer pinned."
-    room = "" if left is None else f", {left:,} are left for heavy hitters"
+    room = "" if left is None else f", {left:,} are left for what is important"
     code, text = "pinned" if on else "unpinned", f"{numbered(index)} {said} {slots:,} slots protected{room}."
     return Note(code, text, about=index)
 

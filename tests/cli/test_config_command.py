@@ -53,7 +53,11 @@ def test_an_answer_on_the_screen_ends_too(file: Path) -> None:
     assert chat.params["max_tokens"] == SCREEN_TOKENS == 8192
     table = call("config", "show").stdout
     (row,) = [line for line in table.splitlines() if line.startswith("max_tokens")]
-    assert row.split()[1:] == [f"{Sampling().max_tokens}", *f"(on the screen: {SCREEN_TOKENS})".split(), "default"]
+    assert row.split()[1:] == [
+        f"{Sampling().max_tokens}",
+        *f"(on the screen: {SCREEN_TOKENS})".split(),
+        "default",
+    ]
     assert "\x9b" not in table
 
 

@@ -77,10 +77,12 @@ def name_of(text: object) -> str:
     return written_out(str(text)).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def refusal(error: OSError) -> str:
-    """Why the system refuses an address. Python's own words name the address once more."""
-    known = error.errno is not None and error.errno > 0  # a name that is not found has a negative one
-    return os.strerror(error.errno) if known else str(error.strerror or error)  # type: ignore[arg-type]
+def refusal(error: Exception) -> str:
+    """Why something cannot be had, in words; without the file or the address, which stand before it."""
+    if isinstance(error, OSError) and error.errno is not None:
+        # Not `strerror`: sockets write the address there. An address that is not known has a negative number.
+        return os.strerror(error.errno) if error.errno > 0 else str(error.strerror)
+    return str(error)
 
 
 def _shown(text: str) -> str:

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from h2o_chat.base.config import Settings
+from h2o_chat.base.config import SCREEN_TOKENS, Sampling, Settings
 from h2o_chat.base.errors import BudgetError, OutOfMemoryError
 from h2o_chat.chat.engine_like import EngineLike
 from h2o_chat.chat.message import numbered
-from h2o_chat.events.events import Note, Prompt, Session
+from h2o_chat.events.events import Note, Prompt, Session, Turn
 from h2o_chat.models.fits import mb
 
 WIDE = ("float32", "float64")
@@ -31,6 +31,16 @@ def longer_than(tokens: int, session: Session) -> Iterator[Note]:
         f" {' and '.join(stay) or 'what the policy keeps'} stay.",
         f"With a budget of {tokens + budget // 2:,} none of it would be forgotten.",
     )
+
+
+def at_limit(turn: Turn, sampling: Sampling) -> Iterator[Note]:
+    """What can be done where an answer was ended at a limit that nobody asked for."""
+    if turn.finish == "length" and turn.new_tokens == sampling.max_tokens == SCREEN_TOKENS:
+        yield Note(
+            "answer-limit",
+            f"The answer was ended after {turn.new_tokens:,} tokens, the most that one may have.",
+            "/set max_tokens 20000 allows more, none any number. If it repeats itself: /regenerate 0.8.",
+        )
 
 
 def too_small(prompt: Prompt, budget: int, protected: int, fits: int | None) -> Iterator[Note]:

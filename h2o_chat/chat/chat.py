@@ -108,6 +108,7 @@ class Chat:
                         event = replace(event, hold=self.holds.share_out(self.messages, event.seen))
                         event = exchange.weighed(event, self.engine, self.messages, self.holds)
                         exchange.close(event, self.engine, self.messages)
+                        self.notes += advice.at_limit(event, sampling)
                 yield from self.take_notes()
                 yield event
         except OutOfMemoryError as error:

@@ -9,7 +9,7 @@ from h2o_chat.tui.theme import MUTED
 
 FINISHES = {
     "stopped": "stopped here; what was said is kept",
-    "length": "cut at the token limit; /set max_tokens raises it",
+    "length": "cut at the token limit",
     "error": "broken off by an error",
     "interrupted": "broken off: the program was killed here",
 }

@@ -216,13 +216,8 @@ class Keeper:
         try:
             saved_caches.save(self.store, engine, path)
         except (OSError, EngineError) as error:
-            self.notes.append(
-                Note(
-                    "store",
-                    f"The memory could not be saved: {refusal(error)}.",
-                    "It will be rebuilt on resuming.",
-                )
-            )
+            what = f"The memory could not be saved: {refusal(error)}."
+            self.notes.append(Note("store", what, "It will be rebuilt on resuming."))
 
     def changed(self, session: Session, settings: dict[str, Any]) -> None:
         """Another cache is in use from here on, and will be when the conversation is resumed."""

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 import platformdirs
 
-from h2o_chat.base.errors import UsageError
+from h2o_chat.base.errors import UsageError, refusal
 
 PolicyName = Literal[
     "h2o",
@@ -55,6 +55,10 @@ TEMPLATES: tuple[str, ...] = get_args(TemplateName)
 
 FILE_LIMIT_BYTES = 2**20
 """Of a configuration: a larger file is something else."""
+
+
+SCREEN_TOKENS = 8192
+"""The longest answer of a chat where nobody says otherwise: a greedy one may repeat itself without an end."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +212,7 @@ def read_tables(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         twice = "overwrite" in str(error) or "twice" in str(error)  # as tomllib says it
         hint = "A name or a table stands there a second time: keep one." if twice else "It is a TOML file."
-        raise UsageError(f"{path} cannot be read: {error}.", hint) from error
+        raise UsageError(f"{path} cannot be read: {refusal(error)}.", hint) from error
 
 
 def user_aliases() -> dict[str, str]:

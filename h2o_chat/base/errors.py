@@ -6,6 +6,7 @@ Anything else that escapes is our own bug and ends with `ExitCode.BUG` and a tra
 Errors quote names and files of strangers, and end on terminals: no character of theirs is obeyed.
 """
 
+import os
 from enum import IntEnum
 
 
@@ -74,6 +75,14 @@ def written_out(text: str) -> str:
 def name_of(text: object) -> str:
     """The name of a file, a model or a conversation, or a path, on one line; nothing of it is obeyed."""
     return written_out(str(text)).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def refusal(error: Exception) -> str:
+    """Why something cannot be had, in words; without the file or the address, which stand before it."""
+    if isinstance(error, OSError) and error.errno is not None:
+        # Not `strerror`: sockets write the address there. An address that is not known has a negative number.
+        return os.strerror(error.errno) if error.errno > 0 else str(error.strerror)
+    return str(error)
 
 
 def _shown(text: str) -> str:

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from h2o_chat.base.config import Settings
+from h2o_chat.base.config import SCREEN_TOKENS, Sampling, Settings
 from h2o_chat.base.errors import BudgetError, OutOfMemoryError
 from h2o_chat.chat.engine_like import EngineLike
 from h2o_chat.chat.message import numbered
-from h2o_chat.events.events import Note, Prompt, Session
+from h2o_chat.events.events import Note, Prompt, Session, Turn
 from h2o_chat.models.fits import mb
 
 WIDE = ("float32", "float64")
@@ -23,7 +23,7 @@ def longer_than(tokens: int, session: Session) -> Iterator[Note]:
     budget, recent = session.budget, session.recent
     if budget is None or tokens <= budget:
         return
-    stay = [f"about the newest {recent:,} tokens"] if recent else []
+    stay = [f"about the newest {recent:,} tokens" if recent > 1 else "the newest token"] if recent else []
     stay += ["the most important words"] if budget > recent + session.sinks else []
     yield Note(
         "long-prompt",
@@ -31,6 +31,16 @@ def longer_than(tokens: int, session: Session) -> Iterator[Note]:
         f" {' and '.join(stay) or 'what the policy keeps'} stay.",
         f"With a budget of {tokens + budget // 2:,} none of it would be forgotten.",
     )
+
+
+def at_limit(turn: Turn, sampling: Sampling) -> Iterator[Note]:
+    """What can be done where an answer was ended at a limit that nobody asked for."""
+    if turn.finish == "length" and turn.new_tokens == sampling.max_tokens == SCREEN_TOKENS:
+        yield Note(
+            "answer-limit",
+            f"The answer was ended after {turn.new_tokens:,} tokens, the most that one may have.",
+            "/set max_tokens 20000 allows more, none any number. If it repeats itself: /regenerate 0.8.",
+        )
 
 
 def too_small(prompt: Prompt, budget: int, protected: int, fits: int | None) -> Iterator[Note]:
@@ -57,11 +67,11 @@ def pinned(index: int, on: bool, tokens: int, held: int, slots: int, left: int |
         tokens: of the message.
         held: of these, the ones that are left somewhere.
         slots: protected ones of the fullest cache.
-        left: slots for heavy hitters; None without a limit.
+        left: slots that are neither protected nor kept for the newest; None without a limit.
     """
     what = f"{held} tokens stay" if held == tokens else f"{held} of its {tokens} tokens are left and stay"
     said = f"is pinned: {what}." if on else "is no longer pinned."
-    room = "" if left is None else f", {left:,} are left for heavy hitters"
+    room = "" if left is None else f", {left:,} are left for what is important"
     code, text = "pinned" if on else "unpinned", f"{numbered(index)} {said} {slots:,} slots protected{room}."
     return Note(code, text, about=index)
 

@@ -55,8 +55,7 @@ class Chat:
     def send(
         self, text: str, sampling: Sampling, cancel: Callable[[], bool] = never, *, pin: bool = False
     ) -> Iterator[Event]:
-        """Says something and streams the answer: `Said`, then the events of the engine, `Turn` with what
-        messages hold.
+        """Says something and streams the answer: `Said`, the engine's events, `Turn` with what is held.
 
         The answer's text is in `messages` when its turn has ended. A message whose reading was stopped was
         never said: it is not kept.
@@ -108,6 +107,7 @@ class Chat:
                         event = replace(event, hold=self.holds.share_out(self.messages, event.seen))
                         event = exchange.weighed(event, self.engine, self.messages, self.holds)
                         exchange.close(event, self.engine, self.messages)
+                        self.notes += advice.at_limit(event, sampling)
                 yield from self.take_notes()
                 yield event
         except OutOfMemoryError as error:

@@ -27,7 +27,7 @@ FORMAT = "h2o-chat conversation"
 SCHEMA = 1
 
 MARKS = {
-    "length": "cut at the length asked for",
+    "length": "cut at the token limit",
     "stopped": "stopped",
     "error": "failed",
     "interrupted": "interrupted: the program ended before the answer did",

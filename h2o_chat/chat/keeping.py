@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from h2o_chat.base.errors import DiskError, EngineError, StoreBusyError, StoreError, UsageError
+from h2o_chat.base.errors import DiskError, EngineError, StoreBusyError, StoreError, UsageError, refusal
 from h2o_chat.chat import saved_caches
 from h2o_chat.events.events import Note, Session
 from h2o_chat.store import NOTHING, UNKNOWN, Again, From, Store, StoredMessage, Writer
@@ -216,9 +216,8 @@ class Keeper:
         try:
             saved_caches.save(self.store, engine, path)
         except (OSError, EngineError) as error:
-            self.notes.append(
-                Note("store", f"The memory could not be saved: {error}.", "It will be rebuilt on resuming.")
-            )
+            what = f"The memory could not be saved: {refusal(error)}."
+            self.notes.append(Note("store", what, "It will be rebuilt on resuming."))
 
     def changed(self, session: Session, settings: dict[str, Any]) -> None:
         """Another cache is in use from here on, and will be when the conversation is resumed."""

@@ -15,7 +15,7 @@ import typer
 
 import h2o_chat
 from h2o_chat.base import precedence
-from h2o_chat.base.config import Sampling, Settings, data_folder
+from h2o_chat.base.config import SCREEN_TOKENS, Sampling, Settings, data_folder
 from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.cli import config_command, models_command, sessions_command
 from h2o_chat.cli.bench_commands import bench
@@ -131,7 +131,7 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
-@takes_flags(max_tokens=None)
+@takes_flags(max_tokens=SCREEN_TOKENS)
 def screen(
     context: typer.Context,
     version: Annotated[

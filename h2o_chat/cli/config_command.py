@@ -11,11 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from h2o_chat.base import precedence
-from h2o_chat.base.config import Settings, config_file, read_tables
+from h2o_chat.base.config import SCREEN_TOKENS, Settings, config_file, read_tables
 from h2o_chat.base.errors import BudgetError, ExitCode, H2OChatError, UsageError, name_of
 from h2o_chat.cli.commands import ends
 from h2o_chat.cli.in_words import App
-from h2o_chat.cli.run import ending
+from h2o_chat.cli.run import complain, ending
 
 app = App(no_args_is_help=True, help="What is set, and where; set it for good.")
 
@@ -53,7 +53,7 @@ def set_(name: Name, value: Annotated[str, typer.Argument(help='Lists: ["a", "b"
         if key in _SHARES and (
             trouble := _cannot_work({one.name: one.value for one in precedence.settings()})
         ):
-            sys.stderr.write(f"h2o-chat: {trouble.message}\n  {trouble.hint}\n")
+            complain(trouble.message, trouble.hint)
         if os.environ.get(precedence.variable(key)):
             sys.stderr.write(f"h2o-chat: {precedence.variable(key)} is set too, and comes before it\n")
 
@@ -93,7 +93,7 @@ def validate(
         if values.keys() & set(_SHARES) and (trouble := _cannot_work(values)):
             wrong.append(UsageError(f"{where}: {trouble.message}", trouble.hint))
         for error in wrong:
-            sys.stderr.write(f"h2o-chat: {error.message}\n" + (f"  {error.hint}\n" if error.hint else ""))
+            complain(error.message, error.hint)
         if not wrong:
             typer.echo(f"{name_of(where)}: fine")
         return ExitCode.USAGE if wrong else ExitCode.OK
@@ -146,7 +146,7 @@ def _show(as_json: bool) -> None:
         from_where = precedence.variable(one.name) if one.source == "environment" else one.source
         value = Text(_shown(one.value), overflow="fold")
         if one.name == "max_tokens" and one.source == "default":
-            value.append(" (on the screen: no limit)")
+            value.append(f" (on the screen: {SCREEN_TOKENS})")
         table.add_row(one.name, value, from_where)
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # not every terminal has all of Unicode
     Console(file=sys.stdout).print(table)

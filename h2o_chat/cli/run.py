@@ -8,6 +8,7 @@ errors go to stderr, progress only where that is a terminal; nothing is ever ask
 import os
 import re
 import sys
+import textwrap
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -313,18 +314,30 @@ def _out_of_memory(error: BaseException) -> bool:
 
 
 def complain(message: str, hint: str) -> None:
-    hint = f"  {name_of(hint)}\n" if hint else ""
-    sys.stderr.write(f"h2o-chat: {name_of(message)}\n{hint}")  # notes quote names too
+    """On stderr: what is wrong, and below it what to do."""
+    say(f"h2o-chat: {name_of(message)}")  # notes quote names too
+    if hint:
+        say(f"  {name_of(hint)}")
+
+
+def say(line: str) -> None:
+    """A line on stderr. A terminal would break it in the middle of a word: there it breaks between words."""
+    if sys.stderr.isatty():
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
+        line = textwrap.fill(
+            line, columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
+    sys.stderr.write(f"{line}\n")
 
 
 def note_session(session: Session) -> None:
     """On stderr: what ran, for whoever wants to run it again."""
     budget = "" if session.budget is None else f", budget {session.budget}"
     kv = "" if session.kv_dtype == session.dtype else f", K/V {session.kv_dtype}"
-    sys.stderr.write(
+    say(
         f"h2o-chat: {session.model} ({session.quantization}, {session.dtype}{kv}, {session.device},"
         f" {session.engine}),"
-        f" template {session.template}, policy {session.policy}{budget}, seed {session.seed}\n"
+        f" template {session.template}, policy {session.policy}{budget}, seed {session.seed}"
     )
 
 

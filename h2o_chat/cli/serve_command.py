@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from h2o_chat.base.config import Sampling, Settings, data_folder
-from h2o_chat.base.errors import ExitCode, UsageError, name_of
+from h2o_chat.base.errors import ExitCode, UsageError, name_of, refusal
 from h2o_chat.base.progress import progress_bar
 from h2o_chat.chat.recalling import WITHOUT
 from h2o_chat.cli.commands import FetchYes, asking
@@ -145,7 +145,7 @@ def _served(
         at = listen(host, port)
     except OSError as error:
         raise UsageError(
-            f"{address} cannot be had: {error.strerror or error}.", "Choose another: --address 127.0.0.1:0."
+            f"{address} cannot be had: {refusal(error)}.", "Choose another: --address 127.0.0.1:0."
         ) from error
     with at:
         give_back()

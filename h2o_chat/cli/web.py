@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from h2o_chat.base.deadline import KILLED_S, STEP_S
-from h2o_chat.base.errors import ExitCode, UsageError
+from h2o_chat.base.errors import ExitCode, UsageError, refusal
 
 ADDRESS = "127.0.0.1:8000"
 COOKIE = "h2o-chat-{port}"
@@ -124,7 +124,7 @@ def serve(shell_command: str, address: str, others: bool) -> None:
         OurServer(shell_command, host=host, port=port, title="h2o-chat", public_url=origin).serve()
     except OSError as error:
         raise UsageError(
-            f"{address} cannot be had: {error.strerror or error}.",
+            f"{address} cannot be had: {refusal(error)}.",
             "Choose another: --web-address 127.0.0.1:0.",
         ) from error
 

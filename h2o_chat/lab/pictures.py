@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from h2o_chat.base.errors import UsageError
+from h2o_chat.base.errors import UsageError, refusal
 
 SIZE_INCHES = (7, 4.5)
 
@@ -51,7 +51,7 @@ def draw(path: Path, title: str, put: Callable[[Any, Any], None], report: Any) -
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=120)
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error}.") from error
+        raise UsageError(f"{path} cannot be written: {refusal(error)}.") from error
     finally:
         plt.close(figure)
     return path

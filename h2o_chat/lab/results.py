@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import h2o_chat
-from h2o_chat.base.errors import UsageError
+from h2o_chat.base.errors import UsageError, refusal
 from h2o_chat.models.load import Loaded
 
 Value = TypeVar("Value")
@@ -62,7 +62,7 @@ class Results:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
         except OSError as error:
-            raise UsageError(f"{self._path} cannot be written: {error}.") from error
+            raise UsageError(f"{self._path} cannot be written: {refusal(error)}.") from error
 
 
 def key(loaded: Loaded, task: str, data: Any, **others: Any) -> dict[str, Any]:

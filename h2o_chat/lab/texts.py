@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from h2o_chat.base.errors import UsageError
+from h2o_chat.base.errors import UsageError, refusal
 from h2o_chat.models.tokenizing import tokens_of
 from h2o_chat.store import clean
 
@@ -29,7 +29,7 @@ def read_texts(path: Path) -> list[str]:
         text = _read(path)
         found = json.loads(text) if path.suffix == ".json" else [text]
     except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{path} cannot be read: {error}.", wanted) from error
+        raise UsageError(f"{path} cannot be read: {refusal(error)}.", wanted) from error
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
         raise UsageError(f"{path} is not a list of strings.", wanted)
     return [clean(one) for one in found]
@@ -44,7 +44,7 @@ def read_lines(path: Path) -> list[str]:
     try:
         return [line for line in _read(path).split("\n") if line.strip()]
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {error}.") from error
+        raise UsageError(f"{path} cannot be read: {refusal(error)}.") from error
 
 
 def _read(path: Path) -> str:

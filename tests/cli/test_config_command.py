@@ -14,11 +14,13 @@ from configured import call, file
 from hypothesis import given
 from hypothesis import strategies as st
 from program import Program
+from typer.main import get_command
 
 from h2o_chat.base import precedence
-from h2o_chat.base.config import config_file
+from h2o_chat.base.config import SCREEN_TOKENS, Sampling, config_file
 from h2o_chat.base.errors import ExitCode, H2OChatError
 from h2o_chat.cli import config_command
+from h2o_chat.cli.cli import app
 
 __all__ = ["file"]
 
@@ -43,6 +45,19 @@ def test_show_says_where_each_value_comes_from(file: Path, monkeypatch: pytest.M
     assert rows["budget"] == ["64", "config.toml"]
     assert rows["top_p"] == ["0.5", "H2O_CHAT_TOP_P"]
     assert "\x1b" not in table
+
+
+def test_an_answer_on_the_screen_ends_too(file: Path) -> None:
+    """A greedy answer may repeat itself for ever, and push all else out of the memory."""
+    chat = get_command(app).make_context("h2o-chat", [])
+    assert chat.params["max_tokens"] == SCREEN_TOKENS == 8192
+    table = call("config", "show").stdout
+    (row,) = [line for line in table.splitlines() if line.startswith("max_tokens")]
+    assert row.split()[1:] == [
+        f"{Sampling().max_tokens}",
+        *f"(on the screen: {SCREEN_TOKENS})".split(),
+        "default",
+    ]
     assert "\x9b" not in table
 
 

@@ -35,7 +35,7 @@ def test_a_message_is_pinned_as_it_is_said_and_stays(loaded: Loaded, store: Stor
     tokens = chat.messages[2].last - chat.messages[2].first + 1
     assert note.message == (
         f"#3 is pinned: {tokens} tokens stay. {tokens + 4} slots protected,"
-        f" {96 - 48 - 4 - tokens} are left for heavy hitters."
+        f" {96 - 48 - 4 - tokens} are left for what is important."
     )
     for text in SAID[2:6]:
         last = list(chat.send(text, SHORT))

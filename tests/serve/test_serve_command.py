@@ -1,6 +1,8 @@
 """What is asked for on the command line, and what of it is refused before a model is loaded."""
 
+import errno
 import hmac
+import os
 import socket
 import subprocess
 import sys
@@ -47,7 +49,8 @@ def test_what_cannot_be_served_is_said(flags: list[str], said: str) -> None:
 def test_a_taken_port_is_said() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        assert f"{address} cannot be had" in refused(2, "--address", address)
+        said = refused(2, "--address", address)
+        assert f"{address} cannot be had: {os.strerror(errno.EADDRINUSE)}.\n" in said
 
 
 @pytest.mark.parametrize("missing", ["starlette", "uvicorn"])

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from h2o_chat.base.errors import H2OChatError, UsageError
+from h2o_chat.base.errors import H2OChatError, UsageError, refusal
 
 
 def edited(text: str, environment: Mapping[str, str] = os.environ) -> str:
@@ -37,4 +37,4 @@ def edited(text: str, environment: Mapping[str, str] = os.environ) -> str:
         try:
             return path.read_text("utf-8").rstrip("\n")
         except (OSError, UnicodeDecodeError) as error:
-            raise H2OChatError(f"What the editor left cannot be read: {error}.") from error
+            raise H2OChatError(f"What the editor left cannot be read: {refusal(error)}.") from error

@@ -1,0 +1,15 @@
+"""What a person is told of the room in the memory."""
+
+from dataclasses import replace
+
+from scripted import SESSION
+
+from h2o_chat.chat.advice import longer_than
+
+
+def test_a_single_token_is_no_tokens() -> None:
+    small = replace(SESSION, budget=3, recent=1, sinks=0)
+    (one,) = longer_than(5, small)
+    (two,) = longer_than(5, replace(small, recent=2))
+    assert "the newest token and the most important words stay" in one.message
+    assert "about the newest 2 tokens and the most important words stay" in two.message

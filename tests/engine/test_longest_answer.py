@@ -1,0 +1,34 @@
+"""An answer that is ended at the limit that nobody has asked for."""
+
+from dataclasses import replace
+
+import pytest
+from stored_chats import SAID, SHORT, loaded, open_chat
+
+from h2o_chat.chat import advice
+from h2o_chat.events.events import Note, Turn
+from h2o_chat.models.load import Loaded
+
+__all__ = ["loaded"]
+
+
+@pytest.mark.parametrize(("most", "notes"), [(24, 1), (23, 0)])
+def test_it_is_said_how_to_allow_more(
+    loaded: Loaded, monkeypatch: pytest.MonkeyPatch, most: int, notes: int
+) -> None:
+    monkeypatch.setattr(advice, "SCREEN_TOKENS", 24)
+    chat = open_chat(loaded, None)
+    events = list(chat.send(SAID[0], replace(SHORT, max_tokens=most)))
+    (turn,) = [event for event in events if isinstance(event, Turn)]
+    assert (turn.finish, turn.new_tokens) == ("length", most)
+    said = [event for event in events if isinstance(event, Note)]
+    assert [one.code for one in said] == ["answer-limit"] * notes
+    assert all("after 24 tokens" in one.message and "/set max_tokens" in one.hint for one in said)
+
+
+def test_an_answer_that_ends_by_itself_is_not_spoken_of(
+    loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(advice, "SCREEN_TOKENS", 24)
+    events = list(open_chat(loaded, None).send(SAID[0], SHORT, lambda: True))
+    assert not [event for event in events if isinstance(event, Note)]

@@ -24,6 +24,9 @@ from h2o_chat.cache.quantized import dequantise, quantise, row_bytes
 from h2o_chat.cache.rope import Rope
 from h2o_chat.cache.state import STATES, State, state_bytes
 
+ORDERED_SLOTS = 1 << 18
+"""Of so many at once the order is found; what that needs meanwhile is some 8 MiB."""
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -144,8 +147,10 @@ class Arena:
         self.slots = Slots(self.plan.budget, self.layers, **states)
         self.order = torch.empty_like(self.slots.positions)
         """[L, R, H, S] slots in use, then the empty ones in the order in which they will be written."""
-        for layer in range(len(self.layers)):  # one at a time: there may be little memory
-            self.order[layer] = in_use_first(self.slots.positions[layer])
+        most = max(1, ORDERED_SLOTS // max(1, self.slots.positions[:1].numel()))  # there may be little memory
+        for first in range(0, len(self.layers), most):
+            some = slice(first, first + most)
+            self.order[some] = in_use_first(self.slots.positions[some])
         self.ranked: dict[int, tuple[int, Tensor]] = {}
         """By row, at its last settle, for whoever looks right after it: tokens fed to it then, and what the
         policy ranked its slots by, [L, H, S]."""

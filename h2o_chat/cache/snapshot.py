@@ -108,18 +108,19 @@ def put_row(cache: CacheLike, row: int, snapshot: Snapshot | None) -> None:
             )
     # Of a row that nothing was fed to there is no clock but the fresh one.
     clocks = [*snapshot.clocks, snapshot.fresh] if snapshot else [cache.plan.clock()]
+    join(cache)  # then layers lie in the same arenas as where the row was taken
     clock = cache.clocks[row] = replace(clocks[0])
     for arena in cache.arenas:
         arena.grow(clock.in_use)
         arena.empty_row(row, clock.base)
+    by_layers = {arena.layers: arena for arena in cache.arenas}
     for part in snapshot.parts if snapshot else []:
-        for number, layer in enumerate(part.layers):
-            into = cache.layers[layer]
-            for name, saved in part.states.items():
-                mine = into.arena.slots.states[name][into.at, row]  # [H, S, ...]
-                slots = min(mine.shape[1], saved.shape[3])  # where slots are added, the others are empty
-                mine[:, :slots] = saved[number, 0, :, :slots]
-        into.arena.lost[row] += part.lost[0]
+        arena = by_layers[tuple(part.layers)]
+        for name, saved in part.states.items():
+            mine = arena.slots.states[name][:, row]  # [L, H, S, ...]
+            slots = min(mine.shape[2], saved.shape[3])  # where slots are added, the others are empty
+            mine[:, :, :slots] = saved[:, 0, :, :slots]
+        arena.lost[row] += part.lost[0]
     for arena in cache.arenas:
         arena.order[:, row] = in_use_first(arena.slots.positions[:, row])
     for layer in cache.layers:  # a step of this row may have ended in the middle

@@ -39,11 +39,14 @@ class AnswerAttention:
         """The prompt was read, and no token of the answer was fed; one may be chosen."""
         self.forget()
         join(self._cache)  # as the next step would: after the first prompt each layer has an arena of its own
-        if isinstance(self._cache.plan.policy.scores, Received):
+        scores = type(self._cache.plan.policy.scores)
+        if scores.gained_at_once is Received.gained_at_once:  # else scores are no attention: of `lru`, say
             self._parts = [_Part(arena, self._row) for arena in self._cache.arenas]
 
     def fed(self) -> None:
         """One more token of the answer was fed."""
+        if not self._parts:
+            return
         self.queries += 1
         self._since += 1
         if self._since == STRETCH:

@@ -107,6 +107,18 @@ def test_looking_changes_nothing_of_what_is_kept(loaded: Any, policy: Any) -> No
         assert all(torch.equal(one[name], other[name]) for name in one)
 
 
+@pytest.mark.parametrize(
+    ("policy", "known"), [("lru", False), ("lfu", False), ("snapkv", True), ("window", True)]
+)
+def test_where_scores_are_no_attention_it_is_not_known(loaded: Any, policy: Any, known: bool) -> None:
+    """They say when a token was used, or how often."""
+    settings = Settings(model=str(POCKET), policy=policy, budget=48, seed=0)
+    engine = Engine(loaded, settings, Weights([[0.5] * HEADS] * LAYERS))
+    answer = engine.generate(IDS, Sampling(temperature=0.0, max_tokens=40, ignore_eos=True))
+    assert sum(isinstance(event, Token) for event in answer) == 40
+    assert (engine.rested() is not None) == known
+
+
 def test_it_is_off_where_nobody_looks_and_without_weights(loaded: Any) -> None:
     weights = Weights([[0.5] * HEADS] * LAYERS)
     settings = Settings(model=str(POCKET), budget=48, seed=0)

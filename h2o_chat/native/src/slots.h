@@ -153,6 +153,7 @@ struct Held {
         }
     }
 
+    // Numbers where they lie; as many of the slots sixteen further on are asked of memory.
     const float *ahead(const float *from, int count) const {
         for (int i = 0; i < count * size; i += 16) prefetch(from + 16 * size + i);
         return from;

@@ -12,6 +12,7 @@ import pytest
 from h2o_chat.cli.run import complain
 
 MESSAGE = "No model 'nope': looked for a folder /home/me/nope with config.json, among the 45 short names."
+END = "that was all"
 HINT = "Did you mean opt-6.7b? It can be fetched: h2o-chat models pull opt-6.7b"
 
 
@@ -22,10 +23,13 @@ def in_a_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     with os.fdopen(there, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
         complain(MESSAGE, HINT)
+        terminal.write(END)
         terminal.flush()
-        said = os.read(here, 10_000).decode()
+        said = b""
+        while not said.endswith(END.encode()):  # it may come in pieces
+            said += os.read(here, 10_000)
     os.close(here)
-    return said.split("\r\n")[:-1]
+    return said.decode().removesuffix(END).split("\r\n")[:-1]
 
 
 @pytest.mark.parametrize("columns", [30, 60, 80, 200])

@@ -2,7 +2,9 @@
 
     tools/prompt_memory.py FOLDER [--tokens 48000] [--budget 512] [--quantize auto]
 
-Resident size, the weights that are mapped included. Linux only.
+Memory of its own, and resident size, which has the pages of mapped files too. Of a model whose head is not
+its embedding a decoded token reads little of the embedding, and a long prompt of random tokens all of it:
+those pages are the file's, and the system may take them back. Linux only.
 """
 
 import argparse
@@ -39,30 +41,40 @@ def main() -> None:
     clock = time.perf_counter()
     reading = peak_of(engine, ids, 1)
     took_s = time.perf_counter() - clock
-    print(f"decoding {DECODED_TOKENS} tokens: {decoding / 1e6:,.0f} MB at most")
-    print(f"reading {asked.tokens:,} tokens:  {reading / 1e6:,.0f} MB at most, {took_s:,.1f} s")
-    print(f"more: {(reading - decoding) / 1e6:+,.0f} MB")
+    for what, (own, resident), took in (
+        (f"decoding {DECODED_TOKENS} tokens", decoding, ""),
+        (f"reading {asked.tokens:,} tokens", reading, f", {took_s:,.1f} s"),
+    ):
+        print(f"{what}: {own / 1e6:,.0f} MB of its own at most, {resident / 1e6:,.0f} MB resident{took}")
+    own, resident = (after - before for before, after in zip(decoding, reading, strict=True))
+    print(f"more: {own / 1e6:+,.0f} MB of its own, {resident / 1e6:+,.0f} MB resident")
 
 
-def peak_of(engine: Engine, ids: list[int], tokens: int) -> int:
-    """The largest resident size, bytes, from a new conversation until so many tokens were generated."""
+def peak_of(engine: Engine, ids: list[int], tokens: int) -> tuple[int, int]:
+    """The most memory of its own and the largest resident size, bytes, from a new conversation until so many
+    tokens were generated."""
     engine.reset()
-    process, done, most = psutil.Process(), threading.Event(), [0]
+    process, done, own, resident = psutil.Process(), threading.Event(), [0], [0]
+
+    def look() -> None:
+        now = process.memory_info()
+        own[0] = max(own[0], now.rss - now.shared)
+        resident[0] = max(resident[0], now.rss)
 
     def watch() -> None:
         while not done.wait(EVERY_S):
-            most[0] = max(most[0], process.memory_info().rss)
+            look()
 
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
         for event in engine.generate(ids, Sampling(max_tokens=tokens, temperature=0.0, ignore_eos=True)):
             if isinstance(event, Token):
-                most[0] = max(most[0], process.memory_info().rss)
+                look()
     finally:
         done.set()
         watcher.join()
-    return most[0]
+    return own[0], resident[0]
 
 
 if __name__ == "__main__":

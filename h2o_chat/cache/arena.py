@@ -178,13 +178,8 @@ class Arena:
     def plain_slot_bytes(self) -> int:
         """Bytes of one slot's key and value in all layers, rows and heads, as the model computes them."""
         layers, rows, heads, _ = self.shape
-        return (
-            layers
-            * rows
-            * heads
-            * (self.layer_shape.key + self.layer_shape.value)
-            * self.layer_shape.dtype.itemsize
-        )
+        of = self.layer_shape
+        return layers * rows * heads * (of.key + of.value) * of.dtype.itemsize
 
     @torch.inference_mode(False)
     def grow(self, tokens: int) -> None:
@@ -209,9 +204,8 @@ class Arena:
 
     def numbers(self, stored: Tensor) -> Tensor:
         """Stored keys or values [..., D or B] as numbers. [..., D]"""
-        return (
-            stored if self.plan.bits is None else dequantise(stored, self.plan.bits, self.layer_shape.dtype)
-        )
+        bits = self.plan.bits
+        return stored if bits is None else dequantise(stored, bits, self.layer_shape.dtype)
 
     def held_keys(self, at: int) -> Tensor:
         """One layer's keys as queries meet them, turned to their rotation index. [R, H, S, D]"""

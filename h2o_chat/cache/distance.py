@@ -35,6 +35,11 @@ class Distance:
     rebases: bool  # indices are ours to choose; False in plain transformers, which feeds true positions
 
     @property
+    def nearer_from(self) -> int:
+        """Protected keys at positions before this are met at reach - 1: sinks, or the first token."""
+        return max(1, self.sinks)
+
+    @property
     def block(self) -> int:
         """Tokens between two clampings."""
         return max(1, self.window // 32)
@@ -44,7 +49,7 @@ class Distance:
 
         Sinks stay at 0, and so does the first token where a policy has no sinks: models need them far away.
         """
-        return self.nearer * (protected & (positions >= max(1, self.sinks)))
+        return self.nearer * (protected & (positions >= self.nearer_from))
 
     def fed_indices(self, index: Tensor) -> Tensor:
         """What to feed for tokens at an index, for ever below the window.

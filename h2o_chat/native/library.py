@@ -81,7 +81,6 @@ class Slots(Structure):
         ("protect", c_void_p),
         ("clamped", c_void_p),
         ("order", c_void_p),
-        ("index", c_void_p),
         ("slots", c_int32),
         ("used", c_int32),
     )
@@ -95,6 +94,9 @@ class Step(Structure):
         ("of_prompt", c_int32),
         ("clamps", c_int32),
         ("kv_bits", c_int32),
+        ("farthest", c_int32),
+        ("nearer", c_int32),
+        ("nearer_from", c_int32),
         ("forget", c_float),
         ("remember", c_float),
         ("ids", POINTER(c_int64)),

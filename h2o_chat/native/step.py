@@ -57,8 +57,6 @@ class NativeStep:
         """What to tell of it: the form of the kernels, and why weights had to be packed again."""
         self._pointers: tuple[int, ...] = ()
         self._slots: Any = (c.Slots * self.frame.layers)()
-        self._index: list[Tensor] = []
-        """Of each arena whose slots hold bytes the rotation index of every key. [L, R, H, S] int32"""
 
     def __del__(self) -> None:
         if getattr(self, "_model", None):
@@ -115,22 +113,28 @@ class NativeStep:
         """One token of each row [R, 1]; then the rows settle whose last empty slot was written."""
         assert cache.step is not None
         assert cache.plan.distance is not None
+        distance = cache.plan.distance
         now, rows = cache.step.passes[0], len(ids)
         cache.step.begun = True
         self._point_to_slots(cache, cache.arenas[0].shape[3] if now.used is None else now.used + 1)
         index = [first - clock.base for first, clock in zip(now.first, cache.clocks, strict=True)]
+        oldest = [clock.near_from - clock.base for clock in cache.clocks]  # of keys that are not clamped
+        farthest = max(distance.nearer, *index, *(-one for one in oldest))
         logits = torch.empty(rows, 1, self.frame.vocabulary)
         step = c.Step(
             rows=rows,
             of_prompt=cache.step.of_prompt,
             clamps=any(arena.clamps for arena in cache.arenas),
             kv_bits=cache.plan.bits or 0,
+            farthest=min(farthest, distance.window),
+            nearer=distance.nearer,
+            nearer_from=distance.nearer_from,
             forget=cache.plan.policy.forget,
             remember=scores.REMEMBER,
             ids=(ctypes.c_int64 * rows)(*ids[:, 0].tolist()),
             positions=c.int32s([at if count else -1 for at, count in zip(now.first, now.count, strict=True)]),
             index=c.int32s(index),
-            edge=c.int32s([cache.plan.distance.reach - 1 - at for at in index]),
+            edge=c.int32s([distance.reach - 1 - at for at in index]),
             in_use=c.int32s(now.in_use),
             protect=(ctypes.c_uint8 * rows)(*map(bool, now.protected)),
             slots=self._slots,
@@ -252,30 +256,20 @@ class NativeStep:
 
     def _point_to_slots(self, cache: H2OCache, used: int) -> None:
         """Says where the slots of every layer are; tensors are replaced when slots are added or restored."""
-        pointers = (
-            cache.plan.bits or 0,
-            *(
-                number  # addresses may be used again, for slots of another shape
-                for arena in cache.arenas
-                for number in (
-                    *arena.shape,
-                    *(state.data_ptr() for state in arena.slots.states.values()),
-                    arena.order.data_ptr(),
-                )
-            ),
+        pointers = tuple(
+            number  # addresses may be used again, for slots of another shape
+            for arena in cache.arenas
+            for number in (
+                *arena.shape,
+                *(state.data_ptr() for state in arena.slots.states.values()),
+                arena.order.data_ptr(),
+            )
         )
         if pointers != self._pointers:
             self._pointers = pointers
             for arena in cache.arenas:
                 for at, layer in enumerate(arena.layers):
                     self._slots[layer] = _slots_of(arena, at, cache.plan.observe)
-            bytes_held = cache.arenas if cache.plan.bits else ()
-            self._index = [torch.empty_like(arena.slots.positions) for arena in bytes_held]
-            for arena, index in zip(bytes_held, self._index, strict=True):
-                for at, layer in enumerate(arena.layers):
-                    self._slots[layer].index = index[at].data_ptr()
-        for arena, index in zip(cache.arenas, self._index, strict=False):
-            _note_indices(arena, index)
         for slots in self._slots:
             slots.used = used
 
@@ -352,14 +346,3 @@ def _slots_of(arena: Any, at: int, observe: bool) -> c.Slots:
         order=int(arena.order[at].data_ptr()),
         slots=arena.shape[3],
     )
-
-
-def _note_indices(arena: Arena, into: Tensor) -> None:
-    """Rotation index of every key, which the library needs where they are bytes. [L, R, H, S] int32
-
-    Of empty slots it may be any number: nobody asks them.
-    """
-    if arena.clamps:
-        into.copy_(arena.held_indices(arena.slots))
-    else:
-        torch.sub(arena.slots.positions, arena.base[:, None, None], out=into)

@@ -169,7 +169,7 @@ std::vector<uint8_t> held_numbers(Random &random, size_t count, int size, int kv
 // The slots of one layer, some of them in use, none where `order` says so.
 struct Slots {
     std::vector<float> score, lately;
-    std::vector<int32_t> positions, order, index;
+    std::vector<int32_t> positions, order;
     std::vector<uint8_t> keys, values, prompt, protect, clamped;
     h2o_slots as_c;
 
@@ -182,8 +182,6 @@ struct Slots {
         lately = numbers(random, all, .1f, .1f);
         positions.assign(all, -1);
         order.resize(all);
-        index.resize(kv_bits ? all : 0);
-        for (int32_t &one : index) one = random.below(1000) - 300;
         prompt.resize(all);
         protect.resize(all);
         clamped.resize(all);
@@ -194,7 +192,9 @@ struct Slots {
             for (int s = 0; s < held; ++s) {
                 const size_t slot = first + order[first + s];
                 positions[slot] = random.below(8) == 0 ? -1 : 3 * s;
+                if (random.below(64) == 0) positions[slot] = INT32_MAX;  // a damaged file may say so
                 clamped[slot] = random.below(3) == 0;
+                protect[slot] = random.below(3) == 0;
             }
         }
         as_c = {};
@@ -207,7 +207,6 @@ struct Slots {
         as_c.protect = protect.data();
         as_c.clamped = clamped.data();
         as_c.order = order.data();
-        as_c.index = kv_bits ? index.data() : nullptr;
         as_c.slots = slots;
         as_c.used = used;
     }
@@ -255,6 +254,9 @@ void decode(h2o_model *model, const Shape &shape, int rows, int slots, bool alon
         step.of_prompt = token == 0;
         step.clamps = token != 1;
         step.kv_bits = kv_bits;
+        step.farthest = 1200;
+        step.nearer = 150;
+        step.nearer_from = 4;
         step.forget = .96f;
         step.remember = .9f;
         step.ids = ids.data();

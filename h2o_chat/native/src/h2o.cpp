@@ -293,16 +293,8 @@ static bool make_tables(h2o_model &model, int highest) {
 
 // Room for keys and values as numbers, and the tables that turn them. False: no memory.
 static bool make_ready_for_bytes(h2o_model &model, const h2o_step &step, Job &job) {
-    const h2o_frame &frame = model.frame;
-    int highest = 0;
-    for (int row = 0; row < step.rows; ++row) highest = std::max(highest, step.index[row]);
-    for (int layer = 0; layer < frame.layer_count; ++layer) {
-        const h2o_slots &slots = step.slots[layer];
-        const size_t all = static_cast<size_t>(step.rows) * frame.kv_heads * slots.slots;
-        highest = std::max(highest, farthest(slots.positions, slots.index, all));
-    }
-    const size_t held = static_cast<size_t>(pool_threads(model.pool)) * kUnpacked * frame.head_size;
-    if (!make_tables(model, highest) || !model.numbers_held.make(held)) return false;
+    const size_t held = static_cast<size_t>(pool_threads(model.pool)) * kUnpacked * model.frame.head_size;
+    if (!make_tables(model, step.farthest) || !model.numbers_held.make(held)) return false;
     job.numbers_held = model.numbers_held.get();
     job.table_cosines = model.table_cosines.get();
     job.table_sines = model.table_sines.get();

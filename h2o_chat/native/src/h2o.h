@@ -67,7 +67,6 @@ typedef struct {
     uint8_t *prompt, *protect;  // [R, H, S]
     const uint8_t *clamped; // [R, H, S]
     const int32_t *order;   // [R, H, S] slots in use, then the empty ones in the order of writing
-    const int32_t *index;   // [R, H, S] rotation index of each key, where they are bytes; else null
     int32_t slots;          // S
     int32_t used;           // leading slots that may be in use, the new ones included
 } h2o_slots;
@@ -78,6 +77,9 @@ typedef struct {
     int32_t of_prompt;
     int32_t clamps;            // some key may be clamped
     int32_t kv_bits;           // 0: keys and values are fp32; 8, 4: rows of bytes, h2o_chat/cache/quantized.py
+    int32_t farthest;          // no rotation index of a key is farther from 0
+    int32_t nearer;            // rotation index of clamped keys that are protected, and from `nearer_from` on;
+    int32_t nearer_from;       // others have 0 (h2o_chat/cache/distance.py)
     float forget;              // what a query leaves of the scores
     float remember;            // what a query leaves of `lately`
     const int64_t *ids;        // [R]

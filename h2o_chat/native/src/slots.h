@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 
 #include "kernels.h"
@@ -125,15 +126,26 @@ struct Held {
     const Job &job;
     const h2o_layer &layer;
     const h2o_slots &slots;
-    int row, size, newest;  // newest: the token's own slot
+    int size;
+    int32_t base;     // the position whose rotation index is 0
     ptrdiff_t first;
     float *room;  // [kUnpacked, D], where slots hold bytes
 
     Held(const Job &job, int thread, const h2o_layer &layer, const h2o_slots &slots, int token, int head)
-        : job(job), layer(layer), slots(slots), row(job.rows[token]), size(job.frame->head_size),
+        : job(job), layer(layer), slots(slots), size(job.frame->head_size),
+          base(job.step->positions[job.rows[token]] - job.step->index[job.rows[token]]),
           first(first_slot(job, slots, token, head)) {
-        newest = slots.order[first + job.step->in_use[row]];
         room = job.numbers_held + static_cast<ptrdiff_t>(thread) * kUnpacked * size;
+    }
+
+    // Rotation index of a kept key: the rules of h2o_chat/cache/distance.py. It is in the tables, whatever a file that was
+    // opened says.
+    int index_of(ptrdiff_t slot) const {
+        const h2o_step &step = *job.step;
+        int64_t index = static_cast<int64_t>(slots.positions[slot]) - base;
+        if (step.clamps && slots.clamped[slot])
+            index = slots.protect[slot] && slots.positions[slot] >= step.nearer_from ? step.nearer : 0;
+        return static_cast<int>(std::clamp<int64_t>(index, -step.farthest, step.farthest));
     }
 
     // Keys, turned, of slots from s on: where they lie, or `count` of them unpacked into the thread's room.
@@ -161,7 +173,6 @@ struct Held {
 
     template <int bits>
     const float *unpacked_keys(int s, int count) const {
-        const h2o_step &step = *job.step;
         const ptrdiff_t slot = first + s, bytes = size * bits / 8 + 4;
         const uint8_t *row = static_cast<const uint8_t *>(slots.keys) + slot * bytes;
         const ptrdiff_t at = layer.rope * job.table_pairs;
@@ -172,8 +183,7 @@ struct Held {
                 from_bytes<bits>(row, size, key);
                 continue;
             }
-            const int index = s + i == newest ? step.index[this->row] : slots.index[slot + i];
-            key_from_bytes<bits>(row, index, job.table_cosines + at, job.table_sines + at, job.most_pairs,
+            key_from_bytes<bits>(row, index_of(slot + i), job.table_cosines + at, job.table_sines + at, job.most_pairs,
                                  job.frame->ropes[layer.rope].pairs, size, key);
         }
         return room;

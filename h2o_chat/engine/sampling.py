@@ -2,9 +2,9 @@
 
 On a CPU three things are done otherwise: they take longer than the whole step of a small model. Top-p sorts
 49,152 tokens: here a token is drawn first, and where it is surely among those that top-p keeps, nothing is
-sorted. The draw: torch.multinomial makes a random number for each token (1 ms), here one does. The penalty:
-of torch's calls, each to be fetched into the processor after a step, four of numpy are left. What is
-kept, and how often a token comes, is the same.
+sorted. The draw: torch.multinomial makes a random number for each token (1 ms), here one does. Penalty and
+temperature write V numbers once, not twice: after a step none of them is in a cache. What is kept, and how
+often a token comes, is the same.
 """
 
 from collections import deque
@@ -100,18 +100,21 @@ class Sampler:
         return scores
 
 
-class PenaltyOnCpu:
-    """`RepetitionPenaltyLogitsProcessor`, the same numbers."""
+class ScaledOnCpu:
+    """`RepetitionPenaltyLogitsProcessor`, then `TemperatureLogitsWarper`, the same numbers, written once."""
 
-    def __init__(self, penalty: float) -> None:
-        self.penalty = penalty
+    def __init__(self, penalty: float, temperature: float) -> None:
+        self.penalty, self.temperature = penalty, temperature
 
-    def __call__(self, seen: Tensor, scores: Tensor) -> Tensor:
-        """Scores [1, V] fp32 on a CPU; tokens [1, N] of them are made less likely."""
-        places, numbers = seen[0].numpy(), scores[0].numpy().copy()
-        found = numbers[places]
-        numbers[places] = np.where(found < 0, found * self.penalty, found / self.penalty)
-        return torch.from_numpy(numbers)[None]
+    def __call__(self, seen: Tensor | None, scores: Tensor) -> Tensor:
+        """Scores [1, V] fp32 on a CPU; the penalty is for tokens [1, N], of which each counts once."""
+        numbers = scores[0].numpy()
+        scaled = numbers / self.temperature
+        if seen is not None:
+            found = numbers[seen[0].numpy()]
+            found = np.where(found < 0, found * self.penalty, found / self.penalty)
+            scaled[seen[0].numpy()] = found / self.temperature
+        return torch.from_numpy(scaled)[None]
 
 
 class TopPOnCpu:
@@ -152,8 +155,8 @@ def surely_kept(token: int, shares: Shares, top_p: float) -> bool:
         shares: [V], those of all tokens.
     """
     share = shares[token]
-    unsure = (len(shares) + 8) * 2**-22
-    return bool((shares * (shares < share)).sum() + share > (1 - top_p) * (1 + unsure))
+    smaller = np.einsum("v,v", shares, shares < share)  # their sum; no V products are written
+    return bool(smaller + share > (1 - top_p) * (1 + (len(shares) + 8) * 2**-22))
 
 
 def _first_beyond(drawn: float, added: np.ndarray[Any, np.dtype[np.float64]]) -> int:
@@ -186,11 +189,13 @@ def _processors(sampling: Sampling, on_cpu: bool) -> list[Process]:
     from transformers.generation import logits_process as theirs  # the greedy do without
 
     processors: list[Process] = []
-    if sampling.repetition_penalty != 1:
-        penalty = PenaltyOnCpu if on_cpu else theirs.RepetitionPenaltyLogitsProcessor
-        processors.append(penalty(sampling.repetition_penalty))
-    if sampling.temperature not in (0, 1):
-        processors.append(theirs.TemperatureLogitsWarper(sampling.temperature))
+    if on_cpu:
+        processors.append(ScaledOnCpu(sampling.repetition_penalty, sampling.temperature or 1))
+    else:
+        if sampling.repetition_penalty != 1:
+            processors.append(theirs.RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty))
+        if sampling.temperature not in (0, 1):
+            processors.append(theirs.TemperatureLogitsWarper(sampling.temperature))
     if sampling.temperature and sampling.top_k:
         processors.append(theirs.TopKLogitsWarper(sampling.top_k))
     if sampling.temperature and sampling.top_p < 1 and not (on_cpu and _cuts_what_was_drawn(sampling)):

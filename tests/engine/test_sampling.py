@@ -9,7 +9,7 @@ from transformers.generation.logits_process import TopPLogitsWarper
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import GenerationError
-from h2o_chat.engine.sampling import PenaltyOnCpu, Sampler, TopPOnCpu, _processors, surely_kept
+from h2o_chat.engine.sampling import Sampler, ScaledOnCpu, TopPOnCpu, _processors, surely_kept
 
 CPU = torch.device("cpu")
 
@@ -54,13 +54,18 @@ def test_of_equal_ones_as_many_stay_as_with_transformers(seed: int, top_p: float
 @given(
     seed=st.integers(0, 2**32),
     penalty=st.floats(0.01, 100),
+    temperature=st.floats(0.001, 100),
     seen=st.lists(st.integers(0, 319), max_size=1024),
 )
-def test_the_penalty_is_that_of_transformers(seed: int, penalty: float, seen: list[int]) -> None:
+def test_penalty_and_temperature_are_those_of_transformers(
+    seed: int, penalty: float, temperature: float, seen: list[int]
+) -> None:
     scores, ids = logits_of(seed, 320, 3.0), torch.tensor([seen], dtype=torch.int64)
     before = scores.clone()
-    ours = PenaltyOnCpu(penalty)(ids, scores)
-    assert torch.equal(ours, theirs.RepetitionPenaltyLogitsProcessor(penalty)(ids, scores))
+    warm = theirs.TemperatureLogitsWarper(temperature)
+    punished = theirs.RepetitionPenaltyLogitsProcessor(penalty)(ids, scores)
+    assert torch.equal(ScaledOnCpu(penalty, temperature)(ids, scores), warm(ids, punished))
+    assert torch.equal(ScaledOnCpu(1.0, temperature)(None, scores), warm(ids, scores))
     assert torch.equal(scores, before)
 
 
@@ -154,8 +159,10 @@ def test_other_cuts_are_transformers_own() -> None:
     on_cpu, elsewhere = _processors(sampling, True), _processors(sampling, False)
     seen, scores = torch.tensor([[3, 5, 3]]), logits_of(1, 320, 3.0)
     ours, theirs = scores, scores
-    for mine, other in zip(on_cpu, elsewhere, strict=True):
-        ours, theirs = mine(seen, ours), other(seen, theirs)
+    for mine in on_cpu:
+        ours = mine(seen, ours)
+    for other in elsewhere:
+        theirs = other(seen, theirs)
     assert torch.equal(ours, theirs)
     assert 1 < int((ours > -torch.inf).sum()) < 50
 

@@ -40,7 +40,8 @@ NO_PROGRAM = ("Nehalem",)
 
 QUESTION = ("run", "My name is Ada. What is my name?", "--engine", "native", "--temperature", "0")
 
-LIMIT_S = 300
+LIMIT_S = 900
+"""A program, by the clock: a Haswell takes 255 s of a processor, and took 557 beside load 8."""
 
 
 def main() -> None:

@@ -1,9 +1,10 @@
 """The next token, chosen by transformers' own logits processors.
 
-On a CPU two things are done otherwise: they take longer than the whole step of a small model. Top-p: torch
-sorts 49,152 tokens with their places in 3 ms, numpy without them in .2. The draw: torch.multinomial makes a
-random number for each token (1 ms), here one does, among the sorted tokens if there are such. What is kept,
-and how often a token comes, is the same.
+On a CPU three things are done otherwise: they take longer than the whole step of a small model. Top-p sorts
+49,152 tokens: here a token is drawn first, and where it is surely among those that top-p keeps, nothing is
+sorted. The draw: torch.multinomial makes a random number for each token (1 ms), here one does. Penalty and
+temperature write V numbers once, not twice: after a step none of them is in a cache. What is kept, and how
+often a token comes, is the same.
 """
 
 from collections import deque
@@ -20,6 +21,11 @@ from h2o_chat.native.threads import one_torch_thread
 
 Process = Callable[[Any, Tensor], Tensor]
 """A logits processor as transformers has them: tokens so far, scores [1, V] -> scores [1, V]."""
+
+Shares = np.ndarray[Any, np.dtype[np.float32]]
+
+BLOCK = 256
+"""Shares that are added up to one number: a root of the vocabulary or so."""
 
 REPETITION_TOKENS = 1024
 """The repetition penalty looks back this far: a history that grows would cost more with every token."""
@@ -67,11 +73,21 @@ class Sampler:
         scores = self._processed(scores, sampling)
         if sampling.temperature == 0:
             return int(scores.numpy().argmax())
-        drawn = float(torch.rand((), dtype=torch.float64, generator=self.random))
-        if _cuts_as_it_draws(sampling):
-            return Ascending(scores, sampling.top_p).at(drawn)
-        shares = scores.softmax(-1)[0].cumsum(-1, dtype=torch.float64).numpy()
-        return _first_beyond(drawn * shares[-1], shares)
+        shares = scores.softmax(-1)[0].numpy()
+        token = self._drawn(shares)
+        if _cuts_what_was_drawn(sampling) and not surely_kept(token, shares, sampling.top_p):
+            scores = TopPOnCpu(sampling.top_p)(None, scores)
+            if scores[0, token] == -torch.inf:  # else it comes as often as among the kept alone
+                token = self._drawn(scores.softmax(-1)[0].numpy())
+        return token
+
+    def _drawn(self, shares: Shares) -> int:
+        """A token of shares [V], by one random number: first the block that it falls in, then the token."""
+        added = np.add.reduceat(shares, np.arange(0, len(shares), BLOCK), dtype=np.float64).cumsum()
+        drawn = float(torch.rand((), dtype=torch.float64, generator=self.random)) * added[-1]
+        first = BLOCK * _first_beyond(drawn, added)
+        before = added[first // BLOCK - 1] if first else 0.0
+        return first + _first_beyond(drawn - before, shares[first : first + BLOCK].cumsum(dtype=np.float64))
 
     def _processed(self, scores: Tensor, sampling: Sampling) -> Tensor:
         """Scores [1, V] after all processors."""
@@ -84,58 +100,73 @@ class Sampler:
         return scores
 
 
-class Ascending:
-    """Tokens by score, and how many of the lowest `TopPLogitsWarper` cuts off, the same to the last one.
+class ScaledOnCpu:
+    """`RepetitionPenaltyLogitsProcessor`, then `TemperatureLogitsWarper`, the same numbers, written once."""
 
-    Numbers are sorted without their places. Of equal ones the first tokens stand first.
+    def __init__(self, penalty: float, temperature: float) -> None:
+        self.penalty, self.temperature = penalty, temperature
 
-    Args:
-        scores: [1, V] fp32 on a CPU, without NaN.
-        top_p: above 0, below 1.
-    """
-
-    def __init__(self, scores: Tensor, top_p: float) -> None:
-        self.numbers = scores[0].numpy()
-        self.ordered = np.sort(self.numbers)
-        # What is added up, and compared with what, is transformers' own: torch adds fp32 in fp64, too.
-        shares = torch.from_numpy(self.ordered)[None].softmax(-1)[0].cumsum(-1, dtype=torch.float64)
-        self.shares = shares.numpy()
-        cut = int(np.searchsorted(shares.float().numpy(), np.float32(1 - top_p), "right"))
-        self.cut = min(cut, len(self.numbers) - 1)
-
-    def at(self, drawn: float) -> int:
-        """The token at this share, from 0 to 1, of what is kept."""
-        least = self.shares[self.cut - 1] if self.cut else 0.0
-        place = max(self.cut, _first_beyond(least + drawn * (self.shares[-1] - least), self.shares))
-        equal = np.flatnonzero(self.numbers == self.ordered[place])
-        return int(equal[place - np.searchsorted(self.ordered, self.ordered[place])])
+    def __call__(self, seen: Tensor | None, scores: Tensor) -> Tensor:
+        """Scores [1, V] fp32 on a CPU; the penalty is for tokens [1, N], of which each counts once."""
+        numbers = scores[0].numpy()
+        scaled = numbers / self.temperature
+        if seen is not None:
+            found = numbers[seen[0].numpy()]
+            found = np.where(found < 0, found * self.penalty, found / self.penalty)
+            scaled[seen[0].numpy()] = found / self.temperature
+        return torch.from_numpy(scaled)[None]
 
 
 class TopPOnCpu:
-    """`TopPLogitsWarper`, the same tokens to the last one; of equal ones the first are cut off."""
+    """`TopPLogitsWarper`, the same tokens to the last one; of equal ones the first are cut off.
+
+    Numbers are sorted without their places: numpy does that in .1 ms, torch with them in 3.
+
+    Args:
+        top_p: above 0, below 1.
+    """
 
     def __init__(self, top_p: float) -> None:
         self.top_p = top_p
 
     def __call__(self, input_ids: Tensor | None, scores: Tensor) -> Tensor:
         """Scores [1, V] fp32 on a CPU, without NaN; -inf where a token is cut off."""
-        by_score = Ascending(scores, self.top_p)
-        least = by_score.ordered[by_score.cut]
+        numbers = scores[0].numpy()
+        ordered = np.sort(numbers)
+        # What is added up, and compared with what, is transformers' own: torch adds fp32 in fp64, too.
+        shares = torch.from_numpy(ordered)[None].softmax(-1)[0].cumsum(-1)
+        cut = min(int(np.searchsorted(shares.numpy(), np.float32(1 - self.top_p), "right")), len(numbers) - 1)
+        least = ordered[cut]
         kept = torch.threshold(scores, float(np.nextafter(least, np.float32(-np.inf))), -torch.inf)
-        equal = by_score.cut - np.searchsorted(by_score.ordered, least)
+        equal = cut - np.searchsorted(ordered, least)
         if equal > 0:
-            kept[0, np.flatnonzero(by_score.numbers == least)[:equal]] = -torch.inf
+            kept[0, np.flatnonzero(numbers == least)[:equal]] = -torch.inf
         return kept
 
 
-def _first_beyond(drawn: float, shares: np.ndarray[Any, np.dtype[np.float64]]) -> int:
-    """The first place whose share, added up, reaches beyond what was drawn."""
-    return min(int(np.searchsorted(shares, drawn, side="right")), len(shares) - 1)
+def surely_kept(token: int, shares: Shares, top_p: float) -> bool:
+    """Whether `TopPLogitsWarper` keeps a token, without sorting; False: it may be either.
+
+    It keeps whose share, with all smaller ones, is above 1 - top_p. It divides by a sum in another order, and
+    this adds in another one. A sum of V fp32 numbers, in any order, is within V 2^-24 of what it should be
+    (Higham 2002, 4.2). Here are three; the fourth part is for the rounding of each share.
+
+    Args:
+        shares: [V], those of all tokens.
+    """
+    share = shares[token]
+    smaller = np.einsum("v,v", shares, shares < share)  # their sum; no V products are written
+    return bool(smaller + share > (1 - top_p) * (1 + (len(shares) + 8) * 2**-22))
 
 
-def _cuts_as_it_draws(sampling: Sampling) -> bool:
-    """On a CPU: top-p is the last cut, so its sorted tokens can be drawn from."""
-    return sampling.temperature > 0 and sampling.top_p < 1 and not sampling.min_p
+def _first_beyond(drawn: float, added: np.ndarray[Any, np.dtype[np.float64]]) -> int:
+    """The first place where shares, added up, reach beyond what was drawn."""
+    return min(int(np.searchsorted(added, drawn, side="right")), len(added) - 1)
+
+
+def _cuts_what_was_drawn(sampling: Sampling) -> bool:
+    """On a CPU: top-p is the last cut, and mostly keeps what was drawn, so it waits until then."""
+    return sampling.temperature > 0 and 0.5 <= sampling.top_p < 1 and not sampling.min_p
 
 
 def _checked(token: int) -> int:
@@ -158,13 +189,16 @@ def _processors(sampling: Sampling, on_cpu: bool) -> list[Process]:
     from transformers.generation import logits_process as theirs  # the greedy do without
 
     processors: list[Process] = []
-    if sampling.repetition_penalty != 1:
-        processors.append(theirs.RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty))
-    if sampling.temperature not in (0, 1):
-        processors.append(theirs.TemperatureLogitsWarper(sampling.temperature))
+    if on_cpu:
+        processors.append(ScaledOnCpu(sampling.repetition_penalty, sampling.temperature or 1))
+    else:
+        if sampling.repetition_penalty != 1:
+            processors.append(theirs.RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty))
+        if sampling.temperature not in (0, 1):
+            processors.append(theirs.TemperatureLogitsWarper(sampling.temperature))
     if sampling.temperature and sampling.top_k:
         processors.append(theirs.TopKLogitsWarper(sampling.top_k))
-    if sampling.temperature and sampling.top_p < 1 and not (on_cpu and _cuts_as_it_draws(sampling)):
+    if sampling.temperature and sampling.top_p < 1 and not (on_cpu and _cuts_what_was_drawn(sampling)):
         processors.append((TopPOnCpu if on_cpu else theirs.TopPLogitsWarper)(sampling.top_p))
     if sampling.temperature and sampling.min_p:
         processors.append(theirs.MinPLogitsWarper(sampling.min_p))

@@ -2,13 +2,14 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
+from transformers.generation import logits_process as theirs
 from transformers.generation.logits_process import TopPLogitsWarper
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import GenerationError
-from h2o_chat.engine.sampling import Ascending, Sampler, TopPOnCpu, _processors
+from h2o_chat.engine.sampling import Sampler, ScaledOnCpu, TopPOnCpu, _processors, surely_kept
 
 CPU = torch.device("cpu")
 
@@ -50,22 +51,107 @@ def test_of_equal_ones_as_many_stay_as_with_transformers(seed: int, top_p: float
     assert among == sorted(among)  # the last ones
 
 
-@pytest.mark.parametrize("vocabulary", [1, 60, 2000])
-@pytest.mark.parametrize("rounded", [False, True], ids=["distinct", "with equal ones"])
-def test_drawn_among_sorted_tokens_each_comes_as_often_as_after_transformers_cut(
-    vocabulary: int, rounded: bool
+@given(
+    seed=st.integers(0, 2**32),
+    penalty=st.floats(0.01, 100),
+    temperature=st.floats(0.001, 100),
+    seen=st.lists(st.integers(0, 319), max_size=1024),
+)
+def test_penalty_and_temperature_are_those_of_transformers(
+    seed: int, penalty: float, temperature: float, seen: list[int]
 ) -> None:
-    scores = logits_of(5, vocabulary, 2.0)
+    scores, ids = logits_of(seed, 320, 3.0), torch.tensor([seen], dtype=torch.int64)
+    before = scores.clone()
+    warm = theirs.TemperatureLogitsWarper(temperature)
+    punished = theirs.RepetitionPenaltyLogitsProcessor(penalty)(ids, scores)
+    assert torch.equal(ScaledOnCpu(penalty, temperature)(ids, scores), warm(ids, punished))
+    assert torch.equal(ScaledOnCpu(1.0, temperature)(None, scores), warm(ids, scores))
+    assert torch.equal(scores, before)
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    vocabulary=st.sampled_from([1, 2, 7, 320, 49_152]),
+    scale=st.sampled_from([0.01, 1.0, 4.0, 30.0]),
+    top_p=st.sampled_from([0.5, 0.9, 0.999, 1 - 1e-9]),
+    rounded=st.booleans(),
+)
+@example(seed=32, vocabulary=262_144, scale=0.01, top_p=0.5, rounded=False)  # its sum is the smaller one
+@example(seed=21, vocabulary=262_144, scale=0.01, top_p=0.9, rounded=False)
+def test_what_is_surely_kept_is_kept_by_transformers(
+    seed: int, vocabulary: int, scale: float, top_p: float, rounded: bool
+) -> None:
+    """The last tokens that are cut off, the first that are kept, and some others."""
+    scores = logits_of(seed, vocabulary, scale)
     scores = scores.round() if rounded else scores
-    shares = TopPOnCpu(0.9)(None, scores).double().softmax(-1)[0]
-    draws = 20_000
-    by_score = Ascending(scores, 0.9)
-    drawn = torch.tensor([by_score.at((number + 0.5) / draws) for number in range(draws)])
-    came = torch.bincount(drawn, minlength=vocabulary)
+    kept = TopPLogitsWarper(top_p)(None, scores)[0]
+    if rounded:  # which of equal ones transformers keeps is chance: the last ones do as well
+        kept = TopPOnCpu(top_p)(None, scores)[0]
+    shares, order = scores.softmax(-1)[0].numpy(), scores[0].argsort(stable=True)
+    cut = int((kept == -torch.inf).sum())
+    sure = {token: surely_kept(token, shares, top_p) for token in order[max(0, cut - 20) : cut + 20].tolist()}
+    assert not [token for token, it_is in sure.items() if it_is and kept[token] == -torch.inf]
+
+
+@pytest.mark.parametrize("scale", [0.5, 3.0])
+def test_few_that_are_kept_are_not_surely_kept(scale: float) -> None:
+    """Else every token would be sorted for."""
+    scores = logits_of(3, 49_152, scale)
+    kept = TopPLogitsWarper(0.9)(None, scores)[0] > -torch.inf
+    shares = scores.softmax(-1)[0].numpy()
+    drawn = torch.multinomial(scores.softmax(-1)[0] * kept, 500, replacement=True)
+    assert sum(surely_kept(token, shares, 0.9) for token in drawn.tolist()) > 480
+
+
+def plainly(scores: torch.Tensor, generator: torch.Generator) -> int:
+    """One random number for scores [1, V]; shares are added up in the order of the vocabulary."""
+    shares = scores.softmax(-1)[0].double().cumsum(-1)
+    drawn = torch.rand((), dtype=torch.float64, generator=generator) * shares[-1]
+    return int((shares <= drawn).sum())
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    vocabulary=st.sampled_from([320, 49_152]),
+    scale=st.sampled_from([0.5, 3.0, 10.0]),
+    temperature=st.sampled_from([0.3, 1.0, 1.5]),
+    top_k=st.sampled_from([0, 50]),
+    top_p=st.sampled_from([0.3, 0.5, 0.9, 0.99, 1.0]),
+    penalty=st.sampled_from([1.0, 1.3]),
+)
+def test_token_for_token_what_transformers_processors_keep(
+    seed: int, vocabulary: int, scale: float, temperature: float, top_k: int, top_p: float, penalty: float
+) -> None:
+    """From a half on one is drawn before top-p, and counts if that keeps it. Else one is drawn after it."""
+    logits, history = logits_of(seed, vocabulary, scale)[0], [5, 9, 5, 200]
+    sampling = Sampling(
+        temperature=temperature, top_k=top_k, top_p=top_p, repetition_penalty=penalty, max_tokens=None
+    )
+    sampler, generator = Sampler(seed, CPU), torch.Generator().manual_seed(seed)
+    sampler.history.extend(history)
+    before = [theirs.RepetitionPenaltyLogitsProcessor(penalty), theirs.TemperatureLogitsWarper(temperature)]
+    before += [theirs.TopKLogitsWarper(top_k)] if top_k else []
+    scores = theirs.LogitsProcessorList(before)(torch.tensor([history]), logits[None])
+    kept = TopPLogitsWarper(top_p)(None, scores)
+    for _ in range(5):
+        token = plainly(scores if top_p >= 0.5 else kept, generator)
+        if kept[0, token] == -torch.inf:
+            token = plainly(kept, generator)
+        assert sampler.choose(logits, sampling) == token
+
+
+@pytest.mark.parametrize(("top_p", "rounded"), [(0.3, True), (0.6, True), (0.9, False)])
+def test_each_token_comes_as_often_as_after_transformers_cut(top_p: float, rounded: bool) -> None:
+    scores = logits_of(5, 60, 2.0)
+    scores = scores.round() if rounded else scores
+    shares = TopPOnCpu(top_p)(None, scores).double().softmax(-1)[0]
+    sampler, sampling, draws = Sampler(5, CPU), Sampling(temperature=1.0, top_p=top_p), 8_000
+    came = torch.bincount(
+        torch.tensor([sampler.choose(scores[0], sampling) for _ in range(draws)]), minlength=60
+    )
     assert (came[shares == 0] == 0).all()
-    assert (came - shares * draws).abs().max() < 1.1  # fp32 shares, and one draw at each end
-    assert shares[by_score.at(0.0)] > 0
-    assert shares[by_score.at(1.0 - 2**-53)] > 0
+    deviation = (shares * (1 - shares) / draws).sqrt()
+    assert ((came / draws - shares).abs() <= 4 * deviation).all()
 
 
 def test_other_cuts_are_transformers_own() -> None:
@@ -73,8 +159,10 @@ def test_other_cuts_are_transformers_own() -> None:
     on_cpu, elsewhere = _processors(sampling, True), _processors(sampling, False)
     seen, scores = torch.tensor([[3, 5, 3]]), logits_of(1, 320, 3.0)
     ours, theirs = scores, scores
-    for mine, other in zip(on_cpu, elsewhere, strict=True):
-        ours, theirs = mine(seen, ours), other(seen, theirs)
+    for mine in on_cpu:
+        ours = mine(seen, ours)
+    for other in elsewhere:
+        theirs = other(seen, theirs)
     assert torch.equal(ours, theirs)
     assert 1 < int((ours > -torch.inf).sum()) < 50
 

@@ -21,11 +21,11 @@ from transformers.cache_utils import DynamicCache
 from h2o_chat import H2OCache
 from h2o_chat.base.config import POLICIES
 from h2o_chat.base.errors import BudgetError, H2OChatError, ModelError, UsageError
-from h2o_chat.cache.policies import Policy, Slots
-from h2o_chat.cache.rope import probe
 from h2o_chat.cache.step import Step
 from h2o_chat.models import resolve
 from h2o_chat.native.step import knows
+from h2o_chat.policies.policies import Policy, Slots
+from h2o_chat.transformers_cache.probe import probe
 
 BUDGET = 24
 POCKET = resolve.find(None).folder

@@ -1,7 +1,7 @@
 """h2o-chat: a local model whose memory never grows, and which shows what it still remembers.
 
-`from h2o_chat import H2OCache` gives the cache to any transformers script, `Policy` a policy of one's own to it;
-both are lazy, so that `import h2o_chat` costs no import of torch.
+`from h2o_chat import H2OCache` gives the cache to any transformers script, `Policy` a policy of one's own to
+it; both are lazy, so that `import h2o_chat` costs no import of torch.
 """
 
 from typing import TYPE_CHECKING, Any

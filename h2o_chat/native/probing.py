@@ -1,8 +1,8 @@
 """Whether the native step can compute a model, and the model's frame; from its configuration alone.
 
 Rotations and sliding windows are not read from the configuration: a random model of the same layers, with
-narrow matrices, is asked with one token, as `cache/rope.py` asks a loaded one. So what transformers does with
-a configuration is what the native step does.
+narrow matrices, is asked with one token, as `transformers_cache/probe.py` asks a loaded one. So what
+transformers does with a configuration is what the native step does.
 """
 
 import copy

@@ -39,7 +39,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     """Counts what would be read on a GPU: what is done otherwise on a CPU, where reading is free, is not."""
     mode = Reads()
     with monkeypatch.context() as patched, mode:
-        patched.setattr("h2o_chat.cache.devices.reads_free", lambda device: False)
+        patched.setattr("h2o_chat.base.devices.reads_free", lambda device: False)
         for name in METHODS:
             usual = getattr(Tensor, name)
 

@@ -17,7 +17,9 @@ PACKAGES = (
     "base",
     "events",
     "store",
+    "policies",
     "cache",
+    "transformers_cache",
     "models",
     "native",
     "engine",
@@ -155,6 +157,18 @@ def test_loads_without_torch(package: str) -> None:
         if package_of(module) == package and (found := _reached(module, everything) & HEAVY)
     }
     assert not heavy
+
+
+@pytest.mark.parametrize("package", ["policies", "cache"])
+def test_the_core_does_without_transformers(package: str) -> None:
+    """How slots are held and given up is the same, whoever computes the model."""
+    named = [
+        f"{module}, line {one.line}"
+        for module, found in imports().items()
+        for one in found
+        if package_of(module) == package and one.name.partition(".")[0] == "transformers"
+    ]
+    assert not named
 
 
 def test_only_the_screen_imports_textual_at_its_start() -> None:

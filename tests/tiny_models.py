@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-import h2o_chat.cache.registered  # noqa: F401  (registers "h2o")
+import h2o_chat.transformers_cache.registered  # noqa: F401  (registers "h2o")
 
 VOCAB = 128
 WINDOW = 16

@@ -1,4 +1,4 @@
-"""Slow literal twins of the policies in `h2o_chat.cache.references`: plain lists, one token at a time.
+"""Slow literal twins of the policies in `h2o_chat.policies.references`: plain lists, one token at a time.
 
 Each is an `OracleHead` (see `oracle.py`) that ranks its tokens otherwise. No line is shared with `h2o_chat`.
 """

@@ -27,12 +27,12 @@ import transformers  # noqa: E402
 from torch import Tensor  # noqa: E402
 from twin import twin  # type: ignore[import-not-found]  # noqa: E402
 
-from h2o_chat.cache.cache import H2OCache  # noqa: E402
 from h2o_chat.cache.step import Step  # noqa: E402
 from h2o_chat.native.loading import positions_of  # noqa: E402
 from h2o_chat.native.packed import Packed  # noqa: E402
 from h2o_chat.native.packing import packed_for  # noqa: E402
 from h2o_chat.native.step import NativeStep  # noqa: E402
+from h2o_chat.transformers_cache.cache import H2OCache  # noqa: E402
 
 Compute = Callable[[H2OCache, Sequence[int]], Tensor]
 """Logits [V] after tokens that the cache was prepared for."""

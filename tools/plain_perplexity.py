@@ -18,9 +18,9 @@ import transformers
 from torch import Tensor
 
 from h2o_chat import H2OCache
-from h2o_chat.cache.rope import probe
 from h2o_chat.lab.perplexity import nll
 from h2o_chat.lab.texts import documents
+from h2o_chat.transformers_cache.probe import probe
 
 
 def main() -> None:

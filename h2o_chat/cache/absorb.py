@@ -15,10 +15,10 @@ from torch import Tensor
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.arena import Arena, New, along, give_up, in_use_first
 from h2o_chat.cache.clock import Pass
-from h2o_chat.cache.policies import Slots
 from h2o_chat.cache.settle import Kernels, choose, rows_due
 from h2o_chat.cache.state import STATES
 from h2o_chat.cache.step import Step
+from h2o_chat.policies.policies import Slots
 
 TOGETHER_BYTES = 8 << 20
 """Of keys and values, of slots and chunk: as many layers are absorbed together as hold so much. A call of
@@ -88,7 +88,9 @@ def absorb(arena: Arena, at: int, step: Step, now: Pass, new: Sequence[New]) -> 
     arena.receive(held, {name: gain[:, :, :, :used] for name, gain in given.items()}, now)
     for name, gain in given.items():
         came, mine = chunk.states.get(name), gain[:, :, :, used:]
-        chunk.states[name] = mine if came is None else grows[name].add(forget, came, mine, now)
+        if came is not None:
+            mine = grows[name].add(forget, came, mine, now.first, now.count)
+        chunk.states[name] = mine
     if now.even and not now.settles:
         start, end = now.in_use[0], now.in_use[0] + now.tokens
         in_order = now.first == now.in_use  # nothing was given up yet: a copy instead of a scatter

@@ -19,10 +19,10 @@ from h2o_chat.base.errors import BudgetError
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.distance import indices
 from h2o_chat.cache.plan import GROW, Plan
-from h2o_chat.cache.policies import Slots
 from h2o_chat.cache.quantized import dequantise, quantise, row_bytes
 from h2o_chat.cache.rope import Rope
 from h2o_chat.cache.state import STATES, State, state_bytes
+from h2o_chat.policies.policies import Slots
 
 ORDERED_SLOTS = 1 << 18
 """Of so many at once the order is found; what that needs meanwhile is some 8 MiB."""
@@ -266,7 +266,7 @@ class Arena:
         """Adds what the queries of a pass gave to slots, by state: [l, R, H, S, ...]."""
         for name, grows in self.plan.grows.items():
             state = slots.states[name]
-            state.copy_(grows.add(self.plan.policy.forget, state, gains[name], now))
+            state.copy_(grows.add(self.plan.policy.forget, state, gains[name], now.first, now.count))
 
     @torch.no_grad()
     def place(self, now: Pass, prompt: bool) -> None:

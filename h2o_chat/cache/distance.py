@@ -19,8 +19,9 @@ import torch
 from torch import Tensor
 
 from h2o_chat.cache.clock import Clock
-from h2o_chat.cache.policies import Policy, Shares
 from h2o_chat.cache.rope import Positions
+from h2o_chat.policies.policies import Policy
+from h2o_chat.policies.shares import Shares
 
 
 @dataclass(frozen=True)

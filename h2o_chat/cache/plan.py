@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from h2o_chat.base.config import Prefill
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.distance import Distance
-from h2o_chat.cache.policies import Policy, Shares
-from h2o_chat.cache.scores import LATELY, Received
+from h2o_chat.policies.policies import Policy
+from h2o_chat.policies.scores import LATELY, Received
+from h2o_chat.policies.shares import Shares
 
 GROW = 256
 """Slots that are added at a time where nothing is given up."""

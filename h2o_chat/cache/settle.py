@@ -12,10 +12,11 @@ from torch import Tensor
 
 from h2o_chat.cache.arena import Arena, give_up, in_use_first
 from h2o_chat.cache.clock import Pass
-from h2o_chat.cache.novelty import distinctness, novelty
-from h2o_chat.cache.policies import Slots, lowest, mean_held, opinion, output_change_of_heads, priorities
-from h2o_chat.cache.rope import MOST_TOKENS
 from h2o_chat.cache.turning import before_rope
+from h2o_chat.policies.frame import lowest, opinion, priorities
+from h2o_chat.policies.novelty import distinctness, novelty
+from h2o_chat.policies.policies import Slots, mean_held, output_change_of_heads
+from h2o_chat.policies.shares import MOST_TOKENS
 
 TOGETHER = 4
 """Rows ranked at once, unless all are: what that takes of memory for a moment does not grow with R."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from h2o_chat.cache import devices
+from h2o_chat.base import devices
 from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.distance import indices
 

@@ -110,8 +110,8 @@ def _cannot_work(values: dict[str, Any]) -> BudgetError | None:
     asked = Settings(**{name: values[name] for name in _SHARES if name in values})
     if asked.policy == "full":
         return None
-    from h2o_chat.cache.named import named
-    from h2o_chat.cache.policies import divide
+    from h2o_chat.policies.named import named
+    from h2o_chat.policies.shares import divide
 
     try:
         divide(named(asked.policy), asked.budget, asked.sinks, asked.recent)

@@ -311,13 +311,13 @@ def _fits(settings: Settings, model: Found, models: Any, rows: dict[str, Any]) -
     """
     import torch
 
-    from h2o_chat.cache.named import named
-    from h2o_chat.cache.policies import divide
     from h2o_chat.models import choices
     from h2o_chat.models import fits as memory
     from h2o_chat.models.load_tokenizer import load_tokenizer
     from h2o_chat.models.sizes import sizes_of
     from h2o_chat.native import loading
+    from h2o_chat.policies.named import named
+    from h2o_chat.policies.shares import divide
 
     config, weights = models.check_family(model.folder), check_weights(model.folder)
     rows["class"] = type(config).__name__.removesuffix("Config")
@@ -360,9 +360,9 @@ def _fits_native(settings: Settings, model: Found, sizes: Any, weights: Any, row
     Raises:
         H2OChatError: it would not start.
     """
-    from h2o_chat.cache.named import named
-    from h2o_chat.cache.policies import divide
     from h2o_chat.native import loading
+    from h2o_chat.policies.named import named
+    from h2o_chat.policies.shares import divide
 
     quantization = f"int{loading.bits_of(settings, weights)}"
     need = loading.needs_of(settings, sizes, weights)[quantization]

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from h2o_chat.cache.arena import Arena
-from h2o_chat.cache.cache import H2OCache
-from h2o_chat.cache.ready import join
-from h2o_chat.cache.scores import Received
+from h2o_chat.policies.scores import Received
+from h2o_chat.transformers_cache.cache import H2OCache
+from h2o_chat.transformers_cache.ready import join
 
 STRETCH = 32
 """Tokens between two looks: of a score little is forgotten in so few."""

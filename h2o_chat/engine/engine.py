@@ -7,8 +7,6 @@ import torch
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import Seldom, never, unheard
-from h2o_chat.cache.named import named
-from h2o_chat.cache.policies import divide
 from h2o_chat.engine import generation
 from h2o_chat.engine.answering import AnswerAttention
 from h2o_chat.engine.relive import reliving
@@ -17,6 +15,8 @@ from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.engine.source import NAMED, Rested, Weights, fits
 from h2o_chat.events.events import Event
 from h2o_chat.models.load import Loaded
+from h2o_chat.policies.named import named
+from h2o_chat.policies.shares import divide
 
 
 class Engine(Row):

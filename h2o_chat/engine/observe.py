@@ -9,14 +9,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from h2o_chat.cache import devices
+from h2o_chat.base import devices
 from h2o_chat.cache.arena import Arena
-from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.settle import rank
 from h2o_chat.engine.holders import Holders
 from h2o_chat.events.events import CacheState, Gone, Heavy
 from h2o_chat.models.tokenizing import text_of
+from h2o_chat.transformers_cache.cache import H2OCache
 
 HEAVIEST = 20
 """Tokens listed in `heaviest`."""

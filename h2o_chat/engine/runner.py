@@ -11,16 +11,16 @@ from torch import Tensor
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.cache.arena import Part
-from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.clock import Clock
-from h2o_chat.cache.rope import probe
-from h2o_chat.cache.snapshot import Snapshot
 from h2o_chat.cache.step import Step
 from h2o_chat.engine.undo import undo
 from h2o_chat.models.load import Loaded
 from h2o_chat.models.tokenizing import blamed_on_the_model
 from h2o_chat.native.loading import LoadedNative, positions_of
 from h2o_chat.native.step import NativeStep
+from h2o_chat.transformers_cache.cache import H2OCache
+from h2o_chat.transformers_cache.probe import probe
+from h2o_chat.transformers_cache.snapshot import Snapshot
 
 CALL_TOKENS = 512
 """Of a prompt, fed in one call at most ..."""

@@ -22,13 +22,12 @@ from torch import Tensor
 from h2o_chat.base.errors import SavedCacheError
 from h2o_chat.cache.arena import Part, Shape
 from h2o_chat.cache.clock import COMPARE_SHARE, COMPARE_TOKENS, Clock
-from h2o_chat.cache.named import named
-from h2o_chat.cache.policies import BOUNDLESS, Shares
 from h2o_chat.cache.quantized import BITS, dequantise
-from h2o_chat.cache.rope import MOST_TOKENS
-from h2o_chat.cache.snapshot import Snapshot as CacheSnapshot
 from h2o_chat.cache.state import STATES
 from h2o_chat.events.events import Session
+from h2o_chat.policies.named import named
+from h2o_chat.policies.shares import BOUNDLESS, MOST_TOKENS, Shares
+from h2o_chat.transformers_cache.snapshot import Snapshot as CacheSnapshot
 
 FORMAT = 7
 """Of the file. Older ones are taken over by `MIGRATIONS`; where there is none the memory is rebuilt."""

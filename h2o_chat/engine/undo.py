@@ -6,9 +6,9 @@ from dataclasses import replace
 import torch
 
 from h2o_chat.cache.arena import give_up
-from h2o_chat.cache.cache_like import CacheLike
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.step import Step
+from h2o_chat.transformers_cache.cache_like import CacheLike
 
 
 @torch.no_grad()

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Tick, unheard
-from h2o_chat.cache.rope import Positions, probe
+from h2o_chat.cache.rope import Positions
 from h2o_chat.cache.step import Step
 from h2o_chat.lab.contest import Run
 from h2o_chat.lab.figures import mean_interval
@@ -25,6 +25,7 @@ from h2o_chat.lab.output import print_tables
 from h2o_chat.lab.perplexity import ROWS
 from h2o_chat.lab.results import Results, key
 from h2o_chat.models.load import Loaded
+from h2o_chat.transformers_cache.probe import probe
 
 LOGIT_BYTES = 1 << 28
 """Of the reference's log-probabilities; a large vocabulary gets fewer prompts at once."""

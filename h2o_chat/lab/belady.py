@@ -16,9 +16,9 @@ from torch import Tensor
 from transformers.cache_utils import Cache, DynamicLayer
 
 from h2o_chat.base.config import OFFLINE
-from h2o_chat.cache.cache import H2OCache
-from h2o_chat.cache.named import named
-from h2o_chat.cache.policies import Policy, Slots, oldest_first
+from h2o_chat.policies.named import named
+from h2o_chat.policies.policies import Policy, Slots, oldest_first
+from h2o_chat.transformers_cache.cache import H2OCache
 
 BLOCK = 64
 """Queries that attend at once."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from h2o_chat.base.config import OFFLINE, Settings
 from h2o_chat.base.errors import UsageError
-from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.rope import Positions
 from h2o_chat.lab.contestant import Contestant, full_cache
+from h2o_chat.transformers_cache.cache import H2OCache
 
 
 @dataclass(frozen=True)

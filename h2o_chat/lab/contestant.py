@@ -8,13 +8,14 @@ from typing import Any
 
 from h2o_chat.base.config import KV_DTYPES, OFFLINE, POLICIES
 from h2o_chat.base.errors import UsageError
-from h2o_chat.cache.cache import H2OCache
-from h2o_chat.cache.named import named
-from h2o_chat.cache.policies import DEFAULT, Policy, Shares, Weights, divide, heavy_or_novel
 from h2o_chat.cache.rope import Positions
 from h2o_chat.lab.belady import any_policy
 from h2o_chat.models.fits import equal_slots
 from h2o_chat.models.load import Loaded
+from h2o_chat.policies.named import named
+from h2o_chat.policies.policies import DEFAULT, Policy, Weights, heavy_or_novel
+from h2o_chat.policies.shares import Shares, divide
+from h2o_chat.transformers_cache.cache import H2OCache
 
 MOST_DIGITS = 9
 """Of a number of slots."""

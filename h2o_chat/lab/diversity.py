@@ -14,11 +14,12 @@ from torch import Tensor
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Tick, unheard
-from h2o_chat.cache.rope import Positions, probe
+from h2o_chat.cache.rope import Positions
 from h2o_chat.cache.step import Step
 from h2o_chat.lab.contest import Run
 from h2o_chat.lab.figures import mean_interval
 from h2o_chat.models.load import Loaded
+from h2o_chat.transformers_cache.probe import probe
 
 SAMPLES = 4
 """Continuations of one prompt."""

@@ -15,8 +15,6 @@ from pathlib import Path
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.base.progress import Tick, part, progress_bar, unheard
-from h2o_chat.cache.cache import H2OCache
-from h2o_chat.cache.rope import probe
 from h2o_chat.chat.templates import choose
 from h2o_chat.lab import rows
 from h2o_chat.lab.contestant import Contestant, full_cache
@@ -27,6 +25,8 @@ from h2o_chat.lab.results import Results, key
 from h2o_chat.lab.script import Script
 from h2o_chat.lab.talk import between
 from h2o_chat.models.load import Loaded, load
+from h2o_chat.transformers_cache.cache import H2OCache
+from h2o_chat.transformers_cache.probe import probe
 
 TURNS = (0, 10, 25, 50)
 """Before each question; all are asked of branches of one conversation."""

@@ -10,8 +10,6 @@ from copy import copy
 from dataclasses import dataclass, replace
 
 from h2o_chat.base.progress import Tick, part, unheard
-from h2o_chat.cache.cache import H2OCache
-from h2o_chat.cache.rope import probe
 from h2o_chat.chat.templates import choose
 from h2o_chat.lab import rows
 from h2o_chat.lab.contestant import Contestant, full_cache, slots_of
@@ -22,6 +20,8 @@ from h2o_chat.lab.recall import ANSWER_TOKENS, Question, Share, is_right, slots_
 from h2o_chat.lab.results import Results, key
 from h2o_chat.lab.script import Script
 from h2o_chat.models.load import Loaded
+from h2o_chat.transformers_cache.cache import H2OCache
+from h2o_chat.transformers_cache.probe import probe
 
 BARE = "full, nothing between"
 """Who was told the facts alone."""

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Tick, part, unheard
-from h2o_chat.cache.rope import trained_window
 from h2o_chat.lab.blocks import blocks
 from h2o_chat.lab.claims import (
     PowerLaw,
@@ -33,6 +32,7 @@ from h2o_chat.lab.figures import mean_interval
 from h2o_chat.lab.removal import Removed, removal
 from h2o_chat.lab.topic import Switch, joined, switches
 from h2o_chat.models.load import Loaded
+from h2o_chat.transformers_cache.probe import trained_window
 
 PARTS = ("attention", "removal", "topic", "diversity")
 KEPT_SHARE = 0.2

@@ -22,14 +22,14 @@ from torch import Tensor
 from h2o_chat.base.config import OFFLINE, PREFILLS
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Tick, part, unheard
-from h2o_chat.cache.cache import H2OCache
-from h2o_chat.cache.rope import probe
 from h2o_chat.cache.step import Step
 from h2o_chat.lab.belady import Foresight, foresee, rows_at_once
 from h2o_chat.lab.contestant import Contestant, ranked, slots_of
 from h2o_chat.lab.figures import bootstrap
 from h2o_chat.lab.results import Results, key
 from h2o_chat.models.load import Loaded
+from h2o_chat.transformers_cache.cache import H2OCache
+from h2o_chat.transformers_cache.probe import probe
 
 ROWS = 16
 """Documents at once."""

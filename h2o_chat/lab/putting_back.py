@@ -16,12 +16,12 @@ from torch import Tensor
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.arena import Arena
-from h2o_chat.cache.cache_like import CacheLike
 from h2o_chat.cache.distance import indices
-from h2o_chat.cache.policies import lowest
 from h2o_chat.cache.quantized import dequantise, quantise
 from h2o_chat.cache.settle import compare_keys, framed, rank, visible_from
 from h2o_chat.cache.state import STATES
+from h2o_chat.policies.frame import lowest
+from h2o_chat.transformers_cache.cache_like import CacheLike
 
 BITS = 8
 """Of each component."""

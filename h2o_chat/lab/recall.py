@@ -18,8 +18,6 @@ import torch
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Tick, part, unheard
-from h2o_chat.cache.cache import H2OCache
-from h2o_chat.cache.rope import probe
 from h2o_chat.chat.templates import choose
 from h2o_chat.lab import rows
 from h2o_chat.lab.contestant import Contestant, full_cache, slots_of
@@ -30,6 +28,8 @@ from h2o_chat.lab.script import Script
 from h2o_chat.lab.texts import read_lines
 from h2o_chat.models.load import Loaded
 from h2o_chat.store import clean
+from h2o_chat.transformers_cache.cache import H2OCache
+from h2o_chat.transformers_cache.probe import probe
 
 ANSWER_TOKENS = 32
 EDGES = (0, 300, 1000, 1500, 10**9)

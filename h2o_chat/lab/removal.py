@@ -13,12 +13,12 @@ from torch import Tensor
 
 from h2o_chat.base.progress import Tick, unheard
 from h2o_chat.cache.arena import Arena
-from h2o_chat.cache.cache import H2OCache
-from h2o_chat.cache.policies import Slots
-from h2o_chat.cache.rope import probe
 from h2o_chat.lab.figures import bootstrap
 from h2o_chat.lab.perplexity import ROWS, nll
 from h2o_chat.models.load import Loaded
+from h2o_chat.policies.policies import Slots
+from h2o_chat.transformers_cache.cache import H2OCache
+from h2o_chat.transformers_cache.probe import probe
 
 SHARES = (0.01, 0.05, 0.2)
 SINKS = 4

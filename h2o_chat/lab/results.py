@@ -13,7 +13,7 @@ from h2o_chat.models.load import Loaded
 Value = TypeVar("Value")
 
 CODE = (
-    "cache/*",
+    *("policies/*", "cache/*", "transformers_cache/*"),
     *(f"engine/{name}" for name in ("engine", "generation", "sampling", "detokenize")),
     *("chat/templates", "chat/base_templates"),
 )

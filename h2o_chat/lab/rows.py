@@ -16,13 +16,13 @@ from torch import Tensor
 
 from h2o_chat.base.errors import GenerationError
 from h2o_chat.base.progress import Tick, unheard
-from h2o_chat.cache.cache import H2OCache
-from h2o_chat.cache.snapshot import Snapshot
 from h2o_chat.engine.row import share_held
 from h2o_chat.engine.runner import Runner
 from h2o_chat.lab.script import Feed, Script
 from h2o_chat.models.fits import slot_bytes
 from h2o_chat.models.load import Loaded
+from h2o_chat.transformers_cache.cache import H2OCache
+from h2o_chat.transformers_cache.snapshot import Snapshot
 
 ROWS = 16
 """In one call; more gain nothing on a CPU."""

@@ -21,7 +21,6 @@ from torch import Tensor
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Tick, part, unheard
-from h2o_chat.cache.rope import probe
 from h2o_chat.cache.step import Step
 from h2o_chat.lab.contest import Run
 from h2o_chat.lab.contestant import full_cache
@@ -30,6 +29,7 @@ from h2o_chat.lab.output import print_tables
 from h2o_chat.lab.perplexity import nll
 from h2o_chat.lab.results import Results, key
 from h2o_chat.models.load import Loaded
+from h2o_chat.transformers_cache.probe import probe
 
 AT_ONCE = 64
 """Pieces drawn side by side."""

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from h2o_chat.base.progress import Tick, unheard
-from h2o_chat.cache.rope import probe
 from h2o_chat.lab.contest import Run
 from h2o_chat.lab.figures import bootstrap
 from h2o_chat.lab.perplexity import ROWS, nll
 from h2o_chat.models.load import Loaded
+from h2o_chat.transformers_cache.probe import probe
 
 EDGES = (0, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 """Tokens after the switch."""

@@ -203,7 +203,9 @@ def _load_model(folder: Path, config: Any, choice: Choice) -> Any:
         ModelError: weights are missing or have other shapes than the configuration says.
         OutOfMemoryError: they do not fit.
     """
-    from h2o_chat.cache import registered  # here, as it takes a second that the native step does not need
+    from h2o_chat.transformers_cache import (
+        registered,  # here, as it takes a second that the native step does not need
+    )
 
     cls = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
     try:

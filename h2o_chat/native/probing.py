@@ -1,8 +1,8 @@
 """Whether the native step can compute a model, and the model's frame; from its configuration alone.
 
 Rotations and sliding windows are not read from the configuration: a random model of the same layers, with
-narrow matrices, is asked with one token, as `cache/rope.py` asks a loaded one. So what transformers does with
-a configuration is what the native step does.
+narrow matrices, is asked with one token, as `transformers_cache/probe.py` asks a loaded one. So what
+transformers does with a configuration is what the native step does.
 """
 
 import copy
@@ -13,11 +13,12 @@ import torch
 import transformers
 
 from h2o_chat.base.errors import ModelError
-from h2o_chat.cache.cache import H2OCache
-from h2o_chat.cache.rope import Positions, Rope, probe
+from h2o_chat.cache.rope import Positions, Rope
 from h2o_chat.cache.step import Step
 from h2o_chat.models.load import check_family
 from h2o_chat.native.frame import FAMILIES, Frame, Turning
+from h2o_chat.transformers_cache.cache import H2OCache
+from h2o_chat.transformers_cache.probe import probe
 
 HEAD_BITS = 8
 """Of head and embedding: with 4 the perplexity of pocket rises by another 7% (docs/LOG.md)."""
@@ -91,7 +92,7 @@ def frame_of(model: Path | Any, bits: int = 8) -> Frame | str:
 
 def _narrow(config: Any, head_size: int) -> Any:
     """A random model of the same layers and heads of the same size, whose matrices are small; or why not."""
-    from h2o_chat.cache import registered  # with all that models are made of: only to pack
+    from h2o_chat.transformers_cache import registered  # with all that models are made of: only to pack
 
     config = copy.deepcopy(config)
     config.head_dim = head_size

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from h2o_chat.cache import scores
 from h2o_chat.cache.arena import New
 from h2o_chat.cache.attention import Attended, LayerStep
 from h2o_chat.cache.clock import Pass
 from h2o_chat.native import library as c
+from h2o_chat.policies import scores
 
 
 def attend(

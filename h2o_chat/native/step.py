@@ -14,20 +14,21 @@ import torch
 from torch import Tensor
 
 from h2o_chat.base.errors import OutOfMemoryError, UsageError
-from h2o_chat.cache import scores
 from h2o_chat.cache.arena import Arena, Shape
-from h2o_chat.cache.attention import Attended, LayerStep, through_slots
-from h2o_chat.cache.cache import H2OCache
+from h2o_chat.cache.attention import Attended, LayerStep
 from h2o_chat.cache.clock import Pass
-from h2o_chat.cache.policies import Policy, Slots
 from h2o_chat.cache.quantized import SCALE_BYTES
-from h2o_chat.cache.ready import begin_first, make_slots
-from h2o_chat.cache.scores import Received
 from h2o_chat.cache.settle import Kernels, settle
 from h2o_chat.native import library as c
 from h2o_chat.native import prompts
 from h2o_chat.native.packed import Packed
 from h2o_chat.native.threads import one_torch_thread
+from h2o_chat.policies import scores
+from h2o_chat.policies.policies import Policy, Slots
+from h2o_chat.policies.scores import Received
+from h2o_chat.transformers_cache.attention_function import through_slots
+from h2o_chat.transformers_cache.cache import H2OCache
+from h2o_chat.transformers_cache.ready import begin_first, make_slots
 
 FORMS = {"": 0, **{name: bit for bit, name in c.FORMS.items()}}
 

@@ -40,11 +40,11 @@ def _opened(settings: Settings, progress: Progress) -> "Loaded":
     find(settings.model)  # a name that means nothing is told before torch is imported, which takes seconds
     let_torch_sleep(settings)
     with _no_collections():
-        from h2o_chat.cache.named import named
-        from h2o_chat.cache.policies import divide
         from h2o_chat.models.gguf_config import forget
         from h2o_chat.models.gguf_tokenizer import require_template
         from h2o_chat.native.loading import open_model
+        from h2o_chat.policies.named import named
+        from h2o_chat.policies.shares import divide
 
     # A budget that cannot work is refused before weights are read.
     divide(named(settings.policy), settings.budget, settings.sinks, settings.recent)

@@ -11,9 +11,9 @@ from h2o_chat import H2OCache
 from h2o_chat.base.config import OFFLINE, Settings
 from h2o_chat.base.config import POLICIES as SETTABLE
 from h2o_chat.base.errors import UsageError
-from h2o_chat.cache.policies import POLICIES
-from h2o_chat.cache.references import REFERENCES
 from h2o_chat.lab.belady import BELADY, Foresight, attended, foresee, future_attention, next_use
+from h2o_chat.policies.policies import POLICIES
+from h2o_chat.policies.references import REFERENCES
 
 LENGTH, BUDGET, HEADS = 90, 12, 2
 

@@ -23,8 +23,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from twins import TWINS, told
 
 from h2o_chat import H2OCache
-from h2o_chat.cache.policies import POLICIES
 from h2o_chat.cache.step import Step
+from h2o_chat.policies.policies import POLICIES
 
 STEPS = 400
 LENGTHS = [(16, 150), *sweep(*((budget, STEPS) for budget in (16, 64, 128)))]

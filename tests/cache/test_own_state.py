@@ -17,15 +17,15 @@ from torch import Tensor
 from h2o_chat import H2OCache
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import UsageError
-from h2o_chat.cache import absorb, arena, policies, state
-from h2o_chat.cache.clock import Pass
-from h2o_chat.cache.policies import Policy, Slots
-from h2o_chat.cache.scores import Received
+from h2o_chat.cache import absorb, arena, state
 from h2o_chat.cache.step import Step
 from h2o_chat.engine import saved
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Token
 from h2o_chat.models.load import load
+from h2o_chat.policies import policies
+from h2o_chat.policies.policies import Policy, Slots
+from h2o_chat.policies.scores import PerRow, Received
 
 SLOTS = 24
 HALF_LIFE = 64
@@ -41,7 +41,7 @@ class LastHit(Received):
     def gained_at_once(self, forget: float, attention: Tensor, at: Tensor) -> Tensor:
         return ((attention.mean(-2) > 1 / SLOTS) * (at + 1)[:, None]).int()
 
-    def add(self, forget: float, state: Tensor, gain: Tensor, now: Pass) -> Tensor:
+    def add(self, forget: float, state: Tensor, gain: Tensor, first: PerRow, count: PerRow) -> Tensor:
         return torch.maximum(state, gain)
 
     def together(self, one: Tensor, other: Tensor) -> Tensor:
@@ -59,9 +59,9 @@ class Halved(Received):
     def gained(self, forget: float, attention: Tensor, at: Tensor, later: Tensor) -> Tensor:
         return super().gained(0.5, attention, at, halvings(at + later + 1) - halvings(at + 1))
 
-    def add(self, forget: float, state: Tensor, gain: Tensor, now: Pass) -> Tensor:
-        first, seen = (torch.tensor(of_row, device=state.device) for of_row in (now.first, now.seen))
-        often = (halvings(seen) - halvings(first)) * (seen > first)  # padding halves nothing
+    def add(self, forget: float, state: Tensor, gain: Tensor, first: PerRow, count: PerRow) -> Tensor:
+        start, queries = (torch.tensor(of_row, device=state.device) for of_row in (first, count))
+        often = (halvings(start + queries) - halvings(start)) * (queries > 0)  # padding halves nothing
         return gain + state * 0.5 ** often.to(state.dtype)[:, None, None, None]
 
 
@@ -181,7 +181,7 @@ def test_it_is_saved_and_goes_on(
     shared_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(policies.POLICIES, "halve", HALVE)
-    monkeypatch.setattr("h2o_chat.cache.named.POLICIES", policies.POLICIES)
+    monkeypatch.setattr("h2o_chat.policies.named.POLICIES", policies.POLICIES)
     settings = Settings(model=str(shared_models / "stories260k"), budget=SLOTS, threads=1, seed=1)
     object.__setattr__(settings, "policy", "halve")  # which is no name that a flag takes
     loaded = load(settings, lambda *_: None)

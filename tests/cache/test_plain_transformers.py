@@ -18,14 +18,14 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, set_seed
 from transformers.cache_utils import DynamicCache
 
-from h2o_chat import H2OCache
+from h2o_chat import H2OCache, Policy
 from h2o_chat.base.config import POLICIES
 from h2o_chat.base.errors import BudgetError, H2OChatError, ModelError, UsageError
-from h2o_chat.cache.policies import Policy, Slots
-from h2o_chat.cache.rope import probe
 from h2o_chat.cache.step import Step
 from h2o_chat.models import resolve
 from h2o_chat.native.step import knows
+from h2o_chat.policies.policies import Slots
+from h2o_chat.transformers_cache.probe import probe
 
 BUDGET = 24
 POCKET = resolve.find(None).folder
@@ -180,7 +180,7 @@ def test_a_padded_batch_equals_its_rows(model: Any) -> None:
 def test_a_trained_model_in_a_script_of_its_own() -> None:
     """The five lines of the documentation, in a process that has imported nothing else of ours."""
     script = f"""
-from h2o_chat import H2OCache
+from h2o_chat import H2OCache, Policy
 from transformers import AutoModelForCausalLM, AutoTokenizer
 name = {str(POCKET)!r}
 model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="h2o")

@@ -8,12 +8,13 @@ from sweep import sweep
 from tiny_models import FAMILIES, VOCAB, tiny
 from torch import Tensor
 
-import h2o_chat.cache.registered  # noqa: F401  (registers "h2o")
+import h2o_chat.transformers_cache.registered  # noqa: F401  (registers "h2o")
 from h2o_chat.base.errors import UsageError, WindowFullError
-from h2o_chat.cache.cache import H2OCache
-from h2o_chat.cache.rope import Positions, Rope, probe
+from h2o_chat.cache.rope import Positions, Rope
 from h2o_chat.cache.step import Step
 from h2o_chat.lab.bounded import rounding
+from h2o_chat.transformers_cache.cache import H2OCache
+from h2o_chat.transformers_cache.probe import probe
 
 LEARNED = {"opt", "gpt2"}
 SCALINGS: dict[str, dict[str, Any]] = {

@@ -24,7 +24,6 @@ from h2o_chat.base.errors import SavedCacheError, UsageError
 from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.distance import indices
 from h2o_chat.cache.quantized import BITS, dequantise, quantise, row_bytes
-from h2o_chat.cache.rope import probe
 from h2o_chat.cache.state import state_bytes
 from h2o_chat.cache.step import Step
 from h2o_chat.cli.cli import app
@@ -36,6 +35,7 @@ from h2o_chat.models.fits import equal_slots, estimate, slot_bytes
 from h2o_chat.models.load import Loaded, load
 from h2o_chat.models.resolve import Weights
 from h2o_chat.models.sizes import sizes_of
+from h2o_chat.transformers_cache.probe import probe
 
 KINDS = list(BITS)
 SHORT = Sampling(max_tokens=24, ignore_eos=True)

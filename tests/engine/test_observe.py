@@ -13,8 +13,6 @@ from transformers import AutoModelForCausalLM
 from typer.testing import CliRunner
 
 from h2o_chat.base.config import Settings
-from h2o_chat.cache.cache import H2OCache
-from h2o_chat.cache.rope import probe
 from h2o_chat.cli.cli import app
 from h2o_chat.lab.blocks import blocks
 from h2o_chat.lab.claims import (
@@ -33,6 +31,8 @@ from h2o_chat.lab.perplexity import nll
 from h2o_chat.lab.removal import drop, going, removal
 from h2o_chat.lab.topic import Stretch, joined, old_share, recovered, switches
 from h2o_chat.models.load import Loaded
+from h2o_chat.transformers_cache.cache import H2OCache
+from h2o_chat.transformers_cache.probe import probe
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 TEXT = (

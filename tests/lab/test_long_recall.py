@@ -8,8 +8,6 @@ import pytest
 from typer.testing import CliRunner
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.cache.cache import H2OCache
-from h2o_chat.cache.rope import probe
 from h2o_chat.chat.templates import PlainTemplate, choose
 from h2o_chat.cli.cli import app
 from h2o_chat.engine.engine import Engine
@@ -23,6 +21,8 @@ from h2o_chat.lab.recall import Question, Share, holds
 from h2o_chat.lab.script import Script
 from h2o_chat.models.fits import equal_slots
 from h2o_chat.models.load import Loaded, load
+from h2o_chat.transformers_cache.cache import H2OCache
+from h2o_chat.transformers_cache.probe import probe
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 

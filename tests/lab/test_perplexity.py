@@ -13,9 +13,6 @@ from torch import Tensor
 from h2o_chat import H2OCache
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
-from h2o_chat.cache.policies import POLICIES, Slots
-from h2o_chat.cache.ready import join
-from h2o_chat.cache.rope import probe
 from h2o_chat.cache.step import Step
 from h2o_chat.lab.contest import Run
 from h2o_chat.lab.contestant import Contestant, ranked
@@ -29,6 +26,9 @@ from h2o_chat.lab.perplexity import (
 )
 from h2o_chat.lab.texts import HALVES, documents, half_of, read_texts
 from h2o_chat.models.load import Loaded, load
+from h2o_chat.policies.policies import POLICIES, Slots
+from h2o_chat.transformers_cache.probe import probe
+from h2o_chat.transformers_cache.ready import join
 
 BUDGETS = [32, 64, 128]
 PUBLISHED = {

@@ -13,8 +13,6 @@ from torch.nn import functional
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import UsageError
-from h2o_chat.cache.cache import H2OCache
-from h2o_chat.cache.rope import probe
 from h2o_chat.cache.step import Step
 from h2o_chat.chat.resume import prompt, read_again
 from h2o_chat.chat.templates import choose
@@ -35,6 +33,8 @@ from h2o_chat.lab.results import Results
 from h2o_chat.lab.script import Feed, Script
 from h2o_chat.models.load import Loaded, load
 from h2o_chat.store import StoredMessage
+from h2o_chat.transformers_cache.cache import H2OCache
+from h2o_chat.transformers_cache.probe import probe
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 FILLER = [

@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 
 from h2o_chat import H2OCache
 from h2o_chat.base.errors import UsageError
-from h2o_chat.cache.rope import probe
 from h2o_chat.cache.step import Step
 from h2o_chat.cli.cli import app
 from h2o_chat.lab.contest import runs_of
 from h2o_chat.lab.sampled import cost_of, draw, measure, show_table, stretch
 from h2o_chat.models.load import Loaded
+from h2o_chat.transformers_cache.probe import probe
 
 WINDOW, BUDGET, START = 16, 8, 1
 

@@ -18,7 +18,6 @@ from torch.nn.functional import cross_entropy
 from twin import round_activations
 
 from h2o_chat.base.errors import ModelError
-from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.step import Step
 from h2o_chat.native import library
 from h2o_chat.native.layout import Matrix, parts
@@ -26,6 +25,7 @@ from h2o_chat.native.loading import positions_of
 from h2o_chat.native.packed import Packed
 from h2o_chat.native.packing import packed_for, sources_of
 from h2o_chat.native.step import NativeStep
+from h2o_chat.transformers_cache.cache import H2OCache
 
 FAMILIES = ("llama", "qwen2", "qwen3", "smollm3")
 SIZES = {

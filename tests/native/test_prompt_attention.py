@@ -11,13 +11,13 @@ from sweep import sweep
 from torch import Tensor
 
 from h2o_chat.cache.attention import Attended, LayerStep
-from h2o_chat.cache.cache import H2OCache
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.step import Step
 from h2o_chat.native import library
 from h2o_chat.native.loading import positions_of
 from h2o_chat.native.packed import Packed
 from h2o_chat.native.step import NativeStep
+from h2o_chat.transformers_cache.cache import H2OCache
 
 pytestmark = pytest.mark.usefixtures("compiled")
 Pack = Callable[[str, int], Packed]

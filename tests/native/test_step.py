@@ -11,8 +11,6 @@ from torch import Tensor
 from twin import twin
 
 from h2o_chat.base.errors import UsageError
-from h2o_chat.cache.cache import H2OCache
-from h2o_chat.cache.policies import Slots, output_change_of_heads
 from h2o_chat.cache.settle import compare_keys
 from h2o_chat.cache.step import Step
 from h2o_chat.native import library
@@ -20,6 +18,8 @@ from h2o_chat.native.loading import positions_of
 from h2o_chat.native.packed import Packed
 from h2o_chat.native.packing import packed_for
 from h2o_chat.native.step import NativeStep
+from h2o_chat.policies.policies import Slots, output_change_of_heads
+from h2o_chat.transformers_cache.cache import H2OCache
 
 pytestmark = pytest.mark.usefixtures("compiled")
 Pack = Callable[[str, int], Packed]

@@ -8,7 +8,7 @@ import transformers
 from torch import Tensor, nn
 from torch.nn.functional import linear, pad
 
-import h2o_chat.cache.registered  # noqa: F401  (registers "h2o")
+import h2o_chat.transformers_cache.registered  # noqa: F401  (registers "h2o")
 from h2o_chat.native.layout import GROUP, Matrix, parts
 from h2o_chat.native.packed import Packed
 

@@ -63,9 +63,9 @@ def _number(raw: bytes) -> None:
 
 
 def _contestant(raw: bytes) -> None:
-    from h2o_chat.cache.named import named
-    from h2o_chat.cache.policies import divide
     from h2o_chat.lab.contestant import Contestant
+    from h2o_chat.policies.named import named
+    from h2o_chat.policies.shares import divide
 
     one = Contestant.parse(text_of(raw))
     divide(named(one.policy), 64, one.sinks, one.recent)

@@ -1,5 +1,5 @@
 // How far the output of a KV head's queries would move without each slot: output_change_of_heads in
-// h2o_chat/cache/policies.py, which says what it is for.
+// h2o_chat/policies/policies.py, which says what it is for.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// How the kept keys of a KV head stand among one another: h2o_chat/cache/novelty.py, which says what it is for.
+// How the kept keys of a KV head stand among one another: h2o_chat/policies/novelty.py, which says what it is for.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// Attention of a prompt, pass by pass: h2o_chat/cache/attention.py, `Layer.attended`, says what it computes.
+// Attention of a prompt, pass by pass: h2o_chat/cache/attention.py, `LayerStep.attended`, says what it computes.
 //
 // Each query head is one thread's. Its queries go through in blocks; what they gave is summed by key, query after query.
 

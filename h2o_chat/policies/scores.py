@@ -3,10 +3,13 @@
 Shapes: L layers, R rows, H KV heads, G query heads per KV head, N queries of a pass, T tokens that they see.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-from h2o_chat.cache.clock import Pass
+PerRow = Sequence[int]
+"""One number of each row."""
 
 REMEMBER = 31 / 32
 """Attention received `lately` is a mean over about the last 32 queries."""
@@ -36,11 +39,15 @@ class Received:
         """`gained` from one query of each row: attention [L, R, H, G, T], at [R, 1]. [L, R, H, T, G]"""
         return attention.transpose(-1, -2)
 
-    def add(self, forget: float, state: Tensor, gain: Tensor, now: Pass) -> Tensor:
-        """The state [L, R, H, T, G] after the queries of a pass, which bring `gain`, as large."""
-        if len(set(now.count)) == 1:
-            return torch.add(gain, state, alpha=forget ** now.count[0])
-        left = torch.tensor([forget**count for count in now.count], dtype=state.dtype, device=state.device)
+    def add(self, forget: float, state: Tensor, gain: Tensor, first: PerRow, count: PerRow) -> Tensor:
+        """The state [L, R, H, T, G] after the queries of a pass, which bring `gain`, as large.
+
+        Args:
+            first, count: of each row, the position of its first query, and how many there are.
+        """
+        if len(set(count)) == 1:
+            return torch.add(gain, state, alpha=forget ** count[0])
+        left = torch.tensor([forget**queries for queries in count], dtype=state.dtype, device=state.device)
         return gain + state * left.view(-1, *(1,) * (state.ndim - 2))
 
     def together(self, one: Tensor, other: Tensor) -> Tensor:
@@ -58,8 +65,8 @@ class Lately(Received):
     def gained_at_once(self, forget: float, attention: Tensor, at: Tensor) -> Tensor:
         return attention.mean(-2) * (1 - REMEMBER)
 
-    def add(self, forget: float, state: Tensor, gain: Tensor, now: Pass) -> Tensor:
-        return super().add(REMEMBER, state, gain, now)
+    def add(self, forget: float, state: Tensor, gain: Tensor, first: PerRow, count: PerRow) -> Tensor:
+        return super().add(REMEMBER, state, gain, first, count)
 
 
 LATELY = Lately()

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.arena import Arena, Part, in_use_first
-from h2o_chat.cache.cache_like import CacheLike
 from h2o_chat.cache.clock import Clock
-from h2o_chat.cache.pins import rows
-from h2o_chat.cache.policies import Shares
-from h2o_chat.cache.ready import join, place_layers
+from h2o_chat.policies.shares import Shares
+from h2o_chat.transformers_cache.cache_like import CacheLike
+from h2o_chat.transformers_cache.pins import rows
+from h2o_chat.transformers_cache.ready import join, place_layers
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
-from h2o_chat.cache.attention import h2o_attention
+from h2o_chat.transformers_cache.attention_function import h2o_attention
 
 NAME = "h2o"
 

@@ -1,6 +1,6 @@
 """Policies to compare with, which nobody would choose: caches and sparse patterns known from elsewhere.
 
-As in `cache/policies.py`: pure functions, the lowest priority goes first, ties drop the oldest. All of them
+As in `policies.py`: pure functions, the lowest priority goes first, ties drop the oldest. All of them
 can generate, so every place that takes the name of a policy takes these too. Those that see the future
 cannot: `lab/belady.py`. Shapes: L layers, R rows, H KV heads, G query heads per KV head, S slots.
 """
@@ -11,9 +11,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from h2o_chat.cache.clock import Pass
-from h2o_chat.cache.policies import Policy, Priority, Slots, accumulated_attention, oldest_first
-from h2o_chat.cache.scores import Received, summed
+from h2o_chat.policies.policies import Policy, Priority, Slots, accumulated_attention, oldest_first
+from h2o_chat.policies.scores import PerRow, Received, summed
 
 BLOCK = 32
 """Tokens: the stride, and the length of a fixed block; about the root of the window (1904.10509, 4.2)."""
@@ -177,7 +176,7 @@ class LastUse(Uses):
         used = self.used(attention)
         return (used * (at + 1).to(used.dtype)[:, None, :, None]).amax(-2).unsqueeze(-1)
 
-    def add(self, forget: float, state: Tensor, gain: Tensor, now: Pass) -> Tensor:
+    def add(self, forget: float, state: Tensor, gain: Tensor, first: PerRow, count: PerRow) -> Tensor:
         return torch.maximum(state, gain)
 
     def together(self, one: Tensor, other: Tensor) -> Tensor:
@@ -188,14 +187,15 @@ class LastQueries(Received):
     """Of a pass of at least 32 queries (a prompt chunk, or a whole prompt) only the last 32 count, in full,
     and what was before is forgotten."""
 
-    count = 32
+    last = 32
 
     def gained(self, forget: float, attention: Tensor, at: Tensor, later: Tensor) -> Tensor:
-        return summed(attention, (later < self.count).to(attention.dtype))
+        return summed(attention, (later < self.last).to(attention.dtype))
 
-    def add(self, forget: float, state: Tensor, gain: Tensor, now: Pass) -> Tensor:
-        short = torch.tensor([n < self.count for n in now.count], dtype=state.dtype, device=state.device)
-        return super().add(forget, state * short[:, None, None, None], gain, now)
+    def add(self, forget: float, state: Tensor, gain: Tensor, first: PerRow, count: PerRow) -> Tensor:
+        few = [queries < self.last for queries in count]
+        short = torch.tensor(few, dtype=state.dtype, device=state.device)
+        return super().add(forget, state * short[:, None, None, None], gain, first, count)
 
 
 REFERENCES: dict[str, Policy] = {

@@ -14,9 +14,9 @@ from torch import Tensor
 from h2o_chat.base.errors import BudgetError, UsageError
 from h2o_chat.cache import turning
 from h2o_chat.cache.arena import Arena
-from h2o_chat.cache.cache_like import CacheLike
 from h2o_chat.cache.clock import Clock
-from h2o_chat.cache.policies import divide
+from h2o_chat.policies.shares import divide
+from h2o_chat.transformers_cache.cache_like import CacheLike
 
 
 def rows(cache: CacheLike, row: int | None) -> dict[int, Clock]:

@@ -8,12 +8,12 @@ from torch import Tensor
 from h2o_chat.base.errors import UsageError, WindowFullError
 from h2o_chat.cache import turning
 from h2o_chat.cache.arena import Arena, Shape, joined
-from h2o_chat.cache.cache_like import CacheLike
 from h2o_chat.cache.clock import decode_pass, prompt_passes
 from h2o_chat.cache.distance import turns_due
-from h2o_chat.cache.layer import H2OLayer
-from h2o_chat.cache.pins import name_rows
 from h2o_chat.cache.step import Step
+from h2o_chat.transformers_cache.cache_like import CacheLike
+from h2o_chat.transformers_cache.layer import H2OLayer
+from h2o_chat.transformers_cache.pins import name_rows
 
 
 def prepare(cache: CacheLike, step: Step) -> None:

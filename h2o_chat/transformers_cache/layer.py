@@ -7,8 +7,8 @@ from transformers.cache_utils import CacheLayerMixin
 
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.cache.arena import Arena
-from h2o_chat.cache.cache_like import CacheLike
-from h2o_chat.cache.policies import Slots
+from h2o_chat.policies.policies import Slots
+from h2o_chat.transformers_cache.cache_like import CacheLike
 
 
 class H2OLayer(CacheLayerMixin):

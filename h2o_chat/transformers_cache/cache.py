@@ -8,19 +8,21 @@ from transformers.cache_utils import Cache
 
 from h2o_chat.base.config import PREFILLS, Prefill
 from h2o_chat.base.errors import UsageError
-from h2o_chat.cache import pins, ready
-from h2o_chat.cache import snapshot as snapshots
 from h2o_chat.cache.absorb import absorb_rest
 from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.distance import distance_of
-from h2o_chat.cache.layer import H2OLayer
-from h2o_chat.cache.named import named
 from h2o_chat.cache.plan import GROW, Plan
-from h2o_chat.cache.policies import Policy, divide
 from h2o_chat.cache.quantized import BITS
-from h2o_chat.cache.rope import Positions, Rope, probe
+from h2o_chat.cache.rope import Positions, Rope
 from h2o_chat.cache.step import Step
+from h2o_chat.policies.named import named
+from h2o_chat.policies.policies import Policy
+from h2o_chat.policies.shares import divide
+from h2o_chat.transformers_cache import pins, ready
+from h2o_chat.transformers_cache import snapshot as snapshots
+from h2o_chat.transformers_cache.layer import H2OLayer
+from h2o_chat.transformers_cache.probe import probe
 
 
 class H2OCache(Cache):

@@ -3,8 +3,8 @@
 from h2o_chat.base.config import OFFLINE
 from h2o_chat.base.config import POLICIES as NAMES
 from h2o_chat.base.errors import UsageError
-from h2o_chat.cache.policies import POLICIES, Policy
-from h2o_chat.cache.references import REFERENCES
+from h2o_chat.policies.policies import POLICIES, Policy
+from h2o_chat.policies.references import REFERENCES
 
 
 def named(name: str) -> Policy:

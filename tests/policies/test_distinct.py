@@ -8,9 +8,9 @@ from tiny_models import VOCAB, tiny
 from torch import Tensor
 
 from h2o_chat import H2OCache
-from h2o_chat.cache import novelty
-from h2o_chat.cache.policies import POLICIES, Slots, whole_words
-from h2o_chat.cache.rope import probe
+from h2o_chat.policies import novelty
+from h2o_chat.policies.policies import POLICIES, Slots, whole_words
+from h2o_chat.transformers_cache.probe import probe
 
 POSITIONS = st.sets(st.integers(0, 30), max_size=12).map(lambda gaps: [p for p in range(31) if p not in gaps])
 """With runs in them."""

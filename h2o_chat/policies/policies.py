@@ -4,21 +4,19 @@ H2O (arXiv 2306.14048, section 4) in four lines. Every attention layer, row and 
 `budget` tokens. A token's score grows by the attention that it receives. The newest `recent` tokens are
 safe. When one token too many is held, the lowest score among the others goes, for ever.
 
-A policy here is that frame with two things left open: how the score forgets, and what priority is made of
-it. Shapes: R rows, H KV heads, G query heads per KV head, S slots, D head size.
+A policy here is that frame (`frame.py`) with two things left open: how the score forgets (`scores.py`), and
+what priority is made of it. Shapes: R rows, H KV heads, G query heads per KV head, S slots, D head size.
 """
 
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from h2o_chat.base.errors import BudgetError, UsageError
-from h2o_chat.cache import devices
-from h2o_chat.cache.rope import MOST_TOKENS
-from h2o_chat.cache.scores import Received
+from h2o_chat.base import devices
+from h2o_chat.base.errors import UsageError
+from h2o_chat.policies.scores import Received
 
 
 class Slots:
@@ -248,123 +246,3 @@ POLICIES: dict[str, Policy] = {
 }
 POLICIES = {name: replace(policy, name=name) for name, policy in POLICIES.items()}
 """Those that a person would choose; `named.py` knows the others too."""
-
-
-@dataclass(frozen=True)
-class Shares:
-    """How a budget is divided: sinks + recent + heavy = budget."""
-
-    budget: int
-    sinks: int
-    recent: int
-
-    @property
-    def bounded(self) -> bool:
-        """Whether the budget is one."""
-        return self.budget < MOST_TOKENS
-
-    @property
-    def most_protected(self) -> int:
-        """Sinks, system prompt and pins together may hold this many slots."""
-        return max(self.sinks, (self.budget - self.recent) // 2) if self.bounded else self.budget
-
-    def stride(self, policy: Policy) -> int:
-        """Slots given up at once: so many that what is safe always fits."""
-        most = self.budget - self.recent - self.most_protected
-        return max(1, min(int(self.budget * policy.stride), most))
-
-
-BOUNDLESS = Shares(MOST_TOKENS, sinks=0, recent=MOST_TOKENS)
-"""Of `full`."""
-
-MANY = 10_000
-"""Slots; which larger budget is the smallest that works is found to a slot or two, and not by trying all."""
-
-
-def divide(policy: Policy, budget: int, sinks: int | None = None, recent: int | None = None) -> Shares:
-    """The shares of a budget under a policy; None takes the policy's own number.
-
-    Raises:
-        BudgetError: the parts do not fit; says the numbers and the smallest budget that works.
-    """
-    if not policy.bounded:
-        return BOUNDLESS
-    for what, value in (("sinks", sinks), ("recent", recent)):
-        if value is not None and value < 0:
-            raise BudgetError(f"{what}={value} slots cannot be protected.", "It must be 0 or more.")
-
-    def shares(size: int) -> Shares:
-        most = size // policy.slots_per_sink if policy.slots_per_sink else policy.sinks
-        protected = min(policy.sinks, most) if sinks is None else sinks
-        own = int(size * policy.recent) if policy.heavy else size - protected
-        return Shares(size, protected, own if recent is None else recent)
-
-    def works(size: int) -> bool:
-        parts = shares(size)
-        return parts.sinks < size and parts.sinks + parts.recent + policy.heavy <= size
-
-    asked = shares(budget)
-    if not works(budget):
-        few = next((size for size in range(1, MANY) if works(size)), None)
-        smallest = few or bisect_left(range(1 << 62), True, key=works)
-        raise BudgetError(
-            f"A budget of {budget} slots cannot hold {asked.sinks} sinks, {asked.recent} recent"
-            f" and at least {int(policy.heavy)} heavy tokens under the policy {policy.name!r}.",
-            f"The smallest budget that works here is {smallest}.",
-        )
-    return asked
-
-
-def opinion(policy: Policy, slots: Slots) -> Tensor:
-    """What the policy ranks by; without NaN and infinities, which would stand above what is safe.
-
-    Raises:
-        UsageError: the policy ranks by integers or flags, or not each slot by one number.
-    """
-    priority = policy.priority(slots)
-    if priority.shape != slots.positions.shape:
-        raise UsageError(
-            f"The policy {policy.name!r} ranks by numbers of the shape {tuple(priority.shape)}.",
-            f"Return one number for each slot: {tuple(slots.positions.shape)}.",
-        )
-    if not priority.is_floating_point():
-        raise UsageError(f"The policy {policy.name!r} ranks by {priority.dtype}.", "Return floating numbers.")
-    return priority.nan_to_num()
-
-
-def priorities(
-    ranking: Tensor, slots: Slots, protected: Tensor, recent_from: Tensor, visible_from: Tensor
-) -> Tensor:
-    """The policy's ranking inside the frame that all policies share; the lowest goes first. [L, R, H, S]
-
-    Args:
-        ranking: [L, R, H, S], of `opinion`.
-        protected: [L, R, H, S] bool: sinks, system prompt, pins.
-        recent_from: [R, 1, 1] positions from here on are recent, hence safe.
-        visible_from: [L or 1, R, 1, 1] no later query sees positions before this (sliding-window layers):
-            they go first, protected ones too. Empty slots (-1) fall under the same rule.
-    """
-    safe = protected | (slots.positions >= recent_from)
-    priority = ranking.masked_fill(safe, torch.inf)
-    return priority.masked_fill(slots.positions < visible_from, -torch.inf)
-
-
-def lowest(priority: Tensor, positions: Tensor, count: int) -> Tensor:
-    """The `count` slots with the lowest priority; ties drop the oldest. [L, R, H, S] -> [L, R, H, count]"""
-    if count == 1:
-        tied = priority == priority.amin(-1, keepdim=True)
-        return positions.masked_fill(~tied, torch.iinfo(positions.dtype).max).argmin(-1, keepdim=True)
-    if priority.dtype == torch.float32:
-        return _one_key(priority, positions).topk(count, largest=False, sorted=False).indices
-    by_age = positions.argsort(dim=-1, stable=True)
-    return by_age.gather(-1, priority.gather(-1, by_age).argsort(dim=-1, stable=True))[..., :count]
-
-
-def _one_key(priority: Tensor, positions: Tensor) -> Tensor:
-    """Whole numbers in the order of the priority [..., S] fp32, and of positions where those are equal.
-
-    Which sorts once instead of twice. The bits of a float are in its order but for negative ones.
-    """
-    bits = (priority + 0.0).view(torch.int32)  # -0 becomes 0
-    bits = bits ^ ((bits >> 31) & torch.iinfo(torch.int32).max)
-    return (bits.long() << 32) + positions

@@ -9,18 +9,11 @@ from torch import Tensor
 from h2o_chat.base.config import OFFLINE
 from h2o_chat.base.config import POLICIES as NAMES
 from h2o_chat.base.errors import BudgetError, UsageError
-from h2o_chat.cache.policies import (
-    POLICIES,
-    Policy,
-    Slots,
-    divide,
-    lowest,
-    opinion,
-    output_change_by_head,
-    priorities,
-)
-from h2o_chat.cache.references import output_change
 from h2o_chat.lab.belady import any_policy
+from h2o_chat.policies.frame import lowest, opinion, priorities
+from h2o_chat.policies.policies import POLICIES, Policy, Slots, output_change_by_head
+from h2o_chat.policies.references import output_change
+from h2o_chat.policies.shares import divide
 
 SLOTS = st.lists(st.tuples(st.integers(-1, 50), st.integers(0, 3)), min_size=1, max_size=12)
 

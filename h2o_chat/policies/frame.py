@@ -1,0 +1,65 @@
+"""The frame that all policies share: what is safe, what no later query sees, who is lowest.
+
+Pure functions on tensors. Shapes: L layers, R rows, H KV heads, S slots.
+"""
+
+import torch
+from torch import Tensor
+
+from h2o_chat.base.errors import UsageError
+from h2o_chat.policies.policies import Policy, Slots
+
+
+def opinion(policy: Policy, slots: Slots) -> Tensor:
+    """What the policy ranks by; without NaN and infinities, which would stand above what is safe.
+
+    Raises:
+        UsageError: the policy ranks by integers or flags, or not each slot by one number.
+    """
+    priority = policy.priority(slots)
+    if priority.shape != slots.positions.shape:
+        raise UsageError(
+            f"The policy {policy.name!r} ranks by numbers of the shape {tuple(priority.shape)}.",
+            f"Return one number for each slot: {tuple(slots.positions.shape)}.",
+        )
+    if not priority.is_floating_point():
+        raise UsageError(f"The policy {policy.name!r} ranks by {priority.dtype}.", "Return floating numbers.")
+    return priority.nan_to_num()
+
+
+def priorities(
+    ranking: Tensor, slots: Slots, protected: Tensor, recent_from: Tensor, visible_from: Tensor
+) -> Tensor:
+    """The policy's ranking inside the frame that all policies share; the lowest goes first. [L, R, H, S]
+
+    Args:
+        ranking: [L, R, H, S], of `opinion`.
+        protected: [L, R, H, S] bool: sinks, system prompt, pins.
+        recent_from: [R, 1, 1] positions from here on are recent, hence safe.
+        visible_from: [L or 1, R, 1, 1] no later query sees positions before this (sliding-window layers):
+            they go first, protected ones too. Empty slots (-1) fall under the same rule.
+    """
+    safe = protected | (slots.positions >= recent_from)
+    priority = ranking.masked_fill(safe, torch.inf)
+    return priority.masked_fill(slots.positions < visible_from, -torch.inf)
+
+
+def lowest(priority: Tensor, positions: Tensor, count: int) -> Tensor:
+    """The `count` slots with the lowest priority; ties drop the oldest. [L, R, H, S] -> [L, R, H, count]"""
+    if count == 1:
+        tied = priority == priority.amin(-1, keepdim=True)
+        return positions.masked_fill(~tied, torch.iinfo(positions.dtype).max).argmin(-1, keepdim=True)
+    if priority.dtype == torch.float32:
+        return _one_key(priority, positions).topk(count, largest=False, sorted=False).indices
+    by_age = positions.argsort(dim=-1, stable=True)
+    return by_age.gather(-1, priority.gather(-1, by_age).argsort(dim=-1, stable=True))[..., :count]
+
+
+def _one_key(priority: Tensor, positions: Tensor) -> Tensor:
+    """Whole numbers in the order of the priority [..., S] fp32, and of positions where those are equal.
+
+    Which sorts once instead of twice. The bits of a float are in its order but for negative ones.
+    """
+    bits = (priority + 0.0).view(torch.int32)  # -0 becomes 0
+    bits = bits ^ ((bits >> 31) & torch.iinfo(torch.int32).max)
+    return (bits.long() << 32) + positions

@@ -1,0 +1,113 @@
+"""The one attention function of all models, as transformers calls it. `registered.py` registers it.
+
+Shapes: R rows, H KV heads, G query heads per KV head, N new tokens, D head size.
+"""
+
+from typing import Any
+
+from torch import Tensor
+
+from h2o_chat.base.errors import ModelError, UsageError
+from h2o_chat.cache.attention import Attend, LayerStep
+from h2o_chat.transformers_cache.layer import Handoff
+from h2o_chat.transformers_cache.ready import begin
+
+# Passed along by transformers' models without changing what attention computes.
+_HARMLESS = {
+    "position_ids",
+    "use_cache",
+    "output_attentions",
+    "output_hidden_states",
+    "return_dict",
+    "is_causal",
+    "cache_position",
+    "position_embeddings",
+    "logits_to_keep",
+}
+
+
+def h2o_attention(
+    module: Any,
+    query: Tensor,
+    key: Any,
+    value: Any,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """Attention through an `H2OCache`, as transformers calls it.
+
+    Args:
+        query: [R, H * G, N, D].
+        key, value: the `Handoff` that `H2OLayer.update` returned.
+        attention_mask: [R, all columns so far], 0 for padding, or None.
+        scaling: of the logits; None for D ** -0.5.
+        sliding_window: tokens that a query of this layer sees, itself included; None: all before it.
+        softcap: bound of the logits, `softcap * tanh(logits / softcap)` (Gemma 2, arXiv 2408.00118).
+
+    Returns:
+        The output [R, N, H * G, D]; attention weights are not returned.
+
+    Raises:
+        ModelError: a keyword that changes attention and is not handled here, or a mask of another shape.
+        UsageError: no H2OCache was given.
+    """
+    strange = {k: v for k, v in others.items() if k not in _HARMLESS and v is not None}
+    if dropout:
+        strange["dropout"] = dropout
+    if strange:
+        raise ModelError(
+            f"{type(module).__name__} passes attention keywords that h2o does not handle: {strange}.",
+            "This family is not supported yet.",
+        )
+    if not isinstance(key, Handoff):
+        raise UsageError(
+            'attn_implementation="h2o" was run without an H2OCache; any other cache would grow silently.',
+            "Pass past_key_values=H2OCache(budget=...).",
+        )
+    tokens = query.shape[2]
+    mask = None if attention_mask is None else _columns(attention_mask, tokens)
+    return through_slots(query, key, mask, scaling, sliding_window, softcap), None
+
+
+def through_slots(
+    query: Tensor,
+    new: Handoff,
+    mask: Tensor | None = None,
+    scaling: float | None = None,
+    window: int | None = None,
+    softcap: float | None = None,
+    attend: Attend | None = None,
+) -> Tensor:
+    """Attention of one layer, and what its cache makes of it. [R, H * G, N, D] -> [R, N, H * G, D]
+
+    Args:
+        mask: [R, N] bool, False for padding.
+        window: as `sliding_window` of `h2o_attention`, which names the others.
+        attend: what computes a pass of a prompt; None: `LayerStep.attended`.
+    """
+    layer, keys, values = new.layer, new.keys, new.values
+    rows, heads, tokens, size = keys.shape
+    queries = query.view(rows, heads, -1, tokens, query.shape[-1])  # [R, H, G, N, D]
+    step, arena = begin(layer.cache, layer, keys, values, queries.shape[2], mask)
+    arena.windows[layer.at] = window
+    scaling = size**-0.5 if scaling is None else scaling
+    here = LayerStep(arena, layer.at, scaling, softcap, window)
+    if tokens == 1:
+        output = here.decode(step, queries, keys, values)
+    else:
+        output = here.prefill(step, queries, keys, values, attend or LayerStep.attended)
+    layer.fed += tokens
+    return output.flatten(1, 2).transpose(1, 2).contiguous()
+
+
+def _columns(mask: Tensor, tokens: int) -> Tensor:
+    """The padding mask of the new tokens. [R, all columns so far] -> [R, N] bool"""
+    if mask.ndim != 2:
+        raise ModelError(
+            f"h2o needs a padding mask [rows, columns], this one has the shape {tuple(mask.shape)}."
+        )
+    return mask[:, -tokens:].bool()

@@ -121,7 +121,10 @@ class Recall:
         return again if again.index < len(messages) and messages[again.index] is message else None
 
     def _is_at_hand(self, found: Found, messages: Sequence[Message], engine: Holding) -> bool:
-        """Whether the message is held, or one with which its words were said again; what is pinned: near by."""
+        """Whether the message is held, or one with which its words were said again.
+
+        If it is pinned it is held anyway: then one of them has to be near.
+        """
         pinned, newest = messages[found.index].pinned, max(one.last for one in messages)
         again = (one for one in messages if one.recalled is not None and one.recalled.words == found.text)
         return any(

@@ -2,9 +2,9 @@
 
 The transcript keeps everything. When a message asks, the earlier words that fit it best are found
 (`finding.py`). If the KV heads hold too little of them, they stand in front of the question as it is fed;
-what a person sees is what was typed. So do those of a pinned message that is far back: it is held, but small
-models misread it there. The model reads words better than it reads evicted keys and values that
-are put back into the slots, and words need no file of their own (docs/RECALL.md).
+what a person sees is what was typed. The same is done with a pinned message that is far back: it is held, but
+small models misread it there. The model reads words better than it reads evicted keys and values that are put
+back into the slots, and words need no file of their own (docs/RECALL.md).
 """
 
 from collections.abc import Sequence

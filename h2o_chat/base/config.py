@@ -125,7 +125,7 @@ class Settings:
     kv_dtype: KvDtype = "auto"
     """How slots hold keys and values; auto: as the model computes them."""
     recall: RecallName = "auto"
-    """auto: what a question asks for and the cache has let go of is said to the model again."""
+    """auto: what a question asks for and is gone from the cache, or pinned, is said to the model again."""
     engine: EngineName = "auto"
     """What computes a step; auto: native on a CPU, where the model and the other settings allow it."""
     quantize: Quantize = "auto"

@@ -2,8 +2,9 @@
 
 The transcript keeps everything. When a message asks, the earlier words that fit it best are found
 (`finding.py`). If the KV heads hold too little of them, they stand in front of the question as it is fed;
-what a person sees is what was typed. The model reads words better than it reads evicted keys and values that
-are put back into the slots, and words need no file of their own (docs/RECALL.md).
+what a person sees is what was typed. The same is done with a pinned message that is far back: it is held, but
+small models misread it there. The model reads words better than it reads evicted keys and values that are put
+back into the slots, and words need no file of their own (docs/RECALL.md).
 """
 
 from collections.abc import Sequence
@@ -21,6 +22,8 @@ from h2o_chat.events.events import Note
 
 HELD = 0.5
 """Share of a message's tokens, over all KV heads, from which on it is held, and need not be said again."""
+NEAR_TOKENS = 128
+"""Of a pinned message, back from the newest token: nearer it is read as well as when it is said again."""
 TURNS = 4
 """So many turns back it is looked what a short question means."""
 LONG_CHARACTERS = 1000
@@ -71,14 +74,15 @@ class Recall:
             question = followed(typed, _asked_before(messages))
             what = wanted(question)
             found = told(self._finder, question, what) if what else self._fitting(question)
-            if found is not None and not self._is_held(found, messages, engine):
+            if found is not None and not self._is_at_hand(found, messages, engine):
                 again = Recalled(found.index, found.text)
             if found is None and what and not _brings(text, typed, messages, what):
                 self._notes.append(Note("gone", GONE, about=len(messages)))
         if again is None:
             return None, text
         if again is not by_hand:
-            self._notes.append(_note(again, "was forgotten: the model is told again"))
+            why = "is pinned, but far back" if _is_held(messages[again.index], engine) else "was forgotten"
+            self._notes.append(_note(again, f"{why}: the model is told again"))
         return again, again.before(text)
 
     def by_hand(self, words: str, messages: Sequence[Message]) -> Note:
@@ -116,10 +120,21 @@ class Recall:
         again, message = self._wanted
         return again if again.index < len(messages) and messages[again.index] is message else None
 
-    def _is_held(self, found: Found, messages: Sequence[Message], engine: Holding) -> bool:
-        """Whether the message is held, or one with which its words were said again."""
+    def _is_at_hand(self, found: Found, messages: Sequence[Message], engine: Holding) -> bool:
+        """Whether the message is held, or one with which its words were said again.
+
+        If it is pinned it is held anyway: then one of them has to be near.
+        """
+        pinned, newest = messages[found.index].pinned, max(one.last for one in messages)
         again = (one for one in messages if one.recalled is not None and one.recalled.words == found.text)
-        return any(engine.held(tokens_of(one)) >= HELD for one in (messages[found.index], *again))
+        return any(
+            _is_held(one, engine) and not (pinned and newest - one.last > NEAR_TOKENS)
+            for one in (messages[found.index], *again)
+        )
+
+
+def _is_held(message: Message, engine: Holding) -> bool:
+    return engine.held(tokens_of(message)) >= HELD
 
 
 def _asked_before(messages: Sequence[Message]) -> str:

@@ -147,7 +147,9 @@ def recall(
     seed: Annotated[int, typer.Option(help="With --generate: of what is made up.")] = 0,
     recall: Annotated[
         bool,
-        typer.Option("--recall", help="With --generate: ask once more, with what is gone told again."),
+        typer.Option(
+            "--recall", help="With --generate: ask once more; what is gone or pinned is told again."
+        ),
     ] = False,
     paired: Paired = False,
     model: Model = None,

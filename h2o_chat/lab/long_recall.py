@@ -133,6 +133,7 @@ def _unpinned(script: Script) -> Script:
     """The same conversation with nothing pinned."""
     other = copy(script)
     other.pins = set()
+    other.messages = [replace(message, pinned=False) for message in script.messages]
     return other
 
 

@@ -91,8 +91,10 @@ class Script:
         return [*whole.ids[:pending], *self._prompt(fed)]
 
     def pin(self, positions: range) -> None:
-        """Protects what is said there."""
+        """Protects the messages that lie there."""
         self.pins |= set(positions)
+        for message in self.messages:
+            message.pinned |= message.first in positions
 
     def text(self, asked: Sequence[int], answer: Sequence[int]) -> str:
         """An answer to a question, as `Engine` tells it."""

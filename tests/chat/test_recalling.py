@@ -14,6 +14,8 @@ from h2o_chat.chat.chat import Chat
 from h2o_chat.chat.export import to_json
 from h2o_chat.chat.importer import parse
 from h2o_chat.chat.keeping import Keeper
+from h2o_chat.chat.pins import pin
+from h2o_chat.chat.spans import tokens_of
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Event, Note, Prompt, Said, Turn
 from h2o_chat.store import Store
@@ -82,6 +84,31 @@ def test_it_is_not_told_again_while_it_is_held_from_the_last_time(loaded: Any) -
     say(chat, FACT, *TALK, *TALK)
     assert only(say(chat, ASKED), Said).recalled == FACT
     assert only(say(chat, ASKED), Said).recalled == ""
+
+
+def test_what_is_pinned_is_told_again_from_far_back_though_it_is_held(loaded: Any) -> None:
+    chat = chat_of(loaded, budget=512)
+    list(chat.send(FACT, GREEDY, pin=True))
+    assert only(say(chat, ASKED), Said).recalled == "", "it was just said"
+    say(chat, *TALK, *TALK)
+    events = say(chat, ASKED)
+    assert chat.engine.held(tokens_of(chat.messages[0])) == 1.0
+    assert (only(events, Said).recalled, only(events, Said).recalled_from) == (FACT, 0)
+    (note,) = [event for event in events if isinstance(event, Note)]
+    assert note.message == f'#1 "{FACT}" is pinned, but far back: the model is told again.'
+    assert only(say(chat, ASKED), Said).recalled == "", "it was just told again"
+    say(chat, *TALK, *TALK)
+    assert only(say(chat, ASKED), Said).recalled == FACT, "the second time is far back, too"
+    list(pin(chat, 0, on=False))
+    assert only(say(chat, *TALK, *TALK, ASKED), Said).recalled == "", "it is no longer pinned"
+
+
+def test_of_a_pinned_message_that_was_forgotten_it_is_said_so(loaded: Any) -> None:
+    chat = chat_of(loaded)
+    say(chat, FACT, *TALK)
+    chat.messages[0].pinned = True  # pinned when little of it was left
+    (note,) = [event for event in say(chat, ASKED) if isinstance(event, Note)]
+    assert note.message.endswith("was forgotten: the model is told again.")
 
 
 def test_by_hand_it_goes_in_front_of_the_next_message_alone(loaded: Any) -> None:

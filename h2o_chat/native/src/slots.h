@@ -46,8 +46,10 @@ inline void to_bytes(const float *x, int size, int bits, uint8_t *row) {
     std::memcpy(row + size * bits / 8, scale, sizeof scale);
 }
 
-template <int bits>
+// `kSize` is D where it is known.
+template <int bits, int kSize = 0>
 inline void from_bytes(const uint8_t *row, int size, float *x) {
+    if (kSize) size = kSize;
     const Floats low = splat_half(row + size * bits / 8), step = splat_half(row + size * bits / 8 + 2);
     for (int i = 0; i < size; i += 16) store(x + i, fma(load_levels(row + i * bits / 8, bits), step, low));
 }
@@ -56,10 +58,11 @@ inline void from_bytes(const uint8_t *row, int bits, int size, float *x) {
     bits == 8 ? from_bytes<8>(row, size, x) : from_bytes<4>(row, size, x);
 }
 
-// The same of a key, turned by whole positions as `turn_by` does.
-template <int bits>
+// The same of a key, turned by whole positions as `turn_by` does. Where D is known all pairs are turned.
+template <int bits, int kSize = 0>
 inline void key_from_bytes(const uint8_t *row, int positions, const float *cosines, const float *sines, int stride,
                            int pairs, int size, float *out) {
+    if (kSize) size = kSize, pairs = kSize / 2;
     if (pairs % 16) {
         from_bytes<bits>(row, size, out);
         return turn_by(out, positions, cosines, sines, stride, pairs, size, out);
@@ -173,6 +176,15 @@ struct Held {
 
     template <int bits>
     const float *unpacked_keys(int s, int count) const {
+        const bool whole = layer.rope >= 0 && 2 * job.frame->ropes[layer.rope].pairs == size;
+        if (whole && size == 64) return unpacked_keys<bits, 64>(s, count);
+        if (whole && size == 128) return unpacked_keys<bits, 128>(s, count);
+        return unpacked_keys<bits, 0>(s, count);
+    }
+
+    template <int bits, int kSize>
+    const float *unpacked_keys(int s, int count) const {
+        const int size = kSize ? kSize : this->size;
         const ptrdiff_t slot = first + s, bytes = size * bits / 8 + 4;
         const uint8_t *row = static_cast<const uint8_t *>(slots.keys) + slot * bytes;
         const ptrdiff_t at = layer.rope * job.table_pairs;
@@ -180,10 +192,10 @@ struct Held {
         for (int i = 0; i < count; ++i, row += bytes, key += size) {
             prefetch(row + kAhead);
             if (layer.rope < 0 || slots.positions[slot + i] < 0) {
-                from_bytes<bits>(row, size, key);
+                from_bytes<bits, kSize>(row, size, key);
                 continue;
             }
-            key_from_bytes<bits>(row, index_of(slot + i), job.table_cosines + at, job.table_sines + at, job.most_pairs,
+            key_from_bytes<bits, kSize>(row, index_of(slot + i), job.table_cosines + at, job.table_sines + at, job.most_pairs,
                                  job.frame->ropes[layer.rope].pairs, size, key);
         }
         return room;
@@ -191,11 +203,19 @@ struct Held {
 
     template <int bits>
     const float *unpacked_values(int s, int count) const {
+        if (size == 64) return unpacked_values<bits, 64>(s, count);
+        if (size == 128) return unpacked_values<bits, 128>(s, count);
+        return unpacked_values<bits, 0>(s, count);
+    }
+
+    template <int bits, int kSize>
+    const float *unpacked_values(int s, int count) const {
+        const int size = kSize ? kSize : this->size;
         const ptrdiff_t bytes = size * bits / 8 + 4;
         const uint8_t *row = static_cast<const uint8_t *>(slots.values) + (first + s) * bytes;
         for (int i = 0; i < count; ++i, row += bytes) {
             prefetch(row + kAhead);
-            from_bytes<bits>(row, size, room + static_cast<ptrdiff_t>(i) * size);
+            from_bytes<bits, kSize>(row, size, room + static_cast<ptrdiff_t>(i) * size);
         }
         return room;
     }

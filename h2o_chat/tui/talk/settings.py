@@ -26,7 +26,7 @@ HELP = {
     "stop": 'texts that end an answer: ["###", "User:"]',
     "ignore_eos": "go on past the model's own end",
     "seed": "for sampling",
-    "recall": "auto: what a question asks for and was forgotten is told again",
+    "recall": "auto: tell again what is asked for, gone or pinned",
     "policy": "what to forget first",
     "budget": "tokens kept per layer and KV head",
     "sinks": "first tokens always kept; empty: by policy",

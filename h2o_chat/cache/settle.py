@@ -109,7 +109,8 @@ def rank(arena: Arena, part: Slots, compared: Sequence[int], kernels: Kernels = 
     if policy.keys:  # those not compared yet count as the mean of the others
         known = (part.positions >= 0) & (part.positions < arena.per_row(compared))
         for name in ("distinctness", "novelty"):
-            states[name] = torch.where(known, states[name], mean_held(states[name], known))
+            mean = mean_held(states[name], known.to(states[name].dtype))
+            states[name] = torch.where(known, states[name], mean)
     looked_at = Slots(arena.plan.budget, part.layers, **states)
     looked_at.numbers = lambda stored: arena.numbers(stored.contiguous())
     looked_at.kernel = kernels.change

@@ -11,9 +11,9 @@ namespace {
 // Slots that a thread asks at once: it begins to wait for memory anew with each run of them.
 constexpr int kSlotsAsked = 272;
 
-// Where the probabilities of a query head are: [slots rounded up to 16].
-inline float *weights_of(const Job &job, int token, int head) {
-    return job.weights + (static_cast<ptrdiff_t>(token) * job.frame->heads + head) * job.weights_stride;
+// Where the probabilities of a KV head's queries are: [G, slots rounded up to 16].
+inline float *weights_of(const Job &job, int unit) {
+    return job.weights + static_cast<ptrdiff_t>(unit) * Sizes(*job.frame).groups * job.weights_stride;
 }
 
 // Products of some query heads with `some` keys that follow each other, sixteen at most; of the places after them the last
@@ -100,7 +100,7 @@ inline void by_heads(int heads, Some some) {
 
 // All queries of a KV head ask its slots from `start` to `end`, multiples of 16: products, scaled, go into the weights.
 inline void ask(Job &job, const h2o_layer &layer, const h2o_slots &slots, const Held &held, int token, int head,
-                int start, int end, float *far) {
+                int start, int end, float *far, float *weights) {
     const Sizes of(*job.frame);
     const h2o_step &step = *job.step;
     const ptrdiff_t first = first_slot(job, slots, token, head);
@@ -114,7 +114,6 @@ inline void ask(Job &job, const h2o_layer &layer, const h2o_slots &slots, const 
     }
     const ptrdiff_t stride = job.weights_stride;
     const Floats scaling = splat(1.0f / __builtin_sqrtf(static_cast<float>(of.size)));
-    float *weights = weights_of(job, token, head * of.groups);
     for (int s = start; s < end; s += 16) {
         const int some = slots.used - s < 16 ? slots.used - s : 16;
         const float *keys = held.keys(s, some), *asked[16];
@@ -196,10 +195,10 @@ inline void weigh_values(int groups, int size, const float *weights, int stride,
 }
 
 // What all queries of a KV head attend to: some slots after the other.
-inline void answer(Job &job, const h2o_layer &layer, const h2o_slots &slots, const Held &held, int token, int head) {
+inline void answer(Job &job, const h2o_layer &layer, const h2o_slots &slots, const Held &held, int token, int head,
+                   const float *weights) {
     const Sizes of(*job.frame);
     float *out = job.attended + static_cast<ptrdiff_t>(token) * layer.out.columns + head * of.groups * of.size;
-    const float *weights = weights_of(job, token, head * of.groups);
     for (int s = 0; s < slots.used; s += kUnpacked) {
         const int some = slots.used - s < kUnpacked ? slots.used - s : kUnpacked;
         weigh_values(of.groups, of.size, weights + s, job.weights_stride, held.values(s, some), some, out, s == 0);
@@ -208,11 +207,10 @@ inline void answer(Job &job, const h2o_layer &layer, const h2o_slots &slots, con
 
 // Adds the probabilities of a KV head's queries to its slots' scores. `kGroups` is G where it is known.
 template <int kGroups>
-inline void add_scores(const Job &job, const h2o_slots &slots, int token, int head) {
+inline void add_scores(const Job &job, const h2o_slots &slots, int token, int head, const float *__restrict weights) {
     const h2o_step &step = *job.step;
     const int groups = kGroups ? kGroups : Sizes(*job.frame).groups;
     const ptrdiff_t first = first_slot(job, slots, token, head), stride = job.weights_stride;
-    const float *__restrict weights = weights_of(job, token, head * groups);
     float *__restrict score = slots.score + first * groups;
     const float forget = step.forget;
     for (int s = 0; s < slots.used; ++s)
@@ -228,40 +226,61 @@ inline void add_scores(const Job &job, const h2o_slots &slots, int token, int he
     }
 }
 
-inline void add_scores(const Job &job, const h2o_slots &slots, int token, int head) {
+inline void add_scores(const Job &job, const h2o_slots &slots, int token, int head, const float *weights) {
     switch (Sizes(*job.frame).groups) {
-        case 1: return add_scores<1>(job, slots, token, head);
-        case 2: return add_scores<2>(job, slots, token, head);
-        case 3: return add_scores<3>(job, slots, token, head);
-        case 4: return add_scores<4>(job, slots, token, head);
-        case 8: return add_scores<8>(job, slots, token, head);
-        default: return add_scores<0>(job, slots, token, head);
+        case 1: return add_scores<1>(job, slots, token, head, weights);
+        case 2: return add_scores<2>(job, slots, token, head, weights);
+        case 3: return add_scores<3>(job, slots, token, head, weights);
+        case 4: return add_scores<4>(job, slots, token, head, weights);
+        case 8: return add_scores<8>(job, slots, token, head, weights);
+        default: return add_scores<0>(job, slots, token, head, weights);
     }
 }
 
-// A token's queries attend to the slots: probabilities into job.weights, output into job.attended, scores into slots. In
-// shares so small that an odd number of KV heads leaves no thread waiting for long.
+// KV heads of all rows for each thread, from which on it takes one of them as a whole.
+constexpr int kHeadsEach = 4;
+
+// Tokens go into slots, and their queries attend to these: probabilities into job.weights, output into job.attended,
+// scores into slots. Where there are enough KV heads a thread computes all of one: what it writes it reads from its own
+// cache, not from another's. Else in shares so small that an odd number of KV heads leaves no thread waiting for long.
 inline void attend(Job &job, int thread, const h2o_layer &layer, const h2o_slots &slots) {
     const Sizes of(*job.frame);
     const int padded = (slots.used + 15) & ~15, all = job.tokens * of.kv_heads;
     const int runs = (padded + kSlotsAsked - 1) / kSlotsAsked;
     float *far = Own(job, thread).floats;
+    const auto held = [&](int token, int head) { return Held(job, thread, layer, slots, token, head); };
+    if (all >= kHeadsEach * job.team->threads) {
+        for (int unit; (unit = take(job.team->next, 1, all)) >= 0;) {
+            const int token = unit / of.kv_heads, head = unit % of.kv_heads;
+            float *weights = weights_of(job, kHeadsEach * thread);  // the same for every KV head, far from another thread's
+            write_slot(job, layer, slots, token, head);
+            ask(job, layer, slots, held(token, head), token, head, 0, padded, far, weights);
+            for (int g = 0; g < of.groups; ++g) softmax(weights + g * job.weights_stride, padded);
+            answer(job, layer, slots, held(token, head), token, head, weights);
+            add_scores(job, slots, token, head, weights);
+        }
+        meet(*job.team);
+        return;
+    }
+    for (int unit; (unit = take(job.team->next, 1, all)) >= 0;)
+        write_slot(job, layer, slots, unit / of.kv_heads, unit % of.kv_heads);
+    meet(*job.team);
     for (int unit; (unit = take(job.team->next, 1, all * runs)) >= 0;) {
         const int token = unit / runs / of.kv_heads, head = unit / runs % of.kv_heads;
         const int start = unit % runs * kSlotsAsked, end = start + kSlotsAsked;
-        ask(job, layer, slots, Held(job, thread, layer, slots, token, head), token, head, start,
-            end < padded ? end : padded, far);
+        ask(job, layer, slots, held(token, head), token, head, start, end < padded ? end : padded, far,
+            weights_of(job, unit / runs));
     }
     meet(*job.team);
     for (int unit; (unit = take(job.team->next, 1, all * of.groups)) >= 0;)
-        softmax(weights_of(job, unit / of.heads, unit % of.heads), padded);
+        softmax(job.weights + static_cast<ptrdiff_t>(unit) * job.weights_stride, padded);
     meet(*job.team);
     for (int unit; (unit = take(job.team->next, 1, 2 * all)) >= 0;) {  // outputs, then scores, which take less
         const int token = unit % all / of.kv_heads, head = unit % all % of.kv_heads;
         if (unit < all)
-            answer(job, layer, slots, Held(job, thread, layer, slots, token, head), token, head);
+            answer(job, layer, slots, held(token, head), token, head, weights_of(job, unit));
         else
-            add_scores(job, slots, token, head);
+            add_scores(job, slots, token, head, weights_of(job, unit - all));
     }
     meet(*job.team);
 }

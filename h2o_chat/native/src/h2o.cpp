@@ -293,7 +293,7 @@ static bool make_tables(h2o_model &model, int highest) {
 
 // Room for keys and values as numbers, and the tables that turn them. False: no memory.
 static bool make_ready_for_bytes(h2o_model &model, const h2o_step &step, Job &job) {
-    const size_t held = static_cast<size_t>(pool_threads(model.pool)) * kUnpacked * model.frame.head_size;
+    const size_t held = static_cast<size_t>(pool_threads(model.pool)) * (kUnpacked * model.frame.head_size + kApart);
     if (!make_tables(model, step.farthest) || !model.numbers_held.make(held)) return false;
     job.numbers_held = model.numbers_held.get();
     job.table_cosines = model.table_cosines.get();

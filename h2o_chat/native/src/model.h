@@ -35,6 +35,8 @@ struct Rounded {
 };
 
 constexpr int kUnpacked = 16;  // slots whose values are summed at a time, or unpacked
+// Floats between what two threads write all the time: a processor fetches lines ahead, also those that another one writes.
+constexpr int kApart = 1024;
 
 // Keys to be compared, of L layers and some rows, see h2o_compare.
 struct Comparison {
@@ -110,7 +112,7 @@ struct Job {
     // Of a decoded token:
     const h2o_step *step;
     const int32_t *rows;    // [N] which row each token is of
-    float *numbers_held;    // [threads, kUnpacked, D] keys or values of some slots, where these hold bytes
+    float *numbers_held;    // of each thread, kApart after the one before: [kUnpacked, D] keys or values of some slots, where these hold bytes
     const float *table_cosines, *table_sines;  // [ropes, indices, pairs] of all indices, where slots hold bytes
     int64_t table_pairs;                       // from one rope to the next
     // Of a call for one layer:

@@ -94,31 +94,28 @@ inline void store_numbers(const Job &job, const float *x, uint8_t *to) {
         std::memcpy(to, x, sizeof(float) * job.frame->head_size);
 }
 
-// Keys and values of the token into the first empty slot of each KV head.
-inline void write_slots(Job &job, const h2o_layer &layer, const h2o_slots &slots) {
+// A KV head's queries are turned; key and value of the token go into the first empty slot.
+inline void write_slot(Job &job, const h2o_layer &layer, const h2o_slots &slots, int token, int head) {
     const Sizes of(*job.frame);
     const h2o_step &step = *job.step;
-    for (int unit; (unit = take(job.team->next, 1, job.tokens * of.kv_heads)) >= 0;) {
-        const int token = unit / of.kv_heads, head = unit % of.kv_heads, row = job.rows[token];
-        float *all = job.qkv + static_cast<ptrdiff_t>(token) * of.rows;
-        for (int g = 0; g < of.groups; ++g)
-            turned_head(job, layer, token, layer.norm_query, all + (head * of.groups + g) * of.size);
-        float *key = all + (of.heads + head) * of.size;
-        const float *value = all + (of.heads + of.kv_heads + head) * of.size;
-        const ptrdiff_t first = first_slot(job, slots, token, head);
-        const ptrdiff_t slot = first + slots.order[first + step.in_use[row]];
-        if (step.kv_bits) {
-            if (layer.norm_key) norm(key, layer.norm_key, of.size, job.frame->epsilon, key);
-        } else {
-            turned_head(job, layer, token, layer.norm_key, key);
-        }
-        store_numbers(job, key, stored(job, slots.keys, slot));
-        store_numbers(job, value, stored(job, slots.values, slot));
-        slots.positions[slot] = step.positions[row];
-        slots.prompt[slot] = step.of_prompt != 0;
-        slots.protect[slot] = step.protect[row];
+    const int row = job.rows[token];
+    float *all = job.qkv + static_cast<ptrdiff_t>(token) * of.rows;
+    for (int g = 0; g < of.groups; ++g)
+        turned_head(job, layer, token, layer.norm_query, all + (head * of.groups + g) * of.size);
+    float *key = all + (of.heads + head) * of.size;
+    const float *value = all + (of.heads + of.kv_heads + head) * of.size;
+    const ptrdiff_t first = first_slot(job, slots, token, head);
+    const ptrdiff_t slot = first + slots.order[first + step.in_use[row]];
+    if (step.kv_bits) {
+        if (layer.norm_key) norm(key, layer.norm_key, of.size, job.frame->epsilon, key);
+    } else {
+        turned_head(job, layer, token, layer.norm_key, key);
     }
-    meet(*job.team);
+    store_numbers(job, key, stored(job, slots.keys, slot));
+    store_numbers(job, value, stored(job, slots.values, slot));
+    slots.positions[slot] = step.positions[row];
+    slots.prompt[slot] = step.of_prompt != 0;
+    slots.protect[slot] = step.protect[row];
 }
 
 // Bytes that are asked of memory before their turn: rows of bytes are unpacked faster than they come.
@@ -138,7 +135,7 @@ struct Held {
         : job(job), layer(layer), slots(slots), size(job.frame->head_size),
           base(job.step->positions[job.rows[token]] - job.step->index[job.rows[token]]),
           first(first_slot(job, slots, token, head)) {
-        room = job.numbers_held + static_cast<ptrdiff_t>(thread) * kUnpacked * size;
+        room = job.numbers_held + static_cast<ptrdiff_t>(thread) * (kUnpacked * size + kApart);
     }
 
     // Rotation index of a kept key: the rules of h2o_chat/cache/distance.py. It is in the tables, whatever a file that was

@@ -129,7 +129,6 @@ void decode(Job &job, int thread) {
         const h2o_layer &layer = job.frame->layers[number];
         const h2o_slots &slots = job.step->slots[number];
         queries_keys_values(job, thread, layer);
-        write_slots(job, layer, slots);
         attend(job, thread, layer, slots);
         output(job, thread, layer);
         gated_mlp(job, thread, layer);

@@ -119,8 +119,8 @@ class NativeStep:
         cache.step.begun = True
         self._point_to_slots(cache, cache.arenas[0].shape[3] if now.used is None else now.used + 1)
         index = [first - clock.base for first, clock in zip(now.first, cache.clocks, strict=True)]
-        oldest = [clock.near_from - clock.base for clock in cache.clocks]  # of keys that are not clamped
-        farthest = max(distance.nearer, *index, *(-one for one in oldest))
+        before = [clock.base - clock.near_from for clock in cache.clocks]  # the oldest unclamped key
+        farthest = max(distance.nearer, *index, *before)
         logits = torch.empty(rows, 1, self.frame.vocabulary)
         step = c.Step(
             rows=rows,

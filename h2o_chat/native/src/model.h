@@ -112,7 +112,7 @@ struct Job {
     // Of a decoded token:
     const h2o_step *step;
     const int32_t *rows;    // [N] which row each token is of
-    float *numbers_held;    // of each thread, kApart after the one before: [kUnpacked, D] keys or values of some slots, where these hold bytes
+    float *numbers_held;    // of each thread, `kApart` between two: [kUnpacked, D] keys or values of slots that hold bytes
     const float *table_cosines, *table_sines;  // [ropes, indices, pairs] of all indices, where slots hold bytes
     int64_t table_pairs;                       // from one rope to the next
     // Of a call for one layer:

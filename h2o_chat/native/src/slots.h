@@ -192,8 +192,8 @@ struct Held {
                 from_bytes<bits, kSize>(row, size, key);
                 continue;
             }
-            key_from_bytes<bits, kSize>(row, index_of(slot + i), job.table_cosines + at, job.table_sines + at, job.most_pairs,
-                                 job.frame->ropes[layer.rope].pairs, size, key);
+            key_from_bytes<bits, kSize>(row, index_of(slot + i), job.table_cosines + at, job.table_sines + at,
+                                        job.most_pairs, job.frame->ropes[layer.rope].pairs, size, key);
         }
         return room;
     }

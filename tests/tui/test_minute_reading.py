@@ -1,6 +1,7 @@
 """A long prompt is seen while it is read: the real app with the bundled model."""
 
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -51,12 +52,24 @@ def until_stopped(screen: Screen) -> None:
     engine.forward = waits
 
 
+def no_faster_than(screen: Screen, call_s: float) -> None:
+    """Every call of the model takes at least so long: a fast machine leaves no time to look."""
+    engine, forward = screen.chat.engine, screen.chat.engine.forward
+
+    def takes(*args: Any) -> Any:
+        time.sleep(call_s)
+        return forward(*args)
+
+    engine.forward = takes
+
+
 @pytest.mark.parametrize("size", [(60, 20), *sweep(((120, 36),), ((80, 24),))])
 async def test_reading_is_seen_from_its_beginning_to_100_per_cent(
     drive: Callable[..., Any], size: tuple[int, int]
 ) -> None:
     async with drive(str(POCKET), size, budget=128, sampling=Sampling(max_tokens=4)) as screen:
         await screen.opened()
+        no_faster_than(screen, call_s=0.02)
         seen: list[tuple[int, int, int]] = []
         statuses, strips = set(), set()
         drawn: list[Any] = []

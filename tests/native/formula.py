@@ -1,0 +1,244 @@
+"""A decoded token of the native step, number by number, in the order that its sources promise: kernels.h,
+slots.h, attention.h and step.h in torch, for one row and keys and values in fp32.
+
+Sixteen sums, number i into sum i % 16, one fused multiply-add each, then a fixed tree. So what comes out is
+not nearly the same: it is the same.
+
+Shapes: G groups of 32 columns, H KV heads, Q query heads per KV head, S slots, D head size, P pairs.
+"""
+
+import ctypes
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from h2o_chat.cache.arena import Arena
+from h2o_chat.native.layout import GROUP, TILE, Matrix, parts
+from h2o_chat.native.packed import Packed
+from h2o_chat.native.tiles import untiled, untiled_scales
+
+_LIBM = ctypes.CDLL(None)
+for _name in ("cosf", "sinf"):
+    getattr(_LIBM, _name).restype, getattr(_LIBM, _name).argtypes = ctypes.c_float, [ctypes.c_float]
+
+
+def fma(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    """a * b + c, rounded once: products of fp32 are exact in fp64."""
+    return (a.double() * b.double() + c).float()
+
+
+def lanes(x: Tensor) -> Tensor:
+    """[..., n] -> [..., n / 16, 16], with zeros behind."""
+    return torch.nn.functional.pad(x, (0, -x.shape[-1] % 16)).unflatten(-1, (-1, 16))
+
+
+def tree(sums: Tensor) -> Tensor:
+    """[..., 16] -> [...]: 8 apart, 4 apart, 2 apart, neighbours."""
+    for apart in (8, 4, 2, 1):
+        sums = sums[..., :apart] + sums[..., apart : 2 * apart]
+    return sums[..., 0]
+
+
+def added(parts: Tensor) -> Tensor:
+    """[..., n, 16] -> [..., 16], one after the other."""
+    sums = torch.zeros((*parts.shape[:-2], 16))
+    for part in parts.unbind(-2):
+        sums = sums + part
+    return sums
+
+
+def dot(a: Tensor, b: Tensor) -> Tensor:
+    """Of [..., n] with [..., n]."""
+    a, b = lanes(a), lanes(b)
+    sums = torch.zeros((*torch.broadcast_shapes(a.shape, b.shape)[:-2], 16))
+    for i in range(a.shape[-2]):
+        sums = fma(a[..., i, :], b[..., i, :], sums)
+    return tree(sums)
+
+
+def exp_of_negative(x: Tensor) -> Tensor:
+    bounded = x.clamp_min(-87)
+    n = (bounded * torch.tensor(1.44269504)).round()
+    low, high = torch.tensor(1.42860677e-6), torch.tensor(-0.693148613)
+    r = fma(n, low, fma(n, high, bounded))
+    p = torch.tensor(1 / 720)
+    for part in (1 / 120, 1 / 24, 1 / 6, 0.5, 1.0, 1.0):
+        p = fma(p, r, torch.tensor(part))
+    power = ((n.int() + 127) << 23).view(torch.float32)  # 2^n
+    return torch.where(x < -87, 0, p * power)
+
+
+def root(x: Tensor) -> Tensor:
+    """Rounded once: torch's own in fp32 is off in the last bit for one number of 150."""
+    return x.double().sqrt().float()
+
+
+def silu(x: Tensor) -> Tensor:
+    e = exp_of_negative(-x.abs())
+    negative = x.clamp_max(0)
+    return fma(negative, e, x - negative) / (e + 1)
+
+
+def norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    by = 1 / root(dot(x, x) / torch.tensor(float(x.shape[-1])) + torch.tensor(epsilon))
+    return x * by.unsqueeze(-1) * weight
+
+
+def turn(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+    """[..., D] by angles [P]."""
+    pairs = len(cosines)
+    a, b, rest = x[..., :pairs], x[..., pairs : 2 * pairs], x[..., 2 * pairs :]
+    first = fma(a, cosines, -(b * sines))
+    return torch.cat((first, fma(b, cosines, a * sines), rest), -1)
+
+
+@dataclass
+class Slots:
+    """Of one layer, before or after a step: [H, S, ...]."""
+
+    keys: Tensor
+    values: Tensor
+    positions: Tensor
+    clamped: Tensor
+    score: Tensor
+    lately: Tensor
+    into: Tensor
+    """[H] where the next token goes."""
+
+
+def slots_of(arena: Arena, at: int, in_use: int) -> Slots:
+    """Copies."""
+    states = {name: state[at, 0].clone() for name, state in arena.slots.states.items()}
+    names = ("keys", "values", "positions", "clamped", "score", "lately")
+    return Slots(**{name: states[name] for name in names}, into=arena.order[at, 0, :, in_use].long())
+
+
+class Formula:
+    """A packed model whose tokens are computed slowly."""
+
+    def __init__(self, packed: Packed) -> None:
+        self.packed, self.frame = packed, packed.frame
+        self._matrices = {part.name: part for part in parts(packed.frame) if isinstance(part, Matrix)}
+        self._read: dict[str, tuple[Tensor, Tensor]] = {}
+
+    def step(
+        self,
+        token: int,
+        position: int,
+        index: int,
+        edge: int,
+        layers: list[Slots],
+        forget: float,
+        remember: float,
+    ) -> tuple[Tensor, list[Slots]]:
+        """Logits [V], and the slots after it, of which none was given up.
+
+        Args:
+            index: at which it is turned; `edge`: by which its queries are turned again, for clamped keys.
+        """
+        frame, after = self.frame, list[Slots]()
+        q, scales = self._matrix("embedding")
+        x = (q[token].float() * scales[token, :, None]).flatten()[: frame.hidden]
+        for number, slots in enumerate(layers):
+            name = f"layers.{number}."
+            qkv = self._times(name + "qkv", norm(x, self._vector(name + "norm_attention"), frame.epsilon))
+            if frame.bias:
+                qkv = qkv + self._vector(name + "bias_qkv")
+            attended, slots = self._attend(number, qkv, position, index, edge, slots, forget, remember)
+            after.append(slots)
+            x = x + self._times(name + "out", attended)
+            both = self._times(name + "gate_up", norm(x, self._vector(name + "norm_mlp"), frame.epsilon))
+            gate, up = both.view(-1, 2, TILE).unbind(1)
+            gated = (silu(gate) * up).flatten()
+            x = x + self._times(name + "down", gated[: frame.intermediate])
+        head = "embedding" if frame.tied else "head"
+        return self._times(head, norm(x, self._vector("norm"), frame.epsilon)), after
+
+    def _attend(
+        self,
+        number: int,
+        qkv: Tensor,
+        position: int,
+        index: int,
+        edge: int,
+        slots: Slots,
+        forget: float,
+        remember: float,
+    ) -> tuple[Tensor, Slots]:
+        frame, name = self.frame, f"layers.{number}."
+        heads, size, rope = frame.kv_heads, frame.head_size, frame.rope_of[number]
+        queries, keys, values = qkv.split([frame.heads * size, heads * size, heads * size])
+        queries, keys = queries.view(heads, -1, size), keys.view(heads, size)
+        if frame.head_norms:
+            queries = norm(queries, self._vector(name + "norm_query"), frame.epsilon)
+            keys = norm(keys, self._vector(name + "norm_key"), frame.epsilon)
+        if rope is not None:
+            angles = self._angles(rope, index, self.frame.ropes[rope].scale)
+            queries, keys = turn(queries, *angles), turn(keys, *angles)
+        slots, each = replace(slots), torch.arange(heads)
+        slots.keys[each, slots.into], slots.values[each, slots.into] = keys, values.view(heads, size)
+        slots.positions[each, slots.into] = position
+        asks = dot(queries.unsqueeze(2), slots.keys.unsqueeze(1))  # [H, Q, S]
+        if rope is not None:
+            far = turn(queries, *self._angles(rope, edge, 1.0))
+            asks = torch.where(
+                slots.clamped.unsqueeze(1), dot(far.unsqueeze(2), slots.keys.unsqueeze(1)), asks
+            )
+        asks = asks * (1 / root(torch.tensor(float(size))))
+        sees = frame.sees[number]
+        seen_from = position - sees + 1 if sees and position >= sees else 0
+        asks = asks.masked_fill((slots.positions < seen_from).unsqueeze(1), -3e38)
+        exps = exp_of_negative(asks - asks.amax(-1, keepdim=True))
+        weights = exps * (1 / tree(added(lanes(exps)))).unsqueeze(-1)
+        output = torch.zeros(heads, queries.shape[1], size)
+        for slot in range(weights.shape[-1]):
+            output = fma(weights[..., slot, None], slots.values[:, None, slot], output)
+        given = weights.transpose(1, 2)  # [H, S, Q]
+        slots.score = fma(slots.score, torch.tensor(forget), given)
+        received = torch.zeros_like(slots.lately)
+        for one in given.unbind(-1):
+            received = received + one
+        kept = torch.tensor(remember)
+        share = (1 - kept) / torch.tensor(float(queries.shape[1]))
+        slots.lately = fma(slots.lately, kept, (received * share))
+        return output.flatten(), slots
+
+    def _times(self, name: str, x: Tensor) -> Tensor:
+        """A product with activations in whole numbers."""
+        q, scales = self._matrix(name)  # [rows, G, 32], [rows, G]
+        two_bytes = self._matrices[name].bits == 8
+        groups = torch.nn.functional.pad(x, (0, q.shape[1] * GROUP - len(x))).view(-1, GROUP)
+        most = groups.abs().amax(-1)
+        by = torch.where(most > 1e-30, torch.div(torch.tensor(127.0), most), 0)
+        exact = groups * by.unsqueeze(-1)
+        numbers = exact.clamp(-127, 127).round()
+        steps = most / 127
+        if two_bytes:
+            rest = ((exact - numbers) * 256).clamp(-127, 127).round()
+            numbers, steps = numbers * 256 + rest, steps / 256
+        products = (q * numbers.int()).sum(-1, dtype=torch.int32).float()  # [rows, G]
+        sums = torch.zeros(len(q))
+        for group in range(q.shape[1]):
+            sums = fma(products[:, group], scales[:, group] * steps[group], sums)
+        part = self._matrices[name]
+        return sums if part.alternate else sums[: sum(source.rows for source in part.sources)]
+
+    def _matrix(self, name: str) -> tuple[Tensor, Tensor]:
+        """Whole weights [rows, G, 32] int32 and scales [rows, G], as they are stored."""
+        if name not in self._read:
+            part, read = self._matrices[name], self.packed._tensor
+            rows, columns = part.padded_rows, part.padded_columns
+            q = untiled(read(f"{name}.weights"), part.bits, rows, columns).view(rows, -1, GROUP).int()
+            scales = untiled_scales(read(f"{name}.scales").view(torch.float16), rows, columns)
+            self._read[name] = q, scales
+        return self._read[name]
+
+    def _vector(self, name: str) -> Tensor:
+        return self.packed._tensor(name).view(torch.float32)
+
+    def _angles(self, rope: int, index: int, scale: float) -> tuple[Tensor, Tensor]:
+        """Cosines and sines [P]."""
+        angles = (torch.tensor(float(index)) * torch.tensor(self.frame.ropes[rope].inv_freq)).tolist()
+        cosines, sines = (torch.tensor([f(one) for one in angles]) for f in (_LIBM.cosf, _LIBM.sinf))
+        return cosines * torch.tensor(scale), sines * torch.tensor(scale)

@@ -35,6 +35,15 @@ class Ticket:
     prompt_ms: float = 0.0
     left: bool = False
     """Its client does not want it any more."""
+    begun: bool = False
+    """Its first words were told."""
+
+    def begins(self) -> bool:
+        """Whether these words are the first that a client waits for; then it is known once they are sent."""
+        begins, self.begun = self.asked.stream and not self.begun, True
+        if begins:
+            self.stream.sent.clear()
+        return begins
 
 
 @dataclass(frozen=True)

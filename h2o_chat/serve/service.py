@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from h2o_chat.engine.batch import Batch
 
 
+FIRST_WORDS_S = 0.002
+"""So long the next step waits at most until the first words of an answer are sent."""
+
+
 def _ending() -> ApiError:
     return busy(503, "The server is ending.", "ending")
 
@@ -233,8 +237,11 @@ class Service:
                 self.seated = self.batch.seated
                 if self._line:  # there may be room for the next one
                     self._changed.notify_all()
+            begun = [ticket for ticket, item in heard if isinstance(item, str) and ticket.begins()]
             if heard:
                 self._tell(heard)
+            for ticket in begun:  # else the event loop may wait for a processor until the next tick
+                ticket.stream.sent.wait(FIRST_WORDS_S)
 
     def _hear(self, told: Told) -> list[tuple[Ticket, Item]]:
         """What a client is told."""

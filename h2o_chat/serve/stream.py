@@ -4,6 +4,7 @@ It has an end: who does not read fast enough is cut off, so that nobody else's m
 """
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ Item = str | Ended | ApiError
 
 
 class Stream:
-    """Used in the event loop alone.
+    """Used in the event loop alone, but for `sent`.
 
     Args:
         texts: whether the text is wanted as it comes, not at the end alone.
@@ -45,6 +46,8 @@ class Stream:
         self._texts = texts
         self._items: deque[Item] = deque()
         self._some = asyncio.Event()
+        self.sent = threading.Event()
+        """All that was told is sent; any thread may wait for it."""
         self.ended = False
         """Nothing more comes."""
 
@@ -64,6 +67,7 @@ class Stream:
 
     async def take(self, longest_s: float) -> list[Item]:
         """All that waits, in its order; empty after so long without anything."""
+        self.sent.set()
         try:
             async with asyncio.timeout(longest_s):
                 await self._some.wait()

@@ -233,6 +233,31 @@ async def test_a_reader_that_is_too_slow_is_cut_and_nobody_waits_for_it(
     await task
 
 
+async def test_first_words_are_sent_before_the_next_step(
+    loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else who sends them may wait for a processor until the system's next tick. Later ones nobody awaits."""
+    steps, step = list[Batch](), Batch.step
+
+    def counted(batch: Batch) -> Any:
+        steps.append(batch)
+        return step(batch)
+
+    monkeypatch.setattr(Batch, "step", counted)
+    monkeypatch.setattr("h2o_chat.serve.service.FIRST_WORDS_S", 60)
+    service = begin(loaded, SETTINGS)
+    ticket = service.ticket(Asked((("user", "Hello, who are you?"),), SAMPLING, 0, stream=True), NOBODY)
+    service.submit(ticket)
+    assert await ticket.stream.take(60)
+    before = len(steps)
+    await asyncio.sleep(0.1)
+    assert len(steps) == before
+    while not isinstance(await end_of(ticket), Ended):
+        pass
+    assert len(steps) > before + 1
+    assert service.close(60)
+
+
 async def test_a_stream_holds_so_much_and_ends_then() -> None:
     stream = Stream(texts=True)
     assert all(stream.put("a") for _ in range(MOST_TEXTS))

@@ -41,12 +41,13 @@ SLOWER = 1.2
 PACKAGES = {"openai": "openai", "llm": "llm", "oterm": "oterm", "elia": "elia-chat"}
 LINES = (
     "My name is Ada and my cat is called Tom.",
+    "What is my name?",
     "I like long walks in the rain.",
     "Tell me something about dogs.",
-    "What is my name?",
     "Do you like music?",
     "What is my cat called?",
 )
+"""Over and over. Turns 2 and 30 both ask for what was told: the same work, but for what came between."""
 OPENAI = """
 import json, sys
 from openai import OpenAI

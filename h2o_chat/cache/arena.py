@@ -278,6 +278,9 @@ class Arena:
         self.used = self.shape[3] if now.used is None else now.used + 1
         for name, new in self.coming(now, prompt).items():
             self.slots.states[name].scatter_(3, self.slot, new.expand_as(self.slot))
+        self.empty_slots = self.slots.positions[..., : self.used] < 0  # [L, R, H, T]
+        rooms = torch.arange(self.slot[0].numel(), device=self.device) * self.shape[3]
+        self._into = rooms + self.slot.flatten(1)  # [L, R * H] where that is among all slots of a layer
         if self._probabilities is None:
             layers, rows, heads, slots = self.shape
             size = (layers, rows, heads, self.layer_shape.groups, slots)
@@ -287,10 +290,10 @@ class Arena:
     def write(self, at: int, keys: Tensor, values: Tensor) -> None:
         """One layer's keys and values [R, H, 1, D] of the tokens that were placed."""
         assert self.slot is not None
-        slot = self.slot[at]  # [R, H, 1]
-        keys, values = self.to_store(keys, values, self.slots.positions[at].gather(2, slot))
+        keys, values = self.to_store(keys, values, self.when[:, None])
         for stored, new in ((self.slots.keys, keys), (self.slots.values, values)):
-            stored[at].scatter_(2, slot.unsqueeze(3).expand_as(new), new)
+            one = stored.shape[4]
+            stored[at].view(-1, one).index_copy_(0, self._into[at], new.reshape(-1, one))
 
     def probabilities(self, at: int) -> Tensor:
         """Where one layer's probabilities go: [R, H, G, T], T slots in use at most."""

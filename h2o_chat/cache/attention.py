@@ -38,25 +38,27 @@ class LayerStep:
     softcap: float | None
     window: int | None  # positions that a query sees, itself included; None: all before it
 
-    def logits(self, queries: Tensor, keys: Tensor, used: int, when: Tensor, edge: Angles | None) -> Tensor:
-        """[R, H, G, N, D], [R, H, T + M, D] -> [R, H, G, N, T + M]; the first T = `used` keys are of slots.
+    def logits(
+        self, queries: Tensor, keys: Tensor, empty: Tensor, when: Tensor, edge: Angles | None
+    ) -> Tensor:
+        """[R, H, G, N, D], [R, H, T + M, D] -> [R, H, G, N, T + M]; the first T keys are of slots.
 
         Args:
+            empty: [R, H, T] slots that hold nothing.
             when: [R, N] positions of the queries.
             edge: where some keys are clamped, what turns the queries to the index at which they meet those.
         """
-        logits = self.products(queries, keys)
+        logits, used = self.products(queries, keys), empty.shape[2]
         if not used:
             return logits
-        slots, held = self.arena.slots.cut(slice(self.at, self.at + 1)), logits[..., :used]
+        slots, held, unseen = self.arena.slots, logits[..., :used], empty[:, :, None, None]
         if edge is not None:
             assert self.arena.rope is not None
             far = self.products(self.arena.rope.turn(queries, *edge), keys[:, :, :used])
-            torch.where(slots.clamped[0, :, :, None, None, :used], far, held, out=held)
-        unseen = slots.positions[0, :, :, None, None, :used] < 0  # empty slots
+            torch.where(slots.clamped[self.at, :, :, None, None, :used], far, held, out=held)
         if self.window is not None:
             before = when[:, None, None, :, None] - self.window  # [R, 1, 1, N, 1]
-            unseen = unseen | (slots.positions[0, :, :, None, None, :used] <= before)
+            unseen = unseen | (slots.positions[self.at, :, :, None, None, :used] <= before)
         held.masked_fill_(unseen, -torch.inf)
         return logits
 
@@ -80,7 +82,7 @@ class LayerStep:
             arena.place(now, step.of_prompt)
         arena.write(self.at, keys, values)
         held = arena.held_keys(self.at)[:, :, : arena.used]
-        logits = self.logits(queries, held, arena.used, arena.when, arena.edge)
+        logits = self.logits(queries, held, arena.empty_slots[self.at], arena.when, arena.edge)
         probabilities = arena.probabilities(self.at)  # [R, H, G, T]
         torch.softmax(logits.squeeze(3), -1, out=probabilities)
         if 0 in now.count:  # padding is no query, and may have seen nothing at all
@@ -128,6 +130,7 @@ class LayerStep:
         when = arena.per_row(now.first)[:, 0] + place  # [R, N]
         later = (count - 1 - place).clamp_min(0)  # [R, N] queries that come after each one in its row
         used = arena.shape[3] if now.used is None else now.used
+        empty = arena.slots.positions[self.at, ..., :used] < 0
         edge = arena.edge_angles(when, queries.dtype)
         all_keys, all_values = keys, values
         if used:  # [R, H, T + N, D]
@@ -140,7 +143,7 @@ class LayerStep:
             end = min(start + BLOCK, tokens)  # later keys cannot be seen
             asked = queries[..., cut, :]
             turned = None if edge is None else (edge[0][..., cut, :], edge[1][..., cut, :])
-            logits = self.logits(asked, all_keys[:, :, : used + end], used, when[:, cut], turned)
+            logits = self.logits(asked, all_keys[:, :, : used + end], empty, when[:, cut], turned)
             unseen = place[:end] > place[cut, None]  # [B, end]
             if self.window is not None:
                 unseen = unseen | (place[:end] <= place[cut, None] - self.window)

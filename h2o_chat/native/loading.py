@@ -30,6 +30,7 @@ from h2o_chat.native.packed import Packed
 from h2o_chat.native.packing import packed_for, usual_bits
 from h2o_chat.native.places import place_of
 from h2o_chat.native.probing import frame_of
+from h2o_chat.native.waiting import asks_for_transformers
 
 
 @dataclass(frozen=True)
@@ -136,12 +137,8 @@ def why_not_native(settings: Settings, config: Any) -> str:
     Args:
         config: None: the weights were packed, so the native step is known to compute it.
     """
-    if settings.engine == "transformers":
-        return "--engine transformers was given"
-    if settings.quantize in ("none", "nf4"):
-        return f"--quantize {settings.quantize} was given, and it computes with int8 and int4"
-    if settings.dtype != "auto":
-        return f"--dtype {settings.dtype} was given, and it chooses its own"
+    if why := asks_for_transformers(settings):
+        return why
     if settings.engine == "auto" and choose_device(settings.device).type != "cpu":
         return "it computes on a CPU, and there is a GPU"
     if settings.device not in ("auto", "cpu"):

@@ -45,6 +45,13 @@ def _cut() -> ApiError:
     return busy(503, "The server ends, and this answer with it.", "ending")
 
 
+def _ended_early(told: Told, turn: Turn) -> ApiError | None:
+    """Why an answer did not come to its end; None: it did."""
+    if told.error is not None:
+        return errors.of(told.error)
+    return _cut() if turn.finish == "stopped" else None
+
+
 def _broken() -> ApiError:
     return ApiError(500, "The engine has failed: the server is ending.", "bug")
 
@@ -262,12 +269,8 @@ class Service:
         self.counts.turn(turn, ticket.cached_tokens, ticket.prompt_ms)
         if told.state is not None and not ticket.left:
             self._keep(ticket, turn, told.row, told.state)
-        error = None
-        if told.error is not None:
-            error = errors.of(told.error)
-        elif turn.finish == "stopped":
-            error = _cut()
-        return Ended(turn, ticket.cached_tokens, ticket.prompt_ms, told.row, error, ticket.notes)
+        early = _ended_early(told, turn)
+        return Ended(turn, ticket.cached_tokens, ticket.prompt_ms, told.row, early, ticket.notes)
 
     def _keep(self, ticket: Ticket, turn: Turn, row: int | None, state: Any) -> None:
         """The next request may go on from there."""

@@ -457,10 +457,11 @@ int32_t h2o_attend(h2o_model *model, const h2o_pass *of) {
     }
     const int threads = pool_threads(model->pool);
     if (of->clamps && !make_tables(*model, farthest)) return 1;
-    if (!model->passed.make(keys * (2 * size + 2) + left + pass.own_floats * threads)) return 1;
+    const int64_t values = static_cast<int64_t>(of->rows) * frame.kv_heads * of->tokens * size;
+    if (!model->passed.make(keys * (size + 2) + values + left + pass.own_floats * threads)) return 1;
     pass.tiles = model->passed.get();
     pass.values = pass.tiles + keys * size;
-    pass.at = pass.values + keys * size;
+    pass.at = pass.values + values;
     pass.clamped = pass.at + keys;
     pass.own = pass.clamped + keys;
     pass.left = pass.own + pass.own_floats * threads;

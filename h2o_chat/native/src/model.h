@@ -76,7 +76,7 @@ struct Pass {
     const h2o_pass *of;
     int stride;         // T + N rounded up to 32
     float *tiles;       // [R, H, stride / 32, D, 32] the keys, components side by side
-    float *values;      // [R, H, stride, D]
+    float *values;      // [R, H, N, D] of the tokens; slots have theirs side by side already
     float *at;          // [R, H, stride] position after the row's first token; `kNever`: nobody sees the key
     float *clamped;     // [R, H, stride] 1 or 0
     float *left;        // [2, R, N] what is left, after the pass, of what each query gave: to the score, to `lately`

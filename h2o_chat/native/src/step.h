@@ -17,6 +17,15 @@ inline Rounded shared(const Job &job, const h2o_matrix &m) {
     return {job.numbers, job.scales, job.begins, m.columns, job.tokens < kWidth ? job.tokens : kWidth, group_bytes(m)};
 }
 
+// Calls `one` with each token that is this thread's. Where there are enough a thread takes a block at once: the scales of a
+// block lie side by side, and two threads that write to one cache line wait for each other.
+template <class One>
+inline void by_tokens(const Job &job, One one) {
+    const int run = job.tokens >= kWidth * job.team->threads ? kWidth : 1;
+    for (int first; (first = take(job.team->next, run, job.tokens)) >= 0;)
+        for (int token = first; token < first + run && token < job.tokens; ++token) one(token);
+}
+
 // Tokens' numbers [N, stride], normed first if there is a weight, rounded for a product with m. A single token is
 // rounded by every thread for itself, which is cheaper than waiting for one that does it.
 inline Rounded rounded(Job &job, int thread, const float *x, int stride, const float *weight, const h2o_matrix &m) {
@@ -39,7 +48,7 @@ inline Rounded rounded(Job &job, int thread, const float *x, int stride, const f
         one(0);
         return all;
     }
-    for (int token; (token = take(job.team->next, 1, job.tokens)) >= 0;) one(token);
+    by_tokens(job, one);
     meet(*job.team);
     return all;
 }
@@ -144,7 +153,7 @@ void before(Job &job, int thread) {
     const Sizes of(*job.frame);
     const h2o_layer &layer = job.frame->layers[job.layer];
     queries_keys_values(job, thread, layer);
-    for (int token; (token = take(job.team->next, 1, job.tokens)) >= 0;) {
+    by_tokens(job, [&](int token) {
         float *all = job.qkv + static_cast<ptrdiff_t>(token) * of.rows;
         for (int head = 0; head < of.heads; ++head)
             turned_head(job, layer, token, layer.norm_query, all + head * of.size);
@@ -155,16 +164,17 @@ void before(Job &job, int thread) {
         std::memcpy(job.queries + token * queries, all, sizeof(float) * queries);
         std::memcpy(job.keys + token * others, keys, sizeof(float) * others);
         std::memcpy(job.values + token * others, keys + others, sizeof(float) * others);
-    }
+    });
     meet(*job.team);
 }
 
 void after(Job &job, int thread) {
     const Sizes of(*job.frame);
     const h2o_layer &layer = job.frame->layers[job.layer];
-    for (int token; (token = take(job.team->next, 1, job.tokens)) >= 0;)
+    by_tokens(job, [&](int token) {
         std::memcpy(job.attended + static_cast<ptrdiff_t>(token) * layer.out.columns,
                     job.in + static_cast<ptrdiff_t>(token) * of.heads * of.size, sizeof(float) * of.heads * of.size);
+    });
     meet(*job.team);
     output(job, thread, layer);
     gated_mlp(job, thread, layer);

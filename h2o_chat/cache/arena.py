@@ -117,12 +117,17 @@ class Arena:
     """The slots of some layers, which turn their keys alike.
 
     Args:
-        slots: S.
+        slots: S, empty ones; or what they hold, by state.
     """
 
     @torch.inference_mode(False)  # else it could be written to in inference mode alone
     def __init__(
-        self, plan: Plan, layers: Sequence[int], rope: Rope | None, shape: Shape, slots: int
+        self,
+        plan: Plan,
+        layers: Sequence[int],
+        rope: Rope | None,
+        shape: Shape,
+        slots: int | dict[str, Tensor],
     ) -> None:
         self.plan, self.layers, self.rope, self.layer_shape = plan, tuple(layers), rope, shape
         self.device = shape.device
@@ -138,8 +143,10 @@ class Arena:
         """[L, R, H, 1] where the token under way is, which was placed and not finished."""
         self.waiting: list[New] = []
         """What the last pass of a prompt has brought to the layers just before (`absorb.wait`)."""
-        size = (len(self.layers), shape.rows, shape.heads, slots)
-        self.hold({state.name: self.empty(state, size) for state in STATES})
+        if isinstance(slots, int):
+            size = (len(self.layers), shape.rows, shape.heads, slots)
+            slots = {state.name: self.empty(state, size) for state in STATES}
+        self.hold(slots)
 
     @torch.inference_mode(False)
     def hold(self, states: dict[str, Tensor]) -> None:

@@ -258,5 +258,5 @@ def read_for(runner: Runner, session: Session, path: Path) -> Snapshot:
 
 def share_held(slots: Sequence[Tensor], positions: range) -> float:
     """Share of the tokens at these positions that stand in slots, positions [L, H, S] each: 0 to 1."""
-    found = sum(int(((at >= positions.start) & (at < positions.stop)).sum()) for one in slots for at in one)
+    found = sum(int(((one >= positions.start) & (one < positions.stop)).count_nonzero()) for one in slots)
     return found / max(1, len(positions) * sum(one.shape[0] * one.shape[1] for one in slots))

@@ -63,6 +63,8 @@ def pin(cache: CacheLike, positions: Iterable[int], row: int | None = None) -> i
             KV head; nothing has changed.
     """
     clocks, wanted = rows(cache, row), {position for position in positions if position >= 0}
+    if not wanted:
+        return 0
     chosen = [_held_at(arena, clocks, wanted) for arena in cache.arenas]
     masks = [arena.slots.protected | mask for arena, mask in zip(cache.arenas, chosen, strict=True)]
     ahead = {at: clock.pins | {p for p in wanted if p >= clock.seen} for at, clock in clocks.items()}

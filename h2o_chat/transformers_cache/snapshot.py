@@ -67,9 +67,8 @@ def restore(cache: CacheLike, snapshot: Snapshot, *, hand_over: bool = False) ->
     cache.reset()
     cache.clocks, cache.fresh = [replace(clock) for clock in snapshot.clocks], replace(snapshot.fresh)
     for part in snapshot.parts:
-        arena = Arena(cache.plan, part.layers, cache.rope(part.layers[0]), part.shape, slots=0)
+        arena = Arena(cache.plan, part.layers, cache.rope(part.layers[0]), part.shape, part.states)
         arena.lost, arena.base = part.lost, arena.per_row([clock.base for clock in cache.clocks]).flatten()
-        arena.hold(part.states)
         cache.arenas_in_step.append(arena)
     while len(cache.layers) < sum(len(part.layers) for part in snapshot.parts):
         cache.layers.append(cache.new_layer())

@@ -12,11 +12,13 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.cache.arena import Part
 from h2o_chat.cache.clock import Clock
+from h2o_chat.cache.settle import TORCH
 from h2o_chat.cache.step import Step
 from h2o_chat.engine.undo import undo
 from h2o_chat.models.load import Loaded
 from h2o_chat.models.tokenizing import blamed_on_the_model
 from h2o_chat.native.loading import LoadedNative, positions_of
+from h2o_chat.native.of_slots import knows, of_slots
 from h2o_chat.native.step import NativeStep
 from h2o_chat.transformers_cache.cache import H2OCache
 from h2o_chat.transformers_cache.probe import probe
@@ -63,6 +65,9 @@ class Runner:
         on_cpu = CALL_TOKENS_NF4 if loaded.quantization == "nf4" else CALL_TOKENS_CPU
         most = on_cpu if self.device.type == "cpu" else CALL_TOKENS
         self._call_tokens = min(most, int(CALL_FLOP / 2 / max(1, loaded.parameters)))
+        self._kernels = TORCH
+        if self.native is None and self.device.type == "cpu" and knows(cache.plan.policy):
+            self._kernels = of_slots(loaded.sizes, self.trained.ropes, loaded.precision)
         self._keeps_last = (
             self.native is None and "logits_to_keep" in inspect.signature(self.model.forward).parameters
         )
@@ -180,7 +185,10 @@ class Runner:
                 torch.arange(tokens, device=self.device) >= torch.tensor(padding, device=self.device)[:, None]
             )
         ids = torch.tensor(pieces, device=self.device)
-        step, before = Step(tokens, prompt, real), [replace(clock) for clock in self.cache.clocks]
+        step, before = (
+            Step(tokens, prompt, real, kernels=self._kernels),
+            [replace(clock) for clock in self.cache.clocks],
+        )
         fed = self.cache.fed
         try:
             self.cache.prepare(step)

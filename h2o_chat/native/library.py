@@ -180,6 +180,29 @@ def library() -> ctypes.CDLL | None:
     return loaded
 
 
+class Model:
+    """An open model: it is closed when nobody has it any more.
+
+    Args:
+        form: a key of `FORMS`; 0 is the fastest.
+        keep: what the frame points to.
+
+    Attributes:
+        at: None where this processor cannot run that form, or there was no memory.
+    """
+
+    def __init__(self, frame: Frame, form: int, threads: int, keep: Sequence[Any]) -> None:
+        self._keep = frame, keep
+        loaded = library()
+        assert loaded is not None
+        self.library = loaded
+        self.at: int | None = loaded.h2o_open(ctypes.byref(frame), form, threads)
+
+    def __del__(self) -> None:
+        if getattr(self, "at", None):
+            self.library.h2o_close(self.at)
+
+
 @cache
 def why_not() -> str:
     """Why there is no library, in words; nothing where there is one."""

@@ -13,19 +13,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from h2o_chat.base.errors import OutOfMemoryError, UsageError
-from h2o_chat.cache.arena import Arena, Shape
+from h2o_chat.base.errors import UsageError
+from h2o_chat.cache.arena import Shape
 from h2o_chat.cache.attention import Attended, LayerStep
 from h2o_chat.cache.clock import Pass
-from h2o_chat.cache.quantized import SCALE_BYTES
-from h2o_chat.cache.settle import Kernels, settle
+from h2o_chat.cache.settle import settle
 from h2o_chat.native import library as c
 from h2o_chat.native import prompts
+from h2o_chat.native.of_slots import OfSlots, checked, knows, ropes_of
 from h2o_chat.native.packed import Packed
 from h2o_chat.native.threads import one_torch_thread
 from h2o_chat.policies import scores
-from h2o_chat.policies.policies import Policy, Slots
-from h2o_chat.policies.scores import Received
 from h2o_chat.transformers_cache.attention_function import through_slots
 from h2o_chat.transformers_cache.cache import H2OCache
 from h2o_chat.transformers_cache.ready import begin_first, make_slots
@@ -48,20 +46,16 @@ class NativeStep:
         if loaded is None:
             raise UsageError(f"There is no native step: {c.why_not()}.", "Use --engine transformers.")
         self.library, self.packed, self.frame = loaded, packed, packed.frame
-        self._keep: list[Any] = []
-        """What the library points to."""
-        self._model = loaded.h2o_open(ctypes.byref(_frame_of(packed, self._keep)), FORMS[form], threads)
-        if not self._model:
+        keep: list[Any] = [packed]
+        model = c.Model(_frame_of(packed, keep), FORMS[form], threads, keep)
+        if not model.at:
             raise UsageError(f"The native step cannot run as {form or 'any form'} here.", "Leave it out.")
+        self._model, self.of_slots = model.at, OfSlots(model, self.frame.head_size)
         self.form = c.FORMS[loaded.h2o_form(self._model)]
         self.said = f"{self.form}; {packed.note}" if packed.note else self.form
         """What to tell of it: the form of the kernels, and why weights had to be packed again."""
         self._pointers: tuple[int, ...] = ()
         self._slots: Any = (c.Slots * self.frame.layers)()
-
-    def __del__(self) -> None:
-        if getattr(self, "_model", None):
-            self.library.h2o_close(self._model)
 
     # -- a step ----------------------------------------------------------------------------------------
 
@@ -83,7 +77,7 @@ class NativeStep:
         assert cache.step is not None
         cache.step.around = one_torch_thread  # what is left to torch is too little to divide
         if knows(cache.plan.policy):
-            cache.step.kernels = Kernels(self._compare, self._change)
+            cache.step.kernels = self.of_slots.kernels
         with one_torch_thread():
             if not cache.arenas_in_step:
                 self._make_slots(cache, len(ids))
@@ -140,7 +134,7 @@ class NativeStep:
             protect=(ctypes.c_uint8 * rows)(*map(bool, now.protected)),
             slots=self._slots,
         )
-        self._checked(self.library.h2o_decode(self._model, ctypes.byref(step), logits.data_ptr()))
+        checked(self.library.h2o_decode(self._model, ctypes.byref(step), logits.data_ptr()))
         cache.step.lasting = True
         for arena in cache.arenas:  # a restored one was not told of windows by any prompt
             arena.windows = [self.frame.sees[layer] for layer in arena.layers]
@@ -158,14 +152,14 @@ class NativeStep:
         attend = self._attend if knows(cache.plan.policy) else None
         index = cache.position_ids().expand(rows, -1).to(torch.int32).contiguous()
         ids = ids.contiguous()
-        self._checked(run.h2o_turns(model, tokens, index.data_ptr()))
+        checked(run.h2o_turns(model, tokens, index.data_ptr()))
         x = torch.empty(rows, columns, frame.hidden)
-        self._checked(run.h2o_embed(model, tokens, ids.data_ptr(), x.data_ptr()))
+        checked(run.h2o_embed(model, tokens, ids.data_ptr(), x.data_ptr()))
         for layer in range(frame.layers):
             queries = torch.empty(rows, columns, frame.heads, size)
             keys, values = (torch.empty(rows, columns, frame.kv_heads, size) for _ in range(2))
             into = [made.data_ptr() for made in (x, queries, keys, values)]
-            self._checked(run.h2o_before(model, layer, tokens, *into))
+            checked(run.h2o_before(model, layer, tokens, *into))
             handoff, _ = cache.update(keys.transpose(1, 2), values.transpose(1, 2), layer)
             attended = through_slots(
                 queries.transpose(1, 2), handoff, window=frame.sees[layer], attend=attend
@@ -173,85 +167,18 @@ class NativeStep:
             if layer == frame.layers - 1 and not all_columns:  # nobody asks what the others become
                 attended, x = attended[:, -1:].contiguous(), x[:, -1:].contiguous()
                 tokens = rows
-            self._checked(run.h2o_after(model, layer, tokens, attended.data_ptr(), x.data_ptr()))
+            checked(run.h2o_after(model, layer, tokens, attended.data_ptr(), x.data_ptr()))
         logits = torch.empty(rows, x.shape[1], frame.vocabulary)
-        self._checked(run.h2o_head(model, tokens, x.data_ptr(), logits.data_ptr()))
+        checked(run.h2o_head(model, tokens, x.data_ptr(), logits.data_ptr()))
         return logits
 
     def _attend(self, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
         """`LayerStep.attended` in the library."""
 
         def call(asked: Any) -> None:
-            self._checked(self.library.h2o_attend(self._model, asked))
+            checked(self.library.h2o_attend(self._model, asked))
 
         return prompts.attend(call, here.arena.layers[here.at], here, now, queries, keys, values)
-
-    def _compare(self, arena: Arena, part: Slots, index: Tensor) -> dict[str, Tensor]:
-        """`settle.compare_keys` in the library: keys [L, r, H, S, D] at rotation index [L, r, H, S].
-
-        Args:
-            part: its keys may be of rows that follow each other, among others.
-        """
-        layers, rows, heads, slots = part.positions.shape
-        found = {"distinctness": torch.empty(part.positions.shape)}
-        if arena.plan.policy.pairs:  # brought up to date
-            was = {name: part.states[name] for name in ("novelty", "nearest")}
-            found |= {name: one.clone(memory_format=torch.contiguous_format) for name, one in was.items()}
-        keys, numbers = part.keys, c.int32s(part.layers)
-        positions = part.positions.contiguous()
-        index = index.to(torch.int32).contiguous()
-        self._checked(
-            self.library.h2o_compare(
-                self._model,
-                layers,
-                ctypes.addressof(numbers),
-                rows,
-                keys.stride(0) // (heads * slots * keys.shape[4]),
-                slots,
-                arena.plan.bits or 0,
-                keys.data_ptr(),
-                positions.data_ptr(),
-                index.data_ptr() if arena.plan.bits is None else None,  # bytes are not turned
-                *(
-                    found[name].data_ptr() if name in found else None
-                    for name in ("distinctness", "novelty", "nearest")
-                ),
-            )
-        )
-        return found
-
-    def _change(self, slots: Slots) -> Tensor:
-        """`policies.output_change_of_heads` in the library. [L, r, H, S]
-
-        Args:
-            slots: its values may be of rows that follow each other, among others.
-        """
-        changes = torch.empty(slots.positions.shape)
-        layers, rows, heads, count = changes.shape
-        values = slots.states["values"]  # numbers, or bytes
-        exact, bytes_ = values.dtype.is_floating_point, values.shape[4]
-        self._checked(
-            self.library.h2o_change(
-                self._model,
-                layers,
-                rows,
-                values.stride(0) // (heads * count * bytes_),
-                count,
-                0 if exact else 8 * (bytes_ - SCALE_BYTES) // self.frame.head_size,
-                *(tensor.data_ptr() for tensor in (slots.score, values, changes)),
-            )
-        )
-        return changes
-
-    def _checked(self, failed: int) -> None:
-        """
-        Raises:
-            OutOfMemoryError: the library had no memory for a call.
-        """
-        if failed:
-            raise OutOfMemoryError(
-                "There is no memory for the native step's buffers.", "Use a smaller --chunk."
-            )
 
     # -- what the library points to --------------------------------------------------------------------
 
@@ -275,11 +202,6 @@ class NativeStep:
             slots.used = used
 
 
-def knows(policy: Policy) -> bool:
-    """Whether the library keeps all that a policy ranks by; else attention and scores are torch's."""
-    return type(policy.scores) is Received and not policy.looks_at
-
-
 def _frame_of(packed: Packed, keep: list[Any]) -> c.Frame:
     """The frame with the addresses of its weights; what it points to beside them goes into `keep`."""
     frame = packed.frame
@@ -295,10 +217,7 @@ def _frame_of(packed: Packed, keep: list[Any]) -> c.Frame:
         layer.norm_key = packed.vector(name + "norm_key") if frame.head_norms else None
         rope, sees = frame.rope_of[number], frame.sees[number]
         layer.rope, layer.sees = -1 if rope is None else rope, sees or 0
-    ropes = (c.Rope * max(1, len(frame.ropes)))()
-    for rope, one in zip(ropes, frame.ropes, strict=False):
-        rope.inv_freq = (ctypes.c_float * len(one.inv_freq))(*one.inv_freq)
-        rope.pairs, rope.scale = len(one.inv_freq), one.scale
+    ropes = ropes_of([(one.inv_freq, one.scale) for one in frame.ropes])
     keep += [layers, ropes]
     return c.Frame(
         layer_count=frame.layers,

@@ -239,7 +239,7 @@ def test_keys_are_compared_as_in_torch(name: str, budget: int, kv: str, pack: Pa
     talk(by(NativeStep(packed, 2)), cache, said(522, packed.frame.vocabulary))  # a rebase was not long ago
     assert cache.clocks[0].base > 0
     for form in library.forms():
-        step = NativeStep(packed, 2, form)
+        kernels = NativeStep(packed, 2, form).of_slots.kernels
         for arena in cache.arenas:
             index, slots = arena.held_indices(arena.slots), arena.slots
             assert not bool((slots.positions >= 0).all()), "some slot is empty"
@@ -247,7 +247,7 @@ def test_keys_are_compared_as_in_torch(name: str, budget: int, kv: str, pack: Pa
             nothing = {"nearest": torch.full_like(slots.nearest, -1)}
             anew = Slots(slots.budget, slots.layers, **(slots.states | nothing))
             wanted = compare_keys(arena, slots, index)
-            found, compared_anew = step._compare(arena, slots, index), step._compare(arena, anew, index)
+            found, compared_anew = kernels.compare(arena, slots, index), kernels.compare(arena, anew, index)
             assert wanted.keys() == found.keys() - {"nearest"} == {"distinctness", "novelty"}
             for name_, numbers in wanted.items():
                 assert torch.allclose(numbers, found[name_], atol=2e-6)
@@ -267,7 +267,7 @@ def test_what_a_slot_changes_is_as_in_torch(name: str, kv: str, pack: Pack) -> N
         wanted = output_change_of_heads(slots)
         assert bool((wanted > 0).any())
         for form in library.forms():
-            found = NativeStep(packed, 2, form)._change(slots)
+            found = NativeStep(packed, 2, form).of_slots.kernels.change(slots)
             assert torch.allclose(wanted, found, rtol=2e-4, atol=1e-6)
             assert not bool(found[slots.positions < 0].any())
 

@@ -1,0 +1,171 @@
+"""What is computed of all slots to choose who stays, in the library: for the native step and transformers'.
+
+Shapes: L layers, R rows of which r are due, H KV heads, S slots, D head size.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from h2o_chat.base.errors import OutOfMemoryError
+from h2o_chat.cache.arena import Arena
+from h2o_chat.cache.quantized import BITS, SCALE_BYTES
+from h2o_chat.cache.rope import Rope
+from h2o_chat.cache.settle import TORCH, Kernels, compare_keys
+from h2o_chat.models.sizes import Sizes
+from h2o_chat.native import library as c
+from h2o_chat.policies.policies import Policy, Slots, output_change_of_heads
+from h2o_chat.policies.scores import Received
+
+
+class OfSlots:
+    """The kernels of one open model."""
+
+    def __init__(self, model: c.Model, head_size: int) -> None:
+        self._model, self._head_size = model, head_size
+
+    @property
+    def kernels(self) -> Kernels:
+        """For a step."""
+        return Kernels(self.compare, self.change)
+
+    def compare(self, arena: Arena, part: Slots, index: Tensor) -> dict[str, Tensor]:
+        """`settle.compare_keys`: keys [L, r, H, S, D] at rotation index [L, r, H, S].
+
+        Args:
+            part: its keys may be of rows that follow each other, among others.
+        """
+        layers, rows, heads, slots = part.positions.shape
+        found = {"distinctness": torch.empty(part.positions.shape)}
+        if arena.plan.policy.pairs:  # brought up to date
+            was = {name: part.states[name] for name in ("novelty", "nearest")}
+            found |= {name: one.clone(memory_format=torch.contiguous_format) for name, one in was.items()}
+        keys, numbers = _fp32(part.keys), c.int32s(part.layers)
+        positions = part.positions.contiguous()
+        index = index.to(torch.int32).contiguous()
+        checked(
+            self._model.library.h2o_compare(
+                self._model.at,
+                layers,
+                ctypes.addressof(numbers),
+                rows,
+                keys.stride(0) // (heads * slots * keys.shape[4]),
+                slots,
+                arena.plan.bits or 0,
+                keys.data_ptr(),
+                positions.data_ptr(),
+                index.data_ptr() if arena.plan.bits is None else None,  # bytes are not turned
+                *(
+                    found[name].data_ptr() if name in found else None
+                    for name in ("distinctness", "novelty", "nearest")
+                ),
+            )
+        )
+        return found
+
+    def change(self, slots: Slots) -> Tensor:
+        """`policies.output_change_of_heads`. [L, r, H, S]
+
+        Args:
+            slots: its values may be of rows that follow each other, among others.
+        """
+        changes = torch.empty(slots.positions.shape)
+        layers, rows, heads, count = changes.shape
+        values = _fp32(slots.states["values"])  # numbers, or bytes
+        exact, bytes_ = values.dtype.is_floating_point, values.shape[4]
+        checked(
+            self._model.library.h2o_change(
+                self._model.at,
+                layers,
+                rows,
+                values.stride(0) // (heads * count * bytes_),
+                count,
+                0 if exact else 8 * (bytes_ - SCALE_BYTES) // self._head_size,
+                *(tensor.data_ptr() for tensor in (slots.score, values, changes)),
+            )
+        )
+        return changes
+
+
+class OfSlotsAlone(OfSlots):
+    """The kernels without a model, for transformers' step: one thread, as torch's own are awake beside it.
+
+    Raises:
+        OutOfMemoryError: no memory for them.
+    """
+
+    def __init__(self, sizes: Sizes, ropes: Sequence[Rope | None]) -> None:
+        different = list({id(rope): rope for rope in ropes if rope is not None}.values())
+        number = {id(rope): at for at, rope in enumerate(different)}
+        self._sizes, turnings = sizes, ropes_of([(rope.inv_freq.tolist(), 1.0) for rope in different])
+        frame = c.Frame(
+            layer_count=len(ropes),
+            rope_count=len(different),
+            heads=sizes.heads,
+            kv_heads=sizes.kv_heads,
+            head_size=sizes.head_size,
+            layers=(c.Layer * len(ropes))(*(c.Layer(rope=number.get(id(rope), -1)) for rope in ropes)),
+            ropes=turnings,
+        )
+        super().__init__(c.Model(frame, form=0, threads=1, keep=[turnings]), sizes.head_size)
+        checked(not self._model.at)
+
+    def compare(self, arena: Arena, part: Slots, index: Tensor) -> dict[str, Tensor]:
+        """As `OfSlots.compare`."""
+        fits = self._fits(part) and part.keys.shape[4] == part.values.shape[4]
+        return super().compare(arena, part, index) if fits else compare_keys(arena, part, index)
+
+    def change(self, slots: Slots) -> Tensor:
+        """As `OfSlots.change`."""
+        return super().change(slots) if self._fits(slots) else output_change_of_heads(slots)
+
+    def _fits(self, slots: Slots) -> bool:
+        """Whether these layers have the sizes that the configuration says: in some families not all do. And
+        where they are: a model may lie on two devices."""
+        values, size = slots.states["values"], self._sizes.head_size
+        exact = values.dtype.is_floating_point
+        sizes = [size] if exact else [size * bits // 8 + SCALE_BYTES for bits in BITS.values()]
+        heads = slots.score.shape[2], slots.score.shape[4] * slots.score.shape[2]
+        known = self._sizes.kv_heads, self._sizes.heads
+        return values.device.type == "cpu" and values.shape[4] in sizes and heads == known
+
+
+def of_slots(sizes: Sizes, ropes: Sequence[Rope | None], dtype: torch.dtype) -> Kernels:
+    """For transformers' step on a CPU; torch's own where there is no library, or it cannot turn such keys."""
+    known = (
+        dtype != torch.float64
+        and sizes.head_size % 16 == 0
+        and not any(rope is not None and rope.interleaved for rope in ropes)
+    )
+    return OfSlotsAlone(sizes, ropes).kernels if known and c.library() else TORCH
+
+
+def knows(policy: Policy) -> bool:
+    """Whether the library keeps all that a policy ranks by; else attention and scores are torch's."""
+    return type(policy.scores) is Received and not policy.looks_at
+
+
+def ropes_of(turnings: Sequence[tuple[Sequence[float], float]]) -> Any:
+    """Radians per position of the pairs, and what their cosines are multiplied by; one at least."""
+    ropes = (c.Rope * max(1, len(turnings)))()
+    for rope, (inv_freq, scale) in zip(ropes, turnings, strict=False):
+        rope.inv_freq = (ctypes.c_float * len(inv_freq))(*inv_freq)
+        rope.pairs, rope.scale = len(inv_freq), scale
+    return ropes
+
+
+def checked(failed: int | bool) -> None:
+    """
+    Raises:
+        OutOfMemoryError: the library had no memory for a call.
+    """
+    if failed:
+        raise OutOfMemoryError("There is no memory for the native step's buffers.", "Use a smaller --chunk.")
+
+
+def _fp32(numbers: Tensor) -> Tensor:
+    """As the library reads them; bytes as they are."""
+    return numbers.float() if numbers.dtype.is_floating_point else numbers

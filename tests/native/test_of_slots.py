@@ -1,0 +1,103 @@
+"""Transformers' step has the library compare keys and values: as torch does, or torch does it."""
+
+from typing import Any
+
+import pytest
+import torch
+from sweep import sweep
+from tiny_models import VOCAB, tiny
+from torch import Tensor
+
+from h2o_chat.cache.arena import Arena
+from h2o_chat.cache.settle import TORCH, Kernels, compare_keys
+from h2o_chat.cache.step import Step
+from h2o_chat.models.sizes import Sizes, sizes_of
+from h2o_chat.native.of_slots import of_slots
+from h2o_chat.policies.policies import Slots, output_change_of_heads
+from h2o_chat.transformers_cache.cache import H2OCache
+from h2o_chat.transformers_cache.probe import probe
+
+HEADS_OF_16 = {"hidden_size": 64}
+
+
+class Watched:
+    """The kernels of a model, each held against torch's own."""
+
+    def __init__(self, kernels: Kernels) -> None:
+        self.mine, self.calls = kernels, {"compare": 0, "change": 0}
+
+    def compare(self, arena: Arena, part: Slots, index: Tensor) -> dict[str, Tensor]:
+        found = self.mine.compare(arena, part, index)
+        keys = part.keys if arena.plan.bits else part.keys.float()
+        exact = Slots(part.budget, part.layers, **part.states | {"keys": keys})
+        wanted = compare_keys(arena, exact, index)
+        for name, numbers in wanted.items():
+            assert torch.allclose(numbers, found[name], atol=3e-6), name
+        self.calls["compare"] += 1
+        return found
+
+    def change(self, slots: Slots) -> Tensor:
+        found = self.mine.change(slots)
+        values = slots.numbers(slots.states["values"]).float()
+        exact = Slots(slots.budget, slots.layers, **slots.states | {"values": values})
+        assert torch.allclose(output_change_of_heads(exact), found, rtol=2e-4, atol=1e-6)
+        self.calls["change"] += 1
+        return found
+
+
+@torch.inference_mode()
+def talk(model: Any, kernels: Kernels, kv: str = "auto") -> H2OCache:
+    """A prompt and 40 tokens through 40 slots."""
+    cache = H2OCache(40, positions=probe(model), observe=True, kv=kv)
+    torch.manual_seed(1)
+    for tokens in (70, *[1] * 40, 33):
+        cache.prepare(Step(tokens, prompt=tokens > 1, kernels=kernels))
+        ids = torch.randint(1, VOCAB, (1, tokens))
+        model(ids, position_ids=cache.position_ids(), past_key_values=cache, use_cache=True)
+    return cache
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize(
+    ("family", "dtype", "kv"),
+    [
+        ("llama", "float32", "auto"),
+        ("llama", "bfloat16", "auto"),
+        ("gpt_neox", "float32", "auto"),
+        ("llama", "float32", "int8"),
+        *sweep(("qwen2", "bfloat16", "auto"), ("smollm3", "float32", "auto"), ("opt", "float32", "auto")),
+    ],
+)
+def test_it_finds_what_torch_finds(family: str, dtype: str, kv: str) -> None:
+    """Whole and partial rotations, none at all; a key in half precision; keys in bytes."""
+    model = tiny(family, "h2o", getattr(torch, dtype), **HEADS_OF_16)
+    watched = Watched(of_slots(sizes_of(model.config), probe(model).ropes, model.dtype))
+    assert watched.mine != TORCH
+    talk(model, Kernels(watched.compare, watched.change), kv)
+    assert min(watched.calls.values()) > 3
+
+
+@pytest.mark.usefixtures("compiled")
+def test_the_same_tokens_are_kept() -> None:
+    """fp32: what the last bits decide is rare."""
+    model = tiny("llama", "h2o", torch.float32, **HEADS_OF_16)
+    kernels = of_slots(sizes_of(model.config), probe(model).ropes, model.dtype)
+    kept = [talk(model, one).kept(layer) for one in (kernels, TORCH) for layer in range(3)]
+    for mine, torchs in zip(kept[:3], kept[3:], strict=True):
+        assert torch.equal(mine.sort().values, torchs.sort().values)
+
+
+@pytest.mark.usefixtures("compiled")
+def test_layers_of_other_sizes_are_torchs() -> None:
+    """A configuration may say one size for all, and some layers have another."""
+    model = tiny("llama", "h2o", torch.float32, **HEADS_OF_16)
+    said = Sizes(**vars(sizes_of(model.config)) | {"heads": 8, "kv_heads": 4})
+    talk(model, of_slots(said, probe(model).ropes, model.dtype))
+    talk(model, of_slots(Sizes(**vars(said) | {"head_size": 32}), probe(model).ropes, model.dtype))
+
+
+def test_torch_compares_where_the_library_cannot() -> None:
+    model = tiny("llama", "h2o", torch.float64, **HEADS_OF_16)
+    sizes, ropes = sizes_of(model.config), probe(model).ropes
+    assert of_slots(sizes, ropes, torch.float64) == TORCH
+    assert of_slots(Sizes(**vars(sizes) | {"head_size": 8}), ropes, torch.float32) == TORCH

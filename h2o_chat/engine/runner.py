@@ -185,10 +185,8 @@ class Runner:
                 torch.arange(tokens, device=self.device) >= torch.tensor(padding, device=self.device)[:, None]
             )
         ids = torch.tensor(pieces, device=self.device)
-        step, before = (
-            Step(tokens, prompt, real, kernels=self._kernels),
-            [replace(clock) for clock in self.cache.clocks],
-        )
+        step = Step(tokens, prompt, real, kernels=self._kernels)
+        before = [replace(clock) for clock in self.cache.clocks]
         fed = self.cache.fed
         try:
             self.cache.prepare(step)

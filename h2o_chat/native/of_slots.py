@@ -123,8 +123,8 @@ class OfSlotsAlone(OfSlots):
         return super().change(slots) if self._fits(slots) else output_change_of_heads(slots)
 
     def _fits(self, slots: Slots) -> bool:
-        """Whether these layers have the sizes that the configuration says: in some families not all do. And
-        where they are: a model may lie on two devices."""
+        """Whether these layers have the sizes that the configuration says, which in some families not all do,
+        and lie on the CPU: a model may lie on two devices."""
         values, size = slots.states["values"], self._sizes.head_size
         exact = values.dtype.is_floating_point
         sizes = [size] if exact else [size * bits // 8 + SCALE_BYTES for bits in BITS.values()]
@@ -157,7 +157,7 @@ def ropes_of(turnings: Sequence[tuple[Sequence[float], float]]) -> Any:
     return ropes
 
 
-def checked(failed: int | bool) -> None:
+def checked(failed: int) -> None:
     """
     Raises:
         OutOfMemoryError: the library had no memory for a call.

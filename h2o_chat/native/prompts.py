@@ -59,7 +59,7 @@ def attend(
         keys=keys.data_ptr(),
         values=values.data_ptr(),
         query_row=queries.stride(0),
-        query_head=queries.stride(2),
+        query_head=queries.stride(2 if groups > 1 else 1),  # that of a single one may be any number
         query_token=queries.stride(3),
         key_row=keys.stride(0),
         key_head=keys.stride(1),

@@ -25,6 +25,8 @@ _YARN = {"rope_type": "yarn", "factor": 4.0, "rope_theta": 10000.0, "original_ma
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", _SIZES),
+    "llama, as many KV heads": ("llama", _SIZES | {"num_key_value_heads": 4}),
+    "llama, one KV head": ("llama", _SIZES | {"num_key_value_heads": 1}),
     "llama, tied": ("llama", _SIZES | {"tie_word_embeddings": True}),
     "llama, scaled RoPE": ("llama", _SIZES | {"rope_parameters": _YARN}),
     "mistral": ("mistral", _SIZES | {"sliding_window": 16}),

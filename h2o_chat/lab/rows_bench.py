@@ -98,13 +98,19 @@ def run_rows(settings: Settings, rows: Sequence[int], turns: int, seed: int) -> 
 
 
 def fill(batch: Batch, engine: Engine, vocabulary: int, rng: random.Random) -> None:
-    """A conversation in every row: they begin alike and read on, each as long as it wants."""
+    """A conversation in every row: they begin alike and read on, each as long as it wants.
+
+    Raises:
+        Exception: that of a row which fails.
+    """
     taken, sampling = engine.snapshot(), Sampling(max_tokens=None, ignore_eos=True)
     for number in range(batch.runner.rows):
         more = [rng.randrange(3, vocabulary) for _ in range(rng.randint(1, APART))]
         batch.add(Request([Piece(more)], sampling, number, begin=taken))
     while batch.talking < batch.runner.rows:
-        batch.step()
+        for told in batch.step():
+            if told.error is not None:  # that row would be waited for for ever
+                raise told.error
 
 
 def show_rows(found: Sequence[RowsSpeed]) -> None:

@@ -155,17 +155,19 @@ def _stay(
 
 
 def _write(slots: Slots, chunk: Slots, stays: Tensor) -> None:
-    """Writes the tokens of a chunk that stay, `stays` [l, R, H, N], into empty slots, in their order."""
-    most = min(stays.shape[3], slots.positions.shape[3])
-    place = torch.arange(most, device=stays.device)
-    coming = stays.logical_not().byte().argsort(dim=-1, stable=True)[..., :most]  # those that stay first
-    writes = place < stays.sum(-1, keepdim=True)
+    """Writes the tokens of a chunk that stay, `stays` [l, R, H, N], into empty slots, in their order.
+
+    One slot is still empty then, as there is one more than the budget: the other tokens are written there,
+    all of them, and it is emptied. To write all takes one copy of each state, to leave some out four.
+    """
+    order, count = in_use_first(slots.positions).long(), slots.positions.shape[3]
     in_use = (slots.positions >= 0).sum(-1, keepdim=True)
-    # The empty ones in their order; after the last of them some that are in use, which stay as they are.
-    where = in_use_first(slots.positions).long().gather(3, (in_use + place) % slots.positions.shape[3])
+    where = order.gather(3, torch.where(stays, in_use + stays.cumsum(-1) - 1, count - 1))
+    rooms = torch.arange(
+        0, slots.positions.numel(), count, device=stays.device
+    )  # where each head's slots begin
+    into = (where.flatten(0, 2) + rooms[:, None]).flatten()
     for name, new in chunk.states.items():
-        state = slots.states[name]
-        index, wanted = along(where, state), writes if state.ndim == 4 else writes.unsqueeze(4)
-        state.scatter_(
-            3, index, torch.where(wanted, new.gather(3, along(coming, new)), state.gather(3, index))
-        )
+        trailing = new.shape[4:]
+        slots.states[name].view(-1, *trailing).index_copy_(0, into, new.reshape(-1, *trailing))
+    give_up(slots, order[..., -1:])

@@ -14,7 +14,7 @@ from h2o_chat.cache.absorb import absorb, wait
 from h2o_chat.cache.arena import Arena, New
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.settle import settle
-from h2o_chat.cache.step import Step
+from h2o_chat.cache.step import Cancelled, Step
 
 Angles = tuple[Tensor, Tensor]
 """Cosines and signed sines, for `Rope.turn`."""
@@ -95,12 +95,18 @@ class LayerStep:
             settle(arena, now, step.kernels)
         return output.view(*queries.shape[:-1], -1)
 
-    def prefill(self, step: Step, queries: Tensor, keys: Tensor, values: Tensor, attend: Attend) -> Tensor:
+    def prefill(self, step: Step, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """A prompt in passes: each attends to the slots and itself, then it is chosen who stays.
 
         Chunks count from each row's first real token, so that a padded row equals the same row alone: real
         tokens are moved to the front, and the output is moved back. -> [R, H, G, N, D]
+
+        Raises:
+            Cancelled: the step was cancelled.
         """
+        if step.cancelled():
+            raise Cancelled
+        attend: Attend = step.kernels.attend or LayerStep.attended
         back = None
         if step.real is not None:
             front = (~step.real).to(torch.uint8).argsort(dim=-1, stable=True)  # [R, N]

@@ -6,6 +6,7 @@ Shapes: L layers, R rows of which r are due, H KV heads, S slots, D head size.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,7 +35,8 @@ def compare_keys(arena: Arena, part: Slots, index: Tensor) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class Kernels:
-    """What is computed of all slots to choose who stays; a step may bring its own (`Step.kernels`)."""
+    """What is computed of all slots: to choose who stays, and for a prompt. A step may bring its own
+    (`Step.kernels`)."""
 
     compare: Callable[[Arena, Slots, Tensor], dict[str, Tensor]] = compare_keys
     """(arena, slots, rotation index of their keys [L, r, H, S]) -> states that change, [L, r, H, S] each.
@@ -46,6 +48,8 @@ class Kernels:
     `states["values"]` [L, r, H, S, D or B] as stored, not always contiguous; `score` [L, r, H, S, G],
     contiguous. S may be slots and a prompt's chunk side by side. Of an empty slot (position -1) the score
     is 0, and so must be what is returned; its values may be anything finite."""
+    attend: Callable[..., Any] | None = None
+    """A pass of a prompt in one layer, as `attention.Attend` has it; None: `LayerStep.attended`."""
 
 
 TORCH = Kernels()

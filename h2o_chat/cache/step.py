@@ -6,8 +6,13 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from h2o_chat.base.progress import never
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.settle import TORCH, Kernels
+
+
+class Cancelled(Exception):
+    """Who fed a prompt wants it no more: it ends in the middle, as after any other error."""
 
 
 @dataclass
@@ -20,7 +25,8 @@ class Step:
     passes: list[Pass] = field(default_factory=list)  # in which they attend; `make_ready` fills it
     begun: bool = False  # the first layer has attended
     lasting: bool = False  # slots or scores have changed: what was fed cannot be taken back
-    kernels: Kernels = TORCH  # what is computed of all slots when it is chosen who stays
+    kernels: Kernels = TORCH  # what is computed of all slots
+    cancelled: Callable[[], bool] = never  # asked of a prompt before each layer: then it raises `Cancelled`
     around: Callable[[], AbstractContextManager[None]] = nullcontext  # that choice, made after the step
     torn: bool = False  # that choice began, and has not come to its end
 

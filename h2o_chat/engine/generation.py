@@ -23,9 +23,9 @@ def generate(row: Row, ids: list[int], sampling: Sampling, cancel: Callable[[], 
     """Reads `ids` and answers: `ReadSoFar` ... where it takes a while, `Prompt`, `Token` ..., now and then
     `CacheState`, at the end `Turn`.
 
-    `cancel` is asked before every step and every prompt chunk. A prompt that was not read to its end is
-    forgotten: one `Turn` comes, of no tokens, and the state is what it was before the call. So it is if
-    anything is raised, after a `Turn` with what was generated.
+    `cancel` is asked before every step, and before every layer while a prompt is read. A prompt that was not
+    read to its end is forgotten: one `Turn` comes, of no tokens, and the state is what it was before the
+    call. So it is if anything is raised, after a `Turn` with what was generated.
 
     Raises:
         UsageError: there is nothing to read.

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.progress import never
+from h2o_chat.cache.step import Cancelled
 from h2o_chat.engine.answering import AnswerAttention
 from h2o_chat.engine.observe import Observer
 from h2o_chat.engine.runner import Runner
@@ -62,19 +63,23 @@ class Row:
 
     # -- tokens in ----------------------------------------------------------------------------------------
 
-    def forward(self, ids: Sequence[int], prompt: bool = False) -> Tensor:
+    def forward(
+        self, ids: Sequence[int], prompt: bool = False, cancelled: Callable[[], bool] = never
+    ) -> Tensor:
         """Feeds tokens in one call, while other rows wait; logits [V] of the last one.
 
         Args:
             prompt: they were said to the model, not by it.
+            cancelled: asked before each layer of a prompt.
 
         Raises:
+            Cancelled: it was cancelled; part of it may have been fed.
             UsageError: more tokens than the model's window holds.
             WindowFullError: the `full` policy reached the end of the window.
         """
         first = self.seen
         pieces = [ids if number == self.number else () for number in range(self.runner.rows)]
-        logits = self.runner.feed(pieces, prompt)[self.number, -1]
+        logits = self.runner.feed(pieces, prompt, cancelled=cancelled)[self.number, -1]
         self.took(first, ids)
         return logits
 
@@ -93,8 +98,8 @@ class Row:
             prompt: they were said to the model, not by it.
 
         Returns:
-            None if there is nothing to feed, or it was cancelled between two chunks. Then part of it was fed:
-            go back to a snapshot, as after an error.
+            None if there is nothing to feed, or it was cancelled. Then part of it was fed: go back to a
+            snapshot, as after an error.
         """
         of, last = len(self.pending) + len(ids), None
         for fed, logits in self.feeding(ids, cancel, chunk, prompt):
@@ -113,7 +118,10 @@ class Row:
             if cancel():
                 return
             tokens = ids[fed : fed + (chunk or self.runner.call_tokens)]
-            logits = self.forward(tokens, prompt)
+            try:
+                logits = self.forward(tokens, prompt, cancel)
+            except Cancelled:
+                return
             fed += len(tokens)
             if fed == len(ids):
                 self.pending = ()

@@ -1,7 +1,7 @@
 """Weights, step and cache of R rows. A row is one conversation (`row.py`); here it is a number."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ModelError, UsageError
+from h2o_chat.base.progress import never
 from h2o_chat.cache.arena import Part
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.settle import TORCH
@@ -27,11 +28,10 @@ from h2o_chat.transformers_cache.snapshot import Snapshot
 CALL_TOKENS = 512
 """Of a prompt, fed in one call at most ..."""
 CALL_TOKENS_CPU = 128
-"""... on a CPU, where more are no faster: how far it is must be told at least four times a second ..."""
-CALL_TOKENS_NF4 = 256
-"""... but with nf4, whose weights a CPU unpacks anew in each call: a tenth of its time at 135 M ..."""
+"""... on a CPU, where more are hardly faster: how far it is must be told four times a second. Not with nf4:
+640 tokens take 1.16 s instead of 1.37 there (135M, two cores) ..."""
 CALL_FLOP = 150e9
-"""... and at most about this many operations: less than a second on a CPU, until it may be stopped."""
+"""... and at most about this many operations: about a second on a CPU, until it is told how far it is."""
 
 
 class Runner:
@@ -62,8 +62,8 @@ class Runner:
         if isinstance(loaded, LoadedNative) and native is None:
             self.native = NativeStep(loaded.packed, torch.get_num_threads())
         self.device = torch.device("cpu") if self.native else self.model.get_input_embeddings().weight.device
-        on_cpu = CALL_TOKENS_NF4 if loaded.quantization == "nf4" else CALL_TOKENS_CPU
-        most = on_cpu if self.device.type == "cpu" else CALL_TOKENS
+        few = self.device.type == "cpu" and loaded.quantization != "nf4"
+        most = CALL_TOKENS_CPU if few else CALL_TOKENS
         self._call_tokens = min(most, int(CALL_FLOP / 2 / max(1, loaded.parameters)))
         self._kernels = TORCH
         if self.native is None and self.device.type == "cpu" and knows(cache.plan.policy):
@@ -145,7 +145,14 @@ class Runner:
         """Whether a row can be fed so many tokens more: without a budget it ends with the model's window."""
         return self.cache.plan.shares.bounded or self.clock(row).seen + tokens <= self.trained.window
 
-    def feed(self, pieces: Sequence[Sequence[int]], prompt: bool, *, all_columns: bool = False) -> Tensor:
+    def feed(
+        self,
+        pieces: Sequence[Sequence[int]],
+        prompt: bool,
+        *,
+        all_columns: bool = False,
+        cancelled: Callable[[], bool] = never,
+    ) -> Tensor:
         """Feeds every row its next tokens, in one call of the model.
 
         If anything is raised, rows without a piece are as they were. So are the others where nothing had
@@ -155,6 +162,7 @@ class Runner:
             pieces: the tokens of each row, R of them. A row without any waits: nothing of it changes.
             prompt: they were said to the model, not by it.
             all_columns: logits after every token, not after the last one alone.
+            cancelled: asked before each layer of a prompt.
 
         Returns:
             Logits [R, 1, V] of each row's last token, or [R, N, V]: shorter pieces stand at the end of the N
@@ -164,6 +172,7 @@ class Runner:
             UsageError: more tokens than the model's window holds, none at all, not a piece for each row, or
                 one for a row that is torn.
             WindowFullError: the `full` policy reached the end of the window.
+            Cancelled: it was cancelled.
         """
         tokens = max(map(len, pieces), default=0)
         if len(pieces) != self.rows or not tokens:
@@ -185,7 +194,7 @@ class Runner:
                 torch.arange(tokens, device=self.device) >= torch.tensor(padding, device=self.device)[:, None]
             )
         ids = torch.tensor(pieces, device=self.device)
-        step = Step(tokens, prompt, real, kernels=self._kernels)
+        step = Step(tokens, prompt, real, kernels=self._kernels, cancelled=cancelled)
         before = [replace(clock) for clock in self.cache.clocks]
         fed = self.cache.fed
         try:

@@ -1,6 +1,7 @@
 """The compiled library, as ctypes sees it: `src/h2o.h` in Python. No torch."""
 
 import ctypes
+import sys
 from collections.abc import Sequence
 from ctypes import POINTER, Structure, c_double, c_float, c_int32, c_int64, c_uint8, c_uint16, c_void_p
 from functools import cache
@@ -145,10 +146,17 @@ class Pass(Structure):
     )
 
 
+class Lender(Structure):
+    """`h2o_lender`"""
+
+    _fields_ = (("run", c_void_p), ("number", c_void_p), ("count", c_void_p))
+
+
 _FUNCTIONS = {
     "h2o_forms": (c_int32, ()),
     "h2o_open": (c_void_p, (POINTER(Frame), c_int32, c_int32)),
     "h2o_close": (None, (c_void_p,)),
+    "h2o_borrow": (c_int32, (c_void_p, POINTER(Lender), c_int32)),
     "h2o_form": (c_int32, (c_void_p,)),
     "h2o_decode": (c_int32, (c_void_p, POINTER(Step), c_void_p)),
     "h2o_embed": (c_int32, (c_void_p, c_int32, c_void_p, c_void_p)),
@@ -166,6 +174,17 @@ _FUNCTIONS = {
 def int32s(numbers: Sequence[int]) -> Any:
     """An array of them."""
     return (c_int32 * len(numbers))(*numbers)
+
+
+def lender() -> Lender | None:
+    """Threads of the OpenMP library that torch has brought; None where that is another one, or none."""
+    if sys.platform == "win32":
+        return None
+    names = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
+    loaded = ctypes.CDLL(None)  # this process, with what it has loaded for all to see
+    if not all(hasattr(loaded, name) for name in names):
+        return None
+    return Lender(*(ctypes.cast(getattr(loaded, name), c_void_p).value for name in names))
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What is computed of all slots to choose who stays, in the library: for the native step and transformers'.
+"""What is computed of all slots, in the library: for the native step and transformers'.
 
 Shapes: L layers, R rows of which r are due, H KV heads, S slots, D head size.
 """
@@ -12,11 +12,14 @@ from torch import Tensor
 
 from h2o_chat.base.errors import OutOfMemoryError
 from h2o_chat.cache.arena import Arena
+from h2o_chat.cache.attention import Attended, LayerStep
+from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.quantized import BITS, SCALE_BYTES
 from h2o_chat.cache.rope import Rope
 from h2o_chat.cache.settle import TORCH, Kernels, compare_keys
 from h2o_chat.models.sizes import Sizes
 from h2o_chat.native import library as c
+from h2o_chat.native import prompts
 from h2o_chat.policies.policies import Policy, Slots, output_change_of_heads
 from h2o_chat.policies.scores import Received
 
@@ -25,12 +28,12 @@ class OfSlots:
     """The kernels of one open model."""
 
     def __init__(self, model: c.Model, head_size: int) -> None:
-        self._model, self._head_size = model, head_size
+        self.model, self._head_size = model, head_size
 
     @property
     def kernels(self) -> Kernels:
         """For a step."""
-        return Kernels(self.compare, self.change)
+        return Kernels(self.compare, self.change, self.attend)
 
     def compare(self, arena: Arena, part: Slots, index: Tensor) -> dict[str, Tensor]:
         """`settle.compare_keys`: keys [L, r, H, S, D] at rotation index [L, r, H, S].
@@ -47,8 +50,8 @@ class OfSlots:
         positions = part.positions.contiguous()
         index = index.to(torch.int32).contiguous()
         checked(
-            self._model.library.h2o_compare(
-                self._model.at,
+            self.model.library.h2o_compare(
+                self.model.at,
                 layers,
                 ctypes.addressof(numbers),
                 rows,
@@ -77,8 +80,8 @@ class OfSlots:
         values = _fp32(slots.states["values"])  # numbers, or bytes
         exact, bytes_ = values.dtype.is_floating_point, values.shape[4]
         checked(
-            self._model.library.h2o_change(
-                self._model.at,
+            self.model.library.h2o_change(
+                self.model.at,
                 layers,
                 rows,
                 values.stride(0) // (heads * count * bytes_),
@@ -89,9 +92,18 @@ class OfSlots:
         )
         return changes
 
+    def attend(self, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
+        """`LayerStep.attended`."""
+
+        def call(asked: Any) -> None:
+            checked(self.model.library.h2o_attend(self.model.at, asked))
+
+        return prompts.attend(call, here, now, queries, keys, values)
+
 
 class OfSlotsAlone(OfSlots):
-    """The kernels without a model, for transformers' step: one thread, as torch's own are awake beside it.
+    """The kernels without a model, for transformers' step: in torch's threads, which are awake; where these
+    are not known (`library.lender`) in one of their own.
 
     Raises:
         OutOfMemoryError: no memory for them.
@@ -110,22 +122,33 @@ class OfSlotsAlone(OfSlots):
             layers=(c.Layer * len(ropes))(*(c.Layer(rope=number.get(id(rope), -1)) for rope in ropes)),
             ropes=turnings,
         )
-        super().__init__(c.Model(frame, form=0, threads=1, keep=[turnings]), sizes.head_size)
-        checked(not self._model.at)
+        lender = c.lender()
+        super().__init__(c.Model(frame, form=0, threads=1, keep=[turnings, lender]), sizes.head_size)
+        checked(not self.model.at)
+        if lender is not None:
+            threads = torch.get_num_threads()
+            checked(self.model.library.h2o_borrow(self.model.at, ctypes.byref(lender), threads))
 
     def compare(self, arena: Arena, part: Slots, index: Tensor) -> dict[str, Tensor]:
         """As `OfSlots.compare`."""
-        fits = self._fits(part) and part.keys.shape[4] == part.values.shape[4]
-        return super().compare(arena, part, index) if fits else compare_keys(arena, part, index)
+        return super().compare(arena, part, index) if self._fits(part) else compare_keys(arena, part, index)
 
     def change(self, slots: Slots) -> Tensor:
         """As `OfSlots.change`."""
         return super().change(slots) if self._fits(slots) else output_change_of_heads(slots)
 
+    def attend(self, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
+        """As `OfSlots.attend`."""
+        plain = here.softcap is None and here.window is None and here.scaling == keys.shape[3] ** -0.5
+        attend = super().attend if plain and self._fits(here.arena.slots) else LayerStep.attended
+        return attend(here, now, queries, keys, values)
+
     def _fits(self, slots: Slots) -> bool:
         """Whether these layers have the sizes that the configuration says, which in some families not all do,
         and lie on the CPU: a model may lie on two devices."""
         values, size = slots.states["values"], self._sizes.head_size
+        if "keys" in slots.states and slots.keys.shape[4] != values.shape[4]:
+            return False
         exact = values.dtype.is_floating_point
         sizes = [size] if exact else [size * bits // 8 + SCALE_BYTES for bits in BITS.values()]
         heads = slots.score.shape[2], slots.score.shape[4] * slots.score.shape[2]

@@ -17,14 +17,13 @@ from h2o_chat.native import library as c
 from h2o_chat.policies import scores
 
 
-def attend(
-    call: Any, layer: int, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Tensor
-) -> Attended:
+def attend(call: Any, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
     """One pass: queries [R, H, G, N, D] attend to the slots and to keys and values [R, H, N, D].
+
+    It computes in fp32, whatever these are.
 
     Args:
         call: of the library, with a `Pass`.
-        layer: its number in the model.
     """
     arena, distance = here.arena, here.arena.plan.distance
     rows, heads, groups, tokens, size = queries.shape
@@ -32,17 +31,20 @@ def attend(
     # Slots are written from the first on, until something is evicted.
     ages = zip(now.first, now.in_use, strict=True)
     used = [in_use if first == in_use else most_used for first, in_use in ages]
-    queries, keys, values = map(_side_by_side, (queries, keys, values))
-    if values.stride() != keys.stride():
-        keys, values = keys.contiguous(), values.contiguous()
-    held_keys, held_values = arena.held_keys(here.at), arena.held_values(here.at)  # [R, H, S, D]
+    asking, new_keys, new_values = map(_side_by_side, (queries, keys, values))
+    if new_values.stride() != new_keys.stride():
+        new_keys, new_values = new_keys.contiguous(), new_values.contiguous()
+    held_keys, held_values = (
+        arena.held_keys(here.at).float(),
+        arena.held_values(here.at).float(),
+    )  # [R, H, S, D]
     attended = torch.empty(rows, heads, groups, tokens, size)
     gain = torch.empty(rows, heads, groups, most_used + tokens)
     lately = torch.empty_like(gain) if arena.plan.observe else None
     base = arena.base.tolist()
     assert distance is not None
     asked = c.Pass(
-        layer=layer,
+        layer=arena.layers[here.at],
         rows=rows,
         tokens=tokens,
         slots=arena.shape[3],
@@ -55,15 +57,15 @@ def attend(
         first=c.int32s(now.first),
         count=c.int32s(now.count),
         index=c.int32s([first - zero for first, zero in zip(now.first, base, strict=True)]),
-        queries=queries.data_ptr(),
-        keys=keys.data_ptr(),
-        values=values.data_ptr(),
-        query_row=queries.stride(0),
-        query_head=queries.stride(2 if groups > 1 else 1),  # that of a single one may be any number
-        query_token=queries.stride(3),
-        key_row=keys.stride(0),
-        key_head=keys.stride(1),
-        key_token=keys.stride(2),
+        queries=asking.data_ptr(),
+        keys=new_keys.data_ptr(),
+        values=new_values.data_ptr(),
+        query_row=asking.stride(0),
+        query_head=asking.stride(2 if groups > 1 else 1),  # that of a single one may be any number
+        query_token=asking.stride(3),
+        key_row=new_keys.stride(0),
+        key_head=new_keys.stride(1),
+        key_token=new_keys.stride(2),
         held_keys=held_keys.data_ptr(),
         held_values=held_values.data_ptr(),
         positions=slots.positions[here.at].data_ptr(),
@@ -73,9 +75,11 @@ def attend(
         lately=None if lately is None else lately.data_ptr(),
     )
     call(ctypes.byref(asked))
-    return attended, New(keys, values, gain.transpose(2, 3), None if lately is None else lately.sum(2))
+    given = gain.transpose(2, 3), None if lately is None else lately.sum(2)
+    return attended.to(queries.dtype), New(keys, values, *given)
 
 
 def _side_by_side(numbers: Tensor) -> Tensor:
-    """The components of a head lie side by side."""
+    """In fp32, the components of a head side by side."""
+    numbers = numbers.float()
     return numbers if numbers.stride(-1) == 1 else numbers.contiguous()

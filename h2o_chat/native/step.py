@@ -15,11 +15,8 @@ from torch import Tensor
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.arena import Shape
-from h2o_chat.cache.attention import Attended, LayerStep
-from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.settle import settle
 from h2o_chat.native import library as c
-from h2o_chat.native import prompts
 from h2o_chat.native.of_slots import OfSlots, checked, knows, ropes_of
 from h2o_chat.native.packed import Packed
 from h2o_chat.native.threads import one_torch_thread
@@ -149,7 +146,6 @@ class NativeStep:
         rows, columns = ids.shape
         tokens, size = rows * columns, frame.head_size
         assert cache.step is not None
-        attend = self._attend if knows(cache.plan.policy) else None
         index = cache.position_ids().expand(rows, -1).to(torch.int32).contiguous()
         ids = ids.contiguous()
         checked(run.h2o_turns(model, tokens, index.data_ptr()))
@@ -161,9 +157,7 @@ class NativeStep:
             into = [made.data_ptr() for made in (x, queries, keys, values)]
             checked(run.h2o_before(model, layer, tokens, *into))
             handoff, _ = cache.update(keys.transpose(1, 2), values.transpose(1, 2), layer)
-            attended = through_slots(
-                queries.transpose(1, 2), handoff, window=frame.sees[layer], attend=attend
-            )
+            attended = through_slots(queries.transpose(1, 2), handoff, window=frame.sees[layer])
             if layer == frame.layers - 1 and not all_columns:  # nobody asks what the others become
                 attended, x = attended[:, -1:].contiguous(), x[:, -1:].contiguous()
                 tokens = rows
@@ -171,14 +165,6 @@ class NativeStep:
         logits = torch.empty(rows, x.shape[1], frame.vocabulary)
         checked(run.h2o_head(model, tokens, x.data_ptr(), logits.data_ptr()))
         return logits
-
-    def _attend(self, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
-        """`LayerStep.attended` in the library."""
-
-        def call(asked: Any) -> None:
-            checked(self.library.h2o_attend(self._model, asked))
-
-        return prompts.attend(call, here.arena.layers[here.at], here, now, queries, keys, values)
 
     # -- what the library points to --------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from h2o_chat.base.errors import ModelError, UsageError
-from h2o_chat.cache.attention import Attend, LayerStep
+from h2o_chat.cache.attention import LayerStep
 from h2o_chat.transformers_cache.layer import Handoff
 from h2o_chat.transformers_cache.ready import begin
 
@@ -80,14 +80,12 @@ def through_slots(
     scaling: float | None = None,
     window: int | None = None,
     softcap: float | None = None,
-    attend: Attend | None = None,
 ) -> Tensor:
     """Attention of one layer, and what its cache makes of it. [R, H * G, N, D] -> [R, N, H * G, D]
 
     Args:
         mask: [R, N] bool, False for padding.
         window: as `sliding_window` of `h2o_attention`, which names the others.
-        attend: what computes a pass of a prompt; None: `LayerStep.attended`.
     """
     layer, keys, values = new.layer, new.keys, new.values
     rows, heads, tokens, size = keys.shape
@@ -99,7 +97,7 @@ def through_slots(
     if tokens == 1:
         output = here.decode(step, queries, keys, values)
     else:
-        output = here.prefill(step, queries, keys, values, attend or LayerStep.attended)
+        output = here.prefill(step, queries, keys, values)
     layer.fed += tokens
     return output.flatten(1, 2).transpose(1, 2).contiguous()
 

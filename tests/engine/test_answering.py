@@ -165,6 +165,8 @@ def test_the_first_token_is_told_before_anybody_looks(loaded: Any) -> None:
     assert any(arena.waiting for arena in engine.cache.arenas_in_step)
     list(engine.generate(IDS[:5], Sampling(max_tokens=5, ignore_eos=True)))
     assert engine.rested() is not None
-    asked = iter((False, True))
-    list(engine.generate(IDS[:5], Sampling(max_tokens=5), cancel=lambda: next(asked)))
+    heard = list[Any]()
+    for event in engine.generate(IDS[:5], Sampling(max_tokens=5), cancel=lambda: bool(heard)):
+        heard.append(event)
+    assert [one.event for one in heard if one.event != "cache"] == ["prompt", "turn"]
     assert engine.rested() is None

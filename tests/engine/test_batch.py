@@ -124,9 +124,9 @@ def test_one_call_of_a_prompt_comes_between_two_tokens(
     batch, calls = Batch(native, NATIVE, rows=3), []
     feed = Runner.feed
 
-    def noted(runner: Runner, pieces: Any, prompt: bool) -> torch.Tensor:
+    def noted(runner: Runner, pieces: Any, prompt: bool, **more: Any) -> torch.Tensor:
         calls.append("answers" if runner is batch.runner else "reads")
-        return feed(runner, pieces, prompt)
+        return feed(runner, pieces, prompt, **more)
 
     monkeypatch.setattr(Runner, "feed", noted)
     batch.add(Request([Piece(range(9, 20))], Sampling(max_tokens=20, ignore_eos=True), 1))

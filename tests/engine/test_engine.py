@@ -132,16 +132,19 @@ def _again(engine: Engine) -> Engine:
     return engine
 
 
-def test_a_prompt_that_is_not_read_to_its_end_was_never_said(engine: Engine) -> None:
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_a_prompt_that_is_not_read_to_its_end_was_never_said(engine: Engine, times: int) -> None:
+    """Cancelled before its first layer, or in the middle of a call, where some layers have evicted."""
     list(engine.generate(story(engine), LONG))
     seen, pending, kept = engine.seen, engine.pending, engine.cache.kept(0)
     prompt = story(engine, " Once upon a time there was a big dog" * 8)
-    asked = iter([False, False, True])
+    asked = iter([*[False] * times, True])  # once, then before each layer
     events = list(engine.generate(prompt, LONG, cancel=lambda: next(asked)))
     assert [event.event for event in events if event.event not in ("reading", "cache")] == ["turn"]
     assert (events[-1].finish, events[-1].prompt_tokens) == ("stopped", 0)  # type: ignore[union-attr]
     assert (engine.seen, engine.pending) == (seen, pending)
     assert torch.equal(engine.cache.kept(0), kept)
+    assert len(ids(list(engine.generate([], replace(LONG, max_tokens=3))))) == 3
     before_anything = list(_again(engine).generate(prompt, LONG, cancel=lambda: True))
     assert [event.event for event in before_anything] == ["turn"]
     assert engine.seen == 0

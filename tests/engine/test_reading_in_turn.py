@@ -59,10 +59,10 @@ def test_the_first_one_gets_every_second_call(native: Loaded, monkeypatch: pytes
     calls = 0
     feed = Runner.feed
 
-    def noted(one: Runner, pieces: Any, prompt: bool) -> torch.Tensor:
+    def noted(one: Runner, pieces: Any, prompt: bool, **more: Any) -> torch.Tensor:
         nonlocal calls
         calls += prompt
-        return feed(one, pieces, prompt)
+        return feed(one, pieces, prompt, **more)
 
     monkeypatch.setattr(Runner, "feed", noted)
     needed = []

@@ -3,14 +3,14 @@
 // Prints the digest of all results of each form. Exit code 1, and why on stderr, if two forms, two numbers of
 // threads, or rows together and rows alone do not give the same bits. Compiled with sanitizers it is the test that
 // nothing is read or written out of bounds: every buffer has exactly the size that h2o.h asks for. With the argument
-// "each shape once" one thread, and rows alone, compute the first shape only; with "little memory" it only opens a
-// model where there is memory for few of its threads.
+// "little memory" it only opens a model where there is memory for few of its threads.
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <sys/resource.h>
@@ -486,11 +486,30 @@ struct Form {
 
 const Form kForms[] = {{1, "plain"}, {2, "AVX2"}, {4, "AVX-512"}, {8, "NEON"}, {16, "AMX"}};
 
+thread_local int number_here = 0, count_here = 1;
+
+// Lends threads as OpenMP does. Of seven that it is asked for it gives six.
+void lend(void (*work)(void *), void *data, unsigned threads, unsigned) {
+    const int count = threads == 7 ? 6 : static_cast<int>(threads);
+    std::vector<std::thread> others;
+    for (int number = 1; number < count; ++number)
+        others.emplace_back([=] {
+            number_here = number, count_here = count;
+            work(data);
+        });
+    number_here = 0, count_here = count;
+    work(data);
+    for (std::thread &other : others) other.join();
+}
+
+// `alone`: each row in a call of its own, computed by threads that are borrowed.
 uint64_t everything(const Shape &shape, int form, int threads, bool alone) {
     const Model of(shape);
-    h2o_model *model = h2o_open(&of.frame, form, threads);
+    h2o_model *model = h2o_open(&of.frame, form, alone ? 1 : threads);
     expect(model != nullptr, "h2o_open gives no model");
     if (!model) return 0;
+    const h2o_lender lender = {lend, [] { return number_here; }, [] { return count_here; }};
+    if (alone) expect(h2o_borrow(model, &lender, threads) == 0, "h2o_borrow: no memory");
     expect(h2o_form(model) == form, "h2o_form is another");
     expect(h2o_reserve(model, 2, 24) == 0, "h2o_reserve: no memory");
     Digest digest;
@@ -546,13 +565,12 @@ int main(int count, char **arguments) {
         std::vector<uint64_t> now;
         for (const Shape &shape : kShapes) {
             const uint64_t several = everything(shape, form.bit, 3, false);
-            const bool too = how != "each shape once" || &shape == kShapes;
-            const uint64_t one = too ? everything(shape, form.bit, 1, false) : several;
-            const uint64_t alone = too ? everything(shape, form.bit, 2, true) : several;
+            const uint64_t one = everything(shape, form.bit, 1, false);
+            const uint64_t alone = everything(shape, form.bit, &shape == kShapes ? 7 : 2, true);
             if (shape.damaged) continue;  // what is no number may be no number in several ways
             const std::string where = std::string(form.name) + ", " + shape.name + ": ";
             expect(one == several, where + "three threads give other bits than one");
-            expect(one == alone, where + "rows together give other bits than rows alone");
+            expect(one == alone, where + "rows together give other bits than rows alone, in borrowed threads");
             now.push_back(one);
             if (first.size() >= now.size())
                 expect(one == first[now.size() - 1], where + "other bits than " + kForms[0].name);

@@ -16,6 +16,7 @@ from h2o_chat.native import build
 
 pytestmark = [
     pytest.mark.compiler,
+    pytest.mark.sweep,  # a minute: `test_safety.py` compares the forms of this machine's processor
     pytest.mark.timeout(1800),  # the first time zig compiles C++'s own library
     pytest.mark.skipif(
         sys.platform != "linux" or not shutil.which("qemu-aarch64"), reason="needs Linux and qemu-aarch64"

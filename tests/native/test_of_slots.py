@@ -1,5 +1,6 @@
-"""Transformers' step has the library compare keys and values: as torch does, or torch does it."""
+"""Transformers' step has the library compare, find changes and attend: as torch does, or torch does it."""
 
+from ctypes import CFUNCTYPE, c_int, c_uint, c_void_p, cast
 from typing import Any
 
 import pytest
@@ -9,9 +10,12 @@ from tiny_models import VOCAB, tiny
 from torch import Tensor
 
 from h2o_chat.cache.arena import Arena
+from h2o_chat.cache.attention import Attended, LayerStep
+from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.settle import TORCH, Kernels, compare_keys
 from h2o_chat.cache.step import Step
 from h2o_chat.models.sizes import Sizes, sizes_of
+from h2o_chat.native import library
 from h2o_chat.native.of_slots import of_slots
 from h2o_chat.policies.policies import Slots, output_change_of_heads
 from h2o_chat.transformers_cache.cache import H2OCache
@@ -24,7 +28,7 @@ class Watched:
     """The kernels of a model, each held against torch's own."""
 
     def __init__(self, kernels: Kernels) -> None:
-        self.mine, self.calls = kernels, {"compare": 0, "change": 0}
+        self.mine, self.calls = kernels, {"compare": 0, "change": 0, "attend": 0}
 
     def compare(self, arena: Arena, part: Slots, index: Tensor) -> dict[str, Tensor]:
         found = self.mine.compare(arena, part, index)
@@ -43,6 +47,35 @@ class Watched:
         assert torch.allclose(output_change_of_heads(exact), found, rtol=2e-4, atol=1e-6)
         self.calls["change"] += 1
         return found
+
+    def attend(self, here: LayerStep, now: Pass, *new: Tensor) -> Attended:
+        assert self.mine.attend is not None
+        output, found = self.mine.attend(here, now, *new)
+        if here.window is not None:  # torch's own
+            return output, found
+        exact, wanted = here.attended(now, *(one.float() for one in new))
+        rounded = 2**-8 if output.dtype == torch.bfloat16 else 2e-5
+        torch.testing.assert_close(output.float(), exact, atol=2e-5, rtol=rounded)
+        for mine, twin in zip(found.gains, wanted.gains, strict=True):
+            torch.testing.assert_close(mine, twin, atol=2e-5, rtol=2e-5)
+        assert found.keys is new[1], "what is stored is as the model computed it"
+        assert found.values is new[2]
+        self.calls["attend"] += 1
+        return output, found
+
+
+class Alone(library.Lender):
+    """Gives one thread, whatever it is asked for."""
+
+    def __init__(self) -> None:
+        self.keep = (
+            CFUNCTYPE(None, CFUNCTYPE(None, c_void_p), c_void_p, c_uint, c_uint)(
+                lambda work, data, *_: work(data)
+            ),
+            CFUNCTYPE(c_int)(lambda: 0),
+            CFUNCTYPE(c_int)(lambda: 1),
+        )
+        super().__init__(*(cast(function, c_void_p) for function in self.keep))
 
 
 @torch.inference_mode()
@@ -73,7 +106,7 @@ def test_it_finds_what_torch_finds(family: str, dtype: str, kv: str) -> None:
     model = tiny(family, "h2o", getattr(torch, dtype), **HEADS_OF_16)
     watched = Watched(of_slots(sizes_of(model.config), probe(model).ropes, model.dtype))
     assert watched.mine != TORCH
-    talk(model, Kernels(watched.compare, watched.change), kv)
+    talk(model, Kernels(watched.compare, watched.change, watched.attend), kv)
     assert min(watched.calls.values()) > 3
 
 
@@ -94,6 +127,38 @@ def test_layers_of_other_sizes_are_torchs() -> None:
     said = Sizes(**vars(sizes_of(model.config)) | {"heads": 8, "kv_heads": 4})
     talk(model, of_slots(said, probe(model).ropes, model.dtype))
     talk(model, of_slots(Sizes(**vars(said) | {"head_size": 32}), probe(model).ropes, model.dtype))
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("family", ["gemma2", "mistral"])
+def test_logits_of_another_kind_are_torchs(family: str) -> None:
+    """They are bent, or a layer has a window; it attends as with torch alone, bit for bit."""
+    model = tiny(family, "h2o", torch.float32)
+    sizes = Sizes(**vars(sizes_of(model.config)) | {"head_size": 16})
+    kernels = of_slots(sizes, probe(model).ropes, model.dtype)
+    caches = [talk(model, one) for one in (Kernels(attend=kernels.attend), TORCH)]
+    for mine, torchs in zip(*(cache.arenas for cache in caches), strict=True):
+        assert torch.equal(mine.slots.score, torchs.slots.score)
+
+
+@pytest.mark.usefixtures("compiled")
+def test_any_threads_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of torch, as many as it has; one of the library's own where torch's are not known; and one where
+    fewer come than are asked for."""
+    model = tiny("llama", "h2o", torch.float32, **HEADS_OF_16)
+    sizes, ropes = sizes_of(model.config), probe(model).ropes
+    assert library.lender() is not None
+    before, caches = torch.get_num_threads(), []
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        caches.append(talk(model, of_slots(sizes, ropes, model.dtype)))
+    for lender in (None, Alone()):
+        monkeypatch.setattr(library, "lender", lambda lender=lender: lender)
+        caches.append(talk(model, of_slots(sizes, ropes, model.dtype)))
+    torch.set_num_threads(before)
+    first, *others = (cache.arenas[0].slots.states for cache in caches)
+    for other in others:
+        assert all(torch.equal(state, other[name]) for name, state in first.items())
 
 
 def test_torch_compares_where_the_library_cannot() -> None:

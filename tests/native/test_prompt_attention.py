@@ -15,6 +15,7 @@ from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.step import Step
 from h2o_chat.native import library
 from h2o_chat.native.loading import positions_of
+from h2o_chat.native.of_slots import OfSlots
 from h2o_chat.native.packed import Packed
 from h2o_chat.native.step import NativeStep
 from h2o_chat.transformers_cache.cache import H2OCache
@@ -26,15 +27,15 @@ LENGTHS = (30, 1, 57, 200, 90, 3, 150)
 """Tokens of the calls of a conversation: it fills its slots, clamps, and rebases."""
 
 
-class Watched(NativeStep):
+class Watched(OfSlots):
     """Computes each pass in torch too; counts what the passes had."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.passes, self.clamped, self.windows, self.held = 0, 0, 0, 0
 
-    def _attend(self, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
-        output, new = super()._attend(here, now, queries, keys, values)
+    def attend(self, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
+        output, new = super().attend(here, now, queries, keys, values)
         twin_output, twin = here.attended(now, queries, keys, values)
         mine_all, wanted_all = (
             (out, one.keys, one.values, *one.gains) for out, one in ((output, new), (twin_output, twin))
@@ -47,6 +48,12 @@ class Watched(NativeStep):
         self.windows += here.window is not None
         self.held += sum(now.in_use)
         return output, new
+
+
+def watched(packed: Packed, threads: int) -> tuple[NativeStep, Watched]:
+    step = NativeStep(packed, threads)
+    step.of_slots = seen = Watched(step.of_slots.model, packed.frame.head_size)
+    return step, seen
 
 
 def cache_of(packed: Packed, budget: int, kv: str = "auto", policy: str = "h2o") -> H2OCache:
@@ -77,20 +84,20 @@ def read(
 def test_it_attends_as_torch_does(name: str, kv: str, pack: Pack) -> None:
     """Slots that are empty, clamped or out of a layer's window; query heads that share a KV head."""
     packed = pack(name, 8)
-    step, cache = Watched(packed, 2), cache_of(packed, 40, kv)
+    (step, seen), cache = watched(packed, 2), cache_of(packed, 40, kv)
     read(step, cache, packed.frame.vocabulary)
-    assert step.passes > 3 * len(LENGTHS)
-    assert step.held > 0
+    assert seen.passes > 3 * len(LENGTHS)
+    assert seen.held > 0
     assert cache.clocks[0].base > 0
-    assert step.clamped > 0 or all(packed.frame.sees), "what is out of a layer's window is given up first"
-    assert (step.windows > 0) == any(packed.frame.sees)
+    assert seen.clamped > 0 or all(packed.frame.sees), "what is out of a layer's window is given up first"
+    assert (seen.windows > 0) == any(packed.frame.sees)
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen3"])
 def test_rows_of_different_length_are_what_each_is_alone(name: str, pack: Pack) -> None:
     """Real tokens stand in front, padding gives nothing: bit for bit, where the passes are the same."""
     packed = pack(name, 8)
-    step, lengths = Watched(packed, 2), (24, 7, 1, 19)
+    (step, _), lengths = watched(packed, 2), (24, 7, 1, 19)
     together = cache_of(packed, 64)
     alone = [cache_of(packed, 64) for _ in lengths]
     for call in range(2):
@@ -129,18 +136,18 @@ def test_the_whole_prompt_at_once_and_a_cache_without_a_bound(pack: Pack) -> Non
     packed = pack("llama", 8)
     positions = positions_of(packed.frame, chats=True)
     for options in ({"prefill": "full"}, {"policy": "full"}):
-        step = Watched(packed, 2)
+        step, seen = watched(packed, 2)
         cache = H2OCache(60, positions=positions, observe=True, **options)  # type: ignore[arg-type]
         read(step, cache, packed.frame.vocabulary, (70, 33, 130))
-        assert step.passes >= 3 * packed.frame.layers
+        assert seen.passes >= 3 * packed.frame.layers
 
 
 def test_scores_of_the_lab_are_torchs(pack: Pack, tmp_path: Path) -> None:
     """The library knows no score but attention received."""
     packed = pack("llama", 8)
-    step, cache = Watched(packed, 1), cache_of(packed, 40, policy="h2o-paper")
+    (step, seen), cache = watched(packed, 1), cache_of(packed, 40, policy="h2o-paper")
     read(step, cache, packed.frame.vocabulary, (50, 30))
-    assert step.passes > 0
-    step, cache = Watched(packed, 1), cache_of(packed, 40, policy="lru")
+    assert seen.passes > 0
+    (step, seen), cache = watched(packed, 1), cache_of(packed, 40, policy="lru")
     read(step, cache, packed.frame.vocabulary, (50, 30))
-    assert step.passes == 0
+    assert seen.passes == 0

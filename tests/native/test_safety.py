@@ -70,10 +70,9 @@ def test_fewer_threads_where_the_system_gives_no_more(every_function: Path) -> N
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "computed with little memory\n")
 
 
-@pytest.mark.parametrize(
-    ("which", "ways"), [("address", ("each shape once",)), *sweep(("address", ()), ("thread", ()))]
-)
-def test_under_a_sanitizer(which: str, ways: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.sweep  # all of `every_function` again, compiled anew
+@pytest.mark.parametrize("which", ["address", "thread"])
+def test_under_a_sanitizer(which: str, tmp_path: Path) -> None:
     """Not optimised: everything that the sources say is done, and compiling is quick."""
     flags = (SANITIZERS[which], "-fno-sanitize-recover=all", "-O0", "-g")
     (tmp_path / "nothing.cpp").write_text("int main() {}")
@@ -85,7 +84,7 @@ def test_under_a_sanitizer(which: str, ways: tuple[str, ...], tmp_path: Path) ->
     steady = ["setarch", "-R"] if shutil.which("setarch") else []  # both need known addresses
     if (done := run(*steady, str(tmp_path / "nothing"))).returncode:
         pytest.skip(f"the {which} sanitizer does not run here: {done.stderr}")
-    done = run(*steady, str(program(build.compile_sources(tmp_path, flags), tmp_path, flags)), *ways)
+    done = run(*steady, str(program(build.compile_sources(tmp_path, flags), tmp_path, flags)))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("plain ")
 

@@ -242,6 +242,13 @@ h2o_model *h2o_open(const h2o_frame *frame, int32_t form, int32_t threads) {
     return model.release();
 }
 
+int32_t h2o_borrow(h2o_model *model, const h2o_lender *lender, int32_t threads) {
+    threads = std::max(threads, 1);
+    if (!model->own.make(model->own_bytes * threads)) return 1;
+    pool_borrow(model->pool, *lender, threads);
+    return 0;
+}
+
 void h2o_close(h2o_model *model) { delete model; }
 
 int32_t h2o_form(const h2o_model *model) { return model->form; }

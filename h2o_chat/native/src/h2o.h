@@ -116,6 +116,13 @@ typedef struct {
     float *lately;             // [R, H * G, T + N] what it adds to `lately`, to be summed over G; null: nobody looks
 } h2o_pass;
 
+// Threads of an OpenMP library that are there already (GOMP_parallel, omp_get_thread_num, omp_get_num_threads).
+typedef struct {
+    void (*run)(void (*work)(void *data), void *data, unsigned threads, unsigned flags);
+    int (*number)(void);  // of the thread that asks, from 0 on
+    int (*count)(void);   // how many there are beside it, itself included
+} h2o_lender;
+
 typedef struct h2o_model h2o_model;
 
 // Bits of the forms that this processor can run: 1 plain, 2 AVX2, 4 AVX-512 VNNI, 8 NEON with dot products,
@@ -126,6 +133,9 @@ H2O_API int32_t h2o_forms(void);
 // a form that runs here.
 H2O_API h2o_model *h2o_open(const h2o_frame *frame, int32_t form, int32_t threads);
 H2O_API void h2o_close(h2o_model *model);
+// From now on calls are computed by so many threads of somebody else, which are awake: of a model opened for one thread.
+// 0, or 1 if there is no memory.
+H2O_API int32_t h2o_borrow(h2o_model *model, const h2o_lender *lender, int32_t threads);
 H2O_API int32_t h2o_form(const h2o_model *model);
 
 // All of these: 0, or 1 if there is no memory. A model computes one call at a time.

@@ -67,6 +67,8 @@ struct Pool {
     int alone = 0;                   // calls to come that one thread makes
     int alone_next = kLeastCalls;    // as many the next time
     std::atomic<int64_t> waited_ns{0};
+    h2o_lender lender = {};          // whose threads compute instead, if it has any
+    int lent = 0;
 };
 
 static void serve(Pool *pool, int thread) {
@@ -122,7 +124,40 @@ void pool_close(Pool *pool) {
     delete pool;
 }
 
+namespace {
+
+// A call computed by somebody else's threads.
+struct Lent {
+    const h2o_lender &lender;
+    int threads;  // asked for
+    Team &team;
+    Work work;
+    void *job;
+};
+
+}  // namespace
+
+static void compute_lent(void *call) {
+    const Lent &lent = *static_cast<Lent *>(call);
+    const int thread = lent.lender.number();
+    if (lent.lender.count() == lent.threads) return lent.work(lent.job, thread);
+    if (thread) return;  // fewer came than were asked for: one does it all
+    lent.team.threads = 1;
+    lent.work(lent.job, 0);
+}
+
+void pool_borrow(Pool *pool, const h2o_lender &lender, int threads) {
+    pool->lender = lender;
+    pool->lent = threads;
+}
+
 void pool_run(Pool *pool, Team &team, Work work, void *job) {
+    if (pool->lent) {
+        team.threads = pool->lent;
+        Lent lent = {pool->lender, pool->lent, team, work, job};
+        pool->lender.run(compute_lent, &lent, static_cast<unsigned>(pool->lent), 0);
+        return;
+    }
     const bool alone = pool->alone > 0;
     const int others = alone ? 0 : static_cast<int>(pool->threads.size());
     team.threads = others + 1;
@@ -150,6 +185,6 @@ void pool_run(Pool *pool, Team &team, Work work, void *job) {
     }
 }
 
-int pool_threads(const Pool *pool) { return static_cast<int>(pool->threads.size()) + 1; }
+int pool_threads(const Pool *pool) { return pool->lent ? pool->lent : static_cast<int>(pool->threads.size()) + 1; }
 
 double pool_waited_ms(const Pool *pool) { return static_cast<double>(pool->waited_ns.load()) / 1e6; }

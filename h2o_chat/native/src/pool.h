@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include "h2o.h"
 #include "team.h"
 
 struct Pool;
@@ -11,6 +12,9 @@ typedef void (*Work)(void *job, int thread);
 
 Pool *pool_open(int threads);
 void pool_close(Pool *pool);
+
+// From now on calls are computed by so many threads of another pool.
+void pool_borrow(Pool *pool, const h2o_lender &lender, int threads);
 
 // Has `work` done by the caller and the pool's threads together: by fewer while waits are long, because then other
 // programs use the processors. The result depends on that as little as on who takes which share.

@@ -163,10 +163,8 @@ def _write(slots: Slots, chunk: Slots, stays: Tensor) -> None:
     order, count = in_use_first(slots.positions).long(), slots.positions.shape[3]
     in_use = (slots.positions >= 0).sum(-1, keepdim=True)
     where = order.gather(3, torch.where(stays, in_use + stays.cumsum(-1) - 1, count - 1))
-    rooms = torch.arange(
-        0, slots.positions.numel(), count, device=stays.device
-    )  # where each head's slots begin
-    into = (where.flatten(0, 2) + rooms[:, None]).flatten()
+    first = torch.arange(0, slots.positions.numel(), count, device=stays.device)  # of each head's slots
+    into = (where.flatten(0, 2) + first[:, None]).flatten()
     for name, new in chunk.states.items():
         trailing = new.shape[4:]
         slots.states[name].view(-1, *trailing).index_copy_(0, into, new.reshape(-1, *trailing))

@@ -34,10 +34,8 @@ def attend(call: Any, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor,
     asking, new_keys, new_values = map(_side_by_side, (queries, keys, values))
     if new_values.stride() != new_keys.stride():
         new_keys, new_values = new_keys.contiguous(), new_values.contiguous()
-    held_keys, held_values = (
-        arena.held_keys(here.at).float(),
-        arena.held_values(here.at).float(),
-    )  # [R, H, S, D]
+    held_keys = arena.held_keys(here.at).float()  # [R, H, S, D]
+    held_values = arena.held_values(here.at).float()
     attended = torch.empty(rows, heads, groups, tokens, size)
     gain = torch.empty(rows, heads, groups, most_used + tokens)
     lately = torch.empty_like(gain) if arena.plan.observe else None
@@ -61,7 +59,7 @@ def attend(call: Any, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor,
         keys=new_keys.data_ptr(),
         values=new_values.data_ptr(),
         query_row=asking.stride(0),
-        query_head=asking.stride(2 if groups > 1 else 1),  # that of a single one may be any number
+        query_head=asking.stride(2 if groups > 1 else 1),  # a view has any stride where G is 1
         query_token=asking.stride(3),
         key_row=new_keys.stride(0),
         key_head=new_keys.stride(1),

@@ -70,6 +70,7 @@ def test_markdown_loses_no_word(source: str) -> None:
 
 @given(_markup)
 @example("\n| a | b\n|--|-:|\n| c | d | e |\n")
+@example(" \n| a | b\n|--|-:|\n| c | d | e |\n")
 def test_a_divided_text_is_the_same(source: str) -> None:
     """Drawing the part before the cut alone and the rest alone gives the words of the whole, in order."""
     if not source:

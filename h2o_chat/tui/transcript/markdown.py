@@ -172,14 +172,11 @@ def _open_fence(tokens: Sequence[Token], source: str) -> str:
 
 def _open_table(tokens: Sequence[Token], source: str) -> str:
     """Lines that open the table again in which `source` ends."""
-    if (
-        not tokens
-        or tokens[0].type != "table"
-        or source.endswith("\n\n")
-        or source.lstrip("\n").count("\n") < 2
-    ):
+    if not tokens or tokens[0].type != "table" or source.endswith("\n\n"):
         return ""
-    return table.without_header(source)
+    first = tokens[0].map[0] if tokens[0].map else 0  # blank lines may stand before it
+    below = source.split("\n", first)[-1]
+    return table.without_header(below) if below.count("\n") >= 2 else ""
 
 
 def _blocks(tokens: Sequence[Token]) -> Iterator[Content]:

@@ -28,7 +28,7 @@ def split(line: str) -> list[str]:
 
 def without_header(source: str) -> str:
     """Lines that open the same table again, with nothing in its header."""
-    head, marks = source.lstrip("\n").split("\n")[:2]
+    head, marks = source.split("\n")[:2]
     return "|" + " |" * len(split(head)) + f"\n{marks.strip()}\n"
 
 

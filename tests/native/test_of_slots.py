@@ -1,5 +1,6 @@
 """Transformers' step has the library compare, find changes and attend: as torch does, or torch does it."""
 
+import sys
 from ctypes import CFUNCTYPE, c_int, c_uint, c_void_p, cast
 from typing import Any
 
@@ -133,9 +134,9 @@ def test_layers_of_other_sizes_are_torchs() -> None:
 @pytest.mark.parametrize("family", ["gemma2", "mistral"])
 def test_logits_of_another_kind_are_torchs(family: str) -> None:
     """They are bent, or a layer has a window; it attends as with torch alone, bit for bit."""
-    model = tiny(family, "h2o", torch.float32)
-    sizes = Sizes(**vars(sizes_of(model.config)) | {"head_size": 16})
-    kernels = of_slots(sizes, probe(model).ropes, model.dtype)
+    model = tiny(family, "h2o", torch.float32, hidden_size=64, head_dim=16)
+    kernels = of_slots(sizes_of(model.config), probe(model).ropes, model.dtype)
+    assert kernels != TORCH
     caches = [talk(model, one) for one in (Kernels(attend=kernels.attend), TORCH)]
     for mine, torchs in zip(*(cache.arenas for cache in caches), strict=True):
         assert torch.equal(mine.slots.score, torchs.slots.score)
@@ -147,7 +148,7 @@ def test_any_threads_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None
     fewer come than are asked for."""
     model = tiny("llama", "h2o", torch.float32, **HEADS_OF_16)
     sizes, ropes = sizes_of(model.config), probe(model).ropes
-    assert library.lender() is not None
+    assert library.lender() is not None or sys.platform != "linux"
     before, caches = torch.get_num_threads(), []
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)

@@ -45,14 +45,14 @@ class Shape:
         """Of scores: fp32, or fp64."""
         return torch.promote_types(self.dtype, torch.float32)
 
-    def kind(self, state: State, columns: int, bits: int | None) -> tuple[tuple[int, ...], torch.dtype]:
+    def kind(self, state: State, width: int, bits: int | None) -> tuple[tuple[int, ...], torch.dtype]:
         """What follows [L, R, H, S] in the shape of a state, and its type.
 
         Args:
-            columns: numbers of a score.
+            width: numbers of a score.
             bits: of a number in keys and values; None: as the model computes them.
         """
-        trailing = {"": (), "key": (self.key,), "value": (self.value,), "group": (columns,)}[state.trailing]
+        trailing = {"": (), "key": (self.key,), "value": (self.value,), "group": (width,)}[state.trailing]
         if state.dtype == "kv" and bits is not None:
             return (row_bytes(trailing[0], bits),), torch.uint8
         kinds = {"kv": self.dtype, "exact": self.exact, "int32": torch.int32, "bool": torch.bool}
@@ -165,8 +165,8 @@ class Arena:
 
     def empty(self, state: State, shape: tuple[int, ...]) -> Tensor:
         """Empty slots of a state: [*shape, ...]."""
-        columns = self.plan.policy.scores.columns(self.layer_shape.groups)
-        trailing, dtype = self.layer_shape.kind(state, columns, self.plan.bits)
+        width = self.plan.policy.scores.width(self.layer_shape.groups)
+        trailing, dtype = self.layer_shape.kind(state, width, self.plan.bits)
         return torch.full((*shape, *trailing), state.empty, dtype=dtype, device=self.device)
 
     # -- shape -----------------------------------------------------------------------------------------

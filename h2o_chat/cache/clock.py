@@ -1,7 +1,7 @@
 """What is due and when, as plain integers of the host: nothing here reads the device, nothing imports torch.
 
-One `Clock` per row. Before a step `decode_pass` or `prompt_passes` says which tokens attend together, and
-which rows give up tokens afterwards; all layers then do the same.
+One `Clock` per row. Before a step `decode_pass` or `prompt_passes` counts its tokens, and says which attend
+together and which rows give up tokens afterwards; all layers then do the same.
 """
 
 from collections.abc import Sequence
@@ -41,8 +41,8 @@ class Clock:
         self.in_use = leaves
         return True
 
-    def compares(self, budget: int) -> bool:
-        """Whether the keys were compared long enough ago; then they are now."""
+    def compare_if_due(self, budget: int) -> bool:
+        """Whether the last comparison of keys is long enough ago; then notes that they are compared now."""
         due = self.seen - self.compared >= max(COMPARE_TOKENS, budget // COMPARE_SHARE)
         if due:
             self.compared = self.seen
@@ -135,6 +135,6 @@ def _pass(
     rows = list(zip(clocks, count, strict=True))
     protected = tuple(clock.protects(more) for clock, more in rows)
     settles = tuple(row for row, (clock, more) in enumerate(rows) if clock.advance(more, budget, leaves))
-    compares = tuple(row for row in settles if clocks[row].compares(budget))
+    compares = tuple(row for row in settles if clocks[row].compare_if_due(budget))
     compared = tuple(clock.compared for clock in clocks)
     return Pass(start, end, first, tuple(count), in_use, protected, settles, compares, compared)

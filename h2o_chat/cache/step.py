@@ -27,8 +27,8 @@ class Step:
     lasting: bool = False  # slots or scores have changed: what was fed cannot be taken back
     kernels: Kernels = TORCH  # what is computed of all slots
     cancelled: Callable[[], bool] = never  # asked of a prompt before each layer: then it raises `Cancelled`
-    around: Callable[[], AbstractContextManager[None]] = nullcontext  # that choice, made after the step
-    torn: bool = False  # that choice began, and has not come to its end
+    around: Callable[[], AbstractContextManager[None]] = nullcontext  # entered to absorb its last pass
+    torn: bool = False  # that began, and has not come to its end
 
     @property
     def of_prompt(self) -> bool:

@@ -90,9 +90,9 @@ class Row:
         self.sampler.history.extend(ids)
 
     def feed(
-        self, ids: Sequence[int], cancel: Callable[[], bool] = never, chunk: int = 0, prompt: bool = True
+        self, ids: Sequence[int], cancel: Callable[[], bool] = never, prompt: bool = True
     ) -> Tensor | None:
-        """Feeds what waits and `ids`, chunk by chunk (0: as prefill has it); logits of the last token.
+        """Feeds what waits and `ids`, step by step; logits of the last token.
 
         Args:
             prompt: they were said to the model, not by it.
@@ -102,22 +102,25 @@ class Row:
             snapshot, as after an error.
         """
         of, last = len(self.pending) + len(ids), None
-        for fed, logits in self.feeding(ids, cancel, chunk, prompt):
+        for fed, logits in self.feeding(ids, cancel, prompt=prompt):
             last = logits if fed == of else None
         return last
 
     def feeding(
-        self, ids: Sequence[int], cancel: Callable[[], bool], chunk: int = 0, prompt: bool = True
+        self, ids: Sequence[int], cancel: Callable[[], bool], call_tokens: int = 0, prompt: bool = True
     ) -> Iterator[tuple[int, Tensor]]:
         """As `feed`; after each call: how many tokens were fed, and the logits [V] of the last one.
 
         It ends early where it was cancelled.
+
+        Args:
+            call_tokens: fed in one call of the model, at most; 0: `Runner.call_tokens`.
         """
         ids, fed = [*self.pending, *ids], 0
         while fed < len(ids):
             if cancel():
                 return
-            tokens = ids[fed : fed + (chunk or self.runner.call_tokens)]
+            tokens = ids[fed : fed + (call_tokens or self.runner.call_tokens)]
             try:
                 logits = self.forward(tokens, prompt, cancel)
             except Cancelled:

@@ -299,11 +299,11 @@ def _part(
     """One arena's states, checked: shapes, types, ranges; nothing in a file may index outside a tensor."""
     dtype, bits = getattr(torch, session.dtype), BITS.get(session.kv_dtype)
     of = Shape(1, session.kv_heads, groups, head_size, head_size, dtype, device)
-    columns = named(session.policy).scores.columns(groups)
+    width = named(session.policy).scores.width(groups)
     slots = tensors[f"{number}.positions"].shape[-1] if session.budget is None else session.budget + 1
     states = {}
     for state in STATES:
-        more, kind = of.kind(state, columns, bits)
+        more, kind = of.kind(state, width, bits)
         shape = (len(layers), 1, session.kv_heads, slots, *more)
         tensor = tensors.get(f"{number}.{state.name}")
         if tensor is None:  # a state that came later than the file
@@ -359,7 +359,7 @@ def _from_5(about: dict[str, Any], tensors: dict[str, Tensor], groups: int) -> C
             new[f"{layer}.{name}"] = tensors[f"{layer}.{old}"][None]
         score, by_head = tensors[f"{layer}.score"], tensors[f"{layer}.by_head"]
         if not by_head.shape[-1]:  # only their sum counted
-            width = named(about["session"]["policy"]).scores.columns(groups)
+            width = named(about["session"]["policy"]).scores.width(groups)
             by_head = score.new_zeros(*score.shape, width)
             by_head[..., 0] = score
         new[f"{layer}.score"] = by_head[None]

@@ -21,11 +21,11 @@ from h2o_chat.policies.scores import Received
 
 
 class Slots:
-    """What a policy may look at: states by the names of `state.STATES`, [L, R, H, S, ...].
+    """Slots by what is known of them: states by the names of `state.STATES`, [L, R, H, S, ...].
 
-    Those below, and what `Policy.looks_at` names; reading another raises. Empty slots have position -1 and
-    score 0. Distinctness and novelty of a key not yet compared are the mean of the others; they are zeros for
-    a policy that does not look at keys.
+    A policy is given those of `RANKED_BY` and what `Policy.looks_at` names; reading another raises. Empty
+    slots have position -1 and score 0. Distinctness and novelty of a key not yet compared are the mean of the
+    others; they are zeros for a policy that does not look at keys.
     """
 
     positions: Tensor  # [L, R, H, S] int32, in the conversation

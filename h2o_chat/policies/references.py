@@ -102,9 +102,9 @@ def _pattern(chosen: Callable[[Tensor], Tensor], columns: int, then: Priority) -
 
     def priority(slots: Slots) -> Tensor:
         # What stands in a prompt chunk beside the slots makes no difference to what they can hold.
-        reach = max(1, slots.budget // 4 // columns) * BLOCK
+        span = max(1, slots.budget // 4 // columns) * BLOCK
         newest = slots.positions.amax(-1, keepdim=True)
-        stays = chosen(slots.positions) & (slots.positions > newest - reach)
+        stays = chosen(slots.positions) & (slots.positions > newest - span)
         otherwise = then(slots)
         # Finite, so that what the frame protects stands above it.
         return otherwise.masked_fill(stays, torch.finfo(otherwise.dtype).max)
@@ -154,7 +154,7 @@ class Uses(Received):
     """How often a token was used: a query uses the tokens that it gives more than their fair share, 1 / how
     many it sees. One number for all query heads."""
 
-    def columns(self, groups: int) -> int:
+    def width(self, groups: int) -> int:
         return 1
 
     def used(self, attention: Tensor) -> Tensor:

@@ -18,10 +18,11 @@ REMEMBER = 31 / 32
 class Received:
     """Attention received, apart for each query head: the score of all policies but some to compare with.
 
-    Every query leaves `forget` of it and adds what it gives. A gain of 0 changes nothing.
+    Every query leaves `forget` of it and adds what it gives. A gain of 0 changes nothing. Gains are of the
+    state's type, and have G only where it has: whole numbers need an `add` without `forget`.
     """
 
-    def columns(self, groups: int) -> int:
+    def width(self, groups: int) -> int:
         """Numbers that a slot's score has."""
         return groups
 

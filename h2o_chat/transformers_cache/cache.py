@@ -120,7 +120,7 @@ class H2OCache(Cache):
 
     @property
     def arenas(self) -> list[Arena]:
-        """None before the first token; what waits is absorbed first, which may raise (`absorb_rest`)."""
+        """Empty before the first token; what waits is absorbed first, which may raise (`absorb_rest`)."""
         return absorb_rest(self.arenas_in_step, self.step)
 
     @property
@@ -135,7 +135,7 @@ class H2OCache(Cache):
 
     @property
     def pass_tokens(self) -> int:
-        """Prompt tokens to feed in one call: a chunk; with prefill="full" what the window can hold."""
+        """Tokens of a whole chunk of a prompt; with prefill="full" what the window can hold."""
         return self.trained.window if self.plan.prefill == "full" and self.trained else self.plan.chunk
 
     def kept(self, layer: int) -> Tensor:

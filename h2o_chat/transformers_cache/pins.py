@@ -19,11 +19,11 @@ from h2o_chat.policies.shares import divide
 from h2o_chat.transformers_cache.cache_like import CacheLike
 
 
-def rows(cache: CacheLike, row: int | None) -> dict[int, Clock]:
+def clocks_of(cache: CacheLike, row: int | None) -> dict[int, Clock]:
     """The clocks of one row or (None) of every row.
 
-    The first token fixes how many rows there are: until then a row comes into being as it is named, and
-    every row are also those to come (-1).
+    The first token fixes how many rows there are. Until then a row that is asked for is made, and None also
+    has the clock of those that nobody has asked for yet, as row -1.
 
     Raises:
         UsageError: there is no such row.
@@ -46,7 +46,7 @@ def protect(cache: CacheLike, tokens: int, row: int | None = None) -> int:
     at most (budget - recent) // 2, sinks included."""
     shares = cache.plan.shares
     below = max(shares.sinks, min(tokens, shares.most_protected))
-    for clock in rows(cache, row).values():
+    for clock in clocks_of(cache, row).values():
         clock.protect_below = below
     return below
 
@@ -62,7 +62,7 @@ def pin(cache: CacheLike, positions: Iterable[int], row: int | None = None) -> i
         BudgetError: with sinks and system prompt that is more than `Shares.most_protected` slots of some
             KV head; nothing has changed.
     """
-    clocks, wanted = rows(cache, row), {position for position in positions if position >= 0}
+    clocks, wanted = clocks_of(cache, row), {position for position in positions if position >= 0}
     if not wanted:
         return 0
     chosen = [_held_at(arena, clocks, wanted) for arena in cache.arenas]
@@ -87,7 +87,7 @@ def unpin(
     row: int | None = None,
 ) -> None:
     """Lets pinned tokens be evicted again, None: all but `keep`; sinks, system prompt stay protected."""
-    clocks, kept = rows(cache, row), set(keep)
+    clocks, kept = clocks_of(cache, row), set(keep)
     wanted = None if positions is None else set(positions)
     for arena in cache.arenas:
         goes = _held_at(arena, clocks, wanted)
@@ -103,7 +103,7 @@ def unpin(
 def protected_in(cache: CacheLike, row: int | None) -> int:
     """Slots of the fullest row and KV head that are protected, or will be by what is yet to be fed."""
     masks = [arena.slots.protected for arena in cache.arenas]
-    needed = [_needed(masks, at, clock, clock.pins) for at, clock in rows(cache, row).items()]
+    needed = [_needed(masks, at, clock, clock.pins) for at, clock in clocks_of(cache, row).items()]
     return max(needed, default=0)
 
 

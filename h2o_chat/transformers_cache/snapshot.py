@@ -13,7 +13,7 @@ from h2o_chat.cache.arena import Arena, Part, in_use_first
 from h2o_chat.cache.clock import Clock
 from h2o_chat.policies.shares import Shares
 from h2o_chat.transformers_cache.cache_like import CacheLike
-from h2o_chat.transformers_cache.pins import rows
+from h2o_chat.transformers_cache.pins import clocks_of
 from h2o_chat.transformers_cache.ready import join, place_layers
 
 
@@ -83,7 +83,7 @@ def take_row(cache: CacheLike, row: int, *, copy: bool = True) -> Snapshot:
     Raises:
         UsageError: there is no such row.
     """
-    rows(cache, row)
+    clocks_of(cache, row)  # asked whether there is such a row
     taken = snapshot(cache, copy=False).row(row)
     return taken.copy() if copy else taken
 
@@ -97,7 +97,7 @@ def put_row(cache: CacheLike, row: int, snapshot: Snapshot | None) -> None:
         UsageError: there is no such row; or it is the snapshot of a cache with another policy, budget or
             precision, of several rows, or of tokens while this cache has none.
     """
-    rows(cache, row)
+    clocks_of(cache, row)  # asked whether there is such a row
     if snapshot is not None:
         _refuse_other(cache, snapshot)
         if len(snapshot.clocks) > 1 or (snapshot.parts and not cache.arenas):

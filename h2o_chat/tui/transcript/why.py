@@ -10,7 +10,7 @@ from h2o_chat.tui.panel.words import Word
 
 MOST = 20
 """Places told of, the oldest; the others are counted."""
-RANKED_BY = {
+KEPT_BECAUSE = {
     "h2o": "attention came back to it, or it stands out",
     "h2o-paper": "attention came back to it most",
     "caote": "the answers would change most without it",
@@ -24,7 +24,7 @@ RANKED_BY = {
     "fair-share": "it is among the first of its message",
     "snapkv": "the end of the prompt attended to it",
 }
-"""What each policy ranks by, of those that rank by something that a person can see."""
+"""By policy, of those that rank by something that a person can see."""
 
 
 def why(memory: CacheView, wanted: str) -> list[str]:
@@ -87,7 +87,7 @@ def _kept(memory: CacheView, word: Word, kind: str) -> str:
     if kind == "R":
         more = word.first - memory.recent_from + 1
         return f"safe for {more:,} more token{'s' * (more > 1)}"
-    return f"{RANKED_BY.get(session.policy, 'ranked above what went')} ({token_label(session.policy)})"
+    return f"{KEPT_BECAUSE.get(session.policy, 'ranked above what went')} ({token_label(session.policy)})"
 
 
 def _pinned(memory: CacheView, position: int) -> str:

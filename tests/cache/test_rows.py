@@ -269,3 +269,16 @@ def test_a_row_that_was_taken_before_its_first_token_can_be_put() -> None:
     one.feed([[5, 6, 7], [8, 9, 10]], prompt=True)
     one.cache.put_row(1, fresh)
     assert kept(one.cache, 1) == [[[], []] for _ in one.cache.layers]
+
+
+def test_every_row_twice_goes_on_as_each_did() -> None:
+    once, twice = Fed("llama"), Fed("llama")
+    for fed in (once, twice):
+        fed.feed([noise(40, seed=1), noise(40, seed=2)], prompt=True)
+    twice.cache.batch_repeat_interleave(2)
+    for token in noise(20, seed=3):
+        logits = once.feed([[token], [VOCAB - token]], prompt=False)
+        more = twice.feed([[token], [token], [VOCAB - token], [VOCAB - token]], prompt=False)
+        for row in range(4):
+            close(more[row], logits[row // 2])
+            assert kept(twice.cache, row) == kept(once.cache, row // 2)

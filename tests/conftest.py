@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import forking
 import pytest
@@ -150,6 +151,23 @@ def variables() -> Iterator[None]:
 def forked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs and engines that the test starts are forked from a process that has imported torch."""
     monkeypatch.setattr(subprocess, "Popen", forking.Forked)
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Chat templates may compute for 0.3 s, not 1.5; what renders them."""
+    from h2o_chat.chat import rendering, template_process
+
+    code = "from h2o_chat.chat import template_process as one; one.LONGEST_S = 0.3; one.main()"
+    monkeypatch.setattr(rendering, "_PROGRAM", code)
+    monkeypatch.setattr(rendering, "LONGEST_S", 0.3)
+    made = rendering.Renderer()
+    monkeypatch.setattr("h2o_chat.chat.templates.render", made.render)
+    assert template_process.LONGEST_S == 1.5
+    yield made
+    if made._process:
+        made._process.kill()
+        made._process.communicate()
 
 
 @pytest.fixture(scope="session")

@@ -40,6 +40,7 @@ IMPORTED = (
 LATE = (
     *("COLUMNS", "LINES", "TERM", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
     *("PYTHONDONTWRITEBYTECODE", "TRANSFORMERS_OFFLINE", "GOMP_SPINCOUNT", "TORCHINDUCTOR_CACHE_DIR"),
+    *("PYTHONIOENCODING", "RUST_BACKTRACE"),  # of the streams, which each fork opens; of a panic
 )
 """Variables that nothing looks at while it is imported; TRANSFORMERS_OFFLINE only repeats HF_HUB_OFFLINE.
 
@@ -229,7 +230,9 @@ def _stream(number: int, before: Any) -> io.TextIOWrapper:
     )
     at_lines = not plain and (number == 2 or os.isatty(number))
     newline = "\n" if writes else None
-    return io.TextIOWrapper(raw, before.encoding, before.errors, newline, at_lines, plain)
+    encoding, _, errors = os.environ.get("PYTHONIOENCODING", "").partition(":")
+    errors = before.errors if number == 2 or not errors else errors
+    return io.TextIOWrapper(raw, encoding or before.encoding, errors, newline, at_lines, plain)
 
 
 def _run(arguments: Sequence[str]) -> None:

@@ -39,11 +39,14 @@ def told(kind: Any, code: str, *arguments: str, **how: Any) -> tuple[int, str, s
     return process.returncode, out, err
 
 
-@pytest.mark.parametrize("session", [False, True])
-def test_it_is_what_a_new_interpreter_is(tmp_path: Path, session: bool) -> None:
+@pytest.mark.parametrize(
+    ("session", "environment"),
+    [(False, {}), (True, {"PYTHONIOENCODING": "ascii:replace"})],
+)
+def test_it_is_what_a_new_interpreter_is(tmp_path: Path, session: bool, environment: dict[str, str]) -> None:
     how = {
         "cwd": tmp_path,
-        "env": os.environ | {"H2O_CHAT_BUDGET": "77"},
+        "env": os.environ | {"H2O_CHAT_BUDGET": "77"} | environment,
         "start_new_session": session,
         "preexec_fn": partial(resource.setrlimit, resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)),
     }

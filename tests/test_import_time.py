@@ -16,35 +16,35 @@ from h2o_chat.models import resolve
 from h2o_chat.native import library
 
 TRY = """
-import sys
-try:
-    {code}
-except SystemExit:
-    pass
-heavy = {{"torch", "transformers"}} & set(sys.modules)
-sys.exit(f"imported {{sorted(heavy)}}" if heavy else 0)
+import json, sys
+for code in json.loads(sys.argv[1]):
+    try:
+        exec(code)
+    except SystemExit:
+        pass
+    print("imported", json.dumps(sorted({"torch", "transformers", "textual"} & set(sys.modules))))
 """
+WITHOUT_A_SCREEN = "import h2o_chat.cli.cli, h2o_chat.cli.run, h2o_chat.chat.chat"
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
+def test_no_torch() -> None:
+    """One after the other in one process: what the first had imported, the others would have too."""
+    codes = [
         "import h2o_chat",
-        "import h2o_chat.tui.app",
-        "import h2o_chat.chat.chat, h2o_chat.cli.run, h2o_chat.models.resolve",
+        WITHOUT_A_SCREEN,
+        "import h2o_chat.models.resolve",
         "from h2o_chat.cli.cli import app; app(['--help'])",
         "from h2o_chat.cli.cli import app; app(['run', '--help'])",
         "from h2o_chat.cli.cli import app; app(['run', 'hi', '--budget', '0'])",
         "from h2o_chat.cli.cli import app; app(['run', 'hi', '--model', 'no/such-model'])",
         "from h2o_chat.cli.cli import app; app(['config', 'show'])",
+        "import h2o_chat.tui.app",
         "from h2o_chat.cli.cli import app; app(['replay', 'no such file'])",
         "from h2o_chat.cli.cli import app; app(['demo'])",
         "import h2o_chat.events.recorder, h2o_chat.tui.replay",
-    ],
-)
-def test_no_torch(code: str) -> None:
+    ]
     done = subprocess.run(
-        [sys.executable, "-c", TRY.format(code=code)],
+        [sys.executable, "-c", TRY, json.dumps(codes)],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -52,12 +52,11 @@ def test_no_torch(code: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-
-
-def test_no_textual_without_a_screen() -> None:
-    code = "import sys, h2o_chat.cli.cli, h2o_chat.cli.run, h2o_chat.chat.chat"
-    code += "; sys.exit('textual' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    lines = [json.loads(line[9:]) for line in done.stdout.splitlines() if line.startswith("imported ")]
+    found = dict(zip(codes, lines, strict=True))
+    assert not {code: names for code, names in found.items() if {"torch", "transformers"} & {*names}}
+    assert found[WITHOUT_A_SCREEN] == [], "no textual either"
+    assert found["import h2o_chat.tui.app"] == ["textual"], "it is seen"
 
 
 # -- a start of the native step
@@ -126,7 +125,10 @@ def models_in(modules: set[str]) -> set[str]:
 
 
 def test_the_native_step_starts_without_transformers_models(tmp_path: Path) -> None:
-    """Sampling takes transformers' processors; a tokenizer with a class of its own takes AutoTokenizer."""
+    """Sampling takes transformers' processors; a tokenizer with a class of its own takes AutoTokenizer, and a
+    GGUF file only what reads its tokenizer, which stands among the families."""
+    from gguf_files import write
+
     pocket, other = resolve.find(None).folder, tmp_path / "other"
     shutil.copytree(pocket, other)
     about = json.loads((pocket / "tokenizer_config.json").read_text("utf-8"))
@@ -134,8 +136,12 @@ def test_the_native_step_starts_without_transformers_models(tmp_path: Path) -> N
 
     run = ["run", "Hi", "--max-tokens", "2", "-m"]
     greedy = [*run, packed(pocket)]
-    after, sampled, with_a_class = imported(
-        greedy, [*greedy, "--temperature", "0.7", "--seed", "1"], [*run, packed(other)]
+    file = packed(write(pocket, tmp_path / "pocket.gguf", "Q8_0", tokenizer=pocket))
+    after, sampled, with_a_class, of_a_file = imported(
+        greedy,
+        [*greedy, "--temperature", "0.7", "--seed", "1"],
+        [*run, packed(other)],
+        [*run, file, "--template", "plain"],
     )
     assert {"torch", "transformers", "h2o_chat.native.step"} <= after
     assert not after & FORBIDDEN
@@ -144,14 +150,5 @@ def test_the_native_step_starts_without_transformers_models(tmp_path: Path) -> N
     assert with_a_class & FORBIDDEN == sampled & FORBIDDEN
     assert any("gpt2" in one for one in families_of(with_a_class))
     assert not models_in(with_a_class)
-
-
-def test_a_gguf_file_starts_without_transformers_models(tmp_path: Path) -> None:
-    """Only what reads tokenizers of GGUF files, which stands among the families."""
-    from gguf_files import write
-
-    pocket = resolve.find(None).folder
-    file = packed(write(pocket, tmp_path / "pocket.gguf", "Q8_0", tokenizer=pocket))
-    [modules] = imported(["run", "Hi", "--max-tokens", "2", "--template", "plain", "-m", file])
-    assert not modules & FORBIDDEN
-    assert not models_in(modules)
+    assert of_a_file & FORBIDDEN == sampled & FORBIDDEN
+    assert not models_in(of_a_file)

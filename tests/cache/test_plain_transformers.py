@@ -186,14 +186,14 @@ name = {str(POCKET)!r}
 model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="h2o")
 inputs = AutoTokenizer.from_pretrained(name)("Once upon a time", return_tensors="pt")
 cache = H2OCache(budget=64)
-out = model.generate(inputs.input_ids, past_key_values=cache, max_new_tokens=100, eos_token_id=None)
+out = model.generate(inputs.input_ids, past_key_values=cache, max_new_tokens=70, eos_token_id=None)
 print(out.shape[1], int((cache.kept(0) >= 0).sum(-1).max()))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     tokens, most = map(int, done.stdout.split())
     prompt_tokens = len(AutoTokenizer.from_pretrained(POCKET)("Once upon a time").input_ids)
-    assert (tokens, most) == (prompt_tokens + 100, 64)
+    assert (tokens, most) == (prompt_tokens + 70, 64)
 
 
 # -- it refuses --------------------------------------------------------------------------------------------

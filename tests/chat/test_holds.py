@@ -7,6 +7,8 @@ from h2o_chat.chat.holds import Holds
 from h2o_chat.chat.message import Message
 from h2o_chat.events.events import CacheState
 
+TURNS = 500
+
 
 class Counted(list[Message]):
     """Messages, and how often one was looked at."""
@@ -30,7 +32,7 @@ def state(changed: dict[int, float]) -> CacheState:
 def test_a_turn_looks_at_few_messages() -> None:
     messages, holds = Counted(), Holds()
     looks = []
-    for turn in range(2000):
+    for turn in range(TURNS):
         messages += [
             Message("user", "", 2 * turn, 2 * turn),
             Message("assistant", "", 2 * turn + 1, 2 * turn + 1),
@@ -39,12 +41,12 @@ def test_a_turn_looks_at_few_messages() -> None:
         before = messages.looks
         holds.share_out(messages, 2 * turn + 2)
         looks.append(messages.looks - before)
-    assert max(looks[1900:]) < 2 * 4100, "half of all tokens are held here"
+    assert max(looks[-100:]) < 2 * (2 * TURNS + 100), "half of all tokens are held here"
     sparse = Holds()
-    sparse.share_out(messages, 4000)
+    sparse.share_out(messages, 2 * TURNS)
     sparse.take(state({0: 1.0}))
     before = messages.looks
-    sparse.share_out(messages, 4000)
+    sparse.share_out(messages, 2 * TURNS)
     assert messages.looks - before < 20
 
 

@@ -43,8 +43,9 @@ FEATURES = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def renderer() -> Any:
+    """One for all: where its process has ended, it begins another."""
     made = Renderer()
     yield made
     if made._process:
@@ -85,7 +86,7 @@ def test_knows_what_templates_find_in_transformers() -> None:
     ("template", "limit"),
     [
         (LOOPS, "1.5 s"),
-        ("{{ 10 ** (10 ** 9) }}", "1.5 s"),
+        ("{{ 10 ** (10 ** 9) }}", "0.3 s"),
         ("{{ 'x' * 10 ** 10 }}", "1024 MiB"),
         (
             "{% set n = namespace(s='x') %}{% for i in range(40) %}{% set n.s = n.s ~ n.s %}{% endfor %}",
@@ -94,7 +95,12 @@ def test_knows_what_templates_find_in_transformers() -> None:
         ("{{ 'x' * 3000000 }}", "1,048,576 characters"),
     ],
 )
-def test_a_limit_stops_whatever_a_template_does(template: str, limit: str, renderer: Renderer) -> None:
+def test_a_limit_stops_whatever_a_template_does(
+    template: str, limit: str, renderer: Renderer, request: pytest.FixtureRequest
+) -> None:
+    """One computes for the 1.5 s that the program lets it."""
+    if limit == "0.3 s":
+        renderer = request.getfixturevalue("hasty")
     began = time.monotonic()
     with pytest.raises(ModelError, match=limit) as caught:
         renderer.render(template, {"messages": [{"role": "user", "content": "Hi"}]})
@@ -111,6 +117,7 @@ def test_what_a_template_raises_is_told(template: str, renderer: Renderer) -> No
         renderer.render(template, {"messages": []})
 
 
+@pytest.mark.usefixtures("hasty")
 def test_a_template_that_loops_is_the_models_fault_with_a_system_prompt_too() -> None:
     template = choose(byte_tokenizer(LOOPS, "<s>", "</s>"), "auto")
     with pytest.raises(ModelError, match="computing"):

@@ -6,6 +6,7 @@ import os
 import pty
 import shutil
 import struct
+import subprocess
 import sys
 import termios
 from pathlib import Path
@@ -14,13 +15,22 @@ from typing import Any
 import pytest
 from forking import Forked
 from here import h2o_here
-from program import PROGRAM, Program
+from program import PROGRAM, Ended, Program
 
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.cli import doctor
 from h2o_chat.native import build, library
 
 SECRET = "hf_ThisMustNotBeShown"
+ANEW = """
+import sys
+for name in [name for name in sys.modules if name.partition(".")[0] in ("transformers", "h2o_chat")]:
+    del sys.modules[name]
+sys.path.insert(0, sys.argv.pop(1))
+from h2o_chat.cli.cli import main
+main()
+"""
+"""The program in a process that has imported torch, and neither transformers nor the program itself."""
 
 
 @pytest.fixture
@@ -79,10 +89,19 @@ def test_the_report_for_people(h2o: Program, home: Path, model: Path) -> None:
 
 @pytest.mark.parametrize("broken", ["torch", "transformers"])
 def test_a_broken_installation_is_said(h2o: Program, home: Path, model: Path, broken: str) -> None:
-    """What stands before the real one on Python's path cannot be imported."""
+    """What stands before the real one on Python's path cannot be imported.
+
+    For torch a new interpreter tries it; it would import all of torch before it came to transformers.
+    """
     (home / "path" / broken).mkdir(parents=True)
     (home / "path" / broken / "__init__.py").write_text('raise OSError("libgone.so: no such file")')
-    done = h2o("doctor", "--json", env=os.environ | {"PYTHONPATH": str(home / "path")})
+    if broken == "torch":
+        done = h2o("doctor", "--json", env=os.environ | {"PYTHONPATH": str(home / "path")})
+    else:
+        command = [sys.executable, "-c", ANEW, str(home / "path"), "doctor", "--json"]
+        with Forked(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            out, err = process.communicate(timeout=120)
+        done = Ended(process.returncode, out, err)
     assert done.code == ExitCode.FAILED
     assert "Traceback" not in done.err
     found = json.loads(done.out)

@@ -1,7 +1,6 @@
 """What a machine does to the real program: no place to write, a full disk, no memory; and a token to hide."""
 
 import json
-import os
 import re
 import resource
 import sqlite3
@@ -159,9 +158,17 @@ def test_out_of_memory_ends_the_turn_and_not_the_conversation(
 
 
 SEVERAL = """
-import json, sys
+import json, os, sys
+from huggingface_hub import constants
+commands, variables = map(json.loads, sys.argv[1:])
+os.environ.update(variables)
+constants.ENDPOINT, constants.HF_HOME = os.environ["HF_ENDPOINT"], os.environ["HF_HOME"]
+constants.HF_HUB_CACHE = constants.HF_HOME + "/hub"
+constants.HF_TOKEN_PATH = constants.HF_HOME + "/token"
+from huggingface_hub import get_token
+assert get_token() == os.environ["HF_TOKEN"]
 from h2o_chat.cli.cli import main
-for arguments in json.loads(sys.argv[1]):
+for arguments in commands:
     sys.argv = ["h2o-chat", *arguments]
     try:
         main()
@@ -170,13 +177,17 @@ for arguments in json.loads(sys.argv[1]):
 """
 
 
+@pytest.mark.usefixtures("forked")
 def test_tokens_of_the_hub_are_nowhere(small: Path, tmp_path: Path) -> None:
-    """Neither said nor stored, whatever is asked for and however it ends; one process does it all."""
+    """Neither said nor stored, whatever is asked for and however it ends; one process does it all.
+
+    What huggingface_hub has read of its variables, when it was imported, is set anew there.
+    """
     secret, other = "hf_" + "s3cret" * 5, "hf_" + "0ther" * 6
     (tmp_path / "hf").mkdir()
     (tmp_path / "hf" / "token").write_text(other)
     data = tmp_path / "data"
-    environment = os.environ | {
+    variables = {
         **{"HF_TOKEN": secret, "HUGGING_FACE_HUB_TOKEN": secret, "HF_HOME": str(tmp_path / "hf")},
         **{"XDG_CONFIG_HOME": str(tmp_path / "config"), "H2O_CHAT_DATA": str(data)},
         "HF_ENDPOINT": "http://127.0.0.1:9",
@@ -194,8 +205,8 @@ def test_tokens_of_the_hub_are_nowhere(small: Path, tmp_path: Path) -> None:
         ("run", "hi", "-m", "org/name"),
     )
     done = subprocess.run(
-        [sys.executable, "-c", SEVERAL, json.dumps(commands)],
-        env=environment, capture_output=True, text=True, timeout=300,
+        [sys.executable, "-c", SEVERAL, json.dumps(commands), json.dumps(variables)],
+        capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     said = done.stdout + done.stderr

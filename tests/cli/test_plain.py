@@ -199,9 +199,13 @@ def test_a_model_that_is_not_there_ends_it(h2o: Program, tmp_path: Path) -> None
     assert done.err.startswith("h2o-chat: ")
 
 
+@pytest.mark.usefixtures("forked")
 def test_neither_textual_nor_a_screen(tmp_path: Path) -> None:
+    """Where neither it nor anything of ours is imported yet."""
     program = (
-        "import sys\nfrom h2o_chat.cli.cli import app\n"
+        "import sys\nfor name in [*sys.modules]:\n"
+        "    if name.partition('.')[0] in ('textual', 'h2o_chat'): del sys.modules[name]\n"
+        "from h2o_chat.cli.cli import app\n"
         f"sys.argv[1:] = {[str(one) for one in plain(tmp_path, '--no-store', '--max-tokens', 2)]!r}\n"
         "try: app()\nexcept SystemExit as end: print('ended', end.code, 'textual' in sys.modules)\n"
     )

@@ -34,7 +34,7 @@ def test_a_template_that_does_not_end_is_ended(tmp_path: Path) -> None:
     """Windows cannot count what a process computes: a clock ends it."""
     program = (
         "import sys; from h2o_chat.chat import template_process as process;"
-        " sys.platform = 'win32'; process.main()"
+        " sys.platform = 'win32'; process.LONGEST_S = 0.3; process.main()"
     )
     endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
     question = json.dumps({"template": endless, "values": {"messages": []}}) + "\n"

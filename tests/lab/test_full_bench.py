@@ -103,12 +103,15 @@ def test_a_program_that_does_not_run_is_named_with_its_reason(
     monkeypatch.setattr(full_bench, "wait_until_idle", lambda: True)
     monkeypatch.setattr(full_bench, "_stock", lambda *_: report.rows[1])
     few = 9 * 2 * FULL_BYTES  # nine slots
+    ours = full_bench._ours
+    monkeypatch.setattr(full_bench, "_ours", lambda *_: (report.rows[0], "q8_0"))
     found = run_full(wanted(model, peers, few))
     assert [one.program for one in found.absent] == ["llama.cpp q8_0"]
     assert found.absent[0].why == "It has ended with 1. no memory for nine"
     without = run_full(wanted(model, None, few))
     assert {one.program.partition(",")[0] for one in without.absent} == {"llama.cpp q8_0"}
     assert all("--peers-folder" in one.why for one in without.absent)
+    monkeypatch.setattr(full_bench, "_ours", ours)
     with pytest.raises(UsageError, match="Not one row fits: its K/V takes"):
         run_full(wanted(model, peers, 1000))
 

@@ -282,7 +282,7 @@ def test_a_term_is_left_out_where_it_stands() -> None:
 
 
 def test_each_is_compared_with_the_first_document_by_document(stories: Loaded, texts: list[str]) -> None:
-    ids = documents(texts, stories.tokenizer, 72)
+    ids = documents(texts, stories.tokenizer, 48)
     assert [len(half_of(ids[:5], half)) for half in (None, *HALVES)] == [5, 3, 2]
     assert half_of(ids, "odd")[1].tolist() == ids[3].tolist()
     with pytest.raises(UsageError, match="none is odd"):

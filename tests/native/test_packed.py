@@ -9,6 +9,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import forking
 import pytest
 import torch
 from hypothesis import given
@@ -80,6 +81,7 @@ def test_addresses_are_those_of_the_file(packed: Packed) -> None:
     assert torch.equal(torch.frombuffer(bytearray(found), dtype=torch.float32), packed.weight("norm"))
 
 
+@pytest.mark.usefixtures("forked")
 def test_nobody_can_write_to_it(packed: Packed) -> None:
     """The pages are shared by all processes."""
     code = (
@@ -87,7 +89,8 @@ def test_nobody_can_write_to_it(packed: Packed) -> None:
         "packed = open_packed(Path(sys.argv[1]))\nprint('open', flush=True)\n"
         "ctypes.memset(packed.vector('norm'), 1, 4)"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(packed.path)], capture_output=True, check=False)
+    command = [sys.executable, "-c", code, str(packed.path)]
+    done = subprocess.run(command, env=forking.OUTSIDE, capture_output=True, check=False)
     assert done.stdout == b"open\n"
     assert done.returncode < 0, "the system ended it"
 

@@ -100,11 +100,8 @@ def test_a_process_that_cannot_be_started_is_told(monkeypatch: pytest.MonkeyPatc
         engine_apart(SETTINGS, unheard)
 
 
-def test_it_ends_with_the_last_engine_that_uses_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """And begins whatever entries the path has."""
-    (tmp_path / "h2o_chat.py").write_text("raise SystemExit('a stranger')")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", ["", None, *sys.path])
+@pytest.mark.usefixtures("forked")
+def test_it_ends_with_the_last_engine_that_uses_it() -> None:
     engine = engine_apart(SETTINGS, unheard)
     assert engine.seen == 0
     other, pid = engine.remade(SETTINGS), pid_of(engine)
@@ -117,16 +114,24 @@ def test_it_ends_with_the_last_engine_that_uses_it(monkeypatch: pytest.MonkeyPat
     assert not pid_exists(pid)
 
 
-def test_it_ends_with_whoever_uses_it(tmp_path: Path) -> None:
-    """Even if that is killed in the middle of an answer."""
+def test_it_begins_and_ends_with_whoever_uses_it_which_needs_no_torch(tmp_path: Path) -> None:
+    """It begins whatever entries the path has, and ends even if its user is killed in an answer's middle."""
     program = f"""
-import os
+import os, sys
+import h2o_chat
+sys.path[:0] = ["", None]
 from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.events.events import Token
 from h2o_chat.remote.engine_apart import engine_apart
-engine = engine_apart(Settings(model={str(POCKET)!r}, threads=1), lambda *_: None)
-for event in engine.generate([1, 2, 3], Sampling(max_tokens=100_000, ignore_eos=True)):
-    print(engine._process._process.pid, flush=True)
-    os.kill(os.getpid(), 9)
+from h2o_chat.chat.opening import opener
+chat = opener(Settings(model={str(POCKET)!r}, threads=1), None, engine_apart)(lambda *_: None)
+events = list(chat.send("Hello", Sampling(max_tokens=8)))
+assert events[-1].new_tokens, events
+assert "torch" not in sys.modules
+for event in chat.send("And now?", Sampling(max_tokens=100_000, ignore_eos=True)):
+    if isinstance(event, Token):
+        print(chat.engine._process._process.pid, flush=True)
+        os.kill(os.getpid(), 9)
 """
     # The module that must not be taken lies where somebody happens to stand.
     (tmp_path / "h2o_chat.py").write_text("raise SystemExit('a stranger')")
@@ -138,18 +143,3 @@ for event in engine.generate([1, 2, 3], Sampling(max_tokens=100_000, ignore_eos=
     assert done.returncode == -signal.SIGKILL, done.stderr
     pid = int(done.stdout)
     until(lambda: not pid_exists(pid))
-
-
-def test_torch_is_not_imported_where_the_screen_is() -> None:
-    program = f"""
-import sys
-from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.remote.engine_apart import engine_apart
-from h2o_chat.chat.opening import opener
-chat = opener(Settings(model={str(POCKET)!r}, threads=1), None, engine_apart)(lambda *_: None)
-events = list(chat.send("Hello", Sampling(max_tokens=8)))
-assert events[-1].new_tokens, events
-sys.exit("torch" in sys.modules)
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr

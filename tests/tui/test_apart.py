@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from psutil import pid_exists
-from screens import POCKET
+from screens import POCKET, slowly
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.opening import Kept, opener, opener_of
@@ -26,7 +26,8 @@ LONG = Sampling(max_tokens=20_000, ignore_eos=True)
 @pytest.mark.usefixtures("forked")
 async def test_asks_stops_goes_back_and_builds_anew(drive: Drive, tmp_path: Path) -> None:
     kept = Kept(tmp_path / "data")
-    async with drive("stories3m", open_chat=opener(SETTINGS, kept, engine_apart), sampling=LONG) as screen:
+    opened = slowly(opener(SETTINGS, kept, engine_apart))
+    async with drive("stories3m", open_chat=opened, sampling=LONG) as screen:
         await screen.opened()
 
         def answer() -> str:

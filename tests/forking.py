@@ -40,12 +40,12 @@ IMPORTED = (
 LATE = (
     *("COLUMNS", "LINES", "TERM", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
     *("PYTHONDONTWRITEBYTECODE", "TRANSFORMERS_OFFLINE", "GOMP_SPINCOUNT", "TORCHINDUCTOR_CACHE_DIR"),
-    *("PYTHONIOENCODING", "RUST_BACKTRACE"),  # of the streams, which each fork opens; of a panic
+    "PYTHONIOENCODING",  # of the streams, which each fork opens
 )
 """Variables that nothing looks at while it is imported; TRANSFORMERS_OFFLINE only repeats HF_HUB_OFFLINE.
 
-The last two the program and torch set themselves, in a test's process too; they say how threads wait, and
-where a compiler that is not used keeps files.
+GOMP_SPINCOUNT and TORCHINDUCTOR_CACHE_DIR the program and torch set themselves, in a test's process too; they
+say how threads wait, and where a compiler that is not used keeps files.
 """
 LATE_PREFIXES = ("H2O_CHAT_", "PYTEST_", "TESTS_")
 WHOLE_END = "TESTS_WHOLE_END"

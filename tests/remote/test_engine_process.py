@@ -119,6 +119,7 @@ def test_it_begins_and_ends_with_whoever_uses_it_which_needs_no_torch(tmp_path: 
     program = f"""
 import os, sys
 import h2o_chat
+import transformers.tokenization_utils_base  # asks for versions along the path, and cannot with such entries
 sys.path[:0] = ["", None]
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.events.events import Token

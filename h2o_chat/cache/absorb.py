@@ -45,17 +45,17 @@ def absorb_rest(arenas: list[Arena], step: Step | None) -> list[Arena]:
     """
     if step is None:
         return arenas
-    if step.torn:
+    if step.half_absorbed:
         raise UsageError(
             "It was not chosen to the end which tokens of the last prompt stay.",
             "Go back to a snapshot that was taken before it, or call cache.reset().",
         )
     for arena in arenas:
         if arena.waiting:
-            step.torn = True
+            step.half_absorbed = True
             with step.around():
                 _absorb_waiting(arena, len(arena.layers), step)
-            step.torn = False
+            step.half_absorbed = False
     return arenas
 
 
@@ -81,8 +81,7 @@ def absorb(arena: Arena, at: int, step: Step, now: Pass, new: Sequence[New]) -> 
     layers = slice(at, at + len(new))
     slots, chunk = arena.slots.cut(layers), _chunk(arena, layers, now, new, step.of_prompt)
     grows, forget = arena.plan.grows, arena.plan.policy.forget
-    by_state = zip(grows, *(one.gains for one in new), strict=True)
-    given = {name: torch.stack(gains) for name, *gains in by_state}  # [l, R, H, T + N, ...]
+    given = {name: torch.stack([one.gains[name] for one in new]) for name in grows}  # [l, R, H, T + N, ...]
     used = given["score"].shape[3] - now.tokens
     held = slots.cut(slots=slice(used))
     arena.receive(held, {name: gain[:, :, :, :used] for name, gain in given.items()}, now)

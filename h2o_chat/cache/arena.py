@@ -99,18 +99,15 @@ class Part:
         return Part(self.layers, replace(self.shape, rows=rows), states, change(self.lost[None])[0])
 
 
+@dataclass(frozen=True)
 class New:
-    """What a pass of a prompt brings to one layer.
+    """What a pass of a prompt brings to one layer."""
 
-    Args:
-        keys, values: [R, H, N, D].
-        gains: what its queries add to slots and tokens, [R, H, T + N, ...], for each of `Plan.grows` in its
-            order; the first T slots are in use at most. None: for a state that is not kept.
-    """
-
-    def __init__(self, keys: Tensor, values: Tensor, *gains: Tensor | None) -> None:
-        self.keys, self.values = keys, values
-        self.gains = [gain for gain in gains if gain is not None]
+    keys: Tensor  # [R, H, N, D]
+    values: Tensor  # [R, H, N, D]
+    gains: Mapping[str, Tensor]
+    """What its queries add to slots and tokens, by state of `Plan.grows`: [R, H, T + N, ...], where the first
+    T slots are in use at most."""
 
 
 class Arena:
@@ -188,6 +185,11 @@ class Arena:
         of = self.layer_shape
         return layers * rows * heads * (of.key + of.value) * of.dtype.itemsize
 
+    def leading(self, now: Pass, more: int = 0) -> int:
+        """So many slots, from the first on, may be in use when `more` tokens of each row have been written
+        since the pass began; all, once something was evicted."""
+        return self.shape[3] if now.used is None else now.used + more
+
     @torch.inference_mode(False)
     def grow(self, tokens: int) -> None:
         """Makes room for so many tokens of a row, in blocks; a budget already has its slots."""
@@ -229,16 +231,14 @@ class Arena:
         return torch.where(part.clamped, distance.clamped_indices(part.protected, part.positions), near)
 
     def edge_angles(self, at: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor] | None:
-        """What turns queries at positions `at` [R, N] to index reach - 1 (`Rope.turn`), [R, 1, 1, N, D] each.
-
-        From there clamped keys at index 0 stand at distance reach - 1, and protected ones nearer. None: there
-        are none.
+        """What turns queries at positions `at` [R, N] to index `Distance.edge` (`Rope.turn`), from where they
+        meet clamped keys. [R, 1, 1, N, D] each; None: no key is clamped.
         """
         if not self.clamps:
             return None
         assert self.rope is not None
         assert self.plan.distance is not None
-        by = self.plan.distance.reach - 1 - (at - self.base[:, None])
+        by = self.plan.distance.edge - (at - self.base[:, None])
         return self.rope.angles(by[:, None, None], dtype)
 
     def held_values(self, at: int) -> Tensor:
@@ -282,7 +282,7 @@ class Arena:
         self.slot = self.order.gather(3, held).long()
         self.when = self.per_row(now.first)[..., 0]  # [R, 1]
         self.edge = self.edge_angles(self.when, self.layer_shape.dtype)
-        self.used = self.shape[3] if now.used is None else now.used + 1
+        self.used = self.leading(now, more=1)
         for name, new in self.coming(now, prompt).items():
             self.slots.states[name].scatter_(3, self.slot, new.expand_as(self.slot))
         self.empty_slots = self.slots.positions[..., : self.used] < 0  # [L, R, H, T]

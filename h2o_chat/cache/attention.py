@@ -36,7 +36,11 @@ class LayerStep:
     at: int  # which of the arena's layers it is
     scaling: float
     softcap: float | None
-    window: int | None  # positions that a query sees, itself included; None: all before it
+
+    @property
+    def window(self) -> int | None:
+        """Positions that a query sees, itself included; None: all before it."""
+        return self.arena.windows[self.at]
 
     def logits(
         self, queries: Tensor, keys: Tensor, empty: Tensor, when: Tensor, edge: Angles | None
@@ -135,7 +139,7 @@ class LayerStep:
         count = arena.per_row(now.count)[:, 0]  # [R, 1]
         when = arena.per_row(now.first)[:, 0] + place  # [R, N]
         later = (count - 1 - place).clamp_min(0)  # [R, N] queries that come after each one in its row
-        used = arena.shape[3] if now.used is None else now.used
+        used = arena.leading(now)
         empty = arena.slots.positions[self.at, ..., :used] < 0
         edge = arena.edge_angles(when, queries.dtype)
         all_keys, all_values = keys, values
@@ -166,4 +170,4 @@ class LayerStep:
                 rest = (0, 0) * (more.ndim - 3) + (0, tokens - end)  # of keys that they do not see: 0
                 more = torch.nn.functional.pad(more, rest)  # [R, H, T + N, ...]
                 gains[name] = grows.together(gains[name], more) if name in gains else more
-        return torch.cat(outputs, 3), New(keys, values, *gains.values())
+        return torch.cat(outputs, 3), New(keys, values, gains)

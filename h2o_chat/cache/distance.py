@@ -36,6 +36,11 @@ class Distance:
     rebases: bool  # indices are ours to choose; False in plain transformers, which feeds true positions
 
     @property
+    def edge(self) -> int:
+        """Rotation index from which queries meet clamped keys: those at index 0 as at distance reach - 1."""
+        return self.reach - 1
+
+    @property
     def nearer_from(self) -> int:
         """Protected keys at positions before this are met at reach - 1: sinks, or the first token."""
         return max(1, self.sinks)

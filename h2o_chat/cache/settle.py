@@ -85,6 +85,8 @@ def choose(
 ) -> tuple[Tensor, Tensor]:
     """The policy's ranking [l, r, H, S], and the `count` slots that go, [l, r, H, count].
 
+    What those had been receiving is added to `arena.lost`.
+
     Args:
         part: of these rows: slots, or slots and a prompt's chunk side by side. What the comparison of keys
             finds is written there.
@@ -128,7 +130,7 @@ def framed(arena: Arena, part: Slots, ranking: Tensor, seen: Sequence[int]) -> T
         seen: of each row, the tokens fed to it.
     """
     recent_from = arena.per_row([tokens - arena.plan.shares.recent for tokens in seen])
-    return priorities(ranking, part, part.protected, recent_from, visible_from(arena, part.layers, seen))
+    return priorities(ranking, part, recent_from, visible_from(arena, part.layers, seen))
 
 
 def visible_from(arena: Arena, layers: Sequence[int], seen: Sequence[int]) -> Tensor:

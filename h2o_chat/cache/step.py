@@ -28,7 +28,7 @@ class Step:
     kernels: Kernels = TORCH  # what is computed of all slots
     cancelled: Callable[[], bool] = never  # asked of a prompt before each layer: then it raises `Cancelled`
     around: Callable[[], AbstractContextManager[None]] = nullcontext  # entered to absorb its last pass
-    torn: bool = False  # that began, and has not come to its end
+    half_absorbed: bool = False  # that began, and has not come to its end
 
     @property
     def of_prompt(self) -> bool:

@@ -27,7 +27,7 @@ def attend(call: Any, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor,
     """
     arena, distance = here.arena, here.arena.plan.distance
     rows, heads, groups, tokens, size = queries.shape
-    slots, most_used = arena.slots, arena.shape[3] if now.used is None else now.used
+    slots, most_used = arena.slots, arena.leading(now)
     # Slots are written from the first on, until something is evicted.
     ages = zip(now.first, now.in_use, strict=True)
     used = [in_use if first == in_use else most_used for first, in_use in ages]
@@ -48,7 +48,7 @@ def attend(call: Any, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor,
         slots=arena.shape[3],
         most_used=most_used,
         clamps=arena.clamps,
-        edge=distance.reach - 1,
+        edge=distance.edge,
         forget=arena.plan.policy.forget,
         remember=scores.REMEMBER,
         used=c.int32s(used),
@@ -73,8 +73,8 @@ def attend(call: Any, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor,
         lately=None if lately is None else lately.data_ptr(),
     )
     call(ctypes.byref(asked))
-    given = gain.transpose(2, 3), None if lately is None else lately.sum(2)
-    return attended.to(queries.dtype), New(keys, values, *given)
+    gains = {"score": gain.transpose(2, 3)} | ({} if lately is None else {"lately": lately.sum(2)})
+    return attended.to(queries.dtype), New(keys, values, gains)
 
 
 def _side_by_side(numbers: Tensor) -> Tensor:

@@ -108,7 +108,7 @@ class NativeStep:
         distance = cache.plan.distance
         now, rows = cache.step.passes[0], len(ids)
         cache.step.begun = True
-        self._point_to_slots(cache, cache.arenas[0].shape[3] if now.used is None else now.used + 1)
+        self._point_to_slots(cache, cache.arenas[0].leading(now, more=1))
         index = [first - clock.base for first, clock in zip(now.first, cache.clocks, strict=True)]
         before = [clock.base - clock.near_from for clock in cache.clocks]  # the oldest unclamped key
         farthest = max(distance.nearer, *index, *before)
@@ -126,7 +126,7 @@ class NativeStep:
             ids=(ctypes.c_int64 * rows)(*ids[:, 0].tolist()),
             positions=c.int32s([at if count else -1 for at, count in zip(now.first, now.count, strict=True)]),
             index=c.int32s(index),
-            edge=c.int32s([distance.reach - 1 - at for at in index]),
+            edge=c.int32s([distance.edge - at for at in index]),
             in_use=c.int32s(now.in_use),
             protect=(ctypes.c_uint8 * rows)(*map(bool, now.protected)),
             slots=self._slots,

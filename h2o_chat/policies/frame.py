@@ -29,19 +29,17 @@ def opinion(policy: Policy, slots: Slots) -> Tensor:
     return priority.nan_to_num()
 
 
-def priorities(
-    ranking: Tensor, slots: Slots, protected: Tensor, recent_from: Tensor, visible_from: Tensor
-) -> Tensor:
+def priorities(ranking: Tensor, slots: Slots, recent_from: Tensor, visible_from: Tensor) -> Tensor:
     """The policy's ranking inside the frame that all policies share; the lowest goes first. [L, R, H, S]
 
     Args:
         ranking: [L, R, H, S], of `opinion`.
-        protected: [L, R, H, S] bool: sinks, system prompt, pins.
+        slots: whose positions and `protected` count: sinks, system prompt, pins.
         recent_from: [R, 1, 1] positions from here on are recent, hence safe.
         visible_from: [L or 1, R, 1, 1] no later query sees positions before this (sliding-window layers):
             they go first, protected ones too. Empty slots (-1) fall under the same rule.
     """
-    safe = protected | (slots.positions >= recent_from)
+    safe = slots.protected | (slots.positions >= recent_from)
     priority = ranking.masked_fill(safe, torch.inf)
     return priority.masked_fill(slots.positions < visible_from, -torch.inf)
 

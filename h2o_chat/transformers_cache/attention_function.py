@@ -93,7 +93,7 @@ def through_slots(
     step, arena = begin(layer.cache, layer, keys, values, queries.shape[2], mask)
     arena.windows[layer.at] = window
     scaling = size**-0.5 if scaling is None else scaling
-    here = LayerStep(arena, layer.at, scaling, softcap, window)
+    here = LayerStep(arena, layer.at, scaling, softcap)
     if tokens == 1:
         output = here.decode(step, queries, keys, values)
     else:

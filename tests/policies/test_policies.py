@@ -81,10 +81,9 @@ def test_the_frame_orders_empty_unseen_heavy_and_safe() -> None:
     #                            empty  unseen  heavy  protected  recent
     positions = torch.tensor([[[-1, 3, 10, 11, 20]]], dtype=torch.int32)
     protected = torch.tensor([[[False, True, False, True, False]]])
-    slots = Slots(positions=positions, score=torch.full((1, 1, 5, 1), 0.5))
-    found = priorities(
-        opinion(POLICIES["h2o-paper"], slots), slots, protected, torch.tensor(15), torch.tensor(5)
-    )
+    slots = Slots(positions=positions, score=torch.full((1, 1, 5, 1), 0.5), protected=protected)
+    ranking = opinion(POLICIES["h2o-paper"], slots)
+    found = priorities(ranking, slots, torch.tensor(15), torch.tensor(5))
     infinite = float("inf")
     assert found.flatten().tolist() == [-infinite, -infinite, 0.5, infinite, infinite]
 
@@ -125,12 +124,11 @@ def test_the_smallest_budget_is_found_at_once() -> None:
 def test_what_a_policy_has_no_number_for_goes_and_what_is_safe_stays() -> None:
     positions = torch.arange(6).view(1, 1, 1, 6)
     numbers = torch.tensor([torch.nan, torch.nan, 2.0, torch.inf, 1.0, 0.0]).view(1, 1, 1, 6)
-    slots = Slots(positions=positions, score=numbers.unsqueeze(-1))
-    protected = positions == 0
+    slots = Slots(positions=positions, score=numbers.unsqueeze(-1), protected=positions == 0)
     none = torch.zeros(1, 1, 1, 1, dtype=torch.long)
     policy = Policy(lambda _: numbers, forget=1.0, sinks=1, heavy=True)
-    ranked = priorities(opinion(policy, slots), slots, protected, torch.tensor([[[5]]]), none)
+    ranked = priorities(opinion(policy, slots), slots, torch.tensor([[[5]]]), none)
     assert set(lowest(ranked, positions, 4).flatten().tolist()) == {1, 2, 3, 4}
     whole = Policy(lambda some: some.positions, forget=1.0, sinks=1, heavy=True)
     with pytest.raises(UsageError, match=r"ranks by torch\.int64"):
-        priorities(opinion(whole, slots), slots, protected, torch.tensor([[[5]]]), none)
+        priorities(opinion(whole, slots), slots, torch.tensor([[[5]]]), none)

@@ -57,8 +57,7 @@ class Watched:
         exact, wanted = here.attended(now, *(one.float() for one in new))
         rounded = 2**-8 if output.dtype == torch.bfloat16 else 2e-5
         torch.testing.assert_close(output.float(), exact, atol=2e-5, rtol=rounded)
-        for mine, twin in zip(found.gains, wanted.gains, strict=True):
-            torch.testing.assert_close(mine, twin, atol=2e-5, rtol=2e-5)
+        torch.testing.assert_close(found.gains, wanted.gains, atol=2e-5, rtol=2e-5)
         assert found.keys is new[1], "what is stored is as the model computed it"
         assert found.values is new[2]
         self.calls["attend"] += 1

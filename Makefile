@@ -10,8 +10,8 @@ INSTALLED := .venv/.installed
 chat: $(READY)
 	@$(BIN)/h2o-chat $(if $(MODEL),--model "$(MODEL)") $(ARGS)
 
-# A process for each core and, as some tests wait, one more; up to four. Whoever runs out of tests takes some of another's.
-PROCESSES := $(shell $(PYTHON) -c 'import os; print(min(4, len(os.sched_getaffinity(0)) + 1))' 2>/dev/null || echo 3)
+# A process for each core and, as some tests wait, two more; up to four. Whoever runs out of tests takes some of another's.
+PROCESSES := $(shell $(PYTHON) -c 'import os; print(min(4, len(os.sched_getaffinity(0)) + 2))' 2>/dev/null || echo 4)
 PYTEST := $(BIN)/pytest -n $(PROCESSES) --dist worksteal
 
 # Bytecode is kept, also where that is switched off: each process would compile all tests anew, for 3 s.

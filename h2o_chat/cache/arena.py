@@ -138,6 +138,7 @@ class Arena:
         """Some key may be clamped."""
         self.slot: Tensor | None = None
         """[L, R, H, 1] where the token under way is, which was placed and not finished."""
+        self._coming: tuple[Pass, dict[str, Tensor]] | None = None
         self.waiting: list[New] = []
         """What the last pass of a prompt has brought to the layers just before (`absorb.wait`)."""
         if isinstance(slots, int):
@@ -256,18 +257,25 @@ class Arena:
     # -- new tokens ------------------------------------------------------------------------------------
 
     def coming(self, now: Pass, prompt: bool) -> dict[str, Tensor]:
-        """What is known of the tokens of a pass before they attend, by state. [R, 1, N]"""
+        """What is known of the tokens of a pass before they attend, by state. [R, 1, N]
+
+        Once for all layers: they ask one after the other.
+        """
+        if self._coming is not None and self._coming[0] is now:
+            return self._coming[1]
         column = torch.arange(now.tokens, device=self.device, dtype=torch.int32)
         positions = self.per_row(now.first) + column  # real tokens stand in front
         protected = torch.zeros(len(now.count), 1, now.tokens, dtype=torch.bool)
         for row, columns in enumerate(now.protected):
             if columns:
                 protected[row, 0, list(columns)] = True
-        return {
+        states = {
             "positions": positions.masked_fill(column >= self.per_row(now.count), -1),
             "prompt": torch.full_like(positions, prompt, dtype=torch.bool),
             "protected": protected.to(self.device),
         }
+        self._coming = now, states
+        return states
 
     def receive(self, slots: Slots, gains: Mapping[str, Tensor], now: Pass) -> None:
         """Adds what the queries of a pass gave to slots, by state: [l, R, H, S, ...]."""
@@ -352,7 +360,7 @@ def in_use_first(positions: Tensor) -> Tensor:
     empty = positions < 0
     before = empty.cumsum(-1, dtype=torch.int32)  # empty ones up to each slot
     slot = torch.arange(positions.shape[-1], dtype=torch.int32, device=positions.device)
-    place = torch.where(empty, len(slot) - before[..., -1:] + before - 1, slot - before)
+    place = torch.where(empty, before + (len(slot) - 1 - before[..., -1:]), slot - before)
     return torch.empty_like(before).scatter_(-1, place.long(), slot.expand_as(before))
 
 

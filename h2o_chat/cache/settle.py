@@ -94,7 +94,7 @@ def choose(
     if compares:
         for name, numbers in kernels.compare(arena, part, arena.held_indices(part, rows)).items():
             part.states[name].copy_(numbers)
-    ranking = rank(arena, part, now.compared[rows], kernels)
+    ranking = rank(arena, part, () if compares else now.compared[rows], kernels)
     going = lowest(framed(arena, part, ranking, now.seen[rows]), part.positions, count)
     if arena.plan.observe:
         arena.lost[rows] += part.lately.gather(3, going).sum((0, 2, 3)).double()
@@ -105,14 +105,14 @@ def rank(arena: Arena, part: Slots, compared: Sequence[int], kernels: Kernels = 
     """What the policy makes of the slots. [L, r, H, S]
 
     Args:
-        compared: of each row, the position from which on keys were not compared yet.
+        compared: of each row, the position from which on keys were not compared yet; empty: all were.
     """
     policy = arena.plan.policy
     states = {name: part.states[name] for name in (*Slots.RANKED_BY, *policy.looks_at)}
     # Of some rows copies: products of what lies apart have other last bits than those of a row alone. Of
     # values, which are most of it, only where they are asked for.
     states |= {name: state.contiguous() for name, state in states.items() if name != "values"}
-    if policy.keys:  # those not compared yet count as the mean of the others
+    if policy.keys and compared:  # those not compared yet count as the mean of the others
         known = (part.positions >= 0) & (part.positions < arena.per_row(compared))
         for name in ("distinctness", "novelty"):
             mean = mean_held(states[name], known.to(states[name].dtype))

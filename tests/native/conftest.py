@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 import torch
+from families import Pack
 from families import saved as saved_family
 from making import SIZES, Make
 from tiny_models import tiny
 
 from h2o_chat.native import library
-from h2o_chat.native.packed import Packed
 from h2o_chat.native.packing import packed_for
 
-Pack = Callable[[str, int], Packed]
 """A random model by its name in `families.MODELS`, in so many bits."""
 
 

@@ -1,10 +1,16 @@
 """Random models of the families that the native step computes, in its sizes: heads of 16 numbers and more."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from tiny_models import tiny
+
+from h2o_chat.native.packed import Packed
+
+Pack = Callable[[str, int], Packed]
+"""Packs the model of that name in so many bits: the fixture `pack`."""
 
 _SIZES = {
     "hidden_size": 64,

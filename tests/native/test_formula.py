@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import Pack
-from families import MODELS
+from families import MODELS, Pack
 from formula import Formula, slots_of
 from making import silent
 from sweep import sweep

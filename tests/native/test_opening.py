@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from families import MODELS
+from families import MODELS, Pack
 from making import silent
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
@@ -16,9 +16,6 @@ from h2o_chat.base.errors import ModelError
 from h2o_chat.models import load, resolve
 from h2o_chat.models.sizes import sizes_of
 from h2o_chat.native import loading
-from h2o_chat.native.packed import Packed
-
-Pack = Callable[[str, int], Packed]
 
 
 @pytest.mark.parametrize("name", MODELS)

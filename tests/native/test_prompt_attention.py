@@ -1,12 +1,11 @@
 """Attention of a prompt in the library, held against torch's (`cache/attention.py`)."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from families import MODELS
+from families import MODELS, Pack
 from sweep import sweep
 from torch import Tensor
 
@@ -21,7 +20,6 @@ from h2o_chat.native.step import NativeStep
 from h2o_chat.transformers_cache.cache import H2OCache
 
 pytestmark = pytest.mark.usefixtures("compiled")
-Pack = Callable[[str, int], Packed]
 
 LENGTHS = (30, 1, 57, 200, 90, 3, 150)
 """Tokens of the calls of a conversation: it fills its slots, clamps, and rebases."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from families import MODELS
+from families import MODELS, Pack
 from sweep import sweep
 from torch import Tensor
 from twin import twin
@@ -22,7 +22,6 @@ from h2o_chat.policies.policies import Slots, output_change_of_heads
 from h2o_chat.transformers_cache.cache import H2OCache
 
 pytestmark = pytest.mark.usefixtures("compiled")
-Pack = Callable[[str, int], Packed]
 Compute = Callable[[H2OCache, Tensor], Tensor]
 """The logits of a prepared step, of every row's last token: tokens [R, N] in, [R, V] out."""
 

@@ -42,7 +42,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 # The program sets it before it asks, also where it runs in a test's process.
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
-# Whoever runs the tests may have settings of their own, which are not what is tested, nor is a file of them.
+# Whoever runs the tests may have settings of their own, which are not what is tested.
 for name in [name for name in os.environ if name.startswith("H2O_CHAT_")]:
     if name not in ("H2O_CHAT_SHARED", "H2O_CHAT_DATA"):
         del os.environ[name]
@@ -53,6 +53,7 @@ os.environ["OLLAMA_MODELS"] = str(Path(__file__).parent / "no models of ollama h
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="h2o-chat-cache-")
     atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
+# Nor is a file of settings; this folder is nowhere.
 os.environ["XDG_CONFIG_HOME"] = str(Path(os.environ["XDG_CACHE_HOME"]) / "no configuration")
 
 # Nobody else is asked either, by no test and no process that a test starts.

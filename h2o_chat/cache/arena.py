@@ -139,6 +139,7 @@ class Arena:
         self.slot: Tensor | None = None
         """[L, R, H, 1] where the token under way is, which was placed and not finished."""
         self._coming: tuple[Pass, dict[str, Tensor]] | None = None
+        """The last pass that `coming` was asked for, and what it answered."""
         self.waiting: list[New] = []
         """What the last pass of a prompt has brought to the layers just before (`absorb.wait`)."""
         if isinstance(slots, int):

@@ -76,7 +76,8 @@ class Answer:
             seen=self.row.seen,
             kept=kept,
             evicted=self.row.seen - kept,
-            lost=self.row.observer.lost_since(self._lost_before),
+            # After an error the cache may have none to tell.
+            lost=0.0 if finish == "error" else self.row.observer.lost_since(self._lost_before),
         )
 
     def looks(self) -> bool:

@@ -234,7 +234,10 @@ class Batch:
         if talk.answer.finish is not None:
             self._end(talk, talk.answer.finish, told)
         elif talk.answer.looks():
-            told.append(Told(talk.request, talk.row.look()))
+            try:
+                told.append(Told(talk.request, talk.row.look()))
+            except Exception as error:
+                self._fail(talk, error, told)
 
     def _read(self, told: list[Told]) -> None:
         """One call of the model: for the prompt that began first, the next time for that with least left."""
@@ -289,18 +292,23 @@ class Batch:
 
     def _end(self, talk: _Talk, finish: Finish, told: list[Told], error: Exception | None = None) -> None:
         """Its row is empty from here on."""
-        row = talk.row
-        if talk in self._reading:
-            told.append(Told(talk.request, talk.answer.ended(finish), error))
+        row, state, reads = talk.row, None, talk in self._reading
+        try:
+            if self.settings.events_every and not reads and finish != "error":
+                told.append(Told(talk.request, row.look()))
+            if talk.request.keep and not reads and finish != "error":
+                state = _state(row)
+            turn = talk.answer.ended(finish)
+        except Exception as raised:
+            state, turn = None, talk.answer.ended("error")
+            error = error or _ours(raised, self.runner.device)
+        told.append(Told(talk.request, turn, error, None if reads else row.number, state))
+        if reads:
             self._reading.remove(talk)
             talk.reader.empty(0)
-            return
-        if self.settings.events_every:
-            told.append(Told(talk.request, row.look()))
-        state = _state(row) if talk.request.keep and finish != "error" else None
-        told.append(Told(talk.request, talk.answer.ended(finish), error, row.number, state))
-        self._rows[row.number] = None
-        self.runner.empty(row.number)
+        else:
+            self._rows[row.number] = None
+            self.runner.empty(row.number)
 
 
 def _ours(error: Exception, device: torch.device) -> Exception:

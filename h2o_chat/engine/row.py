@@ -18,7 +18,7 @@ from h2o_chat.engine.answering import AnswerAttention
 from h2o_chat.engine.observe import Observer
 from h2o_chat.engine.runner import Runner
 from h2o_chat.engine.sampling import Sampler
-from h2o_chat.engine.saved import Snapshot, read, write
+from h2o_chat.engine.saved import Reader, Snapshot, read, write
 from h2o_chat.engine.session import session_of
 from h2o_chat.events.events import CacheState, Session
 from h2o_chat.models.load import out_of_memory
@@ -262,9 +262,7 @@ def read_for(runner: Runner, session: Session, path: Path) -> Snapshot:
     Raises:
         SavedCacheError: it is not there, damaged, or of another model or memory.
     """
-    sizes = runner.loaded.sizes
-    groups = sizes.heads // session.kv_heads
-    return read(path, session, runner.device, sizes.head_size, groups, sizes.vocabulary)
+    return read(path, Reader(session, runner.device, runner.loaded.sizes, runner.trained))
 
 
 def share_held(slots: Sequence[Tensor], positions: range) -> float:

@@ -15,7 +15,7 @@ from h2o_chat.cache.arena import Part
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.settle import TORCH
 from h2o_chat.cache.step import Step
-from h2o_chat.engine.undo import undo
+from h2o_chat.engine.undo import drop_half_absorbed, undo
 from h2o_chat.models.load import Loaded
 from h2o_chat.models.tokenizing import blamed_on_the_model
 from h2o_chat.native.loading import LoadedNative, positions_of
@@ -58,7 +58,7 @@ class Runner:
         self.native = native
         """None: transformers computes."""
         self.torn: set[int] = set()
-        """Rows whose last step has raised in the middle: they have to be put or emptied."""
+        """Rows that hold part of a step which has raised: they have to be put or emptied."""
         if isinstance(loaded, LoadedNative) and native is None:
             self.native = NativeStep(loaded.packed, torch.get_num_threads())
         self.device = torch.device("cpu") if self.native else self.model.get_input_embeddings().weight.device
@@ -97,7 +97,7 @@ class Runner:
                 f"{len(snapshot.clocks)} rows cannot be put into row {row} of {self.rows}.",
                 "Give what was taken of one row, and one of the runner's rows.",
             )
-        self.torn.discard(row)
+        self._mend(row)
         if self.rows == 1:
             self.cache.restore(snapshot, hand_over=hand_over)
         elif self.cache.arenas or not snapshot.parts:
@@ -107,11 +107,16 @@ class Runner:
 
     def empty(self, row: int) -> None:
         """Forgets all of a row; the others are as they were."""
-        self.torn.discard(row)
+        self._mend(row)
         if self.rows == 1:
             self.cache.reset()  # which gives its memory back
         else:
             self.cache.put_row(row, None)
+
+    def _mend(self, row: int) -> None:
+        """Before a row is put or emptied: it will not be torn any more."""
+        self.torn |= drop_half_absorbed(self.cache)
+        self.torn.discard(row)
 
     def hold(self, rows: Sequence[Snapshot]) -> None:
         """Has these rows from now on, copies, and no others: as many as are given."""
@@ -156,7 +161,8 @@ class Runner:
         """Feeds every row its next tokens, in one call of the model.
 
         If anything is raised, rows without a piece are as they were. So are the others where nothing had
-        changed in their slots yet; else they are `torn`.
+        changed in their slots yet; else they are `torn`. So are all rows where keys were being turned, or
+        what the last prompt has brought was being absorbed.
 
         Args:
             pieces: the tokens of each row, R of them. A row without any waits: nothing of it changes.
@@ -203,8 +209,7 @@ class Runner:
                 return self.native.feed(self.cache, ids, all_columns=all_columns)
             logits = self._transformers_step(ids, real, all_columns)
         except BaseException:
-            if not undo(self.cache, step, before, fed):
-                self.torn |= fed_rows
+            self.torn |= undo(self.cache, step, before, fed, fed_rows)
             raise
         return logits if all_columns else logits[:, -1:]
 

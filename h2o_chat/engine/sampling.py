@@ -46,7 +46,8 @@ class Sampler:
         """The next token from logits [V].
 
         Raises:
-            GenerationError: the logits hold NaN or +inf (overflow in half precision, damaged weights).
+            GenerationError: the logits hold NaN or +inf, or are all -inf (overflow in half precision, damaged
+                weights).
         """
         if sampling is not self._sampling:
             self._sampling, self._processors = sampling, _processors(sampling, self.on_cpu)
@@ -58,7 +59,7 @@ class Sampler:
 
     def _choose(self, scores: Tensor, sampling: Sampling) -> int:
         """From scores [1, V] on a device, from which one value is read."""
-        wrong = ~(scores < torch.inf).all()  # NaN is not below anything
+        wrong = ~(scores.amax().abs() < torch.inf)  # NaN is the largest, and not below anything
         scores = self._processed(scores.masked_fill(wrong, 0), sampling)
         if sampling.temperature == 0:
             token = scores.argmax(-1)
@@ -68,7 +69,7 @@ class Sampler:
 
     def _choose_on_cpu(self, scores: Tensor, sampling: Sampling) -> int:
         """From scores [1, V]."""
-        if not scores.numpy().max() < np.inf:  # NaN is the largest, and not below anything
+        if not abs(scores.numpy().max()) < np.inf:  # NaN is the largest, and not below anything
             return _checked(-1)
         scores = self._processed(scores, sampling)
         if sampling.temperature == 0:

@@ -23,8 +23,10 @@ from h2o_chat.base.errors import SavedCacheError
 from h2o_chat.cache.arena import Part, Shape
 from h2o_chat.cache.clock import COMPARE_SHARE, COMPARE_TOKENS, Clock
 from h2o_chat.cache.quantized import BITS, dequantise
+from h2o_chat.cache.rope import Positions
 from h2o_chat.cache.state import STATES
 from h2o_chat.events.events import Session
+from h2o_chat.models.sizes import Sizes
 from h2o_chat.policies.named import named
 from h2o_chat.policies.shares import BOUNDLESS, MOST_TOKENS, Shares
 from h2o_chat.transformers_cache.snapshot import Snapshot as CacheSnapshot
@@ -126,36 +128,43 @@ def write(path: Path, snapshot: Snapshot, session: Session) -> None:
         part.unlink(missing_ok=True)
 
 
-def read(
-    path: Path, session: Session, device: torch.device, head_size: int, groups: int, vocabulary: int
-) -> Snapshot:
-    """What `write` wrote, on `device`.
+@dataclass(frozen=True)
+class Reader:
+    """The engine that will go on with a saved memory."""
 
-    Args:
-        session: of the engine that will go on.
-        head_size: D of its keys.
-        groups: G, query heads per KV head.
-        vocabulary: token ids lie below.
+    session: Session
+    device: torch.device
+    sizes: Sizes
+    trained: Positions
+
+    @property
+    def groups(self) -> int:
+        """G, query heads per KV head."""
+        return self.sizes.heads // self.session.kv_heads
+
+
+def read(path: Path, by: Reader) -> Snapshot:
+    """What `write` wrote, on the reader's device.
 
     Raises:
         SavedCacheError: it is not there, damaged, of another format, or of another model or memory.
     """
     try:
         with safe_open(path, framework="pt") as file:
-            about = _about(file.metadata(), session)
+            about = _about(file.metadata(), by.session)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         damaged = [name for name, tensor in tensors.items() if _check(tensor) != about["checks"][name]]
         if damaged:
             raise _Wrong(f"{damaged[0]} is damaged")
         while about["format"] != FORMAT:
-            about, tensors = MIGRATIONS[about["format"]](about, tensors, groups)
-        return _snapshot(about, tensors, session, device, head_size, groups, vocabulary)
+            about, tensors = MIGRATIONS[about["format"]](about, tensors, by.groups)
+        return _snapshot(about, tensors, by)
     except FileNotFoundError as error:
         raise SavedCacheError("There is no saved memory.") from error
     except (OSError, _Wrong) as error:
         what = error.strerror or error if isinstance(error, OSError) else error
         raise SavedCacheError(f"The saved memory {path.name} cannot be used: {what}.") from error
-    except (SafetensorError, RecursionError, KeyError, TypeError, ValueError) as error:
+    except (SafetensorError, RecursionError, LookupError, TypeError, ValueError) as error:
         raise SavedCacheError(f"The saved memory {path.name} is damaged.") from error
 
 
@@ -185,38 +194,31 @@ def _about(metadata: dict[str, str] | None, session: Session) -> dict[str, Any]:
     return about
 
 
-def _snapshot(
-    about: dict[str, Any],
-    tensors: dict[str, Tensor],
-    session: Session,
-    device: torch.device,
-    head_size: int,
-    groups: int,
-    vocabulary: int,
-) -> Snapshot:
+def _snapshot(about: dict[str, Any], tensors: dict[str, Tensor], by: Reader) -> Snapshot:
     """What the tensors of a file say, checked.
 
     Raises:
-        _Wrong, KeyError, TypeError, ValueError: that is nothing.
+        _Wrong, LookupError, TypeError, ValueError: that is nothing.
     """
-    fed = _count(about["fed"])
+    fed, session = _count(about["fed"]), by.session
     fresh = Clock(protect_below=_count(about["protect_below"]), pins=_pins(about["pins"]))
     if fresh.pins and min(fresh.pins) < fed:
         raise _Wrong(f"it pins token {min(fresh.pins)} as one to come, and {fed} were fed")
-    clocks = [_clock(about["clock"], fed, fresh)] if fed else []
+    clocks = [_clock(about["clock"], fed, fresh, by.trained)] if fed else []
     parts = [
-        _part(number, layers, tensors, session, device, head_size, groups, fed)
-        for number, layers in enumerate(_layers(about["parts"], session) if fed else [])
+        _part(number, layers, tensors, by, clock)
+        for clock in clocks
+        for number, layers in enumerate(_layers(about["parts"], session))
     ]
     held = max((int((part.states["positions"] >= 0).sum(-1).max()) for part in parts), default=0)
     if clocks and clocks[0].in_use != held:
         raise _Wrong(f"it says that it holds {clocks[0].in_use} tokens, and holds {held}")
     ids = {name: tensors[name] for name in ("pending", "history", "texts")}
     for name, tensor in ids.items():
-        if tensor.dtype != torch.long or tensor.ndim != (2 if name == "texts" else 1):
+        if tensor.dtype != torch.long or tensor.shape[1:] != ((2,) if name == "texts" else ()):
             raise _Wrong(f"{name} is not a list of tokens")
         tokens = tensor[:, 1] if name == "texts" else tensor
-        if bool(((tokens < 0) | (tokens >= vocabulary)).any()):
+        if bool(((tokens < 0) | (tokens >= by.sizes.vocabulary)).any()):
             raise _Wrong(f"{name} holds what is no token")
     lost_at, lost = about["lost"]
     if not isinstance(lost, float) or not math.isfinite(lost):
@@ -234,7 +236,7 @@ def _snapshot(
             fed=fed,
         ),
         pending=tuple(ids["pending"].tolist()),
-        random=_random(tensors["random"], device),
+        random=_random(tensors["random"], by.device),
         history=tuple(ids["history"].tolist()),
         texts=dict(ids["texts"].tolist()),
         lost=(_count(lost_at), lost),
@@ -270,36 +272,30 @@ def _seen(value: Any) -> str:
 
 
 def _layers(value: Any, session: Session) -> list[list[int]]:
-    """The layers of each part; together they are those of the model."""
-    listed = sorted(layer for part in value for layer in part)
-    if listed != list(range(session.layers)):
-        raise _Wrong(f"it holds the layers {_seen(listed)} of {session.layers}")
+    """The layers of each part, in order; together they are those of the model."""
+    listed = sorted(_count(layer) for part in value for layer in part)
+    if listed != list(range(session.layers)) or any(part != sorted(part) for part in value):
+        raise _Wrong(f"it holds the layers {_seen(value)} of {session.layers}")
     return list(value)
 
 
-def _clock(value: Any, fed: int, fresh: Clock) -> Clock:
+def _clock(value: Any, fed: int, fresh: Clock, trained: Positions) -> Clock:
     """The counts of its row."""
     counts: dict[str, Any] = {name: _count(value[name]) for name in COUNTS}
     clock = replace(fresh, **counts)
-    if clock.seen != fed or max(clock.in_use, clock.base, clock.compared) > fed:
+    many = max(clock.in_use, clock.base, clock.compared, clock.near_from - trained.window) > fed
+    few = not trained.learned and clock.base < fed - trained.window
+    if clock.seen != fed or many or few:
         raise _Wrong(f"its counts {_seen(value)} are not those of {fed} tokens")
     return clock
 
 
-def _part(
-    number: int,
-    layers: list[int],
-    tensors: dict[str, Tensor],
-    session: Session,
-    device: torch.device,
-    head_size: int,
-    groups: int,
-    fed: int,
-) -> Part:
+def _part(number: int, layers: list[int], tensors: dict[str, Tensor], by: Reader, clock: Clock) -> Part:
     """One arena's states, checked: shapes, types, ranges; nothing in a file may index outside a tensor."""
+    session, size, fed = by.session, by.sizes.head_size, clock.seen
     dtype, bits = getattr(torch, session.dtype), BITS.get(session.kv_dtype)
-    of = Shape(1, session.kv_heads, groups, head_size, head_size, dtype, device)
-    width = named(session.policy).scores.width(groups)
+    of = Shape(1, session.kv_heads, by.groups, size, size, dtype, by.device)
+    width = named(session.policy).scores.width(by.groups)
     slots = tensors[f"{number}.positions"].shape[-1] if session.budget is None else session.budget + 1
     states = {}
     for state in STATES:
@@ -319,13 +315,17 @@ def _part(
     positions = states["positions"]
     if not bool(((positions >= -1) & (positions < fed)).all()):
         raise _Wrong("its positions are not those of the tokens fed")
+    window, turned = by.trained.window, [by.trained.ropes[layer] is not None for layer in layers]
+    near = positions[turned][(positions[turned] >= 0) & ~states["clamped"][turned]]  # met where they stood
+    if bool((((near - clock.base).abs() > window) | (near < clock.near_from - window)).any()):
+        raise _Wrong("a key stands outside of the model's window, and is not clamped")
     held = (positions >= 0).sum(-1)
     if session.budget is not None and bool((held > session.budget).any()):
         raise _Wrong(f"it holds {int(held.max())} tokens in {session.budget} slots")
     if session.budget is None and slots <= fed:
         raise _Wrong(f"it has {slots} slots for {fed} tokens")
-    moved = {name: tensor.to(device) for name, tensor in states.items()}
-    return Part(tuple(layers), of, moved, lost.to(device))
+    moved = {name: tensor.to(by.device) for name, tensor in states.items()}
+    return Part(tuple(layers), of, moved, lost.to(by.device))
 
 
 def _check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], kind: torch.dtype) -> None:
@@ -367,6 +367,8 @@ def _from_5(about: dict[str, Any], tensors: dict[str, Tensor], groups: int) -> C
     fed = _count(about["fed"])
     clock = None
     if layers:
+        if not all(tensors[f"{layer}.positions"].numel() for layer in range(layers)):
+            raise _Wrong("it has no slots")
         held = max(int((tensors[f"{layer}.positions"] >= 0).sum(-1).max()) for layer in range(layers))
         every = max(COMPARE_TOKENS, (about["session"]["budget"] or 0) // COMPARE_SHARE)
         base = int(tensors["0.base"][0])

@@ -12,35 +12,51 @@ from h2o_chat.transformers_cache.cache_like import CacheLike
 
 
 @torch.no_grad()
-def undo(cache: CacheLike, step: Step, before: Sequence[Clock], fed: int) -> bool:
-    """Takes back a step that has raised; rows that got no token are as they were in any case.
+def undo(cache: CacheLike, step: Step, before: Sequence[Clock], fed: int, rows: set[int]) -> set[int]:
+    """Takes back a step that has raised.
 
     Args:
         before: the clocks before it was prepared, copies.
         fed: columns fed before it.
+        rows: that it fed.
 
     Returns:
-        Whether the rows that got tokens are as they were, too: the step may be fed again. Else they hold part
-        of it, and have to be put or emptied.
+        Rows that hold part of a step, and have to be put or emptied. The others are as they were.
     """
     if not fed:  # nothing was held: what the first step has made of the cache is given back
         fresh = replace(cache.fresh)
         cache.reset()
         cache.clocks, cache.fresh = list(before), fresh
-        return True
-    whole = not step.lasting
+        return set()
+    torn = drop_half_absorbed(cache)
+    prepared = cache.step is step  # else what waits is of the step before
     for arena in cache.arenas_in_step:
-        if whole and arena.slot is not None:
+        if not step.lasting and arena.slot is not None:
             give_up(arena.slots, arena.slot)  # as it was before `Arena.place`: empty
         arena.slot = None
-        arena.waiting.clear()
-    if whole:
-        turned = cache.step is step  # it was made ready to its end: keys that were turned for it stay so
+        if prepared:
+            arena.waiting.clear()
+    if step.lasting:
+        torn |= rows
+    else:  # where it was prepared, keys that were turned for it stay so
         cache.clocks[:] = [
-            replace(clock, base=now.base, near_from=now.near_from) if turned else clock
+            replace(clock, base=now.base, near_from=now.near_from) if prepared else clock
             for clock, now in zip(before, cache.clocks, strict=True)
         ]
+    for arena in cache.arenas_in_step:  # it may have raised when keys of some arenas were turned
+        bases = zip(arena.base.tolist(), cache.clocks, strict=True)
+        torn |= {row for row, (base, clock) in enumerate(bases) if base != clock.base}
     for layer in cache.layers:
         layer.fed = fed
     step.begun = True  # nobody waits for it any more
-    return whole
+    return torn
+
+
+def drop_half_absorbed(cache: CacheLike) -> set[int]:
+    """Drops what the last prompt has brought, where absorbing it has raised; rows that hold part of it."""
+    if cache.step is None or not cache.step.half_absorbed:
+        return set()
+    cache.step.half_absorbed = False
+    for arena in cache.arenas_in_step:
+        arena.waiting.clear()
+    return set(range(len(cache.clocks)))

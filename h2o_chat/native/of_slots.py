@@ -42,13 +42,14 @@ class OfSlots:
             part: its keys may be of rows that follow each other, among others.
         """
         layers, rows, heads, slots = part.positions.shape
-        found = {"distinctness": torch.empty(part.positions.shape)}
+        found = {"distinctness": torch.empty(part.positions.shape, dtype=torch.float32)}
         if arena.plan.policy.pairs:  # brought up to date
             was = {name: part.states[name] for name in ("novelty", "nearest")}
             found |= {name: one.clone(memory_format=torch.contiguous_format) for name, one in was.items()}
         keys, numbers = _fp32(part.keys), c.int32s(part.layers)
         positions = part.positions.contiguous()
         index = index.to(torch.int32).contiguous()
+        is_turned = arena.plan.bits is None and arena.rope is not None  # bytes are stored as before RoPE
         checked(
             self.model.library.h2o_compare(
                 self.model.at,
@@ -60,7 +61,7 @@ class OfSlots:
                 arena.plan.bits or 0,
                 keys.data_ptr(),
                 positions.data_ptr(),
-                index.data_ptr() if arena.plan.bits is None else None,  # bytes are not turned
+                index.data_ptr() if is_turned else None,
                 *(
                     found[name].data_ptr() if name in found else None
                     for name in ("distinctness", "novelty", "nearest")
@@ -75,7 +76,7 @@ class OfSlots:
         Args:
             slots: its values may be of rows that follow each other, among others.
         """
-        changes = torch.empty(slots.positions.shape)
+        changes = torch.empty(slots.positions.shape, dtype=torch.float32)
         layers, rows, heads, count = changes.shape
         values = _fp32(slots.states["values"])  # numbers, or bytes
         exact, bytes_ = values.dtype.is_floating_point, values.shape[4]

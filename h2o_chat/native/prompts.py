@@ -36,8 +36,8 @@ def attend(call: Any, here: LayerStep, now: Pass, queries: Tensor, keys: Tensor,
         new_keys, new_values = new_keys.contiguous(), new_values.contiguous()
     held_keys = arena.held_keys(here.at).float()  # [R, H, S, D]
     held_values = arena.held_values(here.at).float()
-    attended = torch.empty(rows, heads, groups, tokens, size)
-    gain = torch.empty(rows, heads, groups, most_used + tokens)
+    attended = torch.empty(rows, heads, groups, tokens, size, dtype=torch.float32)
+    gain = torch.empty(rows, heads, groups, most_used + tokens, dtype=torch.float32)
     lately = torch.empty_like(gain) if arena.plan.observe else None
     base = arena.base.tolist()
     assert distance is not None

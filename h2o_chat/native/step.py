@@ -112,7 +112,7 @@ class NativeStep:
         index = [first - clock.base for first, clock in zip(now.first, cache.clocks, strict=True)]
         before = [clock.base - clock.near_from for clock in cache.clocks]  # the oldest unclamped key
         farthest = max(distance.nearer, *index, *before)
-        logits = torch.empty(rows, 1, self.frame.vocabulary)
+        logits = torch.empty(rows, 1, self.frame.vocabulary, dtype=torch.float32)
         step = c.Step(
             rows=rows,
             of_prompt=cache.step.of_prompt,
@@ -149,11 +149,13 @@ class NativeStep:
         index = cache.position_ids().expand(rows, -1).to(torch.int32).contiguous()
         ids = ids.contiguous()
         checked(run.h2o_turns(model, tokens, index.data_ptr()))
-        x = torch.empty(rows, columns, frame.hidden)
+        x = torch.empty(rows, columns, frame.hidden, dtype=torch.float32)
         checked(run.h2o_embed(model, tokens, ids.data_ptr(), x.data_ptr()))
         for layer in range(frame.layers):
-            queries = torch.empty(rows, columns, frame.heads, size)
-            keys, values = (torch.empty(rows, columns, frame.kv_heads, size) for _ in range(2))
+            queries = torch.empty(rows, columns, frame.heads, size, dtype=torch.float32)
+            keys, values = (
+                torch.empty(rows, columns, frame.kv_heads, size, dtype=torch.float32) for _ in range(2)
+            )
             into = [made.data_ptr() for made in (x, queries, keys, values)]
             checked(run.h2o_before(model, layer, tokens, *into))
             handoff, _ = cache.update(keys.transpose(1, 2), values.transpose(1, 2), layer)
@@ -162,7 +164,7 @@ class NativeStep:
                 attended, x = attended[:, -1:].contiguous(), x[:, -1:].contiguous()
                 tokens = rows
             checked(run.h2o_after(model, layer, tokens, attended.data_ptr(), x.data_ptr()))
-        logits = torch.empty(rows, x.shape[1], frame.vocabulary)
+        logits = torch.empty(rows, x.shape[1], frame.vocabulary, dtype=torch.float32)
         checked(run.h2o_head(model, tokens, x.data_ptr(), logits.data_ptr()))
         return logits
 

@@ -184,9 +184,12 @@ def mean_held(numbers: Tensor, held: Tensor) -> Tensor:
 
 
 def prominence(numbers: Tensor, held: Tensor) -> Tensor:
-    """How many standard deviations each is above the mean of the slots in use, bent to at most 1."""
+    """How many standard deviations each is above the mean of the slots in use, bent to at most 1.
+
+    Numbers that are equal but for rounding, as those of two keys alone, stand out by nothing.
+    """
     off = numbers - mean_held(numbers, held)
-    spread = mean_held(off.square(), held).sqrt().clamp_min(torch.finfo(off.dtype).eps)
+    spread = mean_held(off.square(), held).sqrt().clamp_min(torch.finfo(off.dtype).eps ** 0.5)
     return (0.85 * off / spread).tanh().relu()
 
 

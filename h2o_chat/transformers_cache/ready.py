@@ -155,7 +155,14 @@ def make_slots(cache: CacheLike, layers: Sequence[int], shape: Shape) -> None:
 
     Raises:
         BudgetError: there is no room for them.
+        UsageError: of their keys or values two numbers are to share a byte, and they are odd in number.
     """
+    if cache.plan.bits == 4 and (shape.key % 2 or shape.value % 2):
+        raise UsageError(
+            f"With kv='int4' two numbers share a byte, and the keys and values of layer {layers[0]} have"
+            f" {shape.key} and {shape.value}.",
+            "Use kv='int8'.",
+        )
     shape.require_room(len(layers), cache.plan.slots)
     while len(cache.layers) <= max(layers):
         cache.layers.append(cache.new_layer())

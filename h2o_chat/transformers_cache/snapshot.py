@@ -57,7 +57,8 @@ def snapshot(cache: CacheLike, *, copy: bool = True) -> Snapshot:
 
 @torch.inference_mode(False)
 def restore(cache: CacheLike, snapshot: Snapshot, *, hand_over: bool = False) -> None:
-    """Puts the state back; with `hand_over` its own tensors, which needs no memory, and only once.
+    """Puts the state back; with `hand_over` its own tensors, which needs no memory, and only once: not
+    with the views of `Snapshot.row`.
 
     Raises:
         UsageError: it is the snapshot of a cache with another policy, budget or precision.

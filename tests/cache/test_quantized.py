@@ -83,6 +83,14 @@ def test_what_was_rounded_stays_what_it_is(kind: str, dtype: torch.dtype) -> Non
     torch.testing.assert_close(twice, once, atol=0.03, rtol=0)
 
 
+def test_four_bits_of_an_odd_head_are_refused() -> None:
+    """Two numbers share a byte."""
+    model = tiny("gpt2", "h2o", n_embd=20)
+    with pytest.raises(UsageError, match="layer 0 have 5 and 5"):
+        feed(model, H2OCache(16, kv="int4"), 5)
+    feed(model, H2OCache(16, kv="int8"), 5)
+
+
 # -- the cache, against the literal algorithm --------------------------------------------------------------
 
 

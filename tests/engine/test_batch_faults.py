@@ -10,8 +10,10 @@ from beside import EXACT, NATIVE, Heard, alone, hold, requests, same
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import GenerationError, OutOfMemoryError, UsageError
+from h2o_chat.cache import absorb
 from h2o_chat.cache.arena import Arena
 from h2o_chat.engine.batch import Batch
+from h2o_chat.engine.observe import Observer
 from h2o_chat.engine.request import Piece, Request, Told
 from h2o_chat.events.events import Token, Turn
 from h2o_chat.models.load import Loaded
@@ -99,6 +101,44 @@ def test_a_call_that_raises_after_slots_have_changed_ends_those_that_it_fed(
     for request in many:
         if request in failed:
             assert isinstance(heard[request].error, OutOfMemoryError)
+        else:
+            same(heard[request], alone(exact, EXACT, request))
+
+
+@pytest.mark.parametrize("where", ["absorbs", "looks", "looks last"])
+def test_who_fails_between_two_calls_ends_alone(
+    where: str, exact: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While what its prompt has brought is absorbed, and while somebody looks."""
+    settings = replace(EXACT, events_every=8)
+    sampling = Sampling(max_tokens=20 if where == "looks" else 6, ignore_eos=True)
+    many = [replace(request, sampling=sampling) for request in requests(5, 6)]
+    batch, heard, failed = Batch(exact, settings, rows=2), defaultdict[Request, Heard](Heard), 0
+    owner, name = (absorb, "absorb") if where == "absorbs" else (Observer, "state")
+    real = getattr(owner, name)
+
+    def fails(*given: Any) -> Any:
+        nonlocal failed
+        talks = [talk for talk in batch._reading if talk.request is many[1] and talk.chosen]
+        talks += [talk for talk in batch._rows if talk and talk.request is many[1]]
+        mine = {id(part) for talk in talks for part in (talk.row.observer, *talk.row.cache.arenas_in_step)}
+        if id(given[0]) in mine and not failed:
+            failed += 1
+            raise MemoryError("there is no more")
+        return real(*given)
+
+    monkeypatch.setattr(owner, name, fails)
+    for request in many:
+        batch.add(request)
+    while batch.busy:
+        for told in batch.step():
+            heard[told.request].events.append(told.event)
+            heard[told.request].error = told.error
+    assert failed
+    for request in many:
+        if request is many[1]:
+            assert isinstance(heard[request].error, OutOfMemoryError)
+            assert heard[request].turn.finish == "error"
         else:
             same(heard[request], alone(exact, EXACT, request))
 

@@ -42,6 +42,10 @@ __all__ = ["loaded", "store"]
         "shape",
         "slot",
         "nan",
+        "far",
+        "far base",
+        "texts",
+        "layers",
     ],
 )
 def test_a_memory_that_cannot_be_used_is_rebuilt(loaded: Loaded, store: Store, harm: str) -> None:
@@ -89,6 +93,13 @@ def craft(file: Path, harm: str) -> None:
         tensors["0.positions"] = torch.full_like(tensors["0.positions"], 10**6)
     elif harm == "nan":
         tensors["0.score"][0, 0, 0] = torch.nan
+    elif harm in ("far", "far base"):  # keys would be turned by ever more positions
+        about["fed"] = about["clock"]["seen"] = about["clock"]["near_from"] = 1_431_656_000
+        about["clock"]["base"] = 0 if harm == "far" else about["fed"]
+    elif harm == "texts":
+        tensors["texts"] = tensors["texts"][:, :1].contiguous()
+    elif harm == "layers":
+        about["parts"] = [list(reversed(part)) for part in about["parts"]]
     about["checks"] = {name: _check(tensor) for name, tensor in tensors.items()}
     save_file(tensors, file, metadata={"h2o-chat": json.dumps(about)})
 

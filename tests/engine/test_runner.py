@@ -10,17 +10,24 @@ import pytest
 import torch
 from reads import reads
 from sweep import sweep
+from tiny_models import tiny
 from torch import Tensor
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import OutOfMemoryError, UsageError
 from h2o_chat.base.progress import never
+from h2o_chat.cache import absorb, turning
+from h2o_chat.cache.arena import Arena
+from h2o_chat.cache.step import Step
 from h2o_chat.engine.engine import Engine
 from h2o_chat.engine.generation import generate
 from h2o_chat.engine.row import Row
 from h2o_chat.engine.runner import Runner, cache_for
+from h2o_chat.engine.undo import undo
 from h2o_chat.events.events import CacheState, Event, Prompt, Token, Turn
 from h2o_chat.models.load import Loaded, load
+from h2o_chat.transformers_cache.cache import H2OCache
+from h2o_chat.transformers_cache.probe import probe
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 SETTINGS = Settings(model=str(POCKET), budget=48, threads=1, seed=1, events_every=0, dtype="float64")
@@ -341,6 +348,77 @@ def same_snapshot(one: Any, other: Any) -> None:
         assert torch.equal(part.states["positions"], was.states["positions"])
         for name in ("score", "prompt", "protected"):
             assert torch.equal(part.states[name][held], was.states[name][held])
+
+
+def test_a_step_that_is_refused_keeps_what_waits_of_the_last_prompt(loaded: Loaded) -> None:
+    runner, expected = (Runner(loaded, cache_for(loaded, SETTINGS)) for _ in range(2))
+    for one in (runner, expected):
+        one.feed([noise(20, 1)], prompt=True)
+    with pytest.raises(UsageError, match="more than the model's window"):
+        runner.feed([noise(runner.trained.window + 1, 2)], prompt=True)
+    assert not runner.torn
+    assert torch.equal(runner.feed([[7]], prompt=False), expected.feed([[7]], prompt=False))
+
+
+@pytest.mark.parametrize("mended", ["put", "empty", "after a step"])
+def test_a_prompt_that_is_absorbed_by_half_tears_its_rows(
+    mended: str, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = Runner(loaded, cache_for(loaded, SETTINGS), rows=2)
+    runner.feed([noise(30, 1), noise(30, 2)], prompt=True)
+    before = runner.take(0)
+    runner.feed([noise(60, 3), noise(60, 4)], prompt=True)
+
+    def fails(*_: Any) -> None:
+        raise MemoryError("there is no more")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(absorb, "absorb", fails)
+        with pytest.raises(MemoryError):
+            runner.take(0)
+    if mended == "after a step":
+        with pytest.raises(UsageError, match="chosen to the end"):
+            runner.feed([[5], [6]], prompt=False)
+        assert runner.torn == {0, 1}
+    if mended == "empty":
+        runner.empty(0)
+        runner.feed([noise(30, 1), []], prompt=True)
+    else:
+        runner.put(0, before)
+    assert runner.torn == {1}
+    expected = Runner(loaded, cache_for(loaded, SETTINGS))
+    expected.feed([noise(30, 1)], prompt=True)
+    for token in range(5, 60):
+        ours, theirs = runner.feed([[token], []], prompt=False), expected.feed([[token]], prompt=False)
+        assert torch.allclose(ours[0], theirs[0], atol=1e-9)
+
+
+def test_rows_are_torn_where_keys_of_one_arena_alone_were_turned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """smollm3 has layers that turn their keys, and layers that do not."""
+    cache = H2OCache(16, positions=probe(tiny("smollm3", "h2o", torch.float64, max_position_embeddings=64)))
+    model = tiny("smollm3", "h2o", torch.float64, max_position_embeddings=64)
+
+    def feed() -> None:
+        with torch.no_grad():
+            model(torch.tensor([[5]]), position_ids=cache.position_ids(), past_key_values=cache)
+
+    for _ in range(64):
+        cache.prepare(Step(1))
+        feed()
+    before, step, turned = [replace(clock) for clock in cache.clocks], Step(1), []
+    real = turning.rebase
+
+    def fails(arena: Arena, base: Any) -> None:
+        turned.append(arena)
+        if len(turned) == 2:
+            raise MemoryError("there is no more")
+        real(arena, base)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(turning, "rebase", fails)
+        with pytest.raises(MemoryError):
+            cache.prepare(step)
+    assert undo(cache, step, before, 64, {0}) == {0}
 
 
 def test_a_prompt_that_raises_in_the_middle_tears_its_row_alone(loaded: Loaded) -> None:

@@ -200,3 +200,5 @@ def test_what_is_no_number_is_refused(sampling: Sampling, wrong: float, at: int)
         Sampler(1, CPU).choose(logits, sampling)
     logits[at] = -torch.inf  # never chosen, and nothing wrong
     assert Sampler(1, CPU).choose(logits, sampling) != at
+    with pytest.raises(GenerationError, match="NaN or infinite"):
+        Sampler(1, CPU).choose(torch.full((320,), -torch.inf), sampling)

@@ -33,6 +33,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", _SIZES),
     "llama, as many KV heads": ("llama", _SIZES | {"num_key_value_heads": 4}),
     "llama, one KV head": ("llama", _SIZES | {"num_key_value_heads": 1}),
+    "llama, 40 numbers": ("llama", _SIZES | {"hidden_size": 40}),  # of the library's 64
     "llama, tied": ("llama", _SIZES | {"tie_word_embeddings": True}),
     "llama, scaled RoPE": ("llama", _SIZES | {"rope_parameters": _YARN}),
     "mistral": ("mistral", _SIZES | {"sliding_window": 16}),

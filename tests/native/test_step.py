@@ -10,7 +10,7 @@ from sweep import sweep
 from torch import Tensor
 from twin import twin
 
-from h2o_chat.base.errors import UsageError
+from h2o_chat.base.errors import OutOfMemoryError, UsageError
 from h2o_chat.cache.settle import compare_keys
 from h2o_chat.cache.step import Step
 from h2o_chat.native import library
@@ -118,6 +118,7 @@ WAYS = [
     [
         *(("llama", *way) for way in WAYS),
         *(("qwen2", "h2o", "auto"), ("smollm3", "h2o", "auto"), ("smollm3", "h2o", "int8")),
+        ("llama, scaled RoPE", "h2o", "int8"),
         *sweep(*(("qwen2", *way) for way in WAYS[1:])),
         *sweep(*(("smollm3", *way) for way in WAYS[1:] if way != ("h2o", "int8"))),
     ],
@@ -253,6 +254,38 @@ def test_keys_are_compared_as_in_torch(name: str, budget: int, kv: str, pack: Pa
                 assert torch.allclose(numbers, compared_anew[name_], atol=2e-6)
 
 
+def test_comparing_takes_no_memory_by_where_a_key_stands(pack: Pack) -> None:
+    """Where nothing is turned a conversation may be of any length; else nobody reaches such a place."""
+    packed = pack("smollm3", 8)
+    cache, kernels = cache_of(packed, 40), NativeStep(packed, 1).of_slots.kernels
+    talk(by(NativeStep(packed, 1)), cache, said(100, packed.frame.vocabulary))
+    for arena in cache.arenas:
+        index = arena.held_indices(arena.slots)
+        for far in (-(10**9), 2**31 - 600):
+            if arena.rope is None:
+                found = kernels.compare(arena, arena.slots, index + far)
+                for name, numbers in kernels.compare(arena, arena.slots, index).items():
+                    assert torch.equal(found[name], numbers)
+            else:
+                with pytest.raises(OutOfMemoryError):
+                    kernels.compare(arena, arena.slots, index + far)
+    assert {arena.rope is None for arena in cache.arenas} == {True, False}
+
+
+def test_numbers_are_fp32_whatever_torch_makes(pack: Pack) -> None:
+    """A caller may have set another dtype for new tensors."""
+    packed, found = pack("llama", 8), []
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        cache = cache_of(packed, 40)
+        torch.set_default_dtype(dtype)
+        try:
+            found.append(talk(by(NativeStep(packed, 1)), cache, said(100, packed.frame.vocabulary)))
+        finally:
+            torch.set_default_dtype(torch.float32)
+    for one in found[1:]:
+        assert all(torch.equal(*both) for both in zip(one, found[0], strict=True))
+
+
 @pytest.mark.parametrize("name", ["llama", "smollm3"])
 @pytest.mark.parametrize("kv", ["auto", "int8"])
 def test_what_a_slot_changes_is_as_in_torch(name: str, kv: str, pack: Pack) -> None:
@@ -289,6 +322,20 @@ def test_a_number_that_is_none_is_not_hidden(pack: Pack) -> None:
     talk(by(step), cache, said(30, packed.frame.vocabulary))
     cache.arenas[0].slots.values[1, 0, 0, 3, 5] = torch.nan
     assert bool(talk(by(step), cache, [5], 0)[-1].isnan().all())
+
+
+@pytest.mark.parametrize("name", ["llama", "llama, 40 numbers"])
+@pytest.mark.parametrize("prompt", [1, CHUNK])
+def test_an_overflow_is_that_conversations_alone(name: str, prompt: int, pack: Pack) -> None:
+    packed = pack(name, 8)
+    step, tokens = NativeStep(packed, 1), said(30, packed.frame.vocabulary)
+    expected, broken = talk(by(step), cache_of(packed, 40), tokens, prompt), cache_of(packed, 40)
+    talk(by(step), broken, tokens)
+    for arena in broken.arenas:
+        arena.slots.values.fill_(3e38)
+    assert bool(talk(by(step), broken, [5], 0)[-1].isnan().any())
+    found = talk(by(step), cache_of(packed, 40), tokens, prompt)
+    assert all(torch.equal(*both) for both in zip(found, expected, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -162,11 +162,14 @@ static void run(h2o_model &model, void (*function)(Job &, int), Job &job) {
     pool_run(model.pool, *job.team, work, &call);
 }
 
-// x of the caller [N, hidden] and ours [N, stride], whose last columns are 0.
+// x of the caller [N, hidden] and ours [N, stride]; columns behind `size` become 0: a conversation whose numbers
+// overflowed may have left NaN there.
 static void copy_rows(const float *from, int from_stride, float *to, int to_stride, int tokens, int size) {
-    for (int token = 0; token < tokens; ++token)
-        std::memcpy(to + static_cast<ptrdiff_t>(token) * to_stride,
-                    from + static_cast<ptrdiff_t>(token) * from_stride, sizeof(float) * size);
+    for (int token = 0; token < tokens; ++token) {
+        float *row = to + static_cast<ptrdiff_t>(token) * to_stride;
+        std::memcpy(row, from + static_cast<ptrdiff_t>(token) * from_stride, sizeof(float) * size);
+        std::fill(row + size, row + std::max(size, to_stride), 0.0f);
+    }
 }
 
 #if defined(H2O_AMX)
@@ -276,17 +279,21 @@ int32_t h2o_reserve(h2o_model *model, int32_t tokens, int32_t slots) {
 
 // The rotation index farthest from 0 of slots in use; after a rebase older keys have negative ones. It stays below
 // the model's window.
-static int farthest(const int32_t *positions, const int32_t *index, size_t count) {
-    int most = 0;
+static int64_t farthest(const int32_t *positions, const int32_t *index, size_t count) {
+    int64_t most = 0;
     for (size_t at = 0; at < count; ++at)
-        if (positions[at] >= 0) most = std::max(most, std::abs(index[at]));
+        if (positions[at] >= 0) most = std::max(most, std::abs(static_cast<int64_t>(index[at])));
     return most;
 }
 
-// Cosines and sines of all positions up to `highest`. False: no memory.
-static bool make_tables(h2o_model &model, int highest) {
+// No table reaches farther: a file that was opened may say any position.
+constexpr int64_t kFarthest = 1 << 28;
+
+// Cosines and sines of all positions up to `highest`. False: no memory, or a position that no conversation reaches.
+static bool make_tables(h2o_model &model, int64_t highest) {
     if (highest < model.turned) return true;
-    const int count = std::max(1024, rounded_up(highest + 1, 1024) * 3 / 2);
+    if (highest > kFarthest) return false;
+    const int count = std::max(1024, rounded_up(static_cast<int>(highest) + 1, 1024) / 2 * 3);
     const size_t pairs = static_cast<size_t>(count) * std::max(1, model.frame.rope_count) * model.most_pairs;
     model.turned = 0;
     if (!model.table_cosines.make(pairs) || !model.table_sines.make(pairs)) return false;
@@ -342,7 +349,7 @@ int32_t h2o_compare(h2o_model *model, int32_t layer_count, const int32_t *layers
                     float *distinctness, float *novelty, int32_t *nearest) {
     const h2o_frame &frame = model->frame;
     const size_t all = static_cast<size_t>(layer_count) * rows * frame.kv_heads * slots;
-    const int highest = index ? farthest(positions, index, all) : 0;
+    const int64_t highest = index ? farthest(positions, index, all) : 0;
     Room<const h2o_rope *> ropes;
     if (!ropes.make(layer_count)) return 1;
     for (int at = 0; at < layer_count; ++at) {
@@ -457,9 +464,9 @@ int32_t h2o_attend(h2o_model *model, const h2o_pass *of) {
     pass.own_floats = 24 * static_cast<int64_t>(size) + 10 * static_cast<int64_t>(pass.stride);
     const int64_t keys = static_cast<int64_t>(of->rows) * frame.kv_heads * pass.stride;
     const int64_t left = 2 * static_cast<int64_t>(of->rows) * of->tokens;
-    int farthest = 0;
+    int64_t farthest = 0;
     for (int row = 0; row < of->rows; ++row) {
-        const int by = of->edge - of->index[row];
+        const int64_t by = static_cast<int64_t>(of->edge) - of->index[row];
         farthest = std::max({farthest, std::abs(by), std::abs(by - of->tokens)});
     }
     const int threads = pool_threads(model->pool);

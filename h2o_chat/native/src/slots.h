@@ -108,6 +108,10 @@ inline void write_slot(Job &job, const h2o_layer &layer, const h2o_slots &slots,
     const ptrdiff_t slot = first + slots.order[first + step.in_use[row]];
     if (step.kv_bits) {
         if (layer.norm_key) norm(key, layer.norm_key, of.size, job.frame->epsilon, key);
+        if (layer.rope >= 0) {  // the tables that turn it later do not scale (YaRN does)
+            const h2o_rope &rope = job.frame->ropes[layer.rope];
+            for (int i = 0; i < 2 * rope.pairs; ++i) key[i] *= rope.scale;
+        }
     } else {
         turned_head(job, layer, token, layer.norm_key, key);
     }

@@ -53,13 +53,14 @@ inline Rounded rounded(Job &job, int thread, const float *x, int stride, const f
     return all;
 }
 
-// Rows of the embedding, dequantised.
+// Rows of the embedding, dequantised; 0 behind them (`copy_rows`).
 inline void embed_tokens(Job &job) {
     const h2o_matrix &m = job.frame->embedding;
     const int groups = m.columns / 32, tile_bytes = m.bits == 4 ? 256 : 512;
     for (int token; (token = take(job.team->next, 1, job.tokens)) >= 0;) {
         const ptrdiff_t tile = job.ids[token] / 16, row = job.ids[token] % 16;
         float *x = job.x + static_cast<ptrdiff_t>(token) * job.x_stride;
+        for (int i = job.frame->hidden; i < job.x_stride; ++i) x[i] = 0;
         for (int i = 0; i < job.frame->hidden; ++i) {
             const int group = i / 32, at = i % 32;
             const uint8_t *weights = m.weights + (tile * groups + group) * tile_bytes;

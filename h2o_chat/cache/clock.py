@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 COMPARE_TOKENS = 16
-"""Keys are compared every max(16, budget / 16) tokens: O(budget) per token, and before a token can go."""
+"""Keys are compared every max(16, budget / 16) tokens: O(budget) per token; with a budget
+of 16 and more before a token can go."""
 COMPARE_SHARE = 16
 
 

@@ -173,7 +173,7 @@ def bits_of(settings: Settings, weights: Weights) -> int:
 
 
 def positions_of(frame: Frame, chats: bool) -> Positions:
-    """How the layers turn keys, as `rope.probe` says it of a loaded model."""
+    """How the layers turn keys, as `probe.probe` says it of a loaded model."""
     ropes = [Rope(torch.tensor(one.inv_freq), False, frame.head_size) for one in frame.ropes]
     layers = tuple(None if number is None else ropes[number] for number in frame.rope_of)
     return Positions(frame.window_tokens, layers, learned=False, chats=chats)

@@ -47,7 +47,7 @@ class H2OCache(Cache):
             is chosen once who stays; memory grows with the prompt (never by its square).
         model: says how its keys are turned; without it keys are compared as they are after RoPE, which makes
             the default policy worse, and nothing is clamped.
-        positions: what `rope.probe(model)` found, for a caller who feeds `position_ids()`.
+        positions: what `probe.probe(model)` found, for a caller who feeds `position_ids()`.
         observe: keep the account that `lost` needs.
         kv: precision of keys and values in the slots: "auto" as the model computes them, "int8" or "int4"
             (`quantized.py`). Pass `model` with it: without, keys are rounded as they come, after RoPE.

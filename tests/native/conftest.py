@@ -14,9 +14,6 @@ from tiny_models import tiny
 from h2o_chat.native import library
 from h2o_chat.native.packing import packed_for
 
-"""A random model by its name in `families.MODELS`, in so many bits."""
-
-
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of packed files; nothing is there yet."""

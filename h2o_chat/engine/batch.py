@@ -268,23 +268,9 @@ class Batch:
                 return
             request = self._waiting.popleft()
             try:
-                self._reading.append(self._begun(request, reader))
+                self._reading.append(_begun(request, reader, self.settings))
             except Exception as error:
                 told.append(Told(request, _nothing("error"), _ours(error, reader.device)))
-
-    def _begun(self, request: Request, reader: Runner) -> _Talk:
-        """Its row is that of a reader, until it was read."""
-        row = Row(reader, replace(self.settings, seed=request.seed))
-        begin, request.begin = request.begin, None
-        if begin is None:
-            row.reset()
-        else:
-            row.restore(begin)
-            row.reseed(request.seed)
-        ids = [*row.pending, *(token for piece in request.pieces for token in piece.ids)]
-        answer = Answer(row, request.pieces[-1].ids, request.sampling)
-        reading = _reading(row, request, begins=begin is None)
-        return _Talk(request, row, answer, ids, reader, reading, row.seen + len(ids), time.perf_counter())
 
     def _fail(self, talk: _Talk, error: Exception, told: list[Told]) -> None:
         """Ends a request with its own error."""
@@ -309,6 +295,21 @@ class Batch:
         else:
             self._rows[row.number] = None
             self.runner.empty(row.number)
+
+
+def _begun(request: Request, reader: Runner, settings: Settings) -> _Talk:
+    """Its row is that of a reader, until it was read."""
+    row = Row(reader, replace(settings, seed=request.seed))
+    begin, request.begin = request.begin, None
+    if begin is None:
+        row.reset()
+    else:
+        row.restore(begin)
+        row.reseed(request.seed)
+    ids = [*row.pending, *(token for piece in request.pieces for token in piece.ids)]
+    answer = Answer(row, request.pieces[-1].ids, request.sampling)
+    reading = _reading(row, request, begins=begin is None)
+    return _Talk(request, row, answer, ids, reader, reading, row.seen + len(ids), time.perf_counter())
 
 
 def _ours(error: Exception, device: torch.device) -> Exception:

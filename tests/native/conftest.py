@@ -14,6 +14,7 @@ from tiny_models import tiny
 from h2o_chat.native import library
 from h2o_chat.native.packing import packed_for
 
+
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of packed files; nothing is there yet."""

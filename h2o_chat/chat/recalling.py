@@ -88,16 +88,23 @@ class Recall:
     def by_hand(self, words: str, messages: Sequence[Message]) -> Note:
         """Has what fits these words best said again in front of the next message, held or not.
 
+        One thing goes in front of a message: the note names what was asked for before and is not said now.
+
         Raises:
-            UsageError: nobody has said anything like it.
+            UsageError: no words, or nobody has said anything like them.
         """
+        if not words.strip():
+            raise UsageError("Which words?", "/recall WORDS that you said: /recall cat called")
         self.read(messages)
         found = self._finder.find(words, rare_words=1)
         if not found:
             raise UsageError(f"No message has any of the words {words!r}.", "/recall WORDS that you said.")
-        again = Recalled(found[0].index, found[0].text)
+        again, before = Recalled(found[0].index, found[0].text), self._asked_for(messages)
         self._wanted = again, messages[again.index]
-        return _note(again, "goes in front of your next message")
+        instead = (
+            f', instead of {numbered(before.index)} "{before.words}"' if before not in (None, again) else ""
+        )
+        return _note(again, f"goes in front of your next message{instead}")
 
     def read(self, messages: Sequence[Message]) -> None:
         """Takes in what was said since the last time: 30 microseconds a message."""

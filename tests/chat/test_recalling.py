@@ -125,6 +125,26 @@ def test_by_hand_it_goes_in_front_of_the_next_message_alone(loaded: Any) -> None
         chat.recall.by_hand("zebra", chat.messages)
 
 
+def test_by_hand_the_last_one_goes_and_it_is_said_what_does_not(loaded: Any) -> None:
+    chat = chat_of(loaded, recall="off")
+    say(chat, FACT, "My locker code is K7Q2.", *TALK)
+    chat.recall.by_hand("dog called", chat.messages)
+    same = chat.recall.by_hand("dog", chat.messages)
+    assert same.message == f'#1 "{FACT}" goes in front of your next message.'
+    other = chat.recall.by_hand("locker", chat.messages)
+    assert other.message.endswith(f'goes in front of your next message, instead of #1 "{FACT}".')
+    assert only(say(chat, "Tell me a story."), Said).recalled == "My locker code is K7Q2."
+    again = chat.recall.by_hand("dog", chat.messages)
+    assert "instead" not in again.message, "nothing waits any more"
+
+
+@pytest.mark.parametrize("words", ["", " "])
+def test_by_hand_without_a_word_says_what_to_type(loaded: Any, words: str) -> None:
+    with pytest.raises(UsageError, match=r"^Which words\?") as refused:
+        chat_of(loaded).recall.by_hand(words, [])
+    assert "/recall WORDS" in refused.value.hint
+
+
 def test_it_is_stored_and_goes_on_token_for_token(loaded: Any, store: Store) -> None:
     chat = chat_of(loaded, store)
     say(chat, FACT, *TALK, ASKED)

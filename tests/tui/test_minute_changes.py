@@ -10,6 +10,8 @@ from screens import Screen
 from typed import talking
 
 CAT = "My cat is called Luna."
+LONG = "My cat is called Luna and my locker code is K7Q2."
+"""With the template more tokens than may be pinned of a budget of 64."""
 
 
 async def say(screen: Screen, *texts: str) -> str:
@@ -32,3 +34,16 @@ async def test_after_another_budget_the_words_of_older_messages_are_known(
             assert any("Luna" in line and "12 of 12 heads" in line for line in screen.lines()), "listed"
             assert await say(screen, "/why Luna") == before.replace("64", "100")
             assert f"@{token} “Luna” #1" in await say(screen, f"/why @{token}")
+
+
+async def test_a_message_that_cannot_be_said_again_pinned_leaves_the_box_alone(
+    pocket: Any, tmp_path: Path
+) -> None:
+    async with talking(pocket, tmp_path, (80, 24), (LONG,)) as screen:
+        before = screen.chat.messages[:]
+        assert "That would protect" in await say(screen, "/pin again 1")
+        assert screen.app.prompt.text == "", "what is typed next would be sent with it"
+        assert screen.app.divider.remark == "nothing has changed"
+        assert screen.chat.messages == before
+        await say(screen, "Hello.")
+        assert screen.chat.messages[-2].text == "Hello."

@@ -47,3 +47,23 @@ async def test_a_message_that_cannot_be_said_again_pinned_leaves_the_box_alone(
         assert screen.chat.messages == before
         await say(screen, "Hello.")
         assert screen.chat.messages[-2].text == "Hello."
+
+
+async def test_what_a_policy_does_not_protect_is_said_and_is_protected_again_later(
+    pocket: Any, tmp_path: Path
+) -> None:
+    async with talking(pocket, tmp_path, (120, 36), (CAT, "I am Flora.")) as screen:
+        await say(screen, "/budget 512", "/pin 1", "/pin 3")
+        protected = screen.chat.engine.protection()[0]
+        await say(screen, "/policy window")
+        told = [body for body in screen.bodies() if "not protected now" in body]
+        assert [body[:2] for body in told] == ["#1", "#3"]
+        for one in told:
+            assert one[2:].startswith(
+                " stays pinned, but is not protected now. The policy window protects nothing"
+            )
+            assert one.endswith("Once it has room, it is protected again.")
+        assert screen.chat.engine.protection()[0] == 0
+        await say(screen, "/policy h2o")
+        assert screen.chat.engine.protection()[0] == protected, "as it was told"
+        assert not any("not protected now" in body for body in screen.bodies())

@@ -6,8 +6,12 @@ As a new user meets them: on the real app, with the model that comes with the pr
 from pathlib import Path
 from typing import Any
 
-from screens import Screen
+import pytest
+from screens import POCKET, Screen
 from typed import talking
+
+from h2o_chat.base.config import Settings
+from h2o_chat.chat.chat import Chat
 
 CAT = "My cat is called Luna."
 LONG = "My cat is called Luna and my locker code is K7Q2."
@@ -67,3 +71,21 @@ async def test_what_a_policy_does_not_protect_is_said_and_is_protected_again_lat
         await say(screen, "/policy h2o")
         assert screen.chat.engine.protection()[0] == protected, "as it was told"
         assert not any("not protected now" in body for body in screen.bodies())
+
+
+@pytest.mark.parametrize("stored", [True, False])
+async def test_a_larger_memory_is_offered_where_there_will_be_one(
+    pocket: Any, tmp_path: Path, stored: bool
+) -> None:
+    from h2o_chat.engine.engine import Engine
+
+    given = Settings(model=str(POCKET), budget=64, threads=1)
+    opened = None if stored else lambda: Chat(Engine(pocket, given), given)
+    async with talking(pocket, tmp_path, (120, 36), (), opened=opened) as screen:
+        await screen.opened()
+        offered = "/budget 512 gives it more." if stored else "only before your first message"
+        assert offered in screen.bodies()[-1]
+        if not stored:
+            assert "was read again" in await say(screen, "/budget 512")
+        await say(screen, CAT)
+        assert ("not stored" in await say(screen, "/budget 256")) is not stored

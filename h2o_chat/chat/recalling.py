@@ -66,8 +66,7 @@ class Recall:
         """
         # What is left here was said of a message that could not be sent: its place is taken now.
         self._notes[:] = [note for note in self._notes if note.code not in ("gone", "recalled")]
-        by_hand, self._wanted = self._asked_for(messages), None
-        again = by_hand
+        again = by_hand = self._asked_for(messages)
         auto = settings.recall == "auto" and settings.policy not in WITHOUT
         if again is None and auto and len(text) <= LONG_CHARACTERS and (typed := question_of(text)):
             self.read(messages)
@@ -105,6 +104,10 @@ class Recall:
             f', instead of {numbered(before.index)} "{before.words}"' if before not in (None, again) else ""
         )
         return _note(again, f"goes in front of your next message{instead}")
+
+    def told(self) -> None:
+        """A message was read: what was asked for by hand was in front of it, and waits no more."""
+        self._wanted = None
 
     def read(self, messages: Sequence[Message]) -> None:
         """Takes in what was said since the last time: 30 microseconds a message."""

@@ -3,12 +3,13 @@
 As a new user meets them: on the real app, with the model that comes with the program.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from screens import POCKET, Screen
-from typed import talking
+from typed import page, talking
 
 from h2o_chat.base.config import Settings
 from h2o_chat.chat.chat import Chat
@@ -89,3 +90,17 @@ async def test_a_larger_memory_is_offered_where_there_will_be_one(
             assert "was read again" in await say(screen, "/budget 512")
         await say(screen, CAT)
         assert ("not stored" in await say(screen, "/budget 256")) is not stored
+
+
+async def test_what_is_protected_is_one_number_everywhere(pocket: Any, tmp_path: Path) -> None:
+    talk = ("I am Flora.", CAT, "I have a red bike.", "Do you like films?")
+    async with talking(pocket, tmp_path, (120, 36), talk) as screen:
+        for index in (0, 2):  # each head has let go of others of their tokens
+            told = await say(screen, f"/pin {index + 1}")
+            (slots,) = re.findall(r"\. (\d+) slots protected, ", told)
+            assert f": {slots} protected, " in await say(screen, "/stats")
+            assert f"pinned {slots} " in page(screen)
+            await say(screen, f"/unpin {index + 1}")
+        told = await say(screen, f"/pin {len(screen.chat.messages)}")
+        (slots,) = re.findall(r"\. (\d+) slots protected \(1 with your next message\), ", told)
+        assert f": {int(slots) - 1} protected, " in await say(screen, "/stats"), "one waits to be read"

@@ -100,9 +100,7 @@ class Recall:
             raise UsageError(f"No message has any of the words {words!r}.", "/recall WORDS that you said.")
         again, before = Recalled(found[0].index, found[0].text), self._asked_for(messages)
         self._wanted = again, messages[again.index]
-        instead = (
-            f', instead of {numbered(before.index)} "{before.words}"' if before not in (None, again) else ""
-        )
+        instead = f", instead of {numbered(before.index)}" if before not in (None, again) else ""
         return _note(again, f"goes in front of your next message{instead}")
 
     def told(self) -> None:

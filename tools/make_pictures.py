@@ -19,15 +19,12 @@ from rich.style import Style
 from textual.pilot import Pilot
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.base.progress import Progress
-from h2o_chat.chat.chat import Chat
 from h2o_chat.chat.message import Message
-from h2o_chat.remote.engine_here import engine_here
+from h2o_chat.chat.opening import Kept, opener
 from h2o_chat.tui.app import ChatApp
 from h2o_chat.tui.first_budget import first_budget
 from h2o_chat.tui.talk import first_minute
 from h2o_chat.tui.talk.first_minute import OFFERS, Offer
-from h2o_chat.tui.work import OpenChat
 
 ASSETS = Path(__file__).parent.parent / "assets"
 SIZES = ((120, 36), (80, 24), (60, 24))
@@ -45,19 +42,15 @@ Row = tuple[tuple[int, str, Style | None], ...]
 """What stands in a row: column, text, style."""
 
 
-def opener(settings: Settings) -> OpenChat:
-    """Opens a fresh conversation, as the command line does."""
-
-    def open_chat(progress: Progress) -> Chat:
-        return Chat(engine_here(settings, progress), settings)
-
-    return open_chat
-
-
 async def held(size: tuple[int, int]) -> list[tuple[float, list[Row]]]:
     """Holds the conversation on a screen of this size: what it showed, and from when on."""
     with TemporaryDirectory() as folder:
-        return await _filmed(ChatApp(opener(SETTINGS), SETTINGS, SAMPLING, folder=Path(folder)), size)
+        return await _filmed(_app(Path(folder)), size)
+
+
+def _app(folder: Path) -> ChatApp:
+    """The screen as the command line opens it: the conversation is stored."""
+    return ChatApp(opener(SETTINGS, Kept(folder)), SETTINGS, SAMPLING, folder=folder)
 
 
 async def _filmed(app: ChatApp, size: tuple[int, int]) -> list[tuple[float, list[Row]]]:

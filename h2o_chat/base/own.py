@@ -22,10 +22,14 @@ def own_folder(folder: Path) -> bool:
         Whether others could until now.
 
     Raises:
-        StoreError: others may write there, or in the folder around it, and that is not ours to mend.
+        StoreError: a file is there; or others may write there, or in the folder around it, and that is not
+            ours to mend.
         OSError: it cannot be made.
     """
     if not folder.is_dir():
+        there = next((one for one in (folder, *folder.parents) if one.exists()), folder)
+        if there.is_file():
+            raise StoreError(f"{there} is a file, not a folder.", _ELSEWHERE)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not HAS_OWNERS:
         return False

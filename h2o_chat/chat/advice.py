@@ -1,12 +1,13 @@
 """What a person should know about the room in the memory, in words."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from h2o_chat.base.config import SCREEN_TOKENS, Sampling, Settings
 from h2o_chat.base.errors import BudgetError, OutOfMemoryError
 from h2o_chat.chat.engine_like import EngineLike
-from h2o_chat.chat.message import numbered
+from h2o_chat.chat.message import Message, numbered
+from h2o_chat.chat.spans import tokens_of
 from h2o_chat.events.events import Note, Prompt, Session, Turn
 from h2o_chat.models.fits import mb
 
@@ -59,21 +60,21 @@ def too_small(prompt: Prompt, budget: int, protected: int, fits: int | None) -> 
         )
 
 
-def pinned(index: int, on: bool, tokens: int, held: int, slots: int, left: int | None) -> Note:
+def pinned(messages: Sequence[Message], message: Message, on: bool, held: int, engine: EngineLike) -> Note:
     """What it costs that a message was pinned (`on`), or that it is no longer.
 
     Args:
-        index: place of the message.
-        tokens: of the message.
-        held: of these, the ones that are left somewhere.
-        slots: protected ones of the fullest cache.
-        left: slots that are neither protected nor kept for the newest; None without a limit.
+        held: of its tokens, the ones that are left somewhere.
     """
+    index, tokens = messages.index(message), len(tokens_of(message))
+    slots, left = engine.protection()
+    unread = sum(one.pinned and one.last >= engine.seen for one in messages)  # the last token of an answer
     what = f"{held} tokens stay" if held == tokens else f"{held} of its {tokens} tokens are left and stay"
     said = f"is pinned: {what}." if on else "is no longer pinned."
+    later = f" ({unread} with your next message)" if unread else ""
     room = "" if left is None else f", {left:,} are left for what is important"
-    code, text = "pinned" if on else "unpinned", f"{numbered(index)} {said} {slots:,} slots protected{room}."
-    return Note(code, text, about=index)
+    text = f"{numbered(index)} {said} {slots:,} slots protected{later}{room}."
+    return Note("pinned" if on else "unpinned", text, about=index)
 
 
 def with_hint(

@@ -10,13 +10,13 @@ from h2o_chat.chat import advice
 from h2o_chat.chat.branched import mark_branches
 from h2o_chat.chat.engine_like import EngineLike
 from h2o_chat.chat.exchange import Exchange
-from h2o_chat.chat.feeding import longer_than_budget, too_small, turn_tokens
+from h2o_chat.chat.feeding import longer_than_budget, pin_before, too_small, turn_tokens
 from h2o_chat.chat.holds import Holds
 from h2o_chat.chat.keeping import Keeper
 from h2o_chat.chat.message import Message, as_event, give_texts, not_too_long, of_stored
 from h2o_chat.chat.recalling import Recall
 from h2o_chat.chat.resume import ended_in_marker, remember
-from h2o_chat.chat.spans import about_to_be, tokens_of, was_read
+from h2o_chat.chat.spans import about_to_be, was_read
 from h2o_chat.chat.templates import choose
 from h2o_chat.events.events import CacheState, Event, Note, Prompt, ReadSoFar, Token, Turn
 
@@ -73,7 +73,7 @@ class Chat:
         ids, system_tokens = turn_tokens(self.engine, self.template, self.system, fed, self._marked)
         place = about_to_be(self.engine.seen + len(self.engine.pending), len(ids), system_tokens)
         if pin:
-            self.engine.pin(place)
+            pin_before(self.engine, place, again)
         exchange = Exchange(text, system_tokens, self.messages, self.keeper, again)
         exchange.write_down(ids)
         exchange.answer.made_with = self.settings, sampling
@@ -87,6 +87,7 @@ class Chat:
             for event in self.engine.generate(ids, sampling, cancel):
                 match event:
                     case Prompt():
+                        self.recall.told()
                         event = replace(event, system=system_tokens)
                         exchange.read(event)
                         yield event
@@ -157,8 +158,7 @@ class Chat:
         message.pinned = on
         if self.keeper:
             self.keeper.pinned(message.id, on)
-        index, said = self.messages.index(message), len(tokens_of(message))
-        return advice.pinned(index, on, said, held, *self.engine.protection())
+        return advice.pinned(self.messages, message, on, held, self.engine)
 
     def resume(
         self,

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 
+from h2o_chat.base.errors import BudgetError
 from h2o_chat.chat import advice
 from h2o_chat.chat.engine_like import EngineLike
+from h2o_chat.chat.message import Recalled, numbered
 from h2o_chat.chat.templates import Template
 from h2o_chat.events.events import Note, Prompt
 
@@ -27,6 +29,27 @@ def turn_tokens(
         # The model has closed its answer itself: the template's own closing would say so twice.
         return fed.ids[fed.ids.index(pending[-1]) + 1 :], 0
     return fed.ids, 0
+
+
+def pin_before(engine: EngineLike, place: range, again: Recalled | None) -> None:
+    """Protects a message that is about to be read.
+
+    Args:
+        place: positions of its tokens.
+        again: what is told again in front of it, which is among them.
+
+    Raises:
+        BudgetError: so many tokens cannot be protected.
+    """
+    try:
+        engine.pin(place)
+    except BudgetError as error:
+        if again is None:
+            raise
+        what = (
+            f"The {len(place):,} tokens of your message include {numbered(again.index)}, told again in front."
+        )
+        raise BudgetError(error.message, f"{error.hint} {what}") from error
 
 
 def longer_than_budget(engine: EngineLike, ids: list[int]) -> Iterator[Note]:

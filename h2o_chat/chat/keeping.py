@@ -37,6 +37,8 @@ class Keeper:
     ) -> None:
         self.store = store
         self.conversation = conversation
+        self.before: str | None = None
+        """The conversation that was let go for this one, by `begin_anew`."""
         self.notes: list[Note] = [*store.notes]
         """What a person should know; whoever shows it takes it away."""
         self._session, self._settings = session, settings
@@ -74,6 +76,7 @@ class Keeper:
         """
         self.leave()
         self.close()
+        self.before = self.conversation or self.before
         self._writer = self.conversation = self._trouble = self._never = None
 
     def said(self, role: str, text: str, ids: Sequence[int] = (), again: Again = NOTHING) -> int | None:

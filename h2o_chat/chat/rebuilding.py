@@ -47,5 +47,6 @@ def rebuild(
         if not build_anew(engine, chat.template, notes, path, progress, cancel):
             return False
     chat.go_on_with(engine, settings)
+    chat.spell()  # a screen that shows it from its beginning forgets what the tokens were
     chat.notes += notes
     return True

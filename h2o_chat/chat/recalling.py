@@ -66,8 +66,7 @@ class Recall:
         """
         # What is left here was said of a message that could not be sent: its place is taken now.
         self._notes[:] = [note for note in self._notes if note.code not in ("gone", "recalled")]
-        by_hand, self._wanted = self._asked_for(messages), None
-        again = by_hand
+        again = by_hand = self._asked_for(messages)
         auto = settings.recall == "auto" and settings.policy not in WITHOUT
         if again is None and auto and len(text) <= LONG_CHARACTERS and (typed := question_of(text)):
             self.read(messages)
@@ -88,16 +87,25 @@ class Recall:
     def by_hand(self, words: str, messages: Sequence[Message]) -> Note:
         """Has what fits these words best said again in front of the next message, held or not.
 
+        One thing goes in front of a message: the note names what was asked for before and is not said now.
+
         Raises:
-            UsageError: nobody has said anything like it.
+            UsageError: no words, or nobody has said anything like them.
         """
+        if not words.strip():
+            raise UsageError("Which words?", "/recall WORDS that you said: /recall cat called")
         self.read(messages)
         found = self._finder.find(words, rare_words=1)
         if not found:
             raise UsageError(f"No message has any of the words {words!r}.", "/recall WORDS that you said.")
-        again = Recalled(found[0].index, found[0].text)
+        again, before = Recalled(found[0].index, found[0].text), self._asked_for(messages)
         self._wanted = again, messages[again.index]
-        return _note(again, "goes in front of your next message")
+        instead = f", instead of {numbered(before.index)}" if before not in (None, again) else ""
+        return _note(again, f"goes in front of your next message{instead}")
+
+    def told(self) -> None:
+        """A message was read: what was asked for by hand was in front of it, and waits no more."""
+        self._wanted = None
 
     def read(self, messages: Sequence[Message]) -> None:
         """Takes in what was said since the last time: 30 microseconds a message."""

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from h2o_chat.base.errors import BudgetError, SavedCacheError
 from h2o_chat.base.progress import Seldom, never, unheard
+from h2o_chat.chat.message import numbered
 from h2o_chat.chat.spans import tokens_of, was_read
 from h2o_chat.chat.templates import Template, literal
 from h2o_chat.events.events import Note, ReadSoFar
@@ -91,18 +92,21 @@ def remember(
 
 
 def _pin_again(engine: Restorable, notes: list[Note], path: Sequence[StoredMessage]) -> None:
-    """Pins what the messages say is pinned, whatever was pinned when the cache was saved."""
+    """Pins what the messages say is pinned, whatever was pinned when the cache was saved.
+
+    What has no room stays marked as pinned: a cache with more room will protect it.
+    """
     if path and path[0].role == "system" and was_read(path[0]):
         engine.protect(len(tokens_of(path[0])))
     pinned = [message for message in path if message.pinned and was_read(message)]
     engine.unpin(keep=[at for message in pinned for at in tokens_of(message)])
-    for number, message in enumerate(path):
+    for index, message in enumerate(path):
         if message.pinned and was_read(message):
             try:
                 engine.pin(tokens_of(message))
             except BudgetError as error:
-                text = f"Message {number} is no longer pinned. {error.message}"
-                notes.append(Note(error.code, text, error.hint))
+                text = f"{numbered(index)} stays pinned, but is not protected now. {error.message}"
+                notes.append(Note(error.code, text, f"{error.hint} Once it has room, it is protected again."))
 
 
 def build_anew(

@@ -121,7 +121,10 @@ def _runs(places: Sequence[int]) -> list[list[int]]:
 
 
 def rests_on(source: Source) -> str:
-    """What an answer rested on, in words."""
+    """What an answer rested on, in words; empty where that is no earlier message.
+
+    Most answers rest on the message that they answer, which is not measured.
+    """
     if source.index < 0:
-        return "rests on no earlier message"
+        return ""
     return f"rests on {numbered(source.index)}" + (f": “{source.words}”" if source.words else "")

@@ -20,7 +20,7 @@ LOOK_S = 0.05
 """Between two looks whether the store is free."""
 SAY_S = 5.0
 """Between two words that it is still waited for."""
-NOWHERE_ELSE = "What is named was shown, and is nowhere else."
+NOWHERE_ELSE = "It was shown, but it is saved nowhere."
 
 
 def let_go(keeper: Keeper) -> str:
@@ -71,13 +71,14 @@ def _named(folder: Path) -> str:
 
 
 def stored_as(keeper: Keeper) -> str | None:
-    """The id of a conversation, if anything of it is on disk."""
+    """The id of a conversation, if any of it is on disk; of the one before, where nothing was said since."""
+    known_as = keeper.conversation or keeper.before
     try:
-        if keeper.conversation:
-            keeper.store.leaf(keeper.conversation)
+        if known_as:
+            keeper.store.leaf(known_as)
     except (StoreError, UsageError):
         return None
-    return keeper.conversation
+    return known_as
 
 
 def _waiting_for(things: int) -> str:

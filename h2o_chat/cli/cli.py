@@ -271,7 +271,10 @@ def run(
     save: Annotated[
         bool, typer.Option("--save", help="Store the conversation.", rich_help_panel=_DISK)
     ] = False,
-    data: _Data = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Where --save and --resume keep it.", rich_help_panel=_DISK),
+    ] = None,
     record: _Record = None,
     batch: Annotated[
         Path | None,

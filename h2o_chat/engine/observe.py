@@ -250,8 +250,12 @@ def _distinct(at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int6
 
 
 def _kinds(at: NDArray[Any], protected: NDArray[Any], recent_from: int) -> dict[str, int]:
-    """Slots by kind in the fullest cache (the first of them)."""
-    layer, head = divmod(int((at >= 0).sum(-1).argmax()), at.shape[1])
+    """Slots by kind in the fullest cache; of those as full in the first with most that are protected.
+
+    So it is as many as a person is told when they pin (`Row.protection`).
+    """
+    fullest = (at >= 0).sum(-1) * (at.shape[-1] + 1) + protected.sum(-1)
+    layer, head = divmod(int(fullest.argmax()), at.shape[1])
     at, protected = at[layer, head], protected[layer, head]
     recent = (at >= recent_from) & (at >= 0) & ~protected
     heavy = (at >= 0) & ~protected & ~recent

@@ -76,10 +76,15 @@ def look_up(name: str | None) -> Found | Known:
     if folder.is_dir():
         raise ModelError(f"{name} is not a model folder: it has no config.json.", _what_is_there(folder))
     if folder.is_file():
+        hint = "All that can be had: h2o-chat models"
+        if folder.suffix == gguf.SUFFIX:
+            hint = "Fetch it again."
+        elif (folder.parent / "config.json").is_file():
+            hint = f"Try its folder: {folder.parent}"
         raise ModelError(
             f"{name} is a file, and no GGUF file; other models are folders with config.json, a tokenizer"
             " and safetensors weights.",
-            "Fetch it again." if folder.suffix == gguf.SUFFIX else f"Try its folder: {folder.parent}",
+            hint,
         )
     if _REPOSITORY.fullmatch(name):
         return _place(name)

@@ -4,7 +4,7 @@ Of tokens that are held a flag of their slots says so; of tokens yet to be fed t
 `row` None is every row.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -70,7 +70,7 @@ def pin(cache: CacheLike, positions: Iterable[int], row: int | None = None) -> i
     ahead = {at: clock.pins | {p for p in wanted if p >= clock.seen} for at, clock in clocks.items()}
     most = max(_needed(masks, at, clock, ahead[at]) for at, clock in clocks.items())
     if most > cache.plan.shares.most_protected:
-        raise _too_many(cache, most, now=protected_in(cache, row))
+        raise _too_many(cache, clocks, most, now=protected_in(cache, row))
     found = set().union(*ahead.values()) & wanted
     for arena, mask, safe in zip(cache.arenas, chosen, masks, strict=True):
         found |= set(arena.slots.positions[mask].tolist())
@@ -139,16 +139,18 @@ def _held_at(arena: Arena, rows: Iterable[int], wanted: Iterable[int] | None) ->
     return held & torch.isin(positions, torch.tensor(sorted(wanted), dtype=torch.int32, device=arena.device))
 
 
-def _too_many(cache: CacheLike, most: int, now: int) -> BudgetError:
+def _too_many(cache: CacheLike, clocks: Mapping[int, Clock], most: int, now: int) -> BudgetError:
     """So many slots may not be protected: how many may, and what would fit."""
-    shares, fits = cache.plan.shares, budget_for(cache, most)
-    hint = (
-        f"{cache.plan.policy.name} keeps only the newest; with h2o something can be pinned."
-        if fits is None
-        else f"It would fit into a budget of {fits:,}; or unpin something."
-    )
+    shares, policy, fits = cache.plan.shares, cache.plan.policy, budget_for(cache, most)
+    if fits is None:
+        but = f" but the first {shares.sinks} tokens" if shares.sinks else ""
+        return BudgetError(
+            f"The policy {policy.name} protects nothing{but}: it keeps only the newest.",
+            "The policy h2o protects what is pinned.",
+        )
+    pinned = now > max(clock.protect_below for clock in clocks.values())
     return BudgetError(
         f"That would protect {most:,} slots; of a budget of {shares.budget:,} at most"
-        f" {shares.most_protected:,} may be ({now:,} are).",
-        hint,
+        f" {shares.most_protected:,} may be protected{f', and {now:,} are' if now else ''}.",
+        f"It would fit into a budget of {fits:,}{'; or unpin something' if pinned else ''}.",
     )

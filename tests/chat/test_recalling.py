@@ -125,6 +125,37 @@ def test_by_hand_it_goes_in_front_of_the_next_message_alone(loaded: Any) -> None
         chat.recall.by_hand("zebra", chat.messages)
 
 
+def test_by_hand_the_last_one_goes_and_it_is_said_what_does_not(loaded: Any) -> None:
+    chat = chat_of(loaded, recall="off")
+    say(chat, FACT, "My locker code is K7Q2.", *TALK)
+    chat.recall.by_hand("dog called", chat.messages)
+    same = chat.recall.by_hand("dog", chat.messages)
+    assert same.message == f'#1 "{FACT}" goes in front of your next message.'
+    other = chat.recall.by_hand("locker", chat.messages)
+    assert other.message.endswith("goes in front of your next message, instead of #1.")
+    assert only(say(chat, "Tell me a story."), Said).recalled == "My locker code is K7Q2."
+    again = chat.recall.by_hand("dog", chat.messages)
+    assert "instead" not in again.message, "nothing waits any more"
+
+
+def test_by_hand_it_waits_for_a_message_that_is_read_and_counts_where_that_is_pinned(loaded: Any) -> None:
+    chat = chat_of(loaded, recall="off", budget=64)
+    say(chat, FACT, *TALK)
+    chat.recall.by_hand("dog called", chat.messages)
+    with pytest.raises(BudgetError, match="at most 18 may be protected") as refused:
+        list(chat.send("Tell me a story.", GREEDY, pin=True))
+    assert " tokens of your message include #1, told again in front." in refused.value.hint
+    list(chat.send("Tell me a story.", GREEDY, lambda: True))
+    assert only(say(chat, "Tell me a story."), Said).recalled == FACT, "neither was said"
+
+
+@pytest.mark.parametrize("words", ["", " "])
+def test_by_hand_without_a_word_says_what_to_type(loaded: Any, words: str) -> None:
+    with pytest.raises(UsageError, match=r"^Which words\?") as refused:
+        chat_of(loaded).recall.by_hand(words, [])
+    assert "/recall WORDS" in refused.value.hint
+
+
 def test_it_is_stored_and_goes_on_token_for_token(loaded: Any, store: Store) -> None:
     chat = chat_of(loaded, store)
     say(chat, FACT, *TALK, ASKED)

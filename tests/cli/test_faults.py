@@ -58,8 +58,20 @@ def test_no_folder_to_write_to(
     assert note.message.startswith("This conversation is not stored: " + nowhere)
     assert done.err.count("This conversation is not stored") == 1
     assert done.err.count("Nothing of this conversation is stored") == 1, "again at the end"
+    assert "It was shown, but it is saved nowhere." in done.err
     assert "conversation None" not in done.err
     assert [turn.new_tokens for turn in turns(done)] == [5]
+
+
+def test_a_file_where_a_folder_should_be_is_said_to_be_one(small: Path, tmp_path: Path) -> None:
+    (file := tmp_path / "t.txt").write_text("")
+    for data in (file, file / "inside"):
+        done = h2o_here("run", "Once", "-m", small, "--save", "--data", data, "--max-tokens", 3)
+        assert done.code == ExitCode.FAILED
+        assert f"not stored: {file} is a file, not a folder." in " ".join(done.err.split())
+        assert "permissions" not in done.err
+    assert "saved nowhere" in done.err
+    assert file.read_text() == ""
 
 
 @pytest.mark.parametrize(

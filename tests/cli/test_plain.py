@@ -184,6 +184,18 @@ def test_it_is_resumed(talked: Ended, folder: Path) -> None:
     assert before[0] in again.out.splitlines()
 
 
+def test_who_leaves_after_new_is_told_how_to_go_on_with_what_was_said_last(tmp_path: Path) -> None:
+    first = h2o_here(*plain(tmp_path, "--max-tokens", 4), piped="Hello.\n/new\n/new\n")
+    said = re.findall(r"go on with --resume (\S+) ", first.err)
+    store = Store(tmp_path)
+    assert said == [store.find("last")]
+    store.close()
+    other = h2o_here(*plain(tmp_path, "--max-tokens", 4), piped="Hello.\n/new\nBye.\n")
+    (newer,) = re.findall(r"go on with --resume (\S+) ", other.err)
+    again = h2o_here(*plain(tmp_path, "--resume", newer), piped="")
+    assert "#1 you: Bye." in again.out.splitlines()
+
+
 def test_what_is_not_stored_is_nowhere(tmp_path: Path) -> None:
     done = h2o_here(*plain(tmp_path, "--no-store", "--max-tokens", 4), piped="Hello.\n/edit 1\n/open\n")
     assert done.code == ExitCode.OK

@@ -100,5 +100,6 @@ def test_pins_that_fit_no_longer_are_told(loaded: Loaded, store: Store, tmp_path
     list(chat.send(SAID[1], SHORT, pin=True))
     chat.keeper.close()
     smaller = resumed(loaded, store, chat.keeper.conversation, replace(WIDER, budget=24))
-    codes = [note.code for note in smaller.keeper.notes]
-    assert "budget" in codes, codes
+    (note,) = [note for note in smaller.keeper.notes if note.code == "budget"]
+    assert note.message.startswith("#1 stays pinned, but is not protected now. That would protect ")
+    assert smaller.messages[0].pinned

@@ -159,7 +159,7 @@ def test_errors_are_those_of_an_engine_here(apart: EngineApart, here: Any, tmp_p
     for engine in (apart, here):
         with pytest.raises(BudgetError, match="would protect") as caught:
             engine.pin(range(100))
-        assert "unpin" in caught.value.hint
+        assert "fit into a budget of" in caught.value.hint
         with pytest.raises(FileNotFoundError):
             engine.save(tmp_path / "nowhere" / "x")
     with pytest.raises(RuntimeError, match="TypeError") as strange:

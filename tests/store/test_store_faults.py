@@ -241,7 +241,7 @@ def test_a_folder_that_cannot_be_written(outside: Path, was_closed: bool) -> Non
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match=r"Not a directory.*--data"):
+    with pytest.raises(StoreError, match=r"file is a file, not a folder\..*--data"):
         Store(tmp_path / "file" / "data")
 
 

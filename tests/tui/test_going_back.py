@@ -215,9 +215,9 @@ async def test_nothing_to_go_back_to_where_nothing_is_stored(drive: Drive) -> No
         await screen.pilot.press("ctrl+o")
         assert "not stored here" in screen.app.divider.remark
         await screen.pilot.press("ctrl+n")
-        assert "ctrl+n again forgets it" in screen.app.divider.remark
+        assert "ctrl+n or /new again forgets it" in screen.app.divider.remark
         assert screen.chat.messages
-        await screen.pilot.press("ctrl+n")
+        await screen.ask("/new")
         await screen.until(lambda: not screen.chat.messages, "it is forgotten")
         await screen.answered()
         await agrees(screen)

@@ -15,8 +15,8 @@ from h2o_chat.tui.talk.models import Models, rows
 from h2o_chat.tui.talk.talk import TalkPane
 from h2o_chat.tui.work import ChatLike, Opened, Report
 
-AGAIN_SECONDS = 4.0
-"""A second press within this time means it."""
+AGAIN_SECONDS = 10.0
+"""A second time within these means it: `/new` takes a while to type."""
 
 
 def new(pane: TalkPane, _: str) -> None:
@@ -26,7 +26,7 @@ def new(pane: TalkPane, _: str) -> None:
     now = monotonic()
     if talk.keeper is None and talk.messages and now - pane.new_asked > AGAIN_SECONDS:
         pane.new_asked = now
-        pane.divider.say("this conversation is not stored · ctrl+n again forgets it", AGAIN_SECONDS)
+        pane.divider.say("this conversation is not stored · ctrl+n or /new again forgets it", AGAIN_SECONDS)
         return
     _begin_anew(pane, None)
 

@@ -46,7 +46,7 @@ def _say_again(pane: TalkPane, words: str) -> None:
     if message.role != "user":
         raise UsageError(f"{numbered(index)} is not one of yours.", "Only what you said can be said again.")
     pane.pins_next = True
-    pane.say(talk, message.text, message.text)
+    pane.say(talk, "", message.text)  # it was not typed: where it cannot be said it comes into no box
 
 
 def _pin(pane: TalkPane, index: int, on: bool) -> None:

@@ -199,8 +199,8 @@ def _rests(message: Message) -> list[str]:
     if again := message.recalled:
         number = f"{numbered(again.index)} " if again.index >= 0 else ""
         lines.append(f"{number}told again: “{again.words}”")
-    if message.source is not None and (said := rests_on(message.source)):
-        lines.append(said)
+    if message.source is not None:
+        lines.append(rests_on(message.source))
     return lines
 
 

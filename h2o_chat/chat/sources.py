@@ -121,10 +121,7 @@ def _runs(places: Sequence[int]) -> list[list[int]]:
 
 
 def rests_on(source: Source) -> str:
-    """What an answer rested on, in words; empty where that is no earlier message.
-
-    Most answers rest on the message that they answer, which is not measured.
-    """
+    """What an answer rested on, in words."""
     if source.index < 0:
-        return ""
+        return "rests on nothing said before your message"
     return f"rests on {numbered(source.index)}" + (f": “{source.words}”" if source.words else "")

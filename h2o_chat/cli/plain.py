@@ -160,8 +160,8 @@ class PlainChat:
             self.lines.note("stopped while it was read: nothing was sent.")
         elif mark := MARKS.get(turn.finish):
             self.lines.note(f"{mark}.")
-        if turn.source is not None and (said := rests_on(turn.source)):
-            self.lines.say(said)
+        if turn.source is not None:
+            self.lines.say(rests_on(turn.source))
 
     def reading(self, so_far: ReadSoFar) -> None:
         """How far the reading is, now and then."""

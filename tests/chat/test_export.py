@@ -73,11 +73,11 @@ def test_it_is_told_what_was_told_again_and_what_an_answer_rested_on() -> None:
     said = to_markdown(talk)
     assert "## #2 user\n\nMy dog?\n\n*[\\#1 told again: “is \\*Rexo\\*.”]*\n\n## #3" in said
     assert "Rexo.\n\n*[rests on \\#1: “\\<Rexo\\>”]*\n\n## #4" in said
-    assert said.endswith("Fine.\n")
+    assert said.endswith("Fine.\n\n*[rests on nothing said before your message]*\n")
     page = to_html(talk)
     assert '<p class="rests">#1 told again: “is *Rexo*.”</p>' in page
     assert '<p class="rests">rests on #1: “&lt;Rexo&gt;”</p>' in page
-    assert page.count('class="rests"') == 2
+    assert page.count('class="rests"') == 3
 
 
 def test_so_it_is_of_messages_that_are_not_stored() -> None:

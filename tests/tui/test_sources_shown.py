@@ -40,9 +40,7 @@ def last_lines(screen: Any) -> list[str]:
     return [view.plain.splitlines()[-1] for view in views if view.kind == "assistant"]
 
 
-async def test_a_faint_line_under_an_answer_that_rests_on_an_earlier_message(
-    drive: Callable[..., Any], tmp_path: Path
-) -> None:
+async def test_a_faint_line_under_each_answer(drive: Callable[..., Any], tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "recorded.jsonl")
     recorder.open()
     how = {"open_chat": open_chat, "sampling": SAMPLING, "recorder": recorder}
@@ -55,7 +53,7 @@ async def test_a_faint_line_under_an_answer_that_rests_on_an_earlier_message(
         answers = [view for view in screen.app.transcript.messages.views if view.kind == "assistant"]
         assert live[1].startswith("↳ rests on #1: “")
         assert "Rexo" in live[1]
-        assert "rests on" not in live[2], "the message just sent is all that it answers"
+        assert live[2] == "↳ rests on nothing said before your message"
         await screen.pilot.press("ctrl+t")  # heat: all is shown as the text of its tokens
         assert [view.raw for view in answers] == [True] * 3
         assert last_lines(screen) == live
@@ -77,8 +75,7 @@ async def test_a_faint_line_under_an_answer_that_rests_on_an_earlier_message(
 def test_words_of_a_stranger_obey_nothing() -> None:
     hostile = Source(0, "[bold]red[/bold] \x1b[31m")
     assert below(None, hostile).plain == "↳ rests on #1: “[bold]red[/bold] ␛[31m”"
-    assert below("length", Source(-1)).plain == "■ cut at the token limit"
-    assert below("eos", Source(-1)).plain == ""
+    assert below("length", Source(-1)).plain.splitlines()[-1] == "↳ rests on nothing said before your message"
     assert below("eos", None).plain == ""
     assert rests_on(Source(4)) == "rests on #5"
 
@@ -92,7 +89,6 @@ def test_the_plain_chat_says_it_and_events_have_it(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "rests on #1: “" in done.stdout
-    assert done.stdout.count("rests on") == 1
     (tmp_path / "turns").write_text(f"{FACT}\n---\n{ASKED}\n")
     done = subprocess.run(
         [*program, "run", *asked[:4], "--temperature", "0", "--json", "--script", tmp_path / "turns"],

@@ -19,6 +19,6 @@ FINISHES = {
 def below(finish: str | None, source: Source | None) -> Content:
     """A line for each; nothing where there is nothing to say."""
     lines = [f"■ {FINISHES[finish]}"] if finish in FINISHES else []
-    if source is not None and (said := rests_on(source)):
-        lines.append(f"↳ {safe_text(said)}")
+    if source is not None:
+        lines.append(f"↳ {safe_text(rests_on(source))}")
     return Content.styled("\n".join(lines), f"italic {MUTED}") if lines else Content()

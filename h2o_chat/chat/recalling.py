@@ -12,7 +12,8 @@ from typing import Protocol
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
-from h2o_chat.chat.finding import Finder, Found, question_of
+from h2o_chat.chat.asking import question_of
+from h2o_chat.chat.finding import Finder, Found
 from h2o_chat.chat.following import followed
 from h2o_chat.chat.message import Message, Recalled, numbered
 from h2o_chat.chat.personal import Wanted, wanted

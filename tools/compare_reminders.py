@@ -21,7 +21,8 @@ sys.path.insert(0, str(ROOT))
 import torch  # noqa: E402
 
 from h2o_chat.base.config import Sampling, Settings  # noqa: E402
-from h2o_chat.chat.finding import Finder, question_of  # noqa: E402
+from h2o_chat.chat.asking import question_of  # noqa: E402
+from h2o_chat.chat.finding import Finder  # noqa: E402
 from h2o_chat.chat.message import Recalled  # noqa: E402
 from h2o_chat.chat.spans import tokens_of  # noqa: E402
 from h2o_chat.chat.templates import Template, choose  # noqa: E402

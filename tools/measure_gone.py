@@ -34,7 +34,7 @@ sys.path.insert(0, str(ROOT))
 from measure_recall import knowledge, mixed  # noqa: E402
 
 from h2o_chat.base.config import Settings  # noqa: E402
-from h2o_chat.chat.finding import question_of  # noqa: E402
+from h2o_chat.chat.asking import question_of  # noqa: E402
 from h2o_chat.chat.message import Message, Recalled  # noqa: E402
 from h2o_chat.chat.recalling import Recall  # noqa: E402
 from h2o_chat.chat.templates import choose  # noqa: E402

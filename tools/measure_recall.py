@@ -32,7 +32,8 @@ import personal_fresh  # noqa: E402
 import personal_later  # noqa: E402
 import personal_unseen  # noqa: E402
 
-from h2o_chat.chat.finding import BEGINNING, WORD, Finder, Found, question_of  # noqa: E402
+from h2o_chat.chat.asking import question_of  # noqa: E402
+from h2o_chat.chat.finding import BEGINNING, WORD, Finder, Found  # noqa: E402
 from h2o_chat.chat.personal import NOTHING, wanted  # noqa: E402
 from h2o_chat.chat.templates import choose  # noqa: E402
 from h2o_chat.chat.told import told as tells  # noqa: E402
@@ -63,7 +64,9 @@ def main() -> None:
     tokenizer = AutoTokenizer.from_pretrained(ROOT / "assets" / "pocket")
     first = among = told = invented = never = 0
     apart = {
-        name: [0, 0, 0] for name in ("a word in common", "none in common", "none in common, unseen")
+        f"{common} in common{unseen}": [0, 0, 0]
+        for common in ("a word", "none")
+        for unseen in ("", ", unseen")
     }  # first, among, of
     fetched = {"small talk": 0, "knowledge": 0}
     examples: list[str] = []

@@ -42,7 +42,7 @@ _ASKED = (
 )
 
 
-_NAME = re.compile(r"^what\b.*\b(?:called|names?)\b")
+_NAME = re.compile(r"\bwhats?\b.*\b(?:called|names?)\b")
 _NAMED = re.compile(r"\b(?:called|named?|names|nicknamed?|call)\b")
 
 

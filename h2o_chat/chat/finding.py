@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from itertools import islice
 from math import log
 
+from h2o_chat.chat.asking import PIECE_CHARACTERS, asks, sentences
+
 BEGINNING = 5
 """Letters of a word that are compared."""
 APART = 2
@@ -28,9 +30,6 @@ FEW = 5
 """A word is rare that stands in at most one of so many pieces, or in so few."""
 NEWEST = 2000
 """So many pieces with a word are looked at where it may be a common one."""
-PIECE_CHARACTERS = 200
-"""Of what is found at once: a longer message is cut, where a sentence ends if one does."""
-
 WORD = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]|(?<!['’])\w+")
 """A letter of a script without spaces (Thai, Lao, Burmese, Khmer, kana, Chinese), or a word; what follows an
 apostrophe is none: "what's" is "what"."""
@@ -42,13 +41,6 @@ TELLS = {
     "age": re.compile(r"\b(?i:i['’]?m|i am|i was|i (?:have )?turned|ich bin|j['’]ai|tengo|мне) \d"),
 }
 """How people tell these without the word."""
-_ENDS = "?\uff1f\u061f\u037e\u055e"
-"""Question marks: Latin, Chinese, Arabic, Greek, Armenian."""
-_ASKS = re.compile(rf"[{_ENDS}][^\w{_ENDS}]*$")
-_STOPS = ".!?\uff1f\u061f\u037e\u055e\u3002\uff01\u0964"
-_SENTENCE = re.compile(rf".+?(?:(?<![{_STOPS}])[{_STOPS}]+[\"'»”)\]]*(?=\s|$)|\u3002|\uff1f|\n|$)", re.S)
-"""Stops end it where they begin: looked for in the middle of many dots, each would be looked at from each."""
-
 _SELF = """
 i me my mine we us our ours · ich mich mir mein meine wir uns unser · je me moi mon ma mes nous notre nos
 yo mi mis nosotros nuestro nuestra · io mio mia miei noi nostro nostra · eu meu minha · ik mij mijn wij ons
@@ -85,12 +77,16 @@ class Finder:
     def __init__(self) -> None:
         self._pieces: list[tuple[int, str]] = []
         """(place of the message, text), in the order in which they were said."""
+        self._asking: set[int] = set()
+        """Those that ask: they tell nothing."""
         self._where: dict[Feature, list[int]] = {}
         """The pieces in which a word, or a pair, stands."""
 
     def add(self, index: int, text: str) -> None:
         """Takes a message in; `index` is larger than all before."""
-        for piece in pieces(text):
+        for piece, asking in pieces(text):
+            if asking:
+                self._asking.add(len(self._pieces))
             tells = (unsaid(what) for what, telling in TELLS.items() if telling.search(piece))
             for feature in (*_words_and_pairs(piece), *tells):
                 self._where.setdefault(feature, []).append(len(self._pieces))
@@ -105,7 +101,7 @@ class Finder:
         """
         asked = _words_and_pairs(question)
         best = self._best(asked, self._with(asked, rare_words or (1 if asked & SELF else 2)))
-        return list(islice((one for one in best if not asks(one.text)), BEST))
+        return list(islice(best, BEST))
 
     def best_of(self, question: str, some: Collection[int]) -> Found | None:
         """Of some pieces, by their numbers, the one that fits a question best."""
@@ -117,7 +113,7 @@ class Finder:
         Of each word the NEWEST pieces alone.
         """
         for at in {at for word in words for at in self._where.get(word, [])[-NEWEST:]}:
-            if not asks(self._pieces[at][1]):
+            if at not in self._asking:
                 yield at, self._pieces[at][1]
 
     def count(self, word: Feature) -> float:
@@ -138,11 +134,11 @@ class Finder:
         return (Found(*self._pieces[at], words[at], pairs[at]) for at in ranked)
 
     def _with(self, asked: set[Feature], rare_words: int) -> list[int]:
-        """The pieces in which so many of these words stand that are rare."""
+        """The pieces in which so many of these words stand that are rare, those left out that ask."""
         rare = max(FEW, len(self._pieces) // COMMON)
         standing = (self._where.get(one, []) for one in asked if isinstance(one, str))
         shared = Counter(at for where in standing if len(where) <= rare for at in where)
-        return sorted(at for at, words in shared.items() if words >= rare_words)
+        return sorted(at for at, words in shared.items() if words >= rare_words and at not in self._asking)
 
     def _shared(self, asked: set[Feature], some: Sequence[int]) -> dict[int, float]:
         """Of each of some pieces, which share of these stand in it, by what they count."""
@@ -163,40 +159,17 @@ def unsaid(what: str) -> str:
     return f"({what})"
 
 
-def asks(text: str) -> bool:
-    """Whether a text ends in a question mark, of whatever script."""
-    return _ASKS.search(text) is not None
-
-
-def question_of(text: str) -> str:
-    """The last sentence that asks; empty where none does."""
-    asking = [sentence for sentence in _sentences(text) if asks(sentence)]
-    return asking[-1] if asking else ""
-
-
-def pieces(text: str) -> Iterator[str]:
-    """Sentences that follow each other and either ask or do not, joined up to PIECE_CHARACTERS."""
-    joined = ""
-    for sentence in _sentences(text):
-        if joined and (asks(joined) != asks(sentence) or len(joined) + 1 + len(sentence) > PIECE_CHARACTERS):
-            yield joined
+def pieces(text: str) -> Iterator[tuple[str, bool]]:
+    """Sentences that follow each other, joined up to PIECE_CHARACTERS, and whether they ask: all, or none."""
+    joined, asking = "", False
+    for sentence in sentences(text):
+        one_asks = asks(sentence)
+        if joined and (asking != one_asks or len(joined) + 1 + len(sentence) > PIECE_CHARACTERS):
+            yield joined, asking
             joined = ""
-        joined = f"{joined} {sentence}".strip()
+        joined, asking = f"{joined} {sentence}".strip(), one_asks
     if joined:
-        yield joined
-
-
-def _sentences(text: str) -> Iterator[str]:
-    """Each cut to PIECE_CHARACTERS, at a space where there is one."""
-    for sentence in _SENTENCE.findall(text):
-        rest = " ".join(sentence.split())
-        while len(rest) > PIECE_CHARACTERS:
-            at = rest.rfind(" ", 1, PIECE_CHARACTERS)
-            at = PIECE_CHARACTERS if at < 0 else at
-            yield rest[:at]
-            rest = rest[at:].strip()
-        if rest:
-            yield rest
+        yield joined, asking
 
 
 def _words_and_pairs(text: str) -> set[Feature]:

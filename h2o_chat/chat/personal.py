@@ -31,10 +31,12 @@ i me myself we us · ich mich mir wir · je j me moi · yo me · io · eu · ik 
 """)  # noqa: E741
 """Words for oneself."""
 _ASKING = word_set("""
-what who whom whose where when which · was wer wen wem wessen wo wann welche welcher welches welchen welchem
+what who whom whose where when which whats whos wheres whens
+was wer wen wem wessen wo wann welche welcher welches welchen welchem
 wohin woher · quel quelle quels quelles qui où quand combien que · qué cuál cuáles quién dónde cuándo cuántos
 cuántas · che quale quali chi dove quando quanti quante · quem onde quantos quantas · wat waar wanneer welke
-wie · vad vem var när vilken vilket · что кто кого где когда какой какая какое какие какого какую сколько чей
+wie · vad vem var när vilken vilket
+что кто кого где когда какой какая какое какие какого какую сколько чей
 什 谁 誰 哪 几 多 何
 """)
 _HOW = re.compile(
@@ -132,6 +134,13 @@ _PHRASES = [
         ("giving birth", "birth"),
         ("how tall", "how much height"),
         ("what do i do for a living", "what is my job"),
+        (
+            "i (?:(?:have |e )?(?:forgot(?:ten)?|wonder)|(?:am |was )?(?:wondering|asking)(?: you)?"
+            "|(?:would |d )?(?:want|need|like|wish) to (?:know|hear)"
+            "|(?:can|cant|cannot|can not|don|dont|do not|no longer) (?:remember|recall))"
+            "|let me know|guess what",
+            "tell me what",
+        ),
     )
 ]
 """What says in several words what one word says."""

@@ -12,7 +12,8 @@ from typing import Protocol
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
-from h2o_chat.chat.finding import Finder, Found, question_of
+from h2o_chat.chat.asking import question_of
+from h2o_chat.chat.finding import Finder, Found
 from h2o_chat.chat.following import followed
 from h2o_chat.chat.message import Message, Recalled, numbered
 from h2o_chat.chat.personal import Wanted, wanted
@@ -80,8 +81,9 @@ class Recall:
         if again is None:
             return None, text
         if again is not by_hand:
-            why = "is pinned, but far back" if _is_held(messages[again.index], engine) else "was forgotten"
-            self._notes.append(_note(again, f"{why}: the model is told again"))
+            self._notes.append(
+                _note(again, f"{_why(messages[again.index], engine)}: the model is told again")
+            )
         return again, again.before(text)
 
     def by_hand(self, words: str, messages: Sequence[Message]) -> Note:
@@ -143,6 +145,13 @@ class Recall:
 
 def _is_held(message: Message, engine: Holding) -> bool:
     return engine.held(tokens_of(message)) >= HELD
+
+
+def _why(message: Message, engine: Holding) -> str:
+    """Why it is told again."""
+    if _is_held(message, engine):
+        return "is pinned, but far back"
+    return "was mostly forgotten" if engine.held(tokens_of(message)) else "was forgotten"
 
 
 def _asked_before(messages: Sequence[Message]) -> str:

@@ -108,7 +108,17 @@ def test_of_a_pinned_message_that_was_forgotten_it_is_said_so(loaded: Any) -> No
     say(chat, FACT, *TALK)
     chat.messages[0].pinned = True  # pinned when little of it was left
     (note,) = [event for event in say(chat, ASKED) if isinstance(event, Note)]
-    assert note.message.endswith("was forgotten: the model is told again.")
+    assert note.message.endswith("was mostly forgotten: the model is told again.")
+
+
+@pytest.mark.parametrize(("policy", "why"), [("h2o", "was mostly forgotten"), ("window", "was forgotten")])
+def test_that_all_is_forgotten_is_said_only_where_nothing_is_left(loaded: Any, policy: str, why: str) -> None:
+    chat = chat_of(loaded, policy=policy)
+    say(chat, "Hello.", FACT, *TALK)
+    left = chat.engine.held(tokens_of(chat.messages[2]))
+    assert (left > 0) == (policy == "h2o")
+    (note,) = [event for event in say(chat, ASKED) if isinstance(event, Note)]
+    assert note.message == f'#3 "{FACT}" {why}: the model is told again.'
 
 
 def test_by_hand_it_goes_in_front_of_the_next_message_alone(loaded: Any) -> None:

@@ -39,7 +39,7 @@ async def test_a_question_for_what_is_gone_says_what_was_told_again(drive: Calla
         view.branch = (4, 4)  # where both do not fit, the gauge goes
         assert drawing.title(view, 50, 12).plain == "#9 you ‹4/4› · #1 told again"
         view.branch = None
-        assert any(f'#1 "{FACT}" was forgotten' in " ".join(body.split()) for body in screen.bodies())
+        assert any(f'#1 "{FACT}" was mostly forgotten' in " ".join(body.split()) for body in screen.bodies())
         await screen.ask("/recall apples")
         await screen.ask("Tell me more.")
         await screen.answered()

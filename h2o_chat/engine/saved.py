@@ -322,6 +322,8 @@ def _part(number: int, layers: list[int], tensors: dict[str, Tensor], by: Reader
     held = (positions >= 0).sum(-1)
     if session.budget is not None and bool((held > session.budget).any()):
         raise _Wrong(f"it holds {int(held.max())} tokens in {session.budget} slots")
+    if clock.in_use == fed and bool((positions[..., fed:] >= 0).any()):
+        raise _Wrong("nothing was given up, and its tokens do not stand in its first slots")
     if session.budget is None and slots <= fed:
         raise _Wrong(f"it has {slots} slots for {fed} tokens")
     moved = {name: tensor.to(by.device) for name, tensor in states.items()}

@@ -81,6 +81,7 @@ def from_json(data: Any) -> Frame:
     _require(_positive(data["epsilon"]), data, "epsilon")
     _require(head_size % 16 == 0, data, "head_size")
     _require(data["heads"] % data["kv_heads"] == 0, data, "kv_heads")
+    _require(data["heads"] * head_size <= _MOST_COUNT, data, "heads")  # rows of a matrix are int32
     _require(type(data["bits"]) is int and data["bits"] in (4, 8), data, "bits")
     _require(type(data["head_bits"]) is int and data["head_bits"] == 8, data, "head_bits")
     _require(isinstance(data["ropes"], list) and len(data["ropes"]) <= layers, data, "ropes")

@@ -175,3 +175,10 @@ def test_any_other_value_is_refused_or_makes_a_layout(name: str, value: Any) -> 
 
 
 EXAMPLE = frame("smollm3")
+
+
+def test_heads_that_no_matrix_has_are_refused() -> None:
+    """Each number is one that a frame may have; their product is more rows than the library counts."""
+    data = as_json(frame()) | {"heads": 2**22, "kv_heads": 2**22}
+    with pytest.raises(ValueError, match="heads is 4194304"):
+        from_json(data)

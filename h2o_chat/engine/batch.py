@@ -279,10 +279,11 @@ class Batch:
     def _end(self, talk: _Talk, finish: Finish, told: list[Told], error: Exception | None = None) -> None:
         """Its row is empty from here on."""
         row, state, reads = talk.row, None, talk in self._reading
+        whole = not reads and finish != "error"
         try:
-            if self.settings.events_every and not reads and finish != "error":
+            if whole and self.settings.events_every:
                 told.append(Told(talk.request, row.look()))
-            if talk.request.keep and not reads and finish != "error":
+            if whole and talk.request.keep:
                 state = _state(row)
             turn = talk.answer.ended(finish)
         except Exception as raised:

@@ -113,7 +113,7 @@ def test_who_fails_between_two_calls_ends_alone(
     settings = replace(EXACT, events_every=8)
     sampling = Sampling(max_tokens=20 if where == "looks" else 6, ignore_eos=True)
     many = [replace(request, sampling=sampling) for request in requests(5, 6)]
-    batch, heard, failed = Batch(exact, settings, rows=2), defaultdict[Request, Heard](Heard), 0
+    batch, failed = Batch(exact, settings, rows=2), 0
     owner, name = (absorb, "absorb") if where == "absorbs" else (Observer, "state")
     real = getattr(owner, name)
 
@@ -128,19 +128,14 @@ def test_who_fails_between_two_calls_ends_alone(
         return real(*given)
 
     monkeypatch.setattr(owner, name, fails)
-    for request in many:
-        batch.add(request)
-    while batch.busy:
-        for told in batch.step():
-            heard[told.request].events.append(told.event)
-            heard[told.request].error = told.error
+    heard = hold(batch, many)
     assert failed
-    for request in many:
+    for request, one in zip(many, heard, strict=True):
         if request is many[1]:
-            assert isinstance(heard[request].error, OutOfMemoryError)
-            assert heard[request].turn.finish == "error"
+            assert isinstance(one.error, OutOfMemoryError)
+            assert one.turn.finish == "error"
         else:
-            same(heard[request], alone(exact, EXACT, request))
+            same(one, alone(exact, EXACT, request))
 
 
 def test_who_is_cancelled_before_its_answer_is_told_so(native: Loaded) -> None:

@@ -54,7 +54,7 @@ class Frame:
     bits: int
     """4 or 8: of the layers' weights."""
     head_bits: int
-    """8: of head and embedding."""
+    """4 or 8: of head and embedding. What a start opens has 8 (`probing.HEAD_BITS`)."""
 
 
 def as_json(frame: Frame) -> dict[str, Any]:
@@ -82,8 +82,8 @@ def from_json(data: Any) -> Frame:
     _require(head_size % 16 == 0, data, "head_size")
     _require(data["heads"] % data["kv_heads"] == 0, data, "kv_heads")
     _require(data["heads"] * head_size <= _MOST_COUNT, data, "heads")  # rows of a matrix are int32
-    _require(type(data["bits"]) is int and data["bits"] in (4, 8), data, "bits")
-    _require(type(data["head_bits"]) is int and data["head_bits"] == 8, data, "head_bits")
+    for name in ("bits", "head_bits"):
+        _require(type(data[name]) is int and data[name] in (4, 8), data, name)
     _require(isinstance(data["ropes"], list) and len(data["ropes"]) <= layers, data, "ropes")
     ropes = tuple(_turning(one, head_size) for one in data["ropes"])
     for name, least, most in (("rope_of", 0, len(ropes) - 1), ("sees", 1, _MOST_WINDOW)):

@@ -8,6 +8,7 @@ import os
 import tempfile
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,7 +25,7 @@ from h2o_chat.native.header import Header, PackedError
 from h2o_chat.native.layout import ALIGNED, TILE, Matrix, data_bytes, layout, padded, parts
 from h2o_chat.native.packed import Packed, open_packed
 from h2o_chat.native.places import home_of, kept_of, place_of, remove
-from h2o_chat.native.probing import frame_of
+from h2o_chat.native.probing import HEAD_BITS, frame_of
 from h2o_chat.native.sources import Sources
 from h2o_chat.native.tiles import tiled, tiled_scales
 
@@ -69,8 +70,13 @@ def usual_bits(parameters: int) -> int:
     return 4 if parameters >= FOUR_BITS_FROM else 8
 
 
-def pack(folder: Path, bits: int, print_: str, path: Path, progress: Progress) -> None:
+def pack(
+    folder: Path, bits: int, print_: str, path: Path, progress: Progress, head_bits: int = HEAD_BITS
+) -> None:
     """Writes a packed file in one move, and removes those of weights that the folder held before.
+
+    Args:
+        head_bits: 4 or 8, of head and embedding. What a start opens has HEAD_BITS.
 
     Raises:
         PackedError: the native step cannot compute the model, or the file cannot be written.
@@ -80,6 +86,7 @@ def pack(folder: Path, bits: int, print_: str, path: Path, progress: Progress) -
     frame = frame_of(folder, bits)
     if isinstance(frame, str):
         raise PackedError(f"The native step cannot compute {folder}: {frame}.", "Use --engine transformers.")
+    frame = replace(frame, head_bits=head_bits)
     sources = sources_of(folder)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

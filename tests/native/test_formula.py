@@ -6,12 +6,15 @@ import pytest
 import torch
 from families import MODELS, Pack
 from formula import Formula, slots_of
-from making import silent
+from making import Make, silent
 from sweep import sweep
+from test_packing import assert_holds, weights_of
 from test_step import by, cache_of, said, talk
 
 from h2o_chat.cache.step import Step
-from h2o_chat.native.packed import Packed
+from h2o_chat.models.fingerprint import fingerprint
+from h2o_chat.native.packed import Packed, open_packed
+from h2o_chat.native.packing import pack as pack_into
 from h2o_chat.native.packing import packed_for
 from h2o_chat.native.step import NativeStep
 from h2o_chat.policies.scores import REMEMBER
@@ -56,6 +59,19 @@ def compare(packed: Packed, budget: int, before: int, count: int) -> int:
 )
 def test_a_token_is_the_formula_of_every_family(name: str, bits: int, pack: Pack) -> None:
     assert compare(pack(name, bits), budget=40, before=12, count=50) == 0
+
+
+@pytest.mark.parametrize(("bits", "tied"), [(4, True), *sweep((8, False))])
+def test_a_head_in_four_bits_is_computed_as_the_formula_has_it(
+    bits: int, tied: bool, saved: Make, tmp_path: Path
+) -> None:
+    """Which is packed to be measured alone (`tools/compare_heads.py`)."""
+    folder, path = saved(tie_word_embeddings=tied), tmp_path / "head.h2o"
+    pack_into(folder, bits, fingerprint(folder), path, silent, head_bits=4)
+    packed = open_packed(path)
+    assert (packed.frame.bits, packed.frame.head_bits) == (bits, 4)
+    assert_holds(packed, weights_of(folder))
+    compare(packed, budget=40, before=12, count=20)
 
 
 @pytest.mark.parametrize("name", ["llama", *sweep("qwen3", "smollm3", "llama, scaled RoPE")])

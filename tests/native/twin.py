@@ -37,16 +37,22 @@ def twin(
     model.tie_weights()
     model.eval().to(dtype)
     if activations:
-        round_activations(model, packed.frame.bits)
+        round_activations(model, packed.frame.bits, packed.frame.head_bits)
     return model
 
 
-def round_activations(model: nn.Module, bits: int) -> None:
-    """Every product rounds its input as the native step does, whose layers have weights of so many bits."""
+def round_activations(model: nn.Module, bits: int, head_bits: int = 8) -> None:
+    """Every product rounds its input as the native step does.
+
+    Args:
+        bits, head_bits: of the weights of the layers, and of the head.
+    """
     for name, module in list(model.named_modules()):
         if isinstance(module, nn.Linear):
             parent, _, own = name.rpartition(".")
-            setattr(model.get_submodule(parent), own, Rounding(module, 8 if own == "lm_head" else bits))
+            setattr(
+                model.get_submodule(parent), own, Rounding(module, head_bits if own == "lm_head" else bits)
+            )
 
 
 def _numbers(packed: Packed) -> dict[str, Tensor]:

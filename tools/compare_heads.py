@@ -28,7 +28,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "native")]
 
 import torch  # noqa: E402
 import transformers  # noqa: E402
-from compare_rounding import cut, half_of, nll, plain  # type: ignore[import-not-found]  # noqa: E402
+from compare_rounding import cut, half_of, nll, plain  # noqa: E402
 from twin import twin  # type: ignore[import-not-found]  # noqa: E402
 
 from h2o_chat.base.config import Settings  # noqa: E402

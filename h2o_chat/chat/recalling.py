@@ -22,7 +22,7 @@ from h2o_chat.chat.told import names, told
 from h2o_chat.events.events import Note
 
 HELD = 0.5
-"""Share of a message's tokens, over all KV heads, from which on it is held, and need not be said again."""
+"""Share of the words' tokens, over all KV heads, from which on they are held, and need not be said again."""
 NEAR_TOKENS = 128
 """Of a pinned message, back from the newest token: nearer it is read as well as when it is said again."""
 TURNS = 4
@@ -81,9 +81,8 @@ class Recall:
         if again is None:
             return None, text
         if again is not by_hand:
-            self._notes.append(
-                _note(again, f"{_why(messages[again.index], engine)}: the model is told again")
-            )
+            why = _why(messages[again.index], again.words, engine)
+            self._notes.append(_note(again, f"{why}: the model is told again"))
         return again, again.before(text)
 
     def by_hand(self, words: str, messages: Sequence[Message]) -> Note:
@@ -131,27 +130,38 @@ class Recall:
         return again if again.index < len(messages) and messages[again.index] is message else None
 
     def _is_at_hand(self, found: Found, messages: Sequence[Message], engine: Holding) -> bool:
-        """Whether the message is held, or one with which its words were said again.
+        """Whether the words are held: those of the message, or of one with which they were said again.
 
-        If it is pinned it is held anyway: then one of them has to be near.
+        If it is pinned they are held anyway: then one of them has to be near.
         """
         pinned, newest = messages[found.index].pinned, max(one.last for one in messages)
         again = (one for one in messages if one.recalled is not None and one.recalled.words == found.text)
         return any(
-            _is_held(one, engine) and not (pinned and newest - one.last > NEAR_TOKENS)
+            _held(one, found.text, engine) >= HELD and not (pinned and newest - one.last > NEAR_TOKENS)
             for one in (messages[found.index], *again)
         )
 
 
-def _is_held(message: Message, engine: Holding) -> bool:
-    return engine.held(tokens_of(message)) >= HELD
+def _held(message: Message, words: str, engine: Holding) -> float:
+    """Share of the tokens of these words, over all KV heads: of a page that was pasted one line may be gone.
+
+    Where they stand in the message is reckoned by characters, which is right but for a few tokens.
+    """
+    tokens, again = tokens_of(message), message.recalled
+    text = " ".join((again.before(message.text) if again else message.text).split())
+    at = text.find(words)
+    if at >= 0:
+        stop = -(-(at + len(words)) * len(tokens) // len(text))
+        tokens = tokens[at * len(tokens) // len(text) : stop]
+    return engine.held(tokens)
 
 
-def _why(message: Message, engine: Holding) -> str:
-    """Why it is told again."""
-    if _is_held(message, engine):
+def _why(message: Message, words: str, engine: Holding) -> str:
+    """Why they are told again."""
+    held = _held(message, words, engine)
+    if held >= HELD:
         return "is pinned, but far back"
-    return "was mostly forgotten" if engine.held(tokens_of(message)) else "was forgotten"
+    return "was mostly forgotten" if held else "was forgotten"
 
 
 def _asked_before(messages: Sequence[Message]) -> str:

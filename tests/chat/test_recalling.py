@@ -79,6 +79,21 @@ def test_a_long_message_brings_with_it_what_it_asks_about(loaded: Any) -> None:
     assert only(say(chat, "Read this. " * 100 + ASKED), Said).recalled == ""
 
 
+def test_of_a_pasted_page_the_line_that_is_gone_is_told_again(loaded: Any) -> None:
+    """Most of the page is held, its beginning is not."""
+    found = "We found him in the harbour last winter, under a boat."
+    page = "\n".join([f"{FACT} {found}", *TALK, "My parrot is called Zuko."])
+    chat = chat_of(loaded, policy="window", budget=96)
+    say(chat, page)
+    tokens = tokens_of(chat.messages[0])
+    assert 0.5 < chat.engine.held(tokens) < 0.9
+    assert chat.engine.held(tokens[:20]) == 0
+    assert only(say(chat, "What is my parrot called?"), Said).recalled == ""
+    said = only(say(chat, ASKED), Said)
+    assert said.recalled.startswith(FACT)
+    assert said.recalled_from == 0
+
+
 def test_it_is_not_told_again_while_it_is_held_from_the_last_time(loaded: Any) -> None:
     chat = chat_of(loaded, budget=96)
     say(chat, FACT, *TALK, *TALK)

@@ -97,7 +97,8 @@ class Weights:
     distinct: float = 3.0
     novel: float = 4.0
     prompt: float = 16.0
-    fade: float = 0.0  # how far `prompt` falls with the share of slots held that were told; not the default's
+    fade: float = 0.0  # power of the share of slots that were told, by which `prompt` falls; off
+    few: float = 128.0  # slots up to which `distinct` counts in full; from twice as many on not at all
 
 
 DEFAULT = Weights()
@@ -116,7 +117,8 @@ def heavy_or_novel(slots: Slots, weights: Weights = DEFAULT) -> Tensor:
       word and go on with the next; where that was evicted they go on with the rest of another word.
     - Age: of tokens no longer used the older go first. Without it the most distinct tokens of the whole
       conversation gather, and perplexity grows with its length.
-    - Distinctness: of tokens equally used, those with a key unlike the mean stay.
+    - Distinctness: of tokens equally used, those with a key unlike the mean stay. From 256 slots on the
+      newer ones do.
     - Prominence, 0 to 1: how far a prompt token's distinctness + novelty is above the mean of the slots. A
       fact is told once and asked for much later; no query attends to it until then. The model repeats what it
       still needs of its own words (Random Attention, arXiv 2609.03430), so generated tokens get none.
@@ -128,11 +130,13 @@ def heavy_or_novel(slots: Slots, weights: Weights = DEFAULT) -> Tensor:
     tiny = torch.finfo(change.dtype).tiny
     in_use = weights.change * (weights.floor + change / mean_held(change, held).clamp_min(tiny)).log()
     age = slots.positions.amax(-1, keepdim=True) - slots.positions + 1  # 1 for the newest
-    worth = in_use - weights.age * age.to(in_use.dtype).log() + weights.distinct * slots.distinctness
+    few = min(1.0, max(0.0, 2 - slots.budget / max(1.0, weights.few)))
+    unlike = few * weights.distinct * slots.distinctness
+    worth = in_use - weights.age * age.to(in_use.dtype).log() + unlike
     novelty = weights.novel * min(1.0, slots.budget / ENOUGH) * slots.novelty
     bonus = weights.prompt * slots.prompt * prominence(slots.distinctness + novelty, held)
     if weights.fade:
-        bonus = bonus * (1 - weights.fade * mean_held(slots.prompt.to(bonus.dtype), held))
+        bonus = bonus * (1 - mean_held(slots.prompt.to(bonus.dtype), held) ** weights.fade)
     return worth + bonus
 
 

@@ -250,7 +250,7 @@ def test_a_term_is_left_out_where_it_stands() -> None:
     """What is left out no longer counts; what is left is what it was."""
     generator = torch.Generator().manual_seed(3)
     slots = Slots(
-        512,
+        128,
         positions=torch.randint(1, 3, (2, 1, 2, 9), generator=generator).cumsum(-1).to(torch.int32),
         score=torch.rand(2, 1, 2, 9, 3, generator=generator) ** 8,  # few are much attended to
         values=torch.rand(2, 1, 2, 9, 4, generator=generator),
@@ -275,7 +275,11 @@ def test_a_term_is_left_out_where_it_stands() -> None:
     assert bool((worth("h2o:floor=0") != usual).any())
     assert bool((worth("h2o:novel=0") != usual).any())
     bonus, share = usual - worth("h2o:prompt=0"), told.float().mean(-1, keepdim=True)
-    torch.testing.assert_close(worth("h2o:fade=0.5"), usual - 0.5 * share * bonus)
+    torch.testing.assert_close(worth("h2o:fade=1"), usual - share * bonus)
+    torch.testing.assert_close(worth("h2o:fade=2"), usual - share**2 * bonus)
+    torch.testing.assert_close(worth("h2o:few=0"), usual - 3 * slots.distinctness)
+    torch.testing.assert_close(worth("h2o:few=64"), usual - 3 * slots.distinctness)
+    torch.testing.assert_close(worth("h2o:few=96"), usual - 3 / 3 * slots.distinctness)
     torch.testing.assert_close(worth("h2o:recent=4"), usual, atol=0, rtol=0)
     with pytest.raises(UsageError, match="an engine does not take"):
         Run(Contestant.parse("h2o:age=0"), 16).settings()

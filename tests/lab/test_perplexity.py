@@ -279,7 +279,7 @@ def test_a_term_is_left_out_where_it_stands() -> None:
     torch.testing.assert_close(worth("h2o:fade=2"), usual - share**2 * bonus)
     torch.testing.assert_close(worth("h2o:few=0"), usual - 3 * slots.distinctness)
     torch.testing.assert_close(worth("h2o:few=64"), usual - 3 * slots.distinctness)
-    torch.testing.assert_close(worth("h2o:few=96"), usual - 3 / 3 * slots.distinctness)
+    torch.testing.assert_close(worth("h2o:few=96"), usual - slots.distinctness)  # 2/3 of it left
     torch.testing.assert_close(worth("h2o:recent=4"), usual, atol=0, rtol=0)
     with pytest.raises(UsageError, match="an engine does not take"):
         Run(Contestant.parse("h2o:age=0"), 16).settings()

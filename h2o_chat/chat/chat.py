@@ -17,7 +17,7 @@ from h2o_chat.chat.message import Message, as_event, give_texts, not_too_long, o
 from h2o_chat.chat.recalling import Recall
 from h2o_chat.chat.resume import ended_in_marker, remember
 from h2o_chat.chat.spans import about_to_be, was_read
-from h2o_chat.chat.templates import choose
+from h2o_chat.chat.templates import choose, literal
 from h2o_chat.events.events import CacheState, Event, Note, Prompt, ReadSoFar, Token, Turn
 
 
@@ -45,7 +45,7 @@ class Chat:
         """The system prompt of the conversation, which may be another than that of the settings."""
         self.template = choose(engine.tokenizer, settings.template)
         self.holds = Holds()
-        self.recall = Recall(self.notes)
+        self.recall = Recall(self.notes, lambda text: len(literal(engine.tokenizer, text)))
         self._marked = False
         """The last answer ended in the marker that the next turn begins with: it was fed already."""
         self.template_name = self.template.name

@@ -33,6 +33,13 @@ NEWEST = 2000
 WORD = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]|(?<!['’])\w+")
 """A letter of a script without spaces (Thai, Lao, Burmese, Khmer, kana, Chinese), or a word; what follows an
 apostrophe is none: "what's" is "what"."""
+_GOES_ON = re.compile(
+    r"(?:and |but |so |then |well,? )?(?:he|she|it|they|him|her|his|its|their|that|this|these|those|there"
+    r"|er|sie|es|das|sein\w*|ihr\w*|ils?|elles?|ça|ce|son|sa|ses|él|ella|eso|lui|lei"
+    r"|он|она|оно|они|это|его|её|их)\b|[他她它这那]",
+    re.I,
+)
+"""A sentence that speaks of the one before."""
 TELLS = {
     "name": re.compile(
         r"\b(?i:i['’]?m|i am|call me|ich bin|ich heiße|je suis|je m['’]appelle|soy|me llamo|mi chiamo"
@@ -160,11 +167,19 @@ def unsaid(what: str) -> str:
 
 
 def pieces(text: str) -> Iterator[tuple[str, bool]]:
-    """Sentences that follow each other, joined up to PIECE_CHARACTERS, and whether they ask: all, or none."""
+    """What is found at once, and whether it asks: all of it, or nothing.
+
+    A message of PIECE_CHARACTERS is one piece, but for what it asks. Of a longer one, as of a page that was
+    pasted, each sentence is one: others beside it are misread by small models. What says "he" or "it" of
+    the sentence before stays with that.
+    """
+    said = list(sentences(text))
+    page = sum(map(len, said)) + len(said) - 1 > PIECE_CHARACTERS
     joined, asking = "", False
-    for sentence in sentences(text):
+    for sentence in said:
         one_asks = asks(sentence)
-        if joined and (asking != one_asks or len(joined) + 1 + len(sentence) > PIECE_CHARACTERS):
+        apart = asking != one_asks or (page and _GOES_ON.match(sentence) is None)
+        if joined and (apart or len(joined) + 1 + len(sentence) > PIECE_CHARACTERS):
             yield joined, asking
             joined = ""
         joined, asking = f"{joined} {sentence}".strip(), one_asks

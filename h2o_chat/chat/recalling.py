@@ -7,7 +7,7 @@ small models misread it there. The model reads words better than it reads evicte
 back into the slots, and words need no file of their own (docs/RECALL.md).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from h2o_chat.base.config import Settings
@@ -21,8 +21,10 @@ from h2o_chat.chat.spans import tokens_of, was_read
 from h2o_chat.chat.told import names, told
 from h2o_chat.events.events import Note
 
-HELD = 0.5
-"""Share of the words' tokens, over all KV heads, from which on they are held, and need not be said again."""
+HELD = 0.9
+"""Share of the words' tokens, over all KV heads, from which on they are held, and need not be said again: of
+less a small model reads half a name."""
+HALF = 0.5
 NEAR_TOKENS = 128
 """Of a pinned message, back from the newest token: nearer it is read as well as when it is said again."""
 TURNS = 4
@@ -45,10 +47,11 @@ class Recall:
 
     Args:
         notes: gets what a person is told.
+        count: how many tokens a text has, by which the words of a long message are found among its tokens.
     """
 
-    def __init__(self, notes: list[Note]) -> None:
-        self._notes = notes
+    def __init__(self, notes: list[Note], count: Callable[[str], int] = len) -> None:
+        self._notes, self._count = notes, count
         self._finder = Finder()
         self._read: list[Message] = []
         """Those whose words the finder has, or that have none to find."""
@@ -81,7 +84,7 @@ class Recall:
         if again is None:
             return None, text
         if again is not by_hand:
-            why = _why(messages[again.index], again.words, engine)
+            why = self._why(messages[again.index], again.words, engine)
             self._notes.append(_note(again, f"{why}: the model is told again"))
         return again, again.before(text)
 
@@ -137,31 +140,28 @@ class Recall:
         pinned, newest = messages[found.index].pinned, max(one.last for one in messages)
         again = (one for one in messages if one.recalled is not None and one.recalled.words == found.text)
         return any(
-            _held(one, found.text, engine) >= HELD and not (pinned and newest - one.last > NEAR_TOKENS)
+            self._held(one, found.text, engine) >= HELD and not (pinned and newest - one.last > NEAR_TOKENS)
             for one in (messages[found.index], *again)
         )
 
+    def _held(self, message: Message, words: str, engine: Holding) -> float:
+        """Share of the tokens of these words, over all KV heads: of a page that was pasted one line may be
+        gone."""
+        tokens, again = tokens_of(message), message.recalled
+        text = " ".join((again.before(message.text) if again else message.text).split())
+        at = text.find(words)
+        if at >= 0:
+            whole, before = self._count(text), self._count(text[:at])
+            stop = -(-(before + self._count(words)) * len(tokens) // whole)
+            tokens = tokens[before * len(tokens) // whole : stop]
+        return engine.held(tokens)
 
-def _held(message: Message, words: str, engine: Holding) -> float:
-    """Share of the tokens of these words, over all KV heads: of a page that was pasted one line may be gone.
-
-    Where they stand in the message is reckoned by characters, which is right but for a few tokens.
-    """
-    tokens, again = tokens_of(message), message.recalled
-    text = " ".join((again.before(message.text) if again else message.text).split())
-    at = text.find(words)
-    if at >= 0:
-        stop = -(-(at + len(words)) * len(tokens) // len(text))
-        tokens = tokens[at * len(tokens) // len(text) : stop]
-    return engine.held(tokens)
-
-
-def _why(message: Message, words: str, engine: Holding) -> str:
-    """Why they are told again."""
-    held = _held(message, words, engine)
-    if held >= HELD:
-        return "is pinned, but far back"
-    return "was mostly forgotten" if held else "was forgotten"
+    def _why(self, message: Message, words: str, engine: Holding) -> str:
+        """Why they are told again."""
+        held = self._held(message, words, engine)
+        if held >= HELD:
+            return "is pinned, but far back"
+        return ("was mostly" if held < HALF else "was partly") + " forgotten" if held else "was forgotten"
 
 
 def _asked_before(messages: Sequence[Message]) -> str:

@@ -151,6 +151,9 @@ def recall(
             "--recall", help="With --generate: ask once more; what is gone or pinned is told again."
         ),
     ] = False,
+    pasted: Annotated[
+        bool, typer.Option("--pasted", help="With --generate: what is told is one message, as a page.")
+    ] = False,
     paired: Paired = False,
     model: Model = None,
     policies: Policies = None,
@@ -172,8 +175,8 @@ def recall(
             raise UsageError(
                 "What shall be asked?", "Give --questions FILE or --generate TOKENS, one of them."
             )
-        if questions is not None and paired:
-            raise UsageError("--paired goes with --generate.")
+        if questions is not None and (paired or pasted):
+            raise UsageError(f"{'--paired' if paired else '--pasted'} goes with --generate.")
         if generate is not None:
             from h2o_chat.lab.evals import run_long_recall
 
@@ -191,6 +194,7 @@ def recall(
                 plot,
                 recall,
                 paired,
+                pasted,
             )
         from h2o_chat.lab.evals import run_recall
 

@@ -26,7 +26,12 @@ LAST = 0.9
 
 
 def draw(
-    tokenizer: Any, template: Template, tokens: int, seed: str, recall: bool = False
+    tokenizer: Any,
+    template: Template,
+    tokens: int,
+    seed: str,
+    recall: bool = False,
+    pasted: bool = False,
 ) -> tuple[Script, list[Question]]:
     """A conversation of about so many tokens, and the questions that its script asks, in order.
 
@@ -37,6 +42,7 @@ def draw(
     Args:
         tokens: 0 for the same facts in the same order with nothing in between.
         recall: all questions are asked once more at the end, with what is gone said again in front of them.
+        pasted: all that the person says is one message, as of a page that was pasted, and nothing is pinned.
     """
     plain_text = template.name == "plain"
     known, others = (TEXT_FACTS, TEXT_DISTRACTORS) if plain_text else (FACTS, DISTRACTORS)
@@ -72,6 +78,12 @@ def draw(
         if not plain_text:
             script.say("assistant", rng.choice(NOTED))
     _fill(script, talk, tokens, plain_text)
+    if pasted:
+        page = " ".join(message.text for message in script.messages if message.role == "user")
+        script = Script(tokenizer, template)
+        script.say("user", page)
+        script.say("assistant", NOTED[0])
+        kinds = {fact: "plain" if kind == "pinned" else kind for fact, kind in kinds.items()}
     questions = []
     for fact, kind in kinds.items():
         asked = [{"role": "user", "content": known[fact][1]}]

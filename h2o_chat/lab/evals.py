@@ -122,6 +122,7 @@ def run_long_recall(
     folder: Path | None = None,
     recall: bool = False,
     paired: bool = False,
+    pasted: bool = False,
 ) -> ExitCode:
     """`eval recall --generate`."""
     contestants, known = crossed(policies, kv_dtypes), Results(results)
@@ -140,6 +141,7 @@ def run_long_recall(
             equal_bytes,
             recall,
             paired,
+            pasted,
         )
     return _end(report, as_json, long_recall.show_table, folder, plots.plot_long_recall)
 

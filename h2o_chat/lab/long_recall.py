@@ -55,6 +55,7 @@ def measure_long(
     equal_bytes: bool = False,
     recall: bool = False,
     paired: bool = False,
+    pasted: bool = False,
 ) -> LongRecallReport:
     """The facts with nothing in between first, then the full cache where it fits, then all others.
 
@@ -63,6 +64,7 @@ def measure_long(
         equal_bytes: budgets are slots of the model's own precision; others get as many as fit into as much.
         recall: each policy is asked once more with what is gone said again in front of the question.
         paired: each is compared with the first policy, too, at the same budget, conversation by conversation.
+        pasted: what the person says is one message.
 
     Raises:
         BudgetError: a contestant's parts do not fit a budget.
@@ -72,7 +74,7 @@ def measure_long(
     runs = [(c, b, slots) for c, b, slots in sized if c.shares(slots)]
     positions = probe(loaded.model, loaded.chats)
     bare, _ = _drawn(loaded, 0, conversations, seed)
-    scripts, questions = _drawn(loaded, tokens, conversations, seed, recall)
+    scripts, questions = _drawn(loaded, tokens, conversations, seed, recall, pasted)
     ticks = (part(tick, number, len(runs) + 2) for number in range(len(runs) + 2))
 
     def right(name: str, budget: int | None, read: Sequence[Script], cache: H2OCache) -> list[list[bool]]:
@@ -106,18 +108,25 @@ def measure_long(
             measured = _shares(name, budget, questions, found, known, tokens, pins, slots)
             firsts = of_first.setdefault((budget, again), found)
             if paired and firsts is not found:
-                measured = [_paired(share, questions, found, firsts, seed) for share in measured]
+                measured = [
+                    _paired(share, questions, found, firsts, seed, conversations) for share in measured
+                ]
             shares += measured
     return LongRecallReport(loaded.name, tokens, conversations, positions.window, fits, shares)
 
 
 def _drawn(
-    loaded: Loaded, tokens: int, conversations: int, seed: int, recall: bool = False
+    loaded: Loaded,
+    tokens: int,
+    conversations: int,
+    seed: int,
+    recall: bool = False,
+    pasted: bool = False,
 ) -> tuple[list[Script], list[Question]]:
     """Conversations, and all their questions in order."""
     template = choose(loaded.tokenizer, "auto")
     each = [
-        draw(loaded.tokenizer, template, tokens, f"{seed} {number}", recall)
+        draw(loaded.tokenizer, template, tokens, f"{seed} {number}", recall, pasted)
         for number in range(conversations)
     ]
     return [script for script, _ in each], [question for _, asked in each for question in asked]
@@ -166,7 +175,12 @@ def _shares(
 
 
 def _paired(
-    share: Share, questions: Sequence[Question], right: Sequence[bool], firsts: Sequence[bool], seed: int
+    share: Share,
+    questions: Sequence[Question],
+    right: Sequence[bool],
+    firsts: Sequence[bool],
+    seed: int,
+    conversations: int,
 ) -> Share:
     """The share with its difference to the first contestant's; none for a group that is not in every
     conversation alike."""
@@ -177,7 +191,7 @@ def _paired(
         for mine, first, question in zip(right, firsts, questions, strict=True)
         if question.kind == share.group
     ]
-    size = KINDS[share.group]  # of a conversation
+    size = len(each) // conversations
     by_conversation = [sum(each[at : at + size]) / size for at in range(0, len(each), size)]
     more = sum(each) / len(each)
     return replace(share, to_first=(more, *mean_interval(by_conversation, seed)))

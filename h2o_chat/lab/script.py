@@ -85,7 +85,8 @@ class Script:
             holding: the cache as it is when that is asked.
         """
         asked = self.questions[number]
-        _, fed = Recall([]).before(asked.text, self.messages[: asked.before], holding, Settings())
+        recall = Recall([], lambda text: len(literal(self.tokenizer, text)))
+        _, fed = recall.before(asked.text, self.messages[: asked.before], holding, Settings())
         whole = next(islice((feed for feed in self.feeds if feed.asks), number, None))
         pending = len(whole.ids) - len(self._prompt(asked.text))
         return [*whole.ids[:pending], *self._prompt(fed)]

@@ -97,8 +97,8 @@ class Weights:
     distinct: float = 3.0
     novel: float = 4.0
     prompt: float = 16.0
-    fade: float = 0.0  # power of the share of slots that were told, by which `prompt` falls; off
-    few: float = 128.0  # slots up to which `distinct` counts in full; from twice as many on not at all
+    fade: float = 64.0  # power of the share of slots that were told, by which `prompt` falls; 0: off
+    few: float = 64.0  # slots up to which `distinct` counts in full; from twice as many on not at all
 
 
 DEFAULT = Weights()

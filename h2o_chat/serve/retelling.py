@@ -4,7 +4,7 @@ Clients send all that was said. Where each message lies is kept with the memory 
 is known of each whether it is held (docs/RECALL.md).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -86,11 +86,16 @@ class Holding:
 
 
 class Known:
-    """The conversation that was looked at last: the words of its messages are taken in once."""
+    """The conversation that was looked at last: the words of its messages are taken in once.
 
-    def __init__(self) -> None:
+    Args:
+        count: how many tokens a text has.
+    """
+
+    def __init__(self, count: Callable[[str], int] = len) -> None:
         self.notes: list[Note] = []
-        self.recall = Recall(self.notes)
+        self.count = count
+        self.recall = Recall(self.notes, count)
         self._messages: list[Message] = []
 
     def messages(self, said: Said) -> list[Message]:
@@ -114,7 +119,7 @@ def retold(
         known: of the conversation before, which may be the same.
     """
     if sum(len(text) for _, text in messages[:-1]) > LOOKED_AT_CHARACTERS:
-        known = Known()  # of the one before more may be known than is looked at
+        known = Known(known.count)  # of the one before more may be known than is looked at
     spans = zip([0, *places.ends], places.ends, strict=False)
     before = known.messages(messages[:-1])
     for at, (message, (first, end)) in enumerate(zip(before, spans, strict=False)):

@@ -37,7 +37,11 @@ class Reader:
     eos: AbstractSet[int]
     settings: Settings
     session: Session
-    known: Known = field(default_factory=Known)
+    known: Known = field(init=False)
+
+    def __post_init__(self) -> None:
+        count = lambda text: len(literal(self.tokenizer, text))  # noqa: E731
+        object.__setattr__(self, "known", Known(count))
 
     def prepare(self, asked: Asked, read: int, begin: Kept | None) -> Prepared:
         """

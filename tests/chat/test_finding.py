@@ -87,6 +87,14 @@ def test_a_message_is_cut_into_what_is_told_and_what_is_asked(text: str, found: 
     assert [piece for piece, _ in pieces(text)] == found
 
 
+def test_of_a_page_each_sentence_is_found_alone_with_what_goes_on_with_it() -> None:
+    """Small models misread a fact among the sentences beside it."""
+    fact, more = "My dog is called Rexo.", "He is three and sleeps all day."
+    assert [piece for piece, _ in pieces(f"{fact} {more} I like tea.")] == [f"{fact} {more} I like tea."]
+    page = f"{' '.join(TALK[:4])} {fact} {more} {' '.join(TALK[4:6])}"
+    assert [piece for piece, _ in pieces(page)] == [*TALK[:4], f"{fact} {more}", *TALK[4:6]]
+
+
 @pytest.mark.parametrize("text", ["Really?", "你呢？", "كيف حالك؟", 'He asked: "why?"', "Why?!", "τι;"])
 def test_question_marks_of_other_scripts_ask(text: str) -> None:
     assert asks(text) is (text != "τι;")  # a Greek one is written like a semicolon, but is another letter

@@ -14,8 +14,11 @@ from h2o_chat.chat.chat import Chat
 from h2o_chat.chat.export import to_json
 from h2o_chat.chat.importer import parse
 from h2o_chat.chat.keeping import Keeper
+from h2o_chat.chat.message import Message
 from h2o_chat.chat.pins import pin
+from h2o_chat.chat.recalling import Recall
 from h2o_chat.chat.spans import tokens_of
+from h2o_chat.chat.templates import literal
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Event, Note, Prompt, Said, Turn
 from h2o_chat.store import Store
@@ -277,3 +280,25 @@ def test_what_was_said_on_another_branch_does_not_count(loaded: Any, store: Stor
     assert chat.go_to(2)
     assert gone(say(chat, ASKED)) == [2]
     chat.close()
+
+
+def test_the_words_of_a_page_are_looked_for_among_its_tokens(loaded: Any) -> None:
+    """Codes have a token a letter: by its characters the fact would lie far from where it does."""
+    codes = " ".join(f"The code of room {room} is {room}XK7QVW2B9Z{room}." for room in range(100, 112))
+    fact, rest = "My dog is called Rexo.", "Some people say that tea and music go well together. " * 8
+    page = f"{codes} {fact} {rest}".strip()
+    count = lambda text: len(literal(loaded.tokenizer, text))  # noqa: E731
+    asked_for = list[range]()
+
+    class Seen:
+        def held(self, positions: range) -> float:
+            asked_for.append(positions)
+            return 0.0
+
+    message = Message("user", page, 3, 3 + count(page) - 1)
+    again, _ = Recall([], count).before(ASKED, [message], Seen(), Settings())
+    assert again is not None and again.words == fact
+    begins, ends = 3 + count(codes), 3 + count(f"{codes} {fact}")
+    assert all(abs(one.start - begins) <= 1 and abs(one.stop - ends) <= 1 for one in asked_for)
+    by_letters = 3 + len(codes) * count(page) // len(page)
+    assert abs(by_letters - begins) > 20

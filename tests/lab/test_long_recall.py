@@ -163,10 +163,21 @@ def test_conversations_are_what_is_drawn_for_the_interval() -> None:
         return found
 
     share = Share("a", 16, "plain", 4, 10, (0.1, 0.7), None)
-    to_first = _paired(share, questions, right(3, 1), right(2, 4), seed=0).to_first
+    to_first = _paired(share, questions, right(3, 1), right(2, 4), seed=0, conversations=2).to_first
     assert to_first == pytest.approx((-0.2, -0.6, 0.2))
     far = replace(share, group="plain, far half")
-    assert _paired(far, questions, right(3, 1), right(2, 4), seed=0).to_first is None
+    assert _paired(far, questions, right(3, 1), right(2, 4), seed=0, conversations=2).to_first is None
+
+
+def test_a_pasted_page_is_one_message_and_nothing_of_it_is_pinned(pocket: Loaded) -> None:
+    template = choose(pocket.tokenizer, "auto")
+    apart, questions = draw(pocket.tokenizer, template, 400, "7")
+    page, asked = draw(pocket.tokenizer, template, 400, "7", pasted=True)
+    said = [one.text for one in apart.messages if one.role == "user"]
+    assert [one.text for one in page.messages] == [" ".join(said), "Okay."]
+    assert not page.pins
+    assert [one.messages for one in asked] == [one.messages for one in questions]
+    assert {one.kind for one in asked} == {"plain", "corrected", "not told"}
 
 
 def test_smaller_numbers_get_more_slots_in_equal_bytes(pocket: Loaded) -> None:

@@ -250,7 +250,7 @@ def test_a_term_is_left_out_where_it_stands() -> None:
     """What is left out no longer counts; what is left is what it was."""
     generator = torch.Generator().manual_seed(3)
     slots = Slots(
-        128,
+        64,
         positions=torch.randint(1, 3, (2, 1, 2, 9), generator=generator).cumsum(-1).to(torch.int32),
         score=torch.rand(2, 1, 2, 9, 3, generator=generator) ** 8,  # few are much attended to
         values=torch.rand(2, 1, 2, 9, 4, generator=generator),
@@ -278,8 +278,8 @@ def test_a_term_is_left_out_where_it_stands() -> None:
     torch.testing.assert_close(worth("h2o:fade=1"), usual - share * bonus)
     torch.testing.assert_close(worth("h2o:fade=2"), usual - share**2 * bonus)
     torch.testing.assert_close(worth("h2o:few=0"), usual - 3 * slots.distinctness)
-    torch.testing.assert_close(worth("h2o:few=64"), usual - 3 * slots.distinctness)
-    torch.testing.assert_close(worth("h2o:few=96"), usual - slots.distinctness)  # 2/3 of it left
+    torch.testing.assert_close(worth("h2o:few=32"), usual - 3 * slots.distinctness)
+    torch.testing.assert_close(worth("h2o:few=48"), usual - slots.distinctness)  # 2/3 of it left
     torch.testing.assert_close(worth("h2o:recent=4"), usual, atol=0, rtol=0)
     with pytest.raises(UsageError, match="an engine does not take"):
         Run(Contestant.parse("h2o:age=0"), 16).settings()

@@ -297,7 +297,8 @@ def test_the_words_of_a_page_are_looked_for_among_its_tokens(loaded: Any) -> Non
 
     message = Message("user", page, 3, 3 + count(page) - 1)
     again, _ = Recall([], count).before(ASKED, [message], Seen(), Settings())
-    assert again is not None and again.words == fact
+    assert again is not None
+    assert again.words == fact
     begins, ends = 3 + count(codes), 3 + count(f"{codes} {fact}")
     assert all(abs(one.start - begins) <= 1 and abs(one.stop - ends) <= 1 for one in asked_for)
     by_letters = 3 + len(codes) * count(page) // len(page)

@@ -81,7 +81,7 @@ class Counts:
         began = time.perf_counter()
         again, _ = self.recall.before(text, messages, Held(share), Settings())
         self.ms.append(1000 * (time.perf_counter() - began))
-        marked = any(note.code == "gone" for note in notes)
+        marked = any(note.code in ("gone", "doubtful") for note in notes)
         self.asked[kind] += 1
         self.marked[kind] += marked
         self.again[kind] += again is not None

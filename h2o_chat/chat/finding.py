@@ -70,6 +70,8 @@ class Found:
     text: str
     words: float
     pairs: float
+    sure: bool = True
+    """Whether it answers as far as words can tell; False: it is only the nearest."""
 
     @property
     def fits(self) -> bool:

@@ -41,15 +41,18 @@ wie · vad vem var när vilken vilket
 """)
 _HOW = re.compile(
     r"\b(?:how (?:old|many|much|long|often|far|tall|big|large|heavy|high|wide|deep|fast|late|early)"
-    r"|how do i (?:like|prefer|take|drink|spell|commute)"
+    r"|how do i (?:like|prefer|take|drink|spell|commute)|how did (?:i|we|my|our)"
     r"|wie (?:alt|viele?|gross|lange?|oft|weit|schwer|hoch|spät|heiss\w*|hiess\w*|ist|war|lautet)"
     r"|comment s|cómo (?:se|me) llam\w+|come si chiam\w+|como se cham\w+"
     r"|hoe (?:oud|heet|veel|lang|groot|vaak)|как (?:\w+ )?зовут)\b"
 )
 """How much of something, or its name. Any other "how" asks for advice."""
-_HAVE_I = re.compile(
-    r"(?:do i (?:have|own) (?:an?|any)|am i (?:\w+ )?(?:married|single|allergic|insured|vegetarian|vegan))\b"
+_WHETHER_I = re.compile(
+    r"(?:do|did) i(?! (?:need|want|have to|has|look|sound|know|say|do|get|owe|see|hear|think)\b)"
+    r"|am i(?! (?:\w+ )?(?:allowed|supposed|going|able|right|wrong|late|early|too|the only|in|doing|being"
+    r"|making|missing|so|just|not)\b)"
 )
+""" "Am I allergic to nuts?", "Do I have a garden?"; not what asks for advice, or for an opinion."""
 _REMEMBER = re.compile(
     r"\b(?:(?:do|can|could|would|will) you (?:still |please |also )?(?:happen to )?"
     r"(?:remember|recall|know|tell me|remind me)(?: again| of)?"
@@ -78,7 +81,7 @@ waarom beste · dig ska bör varför bästa · ты вы тебя тебе ва�
 _ADVISE = re.compile(
     r"\b(?:have to|had to|best (?:way|thing|time|place)|best to|how to|does it (?:take|cost)|going to"
     r"|what about|time is it|way to|synonym|do (?!i )\w+ (?:say|do|think)|do i (?:say|think))\b"
-    r"|\bwhat do i do(?! for a living)\b"
+    r"|\bwhat do i do\b(?! (?:for|in|on|at|every|after|before)\b)"
 )
 _EVERYBODY = word_set("""
 life purpose planet country sun world society body brain history joke dream dreams mind deserve miss missing
@@ -88,10 +91,19 @@ _BESIDE = word_set("with after before for against than like near")
 """Before "my" it is asked for something else: "which colour goes with my curtains?"."""
 _DO_WE = re.compile(r"\bdo we (?:have|keep|own|grow|live)\b")
 _DO_I = re.compile(r"\bdo (?:i|we) (\w+)")
+_PLAIN = re.compile(r"\b(?:what|where|how) do (?:i|we)\b")
+""" "Where do I ..." asks for advice more often than "who do I ..." and "which game do I ..."."""
+_TASKS = word_set("""
+need use press click choose pick contact ask report fix change remove install download add apply enter
+select type write calculate solve convert find fill tell say prepare cook boil cut clean turn avoid
+start begin open close replace plant prune water feed set
+""")
+"""Who asks which of these to do asks for advice."""
 _ALWAYS = word_set("""
 have own live work like love prefer hate dislike enjoy keep take speak play drive weigh study support collect
 earn belong wear feed teach train commute attend go do wake sleep use know want owe pay eat drink read stop
-start leave suffer practise begin call
+start leave suffer practise begin call run jog swim skate ski surf climb dance knit paint bake perform sing
+pray worship vote volunteer celebrate share bank adore admire dread fear miss spend nap meet grow
 """)
 """What is told of oneself: "where do I live?". With other words it is advice: "where do I click?"."""
 _HABIT = re.compile(r"\b(?:usually|always|normally|often|currently|every|(?:what|much) time do i)\b")
@@ -133,6 +145,8 @@ _PHRASES = [
         ("dream job", "ambition"),
         ("giving birth", "birth"),
         ("how tall", "how much height"),
+        ("(?:(?<=where )|(?<=when ))will(?= (?:my|our))", "is"),
+        ("where am i from", "where is my homeland"),
         ("what do i do for a living", "what is my job"),
         (
             "i (?:(?:have |e )?(?:forgot(?:ten)?|wonder)|(?:am |was )?(?:wondering|asking)(?: you)?"
@@ -176,13 +190,16 @@ def wanted(question: str) -> Wanted | None:
     rest = _TOLD_YOU.sub("i", _REMEMBER.sub("", whole))
     words = rest.split()
     known = set(words)
-    asks = _HOW.search(rest) or _HAVE_I.match(rest) or ((reminded or known & _ASKING) and "how" not in known)
-    mine = [at for at, word in enumerate(words) if word in MY and words[max(0, at - 1)] not in _BESIDE]
+    asks = (
+        _HOW.search(rest) or _WHETHER_I.match(rest) or ((reminded or known & _ASKING) and "how" not in known)
+    )
+    mine = [at for at, word in enumerate(words) if word in MY and not _is_beside(words[max(0, at - 2) : at])]
     of_self = mine or known & I - {"we", "us"} or {"i", "ich"} & set(reminded) or _DO_WE.search(rest)
     if not asks or not of_self or known & (_ADVICE | _EVERYBODY) or _ADVISE.search(rest):
         return None
     if (do := _DO_I.search(rest)) and do[1] not in _ALWAYS and not _HABIT.search(rest):
-        return None
+        if do[1] in _TASKS or _PLAIN.search(rest):
+            return None
     content = [word for word in words if word not in NOTHING]
     if not content:
         return None
@@ -193,6 +210,11 @@ def wanted(question: str) -> Wanted | None:
     owner = _OWNER.findall(question.casefold())
     of_hers = _counting(owner or ([] if must else [*_own(words)]))
     return Wanted(_counting(content), half | must, of_hers, must)
+
+
+def _is_beside(before: Sequence[str]) -> bool:
+    """Whether a word that follows these is only beside what is asked for; "who looks after my" is not."""
+    return before[-1:] != [] and before[-1] in _BESIDE and not before[0].startswith("look")
 
 
 def own_things(question: str) -> str:

@@ -8,6 +8,7 @@ back into the slots, and words need no file of their own (docs/RECALL.md).
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from h2o_chat.base.config import Settings
@@ -69,8 +70,9 @@ class Recall:
             messages: all that were said before.
         """
         # What is left here was said of a message that could not be sent: its place is taken now.
-        self._notes[:] = [note for note in self._notes if note.code not in ("gone", "recalled")]
-        again = by_hand = self._asked_for(messages)
+        self._notes[:] = [note for note in self._notes if note.code not in ("gone", "recalled", "doubtful")]
+        again, sure = self._asked_for(messages), True
+        by_hand = again
         auto = settings.recall == "auto" and settings.policy not in WITHOUT
         if again is None and auto and len(text) <= LONG_CHARACTERS and (typed := question_of(text)):
             self.read(messages)
@@ -78,14 +80,18 @@ class Recall:
             what = wanted(question)
             found = told(self._finder, question, what) if what else self._fitting(question)
             if found is not None and not self._is_at_hand(found, messages, engine):
-                again = Recalled(found.index, found.text)
+                again, sure = Recalled(found.index, found.text), found.sure
             if found is None and what and not _brings(text, typed, messages, what):
                 self._notes.append(Note("gone", GONE, about=len(messages)))
         if again is None:
             return None, text
         if again is not by_hand:
             why = self._why(messages[again.index], again.words, engine)
-            self._notes.append(_note(again, f"{why}: the model is told again"))
+            if sure:
+                self._notes.append(_note(again, f"{why}: the model is told again"))
+            else:  # about the question
+                doubt = _note(again, f"{why}: the model is told again, but it may not answer this")
+                self._notes.append(replace(doubt, code="doubtful", about=len(messages)))
         return again, again.before(text)
 
     def by_hand(self, words: str, messages: Sequence[Message]) -> Note:

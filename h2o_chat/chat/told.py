@@ -6,7 +6,7 @@ own: the room of "my friend waited in room number 530" is not "my room".
 
 import re
 from collections.abc import Collection, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from h2o_chat.chat.answers import may_answer
 from h2o_chat.chat.finding import BEGINNING, TELLS, WORD, Finder, Found, unsaid
@@ -19,6 +19,7 @@ from h2o_chat.chat.neighbours import (
     plain,
     same,
     sentence,
+    singular,
     spoken,
 )
 from h2o_chat.chat.personal import MY, NOTHING, I, Wanted, word_set
@@ -31,6 +32,8 @@ SOME = 0.4
 """Where she says that it is she who does it, or whose it is."""
 MANY = 3
 """So many of the words are enough, whatever they count: of a long question not all was said."""
+SURE = 0.75
+"""So much of what the words count stands there as it was asked for: it is no mere neighbour."""
 LESS = 0.05
 """What tells less than the best by so much is not meant."""
 VALUE = 0.2
@@ -124,7 +127,13 @@ def told(finder: Finder, question: str, what: Wanted) -> Found | None:
     if len(what.words) == 1:
         some |= {at: 1.0 for at, _ in finder.with_any({unsaid(one) for one in what.words & TELLS.keys()})}
     most = max(some.values(), default=0.0)
-    return finder.best_of(question, [at for at, tells in some.items() if tells > most - LESS])
+    best = finder.best_of(question, [at for at, tells in some.items() if tells > most - LESS])
+    if best is None:
+        return None
+    said = WORD.findall(plain(best.text))
+    exactly = _standing(asked.words, said, exactly=True)
+    exactly |= {word for word in asked.counts if not {*singular(word)}.isdisjoint(said)}
+    return replace(best, sure=asked.share(exactly) >= SURE)
 
 
 def names(text: str, what: Wanted) -> bool:

@@ -303,3 +303,28 @@ def test_the_words_of_a_page_are_looked_for_among_its_tokens(loaded: Any) -> Non
     assert all(abs(one.start - begins) <= 1 and abs(one.stop - ends) <= 1 for one in asked_for)
     by_letters = 3 + len(codes) * count(page) // len(page)
     assert abs(by_letters - begins) > 20
+
+
+@pytest.mark.parametrize(
+    ("fact", "asked", "code"),
+    [
+        (FACT, ASKED, "recalled"),
+        ("I'm a plumber.", "What is my job?", "doubtful"),
+        ("I lost my phone.", "What is my phone number?", "gone"),
+    ],
+)
+def test_what_tells_it_in_other_words_may_not_be_what_is_asked_for(fact: str, asked: str, code: str) -> None:
+    """It is told again, and the answer is marked all the same."""
+
+    class Nothing:
+        def held(self, positions: range) -> float:
+            return 0.0
+
+    notes = list[Note]()
+    said = [Message("user", text, at, at) for at, text in enumerate((fact, *TALK))]
+    again, _ = Recall(notes).before(asked, said, Nothing(), Settings())
+    (note,) = notes
+    assert note.code == code
+    assert (again is None) == (code == "gone")
+    assert note.about == (0 if code == "recalled" else len(said))
+    assert ("may not answer" in note.message) == (code == "doubtful")

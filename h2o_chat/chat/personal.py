@@ -197,9 +197,10 @@ def wanted(question: str) -> Wanted | None:
     of_self = mine or known & I - {"we", "us"} or {"i", "ich"} & set(reminded) or _DO_WE.search(rest)
     if not asks or not of_self or known & (_ADVICE | _EVERYBODY) or _ADVISE.search(rest):
         return None
-    if (do := _DO_I.search(rest)) and do[1] not in _ALWAYS and not _HABIT.search(rest):
-        if do[1] in _TASKS or _PLAIN.search(rest):
-            return None
+    do = _DO_I.search(rest)
+    known_to_do = do is None or do[1] in _ALWAYS or _HABIT.search(rest)
+    if do is not None and not known_to_do and (do[1] in _TASKS or _PLAIN.search(rest)):
+        return None
     content = [word for word in words if word not in NOTHING]
     if not content:
         return None

@@ -15,6 +15,7 @@ from itertools import islice
 from math import log
 
 from h2o_chat.chat.asking import PIECE_CHARACTERS, asks, sentences
+from h2o_chat.chat.everyday import TOLD
 
 BEGINNING = 5
 """Letters of a word that are compared."""
@@ -41,10 +42,7 @@ _GOES_ON = re.compile(
 )
 """A sentence that speaks of the one before."""
 TELLS = {
-    "name": re.compile(
-        r"\b(?i:i['’]?m|i am|call me|ich bin|ich heiße|je suis|je m['’]appelle|soy|me llamo|mi chiamo"
-        r"|меня зовут) [A-ZÀ-ÞА-ЯЁ]\w|我叫"
-    ),
+    **TOLD,
     "age": re.compile(r"\b(?i:i['’]?m|i am|i was|i (?:have )?turned|ich bin|j['’]ai|tengo|мне) \d"),
 }
 """How people tell these without the word."""

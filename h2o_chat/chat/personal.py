@@ -7,9 +7,10 @@ other languages the words for what is one's own, and those that ask. Whether it 
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
+from h2o_chat.chat.everyday import asked_for
 from h2o_chat.chat.finding import WORD
 
 
@@ -179,10 +180,20 @@ class Wanted:
     """What is said to be one's own: the dog of "what is my dog called". None: it is about oneself."""
     must: frozenset[str]
     """Without these nothing tells it: "what is my FAVOURITE fruit"."""
+    kind: str = ""
+    """Which of the things in `everyday.py` it asks for; empty: none."""
 
 
 def wanted(question: str) -> Wanted | None:
     """What it asks for that only the person can have told; None: nothing of the kind."""
+    what, kind = _wanted(question), asked_for(question)
+    if kind and what is None:
+        return Wanted(frozenset({kind}), frozenset(), frozenset(), frozenset(), kind)
+    return replace(what, kind=kind) if what else None
+
+
+def _wanted(question: str) -> Wanted | None:
+    """The same by the words that say what is asked for."""
     whole = " ".join(WORD.findall(question.casefold()))
     for pattern, word in _PHRASES:
         whole = pattern.sub(word, whole)

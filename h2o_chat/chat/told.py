@@ -124,12 +124,12 @@ def told(finder: Finder, question: str, what: Wanted) -> Found | None:
     for at, text in finder.with_any(beginnings):
         if may_answer(written, text) and (tells := _tells(asked, _said(plain(text)))):
             some[at] = tells
-    if len(what.words) == 1:
-        some |= {at: 1.0 for at, _ in finder.with_any({unsaid(one) for one in what.words & TELLS.keys()})}
+    kinds = TELLS.keys() & {what.kind, *(what.words if len(what.words) == 1 else ())}
+    some |= {at: 1.0 + VALUE for at, _ in finder.with_any({unsaid(one) for one in kinds})}
     most = max(some.values(), default=0.0)
     best = finder.best_of(question, [at for at, tells in some.items() if tells > most - LESS])
-    if best is None:
-        return None
+    if best is None or any(TELLS[one].search(best.text) for one in kinds):
+        return best
     said = WORD.findall(plain(best.text))
     exactly = _standing(asked.words, said, exactly=True)
     exactly |= {word for word in asked.counts if not {*singular(word)}.isdisjoint(said)}

@@ -2,6 +2,7 @@
 
 import pytest
 
+from h2o_chat.chat.everyday import asked_for
 from h2o_chat.chat.finding import NEWEST, Finder
 from h2o_chat.chat.personal import wanted
 from h2o_chat.chat.told import names, told
@@ -42,6 +43,9 @@ def teller(question: str, *said: str) -> str | None:
         "What was the number I gave you?",
         "Do I have any cats?",
         "Am I allergic to nuts?",
+        "Who am I?",
+        "How do I earn my living?",
+        "Which town am I going to visit?",
         "Which football club do I support?",
         "Who do I climb with?",
         "Where do I volunteer?",
@@ -82,7 +86,6 @@ def test_it_is_personal(question: str) -> None:
         "Am I going to fail?",
         "Do I need a visa?",
         "Do I look good in red?",
-        "Who am I?",
         "What have I done?",
         "Can I borrow my own book?",
         "Does my plan make sense?",
@@ -193,3 +196,34 @@ def test_three_words_of_a_long_question_are_enough() -> None:
 def test_a_favourite_is_told_only_where_one_of_the_kind_is() -> None:
     talk = ["The museum was closed.", "Museums are big."] * 5
     assert teller("What is my favourite museum?", *talk, "I'm so happy with my new job. I love it.") is None
+
+
+@pytest.mark.parametrize(
+    ("told_", "asked"),
+    [
+        ("People call me Rusapo.", "Who am I?"),
+        ("My parents named me Rusapo.", "What name did I give you?"),
+        ("My flat is in Dokila, close to the centre.", "Where do I live?"),
+        ("Greetings from Dokila!", "Which town do I live in?"),
+        ("By trade I'm a night florist.", "What is my job?"),
+        ("I work as a ship painter.", "How do I earn my living?"),
+        ("Next month I'm off to Madrid.", "Where am I travelling?"),
+        ("We booked a week in Madrid.", "What is my destination?"),
+    ],
+)
+def test_name_job_home_and_trip_are_known_in_many_words(told_: str, asked: str) -> None:
+    assert teller(asked, told_) == told_
+    assert teller(asked, "My friend waited in the garden.") is None
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "When does my job begin?",
+        "What is my sister's job?",
+        "Where did I go after my wedding?",
+        "Who am I meeting?",
+    ],
+)
+def test_what_only_sounds_like_these_is_another_question(asked: str) -> None:
+    assert asked_for(asked) == ""

@@ -309,7 +309,8 @@ def test_the_words_of_a_page_are_looked_for_among_its_tokens(loaded: Any) -> Non
     ("fact", "asked", "code"),
     [
         (FACT, ASKED, "recalled"),
-        ("I'm a plumber.", "What is my job?", "doubtful"),
+        ("I could eat mangoes all day.", "What is my favourite fruit?", "doubtful"),
+        ("I'm a plumber.", "What is my job?", "recalled"),
         ("I lost my phone.", "What is my phone number?", "gone"),
     ],
 )

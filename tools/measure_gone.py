@@ -6,7 +6,8 @@ No model computes here: conversations are made up as `h2o-chat eval recall --gen
 them is held, or nothing, is taken as given. Files as for `measure_recall.py`. What a person asks stands in
 `personal_later.py`, written when the rules were nearly final; with `--lists chosen` in `personal.py`, which
 was looked at before; with `--lists unseen` in `personal_unseen.py`, which was looked at later; with
-`--lists fresh` in `personal_fresh.py`, and with `--lists blind` in `personal_blind.py`, on which nothing was
+`--lists fresh` and `--lists blind` in `personal_fresh.py` and `personal_blind.py`, looked at since; with
+`--lists stranger` in `personal_stranger.py`, by somebody who had not seen the program, on which nothing was
 chosen. Dialogues and questions about the world are cut in the same way.
 """
 
@@ -25,6 +26,7 @@ import personal
 import personal_blind
 import personal_fresh
 import personal_later
+import personal_stranger
 import personal_unseen
 from transformers import AutoTokenizer
 
@@ -48,6 +50,7 @@ LISTS = {
     "unseen": personal_unseen,
     "fresh": personal_fresh,
     "blind": personal_blind,
+    "stranger": personal_stranger,
 }
 WANTED = {"never told": True, "never told, but something like it": True}
 """Whether a mark is right; of all other kinds it is not."""
@@ -188,7 +191,7 @@ def spoken(dialogues: Sequence[Sequence[dict[str, str]]]) -> list[str]:
 def drawn(rng: random.Random, asks: ModuleType, count: int) -> Iterator[str]:
     """So many questions for what was never told."""
     for _ in range(count):
-        words = {name: rng.choice(choices.split()) for name, choices in asks.WORDS.items()}
+        words = {name: rng.choice(choices.split()) for name, choices in getattr(asks, "WORDS", {}).items()}
         text = rng.choice(lines(asks.NEVER_TOLD))
         yield text.format(**{name: word.replace("_", " ") for name, word in words.items()})
 

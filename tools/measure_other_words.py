@@ -90,8 +90,9 @@ def main() -> None:
                     missed.append(f"{ask!r}: found {found.text if found else None!r}")
                 at += 1
     print(
-        f"{asked.conversations} conversations of about {asked.tokens:,} tokens, {asked.budget} slots, {asked.policy},"
-        f" seed {asked.seed}, phrases {asked.book}: {counts['asked']} questions with no word of the fact"
+        f"{asked.conversations} conversations of about {asked.tokens:,} tokens, {asked.budget} slots,"
+        f" {asked.policy}, seed {asked.seed}, phrases {asked.book}:"
+        f" {counts['asked']} questions with no word of the fact"
     )
     show("answered with nothing in between", counts["read"], counts["asked"])
     show("found", counts["found"], counts["asked"])
@@ -144,8 +145,10 @@ def shares(tell: str, ask: str) -> bool:
 
 
 def conversation(tokenizer: Any, told: list[tuple[str, str, list[str]]], tokens: int, seed: str) -> Script:
-    """Talk in which these are told, in its first nine tenths; each is asked for at the end, then once more with
-    what is gone told again."""
+    """Talk in which these are told, in its first nine tenths; each is asked for at the end.
+
+    Then once more, with what is gone told again.
+    """
     script, talk, rng = (
         Script(tokenizer, choose(tokenizer, "auto")),
         between(random.Random(seed)),

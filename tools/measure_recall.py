@@ -4,7 +4,7 @@
 
 Facts of which the question has no content word in common ("What is my job?" for "I work as a carpenter.") are
 those of `personal.py`, `personal_later.py`, `personal_unseen.py` and `personal_fresh.py`, counted apart, and
-those of `personal_blind.py`, on which nothing was chosen.
+those of `personal_blind.py` and `personal_stranger.py`, on which nothing was chosen.
 
 No model computes here: of conversations as `h2o-chat eval recall --generate` makes them up the words alone
 are looked at, as if nothing of them were held. SMALL-TALK: a JSON list of conversations; what one half of
@@ -30,6 +30,7 @@ import personal  # noqa: E402
 import personal_blind  # noqa: E402
 import personal_fresh  # noqa: E402
 import personal_later  # noqa: E402
+import personal_stranger  # noqa: E402
 import personal_unseen  # noqa: E402
 
 from h2o_chat.chat.asking import question_of  # noqa: E402
@@ -88,7 +89,7 @@ def main() -> None:
             nearest = finder.find(question.messages[0]["content"])[:FIRST]
             among += any(holds(one.text, question.expected) for one in nearest)
         middle = len(said) // 2
-        unseen = others(personal_blind.IN_OTHER_WORDS)
+        unseen = others(personal_blind.IN_OTHER_WORDS) + others(personal_stranger.IN_OTHER_WORDS)
         for tell, ask in [pair for each in SEEN for pair in others(each.IN_OTHER_WORDS)] + unseen:
             with_it = Finder()
             for index, text in enumerate(mixed([*said[:middle], tell, *said[middle:]], said_between)):

@@ -104,7 +104,7 @@ _ALWAYS = word_set("""
 have own live work like love prefer hate dislike enjoy keep take speak play drive weigh study support collect
 earn belong wear feed teach train commute attend go do wake sleep use know want owe pay eat drink read stop
 start leave suffer practise begin call run jog swim skate ski surf climb dance knit paint bake perform sing
-pray worship vote volunteer celebrate share bank adore admire dread fear miss spend nap meet grow
+pray worship store vote volunteer celebrate share bank adore admire dread fear miss spend nap meet grow
 """)
 """What is told of oneself: "where do I live?". With other words it is advice: "where do I click?"."""
 _HABIT = re.compile(r"\b(?:usually|always|normally|often|currently|every|(?:what|much) time do i)\b")

@@ -49,6 +49,9 @@ _HOW = re.compile(
 )
 """How much of something, or its name. Any other "how" asks for advice."""
 _WHETHER_I = re.compile(
+    r"have i (?:ever |already )?(?:been|had|seen|got|done|met|visited|eaten|read)\b"
+    r"|(?:is|does|did|was|has) my (?:\w+ )?(?:father|mother|dad|mum|mom|brother|sister|son|daughter|wife"
+    r"|husband|partner|girlfriend|boyfriend|friend|boss|aunt|uncle|cousin|grandmother|grandfather|dog|cat)\b|"
     r"(?:do|did) i(?! (?:need|want|have to|has|look|sound|know|say|do|get|owe|see|hear|think)\b)"
     r"|am i(?! (?:\w+ )?(?:allowed|supposed|going|able|right|wrong|late|early|too|the only|in|doing|being"
     r"|making|missing|so|just|not)\b)"
@@ -146,7 +149,8 @@ _PHRASES = [
         ("dream job", "ambition"),
         ("giving birth", "birth"),
         ("how tall", "how much height"),
-        ("(?:(?<=where )|(?<=when ))will(?= (?:my|our))", "is"),
+        ("(?:(?<=where )|(?<=when ))will(?= (?:my|our|i))|(?<=how long )will(?= i)", "is"),
+        ("happened to(?= (?:me|my))|makes(?= me)", "had"),
         ("where am i from", "where is my homeland"),
         ("what do i do for a living", "what is my job"),
         (

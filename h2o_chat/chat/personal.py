@@ -42,7 +42,7 @@ wie · vad vem var när vilken vilket
 """)
 _HOW = re.compile(
     r"\b(?:how (?:old|many|much|long|often|far|tall|big|large|heavy|high|wide|deep|fast|late|early)"
-    r"|how do i (?:like|prefer|take|drink|spell|commute)|how did (?:i|we|my|our)"
+    r"|how (?:\w+ )?do i (?:like|prefer|take|drink|spell|commute|want)|how did (?:i|we|my|our)"
     r"|wie (?:alt|viele?|gross|lange?|oft|weit|schwer|hoch|spät|heiss\w*|hiess\w*|ist|war|lautet)"
     r"|comment s|cómo (?:se|me) llam\w+|come si chiam\w+|como se cham\w+"
     r"|hoe (?:oud|heet|veel|lang|groot|vaak)|как (?:\w+ )?зовут)\b"
@@ -83,7 +83,8 @@ waarom beste · dig ska bör varför bästa · ты вы тебя тебе ва�
 """) - {"je"}
 """A question with one of these asks for advice, for an opinion, or for what somebody else did."""
 _ADVISE = re.compile(
-    r"\b(?:have to|had to|best (?:way|thing|time|place)|best to|how to|does it (?:take|cost)|going to"
+    r"\b(?:(?<!when do i )(?<!day do i )(?<!time do i )have to|had to|best (?:way|thing|time|place)|best to"
+    r"|how to|does it (?:take|cost)|going to"
     r"|what about|time is it|way to|synonym|do (?!i )\w+ (?:say|do|think)|do i (?:say|think))\b"
     r"|\bwhat do i do\b(?! (?:for|in|on|at|every|after|before)\b)"
 )
@@ -93,6 +94,8 @@ life purpose planet country sun world society body brain history joke dream drea
 """What a person does not tell, though it is "my" or "our"."""
 _BESIDE = word_set("with after before for against than like near")
 """Before "my" it is asked for something else: "which colour goes with my curtains?"."""
+_KEPT = word_set("code pin password passcode number key combination size date time deadline appointment")
+""" "For my" follows what is one's own."""
 _DO_WE = re.compile(r"\bdo we (?:have|keep|own|grow|live)\b")
 _DO_I = re.compile(r"\bdo (?:i|we) (\w+)")
 _PLAIN = re.compile(r"\b(?:what|where|how) do (?:i|we)\b")
@@ -107,7 +110,7 @@ _ALWAYS = word_set("""
 have own live work like love prefer hate dislike enjoy keep take speak play drive weigh study support collect
 earn belong wear feed teach train commute attend go do wake sleep use know want owe pay eat drink read stop
 start leave suffer practise begin call run jog swim skate ski surf climb dance knit paint bake perform sing
-pray worship store vote volunteer celebrate share bank adore admire dread fear miss spend nap meet grow
+pray worship store regret vote volunteer celebrate share bank adore admire dread fear miss spend nap meet grow
 """)
 """What is told of oneself: "where do I live?". With other words it is advice: "where do I click?"."""
 _HABIT = re.compile(r"\b(?:usually|always|normally|often|currently|every|(?:what|much) time do i)\b")
@@ -229,8 +232,13 @@ def _wanted(question: str) -> Wanted | None:
 
 
 def _is_beside(before: Sequence[str]) -> bool:
-    """Whether a word that follows these is only beside what is asked for; "who looks after my" is not."""
-    return before[-1:] != [] and before[-1] in _BESIDE and not before[0].startswith("look")
+    """Whether a word that follows these is only beside what is asked for.
+
+    It is not in "who looks after my fish" and "the code for my door".
+    """
+    if not before or before[-1] not in _BESIDE:
+        return False
+    return not (before[0].startswith("look") or (before[-1] == "for" and before[0] in _KEPT))
 
 
 def own_things(question: str) -> str:

@@ -4,6 +4,7 @@
 
 One conversation is resumed after every kill. Checked each time: the database is whole (PRAGMA
 integrity_check), every token that came out of the program is stored in its place, and the next start goes on.
+What was told again is stored with its question, and names the message it comes from.
 Ends with exit code 1 at the first thing that is lost.
 """
 
@@ -21,7 +22,8 @@ from pathlib import Path
 from h2o_chat.base.progress import Progress, progress_bar
 from h2o_chat.store import DATABASE, Store
 
-TURNS = "Tell me a story about a baker.\n---\nGo on.\n---\nWhat happened then?\n---\nAnd then?\n"
+TURNS = "My dog is called Rexo.\n---\nTell me a story.\n---\nWhat is my dog called?\n---\nAnd then?\n"
+"""Of 64 slots the dog is gone after the story, and is told again."""
 LONGEST_S = 1.2
 """Kills fall within this time after the first event; some before it."""
 
@@ -34,14 +36,17 @@ def main() -> None:
     arguments = parser.parse_args()
     rng = random.Random(arguments.seed)
     with tempfile.TemporaryDirectory() as name, progress_bar() as progress:
-        tokens, partial = crash(Path(name), arguments.model, arguments.kills, rng, progress)
+        tokens, partial, again = crash(Path(name), arguments.model, arguments.kills, rng, progress)
     print(
-        f"{arguments.kills} kills: {tokens} tokens delivered, none lost; {partial} answers cut off and marked"
+        f"{arguments.kills} kills: {tokens} tokens delivered, none lost; {partial} answers cut off and"
+        f" marked; words told again {again} times, all stored"
     )
 
 
-def crash(folder: Path, model: str, kills: int, rng: random.Random, progress: Progress) -> tuple[int, int]:
-    """Kills so often; returns the tokens delivered and the answers that were cut off.
+def crash(
+    folder: Path, model: str, kills: int, rng: random.Random, progress: Progress
+) -> tuple[int, int, int]:
+    """Kills so often; returns tokens delivered, answers cut off, and how often words were told again.
 
     Raises:
         AssertionError: something was lost, or the program did not start again.
@@ -50,6 +55,7 @@ def crash(folder: Path, model: str, kills: int, rng: random.Random, progress: Pr
     script.write_text(TURNS)
     answers: list[list[int]] = []
     """What was delivered, answer by answer, over all processes."""
+    told_again: set[tuple[object, object]] = set()
     for number in range(kills):
         progress("kills", number / kills)
         wait = rng.uniform(-0.1, 1) * LONGEST_S
@@ -58,8 +64,12 @@ def crash(folder: Path, model: str, kills: int, rng: random.Random, progress: Pr
         # Nothing of an answer came: the kill fell before the first word. The store may know more.
         answers += [ids for ids in delivered(events) if ids]
         check(folder / "data", answers)
+        said = [(one["index"], one["recalled"]) for one in events if one["event"] == "said"]
+        again = {(at, words) for at, words in said if words}
+        assert again <= recalled(folder / "data"), "words told again are not stored"
+        told_again |= again
     path = whole(folder / "data")
-    return sum(map(len, answers)), sum(finish == "interrupted" for _, finish in path)
+    return sum(map(len, answers)), sum(finish == "interrupted" for _, finish in path), len(told_again)
 
 
 def run_and_kill(data: Path, script: Path, model: str, resume: bool, wait: float) -> list[dict[str, object]]:
@@ -101,6 +111,18 @@ def whole(data: Path) -> list[tuple[list[int], str | None]]:
     try:
         path = store.path(store.find("last")) if store.list() else []
         return [(list(message.ids), message.finish) for message in path if message.role == "assistant"]
+    finally:
+        store.close()
+
+
+def recalled(data: Path) -> set[tuple[object, object]]:
+    """(place, words told again) of each message that is stored with such, and whose message is stored too."""
+    store = Store(data)
+    try:
+        path = store.path(store.find("last")) if store.list() else []
+        known = {message.id for message in path}
+        told = [(at, one) for at, one in enumerate(path) if one.recalled and one.recalled_from in known]
+        return {(at, one.recalled) for at, one in told}
     finally:
         store.close()
 

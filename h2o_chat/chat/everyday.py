@@ -127,6 +127,29 @@ _TOLD = {
 }
 TOLD = {kind: re.compile("|".join(ways)) for kind, ways in _TOLD.items()}
 """By each of the four, how it is told."""
+_WORDS = {
+    "name": "name named names call called calls known knows know sign signed answer prefer talk talking"
+    " speaking writing typing chatting addressed user friend who here",
+    "job": "work works worked working job jobs employed hired hire trained training train busy serve spend"
+    " earn shift day profession occupation trade career position post living title full calling do speaks",
+    "home": "live lives lived living reside settled based dwell stay stayed moved move home house flat"
+    " apartment room address garden rent landlord neighbour neighbours street life letters raised local sleep"
+    " wake town city residence place from resident citizen native",
+    "trip": "trip travel travelling holiday holidays vacation journey fly flying flight flights ticket"
+    " tickets book booked leave leaving off going go headed heading visit visiting train bus plane ship"
+    " destination next see picked goodbye suitcase bag bags pack packing packed way send sends tour drive"
+    " chose tomorrow soon summer winter spring autumn this there goal me",
+}
+WORDS = {kind: frozenset(words.split()) for kind, words in _WORDS.items()}
+"""One of these stands in what tells it, but for what `BEGINS` finds: so few pieces have to be looked at."""
+BEGINS = {
+    "name": re.compile(
+        r"\b(?i:i['’]?m|i am|call me|this is|it is|it['’]s|ich bin|ich heiße|je suis|je m['’]appelle|soy"
+        r"|me llamo|mi chiamo|меня зовут|i go by|baptized) [A-ZÀ-ÞА-ЯЁ]\w|我叫|\bthat(?:['’]?s| is) me\b"
+    ),
+    "job": re.compile(r"\b(?i:i['’]?m|i am|i was|being|becoming|became|to be|as) (?:an?|the) \w|^(?i:me):"),
+}
+"""How what tells it may begin."""
 _ASKED_FOR = {kind: re.compile("|".join(ways), re.IGNORECASE) for kind, ways in _ASKED.items()}
 
 

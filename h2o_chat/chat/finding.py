@@ -15,7 +15,7 @@ from itertools import islice
 from math import log
 
 from h2o_chat.chat.asking import PIECE_CHARACTERS, asks, sentences
-from h2o_chat.chat.everyday import TOLD
+from h2o_chat.chat.everyday import BEGINS
 
 BEGINNING = 5
 """Letters of a word that are compared."""
@@ -42,7 +42,7 @@ _GOES_ON = re.compile(
 )
 """A sentence that speaks of the one before."""
 TELLS = {
-    **TOLD,
+    **BEGINS,
     "age": re.compile(r"\b(?i:i['’]?m|i am|i was|i (?:have )?turned|ich bin|j['’]ai|tengo|мне) \d"),
 }
 """How people tell these without the word."""
@@ -114,12 +114,12 @@ class Finder:
         """Of some pieces, by their numbers, the one that fits a question best."""
         return next(self._best(_words_and_pairs(question), sorted(some)), None)
 
-    def with_any(self, words: Collection[str]) -> Iterator[tuple[int, str]]:
+    def with_any(self, words: Collection[str], newest: int = NEWEST) -> Iterator[tuple[int, str]]:
         """What is said, no question, with one of these words, by their beginnings: its number, and the text.
 
-        Of each word the NEWEST pieces alone.
+        Of each word so many of the newest pieces alone.
         """
-        for at in {at for word in words for at in self._where.get(word, [])[-NEWEST:]}:
+        for at in {at for word in words for at in self._where.get(word, [])[-newest:]}:
             if at not in self._asking:
                 yield at, self._pieces[at][1]
 

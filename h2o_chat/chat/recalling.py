@@ -18,6 +18,7 @@ from h2o_chat.chat.finding import Finder, Found
 from h2o_chat.chat.following import followed
 from h2o_chat.chat.message import Message, Recalled, numbered
 from h2o_chat.chat.personal import Wanted, wanted
+from h2o_chat.chat.places import Places
 from h2o_chat.chat.spans import tokens_of, was_read
 from h2o_chat.chat.told import names, told
 from h2o_chat.events.events import Note
@@ -56,6 +57,8 @@ class Recall:
         self._finder = Finder()
         self._read: list[Message] = []
         """Those whose words the finder has, or that have none to find."""
+        self._places: dict[tuple[int, str], Places] = {}
+        """By the `id` of a message, one of `_read`, and what was told again in front of it."""
         self._wanted: tuple[Recalled, Message] | None = None
         """What somebody asked for by hand, and the message that it comes from."""
 
@@ -121,7 +124,7 @@ class Recall:
         """Takes in what was said since the last time: 30 microseconds a message."""
         known = len(self._read)
         if known > len(messages) or (known and messages[known - 1] is not self._read[-1]):
-            self._finder, self._read, known = Finder(), [], 0  # another branch
+            self._finder, self._read, self._places, known = Finder(), [], {}, 0  # another branch
         for index, message in enumerate(messages[known:], known):
             if message.role == "user" and was_read(message):
                 self._finder.add(index, message.text)
@@ -151,16 +154,17 @@ class Recall:
         )
 
     def _held(self, message: Message, words: str, engine: Holding) -> float:
-        """Share of the tokens of these words, over all KV heads: of a page that was pasted one line may be
-        gone."""
-        tokens, again = tokens_of(message), message.recalled
-        text = " ".join((again.before(message.text) if again else message.text).split())
-        at = text.find(words)
-        if at >= 0:
-            whole, before = self._count(text), self._count(text[:at])
-            stop = -(-(before + self._count(words)) * len(tokens) // whole)
-            tokens = tokens[before * len(tokens) // whole : stop]
-        return engine.held(tokens)
+        """Share of the tokens of these words, over all KV heads.
+
+        Of a page that was pasted one line may be gone.
+        """
+        again = message.recalled
+        key = id(message), again.words if again else ""
+        if key not in self._places:
+            text = again.before(message.text) if again else message.text
+            self._places[key] = Places(" ".join(text.split()), self._count)
+        places = self._places[key]
+        return engine.held(places.of(words, tokens_of(message)))
 
     def _why(self, message: Message, words: str, engine: Holding) -> str:
         """Why they are told again."""

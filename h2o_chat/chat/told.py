@@ -5,11 +5,12 @@ own: the room of "my friend waited in room number 530" is not "my room".
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from h2o_chat.chat.answers import may_answer
-from h2o_chat.chat.finding import BEGINNING, TELLS, WORD, Finder, Found, unsaid
+from h2o_chat.chat.everyday import TOLD, WORDS
+from h2o_chat.chat.finding import BEGINNING, WORD, Finder, Found, unsaid
 from h2o_chat.chat.neighbours import (
     OTHERS,
     Neighbours,
@@ -36,6 +37,8 @@ SURE = 0.75
 """So much of what the words count stands there as it was asked for: it is no mere neighbour."""
 LESS = 0.05
 """What tells less than the best by so much is not meant."""
+NEWEST_OF_KIND = 300
+"""So many pieces with a word are looked at by expressions, which take longer."""
 VALUE = 0.2
 """More tells what names one of the kind that is asked for."""
 HALF = 0.5
@@ -124,16 +127,26 @@ def told(finder: Finder, question: str, what: Wanted) -> Found | None:
     for at, text in finder.with_any(beginnings):
         if may_answer(written, text) and (tells := _tells(asked, _said(plain(text)))):
             some[at] = tells
-    kinds = TELLS.keys() & {what.kind, *(what.words if len(what.words) == 1 else ())}
-    some |= {at: 1.0 + VALUE for at, _ in finder.with_any({unsaid(one) for one in kinds})}
+    if what.words == {"age"}:
+        some |= {at: 1.0 for at, _ in finder.with_any({unsaid("age")})}
+    of_kind = dict(_of_kind(finder, what.kind or ("name" if what.words == {"name"} else "")))
+    some |= dict.fromkeys(of_kind, 1.0 + VALUE)
     most = max(some.values(), default=0.0)
     best = finder.best_of(question, [at for at, tells in some.items() if tells > most - LESS])
-    if best is None or any(TELLS[one].search(best.text) for one in kinds):
+    if best is None or best.text in of_kind.values():
         return best
     said = WORD.findall(plain(best.text))
     exactly = _standing(asked.words, said, exactly=True)
     exactly |= {word for word in asked.counts if not {*singular(word)}.isdisjoint(said)}
     return replace(best, sure=asked.share(exactly) >= SURE)
+
+
+def _of_kind(finder: Finder, kind: str) -> Iterator[tuple[int, str]]:
+    """Pieces that tell one of the things in `everyday.py`, by their numbers."""
+    if kind:
+        begins = {word[:BEGINNING] for word in WORDS[kind]} | {unsaid(kind)}
+        said = finder.with_any(begins, NEWEST_OF_KIND)
+        yield from ((at, text) for at, text in said if TOLD[kind].search(text))
 
 
 def names(text: str, what: Wanted) -> bool:

@@ -68,6 +68,7 @@ def crash(
         again = {(at, words) for at, words in said if words}
         assert again <= recalled(folder / "data"), "words told again are not stored"
         told_again |= again
+    assert told_again, "nothing was told again: more kills"
     path = whole(folder / "data")
     return sum(map(len, answers)), sum(finish == "interrupted" for _, finish in path), len(told_again)
 

@@ -6,21 +6,30 @@ tell it. They were written for the phrases that `pocket` learned from, and measu
 """
 
 import re
+from functools import lru_cache
 
 _NAMES = r"(?:(?:first|own|full|real|given|user) )?names?"
 _THEY = r"(?:people|others|friends|everyone|everybody|they|you|my \w+)"
 _JOB = r"(?:jobs?|profession|occupation|trade|career|position|post|line of work|job title)"
 _OTHER_JOB = r"(?<!dream )(?<!first )(?<!last )(?<!old )(?<!next )"
 _DOER = r"(?:er|or|ist|ian|ant|yst|eon|chef|cook|guard|pilot|nurse|vet|judge|smith|man|woman|clerk)"
+_NO_JOB = (
+    r"(?!\w*(?:father|mother|brother|sister|daughter|vegetarian|person|older|younger|better|later|winner"
+    r"|member|owner|lover|smoker|drinker|beginner|sooner|never|ever|over|another|other)\b)"
+)
 _PLACE = r"(?:town|city|village|place)"
 _AWAY = r"(?:trip|holidays?|vacation|journey|tour|travels?|tickets?|flight)"
 _GO = r"(?:go|going|goes|travel\w*|fly|flying|head\w*|off|visit\w*|driv\w+|be staying|be next week)"
 _RIDE = r"(?:train|bus|plane|ship|road|way|path|ticket|flight|journey|trip|tour)"
 _PLANNED = r"(?:say|tell|mention|book|plan|choose|decide|want)"
-_WENT = rf"\b(?:did (?:i|we)\b(?! {_PLANNED})|do i go (?:\w+ing|to school)\b)"
+_WENT = rf"\b(?:did (?:i|we)\b(?! {_PLANNED})|do i go (?:\w+ing|to)\b)"
 """Asks for what was, or is done every week."""
 _END = r"(?= *(?:[?.,!]|$))"
-_X = r"[A-ZÀ-ÞА-ЯЁ]\w+"
+_DAYS = (
+    r"(?!(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day"
+    r"|January|February|March|April|May\b|June|July|August|Sept|Octo|Novem|Decem)"
+)
+_X = rf"{_DAYS}[A-ZÀ-ÞА-ЯЁ]\w+"
 """A name of somebody, or of a place."""
 
 _ASKED = {
@@ -33,23 +42,24 @@ _ASKED = {
         r"\b(?:what|how) (?:am|was) i (?:called|named)\b|\bwhat i['’ ]?a?m called\b",
         r"\bwhat do i (?:answer to|go by)\b|\bme by my\b",
         rf"\b(?:what|how) (?:do|does|did|would|should|can|will) {_THEY} (?:call|name|address) me\b",
-        r"\bwho(?:m|se)? (?:are|do|messages are) you (?:talk|speak|chat|read|help)",
-        r"\bwho you (?:are )?(?:talk|speak)",
+        r"\bwho(?:m|se)? (?:are|do|messages are) you (?:talk|speak|chat|read|help)"
+        rf"\w*(?: (?:to|with)| now)*{_END}",
+        rf"\bwho you (?:are )?(?:talk|speak)\w* (?:to|with){_END}",
         r"\bwho (?:is|am) (?:\w+ )?(?:speaking|talking|writing|typing|asking|chatting)\b",
         r"\b(?:who|what person) is (?:your user|in front of you|asking)\b",
-        r"\b(?:what|which) name\b(?!.*\b(?:my (?!parents|mother)|our|for the))",
+        r"(?=.*\b(?:i|me|my)\b)\b(?:what|which) name\b(?!.*\b(?:my (?!parents|mother)|our|for the))",
         r"\bintroduced? my?(?:self|e)\b",
         r"\bdo(?:n['’]t)? you (?:know|remember|recognise) me\b",
     ),
     "job": (
-        rf"^(?!.*\b(?:when|where|how|who|why|should|like|find)\b)(?!.*['’]s {_JOB})"
+        rf"^(?!.*\b(?:when|where|how|who|why|should|like|love|hate|about|find|wear|earn)\b)(?!.*['’]s {_JOB})"
         rf"(?=.*\b(?:i|my|me|mine)\b).*\b{_OTHER_JOB}{_JOB}\b(?! (?:interview|offer|cent|goal))",
         rf"\bmy work{_END}",
         r"\bwho am i at work\b|\bwhat am i (?:by|at work)\b",
         r"\bwhat (?:is it (?:that )?)?(?:do|did)? ?i (?:even )?(?:do|work)(?: as)?"
         rf"(?: (?:again|for (?:a living|work|money)|at work|every day|all day))?{_END}",
         rf"\bdo i work as\b|\bby trade{_END}|\btitle i have\b|\bas a what\b",
-        r"\b(?:earn|make) (?:my|a) (?:living|money|bread)\b|\bkeeps me busy\b",
+        r"\bi (?:earn|make) (?:my|a) (?:living|money|bread)\b|\bkeeps me busy\b",
     ),
     "home": (
         r"\bwhere\b(?:.* (?:i|we))? (?:now |still |actually )?"
@@ -79,7 +89,8 @@ _ASKED = {
 }
 _TOLD = {
     "name": (
-        rf"(?i:\b(?:my|user|the) {_NAMES}(?: is|['’]s| was|,| =|:)|\bcall(?:s|ed)? me\b|\bnamed? me\b)",
+        rf"(?i:\b(?:my|user|the) {_NAMES}(?: is|['’]s| was|,| =|:)|\bnamed? me\b)",
+        rf"\b(?i:call(?:s|ed)? me|calls? (?:you|her|him) and me)(?: the)? {_X}",
         r"(?i:\bknow[sn]?(?: me)? (?:as|by)\b|\bi (?:go by|answer to|sign(?:ed)?|use the name))",
         r"(?i:\bi(?:['’]m|['’]ve been| am| was| have been) (?:called|named|known|baptized)\b)",
         rf"(?i:\bthe name (?:is|i use)\b|\bis (?:my {_NAMES}|who i am|what (?:i['’]?m|i am|they|people)))",
@@ -97,11 +108,12 @@ _TOLD = {
         rf"\b{_X},? (?:here|speaking|writing|typing)\b",
     ),
     "job": (
-        r"(?i:\b(?:work|employ|hire|train|busy|serv|spend|earn|job|shift|day)\w*\b[^.?!]*\bas (?:an? )?\w+)",
+        r"(?i:\b(?:work|works|worked|working|employed|hired?|trained|busy|serve|spend|earn|money|jobs?|shift|day)"
+        r"\b[^.?!]*\bas an? \w+|\bwork as \w+)",
         rf"(?i:\bas an? (?:\w+ )?\w+{_DOER}\b|\bmy {_JOB} (?:is|was|:)|\bis my {_JOB}\b)",
         r"(?i:\bby (?:profession|trade|training)\b|\bfor a living\b|\bjob title\b|\bfull-time\b)",
         r"(?i:\b(?:i['’]?m|i am|i was|i become|being|becoming|became|to be|talking to|speaks)"
-        rf" (?:(?:an?|the) (?:\w+ ){{0,2}})?\w{{2,}}{_DOER}\b)",
+        rf" (?:(?:an?|the) (?:\w+ ){{0,2}})?{_NO_JOB}\w{{2,}}{_DOER}\b)",
         rf"(?i:\b\w{{2,}}{_DOER}\b(?: is what i do|[^.?!]* i do (?:just )?that))",
         rf"(?i:\b\w{{2,}}{_DOER}\b[^.?!]*\bfor (?:occupation|profession|job)\b)",
         rf"(?i:\b(?:my calling|^me|{_JOB})[:?] (?:it is )?\w+|\bmy {_JOB}\b[^?!]*\bi wrote\b)",
@@ -153,6 +165,27 @@ BEGINS = {
 _ASKED_FOR = {kind: re.compile("|".join(ways), re.IGNORECASE) for kind, ways in _ASKED.items()}
 
 
+_ELSE = re.compile(
+    r"^\W*(?:and |so |but )?(?:when|why|who\b(?! (?:am|is|are|you|i))|what time|do|does"
+    r"|how (?:much|many|long|far|often|old|do i (?!earn|make)))\b",
+    re.IGNORECASE,
+)
+"""Asks for something else of it: "When is my flight?"."""
+_OTHERS = re.compile(
+    r"\b(?:he|she|they|(?:my|our|his|her|their) (?!parents|friends|family|name|home|flat|house|job|work|trade"
+    r"|profession|town|city)\w+) (?:\w+ )?(?:lives?|works?|worked|is|was|goes|travels?|flies|flew)\b",
+    re.IGNORECASE,
+)
+"""Tells it of another: "My brother works as a lawyer."."""
+
+
+@lru_cache(64)
 def asked_for(question: str) -> str:
     """Which of the four a question asks for; empty: none of them."""
-    return next((kind for kind, asking in _ASKED_FOR.items() if asking.search(question)), "")
+    found = next((kind for kind, asking in _ASKED_FOR.items() if asking.search(question)), "")
+    return "" if found != "name" and _ELSE.match(question) else found
+
+
+def tells(kind: str, text: str) -> bool:
+    """Whether a text tells one of the four of the person who says it."""
+    return TOLD[kind].search(text) is not None and (kind == "name" or _OTHERS.search(text) is None)

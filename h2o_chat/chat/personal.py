@@ -42,12 +42,15 @@ wie · vad vem var när vilken vilket
 """)
 _HOW = re.compile(
     r"\b(?:how (?:old|many|much|long|often|far|tall|big|large|heavy|high|wide|deep|fast|late|early)"
-    r"|how (?:\w+ )?do i (?:like|prefer|take|drink|spell|commute|want)|how did (?:i|we|my|our)"
+    r"|how (?:\w+ )?do i (?:like|prefer|take|drink|spell|commute|want)|how did (?:i|we)"
     r"|wie (?:alt|viele?|gross|lange?|oft|weit|schwer|hoch|spät|heiss\w*|hiess\w*|ist|war|lautet)"
     r"|comment s|cómo (?:se|me) llam\w+|come si chiam\w+|como se cham\w+"
     r"|hoe (?:oud|heet|veel|lang|groot|vaak)|как (?:\w+ )?зовут)\b"
 )
 """How much of something, or its name. Any other "how" asks for advice."""
+_HAVE_I = re.compile(
+    r"(?:do i (?:have|own) (?:an?|any)|am i (?:\w+ )?(?:married|single|allergic|insured|vegetarian|vegan))\b"
+)
 _WHETHER_I = re.compile(
     r"have i (?:ever |already )?(?:been|had|seen|got|done|met|visited|eaten|read)\b"
     r"|(?:is|does|did|was|has) my (?:\w+ )?(?:father|mother|dad|mum|mom|brother|sister|son|daughter|wife"
@@ -82,6 +85,10 @@ waarom beste · dig ska bör varför bästa · ты вы тебя тебе ва�
 почему зачем лучше лучший · 你 您 怎 该 应 君
 """) - {"je"}
 """A question with one of these asks for advice, for an opinion, or for what somebody else did."""
+_FOR_ADVICE = (_ADVICE | word_set("help recommend suggest write explain pack improve")) - word_set(
+    "you your yours yourself could would will can may might shall happen"
+)
+"""These ask for advice in any question: "Could you tell me where I travel?" does not."""
 _ADVISE = re.compile(
     r"\b(?:(?<!when do i )(?<!day do i )(?<!time do i )have to|had to|best (?:way|thing|time|place)|best to"
     r"|how to|does it (?:take|cost)|going to"
@@ -189,14 +196,22 @@ class Wanted:
     """Without these nothing tells it: "what is my FAVOURITE fruit"."""
     kind: str = ""
     """Which of the things in `everyday.py` it asks for; empty: none."""
+    whether: bool = False
+    """A yes or no would do, and who has told nothing of it may ask for advice: "Is my dog ill?"."""
 
 
 def wanted(question: str) -> Wanted | None:
     """What it asks for that only the person can have told; None: nothing of the kind."""
     what, kind = _wanted(question), asked_for(question)
-    if kind and what is None:
+    if kind and what is None and (kind == "name" or not _advises(question)):
         return Wanted(frozenset({kind}), frozenset(), frozenset(), frozenset(), kind)
     return replace(what, kind=kind) if what else None
+
+
+def _advises(question: str) -> bool:
+    """Whether it asks for advice, or speaks of nobody's own: "Where does this road go?"."""
+    words = set(_REMEMBER.sub("", " ".join(WORD.findall(question.casefold()))).split())
+    return bool(words & _FOR_ADVICE) or words.isdisjoint(I | MY)
 
 
 def _wanted(question: str) -> Wanted | None:
@@ -208,9 +223,8 @@ def _wanted(question: str) -> Wanted | None:
     rest = _TOLD_YOU.sub("i", _REMEMBER.sub("", whole))
     words = rest.split()
     known = set(words)
-    asks = (
-        _HOW.search(rest) or _WHETHER_I.match(rest) or ((reminded or known & _ASKING) and "how" not in known)
-    )
+    openly = _HOW.search(rest) or ((reminded or known & _ASKING) and "how" not in known)
+    asks = openly or _HAVE_I.match(rest) or _WHETHER_I.match(rest)
     mine = [at for at, word in enumerate(words) if word in MY and not _is_beside(words[max(0, at - 2) : at])]
     of_self = mine or known & I - {"we", "us"} or {"i", "ich"} & set(reminded) or _DO_WE.search(rest)
     if not asks or not of_self or known & (_ADVICE | _EVERYBODY) or _ADVISE.search(rest):
@@ -228,7 +242,8 @@ def _wanted(question: str) -> Wanted | None:
     must = frozenset(word for word in words if word in _LIKES)
     owner = _OWNER.findall(question.casefold())
     of_hers = _counting(owner or ([] if must else [*_own(words)]))
-    return Wanted(_counting(content), half | must, of_hers, must)
+    whether = not openly and not _HAVE_I.match(rest)
+    return Wanted(_counting(content), half | must, of_hers, must, whether=whether)
 
 
 def _is_beside(before: Sequence[str]) -> bool:

@@ -1,5 +1,6 @@
 """Which tokens of a long message some words of it are, without tokenising all of it at each question."""
 
+import re
 from bisect import bisect_right
 from collections.abc import Callable
 
@@ -9,7 +10,7 @@ BLOCK_CHARACTERS = 1000
 class Places:
     """How many tokens stand before each place of a text.
 
-    The text is tokenised once, in blocks that end where a word does; then one block a question.
+    The text is tokenised once, in blocks that end where a word does, if one does; then one block a question.
 
     Args:
         count: how many tokens a text has.
@@ -20,8 +21,10 @@ class Places:
         self._begins, self._before = [0], [0]
         while self._begins[-1] < len(text):
             begins = self._begins[-1]
-            end = text.find(" ", begins + BLOCK_CHARACTERS)
-            self._begins.append(len(text) if end < 0 else end)
+            end = text.find(" ", begins + BLOCK_CHARACTERS, begins + 2 * BLOCK_CHARACTERS)
+            if end < 0:
+                end = min(len(text), begins + 2 * BLOCK_CHARACTERS)
+            self._begins.append(end)
             self._before.append(self._before[-1] + count(text[begins : self._begins[-1]]))
 
     def of(self, words: str, tokens: range) -> range:
@@ -30,10 +33,11 @@ class Places:
         Args:
             tokens: positions of the text's tokens; those of the template among them are shared out.
         """
-        at = self._text.find(words)
-        if at < 0 or not self._before[-1]:
+        # Between sentences of a script without spaces there is none, and pieces have one.
+        found = re.search(r" ?".join(map(re.escape, words.split())), self._text)
+        if found is None or not self._before[-1]:
             return tokens
-        before, whole = self._tokens_before(at), self._before[-1]
+        before, whole = self._tokens_before(found.start()), self._before[-1]
         stop = -(-(before + self._count(words)) * len(tokens) // whole)
         return tokens[before * len(tokens) // whole : stop]
 

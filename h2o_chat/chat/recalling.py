@@ -26,7 +26,8 @@ from h2o_chat.events.events import Note
 HELD = 0.9
 """Share of the words' tokens, over all KV heads, from which on they are held, and need not be said again: of
 less a small model reads half a name."""
-HALF = 0.5
+MOSTLY = 0.5
+"""Of less than this share the note says that they were mostly forgotten."""
 NEAR_TOKENS = 128
 """Of a pinned message, back from the newest token: nearer it is read as well as when it is said again."""
 TURNS = 4
@@ -84,7 +85,7 @@ class Recall:
             found = told(self._finder, question, what) if what else self._fitting(question)
             if found is not None and not self._is_at_hand(found, messages, engine):
                 again, sure = Recalled(found.index, found.text), found.sure
-            if found is None and what and not _brings(text, typed, messages, what):
+            if found is None and what and not what.whether and not _brings(text, typed, messages, what):
                 self._notes.append(Note("gone", GONE, about=len(messages)))
         if again is None:
             return None, text
@@ -171,7 +172,7 @@ class Recall:
         held = self._held(message, words, engine)
         if held >= HELD:
             return "is pinned, but far back"
-        return ("was mostly" if held < HALF else "was partly") + " forgotten" if held else "was forgotten"
+        return ("was mostly" if held < MOSTLY else "was partly") + " forgotten" if held else "was forgotten"
 
 
 def _asked_before(messages: Sequence[Message]) -> str:

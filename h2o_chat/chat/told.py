@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from h2o_chat.chat.answers import may_answer
-from h2o_chat.chat.everyday import TOLD, WORDS
+from h2o_chat.chat.everyday import WORDS, tells
 from h2o_chat.chat.finding import BEGINNING, WORD, Finder, Found, unsaid
 from h2o_chat.chat.neighbours import (
     OTHERS,
@@ -125,14 +125,14 @@ def told(finder: Finder, question: str, what: Wanted) -> Found | None:
     beginnings = set(asked.words).union(*(one.beginnings for one in asked.near.values()))
     some: dict[int, float] = {}
     for at, text in finder.with_any(beginnings):
-        if may_answer(written, text) and (tells := _tells(asked, _said(plain(text)))):
-            some[at] = tells
+        if may_answer(written, text) and (share := _tells(asked, _said(plain(text)))):
+            some[at] = share
     if what.words == {"age"}:
         some |= {at: 1.0 for at, _ in finder.with_any({unsaid("age")})}
     of_kind = dict(_of_kind(finder, what.kind or ("name" if what.words == {"name"} else "")))
-    some |= dict.fromkeys(of_kind, 1.0 + VALUE)
+    some |= {at: max(1.0, some.get(at, 0.0)) for at in of_kind}
     most = max(some.values(), default=0.0)
-    best = finder.best_of(question, [at for at, tells in some.items() if tells > most - LESS])
+    best = finder.best_of(question, [at for at, share in some.items() if share > most - LESS])
     if best is None or best.text in of_kind.values():
         return best
     said = WORD.findall(plain(best.text))
@@ -146,7 +146,7 @@ def _of_kind(finder: Finder, kind: str) -> Iterator[tuple[int, str]]:
     if kind:
         begins = {word[:BEGINNING] for word in WORDS[kind]} | {unsaid(kind)}
         said = finder.with_any(begins, NEWEST_OF_KIND)
-        yield from ((at, text) for at, text in said if TOLD[kind].search(text))
+        yield from ((at, text) for at, text in said if tells(kind, text))
 
 
 def names(text: str, what: Wanted) -> bool:

@@ -83,6 +83,7 @@ def draw(
         script = Script(tokenizer, template)
         script.say("user", page)
         script.say("assistant", NOTED[0])
+        ends = {}  # how far back a fact lies is not told
         kinds = {fact: "plain" if kind == "pinned" else kind for fact, kind in kinds.items()}
     questions = []
     for fact, kind in kinds.items():

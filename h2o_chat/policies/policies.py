@@ -117,11 +117,12 @@ def heavy_or_novel(slots: Slots, weights: Weights = DEFAULT) -> Tensor:
       word and go on with the next; where that was evicted they go on with the rest of another word.
     - Age: of tokens no longer used the older go first. Without it the most distinct tokens of the whole
       conversation gather, and perplexity grows with its length.
-    - Distinctness: of tokens equally used, those with a key unlike the mean stay. From 256 slots on the
+    - Distinctness: of tokens equally used, those with a key unlike the mean stay. From 128 slots on the
       newer ones do.
     - Prominence, 0 to 1: how far a prompt token's distinctness + novelty is above the mean of the slots. A
       fact is told once and asked for much later; no query attends to it until then. The model repeats what it
       still needs of its own words (Random Attention, arXiv 2609.03430), so generated tokens get none.
+      Where all that is held was told, as while a page is read, nobody gets any: what is in use stays.
       Without novelty repeated kinds of token (numbers, days of the week) evict a unique name. Below 512
       slots novelty counts for less: the words that a fact is asked by are repeated ones too.
     """

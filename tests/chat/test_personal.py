@@ -51,7 +51,7 @@ def teller(question: str, *said: str) -> str | None:
         "Where do I volunteer?",
         "What do I do on Mondays?",
         "Where will my exam be?",
-        "How did my grandparents meet?",
+        "How did I break my arm?",
         "Who looks after my fish?",
         "Wie heißt mein Hund?",
         "Weißt du noch, wo ich wohne?",
@@ -227,3 +227,43 @@ def test_name_job_home_and_trip_are_known_in_many_words(told_: str, asked: str) 
 )
 def test_what_only_sounds_like_these_is_another_question(asked: str) -> None:
     assert asked_for(asked) == ""
+
+
+SAID = ("My name is Sven.", "I work as a nurse.", "I live in Oslo.", "We booked a trip to Madrid.")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "Where should I go for dinner?",
+        "Where does this road go?",
+        "How do I cancel my flight?",
+        "What should I pack for my trip?",
+        "Where do I go to renew my passport?",
+        "Who are you talking about?",
+        "What name do you like best for a cat?",
+        "Can you help me with my work?",
+        "Is nursing a good career for me?",
+        "How do actors make a living?",
+    ],
+)
+def test_advice_is_told_none_of_the_four(asked: str) -> None:
+    what = wanted(asked)
+    assert what is None or teller(asked, *SAID) is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        ("When is my flight?", "My flight is at nine."),
+        ("How much did I pay for my ticket?", "I paid 300 euros for my ticket."),
+        ("Who comes with me on my trip?", "Anna comes with me on my trip."),
+        ("What do I love about my job?", "I love my job because of the people."),
+        ("Who am I?", "My name is Sven."),
+        ("What is my home town?", "I live in Oslo."),
+        ("How do I earn my living?", "I work as a nurse."),
+    ],
+)
+def test_another_thing_of_them_and_other_people_are_not_taken_for_them(asked: str, answer: str) -> None:
+    others = ("My boss called me at five.", "I moved my meeting to Monday.", "My train was late as never.")
+    assert teller(asked, *SAID[:3], answer, *others, "My brother works as a lawyer.", SAID[3]) == answer

@@ -329,3 +329,30 @@ def test_what_tells_it_in_other_words_may_not_be_what_is_asked_for(fact: str, as
     assert (again is None) == (code == "gone")
     assert note.about == (0 if code == "recalled" else len(said))
     assert ("may not answer" in note.message) == (code == "doubtful")
+
+
+@pytest.mark.parametrize("asked", ["Is my dog sick?", "Am I pregnant?", "Do I tip in Japan?"])
+def test_of_what_asks_for_yes_or_no_nothing_is_said_where_nothing_is_found(asked: str) -> None:
+    class Nothing:
+        def held(self, positions: range) -> float:
+            return 0.0
+
+    notes = list[Note]()
+    said = [Message("user", text, at, at) for at, text in enumerate(TALK)]
+    assert Recall(notes).before(asked, said, Nothing(), Settings()) == (None, asked)
+    assert notes == []
+
+
+def test_of_a_page_without_spaces_the_line_that_is_gone_is_told_again() -> None:
+    """Its pieces are joined by spaces that it does not have."""
+    page = "今天去了公园。" * 60 + "我的狗叫小黑。它很大。" + "今天去了公园。" * 60
+    at = page.find("我的狗")
+
+    class AllButTheFact:
+        def held(self, positions: range) -> float:
+            return 0.0 if positions.start in range(at - 2, at + 3) else 1.0
+
+    message = Message("user", page, 0, len(page) - 1)
+    again, _ = Recall([]).before("我的狗叫什么？", [message], AllButTheFact(), Settings())
+    assert again is not None
+    assert again.words.startswith("我的狗叫小黑。")

@@ -131,7 +131,7 @@ class Offers:
                 self._begin(chat)
             case CacheState() if self._marks_due and report.seen > report.kept:
                 self._light()
-            case Note(code="recalled"):
+            case Note(code="recalled" | "doubtful"):
                 self._told_again = True
             case Done():
                 self._go_on()

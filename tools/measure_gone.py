@@ -7,8 +7,8 @@ them is held, or nothing, is taken as given. Files as for `measure_recall.py`. W
 `personal_later.py`, written when the rules were nearly final; with `--lists chosen` in `personal.py`, which
 was looked at before; with `--lists unseen` in `personal_unseen.py`, which was looked at later; with
 `--lists fresh` and `--lists blind` in `personal_fresh.py` and `personal_blind.py`, looked at since; with
-`--lists stranger` in `personal_stranger.py`, by somebody who had not seen the program, on which nothing was
-chosen. Dialogues and questions about the world are cut in the same way.
+`--lists stranger`, `months`, `forty`, `year` and `people` in `personal_stranger.py` and so on, by people who
+had not seen the program: nothing was chosen on the last two. Dialogues and questions about the world are cut in the same way.
 """
 
 import argparse
@@ -25,9 +25,13 @@ from types import ModuleType
 import personal
 import personal_blind
 import personal_fresh
+import personal_forty
 import personal_later
+import personal_months
+import personal_people
 import personal_stranger
 import personal_unseen
+import personal_year
 from transformers import AutoTokenizer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -38,6 +42,7 @@ from measure_recall import knowledge, mixed  # noqa: E402
 from h2o_chat.base.config import Settings  # noqa: E402
 from h2o_chat.chat.asking import question_of  # noqa: E402
 from h2o_chat.chat.message import Message, Recalled  # noqa: E402
+from h2o_chat.chat.personal import somebody  # noqa: E402
 from h2o_chat.chat.recalling import Recall  # noqa: E402
 from h2o_chat.chat.templates import choose  # noqa: E402
 from h2o_chat.events.events import Note  # noqa: E402
@@ -51,6 +56,10 @@ LISTS = {
     "fresh": personal_fresh,
     "blind": personal_blind,
     "stranger": personal_stranger,
+    "months": personal_months,
+    "forty": personal_forty,
+    "year": personal_year,
+    "people": personal_people,
 }
 WANTED = {"never told": True, "never told, but something like it": True}
 """Whether a mark is right; of all other kinds it is not."""
@@ -125,9 +134,11 @@ def main() -> None:
     for number in range(asked.conversations):
         script, questions = draw(tokenizer, choose(tokenizer, "auto"), asked.tokens, f"{asked.seed} {number}")
         said = [message.text for message in script.messages if message.role == "user"]
+        never = list(drawn(rng, asks, each))
+        counts.begin(of_them := read(mixed(list(mixed(said, between)), naming(asks, never))))
+        for text in never:
+            counts.ask("never told", text, of_them, 0.0)
         counts.begin(plain := read(mixed(said, between)))
-        for text in drawn(rng, asks, each):
-            counts.ask("never told", text, plain, 0.0)
         for question in questions:
             kind = "told, held" if question.expected else "never told"
             counts.ask(kind, question.messages[0]["content"], plain, 1.0)
@@ -140,7 +151,7 @@ def main() -> None:
                 counts.ask(kind, text, plain, 0.0)
         for kind, known in (
             ("told", pairs(listed(asks, "HELD"))),
-            ("told in other words", pairs(asks.IN_OTHER_WORDS)),
+            ("told in other words", pairs(listed(asks, "IN_OTHER_WORDS"))),
         ):
             told = rng.sample(known, min(len(known), each))
             messages = read(mixed(list(mixed(said, between)), [tell for tell, _ in told]))
@@ -162,6 +173,14 @@ def main() -> None:
     print(f"to decide: {median(counts.ms):.2f} ms, at most {max(counts.ms):.2f}")
     for wrong in rng.sample(counts.wrong, min(asked.wrong, len(counts.wrong))):
         print("  " + wrong)
+
+
+def naming(asks: ModuleType, questions: Sequence[str]) -> list[str]:
+    """What was told of those whom these ask about by name: who asks where Milo lives has spoken of him."""
+    names = {name for text in questions if (name := somebody(text))}
+    tells = [tell for tell, _ in pairs(listed(asks, "IN_OTHER_WORDS"))]
+    told = {name: [tell for tell in tells if name in tell] or [f"{name} and I went for a walk."] for name in names}
+    return [tell for several in told.values() for tell in several]
 
 
 def listed(asks: ModuleType, name: str) -> str:

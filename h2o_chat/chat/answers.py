@@ -4,7 +4,7 @@ import re
 
 from h2o_chat.chat.finding import WORD
 from h2o_chat.chat.neighbours import plain
-from h2o_chat.chat.personal import NOTHING
+from h2o_chat.chat.personal import NOTHING, word_set
 
 _COUNTED = (
     r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen"
@@ -42,7 +42,14 @@ _ASKED = (
 )
 
 
-_NAME = re.compile(r"\bwhats?\b.*\b(?:called|names?)\b")
+_NAME = re.compile(r"\bwhats?\b.*\b(?:called|names?)\b|^whos?\b(?: is| are| was)?(?: my| our)\b")
+_NO_NAME = word_set("""
+monday tuesday wednesday thursday friday saturday sunday january february march april june july august
+september october november december yeah yes no yep nope oh ah hm wow well ok okay hey hi hello thanks thank
+please sure sorry great nice good cool actually maybe perhaps because when while if since after before today
+tomorrow yesterday now then
+""")
+"""Written with a capital letter, and no names: days, months, how a sentence begins."""
 _NAMED = re.compile(r"\b(?:called|named?|names|nicknamed?|call)\b")
 
 
@@ -64,5 +71,5 @@ def _has_name(text: str) -> bool:
     return (
         _NAMED.search(text.casefold()) is not None
         or text == text.casefold()
-        or any(one[:1].isupper() and one.casefold() not in NOTHING for one in WORD.findall(text))
+        or any(one[:1].isupper() and one.casefold() not in NOTHING | _NO_NAME for one in WORD.findall(text))
     )

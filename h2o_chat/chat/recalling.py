@@ -14,10 +14,10 @@ from typing import Protocol
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.chat.asking import question_of
-from h2o_chat.chat.finding import Finder, Found
+from h2o_chat.chat.finding import BEGINNING, Finder, Found
 from h2o_chat.chat.following import followed
 from h2o_chat.chat.message import Message, Recalled, numbered
-from h2o_chat.chat.personal import Wanted, wanted
+from h2o_chat.chat.personal import Wanted, is_hers, somebody, wanted
 from h2o_chat.chat.places import Places
 from h2o_chat.chat.spans import tokens_of, was_read
 from h2o_chat.chat.told import names, told
@@ -85,7 +85,8 @@ class Recall:
             found = told(self._finder, question, what) if what else self._fitting(question)
             if found is not None and not self._is_at_hand(found, messages, engine):
                 again, sure = Recalled(found.index, found.text), found.sure
-            if found is None and what and not what.whether and not _brings(text, typed, messages, what):
+            asks = not _brings(text, typed, messages, what) if what else self._of_one_of_hers(typed)
+            if found is None and asks:
                 self._notes.append(Note("gone", GONE, about=len(messages)))
         if again is None:
             return None, text
@@ -134,6 +135,12 @@ class Recall:
     def _fitting(self, question: str) -> Found | None:
         best = next(iter(self._finder.find(question)), None)
         return best if best is not None and best.fits else None
+
+    def _of_one_of_hers(self, question: str) -> bool:
+        """Whether it asks about somebody whom the person has named as she spoke of herself: "my cousin Milo"."""
+        name = somebody(question)
+        said = self._finder.with_any({name[:BEGINNING].casefold()}) if name else ()
+        return any(is_hers(name, text) for _, text in said)
 
     def _asked_for(self, messages: Sequence[Message]) -> Recalled | None:
         """What was asked for by hand, unless the conversation is another one since, or on another branch."""

@@ -57,6 +57,10 @@ hid keep forgot
 """Words by which one has a thing: "I bought a dog"."""
 _HAVE_NOT = word_set("been to rather than")
 """ "I have been to the dog" tells of no dog."""
+_ANOTHER = re.compile(r"\b(?:first|second|third|previous|former)\b(?! (?:name|language|tongue))")
+"""Of "my first car" nothing is told by "my car is green"."""
+_OF_ANY_KIND = word_set("city place country region hometown people friends line field nickname surname language")
+"""What is asked for with these is one of the things in `everyday.py`, and no more."""
 _APOSTROPHES = ("'", "’")
 _KIND = re.compile(r"\b(?:what|which) (\w+) (?:do|did|am|was|have) (?:i|we)\b")
 """What kind of thing is asked for: what does not name one tells nothing."""
@@ -133,12 +137,16 @@ def told(finder: Finder, question: str, what: Wanted) -> Found | None:
     some |= {at: max(1.0, some.get(at, 0.0)) for at in of_kind}
     most = max(some.values(), default=0.0)
     best = finder.best_of(question, [at for at, share in some.items() if share > most - LESS])
-    if best is None or best.text in of_kind.values():
-        return best
+    if best is None:
+        return None
     said = WORD.findall(plain(best.text))
+    if best.text in of_kind.values():  # "What was I called before I entered the convent?" asks for more
+        more = what.words - WORDS[what.kind or "name"] - _OF_ANY_KIND
+        return replace(best, sure=not more or bool(_standing(_forms(more), said)))
     exactly = _standing(asked.words, said, exactly=True)
     exactly |= {word for word in asked.counts if not {*singular(word)}.isdisjoint(said)}
-    return replace(best, sure=asked.share(exactly) >= SURE)
+    another = {*_ANOTHER.findall(written)} - {*said}
+    return replace(best, sure=asked.share(exactly) >= SURE and not another)
 
 
 def _of_kind(finder: Finder, kind: str) -> Iterator[tuple[int, str]]:

@@ -42,7 +42,7 @@ from measure_recall import knowledge, mixed  # noqa: E402
 from h2o_chat.base.config import Settings  # noqa: E402
 from h2o_chat.chat.asking import question_of  # noqa: E402
 from h2o_chat.chat.message import Message, Recalled  # noqa: E402
-from h2o_chat.chat.personal import somebody  # noqa: E402
+from h2o_chat.chat.personal import of_somebody  # noqa: E402
 from h2o_chat.chat.recalling import Recall  # noqa: E402
 from h2o_chat.chat.templates import choose  # noqa: E402
 from h2o_chat.events.events import Note  # noqa: E402
@@ -177,7 +177,7 @@ def main() -> None:
 
 def naming(asks: ModuleType, questions: Sequence[str]) -> list[str]:
     """What was told of those whom these ask about by name: who asks where Milo lives has spoken of him."""
-    names = {name for text in questions if (name := somebody(text))}
+    names = {found[0] for text in questions if (found := of_somebody(text))}
     tells = [tell for tell, _ in pairs(listed(asks, "IN_OTHER_WORDS"))]
     told = {name: [tell for tell in tells if name in tell] or [f"{name} and I went for a walk."] for name in names}
     return [tell for several in told.values() for tell in several]

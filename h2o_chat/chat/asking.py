@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 from h2o_chat.chat.learned import personal
 
+SHORT_WORDS = 4
+"""A question of so many words may need the sentence before it."""
 SURELY = 3.0
 """Log-odds from which on a sentence without a question mark asks. Of 1,000 sentences that tell something two
 have as much, and would not be found any more."""
@@ -84,9 +86,15 @@ def asks(sentence: str) -> bool:
 def question_of(text: str) -> str:
     """The last sentence that asks, without a greeting before it; empty where none does.
 
-    Of "What is my dog called? You know?" the first is meant.
+    Of "What is my dog called? You know?" the first is meant, of "I have an uncle in Mersin. His name?" both.
     """
-    asking = [sentence[_greeting(sentence) :] for sentence in sentences(text) if asks(sentence)]
+    before, asking = "", []
+    for sentence in sentences(text):
+        if asks(sentence):
+            one = sentence[_greeting(sentence) :]
+            short = before and len(one.split()) <= SHORT_WORDS and personal(one) <= 0
+            asking.append(f"{before} {one}" if short and personal(f"{before} {one}") > 0 else one)
+        before = sentence
     of_her = [sentence for sentence in asking if personal(sentence) > 0]
     return (of_her or asking or [""])[-1]
 

@@ -196,15 +196,17 @@ def _in_other_languages(rest: str, reminded: str) -> bool:
     return bool(asks and of_self) and known.isdisjoint(_ADVICE) and _IN_ENGLISH.isdisjoint(known)
 
 
-def somebody(question: str) -> str:
-    """Whom a question asks about by a name, "Milo" of "Where does Milo live?"; empty: nobody.
+def of_somebody(question: str) -> tuple[str, Wanted] | None:
+    """Whom a question asks about by a name, "Milo" of "Where does Milo live?", and what for; None: nobody.
 
     It does not say whether that is somebody of the person's, or one whom all the world knows.
     """
     named = _NAME.search(question)
-    if named is None or wanted(question) is not None:
-        return ""
-    return named[1] if personal(_NAME.sub("my friend", question, count=1)) > LIKELY else ""
+    what = wanted(_NAME.sub("my friend", question, count=1)) if named else None
+    if named is None or what is None or wanted(question) is not None:
+        return None
+    name = frozenset(WORD.findall(named[1].casefold()))
+    return named[1], replace(what, words=what.words - {"friend"} | name, mine=name)
 
 
 def is_hers(name: str, text: str) -> bool:

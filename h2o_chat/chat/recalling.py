@@ -17,7 +17,7 @@ from h2o_chat.chat.asking import question_of
 from h2o_chat.chat.finding import BEGINNING, Finder, Found
 from h2o_chat.chat.following import followed
 from h2o_chat.chat.message import Message, Recalled, numbered
-from h2o_chat.chat.personal import Wanted, is_hers, somebody, wanted
+from h2o_chat.chat.personal import Wanted, is_hers, of_somebody, wanted
 from h2o_chat.chat.places import Places
 from h2o_chat.chat.spans import tokens_of, was_read
 from h2o_chat.chat.told import names, told
@@ -35,6 +35,10 @@ TURNS = 4
 LONG_CHARACTERS = 1000
 """A longer message brings with it what it asks about: a file, a page that was pasted."""
 GONE = "No message of yours was found that answers this: the answer may be a guess."
+UNFOUND = (
+    "No message of yours was found that answers this. All of them are held still: what you said in other words"
+    " may be known, else the answer is a guess."
+)
 WITHOUT = ("h2o-paper", "full")
 """Policies that are left as they were published, or forget nothing."""
 
@@ -81,13 +85,12 @@ class Recall:
         if again is None and auto and len(text) <= LONG_CHARACTERS and (typed := question_of(text)):
             self.read(messages)
             question = followed(typed, _asked_before(messages))
-            what = wanted(question)
+            what = wanted(question) or self._of_one_of_hers(question)
             found = told(self._finder, question, what) if what else self._fitting(question)
             if found is not None and not self._is_at_hand(found, messages, engine):
                 again, sure = Recalled(found.index, found.text), found.sure
-            asks = not _brings(text, typed, messages, what) if what else self._of_one_of_hers(typed)
-            if found is None and asks:
-                self._notes.append(Note("gone", GONE, about=len(messages)))
+            if found is None and what and not _brings(text, typed, messages, what):
+                self._notes.append(Note("gone", UNFOUND if _holds(engine, messages) else GONE, about=len(messages)))
         if again is None:
             return None, text
         if again is not by_hand:
@@ -136,11 +139,11 @@ class Recall:
         best = next(iter(self._finder.find(question)), None)
         return best if best is not None and best.fits else None
 
-    def _of_one_of_hers(self, question: str) -> bool:
-        """Whether it asks about somebody whom the person has named as she spoke of herself: "my cousin Milo"."""
-        name = somebody(question)
+    def _of_one_of_hers(self, question: str) -> Wanted | None:
+        """What is asked about somebody whom the person has named as she spoke of herself: "my cousin Milo"."""
+        name, what = of_somebody(question) or ("", None)
         said = self._finder.with_any({name[:BEGINNING].casefold()}) if name else ()
-        return any(is_hers(name, text) for _, text in said)
+        return what if any(is_hers(name, text) for _, text in said) else None
 
     def _asked_for(self, messages: Sequence[Message]) -> Recalled | None:
         """What was asked for by hand, unless the conversation is another one since, or on another branch."""
@@ -180,6 +183,12 @@ class Recall:
         if held >= HELD:
             return "is pinned, but far back"
         return ("was mostly" if held < MOSTLY else "was partly") + " forgotten" if held else "was forgotten"
+
+
+def _holds(engine: Holding, messages: Sequence[Message]) -> bool:
+    """Whether nothing at all was evicted."""
+    newest = max((one.last for one in messages), default=-1)
+    return newest >= 0 and engine.held(range(newest + 1)) == 1.0
 
 
 def _asked_before(messages: Sequence[Message]) -> str:

@@ -343,6 +343,74 @@ def test_of_what_asks_for_yes_or_no_nothing_is_said_where_nothing_is_found(asked
     assert notes == []
 
 
+class Share:
+    """An engine that holds so much of everything."""
+
+    def __init__(self, share: float) -> None:
+        self.share = share
+
+    def held(self, positions: range) -> float:
+        return self.share
+
+
+def marked(asked: str, *said: str, held: float = 0.0) -> list[Note]:
+    """What is noted of a question after this."""
+    notes = list[Note]()
+    messages = [Message("user", text, at, at) for at, text in enumerate((*said, *TALK))]
+    Recall(notes).before(asked, messages, Share(held), Settings())
+    return notes
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "Do I take sugar in my tea?",
+        "Am I married?",
+        "Is my sister married?",
+        "Which vegetable can't I stand?",
+        "Why did I leave the choir?",
+        "the name of my old piano teacher, please",
+        "my sister, where does she live now",
+        "I had a number for my uncle in Mersin. what was it?",
+        "What is my parrot called? You know?",
+    ],
+)
+def test_what_was_never_told_is_marked_however_it_is_asked(asked: str) -> None:
+    assert [note.code for note in marked(asked)] == ["gone"]
+
+
+def test_where_nothing_was_evicted_it_is_said_so() -> None:
+    (gone,), (held,) = marked("What is my parrot called?"), marked("What is my parrot called?", held=1.0)
+    assert gone.message.endswith("the answer may be a guess.")
+    assert held.message.endswith("may be known, else the answer is a guess.")
+    assert (gone.code, held.code) == ("gone", "gone")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said", "codes"),
+    [
+        ("Where does Milo live?", "My cousin Milo has a boat.", ["gone"]),
+        ("Where does Milo live?", "My cousin Milo lives in Bonn.", ["recalled"]),
+        ("When is Uncle Bob's birthday?", "I went for a walk with Uncle Bob.", ["gone"]),
+        ("Where does Milo live?", "Milo is a nice name.", []),
+        ("How big is Paris?", "I live in Paris.", []),
+        ("Where did Mozart live?", "The train was late.", []),
+    ],
+)
+def test_a_question_about_somebody_whom_the_person_has_named_is_hers(
+    asked: str, said: str, codes: list[str]
+) -> None:
+    assert [note.code for note in marked(asked, said)] == codes
+
+
+def test_of_the_first_one_nothing_is_told_by_the_one_of_now() -> None:
+    assert [note.code for note in marked("What colour was my first car?", "My car is green.")] == ["doubtful"]
+    assert [note.code for note in marked("What colour is my car?", "My car is green.")] == ["recalled"]
+    asked = "What was I called before I entered the convent?"
+    assert [note.code for note in marked(asked, "My name is Ann.")] == ["doubtful"]
+    assert [note.code for note in marked("What am I called?", "My name is Ann.")] == ["recalled"]
+
+
 def test_of_a_page_without_spaces_the_line_that_is_gone_is_told_again() -> None:
     """Its pieces are joined by spaces that it does not have."""
     page = "今天去了公园。" * 60 + "我的狗叫小黑。它很大。" + "今天去了公园。" * 60

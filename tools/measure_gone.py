@@ -8,7 +8,8 @@ them is held, or nothing, is taken as given. Files as for `measure_recall.py`. W
 was looked at before; with `--lists unseen` in `personal_unseen.py`, which was looked at later; with
 `--lists fresh` and `--lists blind` in `personal_fresh.py` and `personal_blind.py`, looked at since; with
 `--lists stranger`, `months`, `forty`, `year` and `people` in `personal_stranger.py` and so on, by people who
-had not seen the program: nothing was chosen on the last two. Dialogues and questions about the world are cut in the same way.
+had not seen the program: nothing was chosen on the last two. Dialogues and questions about the world are cut
+in the same way.
 """
 
 import argparse
@@ -24,8 +25,8 @@ from types import ModuleType
 
 import personal
 import personal_blind
-import personal_fresh
 import personal_forty
+import personal_fresh
 import personal_later
 import personal_months
 import personal_people
@@ -179,7 +180,9 @@ def naming(asks: ModuleType, questions: Sequence[str]) -> list[str]:
     """What was told of those whom these ask about by name: who asks where Milo lives has spoken of him."""
     names = {found[0] for text in questions if (found := of_somebody(text))}
     tells = [tell for tell, _ in pairs(listed(asks, "IN_OTHER_WORDS"))]
-    told = {name: [tell for tell in tells if name in tell] or [f"{name} and I went for a walk."] for name in names}
+    told = {
+        name: [tell for tell in tells if name in tell] or [f"{name} and I went for a walk."] for name in names
+    }
     return [tell for several in told.values() for tell in several]
 
 

@@ -1,6 +1,7 @@
-"""What forty different people would ask of what was never told, and where they ask for advice; written by one who
-had not seen the program (2026-11-25). Nothing is chosen on them.
+"""What forty different people would ask of what was never told, and where they ask for advice; written by one
+who had not seen the program (2026-11-25). Nothing is chosen on them.
 """
+
 NEVER_TOLD = """\
 Which of my two brothers took the rowing boat after father's funeral?
 how many years did I tend the light on Mykines before they automated it

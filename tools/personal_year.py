@@ -1,6 +1,7 @@
 """Questions for what was never told, and facts asked for in other words, as somebody would type them who has
 chatted for long; written by one who had not seen the program (2026-11-25). Nothing is chosen on them.
 """
+
 NEVER_TOLD = """\
 What did I name the hedgehog that lives under our shed?
 where did i stash the spare car key

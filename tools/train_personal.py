@@ -19,11 +19,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import personal
 import personal_blind
-import personal_fresh
 import personal_forty
+import personal_fresh
 import personal_later
 import personal_months
 import personal_people
@@ -50,11 +51,17 @@ WRITTEN_FOR_THIS = 2.0
 OF_TALK = 6000
 """Sentences of each file, at most."""
 LISTS = (
-    personal, personal_later, personal_unseen, personal_fresh, personal_blind, personal_months, personal_forty
+    personal,
+    personal_later,
+    personal_unseen,
+    personal_fresh,
+    personal_blind,
+    personal_months,
+    personal_forty,
 )
 REPORTED = (personal_stranger, personal_year, personal_people)
 """Nothing that stands in these is learned from."""
-OWN = frozenset("i my me mine our we us myself im ive id".split())
+OWN = frozenset(("i", "my", "me", "mine", "our", "we", "us", "myself", "im", "ive", "id"))
 Example = tuple[str, float]
 """A sentence, and how much it counts."""
 
@@ -63,7 +70,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--talk", type=Path, nargs="*", default=[])
     parser.add_argument("--questions", type=Path, nargs="*", default=[])
-    parser.add_argument("--strength", type=float, default=1.0, help="smaller: fewer weights, nearer to nothing")
+    parser.add_argument(
+        "--strength", type=float, default=1.0, help="smaller: fewer weights, nearer to nothing"
+    )
     parser.add_argument("--held-out", action="store_true")
     asked = parser.parse_args()
     personal_ones, others = asks(), {**not_asking(), **talked(asked.talk, asked.questions)}
@@ -117,7 +126,11 @@ def talked(talk: Sequence[Path], questions: Sequence[Path]) -> dict[str, list[Ex
     """Sentences of conversations, and questions about the world."""
     found: dict[str, list[Example]] = {}
     for file in talk:
-        said = [turn["content"] for one in rows(file) for turn in (one if isinstance(one, list) else one["messages"])]
+        said = [
+            turn["content"]
+            for one in rows(file)
+            for turn in (one if isinstance(one, list) else one["messages"])
+        ]
         all_of = [(one, 1.0) for text in said for one in sentences(text)]
         asking = [one for one in all_of if one[0].endswith("?")]
         telling = [one for one in all_of if not one[0].endswith("?")]
@@ -133,9 +146,10 @@ def some(examples: Sequence[Example]) -> list[Example]:
     return Random(0).sample(examples, min(OF_TALK, len(examples)))
 
 
-def rows(file: Path) -> list:
+def rows(file: Path) -> list[Any]:
     """The rows of a JSON list, or of JSONL, gzipped or not."""
-    text = gzip.open(file, "rt").read() if file.suffix == ".gz" else file.read_text("utf-8")
+    raw = file.read_bytes()
+    text = (gzip.decompress(raw) if file.suffix == ".gz" else raw).decode()
     return json.loads(text) if text.startswith("[") else [json.loads(line) for line in text.splitlines()]
 
 
@@ -161,7 +175,7 @@ def last(text: str) -> str:
 
 
 def nothing_asked(text: str) -> list[str]:
-    """Its sentences; without the last where the ones before tell what it asks for: "I have 3 dogs. How many ...?"."""
+    """Its sentences; without the last where those before tell it: "I have 3 dogs. How many do I have?"."""
     *before, end = sentences(text)
     return before if of_her(end) and any(map(of_her, before)) else [*before, end]
 
@@ -170,7 +184,9 @@ def of_her(sentence: str) -> bool:
     return not OWN.isdisjoint(words(sentence))
 
 
-def split(examples: dict[str, list[Example]], seed: int) -> tuple[dict[str, list[Example]], dict[str, list[Example]]]:
+def split(
+    examples: dict[str, list[Example]], seed: int
+) -> tuple[dict[str, list[Example]], dict[str, list[Example]]]:
     """Seven eighths to learn from, and the rest."""
     kept, left = {}, {}
     for name, all_of in examples.items():
@@ -180,25 +196,28 @@ def split(examples: dict[str, list[Example]], seed: int) -> tuple[dict[str, list
 
 
 def learn(
-    asking: dict[str, list[Example]], others: dict[str, list[Example]], strength: float, out: Path | None = None
+    asking: dict[str, list[Example]],
+    others: dict[str, list[Example]],
+    strength: float,
+    out: Path | None = None,
 ) -> Callable[[str], float]:
     """What tells them apart. Learned twice: the second time of the words alone that have a weight."""
     yes, no = ([one for all_of in some_.values() for one in all_of] for some_ in (asking, others))
     counts = Counter(word for one, _ in (*yes, *no) for word in set(words(one)))
     known = {word for word, count in counts.items() if count >= OFTEN}
     for _ in range(2):
-        vectors = CountVectorizer(analyzer=lambda one: features(words(one), known), min_df=MOST, binary=True)
-        found = vectors.fit_transform([one for one, _ in (*yes, *no)])
+        seen = known
+        vectors = CountVectorizer(analyzer=lambda row: row, min_df=MOST, binary=True)
+        found = vectors.fit_transform([list(features(words(one), seen)) for one, _ in (*yes, *no)])
         model = LogisticRegression(C=strength, l1_ratio=1.0, solver="liblinear", random_state=0)
         model.fit(found, [1] * len(yes) + [0] * len(no), sample_weight=[weight for _, weight in (*yes, *no)])
         weights = {
             feature: round(float(model.coef_[0][at]), 2) for feature, at in vectors.vocabulary_.items()
         }
         used = {feature: weight for feature, weight in weights.items() if weight}
-        seen, known = known, {word for feature in used for word in re.split(" |~+", feature)}
-    used[ALWAYS] = round(float(model.intercept_[0]), 2)
-    # A word that was known as it was learned, and has no weight, is no other word.
-    used |= dict.fromkeys(seen - {word for feature in used for word in re.split(" |~+", feature)}, 0.0)
+        known = {word for feature in used for word in re.split(" |~+", feature)}
+    # A word that was known as it was learned, and has no weight, is not one of which nothing was learned.
+    used |= {ALWAYS: round(float(model.intercept_[0]), 2), **dict.fromkeys(seen - known, 0.0)}
     if out:
         out.write_text("".join(f"{one}\t{weight:g}\n" for one, weight in sorted(used.items())), "utf-8")
     print(f"{len(yes)} ask, {len(no)} do not; {len(used)} weights", file=sys.stderr)

@@ -19,8 +19,24 @@ BEGINS, ENDS, OTHER = "^", "$", "*"
 """Stand for the two ends of a sentence, and for a word of which nothing was learned."""
 ALWAYS = "="
 """A weight of every sentence."""
-_FIRST = frozenset("and but so then well oh ah hey hi hello ok okay please now um sorry".split())
-_LAST = frozenset("sorry thanks".split())
+_FIRST = (
+    "and",
+    "but",
+    "so",
+    "then",
+    "well",
+    "oh",
+    "hey",
+    "hi",
+    "hello",
+    "ok",
+    "okay",
+    "please",
+    "now",
+    "um",
+    "sorry",
+)
+_LAST = ("sorry", "thanks")
 _WORD = re.compile(r"\w+")
 
 

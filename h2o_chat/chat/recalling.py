@@ -36,8 +36,8 @@ LONG_CHARACTERS = 1000
 """A longer message brings with it what it asks about: a file, a page that was pasted."""
 GONE = "No message of yours was found that answers this: the answer may be a guess."
 UNFOUND = (
-    "No message of yours was found that answers this. All of them are held still: what you said in other words"
-    " may be known, else the answer is a guess."
+    "No message of yours was found that answers this. All of them are held still: what you said in other"
+    " words may be known, else the answer is a guess."
 )
 WITHOUT = ("h2o-paper", "full")
 """Policies that are left as they were published, or forget nothing."""
@@ -90,7 +90,9 @@ class Recall:
             if found is not None and not self._is_at_hand(found, messages, engine):
                 again, sure = Recalled(found.index, found.text), found.sure
             if found is None and what and not _brings(text, typed, messages, what):
-                self._notes.append(Note("gone", UNFOUND if _holds(engine, messages) else GONE, about=len(messages)))
+                self._notes.append(
+                    Note("gone", UNFOUND if _holds(engine, messages) else GONE, about=len(messages))
+                )
         if again is None:
             return None, text
         if again is not by_hand:
@@ -140,7 +142,7 @@ class Recall:
         return best if best is not None and best.fits else None
 
     def _of_one_of_hers(self, question: str) -> Wanted | None:
-        """What is asked about somebody whom the person has named as she spoke of herself: "my cousin Milo"."""
+        """What is asked about somebody whom the person named as she spoke of herself: "my cousin Milo"."""
         name, what = of_somebody(question) or ("", None)
         said = self._finder.with_any({name[:BEGINNING].casefold()}) if name else ()
         return what if any(is_hers(name, text) for _, text in said) else None

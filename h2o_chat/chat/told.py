@@ -59,7 +59,9 @@ _HAVE_NOT = word_set("been to rather than")
 """ "I have been to the dog" tells of no dog."""
 _ANOTHER = re.compile(r"\b(?:first|second|third|previous|former)\b(?! (?:name|language|tongue))")
 """Of "my first car" nothing is told by "my car is green"."""
-_OF_ANY_KIND = word_set("city place country region hometown people friends line field nickname surname language")
+_OF_ANY_KIND = word_set(
+    "city place country region hometown people friends line field nickname surname language"
+)
 """What is asked for with these is one of the things in `everyday.py`, and no more."""
 _APOSTROPHES = ("'", "’")
 _KIND = re.compile(r"\b(?:what|which) (\w+) (?:do|did|am|was|have) (?:i|we)\b")

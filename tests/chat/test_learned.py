@@ -25,7 +25,8 @@ def plainly(sentence: str) -> float:
 
 
 @pytest.mark.parametrize(
-    "sentence", ["What is my dog called?", "How do I mend my kettle?", "", "my my my my", "Ça va?", "zqx " * 40]
+    "sentence",
+    ["What is my dog called?", "How do I mend my kettle?", "", "my my my my", "Ça va?", "zqx " * 40],
 )
 def test_it_is_the_sum_of_its_words_and_pairs(sentence: str) -> None:
     assert personal(sentence) == pytest.approx(plainly(sentence))
@@ -82,5 +83,9 @@ def test_writing_does_not_matter() -> None:
     assert personal("what is my cat called") == plain
     assert personal("WHAT IS MY CAT CALLED?!") == plain
     assert personal("Hey, and what is my cat called?") == plain
-    assert personal("What's my cat called?") == personal("whats my cat called") == personal("What’s my cat called")
+    assert (
+        personal("What's my cat called?")
+        == personal("whats my cat called")
+        == personal("What’s my cat called")
+    )
     assert personal("What is my zorblax called?") == personal("What is my quuxel called?")

@@ -7,9 +7,9 @@ them is held, or nothing, is taken as given. Files as for `measure_recall.py`. W
 `personal_later.py`, written when the rules were nearly final; with `--lists chosen` in `personal.py`, which
 was looked at before; with `--lists unseen` in `personal_unseen.py`, which was looked at later; with
 `--lists fresh` and `--lists blind` in `personal_fresh.py` and `personal_blind.py`, looked at since; with
-`--lists stranger`, `months`, `forty`, `year` and `people` in `personal_stranger.py` and so on, by people who
-had not seen the program: nothing was chosen on the last two. Dialogues and questions about the world are cut
-in the same way.
+`--lists stranger`, `months`, `forty`, `year`, `people`, `letters` and `trades` in `personal_stranger.py` and
+so on, by people who had not seen the program: nothing was chosen on the last two. Dialogues and questions
+about the world are cut in the same way. Whom a question names has been spoken of.
 """
 
 import argparse
@@ -28,9 +28,11 @@ import personal_blind
 import personal_forty
 import personal_fresh
 import personal_later
+import personal_letters
 import personal_months
 import personal_people
 import personal_stranger
+import personal_trades
 import personal_unseen
 import personal_year
 from transformers import AutoTokenizer
@@ -61,6 +63,8 @@ LISTS = {
     "forty": personal_forty,
     "year": personal_year,
     "people": personal_people,
+    "letters": personal_letters,
+    "trades": personal_trades,
 }
 WANTED = {"never told": True, "never told, but something like it": True}
 """Whether a mark is right; of all other kinds it is not."""

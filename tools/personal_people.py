@@ -1,5 +1,5 @@
 """What forty different people would ask of what was never told, and where they ask for advice; written by one
-who had not seen the program (2026-11-25). Nothing is chosen on them.
+who had not seen the program (2026-11-25). Looked at, and learned from, since.
 """
 
 NEVER_TOLD = """\

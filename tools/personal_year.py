@@ -1,5 +1,5 @@
 """Questions for what was never told, and facts asked for in other words, as somebody would type them who has
-chatted for long; written by one who had not seen the program (2026-11-25). Nothing is chosen on them.
+chatted for long; written by one who had not seen the program (2026-11-25). Looked at, and learned from, since.
 """
 
 NEVER_TOLD = """\

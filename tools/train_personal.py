@@ -26,12 +26,15 @@ import personal_blind
 import personal_forty
 import personal_fresh
 import personal_later
+import personal_letters
 import personal_months
 import personal_people
 import personal_stranger
+import personal_trades
 import personal_unseen
 import personal_year
 from measure_gone import drawn, lines, listed, pairs
+from pocket.phrases import PhraseBook
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
@@ -48,6 +51,8 @@ MOST = 3
 """Of a feature that stands in fewer nothing is learned."""
 WRITTEN_FOR_THIS = 2.0
 """So much more these examples count than talk."""
+OF_PHRASES = 800
+"""Ways to ask and to tell, of those that `pocket` learned from."""
 OF_TALK = 6000
 """Sentences of each file, at most."""
 LISTS = (
@@ -58,8 +63,10 @@ LISTS = (
     personal_blind,
     personal_months,
     personal_forty,
+    personal_year,
+    personal_people,
 )
-REPORTED = (personal_stranger, personal_year, personal_people)
+REPORTED = (personal_stranger, personal_letters, personal_trades)
 """Nothing that stands in these is learned from."""
 OWN = frozenset(("i", "my", "me", "mine", "our", "we", "us", "myself", "im", "ive", "id"))
 Example = tuple[str, float]
@@ -92,7 +99,8 @@ def asks() -> dict[str, list[Example]]:
     """What asks for such things, by where it comes from."""
     found = {"asks": [last(text) for text in read("asks")], "pairs, asking": [last(a) for a, _ in paired()]}
     found["facts"] = [one for _, answered, like in facts() for one in (*answered, *like) if of_her(one)]
-    rng = Random(1)
+    rng, book = Random(1), PhraseBook()
+    found["phrases"] = [book.ask(rng, book.draw_fact(rng)) for _ in range(OF_PHRASES)]
     for list_ in LISTS:
         told = ("IN_OTHER_WORDS", "LIKE", "HELD")
         found[list_.__name__] = [ask for name in told for _, ask in pairs(getattr(list_, name, ""))]
@@ -100,7 +108,7 @@ def asks() -> dict[str, list[Example]]:
     reported = {tuple(words(one)) for list_ in REPORTED for one in lines(list_.NEVER_TOLD)}
     return {
         name: [
-            (one, 1.0 if name == "facts" else WRITTEN_FOR_THIS)
+            (one, 1.0 if name in ("facts", "phrases") else WRITTEN_FOR_THIS)
             for one in dict.fromkeys(all_of)
             if tuple(words(one)) not in reported
         ]
@@ -115,10 +123,12 @@ def not_asking() -> dict[str, list[Example]]:
         "pairs, others": [one for _, text in paired() for one in nothing_asked(text)],
         "advice": [*lines(listed(personal, "ADVICE")), *lines(listed(personal_later, "ADVICE"))],
     }
+    rng, book = Random(2), PhraseBook()
     told = [one for text, _, _ in facts() for one in sentences(text) if not one.endswith("?")]
     return {
         **{name: [(one, WRITTEN_FOR_THIS) for one in all_of] for name, all_of in found.items()},
         "told": [(one, 1.0) for one in told],
+        "phrases, telling": [(book.tell(rng, book.draw_fact(rng)), 1.0) for _ in range(OF_PHRASES)],
     }
 
 

@@ -42,10 +42,8 @@ wie · vad vem var när vilken vilket
 什 谁 誰 哪 几 多 何
 """)
 """Words that ask, in English and in other languages."""
-LIKELY = 0.5
-"""Log-odds from which on a question is taken for one."""
-PERHAPS = 0.0
-"""The same of a question for what people ask for most (`everyday.py`)."""
+LIKELY = 0.0
+"""Log-odds from which on a question is taken for one: it is more likely than not."""
 _REMEMBER = re.compile(
     r"\b(?:(?:do|can|could|would|will) you (?:still |please |also )?(?:happen to )?"
     r"(?:remember|recall|know|tell me|remind me)(?: again| of)?"
@@ -161,7 +159,7 @@ class Wanted:
 def wanted(question: str) -> Wanted | None:
     """What it asks for that only the person can have told; None: nothing of the kind."""
     what, kind = _wanted(question), asked_for(question)
-    if kind and what is None and (kind == "name" or personal(question) > PERHAPS):
+    if kind and what is None and (kind == "name" or personal(question) > LIKELY):
         return Wanted(frozenset({kind}), frozenset(), frozenset(), frozenset(), kind)
     return replace(what, kind=kind) if what else None
 

@@ -24,7 +24,8 @@ def test_the_texts_of_the_model_card_are_named_with_their_licences() -> None:
 
 
 def test_wordnet_and_soda_are_named_with_their_licences() -> None:
-    """kinds.txt is made of one, h2o-source.json was learned with the other."""
+    """kinds.txt is made of one, h2o-source.json and learned.txt were learned with the other."""
     assert "WordNet 3.0 Copyright 2006 by Princeton University" in NOTICES
     assert "SODA" in NOTICES
+    assert "h2o_chat/chat/learned.txt" in NOTICES
     assert "https://creativecommons.org/licenses/by/4.0/" in NOTICES

@@ -37,6 +37,9 @@ The weights in `h2o-source.json` beside it (what an answer rested on) were learn
 of SODA (Kim et al., 2022), under CC BY 4.0 (https://creativecommons.org/licenses/by/4.0/); no text of it
 is in the file: https://huggingface.co/datasets/allenai/soda
 
+So were the weights of words in `h2o_chat/chat/learned.txt` (what asks for something that only the person can
+have told), with that half of SODA, Self-dialogue and the questions of FairytaleQA beside examples of our own.
+
 ## Words of a kind
 
 `h2o_chat/chat/kinds.txt` was made from WordNet by `tools/make_kinds.py`. Its licence:

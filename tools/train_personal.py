@@ -5,9 +5,11 @@
 
 The examples stand in `personal_examples`: `asks.txt` asks for such things; `others.txt` speaks of the person
 too, but asks for advice, help or an opinion; `pairs.txt` has one of each in a line; `facts.txt` what was
-told, what it answers, and what is like it. TALK: conversations, a JSON list of them or JSONL, of which every
-sentence is an example of the others; QUESTIONS: JSONL with a "question" or "goal", the same. With
-`--held-out` each eighth of all is left out, and how much of it is told right is printed; nothing is written.
+told, what it answers, and what is like it. More of both: the phrases that `pocket` learned from, and the
+lists of `measure_gone.py` but those on which nothing is chosen. TALK: conversations, JSONL or a JSON list, of
+which every sentence is an example of the others; QUESTIONS: JSONL with a "question" or "goal", the same. The
+table that is there was made with Self-dialogue and SODA, and the questions of FairytaleQA. With `--held-out`
+each eighth of all is left out, and how much of it has more than 0, 1 and 2 is printed; nothing is written.
 """
 
 import argparse
@@ -136,15 +138,12 @@ def talked(talk: Sequence[Path], questions: Sequence[Path]) -> dict[str, list[Ex
     """Sentences of conversations, and questions about the world."""
     found: dict[str, list[Example]] = {}
     for file in talk:
-        said = [
-            turn["content"]
-            for one in rows(file)
-            for turn in (one if isinstance(one, list) else one["messages"])
-        ]
-        all_of = [(one, 1.0) for text in said for one in sentences(text)]
-        asking = [one for one in all_of if one[0].endswith("?")]
-        telling = [one for one in all_of if not one[0].endswith("?")]
-        found[file.stem] = some(asking) + some(telling)
+        all_of = rows(file)
+        # Of a JSON list each other conversation: with the rest it is measured.
+        chosen = all_of[::2] if isinstance(all_of[0], list) else [one["messages"] for one in all_of]
+        said = [(one, 1.0) for turns in chosen for turn in turns for one in sentences(turn["content"])]
+        asking = [one for one in said if one[0].endswith("?")]
+        found[file.stem] = some(asking) + some([one for one in said if not one[0].endswith("?")])
     for file in questions:
         asked = [one.get("question") or one.get("goal") or one["turns"][0] for one in rows(file)]
         found[file.stem] = some([(one, 1.0) for one in asked if one.rstrip().endswith("?")])

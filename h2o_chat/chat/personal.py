@@ -1,8 +1,9 @@
 """Whether a question asks for something that only the person can have told, and by which words; no model.
 
 "What is my dog called?" does. "What is my best option?", "How do I fix my car?" and "What did you do to my
-house?" speak of oneself too, but ask for advice, or for what somebody else knows. English is known best; of
-other languages the words for what is one's own, and those that ask. Whether it was told: `told.py`.
+house?" speak of oneself too, but ask for advice, or for what somebody else knows. Of English that was learned
+from examples (`learned.py`); of other languages the words for what is one's own, and those that ask, are
+known. Whether it was told: `told.py`.
 """
 
 import re

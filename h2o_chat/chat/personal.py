@@ -45,6 +45,11 @@ wie · vad vem var när vilken vilket
 """Words that ask, in English and in other languages."""
 LIKELY = 0.0
 """Log-odds from which on a question is taken for one: it is more likely than not."""
+PERHAPS = -4.0
+"""The same of one that asks for what people ask for most (`everyday.py`), in none of the words for advice."""
+_FOR_ADVICE = word_set(
+    "should ought must need better best good worth help recommend suggest write explain why pack"
+)
 _REMEMBER = re.compile(
     r"\b(?:(?:do|can|could|would|will) you (?:still |please |also )?(?:happen to )?"
     r"(?:remember|recall|know|tell me|remind me)(?: again| of)?"
@@ -160,9 +165,15 @@ class Wanted:
 def wanted(question: str) -> Wanted | None:
     """What it asks for that only the person can have told; None: nothing of the kind."""
     what, kind = _wanted(question), asked_for(question)
-    if kind and what is None and (kind == "name" or personal(question) > LIKELY):
+    if kind and what is None and (kind == "name" or _perhaps(question)):
         return Wanted(frozenset({kind}), frozenset(), frozenset(), frozenset(), kind)
     return replace(what, kind=kind) if what else None
+
+
+def _perhaps(question: str) -> bool:
+    """Whether one that asks for a job, a home or a trip may mean the person's own."""
+    words = set(WORD.findall(question.casefold()))
+    return personal(question) > PERHAPS and not words.isdisjoint(I | MY) and words.isdisjoint(_FOR_ADVICE)
 
 
 def _wanted(question: str) -> Wanted | None:

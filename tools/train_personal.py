@@ -1,6 +1,6 @@
 """Learns which sentences ask for what only the person can have told; writes `h2o_chat/chat/learned.txt`.
 
-    pip install scikit-learn
+    pip install scikit-learn  (elsewhere than where the tests run: they mind the variables that it sets)
     tools/train_personal.py [--talk FILE ...] [--questions FILE ...] [--strength 1] [--held-out]
 
 The examples stand in `personal_examples`: `asks.txt` asks for such things; `others.txt` speaks of the person

@@ -36,6 +36,7 @@ _FIRST = (
     r"|(?:quick|last|next) question"
     r"|i(?: have|['’]ve)? forgot(?:ten)?|(?:tell|remind) me)"
 )
+_WH = re.compile(r"(?:what|which|who|whose|where|when|how)\b", re.I)
 _GREETING = re.compile(
     rf"(?:{_HELLO}(?: [\w'’]+){{0,2}}|{_FIRST}) *(?:[,;:–—]|\.\.+|…|- ) *|{_HELLO} (?:there )?", re.I
 )
@@ -90,10 +91,12 @@ def question_of(text: str) -> str:
     """
     before, asking = "", []
     for sentence in sentences(text):
+        one = sentence[_greeting(sentence) :]
+        both = f"{before} {one}" if before and len(one.split()) <= SHORT_WORDS else ""
         if asks(sentence):
-            one = sentence[_greeting(sentence) :]
-            short = before and len(one.split()) <= SHORT_WORDS and personal(one) <= 0
-            asking.append(f"{before} {one}" if short and personal(f"{before} {one}") > 0 else one)
+            asking.append(both if both and personal(one) <= 0 < personal(both) else one)
+        elif both and _WH.match(one) and personal(both) > SURELY:
+            asking.append(both)
         before = sentence
     of_her = [sentence for sentence in asking if personal(sentence) > 0]
     return (of_her or asking or [""])[-1]

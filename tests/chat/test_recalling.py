@@ -372,6 +372,7 @@ def marked(asked: str, *said: str, held: float = 0.0) -> list[Note]:
         "the name of my old piano teacher, please",
         "my sister, where does she live now",
         "I had a number for my uncle in Mersin. what was it?",
+        "I had a number for my uncle in Mersin. what was it",
         "What is my parrot called? You know?",
     ],
 )

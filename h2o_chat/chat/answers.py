@@ -42,15 +42,23 @@ _ASKED = (
 )
 
 
-_NAME = re.compile(r"\bwhats?\b.*\b(?:called|names?)\b|^whos?\b(?: is| are| was)?(?: my| our)\b")
+_NAME = re.compile(r"\bwhats?\b.*\b(?:called|names?)\b")
 _NO_NAME = word_set("""
-monday tuesday wednesday thursday friday saturday sunday january february march april june july august
+monday tuesday wednesday thursday friday saturday sunday january february march july
 september october november december yeah yes no yep nope oh ah hm wow well ok okay hey hi hello thanks thank
 please sure sorry great nice good cool actually maybe perhaps because when while if since after before today
 tomorrow yesterday now then
 """)
 """Written with a capital letter, and no names: days, months, how a sentence begins."""
+_WHO = re.compile(r"^whos?\b(?: is| are| was)? (?:my|our)\b")
+_WHO_IT_IS = re.compile(r"\b(?:my|our) (?:\w+ ){1,2}(?:is|are|was|were) (?!on|at|in)")
+"""Says who somebody is without a name: "My landlord is the baker downstairs."."""
+_NAMES_TOO = frozenset(("will", "may"))
+"""Words that are names too."""
 _NAMED = re.compile(r"\b(?:called|named?|names|nicknamed?|call)\b")
+
+
+_NO_NAMES = (NOTHING | _NO_NAME) - _NAMES_TOO
 
 
 def may_answer(question: str, text: str) -> bool:
@@ -63,6 +71,8 @@ def may_answer(question: str, text: str) -> bool:
     if _NAME.search(question) and not _has_name(text):
         return False
     said = plain(text)
+    if _WHO.search(question) and not (_has_name(text) or _WHO_IT_IS.search(text.casefold())):
+        return False
     return all(answer.search(said) for asked, answer in _ASKED if asked.search(question))
 
 
@@ -71,5 +81,5 @@ def _has_name(text: str) -> bool:
     return (
         _NAMED.search(text.casefold()) is not None
         or text == text.casefold()
-        or any(one[:1].isupper() and one.casefold() not in NOTHING | _NO_NAME for one in WORD.findall(text))
+        or any(one[:1].isupper() and one.casefold() not in _NO_NAMES for one in WORD.findall(text))
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from h2o_chat.chat.learned import personal
 
 SHORT_WORDS = 4
-"""A question of so many words may need the sentence before it."""
+"""A last question of so many words may only go on with the one before it: "You know?"."""
 SURELY = 3.0
 """Log-odds from which on a sentence without a question mark asks. Of 1,000 sentences that tell something two
 have as much, and would not be found any more."""
@@ -36,7 +36,14 @@ _FIRST = (
     r"|(?:quick|last|next) question"
     r"|i(?: have|['’]ve)? forgot(?:ten)?|(?:tell|remind) me)"
 )
-_WH = re.compile(r"(?:what|which|who|whose|where|when|how)\b", re.I)
+_TELLS_TOO = re.compile(r"[:\d–—]|(?<=\w )(?!I\b)[A-ZÀ-ÞА-ЯЁ]|\b(?i:is|was|are|were|has|had|gave|said|say)\b")
+"""What a sentence that tells something may have, and a bare request has not."""
+_WHAT_OF_IT = re.compile(
+    r"(?:and |so )?(?:(?:what|who|where|when|which)(?: (?:is|was) (?:it|that|he|she))?"
+    r"|(?:his|her|its|their) \w+)\W*$",
+    re.I,
+)
+"""Means what stands in the sentence before."""
 _GREETING = re.compile(
     rf"(?:{_HELLO}(?: [\w'’]+){{0,2}}|{_FIRST}) *(?:[,;:–—]|\.\.+|…|- ) *|{_HELLO} (?:there )?", re.I
 )
@@ -81,7 +88,12 @@ _THANKS = re.compile(r"(?:,? (?:please|pls|again|thanks|thank you|now|sorry))*[.
 
 def asks(sentence: str) -> bool:
     """Whether it ends in a question mark, of whatever script, or asks for what is one's own without one."""
-    return _MARKED.search(sentence) is not None or _requests(sentence) or personal(sentence) > SURELY
+    return _MARKED.search(sentence) is not None or _requests(sentence)
+
+
+def asks_only(sentence: str) -> bool:
+    """Whether it asks and tells nothing: "The number of my locker: 4821" may be a fact, and must be found."""
+    return asks(sentence) or (personal(sentence) > SURELY and _TELLS_TOO.search(sentence) is None)
 
 
 def question_of(text: str) -> str:
@@ -92,14 +104,15 @@ def question_of(text: str) -> str:
     before, asking = "", []
     for sentence in sentences(text):
         one = sentence[_greeting(sentence) :]
-        both = f"{before} {one}" if before and len(one.split()) <= SHORT_WORDS else ""
-        if asks(sentence):
-            asking.append(both if both and personal(one) <= 0 < personal(both) else one)
-        elif both and _WH.match(one) and personal(both) > SURELY:
+        both = f"{before} {one}" if before and _WHAT_OF_IT.match(one) else ""
+        if both and personal(both) > (0.0 if asks(one) else SURELY):
             asking.append(both)
+        elif asks(sentence) or personal(one) > SURELY:
+            asking.append(one)
         before = sentence
     of_her = [sentence for sentence in asking if personal(sentence) > 0]
-    return (of_her or asking or [""])[-1]
+    short = asking and len(asking[-1].split()) <= SHORT_WORDS
+    return (of_her if of_her and short else asking or [""])[-1]
 
 
 def sentences(text: str) -> Iterator[str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from math import log
 
-from h2o_chat.chat.asking import PIECE_CHARACTERS, asks, sentences
+from h2o_chat.chat.asking import PIECE_CHARACTERS, asks_only, sentences
 from h2o_chat.chat.everyday import BEGINS
 
 BEGINNING = 5
@@ -177,7 +177,7 @@ def pieces(text: str) -> Iterator[tuple[str, bool]]:
     page = sum(map(len, said)) + len(said) - 1 > PIECE_CHARACTERS
     joined, asking = "", False
     for sentence in said:
-        one_asks = asks(sentence)
+        one_asks = asks_only(sentence)
         apart = asking != one_asks or (page and _GOES_ON.match(sentence) is None)
         if joined and (apart or len(joined) + 1 + len(sentence) > PIECE_CHARACTERS):
             yield joined, asking

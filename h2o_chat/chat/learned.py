@@ -7,7 +7,7 @@ regression; most weights are nothing). `learned.txt` has them, a line each, as
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import dropwhile, pairwise
 from pathlib import Path
 
@@ -40,6 +40,7 @@ _LAST = ("sorry", "thanks")
 _WORD = re.compile(r"\w+")
 
 
+@lru_cache(1024)
 def personal(sentence: str) -> float:
     """Log-odds: above 0 it is more likely than not."""
     weights, known = _table()

@@ -78,11 +78,18 @@ waarom beste · dig ska bör varför bästa · ты вы тебя тебе ва�
 почему зачем лучше лучший · 你 您 怎 该 应 君
 """) - {"je"}
 """In these languages a question with one of these asks for advice, or for what somebody else did."""
-_IN_ENGLISH = word_set("the it my you what which who of to and did")
+_IN_ENGLISH = word_set("the my you what which who to and did")
 _NAME = re.compile(r"(?<=\w )((?:[A-ZÀ-ÞА-ЯЁ]\w+ )*[A-ZÀ-ÞА-ЯЁ][^\W\d_]+)")
 """Words with a capital letter that begin no sentence."""
-_PLACE = r"(?<!\bin )(?<!\bat )(?<!\bto )(?<!\bof )(?<!\bfrom )(?<!\bnear )(?<!\bthe )(?<!\bfor )(?<!\bby )"
-"""What follows these is no person."""
+_OF_HERS = (
+    r"\b(?:my|our)(?: best| old| new| little| big| older| younger| late)? \w+,? {0}\b",
+    r"\b(?:my|our) (?:\w+ ){{1,3}}(?:is|was|called|named) {0}\b",
+    r"\b{0}(?:,| is| was) (?:my|our)\b",
+    r"\b(?:with|and) {0}\b(?=.*\b(?:i|me|we|us)\b)",
+    r"\b(?:i|me|we|us)\b.* with {0}\b",
+    r"\b{0} and (?:i|me)\b",
+)
+"""How a person names somebody of her own."""
 _ATTRIBUTES = word_set("""
 name names called call named number kind type sort old age many much long often far big time day date year
 month colour color brand size title exactly again now first last new
@@ -216,13 +223,15 @@ def of_somebody(question: str) -> tuple[str, Wanted] | None:
     if named is None or what is None or wanted(question) is not None:
         return None
     name = frozenset(WORD.findall(named[1].casefold()))
+    if what.words <= {"friend"}:
+        return None  # "Who is Milo?" asks for nothing of him
     return named[1], replace(what, words=what.words - {"friend"} | name, mine=name)
 
 
 def is_hers(name: str, text: str) -> bool:
-    """Whether a person who says this speaks of herself, and names somebody: "My cousin Milo has a dog."."""
-    of_self = not (MY | I).isdisjoint(WORD.findall(text.casefold()))
-    return of_self and re.search(rf"{_PLACE}\b{re.escape(name)}\b", text) is not None
+    """Whether a person who says this names somebody of her own: "My cousin Milo has a dog."."""
+    ways = (way.format(re.escape(name)) for way in _OF_HERS)
+    return any(re.search(way, text, re.IGNORECASE) for way in ways)
 
 
 def own_things(question: str) -> str:

@@ -332,7 +332,7 @@ def test_what_tells_it_in_other_words_may_not_be_what_is_asked_for(fact: str, as
 
 
 @pytest.mark.parametrize("asked", ["Is my dog sick?", "Am I pregnant?", "Do I tip in Japan?"])
-def test_of_what_asks_for_yes_or_no_nothing_is_said_where_nothing_is_found(asked: str) -> None:
+def test_what_asks_whether_something_is_so_and_nobody_told_is_not_marked(asked: str) -> None:
     class Nothing:
         def held(self, positions: range) -> float:
             return 0.0
@@ -402,6 +402,44 @@ def test_a_question_about_somebody_whom_the_person_has_named_is_hers(
     asked: str, said: str, codes: list[str]
 ) -> None:
     assert [note.code for note in marked(asked, said)] == codes
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("The one who taught me to swim was my aunt Rosa.", "Who taught me to swim?"),
+        ("The number of my locker: 4821", "What is the number of my locker?"),
+        ("My middle name, which I hate, is Egbert.", "What is my middle name?"),
+        ("Which reminds me, my sister's birthday is in May.", "When is my sister's birthday?"),
+        ("I wrote down which gate my plane leaves from: B42.", "Which gate does my plane leave from?"),
+        ("My daughter April is seven.", "What is my daughter called?"),
+        ("My brother Will is seven.", "What is my brother called?"),
+        ("My boss is my uncle.", "Who is my boss?"),
+        ("My landlord is the baker downstairs.", "Who is my landlord?"),
+    ],
+)
+def test_what_tells_something_is_found_however_it_is_built(said: str, asked: str) -> None:
+    """Each was taken for a request, or for nobody's name, when questions were first learned."""
+    assert [note.code for note in marked(asked, said)] == ["recalled"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("How old is Madonna?", "I love Madonna."),
+        ("When was Windows released?", "I use Windows."),
+        ("How big is London?", "We visited London."),
+        ("Who owns Facebook?", "My mother uses Facebook."),
+        ("What helps against Parkinson?", "My father has Parkinson."),
+        ("Who is Milo?", "Milo is my cousin."),
+        ("Where did I park? Anyway, how long do I boil an egg?", "I like eggs."),
+        ("My wife left me. Now what?", "I like tea."),
+        ("My son wants a drone. Which one?", "I like tea."),
+        ("I moved to Bonn in May. Which was nice.", "I like tea."),
+    ],
+)
+def test_what_the_world_knows_is_not_asked_of_the_person(asked: str, said: str) -> None:
+    assert "gone" not in [note.code for note in marked(asked, said)]
 
 
 def test_of_the_first_one_nothing_is_told_by_the_one_of_now() -> None:

@@ -40,25 +40,20 @@ _ASKED = (
     (re.compile(r"\bwhen\b|\bwhat time\b|\b(?:which|what) (?:day|date|month|year)\b"), _TIME),
     (re.compile(r"\bwhere\b"), _PLACE),
 )
-
-
 _NAME = re.compile(r"\bwhats?\b.*\b(?:called|names?)\b")
-_NO_NAME = word_set("""
-monday tuesday wednesday thursday friday saturday sunday january february march july
-september october november december yeah yes no yep nope oh ah hm wow well ok okay hey hi hello thanks thank
-please sure sorry great nice good cool actually maybe perhaps because when while if since after before today
-tomorrow yesterday now then
-""")
-"""Written with a capital letter, and no names: days, months, how a sentence begins."""
+_NAMED = re.compile(r"\b(?:called|named?|names|nicknamed?|call)\b")
 _WHO = re.compile(r"^whos?\b(?: is| are| was)? (?:my|our)\b")
 _WHO_IT_IS = re.compile(r"\b(?:my|our) (?:\w+ ){1,2}(?:is|are|was|were) (?!on|at|in)")
 """Says who somebody is without a name: "My landlord is the baker downstairs."."""
-_NAMES_TOO = frozenset(("will", "may"))
-"""Words that are names too."""
-_NAMED = re.compile(r"\b(?:called|named?|names|nicknamed?|call)\b")
-
-
-_NO_NAMES = (NOTHING | _NO_NAME) - _NAMES_TOO
+_NO_NAMES = (
+    NOTHING
+    | word_set("""
+monday tuesday wednesday thursday friday saturday sunday january february march july september october
+november december yeah yes no yep nope oh ah hm wow well ok okay hey hi hello thanks thank please sure sorry great nice
+good cool actually maybe perhaps because when while if since after before today tomorrow yesterday now then
+""")
+) - {"will", "may"}
+"""Written with a capital letter, and no names: days, first words of a sentence. Will and May are names."""
 
 
 def may_answer(question: str, text: str) -> bool:
@@ -70,9 +65,9 @@ def may_answer(question: str, text: str) -> bool:
     """
     if _NAME.search(question) and not _has_name(text):
         return False
-    said = plain(text)
     if _WHO.search(question) and not (_has_name(text) or _WHO_IT_IS.search(text.casefold())):
         return False
+    said = plain(text)
     return all(answer.search(said) for asked, answer in _ASKED if asked.search(question))
 
 

@@ -1,8 +1,8 @@
 """Whether a sentence asks, with a question mark or without, and what; no model.
 
 A request tells nothing: "Please tell me what my cat is called." asks as "What is my cat called?" does.
-Without a question mark English alone is known, and only what asks for something of one's own: "Tell me about
-trains." is for the model.
+Without a question mark English alone is known, and only what asks for something of one's own, by ways to ask
+and by what was learned from examples (`learned.py`): "Tell me about trains." is for the model.
 """
 
 import re
@@ -13,8 +13,8 @@ from h2o_chat.chat.learned import personal
 SHORT_WORDS = 4
 """A last question of so many words may only go on with the one before it: "You know?"."""
 SURELY = 3.0
-"""Log-odds from which on a sentence without a question mark asks. Of 1,000 sentences that tell something two
-have as much, and would not be found any more."""
+"""Log-odds from which on a sentence without a question mark asks. Of 1,190 sentences that tell something one
+has as much (docs/RECALL.md); with 2, small talk was taken for questions."""
 PIECE_CHARACTERS = 200
 """Of what is found at once: a longer message is cut, where a sentence ends if one does."""
 
@@ -36,14 +36,6 @@ _FIRST = (
     r"|(?:quick|last|next) question"
     r"|i(?: have|['’]ve)? forgot(?:ten)?|(?:tell|remind) me)"
 )
-_TELLS_TOO = re.compile(r"[:\d–—]|(?<=\w )(?!I\b)[A-ZÀ-ÞА-ЯЁ]|\b(?i:is|was|are|were|has|had|gave|said|say)\b")
-"""What a sentence that tells something may have, and a bare request has not."""
-_WHAT_OF_IT = re.compile(
-    r"(?:and |so )?(?:(?:what|who|where|when|which)(?: (?:is|was) (?:it|that|he|she))?"
-    r"|(?:his|her|its|their) \w+)\W*$",
-    re.I,
-)
-"""Means what stands in the sentence before."""
 _GREETING = re.compile(
     rf"(?:{_HELLO}(?: [\w'’]+){{0,2}}|{_FIRST}) *(?:[,;:–—]|\.\.+|…|- ) *|{_HELLO} (?:there )?", re.I
 )
@@ -84,6 +76,14 @@ _REQUEST = re.compile(
 _MORE = re.compile(r"[,;:–—]|\b(?:but|because|so)\b|\b(?:is|are)\b.*\b(?:is|are)\b", re.I)
 """Who says more perhaps tells it: "I forgot what my code is, so I looked: 4821"."""
 _THANKS = re.compile(r"(?:,? (?:please|pls|again|thanks|thank you|now|sorry))*[.!\"'»”)\s]*$", re.I)
+_TELLS_TOO = re.compile(r"[:\d–—]|(?<=\w )(?!I\b)[A-ZÀ-ÞА-ЯЁ]|\b(?i:is|was|are|were|has|had|gave|said|say)\b")
+"""What a sentence that tells something may have, and a bare request has not."""
+_WHAT_OF_IT = re.compile(
+    r"(?:and |so )?(?:(?:what|who|where|when|which)(?: (?:is|was) (?:it|that|he|she))?"
+    r"|(?:his|her|its|their) \w+)\W*$",
+    re.I,
+)
+"""Means what stands in the sentence before."""
 
 
 def asks(sentence: str) -> bool:

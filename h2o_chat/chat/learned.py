@@ -1,8 +1,8 @@
 """How likely an English sentence asks for what only the person can have told: learned from examples.
 
-Each word of it, each pair of neighbours and each pair further apart has a weight; they are added (logistic
-regression; most weights are nothing). `learned.txt` has them, a line each, as
-`tools/train_personal.py` wrote it. Of other languages it knows nothing, and says "unlikely".
+Each word, each pair of neighbours and each pair further apart has a weight; they are added (logistic
+regression; most weights are nothing). `learned.txt` has them, a line each, written by
+`tools/train_personal.py`. Of other languages nothing was learned: it says "unlikely".
 """
 
 import re
@@ -12,9 +12,8 @@ from itertools import dropwhile, pairwise
 from pathlib import Path
 
 TABLE = Path(__file__).with_name("learned.txt")
-APART = 4
-FAR = 20
-"""Words nearer than this are a pair, of one sort or the other."""
+APART, FAR = 4, 20
+"""Two words less than APART from each other are a pair "what~dog", less than FAR a pair "what~~called"."""
 BEGINS, ENDS, OTHER = "^", "$", "*"
 """Stand for the two ends of a sentence, and for a word of which nothing was learned."""
 ALWAYS = "="

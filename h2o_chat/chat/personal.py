@@ -33,8 +33,8 @@ i me myself we us · ich mich mir wir · je j me moi · yo me · io · eu · ik 
 我 私 僕 俺
 """)  # noqa: E741
 """Words for oneself."""
-_ENGLISH = word_set("what who whom whose where when which whats whos wheres whens")
-_ELSEWHERE = word_set("""
+_ASKS_IN_ENGLISH = word_set("what who whom whose where when which whats whos wheres whens")
+_ASKS_ELSEWHERE = word_set("""
 was wer wen wem wessen wo wann welche welcher welches welchen welchem
 wohin woher · quel quelle quels quelles qui où quand combien que · qué cuál cuáles quién dónde cuándo cuántos
 cuántas · che quale quali chi dove quando quanti quante · quem onde quantos quantas · wat waar wanneer welke
@@ -42,11 +42,11 @@ wie · vad vem var när vilken vilket
 что кто кого где когда какой какая какое какие какого какую сколько чей
 什 谁 誰 哪 几 多 何
 """)
-"""Words that ask, in English and in other languages."""
+"""Words that ask, in other languages than English."""
 LIKELY = 0.0
 """Log-odds from which on a question is taken for one: it is more likely than not."""
 PERHAPS = -4.0
-"""The same of one that asks for what people ask for most (`everyday.py`), in none of the words for advice."""
+"""The same of one that sounds like a question for one's job, home or trip (`everyday.py`)."""
 _FOR_ADVICE = word_set(
     "should ought must need better best good worth help recommend suggest write explain why pack"
 )
@@ -79,6 +79,7 @@ waarom beste · dig ska bör varför bästa · ты вы тебя тебе ва�
 """) - {"je"}
 """In these languages a question with one of these asks for advice, or for what somebody else did."""
 _IN_ENGLISH = word_set("the my you what which who to and did")
+"""With one of these it is English: `learned.py` knows better."""
 _NAME = re.compile(r"(?<=\w )((?:[A-ZÀ-ÞА-ЯЁ]\w+ )*[A-ZÀ-ÞА-ЯЁ][^\W\d_]+)")
 """Words with a capital letter that begin no sentence."""
 _OF_HERS = (
@@ -89,7 +90,7 @@ _OF_HERS = (
     r"\b(?:i|me|we|us)\b.* with {0}\b",
     r"\b{0} and (?:i|me)\b",
 )
-"""How a person names somebody of her own."""
+"""How a person names somebody of her own, {0}."""
 _ATTRIBUTES = word_set("""
 name names called call named number kind type sort old age many much long often far big time day date year
 month colour color brand size title exactly again now first last new
@@ -110,8 +111,8 @@ you your yours yourself could would will can may might must shall should ought w
 """)
     | MY
     | I
-    | _ENGLISH
-    | _ELSEWHERE
+    | _ASKS_IN_ENGLISH
+    | _ASKS_ELSEWHERE
 )
 """Words that say nothing of what is asked for."""
 _PHRASES = [
@@ -208,7 +209,7 @@ def _wanted(question: str) -> Wanted | None:
 def _in_other_languages(rest: str, reminded: str) -> bool:
     """Whether it asks for something of one's own in another language than English."""
     known = set(rest.split())
-    asks = reminded or _HOW.search(rest) or known & _ELSEWHERE
+    asks = reminded or _HOW.search(rest) or known & _ASKS_ELSEWHERE
     of_self = known & (MY | I) or "ich" in reminded.split()
     return bool(asks and of_self) and known.isdisjoint(_ADVICE) and _IN_ENGLISH.isdisjoint(known)
 

@@ -60,6 +60,10 @@ def test_only_the_person_can_have_told_it(sentence: str) -> None:
     "sentence",
     [
         "How do I get wax out of my carpet?",
+        "How do I clean my boots?",
+        "Where can I sell my sofa?",
+        "Who can mend my roof?",
+        "Why can't I open my tin?",
         "What should I give my niece?",
         "Why does my kettle whistle?",
         "Can my neighbour cut my hedge?",

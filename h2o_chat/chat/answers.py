@@ -50,7 +50,8 @@ _NO_NAMES = (
     | word_set("""
 monday tuesday wednesday thursday friday saturday sunday january february march july september october
 november december yeah yes no yep nope oh ah hm wow well ok okay hey hi hello thanks thank please sure sorry
-great nice good cool actually maybe perhaps because when while if since after before today tomorrow yesterday now then
+great nice good cool actually maybe perhaps because when while if since after before today tomorrow yesterday
+now then
 """)
 ) - {"will", "may"}
 """Written with a capital letter, and no names: days, first words of a sentence. Will and May are names."""

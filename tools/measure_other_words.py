@@ -2,7 +2,10 @@
 
     tools/measure_other_words.py [--book held-out] [--conversations 12] [--tokens 20000] [--seed 0]
 
-Phrases are those that `pocket` learned from (`own`), or those written for its tests by somebody who had
+With `--book everyday` facts are of everyday life, written for this by somebody who had seen no others
+(`pocket/held_out_everyday.jsonl`), and asked for in any words.
+
+Else phrases are those that `pocket` learned from (`own`), or those written for its tests by somebody who had
 seen no other (`held-out`). Of each way to tell a fact and each way to ask for it those pairs count that share
 no word but such as "I", "my", "what" and "called". Finding and reading are told apart: whether the words told
 again are the fact, and whether the answer is right; the answer with nothing in between says what the model
@@ -20,6 +23,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from pocket.everyday import draw_everyday  # noqa: E402
 from pocket.phrases import Fact, PhraseBook, expand  # noqa: E402
 
 from h2o_chat.base.config import Settings  # noqa: E402
@@ -47,7 +51,8 @@ TRIES = 200
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--book", choices=["own", "held-out"], default="held-out")
+    parser.add_argument("--book", choices=["own", "held-out", "everyday"], default="held-out")
+    parser.add_argument("--model", default="pocket")
     parser.add_argument("--conversations", type=int, default=12)
     parser.add_argument("--tokens", type=int, default=20_000, help="of a conversation")
     parser.add_argument("--budget", type=int, default=512)
@@ -56,10 +61,11 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--wrong", type=int, default=0, help="print so many that were not found")
     asked = parser.parse_args()
-    loaded = load(Settings(model="pocket", threads=asked.threads), lambda *_: None)
+    loaded = load(Settings(model=asked.model, threads=asked.threads), lambda *_: None)
     positions = probe(loaded.model, loaded.chats)
     book, rng = PhraseBook(asked.book == "held-out"), random.Random(asked.seed)
-    told = [[*facts(book, rng)] for _ in range(asked.conversations)]
+    everyday = asked.book == "everyday"
+    told = [[*(of_everyday(rng) if everyday else facts(book, rng))] for _ in range(asked.conversations)]
     scripts = [
         conversation(loaded.tokenizer, one, asked.tokens, f"{asked.seed} {n}") for n, one in enumerate(told)
     ]
@@ -91,8 +97,8 @@ def main() -> None:
                 at += 1
     print(
         f"{asked.conversations} conversations of about {asked.tokens:,} tokens, {asked.budget} slots,"
-        f" {asked.policy}, seed {asked.seed}, phrases {asked.book}:"
-        f" {counts['asked']} questions with no word of the fact"
+        f" {asked.policy}, {asked.model}, seed {asked.seed}, phrases {asked.book}:"
+        f" {counts['asked']} questions" + (" in any words" if everyday else " with no word of the fact")
     )
     show("answered with nothing in between", counts["read"], counts["asked"])
     show("found", counts["found"], counts["asked"])
@@ -126,6 +132,14 @@ def facts(book: PhraseBook, rng: random.Random) -> Iterator[tuple[str, str, list
                 break
         else:
             raise SystemExit(f"No way to tell and to ask for a {kind} has no word in common.")
+
+
+def of_everyday(rng: random.Random) -> Iterator[tuple[str, str, list[str]]]:
+    """As many facts of everyday life."""
+    for _ in KINDS:
+        fact = draw_everyday(rng, held_out=True)
+        letter = rng.choice(list(fact.values))
+        yield fact.tell(rng), fact.values[letter], fact.line["ask"][letter]
 
 
 def phrase(book: PhraseBook, rng: random.Random, fact: Fact, what: str) -> str:

@@ -3,6 +3,7 @@
     tools/train_pocket.py train --data DIR --until 00:50
     tools/train_pocket.py train --data DIR --size large --tokens 300000000
     tools/train_pocket.py finish --data DIR --minutes 15
+    tools/train_pocket.py finish --data DIR --begin FOLDER --minutes 30
     tools/train_pocket.py evaluate --data DIR
     tools/train_pocket.py export --data DIR     (to assets/pocket, with the model card)
 
@@ -58,6 +59,7 @@ def main() -> None:
     parser.add_argument("--run", type=Path, default=ROOT / "runs" / "pocket")
     parser.add_argument("--size", choices=["small", "large"], default="small")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--begin", type=Path, help="an exported folder: its weights are trained further")
     parser.add_argument("--workers", type=int, default=2, help="processes on a CPU")
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--tokens", type=int, help="train on this many tokens (reproducible)")
@@ -109,12 +111,14 @@ def train_worker(rank: int, workers: int, meeting: str, arguments: argparse.Name
     """One process of a run: on a CPU one thread, on a GPU all of it."""
     if not torch.cuda.is_available():
         torch.set_num_threads(1)
-    dist.init_process_group("gloo", meeting, rank=rank, world_size=workers)
+    if workers > 1:  # where there is no network it takes minutes, and one worker has nobody to meet
+        dist.init_process_group("gloo", meeting, rank=rank, world_size=workers)
     corpus = read_corpus(arguments.data)
     tokenizer = load_tokenizer(corpus, arguments.run)
-    trainer = Trainer(corpus, tokenizer, arguments.run, arguments.size, arguments.seed)
+    trainer = Trainer(corpus, tokenizer, arguments.run, arguments.size, arguments.seed, arguments.begin)
     trainer.run(Plan(arguments.tokens, arguments.until, finishing=arguments.action == "finish"))
-    dist.destroy_process_group()
+    if workers > 1:
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":

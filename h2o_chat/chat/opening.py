@@ -14,9 +14,11 @@ from h2o_chat.chat.engine_like import EngineLike
 from h2o_chat.chat.keeping import Keeper
 from h2o_chat.chat.so_far import words
 from h2o_chat.events.events import Note, Session
+from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.gguf import is_gguf
 from h2o_chat.models.hub import Agree, agreed, stay_offline
 from h2o_chat.models.obtain import ASK_FROM_BYTES, fetch_missing, to_be_fetched
+from h2o_chat.models.resolve import EARLIER, POCKET, find
 from h2o_chat.remote.engine_here import engine_here
 from h2o_chat.store import Store
 
@@ -50,6 +52,9 @@ def stored(folder: Path, wanted: str) -> tuple[Kept, dict[str, Any]]:
         store.claim(conversation).close()  # before minutes are spent on loading its model
         settings = store.settings(conversation)
         known = {field.name for field in fields(Settings)}
+        run = store.last_run(conversation)
+        if run.get("model") == POCKET and run.get("revision") == fingerprint(find(EARLIER).folder):
+            settings["model"] = EARLIER
         # Before there was another step every conversation was held with transformers'.
         held_with = {"engine": "transformers"} | {k: v for k, v in settings.items() if k in known}
         if held_with["engine"] == "native":  # where it can be had; else the cache is rebuilt, which is said

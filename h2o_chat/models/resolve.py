@@ -25,6 +25,8 @@ BUNDLED = (PACKAGE / "assets" / "pocket", PACKAGE.parent / "assets" / "pocket")
 """Where the bundled model lies in an installed wheel, and in a checkout."""
 POCKET = BUNDLED[0].name
 """By which name it can be asked for."""
+EARLIER = "pocket-1"
+"""The bundled model until 2026-11-26: conversations held with it go on with it (chat/opening.py)."""
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9_][\w.-]{0,95}/[\w.-]{1,96}", re.ASCII)
 """org/name as the hub writes it."""
@@ -73,6 +75,8 @@ def look_up(name: str | None) -> Found | Known:
         return _place(target)
     if name.lower() == POCKET:
         return _bundled()
+    if name.lower() == EARLIER:
+        return _bundled(EARLIER)
     if folder.is_dir():
         raise ModelError(f"{name} is not a model folder: it has no config.json.", _what_is_there(folder))
     if folder.is_file():
@@ -184,10 +188,11 @@ def check_weights(folder: Path) -> Weights:
     return Weights(sum(by_dtype.values()), most, stored, bits)
 
 
-def _bundled() -> Found:
-    for folder in BUNDLED:
+def _bundled(name: str | None = None) -> Found:
+    """Both are called pocket: of a conversation it is known by its weights which of them it was."""
+    for folder in BUNDLED if name is None else [one.with_name(name) for one in BUNDLED]:
         if (folder / "config.json").is_file():
-            return Found(folder.name, folder)
+            return Found(POCKET, folder)
     raise ModelError(
         "No model is bundled with this version.",
         "Name one: --model FOLDER, org/name or a short name; h2o-chat models lists them.",

@@ -30,6 +30,9 @@ STEPS = 400
 LENGTHS = [(16, 150), *sweep(*((budget, STEPS) for budget in (16, 64, 128)))]
 """Slots, and tokens of the first turn."""
 TINY = ["llama", "opt", "gpt_neox"]
+ATOL = {"cpu": 1e-5, "cuda": 5e-5}
+"""Of logits. On CUDA the kernels sum in another order: up to 1.7e-5 was seen on an H200, with nothing evicted
+too; the tokens that are kept are the same."""
 Pair = tuple[Any, Any]
 """The same weights twice: with the oracle's attention, on the CPU, and with ours, on the device."""
 
@@ -75,7 +78,7 @@ def assert_same_steps(pair: Pair, caches: Pair, tokens: list[int]) -> Tensor:
     for step, token in enumerate(tokens):
         expected, actual = (feed(model, cache, token) for model, cache in zip(pair, caches, strict=True))
         assert kept(caches[1]) == caches[0].kept(), f"other tokens kept at step {step}"
-        torch.testing.assert_close(actual, expected, atol=1e-5, rtol=0, msg=_at(step))
+        torch.testing.assert_close(actual, expected, atol=ATOL[actual.device.type], rtol=0, msg=_at(step))
     return expected
 
 

@@ -50,7 +50,7 @@ def test_a_conversation_goes_on_from_its_saved_memory(data: Path) -> None:
 def taken_over(folder: Path, load: Callable[..., Loaded]) -> tuple[Engine, dict[str, torch.Tensor]]:
     """An engine that goes on with the saved memory of an old data folder, and what is in that."""
     [file] = folder.glob("data/caches/*/*.safetensors")
-    settings = Settings(budget=32, seed=3, threads=1)
+    settings = Settings(model="pocket-1", budget=32, seed=3, threads=1)
     engine = Engine(load(settings, lambda *_: None), settings)
     engine.load(file)
     return engine, load_file(file)

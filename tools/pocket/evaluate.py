@@ -15,7 +15,7 @@ from h2o_chat.lab.figures import wilson
 from h2o_chat.lab.recall import Question, is_right
 
 from .data import Corpus, Encoder
-from .memory_dialogues import Exchange, Turn, recall_questions
+from .memory_dialogues import EVERYDAY_KINDS, Exchange, Turn, everyday_questions, recall_questions
 from .tokenizer import ASSISTANT, BOS, END, PAD, WINDOW
 
 RANGES = [(20, 300), (300, 1000), (1000, 1500), (1500, 1900)]
@@ -57,11 +57,14 @@ def dialogue_questions(
     exchanges: list[Exchange] = []
     for pair in zip(*sources, strict=False):
         exchanges += [exchange for dialogue in pair for exchange in dialogue]
-    return recall_questions(exchanges, encoder.length, ranges, per_cell)
+    asked = recall_questions(exchanges, encoder.length, ranges, per_cell)
+    return asked + everyday_questions(exchanges, encoder.length, ranges, 4 * per_cell)
 
 
-def recall(model: PreTrainedModel, tokenizer: Tokenizer, questions: list[Question]) -> list[dict[str, Any]]:
-    """Every question with its answer and whether that was right."""
+def recall(
+    model: PreTrainedModel, tokenizer: Tokenizer, questions: list[Question], rows: int = 8
+) -> list[dict[str, Any]]:
+    """Every question with its answer and whether that was right; so many `rows` are answered at once."""
     encoder = Encoder(tokenizer)
     prompts = [prompt_ids(encoder, question.messages) for question in questions]
     return [
@@ -73,7 +76,7 @@ def recall(model: PreTrainedModel, tokenizer: Tokenizer, questions: list[Questio
             "answer": answer,
             "right": is_right(question, answer),
         }
-        for question, answer in zip(questions, greedy(model, tokenizer, prompts), strict=True)
+        for question, answer in zip(questions, greedy(model, tokenizer, prompts, rows), strict=True)
     ]
 
 
@@ -90,7 +93,7 @@ def share(results: list[dict[str, Any]]) -> dict[str, Any]:
 
 def summarize(results: list[dict[str, Any]], ranges: list[tuple[int, int]]) -> dict[str, dict[str, Any]]:
     """Shares by distance (facts only), by kind, and by both."""
-    facts = [row for row in results if row["kind"] != "not told"]
+    facts = [row for row in results if row["kind"] not in ("not told", *EVERYDAY_KINDS)]
     tables: dict[str, dict[str, Any]] = {"distance": {}, "kind": {}, "kind and distance": {}}
     for low, high in ranges:
         name = f"{low} to {high}"
@@ -130,6 +133,14 @@ def bits_per_byte(model: PreTrainedModel, encoder: Encoder, dialogues: list[list
     return bits / size
 
 
+def held_out_bits(model: PreTrainedModel, corpus: Corpus, encoder: Encoder, count: int) -> dict[str, float]:
+    """Of `count` held-out dialogues of each source."""
+    return {
+        name: round(bits_per_byte(model, encoder, dialogues[:count]), 3)
+        for name, dialogues in corpus.held_out.items()
+    }
+
+
 def continuations(
     model: PreTrainedModel, tokenizer: Tokenizer, corpus: Corpus, count: int
 ) -> list[dict[str, Any]]:
@@ -155,14 +166,9 @@ def evaluate(folder: Path, corpus: Corpus, per_cell: int = 9) -> dict[str, Any]:
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).to(device)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     encoder = Encoder(tokenizer)
-    report: dict[str, Any] = {
-        "bits_per_byte": {
-            name: round(bits_per_byte(model, encoder, dialogues[:250]), 3)
-            for name, dialogues in corpus.held_out.items()
-        }
-    }
+    report: dict[str, Any] = {"bits_per_byte": held_out_bits(model, corpus, encoder, 250)}
     questions = dialogue_questions(corpus, encoder, RANGES, per_cell)
-    results = recall(model, tokenizer, questions)
+    results = recall(model, tokenizer, questions, rows=72 if device == "cuda" else 8)
     report["recall"] = summarize(results, RANGES)
     report["asked"] = [asdict(question) for question in questions]
     report["answers"] = results

@@ -11,6 +11,7 @@ from itertools import cycle, islice
 
 from h2o_chat.lab.recall import Question
 
+from .everyday import Everyday, draw_everyday
 from .phrases import Fact, PhraseBook
 
 
@@ -29,9 +30,15 @@ Measure = Callable[[Turn], int]
 """The number of tokens that a turn adds to a conversation."""
 
 
-def with_reminder(passages: list[str], question: str) -> str:
-    """A question with passages from earlier in the conversation put before it, marked."""
-    return f"[Earlier: {' / '.join(passages)}]\n{question}"
+EVERYDAY = 0.45
+"""Share of facts that are of everyday life; the others are of fourteen kinds."""
+WRONG_REMINDERS = 0.25
+"""Share of reminders that do not answer the question."""
+
+
+def with_reminder(words: str, question: str) -> str:
+    """A question with earlier words told again in front of it, as the program does it (chat/message.py)."""
+    return f"I said before: {words}{'.' if words[-1:].isalnum() else ''} {question}"
 
 
 class MemoryWriter:
@@ -82,10 +89,17 @@ class MemoryWriter:
         """(position, exchange) in order: tells, corrections, questions, denials, reminders."""
         wanted = max(1, round(budget * rng.uniform(0.5, 1.5) / 80))
         facts: dict[tuple[str, str], Fact] = {}
+        events: list[tuple[float, Exchange]] = []
+        lines = set()
         for _ in range(wanted):
+            if rng.random() < EVERYDAY:
+                one = draw_everyday(rng)
+                if one.line["tell"][0] not in lines:  # the same told twice would be a correction
+                    events += self._everyday(rng, one, budget)
+                lines.add(one.line["tell"][0])
+                continue
             fact = self.book.draw_fact(rng)
             facts.setdefault(fact.key, fact)
-        events: list[tuple[float, Exchange]] = []
         pending = list(facts.values())
         while pending:
             draw = rng.random()
@@ -96,7 +110,7 @@ class MemoryWriter:
                 events.append((told_at, self._told_and_asked(rng, group[0])))
             elif draw < 0.16:
                 events.append((told_at, self._repeated(rng, group[0])))
-            elif draw > 0.95:
+            elif draw > 0.88:
                 events.append((told_at, self._reminded(rng, group[0])))
             else:
                 events += self._told_then_asked(rng, group, told_at, budget)
@@ -117,12 +131,47 @@ class MemoryWriter:
                 known, correction = self._corrected(rng, fact)
                 events.append((since, correction))
             for _ in range(rng.choice([1, 1, 1, 2, 2, 3])):
-                # Near questions teach copying soon, far ones use the rest of the window.
-                near = since + 20 * 15 ** rng.random()
-                far = rng.uniform(since, budget)
-                at = min(near, far) if rng.random() < 0.4 else far
-                events.append((at, self._asked(rng, known)))
+                events.append((_later(rng, since, budget), self._asked(rng, known)))
         return events
+
+    def _everyday(self, rng: random.Random, fact: Everyday, budget: int) -> list[tuple[float, Exchange]]:
+        """A fact of everyday life: told, asked for, sometimes corrected; or told again with the question."""
+        told_at = rng.uniform(0, 0.1 if rng.random() < 0.25 else 0.8) * budget
+        if rng.random() < 0.12:
+            return [(told_at, self._reminded_everyday(rng, fact))]
+        events = [(told_at, self._noted(rng, fact.tell(rng)))]
+        since = told_at
+        if rng.random() < 0.12:
+            since = told_at + rng.uniform(1, 0.4 * (budget - told_at))
+            fact = fact.changed(rng, rng.choice(list(fact.values)))
+            events.append((since, self._noted(rng, f"{rng.choice(_SORRY)} {fact.tell(rng)}")))
+        for letter in fact.values:
+            for _ in range(rng.choice([1, 1, 2])):
+                asked = self._answered_everyday(rng, fact, letter, fact.ask(rng, letter))
+                events.append((_later(rng, since, budget), asked))
+        if rng.random() < 0.6 * self.denials:
+            events.append((_later(rng, told_at, budget), self._unknown(rng, fact.ask_untold(rng))))
+        if rng.random() < 0.3 * self.denials:
+            never = draw_everyday(rng)
+            asked = self._unknown(rng, never.ask(rng, rng.choice(list(never.values))))
+            events.append((rng.uniform(0, budget), asked))
+        return events
+
+    def _noted(self, rng: random.Random, said: str) -> Exchange:
+        return Turn("user", said, said), Turn("assistant", self.book.noted(rng), "")
+
+    def _answered_everyday(self, rng: random.Random, fact: Everyday, letter: str, said: str) -> Exchange:
+        return Turn("user", said, ""), Turn("assistant", fact.answer(letter), fact.values[letter])
+
+    def _reminded_everyday(self, rng: random.Random, fact: Everyday) -> Exchange:
+        if rng.random() < WRONG_REMINDERS:
+            return self._unknown(rng, with_reminder(fact.tell(rng), fact.ask_untold(rng)))
+        letter = rng.choice(list(fact.values))
+        said = with_reminder(fact.tell(rng), fact.ask(rng, letter))
+        return self._answered_everyday(rng, fact, letter, said)
+
+    def _unknown(self, rng: random.Random, said: str) -> Exchange:
+        return Turn("user", said, ""), Turn("assistant", self.book.never_told(rng), "")
 
     def _told(self, rng: random.Random, group: list[Fact]) -> Exchange:
         said = " ".join(self.book.tell(rng, fact, self.frames) for fact in group)
@@ -134,7 +183,10 @@ class MemoryWriter:
         return Turn("user", said, values), Turn("assistant", reply, repeated.value if repeated else "")
 
     def _asked(self, rng: random.Random, fact: Fact) -> Exchange:
-        return self._answered(rng, self.book.ask(rng, fact, self.frames), fact)
+        said = self.book.ask(rng, fact, self.frames)
+        if rng.random() < 0.05:  # other words were told again; the fact stands further back
+            said = with_reminder(self._other_words(rng, fact), said)
+        return self._answered(rng, said, fact)
 
     def _answered(self, rng: random.Random, question: str, fact: Fact) -> Exchange:
         answer = Turn("assistant", self.book.answer(rng, fact), fact.value)
@@ -149,10 +201,23 @@ class MemoryWriter:
         return Turn("user", said, fact.value), Turn("assistant", reply, fact.value)
 
     def _reminded(self, rng: random.Random, fact: Fact) -> Exchange:
-        passages = [self.book.tell(rng, fact, self.frames)]
-        passages += rng.sample(self.frames, rng.randint(0, 2))
-        rng.shuffle(passages)
-        return self._answered(rng, with_reminder(passages, self.book.ask(rng, fact)), fact)
+        if rng.random() < WRONG_REMINDERS:
+            words = self._other_words(rng, fact)
+            reply = self.book.deny(rng, fact)
+            return Turn("user", with_reminder(words, self.book.ask(rng, fact)), ""), Turn(
+                "assistant", reply, ""
+            )
+        told = self.book.tell(rng, fact, self.frames)
+        if rng.random() < 0.2:
+            told = f"{rng.choice(self.frames)} {told}"
+        return self._answered(rng, with_reminder(told, self.book.ask(rng, fact)), fact)
+
+    def _other_words(self, rng: random.Random, fact: Fact) -> str:
+        """What somebody told that does not tell this."""
+        other = self.book.draw_fact(rng)
+        if other.key == fact.key or rng.random() < 0.4:
+            return draw_everyday(rng).tell(rng)
+        return self.book.tell(rng, other)
 
     def _corrected(self, rng: random.Random, fact: Fact) -> tuple[Fact, Exchange]:
         fresh = self.book.draw_fact(rng, fact.kind)
@@ -167,6 +232,16 @@ class MemoryWriter:
     def _denied(self, rng: random.Random, fact: Fact) -> Exchange:
         reply = self.book.deny(rng, fact)
         return Turn("user", self.book.ask(rng, fact, self.frames), ""), Turn("assistant", reply, "")
+
+
+_SORRY = ("Sorry, I got that wrong.", "I made a mistake:", "That has changed.", "Correction:", "No, wait.")
+
+
+def _later(rng: random.Random, since: float, budget: int) -> float:
+    """Near questions teach copying soon, far ones use the rest of the window."""
+    near = since + 20 * 15 ** rng.random()
+    far = rng.uniform(since, budget)
+    return min(near, far) if rng.random() < 0.4 else far
 
 
 def _ending_with(word: str, turn: Turn) -> Turn:
@@ -196,6 +271,56 @@ def recall_questions(
     return questions
 
 
+EVERYDAY_KINDS = ("everyday", "everyday, told again", "everyday, not told")
+
+
+def everyday_questions(
+    exchanges: list[Exchange],
+    measure: Measure,
+    ranges: list[tuple[int, int]],
+    per_cell: int,
+    seed: int = 1,
+) -> list[Question]:
+    """The same for facts of everyday life, written for the test by somebody else (`held_out_everyday.jsonl`).
+
+    Also with the fact told again in front of the question and nowhere else, and for what it does not answer.
+    """
+    rng = random.Random(seed)
+    questions = []
+    for low, high in ranges:
+        for kind in EVERYDAY_KINDS:
+            for _ in range(per_cell):
+                fact = draw_everyday(rng, held_out=True)
+                letter = rng.choice(list(fact.values))
+                asked = fact.ask(rng, letter)
+                before = [Turn("user", fact.tell(rng)), Turn("assistant", "Okay.")]
+                expected: str | None = fact.values[letter]
+                if kind == "everyday, told again":
+                    before, asked = [], with_reminder(before[0].content, asked)
+                elif kind == "everyday, not told":
+                    expected, asked = None, fact.ask_untold(rng)
+                between, distance = _between(rng, exchanges, measure, rng.randint(low, high), high)
+                turns = [*before, *between, Turn("user", asked)]
+                messages = [{"role": turn.role, "content": turn.content} for turn in turns]
+                questions.append(Question(messages, distance, expected, None, kind))
+    return questions
+
+
+def _between(
+    rng: random.Random, exchanges: list[Exchange], measure: Measure, gap: int, longest: int
+) -> tuple[list[Turn], int]:
+    """Real dialogue of about `gap` tokens, at most `longest`, and how many they are."""
+    turns: list[Turn] = []
+    distance = 0
+    for pair in islice(cycle(exchanges), rng.randrange(len(exchanges)), None):
+        size = sum(map(measure, pair))
+        if distance >= gap or distance + size > longest:
+            return turns, distance
+        turns += pair
+        distance += size
+    raise AssertionError("a cycle does not end")
+
+
 def _recall_question(
     book: PhraseBook,
     rng: random.Random,
@@ -222,13 +347,9 @@ def _recall_question(
     tail = measure(before[-1]) if before else 0
     between = [turn for other in others for turn in _told(book, rng, other)]
     distance = tail + sum(map(measure, between))
-    start = rng.randrange(len(exchanges))
-    for pair in islice(cycle(exchanges), start, None):
-        size = sum(map(measure, pair))
-        if distance >= gap or distance + size > longest:
-            break
-        between += pair
-        distance += size
+    more, size = _between(rng, exchanges, measure, gap - distance, longest - distance)
+    between += more
+    distance += size
     turns = [*before, *between, Turn("user", book.ask(rng, fact))]
     messages = [{"role": turn.role, "content": turn.content} for turn in turns]
     return Question(messages, distance, None if untold else fact.value, stale, kind)

@@ -36,6 +36,10 @@ def wording(text: str) -> str:
     return " ".join(re.findall(r"\{\w\}|[a-z0-9]+", text.lower()))
 
 
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + "."
+
+
 @dataclass(frozen=True)
 class Fact:
     """One thing a user may tell: a kind, the thing it belongs to and its value."""
@@ -132,6 +136,14 @@ class PhraseBook:
 
     def deny(self, rng: random.Random, fact: Fact) -> str:
         return self._fill(rng, rng.choice(self.shared["untold"]), fact) + "."
+
+    def noted(self, rng: random.Random) -> str:
+        """An acknowledgement of anything."""
+        return _sentence(rng.choice([one for one in self.shared["ack"] if "{" not in one]))
+
+    def never_told(self, rng: random.Random) -> str:
+        """The answer to any question for what was not told."""
+        return _sentence(rng.choice([one for one in self.shared["untold"] if "{" not in one]))
 
     def smalltalk(self, rng: random.Random, topic: str) -> tuple[str, str]:
         """A (user, assistant) exchange about "greeting", "who", "can", "thanks" or "bye"."""

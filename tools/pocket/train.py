@@ -1,29 +1,61 @@
 """The training loop: plan, optimisers, checkpoints, exact resume and the recall curve."""
 
 import json
+import os
+import shutil
 import signal
 import time
+from collections.abc import Iterator
+from ctypes import c_double
 from dataclasses import asdict, dataclass
+from multiprocessing import Value
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
+from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from .data import Corpus, Encoder, SampleStream
-from .evaluate import dialogue_questions, recall, summarize
+from .evaluate import dialogue_questions, held_out_bits, recall, summarize
 from .export import export, to_transformers
 from .model import SHAPES, Pocket
 from .muon import Muon
 
-TOKENS_PER_STEP = 4096
 _CHECKPOINT_SECONDS = 300.0
-_CURVE_TOKENS = 5_000_000
 _CURVE_RANGES = [(20, 300), (300, 1000), (1000, 1500)]
 _WARMUP_STEPS = 100
 _DECAY_SHARE = 0.25
-_MATRIX_RATE, _OTHER_RATE = 0.012, 3e-3
+AGAIN = 0.25
+"""Of the rates, where weights are trained further whose own training has ended."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What suits a machine."""
+
+    tokens_per_step: int
+    curve_tokens: int
+    """So many between two looks at recall."""
+    matrix_rate: float
+    other_rate: float
+    decay: float
+    """Of the matrices' weights."""
+    rows: int
+    """Answered at once when recall is looked at."""
+    windows: tuple[tuple[float, int], ...]
+    """(progress up to which, tokens of a window). Short ones first, where copying is learned; long ones are
+    for distances."""
+
+
+PACES = {
+    "cpu": Pace(4096, 5_000_000, 0.012, 3e-3, 0.01, 8, ((0.28, 512), (0.5, 1024), (1, 2048))),
+    # Real text comes some thirty times: weights decay more (as in arXiv 2502.16982). Each window is compiled.
+    "cuda": Pace(65_536, 100_000_000, 0.02, 3e-3, 0.1, 72, ((0.1, 512), (1, 2048))),
+}
 
 
 @dataclass
@@ -57,14 +89,33 @@ def rate_factor(progress: float, step: int) -> float:
     return min(1.0, (step + 1) / _WARMUP_STEPS, max(0.0, 1 - progress) / _DECAY_SHARE)
 
 
-def window(progress: float) -> int:
-    """Short windows first, where copying is learned; the long half is for distances."""
-    return 512 if progress < 0.28 else 1024 if progress < 0.5 else 2048
+def window(pace: Pace, progress: float) -> int:
+    return next((tokens for until, tokens in pace.windows if progress < until), pace.windows[-1][1])
 
 
 def denials(progress: float) -> float:
     """Questions without an answer, for each fact. Few until facts are found: to deny is the easy way out."""
     return 0.25 if progress < 0.66 else 0.6
+
+
+class Drawn(IterableDataset[tuple[Tensor, Tensor]]):
+    """Batches that processes of a loader draw, for ever, as far as the run is.
+
+    Each draws its own; when a run is resumed they begin with others.
+    """
+
+    def __init__(self, corpus: Corpus, tokenizer: Tokenizer, seed: int, pace: Pace) -> None:
+        self.corpus, self.tokenizer, self.seed, self.pace = corpus, tokenizer, seed, pace
+        self.progress = Value(c_double, 0.0)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        torch.set_num_threads(1)
+        info = get_worker_info()
+        stream = SampleStream(self.corpus, self.tokenizer, self.seed + (info.id if info else 0))
+        while True:
+            length = window(self.pace, self.progress.value)
+            stream.writer.denials = denials(self.progress.value)
+            yield stream.batch(self.pace.tokens_per_step // length, length)
 
 
 class Trainer:
@@ -75,20 +126,37 @@ class Trainer:
     which waits at every product for the thread that was put aside.
     """
 
-    def __init__(self, corpus: Corpus, tokenizer: Tokenizer, folder: Path, size: str, seed: int) -> None:
+    def __init__(
+        self,
+        corpus: Corpus,
+        tokenizer: Tokenizer,
+        folder: Path,
+        size: str,
+        seed: int,
+        begin: Path | None = None,
+    ) -> None:
         torch.manual_seed(seed)
-        self.rank, self.workers = dist.get_rank(), dist.get_world_size()
+        alone = not dist.is_initialized()
+        self.rank, self.workers = (0, 1) if alone else (dist.get_rank(), dist.get_world_size())
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.corpus, self.tokenizer, self.folder = corpus, tokenizer, folder
+        self.pace = PACES[self.device]
         self.shape = SHAPES[size]
         self.model = Pocket(self.shape).to(self.device)
+        if begin is not None:
+            if (told := begin.parent / "log.jsonl").exists() and not (folder / "log.jsonl").exists():
+                folder.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(told, folder / "log.jsonl")
+            weights = load_file(begin / "model.safetensors")
+            self.model.load_state_dict({n.removeprefix("model."): w.float() for n, w in weights.items()})
         self.stream = SampleStream(corpus, tokenizer, seed * 1000 + self.rank)
         matrices = [w for n, w in self.model.named_parameters() if "proj" in n]
         others = [w for n, w in self.model.named_parameters() if "proj" not in n]
-        adam = torch.optim.AdamW(others, _OTHER_RATE, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
-        muon = Muon(matrices, lr=_MATRIX_RATE, momentum=0.95, decay=0.01)
+        share = AGAIN if begin else 1.0
+        self.base_rates = [share * self.pace.matrix_rate, share * self.pace.other_rate]
+        adam = torch.optim.AdamW(others, self.base_rates[1], betas=(0.9, 0.95), weight_decay=0.0, fused=True)
+        muon = Muon(matrices, lr=self.base_rates[0], momentum=0.95, decay=self.pace.decay)
         self.optimizers: list[torch.optim.Optimizer] = [muon, adam]
-        self.base_rates = [_MATRIX_RATE, _OTHER_RATE]
         self.compiled = torch.compile(self.model, dynamic=False)
         self.step = self.tokens = 0
         self.seconds = 0.0
@@ -96,6 +164,13 @@ class Trainer:
         folder.mkdir(parents=True, exist_ok=True)
         if self.checkpoint.exists():
             self._load()
+        self.drawn: Drawn | None = None
+        if self.device == "cuda":  # which one process could not feed
+            self.drawn = Drawn(corpus, tokenizer, seed * 1000 + 100 * self.step, self.pace)
+            processes = max(1, (os.cpu_count() or 1) - 3)
+            self.loaded = iter(
+                DataLoader(self.drawn, batch_size=None, num_workers=processes, pin_memory=True)
+            )
 
     @property
     def checkpoint(self) -> Path:
@@ -114,13 +189,15 @@ class Trainer:
             now = time.time()
             self.seconds = before + now - began
             if self.step % 20 == 0:
-                rate = 20 * TOKENS_PER_STEP / (now - shown)
+                rate = 20 * self.pace.tokens_per_step / (now - shown)
                 shown = now
                 self._log(
-                    loss=round(loss, 4), progress=round(progress, 4), window=window(progress),
-                    lr=rate_factor(progress, self.step), tokens_per_s=round(rate),
+                    loss=round(float(loss), 4), progress=round(progress, 4),
+                    window=window(self.pace, progress), lr=rate_factor(progress, self.step),
+                    tokens_per_s=round(rate),
                 )  # fmt: skip
-            if self.tokens // _CURVE_TOKENS > (self.tokens - TOKENS_PER_STEP) // _CURVE_TOKENS:
+            every = self.pace.curve_tokens
+            if self.tokens // every > (self.tokens - self.pace.tokens_per_step) // every:
                 self._curve()
                 shown = time.time()
             if self._agreed(now - saved > _CHECKPOINT_SECONDS):
@@ -137,23 +214,22 @@ class Trainer:
         progress = torch.tensor([plan.progress(self.tokens) if self.rank == 0 else 0.0])
         if self.leave:
             progress += 2
-        dist.all_reduce(progress)
+        if self.workers > 1:
+            dist.all_reduce(progress)
         return float(progress)
 
     def _agreed(self, wanted: bool) -> bool:
         """What the first worker wants, so that all do the same."""
         flag = torch.tensor([int(wanted)])
-        dist.broadcast(flag, 0)
+        if self.workers > 1:
+            dist.broadcast(flag, 0)
         return bool(flag)
 
-    def _train_step(self, progress: float) -> float:
+    def _train_step(self, progress: float) -> Tensor:
         for optimizer, base in zip(self.optimizers, self.base_rates, strict=True):
             for group in optimizer.param_groups:
                 group["lr"] = base * rate_factor(progress, self.step)
-        length = window(progress)
-        self.stream.writer.denials = denials(progress)
-        ids, weights = self.stream.batch(TOKENS_PER_STEP // length // self.workers, length)
-        ids, weights = ids.to(self.device), weights.to(self.device)
+        ids, weights = self._batch(progress)
         with torch.autocast(self.device, torch.bfloat16):
             loss = self.compiled(ids[:, :-1], ids[:, 1:], weights[:, 1:])
         loss.backward()
@@ -163,8 +239,18 @@ class Trainer:
             optimizer.step()
             optimizer.zero_grad()
         self.step += 1
-        self.tokens += TOKENS_PER_STEP
-        return float(loss)
+        self.tokens += self.pace.tokens_per_step
+        done: Tensor = loss.detach()
+        return done
+
+    def _batch(self, progress: float) -> tuple[Tensor, Tensor]:
+        if self.drawn is not None:
+            self.drawn.progress.value = progress
+            ids, weights = next(self.loaded)
+            return ids.to(self.device, non_blocking=True), weights.to(self.device, non_blocking=True)
+        length = window(self.pace, progress)
+        self.stream.writer.denials = denials(progress)
+        return self.stream.batch(self.pace.tokens_per_step // length // self.workers, length)
 
     def _average_gradients(self) -> None:
         if self.workers == 1:
@@ -179,8 +265,10 @@ class Trainer:
 
     def save(self) -> None:
         """Writes the checkpoint in one move, and an export that can be evaluated."""
-        streams: list[Any] = [None] * self.workers
-        dist.all_gather_object(streams, self.stream.state())
+        streams: list[Any] = [self.stream.state()]
+        if self.workers > 1:
+            streams *= self.workers
+            dist.all_gather_object(streams, self.stream.state())
         if self.rank:
             return
         state = {
@@ -211,11 +299,12 @@ class Trainer:
             return
         questions = dialogue_questions(self.corpus, Encoder(self.tokenizer), _CURVE_RANGES, 3)
         model = to_transformers(self.model, self.shape).to(self.device)
-        results = recall(model, self.tokenizer, questions)
+        results = recall(model, self.tokenizer, questions, self.pace.rows)
         tables = summarize(results, _CURVE_RANGES)
         by_distance = {name: row["share"] for name, row in tables["distance"].items()}
         by_kind = {name: row["share"] for name, row in tables["kind"].items()}
-        self._log(event="recall", distance=by_distance, kind=by_kind, asked=len(results))
+        bits = held_out_bits(model, self.corpus, Encoder(self.tokenizer), 60)
+        self._log(event="recall", distance=by_distance, kind=by_kind, asked=len(results), bits_per_byte=bits)
 
     def _log(self, **fields: Any) -> None:
         if self.rank:

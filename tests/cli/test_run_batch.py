@@ -55,7 +55,7 @@ def test_each_line_is_answered_as_run_answers_it_alone(tmp_path: Path) -> None:
     file = write(
         tmp_path / "in.jsonl",
         {"id": "plain", "prompt": "My name is Ada."},
-        {"id": "drawn", "prompt": "Tell me a story about a dog", "temperature": 0.8, "seed": 5},
+        {"id": "drawn", "prompt": "Tell me a story about a dog", "temperature": 0.8, "seed": 8},
         {"id": "seeded", "prompt": "Tell me a story about a dog", "temperature": 0.8},
         {"id": "stopped", "prompt": "Hello", "stop": ["you"]},
     )
@@ -65,7 +65,7 @@ def test_each_line_is_answered_as_run_answers_it_alone(tmp_path: Path) -> None:
     assert set(found) == {"plain", "drawn", "seeded", "stopped"}
     alone: dict[str, list[Any]] = {
         "plain": ["My name is Ada."],
-        "drawn": ["Tell me a story about a dog", "--temperature", 0.8, "--seed", 5],
+        "drawn": ["Tell me a story about a dog", "--temperature", 0.8, "--seed", 8],
         "seeded": ["Tell me a story about a dog", "--temperature", 0.8, "--seed", seed_of(3, "seeded")],
         "stopped": ["Hello", "--stop", "you"],
     }

@@ -20,9 +20,9 @@ POCKET = ROOT / "assets" / "pocket"
 MIB = 2**20
 
 GOLDEN = {
-    "My name is Ada. What is my name?": [421, 381, 857, 2057, 70, 19, 5],
-    "Hello! Who are you?": [1949, 6, 637, 440, 292, 354, 322, 286, 36, 5],
-    "I want to book a table for two tonight.": [370, 509, 405, 286, 336, 282, 578, 270, 1139, 322, 36, 5],
+    "My name is Ada. What is my name?": [421, 381, 2057, 70, 19, 5],
+    "Hello! Who are you?": [46, 473, 1190, 2897, 17, 264, 2295, 285, 1214, 90, 867, 2565, 418, 19, 5],
+    "I want to book a table for two tonight.": [370, 509, 354, 286, 407, 282, 578, 36, 5],
 }
 """Greedy token ids of whole answers, in fp32."""
 

@@ -94,14 +94,12 @@ def _facts(folder: Path, config: dict[str, Any], log: list[dict[str, Any]]) -> s
 
 
 def _trained(log: list[dict[str, Any]]) -> list[tuple[str, int]]:
-    """(device, tokens) of each start, in order."""
+    """(device, tokens) of each beginning, in order; what was resumed counts on."""
     found: list[tuple[str, int]] = []
-    began = 0
     for row in log:
-        if row.get("event") == "start":
-            began = row["tokens"]
+        if row.get("event") == "start" and not row["tokens"]:
             found.append((row["device"], 0))
-        found[-1] = (found[-1][0], row["tokens"] - began)
+        found[-1] = (found[-1][0], row["tokens"])
     return found
 
 

@@ -22,9 +22,9 @@ h2o-chat itself is under the [MIT licence](LICENSE). Written by `tools/make_noti
 
 ## The bundled model
 
-The weights and the tokenizers in `assets/pocket` and `assets/pocket-1` (`h2o_chat/assets/` once installed) are
-under CC BY-SA 4.0 (https://creativecommons.org/licenses/by-sa/4.0/). They were trained on these texts, which are
-not part of h2o-chat, and on dialogues that the recipe in `tools/pocket` generates:
+The weights and the tokenizers in `assets/pocket` and `assets/pocket-1` (`h2o_chat/assets` once installed)
+are under CC BY-SA 4.0 (https://creativecommons.org/licenses/by-sa/4.0/). They were trained on these texts,
+which are not part of h2o-chat, and on dialogues that the recipe in `tools/pocket` generates:
 
 """
 

@@ -23,10 +23,8 @@ from h2o_chat.models.gguf_config import config_of, held_bits
 PACKAGE = Path(__file__).resolve().parents[1]
 BUNDLED = (PACKAGE / "assets" / "pocket", PACKAGE.parent / "assets" / "pocket")
 """Where the bundled model lies in an installed wheel, and in a checkout."""
-POCKET = BUNDLED[0].name
-"""By which name it can be asked for."""
-EARLIER = "pocket-1"
-"""The bundled model until 2026-11-26: conversations held with it go on with it (chat/opening.py)."""
+POCKET, EARLIER = "pocket", "pocket-1"
+"""By which name it can be asked for; and that of before 2026-11-26, for its conversations (opening.py)."""
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9_][\w.-]{0,95}/[\w.-]{1,96}", re.ASCII)
 """org/name as the hub writes it."""
@@ -73,10 +71,8 @@ def look_up(name: str | None) -> Found | Known:
     target = aliases.get(name.lower())
     if target is not None:
         return _place(target)
-    if name.lower() == POCKET:
-        return _bundled()
-    if name.lower() == EARLIER:
-        return _bundled(EARLIER)
+    if name.lower() in (POCKET, EARLIER):
+        return _bundled(name.lower())
     if folder.is_dir():
         raise ModelError(f"{name} is not a model folder: it has no config.json.", _what_is_there(folder))
     if folder.is_file():
@@ -188,9 +184,8 @@ def check_weights(folder: Path) -> Weights:
     return Weights(sum(by_dtype.values()), most, stored, bits)
 
 
-def _bundled(name: str | None = None) -> Found:
-    """Both are called pocket: of a conversation it is known by its weights which of them it was."""
-    for folder in BUNDLED if name is None else [one.with_name(name) for one in BUNDLED]:
+def _bundled(name: str = POCKET) -> Found:
+    for folder in BUNDLED if name == POCKET else [one.with_name(name) for one in BUNDLED]:
         if (folder / "config.json").is_file():
             return Found(POCKET, folder)
     raise ModelError(

@@ -21,7 +21,7 @@ from h2o_chat.events import events
 from h2o_chat.events.events import Event, Said, Source, Turn
 from h2o_chat.store import Store
 
-CODE = "My code is 4F7K2."
+CODE = "My door code is 4F7K2."
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_the_message_and_its_words_are_named(loaded: Any) -> None:
     assert "Rexo" in turn.text
     assert turn.source is not None
     assert (turn.source.index, "Rexo" in turn.source.words) == (0, True)
-    turn = said(chat, "What is my code?")
+    turn = said(chat, "What is my door code?")
     assert turn.source is not None
     assert (turn.source.index, "4F7K2" in turn.source.words) == (2, True)
     assert chat.messages[-1].source == turn.source

@@ -69,7 +69,7 @@ def test_a_window_forgets_what_the_full_cache_answers() -> None:
     loaded = opened_models.loaded(Settings(model=str(POCKET), threads=1))
     words = " I went for a walk, it rained a little, and then the sun came out again." * 6
     items = [
-        Item(f"My name is {name}.{words} What is my name?", f"You are called {name}.")
+        Item(f"My name is {name}.{words} What is my name?", f"Your name is {name}.")
         for name in ("Ada", "Mila", "Tom")
     ]
     runs = runs_of(["window"], [32, 512])

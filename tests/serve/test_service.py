@@ -90,10 +90,10 @@ async def test_with_any_template_turns_are_those_of_one_conversation(loaded: Loa
 
 
 async def test_a_marker_that_ended_an_answer_is_not_fed_twice(loaded: Loaded) -> None:
-    """Here a letter; but where the client had a stop of its own, nobody knows which of them it was."""
+    """Here a full stop; but where the client had a stop of its own, nobody knows which of them it was."""
     settings = replace(SETTINGS, template="alpaca")
     service, chat = begin(loaded, settings), Chat(Engine(loaded, settings), settings)
-    service.template.marker = chat.template.marker = "a"
+    service.template.marker = chat.template.marker = "."
     said: list[str] = []
     for text, own in (("My name is Ada.", ()), ("Say that", ("xyz",)), ("Then what", ()), ("And so", ())):
         said.append(text)

@@ -117,7 +117,7 @@ async def test_the_numbers_count_a_system_prompt_that_is_shown(talk: Any) -> Non
 @pytest.mark.parametrize("size", ONE_SIZE)
 async def test_what_is_gone_cannot_be_pinned_but_said_again(talk: Any, size: tuple[int, int]) -> None:
     async with talk(size, policy="window") as screen:
-        await say(screen, *SAID, "What about trains?", "And the weather?", "And books?")
+        await say(screen, *SAID, "What about trains?", "And the weather?", "And books?", "I like films.")
         before = screen.chat.engine.protection()
         told = await say(screen, "/pin 1")
         assert "Nothing of #1 is left to pin" in told

@@ -37,9 +37,9 @@ Held out, never trained on: Schema-Guided Dialogue test, one in twenty self-dial
 twenty stories. About seven in ten training conversations are memory dialogues that the recipe
 generates: facts are told, corrected and asked for up to 1,900 tokens later, with the real dialogues above in
 between; some 8% of the questions have a fact told again in front of them, as the program does it. More than
-half of the facts are of fourteen kinds. The others are of everyday life: a thousand lines written by hand
-(`everyday.jsonl`), and two thousand sentences (`personal_examples/facts.txt`) that are answered in quotes:
-`You said: "..."`. They are drawn afresh for the whole run. One value in eight, chosen by a hash, all
+half of the facts are of fourteen kinds. The others are of everyday life: lines written by hand
+(`everyday.jsonl`; the run of 2026-11-26 had 638 of its 1,383), and two thousand sentences
+(`personal_examples/facts.txt`) that are answered in quotes: `You said: "..."`. They are drawn afresh for the whole run. One value in eight, chosen by a hash, all
 phrasings in `held_out_phrases.toml` and all facts in `held_out_everyday.jsonl` are for the test alone.
 
 The test phrasings were written by somebody who had seen no training phrasing, in plain words as people type
@@ -54,8 +54,13 @@ _LIMITS = """
 
 It knows next to nothing about the world, cannot reason or count, understands English only, and repeats
 the tone of its data. Chit-chat is shallow, and it sometimes invents a value instead of saying that it
-was not told, or says so of what it was. It sometimes answers for the wrong one of several facts. Do not rely
-on it.
+was not told, or says so of what it was: what it has no kind for ("My code is ...") and what stands far back.
+It sometimes answers for the wrong one of several facts. Do not rely on it.
+
+## What its answers rest on
+
+`h2o-source.json` holds a weight for each query head, learned with `tools/train_source.py` from made-up
+conversations and half of the dialogues of SODA (Kim et al., CC BY 4.0). No text of it is in the file.
 """
 
 

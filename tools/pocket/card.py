@@ -39,8 +39,9 @@ generates: facts are told, corrected and asked for up to 1,900 tokens later, wit
 between; some 8% of the questions have a fact told again in front of them, as the program does it. More than
 half of the facts are of fourteen kinds. The others are of everyday life: lines written by hand
 (`everyday.jsonl`; the run of 2026-11-26 had 638 of its 1,383), and two thousand sentences
-(`personal_examples/facts.txt`) that are answered in quotes: `You said: "..."`. They are drawn afresh for the whole run. One value in eight, chosen by a hash, all
-phrasings in `held_out_phrases.toml` and all facts in `held_out_everyday.jsonl` are for the test alone.
+(`personal_examples/facts.txt`) that are answered in quotes: `You said: "..."`. They are drawn afresh for the
+whole run. One value in eight, chosen by a hash, all phrasings in `held_out_phrases.toml` and all facts in
+`held_out_everyday.jsonl` are for the test alone.
 
 The test phrasings were written by somebody who had seen no training phrasing, in plain words as people type
 them. A training sentence that comes out as one of them, whatever value and thing it names, is drawn again.

@@ -3,7 +3,6 @@
     tools/train_pocket.py train --data DIR --until 00:50
     tools/train_pocket.py train --data DIR --size large --tokens 300000000
     tools/train_pocket.py finish --data DIR --minutes 15
-    tools/train_pocket.py finish --data DIR --begin FOLDER --minutes 30
     tools/train_pocket.py evaluate --data DIR
     tools/train_pocket.py export --data DIR     (to assets/pocket, with the model card)
 
@@ -59,7 +58,6 @@ def main() -> None:
     parser.add_argument("--run", type=Path, default=ROOT / "runs" / "pocket")
     parser.add_argument("--size", choices=["small", "large"], default="small")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--begin", type=Path, help="an exported folder: its weights are trained further")
     parser.add_argument("--workers", type=int, default=2, help="processes on a CPU")
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--tokens", type=int, help="train on this many tokens (reproducible)")
@@ -115,7 +113,7 @@ def train_worker(rank: int, workers: int, meeting: str, arguments: argparse.Name
         dist.init_process_group("gloo", meeting, rank=rank, world_size=workers)
     corpus = read_corpus(arguments.data)
     tokenizer = load_tokenizer(corpus, arguments.run)
-    trainer = Trainer(corpus, tokenizer, arguments.run, arguments.size, arguments.seed, arguments.begin)
+    trainer = Trainer(corpus, tokenizer, arguments.run, arguments.size, arguments.seed)
     trainer.run(Plan(arguments.tokens, arguments.until, finishing=arguments.action == "finish"))
     if workers > 1:
         dist.destroy_process_group()

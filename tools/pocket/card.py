@@ -56,7 +56,8 @@ _LIMITS = """
 It knows next to nothing about the world, cannot reason or count, understands English only, and repeats
 the tone of its data. Chit-chat is shallow, and it sometimes invents a value instead of saying that it
 was not told, or says so of what it was: what it has no kind for ("My code is ...") and what stands far back.
-It sometimes answers for the wrong one of several facts. Do not rely on it.
+It sometimes answers for the wrong one of several facts. What it quotes may be garbled where the words have
+been forgotten: `You said: "Can you recommend a good good good ..."`. Do not rely on it.
 
 ## What its answers rest on
 

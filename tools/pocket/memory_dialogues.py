@@ -202,11 +202,8 @@ class MemoryWriter:
 
     def _reminded(self, rng: random.Random, fact: Fact) -> Exchange:
         if rng.random() < WRONG_REMINDERS:
-            words = self._other_words(rng, fact)
-            reply = self.book.deny(rng, fact)
-            return Turn("user", with_reminder(words, self.book.ask(rng, fact)), ""), Turn(
-                "assistant", reply, ""
-            )
+            said = with_reminder(self._other_words(rng, fact), self.book.ask(rng, fact))
+            return Turn("user", said, ""), Turn("assistant", self.book.deny(rng, fact), "")
         told = self.book.tell(rng, fact, self.frames)
         if rng.random() < 0.2:
             told = f"{rng.choice(self.frames)} {told}"

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -14,7 +13,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
@@ -29,8 +27,6 @@ _CHECKPOINT_SECONDS = 300.0
 _CURVE_RANGES = [(20, 300), (300, 1000), (1000, 1500)]
 _WARMUP_STEPS = 100
 _DECAY_SHARE = 0.25
-AGAIN = 0.25
-"""Of the rates, where weights are trained further whose own training has ended."""
 
 
 @dataclass(frozen=True)
@@ -126,15 +122,7 @@ class Trainer:
     which waits at every product for the thread that was put aside.
     """
 
-    def __init__(
-        self,
-        corpus: Corpus,
-        tokenizer: Tokenizer,
-        folder: Path,
-        size: str,
-        seed: int,
-        begin: Path | None = None,
-    ) -> None:
+    def __init__(self, corpus: Corpus, tokenizer: Tokenizer, folder: Path, size: str, seed: int) -> None:
         torch.manual_seed(seed)
         alone = not dist.is_initialized()
         self.rank, self.workers = (0, 1) if alone else (dist.get_rank(), dist.get_world_size())
@@ -143,17 +131,10 @@ class Trainer:
         self.pace = PACES[self.device]
         self.shape = SHAPES[size]
         self.model = Pocket(self.shape).to(self.device)
-        if begin is not None:
-            if (told := begin.parent / "log.jsonl").exists() and not (folder / "log.jsonl").exists():
-                folder.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(told, folder / "log.jsonl")
-            weights = load_file(begin / "model.safetensors")
-            self.model.load_state_dict({n.removeprefix("model."): w.float() for n, w in weights.items()})
         self.stream = SampleStream(corpus, tokenizer, seed * 1000 + self.rank)
         matrices = [w for n, w in self.model.named_parameters() if "proj" in n]
         others = [w for n, w in self.model.named_parameters() if "proj" not in n]
-        share = AGAIN if begin else 1.0
-        self.base_rates = [share * self.pace.matrix_rate, share * self.pace.other_rate]
+        self.base_rates = [self.pace.matrix_rate, self.pace.other_rate]
         adam = torch.optim.AdamW(others, self.base_rates[1], betas=(0.9, 0.95), weight_decay=0.0, fused=True)
         muon = Muon(matrices, lr=self.base_rates[0], momentum=0.95, decay=self.pace.decay)
         self.optimizers: list[torch.optim.Optimizer] = [muon, adam]

@@ -94,6 +94,7 @@ class Weights:
     floor: float = 0.02
     word: float = 0.4
     age: float = 0.2
+    old: float = 8.0  # budgets after which a token is old: younger ones pay nearly nothing for their age
     distinct: float = 3.0
     novel: float = 4.0
     prompt: float = 16.0
@@ -107,16 +108,16 @@ DEFAULT = Weights()
 def heavy_or_novel(slots: Slots, weights: Weights = DEFAULT) -> Tensor:
     """The default: heavy hitters stay, and prompt tokens whose keys are novel. [L, R, H, S]
 
-    log(output change) - 0.2 log(age) + 3 x distinctness + 16 x prominence of prompt tokens. Each term decides
-    where the larger ones after it are equal (docs/POLICY.md has the evidence):
+    log(output change) - 0.2 log(1 + age / 8 budgets) + 3 x distinctness + 16 x prominence of prompt tokens.
+    Each term decides where the larger ones after it are equal (docs/POLICY.md has the evidence):
 
     - Output change: taken per query head, and the fourth powers are summed, so nearly the largest counts: a
       token that one query head needs must stay, whatever the others do. Below .02 of the mean it counts as
       .02: nobody uses the token, and how little does not matter.
     - Words: a token counts at least 2/5 of the token before it. Heads that copy find the first token of a
       word and go on with the next; where that was evicted they go on with the rest of another word.
-    - Age: of tokens no longer used the older go first. Without it the most distinct tokens of the whole
-      conversation gather, and perplexity grows with its length.
+    - Age: of tokens no longer used those go first that are older than some budgets. Without it what was once
+      of use gathers from the whole conversation, and perplexity grows with its length.
     - Distinctness: of tokens equally used, those with a key unlike the mean stay. From 128 slots on the
       newer ones do.
     - Prominence, 0 to 1: how far a prompt token's distinctness + novelty is above the mean of the slots. A
@@ -130,10 +131,11 @@ def heavy_or_novel(slots: Slots, weights: Weights = DEFAULT) -> Tensor:
     change = whole_words(slots.change(), slots.positions, weights.word)
     tiny = torch.finfo(change.dtype).tiny
     in_use = weights.change * (weights.floor + change / mean_held(change, held).clamp_min(tiny)).log()
-    age = slots.positions.amax(-1, keepdim=True) - slots.positions + 1  # 1 for the newest
+    age = slots.positions.amax(-1, keepdim=True) - slots.positions  # 0 for the newest
     few = min(1.0, max(0.0, 2 - slots.budget / max(1.0, weights.few)))
     unlike = few * weights.distinct * slots.distinctness
-    worth = in_use - weights.age * age.to(in_use.dtype).log() + unlike
+    older = (age.to(in_use.dtype) / max(1.0, weights.old * slots.budget)).log1p()
+    worth = in_use - weights.age * older + unlike
     novelty = weights.novel * min(1.0, slots.budget / ENOUGH) * slots.novelty
     bonus = weights.prompt * slots.prompt * prominence(slots.distinctness + novelty, held)
     if weights.fade:

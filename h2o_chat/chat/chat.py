@@ -14,6 +14,7 @@ from h2o_chat.chat.feeding import longer_than_budget, pin_before, too_small, tur
 from h2o_chat.chat.holds import Holds
 from h2o_chat.chat.keeping import Keeper
 from h2o_chat.chat.message import Message, as_event, give_texts, not_too_long, of_stored
+from h2o_chat.chat.quoted import never_said
 from h2o_chat.chat.recalling import Recall
 from h2o_chat.chat.resume import ended_in_marker, remember
 from h2o_chat.chat.spans import about_to_be, was_read
@@ -111,6 +112,8 @@ class Chat:
                         self.notes += advice.at_limit(event, sampling)
                 yield from self.take_notes()
                 yield event
+            self.notes += never_said(exchange.text, self.messages)  # behind the answer, which has ended
+            yield from self.take_notes()
         except OutOfMemoryError as error:
             raise advice.with_hint(error, self.session, self.settings, self.engine) from error
         finally:

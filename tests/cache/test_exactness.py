@@ -162,7 +162,8 @@ class HeavyOrNovelHead(OracleHead):
         ranks = {}
         for at, token in enumerate(self.held):
             worth = math.log(0.02 + changes[at] / typical) + 3 * distinct[at]
-            worth -= 0.2 * math.log(seen - token.position)
+            newer = seen - 1 - token.position  # tokens; the age of the newest is 0
+            worth -= 0.2 * math.log(1 + newer / (8 * self.budget))
             if token.position % 3 == 0:
                 worth += 16 * max(0.0, math.tanh(0.85 * (apart[at] - middle) / spread))
             ranks[token.position] = (worth, token.position)

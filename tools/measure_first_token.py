@@ -54,12 +54,11 @@ def main() -> None:
                 chat.messages, chat.settings = list(messages), how
                 first_ms, again = first_token(chat.send(question, Sampling(max_tokens=1)))
                 kind = "asks for nothing" if question is SMALL_TALK else "asks for a fact"
-                times.setdefault((kind, mode), []).append(first_ms)
-                if again:
-                    times.setdefault((kind, "told again"), []).append(first_ms)
+                times.setdefault((kind, "told again" if again else mode), []).append(first_ms)
     print(f"{len(messages)} messages, {engine.seen:,} tokens, {asked.budget} slots; ms to the first token:")
     for (kind, mode), taken in sorted(times.items()):
         print(f"{kind:18} {mode:11} {median(taken):6.2f}  ({quartiles(taken)}; {len(taken)} times)")
+    chat.close()
 
 
 def converse(chat: Chat, rng: random.Random, turns: int) -> Iterator[str]:

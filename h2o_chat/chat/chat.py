@@ -112,8 +112,8 @@ class Chat:
                         self.notes += advice.at_limit(event, sampling)
                 yield from self.take_notes()
                 yield event
-            self.notes += never_said(exchange.text, self.messages)  # behind the answer, which has ended
-            yield from self.take_notes()
+            if exchange.answer.finish != "error":
+                yield from never_said(exchange.text, self.messages)
         except OutOfMemoryError as error:
             raise advice.with_hint(error, self.session, self.settings, self.engine) from error
         finally:

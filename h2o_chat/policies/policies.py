@@ -88,13 +88,13 @@ ENOUGH = 512
 
 @dataclass(frozen=True)
 class Weights:
-    """Of the terms of `heavy_or_novel`; one that is 0 is left out, which the lab measures."""
+    """Of the terms of `heavy_or_novel`; one that is 0 is left out (but for `old`), which the lab measures."""
 
     change: float = 1.0
     floor: float = 0.02
     word: float = 0.4
     age: float = 0.2
-    old: float = 8.0  # budgets after which a token is old: younger ones pay nearly nothing for their age
+    old: float = 8.0  # budgets after which a token is old; 0: all pay for their age from the first token on
     distinct: float = 3.0
     novel: float = 4.0
     prompt: float = 16.0

@@ -18,11 +18,12 @@ SAID = [
     "Can you recommend a good film?",
 ]
 ASKED = "What must I not eat?"
+SHORT = Sampling(max_tokens=40)
 
 
 @pytest.fixture(scope="module")
 def exact() -> Loaded:
-    """Computed alike on every machine: what is made up depends on little."""
+    """In float32 by transformers: what is made up hangs on little."""
     return load(Settings(model=str(POCKET), threads=1), lambda *_: None)
 
 
@@ -30,8 +31,8 @@ def answered(exact: Loaded, budget: int, before: list[str]) -> list[Event]:
     settings = Settings(model=str(POCKET), budget=budget, threads=1)
     chat = Chat(Engine(exact, settings), settings)
     for text in before:
-        assert not [one for one in chat.send(text, Sampling(max_tokens=40)) if isinstance(one, Note)]
-    events = list(chat.send(ASKED, Sampling(max_tokens=40)))
+        assert "never-said" not in [getattr(one, "code", "") for one in chat.send(text, SHORT)]
+    events = list(chat.send(ASKED, SHORT))
     chat.close()
     return events
 

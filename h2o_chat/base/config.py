@@ -58,7 +58,8 @@ FILE_LIMIT_BYTES = 2**20
 
 
 SCREEN_TOKENS = 8192
-"""The longest answer of a chat where nobody says otherwise: a greedy one may repeat itself without an end."""
+"""The longest answer of a chat where nobody says otherwise: a greedy one may repeat itself without an end.
+One that says nothing but the same is ended sooner (`chat/repeating.py`)."""
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,20 @@ def longer_than(tokens: int, session: Session) -> Iterator[Note]:
     )
 
 
-def at_limit(turn: Turn, sampling: Sampling) -> Iterator[Note]:
-    """What can be done where an answer was ended at a limit that nobody asked for."""
+def at_limit(turn: Turn, sampling: Sampling, repeated: int) -> Iterator[Note]:
+    """What can be done where an answer was ended at a limit that nobody asked for.
+
+    Args:
+        repeated: tokens that it said over and over; 0: it did not.
+    """
+    if repeated and turn.finish == "stopped":
+        yield Note(
+            "answer-repeats",
+            f"The answer only repeated the same {repeated} tokens: it was ended."
+            if repeated > 1
+            else "The answer only repeated the same token: it was ended.",
+            "/regenerate 0.8 draws other words. /set max_tokens 20000 lets it go on.",
+        )
     if turn.finish == "length" and turn.new_tokens == sampling.max_tokens == SCREEN_TOKENS:
         yield Note(
             "answer-limit",

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 
-from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.config import SCREEN_TOKENS, Sampling, Settings
 from h2o_chat.base.errors import OutOfMemoryError
 from h2o_chat.base.progress import never, unheard
 from h2o_chat.chat import advice
@@ -16,6 +16,7 @@ from h2o_chat.chat.keeping import Keeper
 from h2o_chat.chat.message import Message, as_event, give_texts, not_too_long, of_stored
 from h2o_chat.chat.quoted import never_said
 from h2o_chat.chat.recalling import Recall
+from h2o_chat.chat.repeating import Repeating
 from h2o_chat.chat.resume import ended_in_marker, remember
 from h2o_chat.chat.spans import about_to_be, was_read
 from h2o_chat.chat.templates import choose, literal
@@ -79,13 +80,15 @@ class Chat:
         exchange.write_down(ids)
         exchange.answer.made_with = self.settings, sampling
         self.messages += [exchange.user, exchange.answer]
+        repeating = Repeating()
+        asked_for = sampling.max_tokens != SCREEN_TOKENS  # then whatever the model says is wanted
         stop, marker = sampling.stop, self.template.marker
         sampling = replace(sampling, stop=(*stop, marker) if marker else stop)
         try:
             yield as_event(len(self.messages) - 2, exchange.user)
             yield from self.take_notes()
             yield from longer_than_budget(self.engine, ids)
-            for event in self.engine.generate(ids, sampling, cancel):
+            for event in self.engine.generate(ids, sampling, lambda: bool(repeating.tokens) or cancel()):
                 match event:
                     case Prompt():
                         self.recall.told()
@@ -98,6 +101,8 @@ class Chat:
                         continue
                     case Token():
                         exchange.token(event)
+                        if not asked_for:
+                            repeating.hear(event.id)
                     case CacheState():
                         self._note(event)
                     case Turn():
@@ -109,7 +114,7 @@ class Chat:
                         event = replace(event, hold=self.holds.share_out(self.messages, event.seen))
                         event = exchange.weighed(event, self.engine, self.messages, self.holds)
                         exchange.close(event, self.engine, self.messages)
-                        self.notes += advice.at_limit(event, sampling)
+                        self.notes += advice.at_limit(event, sampling, repeating.tokens)
                 yield from self.take_notes()
                 yield event
             if exchange.answer.finish != "error":

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from stored_chats import SAID, SHORT, loaded, open_chat
 
+from h2o_chat.base.config import SCREEN_TOKENS, Sampling
 from h2o_chat.chat import advice
 from h2o_chat.events.events import Note, Turn
 from h2o_chat.models.load import Loaded
@@ -32,3 +33,16 @@ def test_an_answer_that_ends_by_itself_is_not_spoken_of(
     monkeypatch.setattr(advice, "SCREEN_TOKENS", 24)
     events = list(open_chat(loaded, None).send(SAID[0], SHORT, lambda: True))
     assert not [event for event in events if isinstance(event, Note)]
+
+
+@pytest.mark.parametrize(("most", "ended"), [(SCREEN_TOKENS, True), (600, False)])
+def test_an_answer_that_repeats_itself_is_ended_where_nobody_asked_for_more(
+    loaded: Loaded, most: int, ended: bool
+) -> None:
+    """With a penalty below 1 every model says the same for ever."""
+    chat = open_chat(loaded, None)
+    events = list(chat.send(SAID[0], Sampling(max_tokens=most, repetition_penalty=0.01, ignore_eos=True)))
+    (turn,) = [event for event in events if isinstance(event, Turn)]
+    assert (turn.finish == "stopped") == ended == (turn.new_tokens < 600)
+    assert ("answer-repeats" in [event.code for event in events if isinstance(event, Note)]) == ended
+    assert chat.messages[-1].finish == turn.finish

@@ -43,10 +43,10 @@ def at_limit(turn: Turn, sampling: Sampling, repeated: int) -> Iterator[Note]:
     if repeated and turn.finish == "stopped":
         yield Note(
             "answer-repeats",
-            f"The answer only repeated the same {repeated} tokens: it was ended."
+            f"The answer began to repeat the same {repeated} tokens: it was ended."
             if repeated > 1
-            else "The answer only repeated the same token: it was ended.",
-            "/regenerate 0.8 draws other words. /set max_tokens 20000 lets it go on.",
+            else "The answer began to repeat the same token: it was ended.",
+            "/regenerate 0.8 draws other words. /set max_tokens 20000 lets answers repeat themselves.",
         )
     if turn.finish == "length" and turn.new_tokens == sampling.max_tokens == SCREEN_TOKENS:
         yield Note(

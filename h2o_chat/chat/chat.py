@@ -14,7 +14,7 @@ from h2o_chat.chat.feeding import longer_than_budget, pin_before, too_small, tur
 from h2o_chat.chat.holds import Holds
 from h2o_chat.chat.keeping import Keeper
 from h2o_chat.chat.message import Message, as_event, give_texts, not_too_long, of_stored
-from h2o_chat.chat.quoted import of_quotations
+from h2o_chat.chat.quoted import never_said
 from h2o_chat.chat.recalling import Recall
 from h2o_chat.chat.repeating import Repeating
 from h2o_chat.chat.resume import ended_in_marker, remember
@@ -72,7 +72,6 @@ class Chat:
         """
         not_too_long(text)
         again, fed = self.recall.before(text, self.messages, self.engine, self.settings)
-        unfound = any(note.code == "gone" for note in self.notes)
         ids, system_tokens = turn_tokens(self.engine, self.template, self.system, fed, self._marked)
         place = about_to_be(self.engine.seen + len(self.engine.pending), len(ids), system_tokens)
         if pin:
@@ -108,6 +107,7 @@ class Chat:
                         self._note(event)
                     case Turn():
                         exchange.ended(event)
+                        exchange.answer.repeats = bool(repeating.tokens) and event.finish == "stopped"
                         if event.finish != "error" and event.prompt_tokens:
                             self._marked = event.finish == "stop" and not stop
                         elif event.finish != "error":  # stopped before it was read: nothing was said
@@ -119,7 +119,7 @@ class Chat:
                 yield from self.take_notes()
                 yield event
             if exchange.answer.finish != "error":
-                yield from of_quotations(exchange.text, self.messages, unfound)
+                yield from never_said(exchange.text, self.messages)
         except OutOfMemoryError as error:
             raise advice.with_hint(error, self.session, self.settings, self.engine) from error
         finally:

@@ -76,6 +76,8 @@ class Message:
     """The text of each of its tokens, where it was said before somebody looked."""
     made_with: tuple[Settings, Sampling] | None = None
     """How an answer was made; None where that was before the conversation was opened."""
+    repeats: bool = False
+    """An answer that was ended since it began to say the same over and over, while the program runs."""
     recalled: Recalled | None = None
     """What was said to the model again in front of it."""
     source: Source | None = None

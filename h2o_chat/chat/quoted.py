@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from h2o_chat.chat.message import Message, numbered
+from h2o_chat.chat.message import Message
 from h2o_chat.events.events import Note
 
 _QUOTED = re.compile(
@@ -24,22 +24,20 @@ SHOWN_CHARACTERS = 60
 """Of the quotation, in the note."""
 
 
-def of_quotations(answer: str, messages: Sequence[Message], unfound: bool) -> Iterator[Note]:
+def never_said(answer: str, messages: Sequence[Message]) -> Iterator[Note]:
     """The first thing that an answer quotes and the person never said, however sure it sounds.
 
     Words are compared, not marks: a quotation may write those otherwise, and leave out something in between.
 
     Args:
-        messages: all of them, the question and its answer last.
-        unfound: it was said that no message answers the question. Where one is quoted that is taken back.
+        messages: all of them, the answer last.
     """
     quoted = [(one[1], bool(one[2])) for one in islice(_QUOTED.finditer(answer), MOST)]
     if not quoted:  # as nearly always: then nothing is looked at
         return
-    said = [_words(_fed(one)) if one.role != "assistant" else "" for one in messages]
+    said = [_words(_fed(one)) for one in messages if one.role != "assistant"]
     for quotation, ended in quoted:
-        places = [_place_in(said, part, ended) for part in _LEFT_OUT.split(quotation)]
-        if None in places:
+        if not all(_stands_in(said, part, ended) for part in _LEFT_OUT.split(quotation)):
             shown = " ".join(quotation.split())
             short = shown if len(shown) <= SHOWN_CHARACTERS else f"{shown[: SHOWN_CHARACTERS - 1]}…"
             yield Note(
@@ -48,9 +46,6 @@ def of_quotations(answer: str, messages: Sequence[Message], unfound: bool) -> It
                 about=len(messages) - 1,
             )
             return
-        if unfound and (place := max(one for one in places if one is not None)) < len(messages) - 2:
-            yield Note("found", f"The answer quotes {numbered(place)}.", about=len(messages) - 2)
-            return
 
 
 def _fed(message: Message) -> str:
@@ -58,10 +53,10 @@ def _fed(message: Message) -> str:
     return message.recalled.before(message.text) if message.recalled else message.text
 
 
-def _place_in(said: Sequence[str], part: str, ended: bool) -> int | None:
-    """The newest message in which a part of a quotation stands, word for word; the last may be broken off."""
+def _stands_in(said: Sequence[str], part: str, ended: bool) -> bool:
+    """Whether a part of a quotation stands in one message, word for word; the last may be broken off."""
     words = _words(part).rstrip() + (" " if ended else "")
-    return next((at for at in range(len(said) - 1, -1, -1) if words in said[at]), None)
+    return any(words in one for one in said)
 
 
 def _words(text: str) -> str:

@@ -275,7 +275,7 @@ class Note:
     hint: str = ""
     about: int | None = None
     """The place of the message that was just `pinned` or `unpinned`, whose words were `recalled`, or that
-    asks for what is `gone`, or `found` after all, or that quotes what was `never-said`, as the code says."""
+    asks for what is `gone`, or that quotes what was `never-said`, as the code then says."""
 
 
 @dataclass(frozen=True)

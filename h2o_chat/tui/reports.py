@@ -52,10 +52,9 @@ def show(report: work.Report | work.Text, pane: Pane, memory: CacheView) -> None
             pane.ended(report)
         case Note(code="long-prompt"):
             pane.about_prompt = messages.notice(report.message, report.hint)
-        case Note(code="gone" | "doubtful" | "found"):
+        case Note(code="gone" | "doubtful"):
             if report.about is not None and (view := messages.by_index.get(report.about)):
-                marks = {"gone": "not found", "doubtful": f"{view.remark} · unsure", "found": ""}
-                view.remark = marks[report.code]
+                view.remark = "not found" if report.code == "gone" else f"{view.remark} · unsure"
                 messages.redraw(view)
             pane.noted(report)
         case Note():

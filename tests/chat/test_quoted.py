@@ -3,7 +3,7 @@
 import pytest
 
 from h2o_chat.chat.message import Message, Recalled
-from h2o_chat.chat.quoted import of_quotations
+from h2o_chat.chat.quoted import never_said
 
 SAID = "I am allergic to walnuts, and so is my sister Ann; don't forget: “carpe diem”, 9–5."
 ASKED = "What must I not eat?"
@@ -13,7 +13,7 @@ def noted(answer: str, *others: Message) -> list[str]:
     """The quotations that are noted."""
     messages = [Message("user", SAID), Message("assistant", "Okay."), *others]
     messages += [Message("user", ASKED), Message("assistant", answer)]
-    notes = list(of_quotations(answer, messages, unfound=False))
+    notes = list(never_said(answer, messages))
     assert all((note.code, note.about) == ("never-said", len(messages) - 1) for note in notes)
     return [note.message.partition("“")[2].partition("”")[0] for note in notes]
 
@@ -96,21 +96,3 @@ def test_the_system_prompt_and_what_was_told_again_count_as_said() -> None:
     asked = Message("user", "What is my cat called?", recalled=Recalled(0, "My cat is Gize"))
     assert noted('You said: "I said before: My cat is Gize. What is my cat called?"', asked) == []
     assert noted('You said: "I said before: My cat is Gize."') == ["I said before: My cat is Gize."]
-
-
-@pytest.mark.parametrize(
-    ("answer", "codes"),
-    [
-        ('You said: "I am allergic to walnuts."', ["found"]),
-        ('You said: "I am allergic to pears."', ["never-said"]),
-        ('You said: "What must I not eat?"', []),
-        ("You are allergic to walnuts.", []),
-    ],
-)
-def test_where_a_message_is_quoted_it_was_found_after_all(answer: str, codes: list[str]) -> None:
-    messages = [Message("user", "Hello."), Message("user", SAID), Message("assistant", "Okay.")]
-    messages += [Message("user", ASKED), Message("assistant", answer)]
-    notes = list(of_quotations(answer, messages, unfound=True))
-    assert [note.code for note in notes] == codes
-    if codes == ["found"]:
-        assert (notes[0].message, notes[0].about) == ("The answer quotes #2.", 3)

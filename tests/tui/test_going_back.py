@@ -10,7 +10,7 @@ import pytest
 from screens import WIDE, Screen, stored
 from textual.widgets import Input, OptionList, Static
 
-from h2o_chat.base.config import Sampling
+from h2o_chat.base.config import SCREEN_TOKENS, Sampling
 from h2o_chat.store import Store
 from h2o_chat.tui.talk import going_back
 from h2o_chat.tui.talk.conversations import Conversations
@@ -72,6 +72,21 @@ async def test_the_last_answer_is_made_again(talk: Any) -> None:
         )
         assert len(children) == 2
         assert screen.app.prompt.text == ""
+
+
+async def test_an_answer_that_repeated_itself_would_do_so_again(
+    drive: Drive, shared_models: Path, tmp_path: Path
+) -> None:
+    """It was ended by the program, not by somebody who may want it to go on."""
+    endless = Sampling(max_tokens=SCREEN_TOKENS, ignore_eos=True, repetition_penalty=0.01)
+    opened = stored(shared_models, tmp_path / "data")
+    async with drive("pilot-chat", WIDE, sampling=endless, open_chat=opened) as screen:
+        await screen.opened()
+        await say(screen, SAID[0])
+        assert screen.chat.messages[-1].finish == "stopped"
+        assert any("began to repeat" in body for body in screen.bodies())
+        await screen.pilot.press("ctrl+r")
+        assert "the same words come again" in screen.app.divider.remark
 
 
 async def test_an_answer_that_was_stopped_goes_on_once(

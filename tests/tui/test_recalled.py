@@ -57,16 +57,3 @@ async def test_a_question_for_what_is_gone_says_what_was_told_again(drive: Calla
         await screen.answered()
         assert "not found" not in head(screen, 16)
         assert not notes_above(screen, 17)
-
-
-async def test_where_the_answer_quotes_a_message_not_found_is_taken_back(drive: Callable[..., Any]) -> None:
-    async with drive(str(POCKET), (100, 30), budget=512, sampling=Sampling(max_tokens=40)) as screen:
-        await screen.opened()
-        for text in ("I am allergic to walnuts.", "What must I not eat?"):
-            await screen.ask(text)
-            await screen.answered()
-        await screen.until(
-            lambda: any("The answer quotes #1." in body for body in screen.bodies()), "it is said where"
-        )
-        assert "No message of yours was found that answers this" in notes_above(screen, 3)
-        assert "not found" not in head(screen, 2)

@@ -50,7 +50,7 @@ def _would_repeat(pane: TalkPane, talk: Chat) -> bool:
     answer, now = talk.messages[-1], pane.sampling
     settings, sampling = answer.made_with or (talk.settings, now)
     same = (settings, replace(sampling, temperature=0.0)) == (talk.settings, now)  # so at temperature 0
-    whole = answer.finish in ("eos", "stop", "length")
+    whole = answer.finish in ("eos", "stop", "length") or answer.repeats
     # What was stopped goes on once; stopped again, in that answer too, it was not wanted.
     unwanted = answer.finish == "stopped" and talk.messages[-2].branch is not None
     return same and answer.role == "assistant" and (whole or unwanted)

@@ -40,7 +40,7 @@ def at_limit(turn: Turn, sampling: Sampling, repeated: int) -> Iterator[Note]:
     Args:
         repeated: tokens that it said over and over; 0: it did not.
     """
-    if repeated and turn.finish == "stopped":
+    if repeated and turn.finish == "stopped" and sampling.max_tokens == SCREEN_TOKENS:
         yield Note(
             "answer-repeats",
             f"The answer began to repeat the same {repeated} tokens: it was ended."

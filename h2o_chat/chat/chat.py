@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 
-from h2o_chat.base.config import SCREEN_TOKENS, Sampling, Settings
+from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import OutOfMemoryError
 from h2o_chat.base.progress import never, unheard
 from h2o_chat.chat import advice
@@ -14,9 +14,7 @@ from h2o_chat.chat.feeding import longer_than_budget, pin_before, too_small, tur
 from h2o_chat.chat.holds import Holds
 from h2o_chat.chat.keeping import Keeper
 from h2o_chat.chat.message import Message, as_event, give_texts, not_too_long, of_stored
-from h2o_chat.chat.quoted import never_said
 from h2o_chat.chat.recalling import Recall
-from h2o_chat.chat.repeating import Repeating
 from h2o_chat.chat.resume import ended_in_marker, remember
 from h2o_chat.chat.spans import about_to_be, was_read
 from h2o_chat.chat.templates import choose, literal
@@ -80,15 +78,13 @@ class Chat:
         exchange.write_down(ids)
         exchange.answer.made_with = self.settings, sampling
         self.messages += [exchange.user, exchange.answer]
-        repeating = Repeating()
-        asked_for = sampling.max_tokens != SCREEN_TOKENS  # then whatever the model says is wanted
         stop, marker = sampling.stop, self.template.marker
         sampling = replace(sampling, stop=(*stop, marker) if marker else stop)
         try:
             yield as_event(len(self.messages) - 2, exchange.user)
             yield from self.take_notes()
             yield from longer_than_budget(self.engine, ids)
-            for event in self.engine.generate(ids, sampling, lambda: bool(repeating.tokens) or cancel()):
+            for event in self.engine.generate(ids, sampling, exchange.stops(sampling, cancel)):
                 match event:
                     case Prompt():
                         self.recall.told()
@@ -101,13 +97,10 @@ class Chat:
                         continue
                     case Token():
                         exchange.token(event)
-                        if not asked_for:
-                            repeating.hear(event.id)
                     case CacheState():
                         self._note(event)
                     case Turn():
                         exchange.ended(event)
-                        exchange.answer.repeats = bool(repeating.tokens) and event.finish == "stopped"
                         if event.finish != "error" and event.prompt_tokens:
                             self._marked = event.finish == "stop" and not stop
                         elif event.finish != "error":  # stopped before it was read: nothing was said
@@ -115,11 +108,10 @@ class Chat:
                         event = replace(event, hold=self.holds.share_out(self.messages, event.seen))
                         event = exchange.weighed(event, self.engine, self.messages, self.holds)
                         exchange.close(event, self.engine, self.messages)
-                        self.notes += advice.at_limit(event, sampling, repeating.tokens)
+                        self.notes += advice.at_limit(event, sampling, exchange.repeating.tokens)
                 yield from self.take_notes()
                 yield event
-            if exchange.answer.finish != "error":
-                yield from never_said(exchange.text, self.messages)
+            yield from exchange.made_up(self.messages)
         except OutOfMemoryError as error:
             raise advice.with_hint(error, self.session, self.settings, self.engine) from error
         finally:
@@ -177,10 +169,9 @@ class Chat:
     ) -> bool:
         """Goes on with the stored conversation of the keeper, where it ended or at `leaf`; see `go_to`."""
         assert self.keeper is not None
-        if not self.go_to(self.keeper.leaf if leaf is None else leaf, progress, cancel):
-            return False
-        self.spell()
-        return True
+        if done := self.go_to(self.keeper.leaf if leaf is None else leaf, progress, cancel):
+            self.spell()
+        return done
 
     def go_to(
         self,

@@ -1,17 +1,20 @@
 """A user's message and its answer while the turn goes on: their positions, and what is on disk of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from h2o_chat.base.config import SCREEN_TOKENS, Sampling
 from h2o_chat.chat.holds import Holds
 from h2o_chat.chat.keeping import Keeper
 from h2o_chat.chat.message import Message, Recalled
+from h2o_chat.chat.quoted import never_said
+from h2o_chat.chat.repeating import Repeating
 from h2o_chat.chat.saved_caches import Saves
 from h2o_chat.chat.sources import source_of, told_again
 from h2o_chat.chat.spans import of_prompt, texts_of, tokens_of, was_read
 from h2o_chat.engine.source import Rested
-from h2o_chat.events.events import Prompt, Token, Turn
+from h2o_chat.events.events import Note, Prompt, Token, Turn
 from h2o_chat.store import NOTHING, UNKNOWN, Again, From
 
 
@@ -50,12 +53,23 @@ class Exchange:
         self._end = next((one.last for one in reversed(before) if was_read(one)), -1) + 1
         self._told = range(0)
         """Positions of what is told again."""
+        self.repeating = Repeating()
         self._pieces: list[str] = []  # joined once: a string that grows by a token costs its whole length
 
     @property
     def text(self) -> str:
         """The answer so far."""
         return "".join(self._pieces)
+
+    def stops(self, sampling: Sampling, cancel: Callable[[], bool]) -> Callable[[], bool]:
+        """What says whether to stop: also where an answer repeats itself, and nobody asked for so long a one."""
+        if sampling.max_tokens != SCREEN_TOKENS:
+            return cancel
+        return lambda: self.repeating.tokens > 0 or cancel()
+
+    def made_up(self, messages: Sequence[Message]) -> Iterator[Note]:
+        """What the answer, which has ended, quotes and the person never said."""
+        return never_said(self.text if self.answer.finish != "error" else "", messages)
 
     def write_down(self, ids: list[int]) -> None:
         """What a person typed is on disk before the model sees it.
@@ -86,6 +100,7 @@ class Exchange:
         """One more token of the answer."""
         if self._keeper:
             self._keeper.token(token.id, token.text)
+        self.repeating.hear(token.id)
         self._pieces.append(token.text)
         self.answer.first = self.answer.first if was_read(self.answer) else token.position
         self.answer.last = token.position
@@ -93,6 +108,7 @@ class Exchange:
     def ended(self, turn: Turn) -> None:
         """The answer has ended. If the turn failed, the engine went back: its tokens are nowhere."""
         self._pieces, self.answer.finish = [turn.text], turn.finish
+        self.answer.repeats = self.repeating.tokens > 0 and turn.finish == "stopped"
         if turn.finish == "error":
             system = [self._system] if self._system_tokens and self._system else []
             for message in (self.user, self.answer, *system):

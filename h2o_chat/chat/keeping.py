@@ -13,6 +13,8 @@ from typing import Any
 from h2o_chat.base.errors import DiskError, EngineError, StoreBusyError, StoreError, UsageError, refusal
 from h2o_chat.chat import saved_caches
 from h2o_chat.events.events import Note, Session
+from h2o_chat.models.fingerprint import fingerprint
+from h2o_chat.models.resolve import EARLIER, POCKET, find
 from h2o_chat.store import NOTHING, UNKNOWN, Again, From, Store, StoredMessage, Writer
 
 GIVE_UP_S = 180.0
@@ -50,7 +52,7 @@ class Keeper:
         self._never: StoreError | None = None
         """Why a conversation could not even be begun."""
         if conversation is not None:
-            _check_model(store, conversation, session.model)
+            _check_model(store, conversation, session)
             self._writer = store.claim(conversation)
             self._writer.run(asdict(session))
             self._look()
@@ -288,8 +290,19 @@ def _with_seed(settings: dict[str, Any], session: Session) -> dict[str, Any]:
     return {**settings, "seed": session.seed}
 
 
-def _check_model(store: Store, conversation: str, model: str) -> None:
-    before = store.last_run(conversation).get("model", model)
+def was_of_earlier(run: dict[str, Any]) -> bool:
+    """Whether the `pocket` of before ran: what was said with it goes on with it."""
+    return run.get("model") == POCKET and run.get("revision") == fingerprint(find(EARLIER).folder)
+
+
+def _check_model(store: Store, conversation: str, session: Session) -> None:
+    run, model = store.last_run(conversation), session.model
+    before = run.get("model", model)
+    if was_of_earlier(run) and session.revision != run["revision"] and before == model:
+        raise UsageError(
+            f"Conversation {conversation} was held with the {POCKET} of before, {EARLIER}.",
+            f"h2o-chat --resume {conversation}, without --model, goes on with that one.",
+        )
     if before != model:
         raise UsageError(
             f"Conversation {conversation} was held with {before}, and this is {model}.",

@@ -77,7 +77,7 @@ class Message:
     made_with: tuple[Settings, Sampling] | None = None
     """How an answer was made; None where that was before the conversation was opened."""
     repeats: bool = False
-    """An answer that was ended since it began to say the same over and over, while the program runs."""
+    """An answer that began to say the same over and over, and was stopped; it is not stored."""
     recalled: Recalled | None = None
     """What was said to the model again in front of it."""
     source: Source | None = None

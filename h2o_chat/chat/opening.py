@@ -11,14 +11,13 @@ from h2o_chat.base.errors import BusyError, H2OChatError, StoreError, UsageError
 from h2o_chat.base.progress import Progress
 from h2o_chat.chat.chat import Chat
 from h2o_chat.chat.engine_like import EngineLike
-from h2o_chat.chat.keeping import Keeper
+from h2o_chat.chat.keeping import Keeper, was_of_earlier
 from h2o_chat.chat.so_far import words
 from h2o_chat.events.events import Note, Session
-from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.gguf import is_gguf
 from h2o_chat.models.hub import Agree, agreed, stay_offline
 from h2o_chat.models.obtain import ASK_FROM_BYTES, fetch_missing, to_be_fetched
-from h2o_chat.models.resolve import EARLIER, POCKET, find
+from h2o_chat.models.resolve import EARLIER
 from h2o_chat.remote.engine_here import engine_here
 from h2o_chat.store import Store
 
@@ -52,8 +51,7 @@ def stored(folder: Path, wanted: str) -> tuple[Kept, dict[str, Any]]:
         store.claim(conversation).close()  # before minutes are spent on loading its model
         settings = store.settings(conversation)
         known = {field.name for field in fields(Settings)}
-        run = store.last_run(conversation)
-        if run.get("model") == POCKET and run.get("revision") == fingerprint(find(EARLIER).folder):
+        if was_of_earlier(store.last_run(conversation)):
             settings["model"] = EARLIER
         # Before there was another step every conversation was held with transformers'.
         held_with = {"engine": "transformers"} | {k: v for k, v in settings.items() if k in known}

@@ -47,6 +47,14 @@ def test_a_conversation_goes_on_from_its_saved_memory(data: Path) -> None:
     assert "cannot be used" not in ended.err
 
 
+def test_the_pocket_of_now_does_not_go_on_with_it(data: Path) -> None:
+    """Opened so from the list on the screen, or by name, it would be that one's for ever after."""
+    ended = h2o_here("run", "--resume", "last", "--model", "pocket", "What is my name?", "--data", data)
+    assert ended.code == 2, ended.err
+    assert "was held with the pocket of before, pocket-1" in ended.err
+    assert "without --model, goes on with that one" in " ".join(ended.err.split())
+
+
 def taken_over(folder: Path, load: Callable[..., Loaded]) -> tuple[Engine, dict[str, torch.Tensor]]:
     """An engine that goes on with the saved memory of an old data folder, and what is in that."""
     [file] = folder.glob("data/caches/*/*.safetensors")

@@ -62,7 +62,7 @@ class Exchange:
         return "".join(self._pieces)
 
     def stops(self, sampling: Sampling, cancel: Callable[[], bool]) -> Callable[[], bool]:
-        """What says whether to stop: also where an answer repeats itself, and nobody asked for so long a one."""
+        """Whether to stop: also where an answer repeats itself and nobody asked for so long a one."""
         if sampling.max_tokens != SCREEN_TOKENS:
             return cancel
         return lambda: self.repeating.tokens > 0 or cancel()

@@ -298,13 +298,13 @@ def was_of_earlier(run: dict[str, Any]) -> bool:
 def _check_model(store: Store, conversation: str, session: Session) -> None:
     run, model = store.last_run(conversation), session.model
     before = run.get("model", model)
-    if was_of_earlier(run) and session.revision != run["revision"] and before == model:
-        raise UsageError(
-            f"Conversation {conversation} was held with the {POCKET} of before, {EARLIER}.",
-            f"h2o-chat --resume {conversation}, without --model, goes on with that one.",
-        )
     if before != model:
         raise UsageError(
             f"Conversation {conversation} was held with {before}, and this is {model}.",
             f"Resume it with --model {before}, or export it and import it as a new one.",
+        )
+    if was_of_earlier(run) and session.revision != run["revision"]:
+        raise UsageError(
+            f"Conversation {conversation} was held with the {POCKET} of before, {EARLIER}.",
+            f"h2o-chat --resume {conversation}, without --model, goes on with that one.",
         )

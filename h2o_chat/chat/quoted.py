@@ -42,7 +42,7 @@ def never_said(answer: str, messages: Sequence[Message]) -> Iterator[Note]:
             short = shown if len(shown) <= SHOWN_CHARACTERS else f"{shown[: SHOWN_CHARACTERS - 1]}…"
             yield Note(
                 "never-said",
-                f"These words are in no message of yours: “{short}”. The model may have made them up.",
+                f"The model may have made this up: no message of yours has the words “{short}”",
                 about=len(messages) - 1,
             )
             return

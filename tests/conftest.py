@@ -30,6 +30,9 @@ settings.register_profile("with sweeps", deadline=None, max_examples=100)
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Where a test asks for more threads, they sleep while they wait: spinning takes the cores of other tests.
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
+# Where there is no GPU, Triton's kernels run under its interpreter; asked where they are defined.
+if not Path("/dev/nvidiactl").exists():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 # Where the suite runs in the background of a script, interrupts are ignored, and under nohup hang-ups; what
 # it starts must hear them.

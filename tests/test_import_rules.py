@@ -22,6 +22,7 @@ PACKAGES = (
     "transformers_cache",
     "models",
     "native",
+    "graph",
     "engine",
     "remote",
     "chat",

@@ -3,15 +3,12 @@
 import json
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from sweep import sweep
-
-from h2o_chat.lab import speed
 
 ROOT = Path(__file__).parents[1]
 
@@ -33,32 +30,25 @@ def test_without_a_gpu_it_says_so(
 
 
 @pytest.mark.parametrize(
-    "missing", [("hypothesis", "bitsandbytes", "textual"), *sweep(((),), (("bitsandbytes",),))], ids=str
+    "stages",
+    ["exact", *sweep((), ("tests,products,decode,four_bits,small_shapes,rows,stock,prompt,process,paper",))],
 )
-def test_on_a_cpu_it_does_the_same(
-    gpu_check: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    missing: tuple[str, ...],
+def test_on_a_cpu_it_goes_through_its_stages(
+    gpu_check: Any, capsys: pytest.CaptureFixture[str], stages: str, tmp_path: Path
 ) -> None:
-    """With few of the tests; what needs a package that is missing is left out, and said."""
-    monkeypatch.setattr(gpu_check, "find_spec", lambda name: None if name in missing else find_spec(name))
-    monkeypatch.setattr(gpu_check, "TESTS", ("tests/cache/test_exactness.py::test_the_oracle_itself",))
-    monkeypatch.setattr(gpu_check, "PROCESSES", 1)
-    monkeypatch.setattr(speed, "wait_until_idle", lambda: True)
-    assert gpu_check.main(["--device", "cpu"]) == 0
-    *shown, last = capsys.readouterr().out.splitlines()
-    found = json.loads(last)
-    assert (found["device"], found["failed"]) == ("cpu", [])
-    assert len(found["left_out"]) == len(missing)
-    assert all(any(name in line for line in found["left_out"]) for name in missing)
-    assert "hypothesis" in missing or found["tests"]["passed"] == 1
-    assert list(found["speed"]) == (["bfloat16"] if "bitsandbytes" in missing else ["bfloat16", "nf4"])
-    for label, rows in found["speed"].items():
-        ours = [f"transformers {label}, {policy}" for policy in ("h2o", "window")]
-        assert [row["contestant"] for row in rows] == [f"stock {label}", *ours]
-        assert all(row["dtype"] == "bfloat16" and row["token_ms"] > 0 for row in rows)
-        assert any(line.startswith(f"| {label} | transformers {label}, window | 40 | ") for line in shown)
+    """With a tiny shape, under Triton's interpreter: each stage prints a line, and figures are kept."""
+    pytest.importorskip("triton", reason="Triton is not installed: it has no wheel for this system")
+    file = tmp_path / "figures.json"
+    assert gpu_check.main(["--device", "cpu", "--stages", stages, "--json", str(file)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    for stage in ("about", *stages.split(",")):
+        assert any(line.startswith(f"{stage} (") for line in said), stage
+    assert json.loads(file.read_text())["failed"] == []
+
+
+def test_a_stage_that_it_does_not_have(gpu_check: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert gpu_check.main(["--device", "cpu", "--stages", "exact,fastest"]) == 2
+    assert "fastest" in capsys.readouterr().err
 
 
 @pytest.mark.sweep

@@ -34,7 +34,7 @@ PolicyName = Literal[
 ]
 Prefill = Literal["chunked", "full"]
 Quantize = Literal["auto", "none", "int8", "int4", "nf4"]
-EngineName = Literal["auto", "native", "transformers"]
+EngineName = Literal["auto", "native", "graph", "transformers"]
 Dtype = Literal["auto", "float32", "float16", "bfloat16", "float64"]
 KvDtype = Literal["auto", "int8", "int4"]
 RecallName = Literal["auto", "off"]
@@ -128,7 +128,7 @@ class Settings:
     recall: RecallName = "auto"
     """auto: what a question asks for and is gone from the cache, or pinned, is said to the model again."""
     engine: EngineName = "auto"
-    """What computes a step; auto: native on a CPU, where the model and the other settings allow it."""
+    """What computes a step; auto: native on a CPU, graph on a GPU, where model and settings allow it."""
     quantize: Quantize = "auto"
     dtype: Dtype = "auto"
     device: str = "auto"

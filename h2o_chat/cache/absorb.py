@@ -15,7 +15,7 @@ from torch import Tensor
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.arena import Arena, New, along, give_up, in_use_first
 from h2o_chat.cache.clock import Pass
-from h2o_chat.cache.settle import Kernels, choose, rows_due
+from h2o_chat.cache.settle import Due, Kernels, choose, rows_due
 from h2o_chat.cache.state import STATES
 from h2o_chat.cache.step import Step
 from h2o_chat.policies.policies import Slots
@@ -24,7 +24,10 @@ TOGETHER_BYTES = 8 << 20
 """Of keys and values, of slots and chunk: as many layers are absorbed together as hold so much. A call of
 torch takes as long for one small layer as for a few. Larger copies bring little, and take memory."""
 WAITING_BYTES = 16 << 20
-"""That may wait for the end of a step; more is absorbed in its middle."""
+"""That may wait for the end of a step; more is absorbed in its middle ..."""
+WAITING_BYTES_GPU = 8 << 30
+"""... or so much on a GPU, but at most a quarter of what is free there: who stays of a long prompt that was
+read in one pass is chosen after the first token of the answer."""
 FOUND = ("distinctness", "novelty", "nearest")
 """States that a comparison of keys finds."""
 
@@ -33,8 +36,14 @@ def wait(arena: Arena, at: int, step: Step, new: New) -> None:
     """What the last pass of a step has brought to a layer is absorbed later, all layers after each other."""
     arena.waiting.append(new)
     layer_bytes = sum(tensor.untyped_storage().nbytes() for tensor in (new.keys, new.values))
-    if len(arena.waiting) * layer_bytes > WAITING_BYTES:
+    if len(arena.waiting) * layer_bytes > _most_waiting(arena):
         _absorb_waiting(arena, at + 1, step)
+
+
+def _most_waiting(arena: Arena) -> int:
+    if arena.device.type != "cuda":
+        return WAITING_BYTES
+    return min(WAITING_BYTES_GPU, torch.cuda.mem_get_info(arena.device)[0] // 4)
 
 
 def absorb_rest(arenas: list[Arena], step: Step | None) -> list[Arena]:
@@ -102,8 +111,8 @@ def absorb(arena: Arena, at: int, step: Step, now: Pass, new: Sequence[New]) -> 
                 state.scatter_(3, along(where, state), coming)
         return
     stays = chunk.positions >= 0  # [l, R, H, N]
-    for rows, compares in rows_due(arena, now):
-        stays[:, rows] &= _stay(arena, slots, used, chunk, rows, compares, now, step.kernels)
+    for due in rows_due(arena, now):
+        stays[:, due.rows] &= _stay(arena, slots, used, chunk, due, step.kernels)
     _write(slots, chunk, stays)
     arena.order[layers] = in_use_first(slots.positions)
 
@@ -120,35 +129,26 @@ def _chunk(arena: Arena, layers: slice, now: Pass, new: Sequence[New], prompt: b
     return Slots(arena.plan.budget, arena.layers[layers], **states)
 
 
-def _stay(
-    arena: Arena,
-    slots: Slots,
-    used: int,
-    chunk: Slots,
-    rows: slice,
-    compares: bool,
-    now: Pass,
-    kernels: Kernels,
-) -> Tensor:
+def _stay(arena: Arena, slots: Slots, used: int, chunk: Slots, due: Due, kernels: Kernels) -> Tensor:
     """Which tokens of the chunk stay in some rows; slots that do not are given up. [l, r, H, N] bool"""
     names = {*Slots.RANKED_BY, *arena.plan.policy.looks_at, "protected"}
     names |= {"lately"} if arena.plan.observe else set()
-    names |= {"keys", "nearest", "clamped"} if compares else set()
-    held = {name: slots.states[name][:, rows, :, :used] for name in names}
-    new = {name: chunk.states[name][:, rows] for name in names}
+    names |= {"keys", "nearest", "clamped"} if due.compares else set()
+    held = {name: slots.states[name][:, due.rows, :, :used] for name in names}
+    new = {name: chunk.states[name][:, due.rows] for name in names}
     both = Slots(
         slots.budget, slots.layers, **{name: torch.cat((held[name], new[name]), 3) for name in names}
     )
     count = both.positions.shape[3] - arena.plan.budget
-    _, going = choose(arena, both, rows, compares, now, count, kernels)
-    if compares:
+    _, going = choose(arena, both, due, count, kernels)
+    if due.compares:
         # Of the chunk it is not known who stays, and where.
         both.nearest.masked_fill_(both.nearest >= used, -1)[..., used:] = -1
         for name in FOUND:
             held[name].copy_(both.states[name][..., :used])
             new[name].copy_(both.states[name][..., used:])
     # For those of the chunk an empty slot is emptied: there is one, as there is one more than the budget.
-    slots = slots.cut(rows=rows)
+    slots = slots.cut(rows=due.rows)
     give_up(slots, torch.where(going < used, going, slots.positions.argmin(3, keepdim=True)))
     return torch.ones_like(both.protected).scatter_(3, going, False)[..., used:]
 

@@ -24,6 +24,9 @@ from h2o_chat.cache.rope import Rope
 from h2o_chat.cache.state import STATES, State, state_bytes
 from h2o_chat.policies.policies import Slots
 
+PerRow = Sequence[int] | Tensor
+"""A number of each row, as the host has them, or as [R, 1, 1] int32 on the device."""
+
 ORDERED_SLOTS = 1 << 18
 """Of so many at once the order is found; what that needs meanwhile is some 8 MiB."""
 
@@ -71,7 +74,8 @@ class Shape:
         if self.device.type == "cpu":
             free = int(psutil.virtual_memory().available)
         elif self.device.type == "cuda":
-            free = torch.cuda.mem_get_info(self.device)[0]
+            kept = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
+            free = torch.cuda.mem_get_info(self.device)[0] + kept  # torch keeps what it may use again
         else:
             return
         needed, these = layers * slots * slot_bytes, f"{layers} layers" if layers > 1 else "one layer"
@@ -326,8 +330,10 @@ class Arena:
         gains = {name: one.gained_at_once(forget, given, self.when) for name, one in grows}
         self.receive(self.slots, gains, now)
 
-    def per_row(self, numbers: Sequence[int]) -> Tensor:
+    def per_row(self, numbers: PerRow) -> Tensor:
         """[R, 1, 1] int32"""
+        if isinstance(numbers, Tensor):
+            return numbers
         return torch.tensor(numbers, dtype=torch.int32, device=self.device)[:, None, None]
 
 

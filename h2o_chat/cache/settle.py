@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from h2o_chat.cache.arena import Arena, give_up, in_use_first
+from h2o_chat.cache.arena import Arena, PerRow, give_up, in_use_first
 from h2o_chat.cache.clock import Pass
 from h2o_chat.cache.turning import before_rope
 from h2o_chat.policies.frame import lowest, opinion, priorities
@@ -19,6 +19,7 @@ from h2o_chat.policies.novelty import distinctness, novelty
 from h2o_chat.policies.policies import Slots, mean_held, output_change_of_heads
 from h2o_chat.policies.shares import MOST_TOKENS
 
+TOGETHER_BYTES = 1 << 30
 TOGETHER = 4
 """Rows ranked at once, unless all are: what that takes of memory for a moment does not grow with R."""
 
@@ -55,34 +56,69 @@ class Kernels:
 TORCH = Kernels()
 
 
+@dataclass(frozen=True)
+class Due:
+    """Rows that are ranked together."""
+
+    rows: slice  # all, or at most TOGETHER that follow each other
+    compares: bool  # their keys are compared before that
+    seen: PerRow  # of each of these rows: tokens fed to it
+    compared: PerRow  # of each: tokens from this position on were not compared yet
+
+    @property
+    def of_all(self) -> bool:
+        """All rows of the arena are ranked together."""
+        return self.rows == slice(None)
+
+
 @torch.no_grad()
 def settle(arena: Arena, now: Pass, kernels: Kernels) -> None:
     """Gives up slots in the rows whose last empty slot has been written."""
-    for rows, compares in rows_due(arena, now):
-        part = arena.slots.cut(rows=rows)
-        ranking, going = choose(arena, part, rows, compares, now, arena.plan.stride, kernels)
-        for at, row in enumerate(range(rows.start, rows.stop)):
-            arena.ranked[row] = (now.seen[row], ranking[:, at])
+    for due in rows_due(arena, now):
+        ranking = settle_rows(arena, due, kernels)
+        note_ranking(arena, due, now, ranking)
+
+
+def settle_rows(arena: Arena, due: Due, kernels: Kernels) -> Tensor:
+    """Gives up slots in these rows; the policy's ranking of them, [L, r, H, S]. Reads no value."""
+    rankings = []
+    for layers in layers_together(arena, due.rows):
+        part = arena.slots.cut(layers, due.rows)
+        ranking, going = choose(arena, part, due, arena.plan.stride, kernels)
         give_up(part, going)
-        arena.order[:, rows] = in_use_first(part.positions)
+        arena.order[layers, due.rows] = in_use_first(part.positions)
+        rankings.append(ranking)
+    return rankings[0] if len(rankings) == 1 else torch.cat(rankings)
 
 
-def rows_due(arena: Arena, now: Pass) -> Iterator[tuple[slice, bool]]:
-    """Rows that settle, all or at most TOGETHER that follow each other; whether their keys are compared."""
+def layers_together(arena: Arena, rows: slice) -> Iterator[slice]:
+    """As many layers at a time as have TOGETHER_BYTES of keys in fp32: ranking takes a few times as much."""
+    layers, count = arena.shape[0], arena.slots.positions[:1, rows].numel() * arena.layer_shape.key * 4
+    at_once = max(1, TOGETHER_BYTES // count)
+    return (slice(first, first + at_once) for first in range(0, layers, at_once))
+
+
+def note_ranking(arena: Arena, due: Due, now: Pass, ranking: Tensor) -> None:
+    """Keeps what the policy ranked by, for whoever looks right after it."""
+    for at, row in enumerate(range(len(now.count))[due.rows]):
+        arena.ranked[row] = (now.seen[row], ranking[:, at])
+
+
+def rows_due(arena: Arena, now: Pass) -> Iterator[Due]:
+    """Rows that settle, all or at most TOGETHER that follow each other."""
     compared = now.compares if arena.plan.policy.keys else ()
     for compares in (True, False):
         mine = [row for row in now.settles if (row in compared) == compares]
         if len(mine) == len(now.count):
-            yield slice(0, len(mine)), compares
+            yield Due(slice(None), compares, now.seen, now.compared)
             return
         for _, run in groupby(enumerate(mine), lambda one: (one[1] - one[0], one[0] // TOGETHER)):
             rows = [row for _, row in run]
-            yield slice(rows[0], rows[-1] + 1), compares
+            some = slice(rows[0], rows[-1] + 1)
+            yield Due(some, compares, now.seen[some], now.compared[some])
 
 
-def choose(
-    arena: Arena, part: Slots, rows: slice, compares: bool, now: Pass, count: int, kernels: Kernels
-) -> tuple[Tensor, Tensor]:
+def choose(arena: Arena, part: Slots, due: Due, count: int, kernels: Kernels) -> tuple[Tensor, Tensor]:
     """The policy's ranking [l, r, H, S], and the `count` slots that go, [l, r, H, count].
 
     What those had been receiving is added to `arena.lost`.
@@ -91,28 +127,28 @@ def choose(
         part: of these rows: slots, or slots and a prompt's chunk side by side. What the comparison of keys
             finds is written there.
     """
-    if compares:
-        for name, numbers in kernels.compare(arena, part, arena.held_indices(part, rows)).items():
+    if due.compares:
+        for name, numbers in kernels.compare(arena, part, arena.held_indices(part, due.rows)).items():
             part.states[name].copy_(numbers)
-    ranking = rank(arena, part, () if compares else now.compared[rows], kernels)
-    going = lowest(framed(arena, part, ranking, now.seen[rows]), part.positions, count)
+    ranking = rank(arena, part, None if due.compares else due.compared, kernels)
+    going = lowest(framed(arena, part, ranking, due.seen), part.positions, count)
     if arena.plan.observe:
-        arena.lost[rows] += part.lately.gather(3, going).sum((0, 2, 3)).double()
+        arena.lost[due.rows] += part.lately.gather(3, going).sum((0, 2, 3)).double()
     return ranking, going
 
 
-def rank(arena: Arena, part: Slots, compared: Sequence[int], kernels: Kernels = TORCH) -> Tensor:
+def rank(arena: Arena, part: Slots, compared: PerRow | None, kernels: Kernels = TORCH) -> Tensor:
     """What the policy makes of the slots. [L, r, H, S]
 
     Args:
-        compared: of each row, the position from which on keys were not compared yet; empty: all were.
+        compared: of each row, the position from which on keys were not compared yet; None: all were.
     """
     policy = arena.plan.policy
     states = {name: part.states[name] for name in (*Slots.RANKED_BY, *policy.looks_at)}
     # Of some rows copies: products of what lies apart have other last bits than those of a row alone. Of
     # values, which are most of it, only where they are asked for.
     states |= {name: state.contiguous() for name, state in states.items() if name != "values"}
-    if policy.keys and compared:  # those not compared yet count as the mean of the others
+    if policy.keys and compared is not None:  # those not compared yet count as the mean of the others
         known = (part.positions >= 0) & (part.positions < arena.per_row(compared))
         for name in ("distinctness", "novelty"):
             mean = mean_held(states[name], known.to(states[name].dtype))
@@ -123,21 +159,20 @@ def rank(arena: Arena, part: Slots, compared: Sequence[int], kernels: Kernels = 
     return opinion(policy, looked_at)
 
 
-def framed(arena: Arena, part: Slots, ranking: Tensor, seen: Sequence[int]) -> Tensor:
+def framed(arena: Arena, part: Slots, ranking: Tensor, seen: PerRow) -> Tensor:
     """What is given up first has the lowest. [L, r, H, S]
 
     Args:
         seen: of each row, the tokens fed to it.
     """
-    recent_from = arena.per_row([tokens - arena.plan.shares.recent for tokens in seen])
+    recent_from = arena.per_row(seen) - arena.plan.shares.recent
     return priorities(ranking, part, recent_from, visible_from(arena, part.layers, seen))
 
 
-def visible_from(arena: Arena, layers: Sequence[int], seen: Sequence[int]) -> Tensor:
+def visible_from(arena: Arena, layers: Sequence[int], seen: PerRow) -> Tensor:
     """Positions before this are seen by no later query, which stands at `seen`. [l or 1, r, 1, 1]"""
     windows = [arena.windows[arena.layers.index(layer)] for layer in layers]
     if not any(windows):
-        return arena.per_row([0] * len(seen))[None]
-    return torch.stack(
-        [arena.per_row([max(0, at - (window or MOST_TOKENS) + 1) for at in seen]) for window in windows]
-    )
+        return torch.zeros_like(arena.per_row(seen))[None]
+    at = arena.per_row(seen)
+    return torch.stack([(at - (window or MOST_TOKENS) + 1).clamp_min(0) for window in windows])

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.settle import TORCH
 from h2o_chat.cache.step import Step
 from h2o_chat.engine.undo import drop_half_absorbed, undo
+from h2o_chat.graph.loading import LoadedGraph
 from h2o_chat.models.load import Loaded
 from h2o_chat.models.tokenizing import blamed_on_the_model
 from h2o_chat.native.loading import LoadedNative, positions_of
@@ -24,6 +25,9 @@ from h2o_chat.native.step import NativeStep
 from h2o_chat.transformers_cache.cache import H2OCache
 from h2o_chat.transformers_cache.probe import probe
 from h2o_chat.transformers_cache.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from h2o_chat.graph.step import GraphStep
 
 CALL_TOKENS = 512
 """Of a prompt, fed in one call at most ..."""
@@ -66,6 +70,10 @@ class Runner:
         most = CALL_TOKENS_CPU if few else CALL_TOKENS
         self._call_tokens = min(most, int(CALL_FLOP / 2 / max(1, loaded.parameters)))
         self._kernels = TORCH
+        self.graph = _graph_step(loaded) if isinstance(loaded, LoadedGraph) else None
+        """Decodes on a GPU; None: transformers does, or the native step."""
+        if self.graph is not None:
+            self._kernels = self.graph.kernels
         if self.native is None and self.device.type == "cpu" and knows(cache.plan.policy):
             self._kernels = of_slots(loaded.sizes, self.trained.ropes, loaded.precision)
         self._keeps_last = (
@@ -171,8 +179,8 @@ class Runner:
             cancelled: asked before each layer of a prompt.
 
         Returns:
-            Logits [R, 1, V] of each row's last token, or [R, N, V]: shorter pieces stand at the end of the N
-            columns, and what stands before them means nothing.
+            Logits [R, 1, V] of each row's last token, good until the next step; or [R, N, V]: shorter pieces
+            stand at the end of the N columns, and what stands before them means nothing.
 
         Raises:
             UsageError: more tokens than the model's window holds, none at all, not a piece for each row, or
@@ -199,12 +207,14 @@ class Runner:
             real = (
                 torch.arange(tokens, device=self.device) >= torch.tensor(padding, device=self.device)[:, None]
             )
-        ids = torch.tensor(pieces, device=self.device)
         step = Step(tokens, prompt, real, kernels=self._kernels, cancelled=cancelled)
         before = [replace(clock) for clock in self.cache.clocks]
         fed = self.cache.fed
         try:
             self.cache.prepare(step)
+            if self.graph is not None and tokens == 1 and self.graph.computes(self.cache):
+                return self.graph.feed(self.cache, [token for (token,) in pieces])
+            ids = torch.tensor(pieces, device=self.device)
             if self.native is not None:
                 return self.native.feed(self.cache, ids, all_columns=all_columns)
             logits = self._transformers_step(ids, real, all_columns)
@@ -228,6 +238,13 @@ class Runner:
             **inputs,
         )
         return torch.as_tensor(output.logits)
+
+
+def _graph_step(loaded: LoadedGraph) -> "GraphStep":
+    """Over the model's own weights, which are joined by the first runner that asks."""
+    from h2o_chat.graph.step import GraphStep  # imports Triton
+
+    return GraphStep(loaded.weights, loaded.frame)
 
 
 def _together(rows: list[Snapshot]) -> Snapshot:

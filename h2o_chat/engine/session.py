@@ -31,7 +31,7 @@ def session_of(runner: Runner, seed: int) -> Session:
         dtype=dtype,
         kv_dtype=dtype if kv == "auto" else kv,
         device=loaded.device,
-        engine="native" if runner.native else "transformers",
+        engine="native" if runner.native else "graph" if runner.graph else "transformers",
         threads=torch.get_num_threads(),
         seed=seed,
         layers=len(runner.trained.ropes),

@@ -31,6 +31,7 @@ from h2o_chat.engine.batch import Batch
 from h2o_chat.engine.engine import Engine
 from h2o_chat.engine.rows import slots_bytes
 from h2o_chat.events.events import Token
+from h2o_chat.graph.loading import open_model
 from h2o_chat.lab import peer
 from h2o_chat.lab.idle import wait_until_idle
 from h2o_chat.lab.output import print_tables
@@ -38,7 +39,6 @@ from h2o_chat.lab.rows_bench import APART, STEPS, fill
 from h2o_chat.models.choices import default_threads
 from h2o_chat.models.load import check_family
 from h2o_chat.models.resolve import find
-from h2o_chat.native.loading import open_model
 from h2o_chat.native.waiting import let_torch_sleep
 
 OURS = "h2o-chat"

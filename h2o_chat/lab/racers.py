@@ -13,12 +13,13 @@ import transformers
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.base.progress import Progress
+from h2o_chat.graph.loading import open_model
 from h2o_chat.lab import peer
 from h2o_chat.lab.idle import Sample, Watched
 from h2o_chat.lab.rivals import GREEDY, SCREEN, Other, Ours, Rival, Stock
 from h2o_chat.models.choices import default_threads
 from h2o_chat.native.layout import layout
-from h2o_chat.native.loading import LoadedNative, open_model
+from h2o_chat.native.loading import LoadedNative
 from h2o_chat.native.packed import Packed
 
 OURS, STOCK, PEER = "ours", "stock", "peer"

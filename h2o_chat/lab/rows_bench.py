@@ -15,9 +15,9 @@ from h2o_chat.engine.engine import Engine
 from h2o_chat.engine.request import Piece, Request
 from h2o_chat.engine.rows import row_bytes
 from h2o_chat.events.events import Token
+from h2o_chat.graph.loading import open_model
 from h2o_chat.lab.idle import Sample
 from h2o_chat.lab.output import print_tables
-from h2o_chat.native.loading import open_model
 from h2o_chat.native.waiting import let_torch_sleep
 
 STEPS = 32

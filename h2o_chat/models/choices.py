@@ -128,7 +128,8 @@ def choose_devices(
 def free_bytes(device: torch.device) -> int:
     """Bytes that are free on a device."""
     if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + kept  # torch keeps what it may use again
     return int(psutil.virtual_memory().available)
 
 

@@ -40,9 +40,9 @@ def _opened(settings: Settings, progress: Progress) -> "Loaded":
     find(settings.model)  # a name that means nothing is told before torch is imported, which takes seconds
     let_torch_sleep(settings)
     with _no_collections():
+        from h2o_chat.graph.loading import open_model
         from h2o_chat.models.gguf_config import forget
         from h2o_chat.models.gguf_tokenizer import require_template
-        from h2o_chat.native.loading import open_model
         from h2o_chat.policies.named import named
         from h2o_chat.policies.shares import divide
 

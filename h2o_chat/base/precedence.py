@@ -12,7 +12,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from h2o_chat.base.config import Look, Sampling, Settings, config_file, read_tables
+from h2o_chat.base.config import BY_THE_MAKERS, Look, Sampling, Settings, config_file, read_tables
 from h2o_chat.base.errors import UsageError
 
 TABLES = ("aliases", "defaults")
@@ -47,6 +47,7 @@ class Setting:
 
     name: str
     value: Any
+    """None where it is not set: the model, or its makers' recommendation, decides."""
     source: Source
 
 
@@ -62,7 +63,7 @@ def settings() -> list[Setting]:
         if name in environment
         else Setting(name, file[name], "config.toml")
         if name in file
-        else Setting(name, field.default, "default")
+        else Setting(name, None if name in BY_THE_MAKERS else field.default, "default")
         for name, (_, field) in _OWNER.items()
     ]
 

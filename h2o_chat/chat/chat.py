@@ -1,7 +1,8 @@
 """A conversation: template -> engine -> store. The engine is injected, so nothing here imports torch."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
+from types import MappingProxyType
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import OutOfMemoryError
@@ -28,11 +29,19 @@ class Chat:
         engine: fresh, or reset.
         settings: the system prompt and the template are taken from here.
         keeper: writes it to disk; None keeps nothing.
+        by_makers: sampling as the model's makers recommend it (`models/makers.py`); empty: they do not.
     """
 
-    def __init__(self, engine: EngineLike, settings: Settings, keeper: Keeper | None = None) -> None:
+    def __init__(
+        self,
+        engine: EngineLike,
+        settings: Settings,
+        keeper: Keeper | None = None,
+        by_makers: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
         self.engine = engine
         self.keeper = keeper
+        self.by_makers = by_makers
         self.unkept = ""
         """Why it is not stored, where it should have been."""
         self.notes: list[Note] = keeper.notes if keeper else []

@@ -13,9 +13,9 @@ from typing import Any
 from h2o_chat.base.errors import DiskError, EngineError, StoreBusyError, StoreError, UsageError, refusal
 from h2o_chat.chat import saved_caches
 from h2o_chat.events.events import Note, Session
-from h2o_chat.models.fingerprint import fingerprint
-from h2o_chat.models.resolve import EARLIER, POCKET, find
+from h2o_chat.models.resolve import POCKET
 from h2o_chat.store import NOTHING, UNKNOWN, Again, From, Store, StoredMessage, Writer
+from h2o_chat.store import saved_caches as stored_files
 
 GIVE_UP_S = 180.0
 """Seconds of waiting after which a note says that nothing more is stored; writing is still tried."""
@@ -51,9 +51,14 @@ class Keeper:
         """On a full disk all saved caches were removed."""
         self._never: StoreError | None = None
         """Why a conversation could not even be begun."""
+        self.reads_again = False
+        """It was held with a pocket of other weights: its saved memories are dropped."""
         if conversation is not None:
-            _check_model(store, conversation, session)
+            run = store.last_run(conversation)
+            _check_model(conversation, run, session)
             self._writer = store.claim(conversation)
+            if session.model == POCKET and run.get("revision", session.revision) != session.revision:
+                self._drop_memories()
             self._writer.run(asdict(session))
             self._look()
 
@@ -239,6 +244,22 @@ class Keeper:
         if (path := self.saved(self.leaf)) is not None and path.exists():
             self.save(engine, self.leaf)
 
+    def _drop_memories(self) -> None:
+        """Removes the saved memories of this conversation: their model is gone.
+
+        Raises:
+            StoreError: they cannot be removed.
+        """
+        assert self.conversation is not None
+        self.reads_again = True
+        try:
+            for file in stored_files(self.store.caches(self.conversation)):
+                file.unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(f"An old saved memory cannot be removed: {refusal(error)}.", "") from error
+        text = f"This conversation was held with an earlier {POCKET}: the {POCKET} of now reads it again."
+        self.notes.append(Note("pocket", text, "What it remembered is dropped; every word is kept."))
+
     def _begun(self) -> Writer | None:
         """The writer, made when the first message is said; None if the store cannot be written."""
         if self._writer is None and self._never is None:
@@ -290,21 +311,10 @@ def _with_seed(settings: dict[str, Any], session: Session) -> dict[str, Any]:
     return {**settings, "seed": session.seed}
 
 
-def was_of_earlier(run: dict[str, Any]) -> bool:
-    """Whether the `pocket` of before ran: what was said with it goes on with it."""
-    return run.get("model") == POCKET and run.get("revision") == fingerprint(find(EARLIER).folder)
-
-
-def _check_model(store: Store, conversation: str, session: Session) -> None:
-    run, model = store.last_run(conversation), session.model
-    before = run.get("model", model)
-    if before != model:
+def _check_model(conversation: str, run: dict[str, Any], session: Session) -> None:
+    before = run.get("model", session.model)
+    if before != session.model:
         raise UsageError(
-            f"Conversation {conversation} was held with {before}, and this is {model}.",
+            f"Conversation {conversation} was held with {before}, and this is {session.model}.",
             f"Resume it with --model {before}, or export it and import it as a new one.",
-        )
-    if was_of_earlier(run) and session.revision != run["revision"]:
-        raise UsageError(
-            f"Conversation {conversation} was held with the {POCKET} of before, {EARLIER}.",
-            f"h2o-chat --resume {conversation}, without --model, goes on with that one.",
         )

@@ -7,19 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from h2o_chat.base.config import QUANTIZE, Settings
-from h2o_chat.base.errors import BusyError, H2OChatError, StoreError, UsageError
+from h2o_chat.base.errors import BusyError, H2OChatError, ModelError, StoreError, UsageError
 from h2o_chat.base.progress import Progress
 from h2o_chat.chat.chat import Chat
 from h2o_chat.chat.engine_like import EngineLike
-from h2o_chat.chat.keeping import Keeper, was_of_earlier
+from h2o_chat.chat.keeping import Keeper
 from h2o_chat.chat.so_far import words
 from h2o_chat.events.events import Note, Session
+from h2o_chat.models import smollm2
 from h2o_chat.models.gguf import is_gguf
 from h2o_chat.models.hub import Agree, agreed, stay_offline
+from h2o_chat.models.makers import recommended
 from h2o_chat.models.obtain import ASK_FROM_BYTES, fetch_missing, to_be_fetched
-from h2o_chat.models.resolve import EARLIER
+from h2o_chat.models.resolve import POCKET, Found, find, look_up
 from h2o_chat.remote.engine_here import engine_here
-from h2o_chat.store import Store
+from h2o_chat.store import DATABASE, Store
+
+EARLIER = "pocket-1"
+"""An earlier pocket, which came with some versions beside the one of then."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +56,8 @@ def stored(folder: Path, wanted: str) -> tuple[Kept, dict[str, Any]]:
         store.claim(conversation).close()  # before minutes are spent on loading its model
         settings = store.settings(conversation)
         known = {field.name for field in fields(Settings)}
-        if was_of_earlier(store.last_run(conversation)):
-            settings["model"] = EARLIER
+        if settings.get("model") in (None, EARLIER):  # nobody named one; or a pocket that is gone
+            settings["model"] = store.last_run(conversation).get("model", POCKET)
         # Before there was another step every conversation was held with transformers'.
         held_with = {"engine": "transformers"} | {k: v for k, v in settings.items() if k in known}
         if held_with["engine"] == "native":  # where it can be had; else the cache is rebuilt, which is said
@@ -62,6 +67,43 @@ def stored(folder: Path, wanted: str) -> tuple[Kept, dict[str, Any]]:
         return Kept(folder, conversation, tuple(store.notes)), held_with
     finally:
         store.close()
+
+
+def choose_unnamed(settings: Settings, folder: Path) -> tuple[Settings, str]:
+    """The settings for a start at which no model was named, and what was chosen, in words.
+
+    The model of the newest stored conversation, if one was named for it and it is here; else none is set,
+    which means SmolLM2 if that is here, else pocket.
+
+    Args:
+        folder: the data folder.
+    """
+    last, gone = _last_named(folder), ""
+    if last is not None:
+        try:
+            if isinstance(found := look_up(last), Found):
+                return replace(settings, model=last), f"{found.name}, the last one used"
+            gone = f"; {last}, the last one used, is not here"
+        except ModelError as error:
+            gone = f"; the last one used is gone: {error.message}"
+    found = find(None)
+    fetch = f", a toy; one that talks: {smollm2.PULL}" if found.name == POCKET else ""
+    return settings, f"{found.name}{fetch}{gone}"
+
+
+def _last_named(folder: Path) -> str | None:
+    """The model that somebody named for the newest stored conversation; None: nobody did."""
+    if not (folder / DATABASE).is_file():
+        return None
+    try:
+        store = Store(folder)
+        try:
+            model = store.settings(store.find("last")).get("model")
+        finally:
+            store.close()
+    except (StoreError, UsageError):  # none is there; or what is wrong is said where a conversation is stored
+        return None
+    return str(model) if model not in (None, EARLIER) else None
 
 
 OpenEngine = Callable[[Settings, Progress], EngineLike]
@@ -88,8 +130,9 @@ def opener(
         stay_offline()
         engine = open_engine(settings, progress)
         held = _as_held(settings, engine.session)
+        by_makers = recommended(find(settings.model))
         if kept is None:
-            return Chat(engine, held)
+            return Chat(engine, held, by_makers=by_makers)
         try:
             keeper = Keeper(Store(kept.folder), kept.conversation, engine.session, _lasting(held))
         except BusyError:
@@ -97,15 +140,17 @@ def opener(
         except StoreError as error:
             if kept.conversation is not None:
                 raise
-            chat = Chat(engine, held)
+            chat = Chat(engine, held, by_makers=by_makers)
             chat.unkept = error.message
             chat.notes.append(_not_kept(error))
             return chat
-        chat = Chat(engine, held, keeper)
+        chat = Chat(engine, held, keeper, by_makers)
         chat.notes += kept.notes
         if kept.conversation is not None:
             progress("remember", 0.0)
             chat.resume(lambda so_far: progress(f"remember: {words(so_far)}", so_far.share))
+            if keeper.reads_again:
+                keeper.save(engine, keeper.leaf)
             if chat.system != settings.system:
                 chat.notes.append(_OTHER_SYSTEM)
         return chat

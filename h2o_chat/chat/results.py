@@ -12,6 +12,7 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import BusyError, UsageError, name_of
 from h2o_chat.base.system import lock
 from h2o_chat.events.events import Turn
+from h2o_chat.models.resolve import find
 
 _BEGINS = b'{"id": '
 """So begins every line."""
@@ -28,7 +29,8 @@ def made_with(settings: Settings, sampling: Sampling) -> dict[str, Any]:
     A system prompt is given by its digest: every line has this.
     """
     found: dict[str, Any] = {}
-    settings = replace(settings, model=settings.model or "pocket", seed=settings.seed or None)  # 0: not given
+    name = settings.model or find(None).name
+    settings = replace(settings, model=name, seed=settings.seed or None)  # 0: not given
     for group in (settings, sampling):
         for one in fields(group):
             value = getattr(group, one.name)

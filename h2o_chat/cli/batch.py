@@ -144,7 +144,7 @@ class _Run:
     def all(self, left: list[Job]) -> ExitCode:
         """Answers them; the exit code."""
         session = self.batch.session(self.asked.settings.seed or 0)
-        note_session(replace(session, template=self.template.name))
+        note_session(replace(session, template=self.template.name), self.asked.sampling)
         sys.stderr.write(f"h2o-chat: {len(left):,} to answer, {self.batch.runner.rows} at once\n")
         coming = iter(left)
         job = next(coming, None)

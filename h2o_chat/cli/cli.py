@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from collections import ChainMap
+from dataclasses import replace
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -22,14 +23,16 @@ from h2o_chat.cli.bench_commands import bench
 from h2o_chat.cli.commands import FetchYes, asking
 from h2o_chat.cli.doctor_command import doctor
 from h2o_chat.cli.eval_commands import evaluate
-from h2o_chat.cli.flags import FLAGS, asked_for, settings_of, takes_flags
+from h2o_chat.cli.flags import FLAGS, asked_for, named_in, settings_of, takes_flags
 from h2o_chat.cli.in_words import App, Commands
 from h2o_chat.cli.replay_command import demo, replay
 from h2o_chat.cli.serve_command import serve
+from h2o_chat.cli.unnamed import with_model
 from h2o_chat.cli.web import ADDRESS as WEB_ADDRESS
 from h2o_chat.models.hub import ask
+from h2o_chat.models.makers import as_recommended, recommended
 from h2o_chat.models.obtain import checked, obtain
-from h2o_chat.models.resolve import Found, look_up
+from h2o_chat.models.resolve import Found, find, look_up
 from h2o_chat.store import conversation_ids
 
 if TYPE_CHECKING:
@@ -161,6 +164,9 @@ def screen(
             return _no_flags_before(context)
         kept, held_with = _kept(resume, data, not no_store)
         settings, sampling = settings_of(given, held_with)
+        named = named_in(given, held_with)
+        if not web:  # each tab of a browser is a start of its own
+            settings = with_model(settings, {*given.maps[0], *held_with}, data_folder(data))
         if web:
             if record:
                 raise UsageError(
@@ -187,7 +193,7 @@ def screen(
         else:
             ask(model.repository, asking(yes))
         if by_lines:
-            return _plain(settings, sampling, kept, record)
+            return _plain(settings, sampling, named, kept, record)
         from h2o_chat.base.system import PASSES_SOCKETS
         from h2o_chat.chat.chat import Chat
         from h2o_chat.chat.opening import opener, opener_of
@@ -204,7 +210,6 @@ def screen(
         if recorder:
             recorder.open()
         folder = kept.folder if kept else None
-        named = {*given.maps[0], *precedence.below_flags(), *held_with}
         first = first_budget(settings, named)
         engine = engine_apart if PASSES_SOCKETS else engine_here
         others = opener_of(settings, kept, engine, lambda one: first_budget(one, named))
@@ -213,6 +218,7 @@ def screen(
             first,
             sampling,
             recorder,
+            named=named,
             folder=folder,
             opener_of=others,
             theme=precedence.theme(),
@@ -231,7 +237,13 @@ def screen(
         raise typer.Exit(code)
 
 
-def _plain(settings: Settings, sampling: Sampling, kept: "Kept | None", record: Path | None) -> ExitCode:
+def _plain(
+    settings: Settings,
+    sampling: Sampling,
+    named: frozenset[str],
+    kept: "Kept | None",
+    record: Path | None,
+) -> ExitCode:
     """The chat line by line."""
     from h2o_chat.chat.opening import opener, opener_of
     from h2o_chat.cli import plain
@@ -241,8 +253,9 @@ def _plain(settings: Settings, sampling: Sampling, kept: "Kept | None", record: 
     recorder = Recorder(record) if record else None
     if recorder:
         recorder.open()
-    name = settings.model or "the bundled model"
-    return plain.run(opener(settings, kept), opener_of(settings, kept), name, sampling, act, recorder)
+    name = settings.model or find(None).name
+    open_first, open_other = opener(settings, kept), opener_of(settings, kept)
+    return plain.run(open_first, open_other, name, sampling, named, act, recorder)
 
 
 def _no_flags_before(context: typer.Context) -> ExitCode:
@@ -320,9 +333,10 @@ def run(
             if value:
                 raise UsageError(f"--batch and {what} were given.", "Give one of them.")
         settings, sampling = settings_of(given, events_every=0)
+        settings = with_model(settings, given.maps[0], data_folder(data))
         asked = batches.asked_for(settings, sampling, batch, output, rows, skip_bad)
-        obtain(settings.model, asking(yes))
-        return asked
+        by_makers = recommended(obtain(settings.model, asking(yes)))
+        return replace(asked, sampling=as_recommended(sampling, by_makers, named_in(given)))
 
     if batch is not None:
         raise typer.Exit(batches.run_batch(many))
@@ -334,9 +348,10 @@ def run(
         # In plain text nobody would read cache events.
         kept, held_with = _kept(resume, data, save)
         settings, sampling = settings_of(given, held_with, events_every=events if json or record else 0)
-        turns = _turns(prompt, script)
-        obtain(settings.model, asking(yes))
-        return running.Job(opener(settings, kept), turns, sampling)
+        turns, named = _turns(prompt, script), named_in(given, held_with)
+        settings = with_model(settings, {*given.maps[0], *held_with}, data_folder(data))
+        by_makers = recommended(obtain(settings.model, asking(yes)))
+        return running.Job(opener(settings, kept), turns, as_recommended(sampling, by_makers, named))
 
     raise typer.Exit(running.run(prepare, json, Recorder(record) if record else None))
 

@@ -54,6 +54,6 @@ def asking(yes: bool) -> Agree:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise UsageError(f"{what} Nobody is there to confirm it.", "Say --yes.")
         if not confirmed(f"{what}\nFetch it?"):
-            raise ModelError(f"{repository} was not fetched.", "Without -m the bundled model answers.")
+            raise ModelError(f"{repository} was not fetched.", "Without -m another one answers.")
 
     return agree

@@ -11,9 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from h2o_chat.base import precedence
-from h2o_chat.base.config import SCREEN_TOKENS, Settings, config_file, read_tables
+from h2o_chat.base.config import BY_THE_MAKERS, SCREEN_TOKENS, Settings, config_file, read_tables
 from h2o_chat.base.errors import BudgetError, ExitCode, H2OChatError, UsageError, name_of
 from h2o_chat.cli.commands import ends
+from h2o_chat.cli.flags import MAKERS
 from h2o_chat.cli.in_words import App
 from h2o_chat.cli.run import complain, ending
 
@@ -147,6 +148,8 @@ def _show(as_json: bool) -> None:
         value = Text(_shown(one.value), overflow="fold")
         if one.name == "max_tokens" and one.source == "default":
             value.append(f" (on the screen: {SCREEN_TOKENS})")
+        if one.name in BY_THE_MAKERS and one.source == "default":
+            value.append(f", {MAKERS}")
         table.add_row(one.name, value, from_where)
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # not every terminal has all of Unicode
     Console(file=sys.stdout).print(table)

@@ -273,7 +273,7 @@ def _token() -> str:
 
 def _model(settings: Settings, models: Any, report: DoctorReport) -> dict[str, Any]:
     """What a start without flags would run."""
-    rows: dict[str, Any] = {"asked_for": settings.model or "the bundled model"}
+    rows: dict[str, Any] = {"asked_for": settings.model or "no model by name"}
     try:
         model = look_up(settings.model)
         if isinstance(model, Known):

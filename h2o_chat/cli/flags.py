@@ -2,7 +2,7 @@
 
 import inspect
 from collections import ChainMap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from typing import Annotated, Any, TypeVar, get_type_hints
 
@@ -16,6 +16,8 @@ Kind = TypeVar("Kind", Settings, Sampling)
 
 MODEL, MEMORY, ANSWER = "Model", "Memory", "Answers"
 """Panels of the help."""
+
+MAKERS = "as the model's makers recommend"
 
 FLAGS: dict[str, Any] = {
     "model": typer.Option(
@@ -43,7 +45,7 @@ FLAGS: dict[str, Any] = {
     "system": typer.Option(metavar="TEXT", help="System prompt.", rich_help_panel=MODEL),
     "budget": typer.Option(
         *("--budget", "-b"),
-        help="Tokens kept per layer and KV head; on the screen the bundled model begins with 64.",
+        help="Tokens kept per layer and KV head; on the screen smollm2 begins with 128, pocket with 64.",
         rich_help_panel=MEMORY,
     ),
     "policy": typer.Option(
@@ -69,11 +71,21 @@ FLAGS: dict[str, Any] = {
         help="auto: what a question asks for, and was forgotten or is pinned far back, is told again.",
         rich_help_panel=MEMORY,
     ),
-    "temperature": typer.Option(help="0: always the likeliest token.", rich_help_panel=ANSWER),
-    "top_p": typer.Option(help="Sample from this share of the probability.", rich_help_panel=ANSWER),
-    "top_k": typer.Option(help="Sample from so many tokens; 0: all.", rich_help_panel=ANSWER),
-    "min_p": typer.Option(help="Drop tokens below this share of the likeliest.", rich_help_panel=ANSWER),
-    "repetition_penalty": typer.Option(help="Above 1: repeat less.", rich_help_panel=ANSWER),
+    "temperature": typer.Option(
+        help="0: always the likeliest token.", show_default=MAKERS, rich_help_panel=ANSWER
+    ),
+    "top_p": typer.Option(
+        help="Sample from this share of the probability.", show_default=MAKERS, rich_help_panel=ANSWER
+    ),
+    "top_k": typer.Option(
+        help="Sample from so many tokens; 0: all.", show_default=MAKERS, rich_help_panel=ANSWER
+    ),
+    "min_p": typer.Option(
+        help="Drop tokens below this share of the likeliest.", show_default=MAKERS, rich_help_panel=ANSWER
+    ),
+    "repetition_penalty": typer.Option(
+        help="Above 1: repeat less.", show_default=MAKERS, rich_help_panel=ANSWER
+    ),
     "seed": typer.Option(help="For sampling.", show_default="random, printed", rich_help_panel=ANSWER),
     "max_tokens": typer.Option(help="Longest answer.", rich_help_panel=ANSWER),
     "stop": typer.Option(metavar="TEXT", help="Ends an answer; may be repeated.", rich_help_panel=ANSWER),
@@ -138,6 +150,18 @@ def settings_of(
     values = {**built_in, **precedence.below_flags(), **held, **asked, **more}
     values["stop"] = tuple(values["stop"])
     return _only(Settings, values), _only(Sampling, values)
+
+
+def named_in(given: ChainMap[str, Any], held_with: Iterable[str] = ()) -> frozenset[str]:
+    """The settings that a person named: by a flag, in the environment, in `config.toml`, or before.
+
+    Args:
+        held_with: the settings of the stored conversation that goes on.
+
+    Raises:
+        UsageError: a value outside its range.
+    """
+    return frozenset({*given.maps[0], *precedence.below_flags(), *held_with})
 
 
 def _only(kind: type[Kind], values: dict[str, Any]) -> Kind:

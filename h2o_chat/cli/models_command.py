@@ -21,10 +21,10 @@ from h2o_chat.cli.packed_files import (
     packed_rows,
     remove_packed,
 )
-from h2o_chat.models import ollama
+from h2o_chat.models import ollama, smollm2
 from h2o_chat.models.aliases import ALIASES, Alias, fits
 from h2o_chat.models.cached import cache_folder, cached, repositories
-from h2o_chat.models.obtain import fetch, size
+from h2o_chat.models.obtain import fetch, fetch_smollm2, size
 from h2o_chat.models.resolve import (
     BUNDLED,
     POCKET,
@@ -61,6 +61,11 @@ def pull(name: Name, yes: FetchYes = False) -> None:
     """Fetch a model; call again to go on where it broke off."""
 
     def work() -> None:
+        if name.lower() == smollm2.NAME and name.lower() not in user_aliases() and not smollm2.is_here():
+            fetch_smollm2()
+            typer.echo(f"{smollm2.NAME} is here: {name_of(smollm2.place())}")
+            pack_fetched(find(smollm2.NAME))
+            return
         model = look_up(name)
         if isinstance(model, Found):
             typer.echo(f"{model.name} is here: {name_of(model.folder)}")
@@ -98,6 +103,17 @@ def rm(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask."
 
     def work() -> None:
         model = look_up(name)
+        if isinstance(model, Found) and model.folder == smollm2.place():
+            packed = packed_of(model.folder)
+            more = f", and {in_all(packed)}" if packed else ""
+            if not yes and not confirmed(f"Remove {name_of(model.folder)}{more}?"):
+                typer.echo("Nothing was removed.", err=True)
+                return
+            for one in packed:
+                remove(one.path)
+            model.folder.unlink()
+            typer.echo(f"Removed {model.name}.")
+            return
         if isinstance(model, Found) and model.revision is None:  # its name may be that of a fetched one too
             if packed := packed_of(model.folder):
                 remove_packed(model.name, packed, yes, _what(model))
@@ -137,6 +153,10 @@ def _list() -> None:
         typer.echo("here, with the program")
         _table([(POCKET, size(stored))])
         typer.echo()
+    if smollm2.is_here():
+        typer.echo(f"here, in {name_of(smollm2.place().parent)}")
+        _table([(smollm2.NAME, size(smollm2.place().stat().st_size))])
+        typer.echo()
     typer.echo(f"here, in {name_of(cache_folder())}")
     rows: list[tuple[str, ...]] = [
         (one.repository, size(one.bytes), "" if one.folder else "in part: h2o-chat models pull goes on")
@@ -147,6 +167,10 @@ def _list() -> None:
         typer.echo(f"\nhere, in {name_of(ollama.models_folder())}, which is ollama's")
         _table(of_ollama)
     typer.echo(f"\nto be had; fits: with this machine's {size(memory)} of memory")
+    if not smollm2.is_here():
+        typer.echo(
+            f"  {smollm2.NAME}: SmolLM2-135M-Instruct, {size(smollm2.WHEEL_BYTES)} from pip's package index"
+        )
     header = ("NAME", "16 BIT", "4 BIT", "WINDOW", "FITS", "", "REPOSITORY")
     _table([header, *(_row(alias, memory) for alias in ALIASES.values())])
     own = user_aliases()

@@ -62,7 +62,8 @@ def pack_fetched(model: Found) -> None:
     try:
         if isinstance(frame_of(model.folder), str):
             return
-        bits = usual_bits(check_weights(model.folder).parameters)
+        weights = check_weights(model.folder)
+        bits = weights.held_bits or usual_bits(weights.parameters)
         with progress_bar() as progress:
             packed = packed_for(model.folder, bits, progress)
     except H2OChatError as error:

@@ -215,7 +215,7 @@ def _converse(job: Job, out: Output, tally: _Tally, plain: bool) -> ExitCode:
         chat = job.open_chat(progress)
     tally.began, tally.keeper, tally.unkept = time.monotonic(), chat.keeper, chat.unkept
     if plain:
-        note_session(chat.session)
+        note_session(chat.session, job.sampling)
     for event in chat.opening():
         out.write(event)
     for note in chat.take_notes():
@@ -330,15 +330,28 @@ def say(line: str) -> None:
     sys.stderr.write(f"{line}\n")
 
 
-def note_session(session: Session) -> None:
+def note_session(session: Session, sampling: Sampling) -> None:
     """On stderr: what ran, for whoever wants to run it again."""
     budget = "" if session.budget is None else f", budget {session.budget}"
     kv = "" if session.kv_dtype == session.dtype else f", K/V {session.kv_dtype}"
     say(
         f"h2o-chat: {session.model} ({session.quantization}, {session.dtype}{kv}, {session.device},"
         f" {session.engine}),"
-        f" template {session.template}, policy {session.policy}{budget}, seed {session.seed}"
+        f" template {session.template}, policy {session.policy}{budget},"
+        f" {_drawn(sampling)}, seed {session.seed}"
     )
+
+
+def _drawn(sampling: Sampling) -> str:
+    """How tokens are chosen, as flags would say it; what is switched off is left out."""
+    penalty = (
+        f", repetition-penalty {sampling.repetition_penalty:g}" if sampling.repetition_penalty != 1 else ""
+    )
+    if not sampling.temperature:
+        return f"temperature 0{penalty}"
+    cuts = (("top-p", sampling.top_p, 1), ("top-k", sampling.top_k, 0), ("min-p", sampling.min_p, 0))
+    on = "".join(f", {name} {value:g}" for name, value, off in cuts if value != off)
+    return f"temperature {sampling.temperature:g}{on}{penalty}"
 
 
 def _say_how_it_ended(keeper: Keeper | None) -> None:

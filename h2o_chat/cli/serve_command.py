@@ -19,9 +19,11 @@ from h2o_chat.base.errors import ExitCode, UsageError, name_of, refusal
 from h2o_chat.base.progress import progress_bar
 from h2o_chat.chat.recalling import WITHOUT
 from h2o_chat.cli.commands import FetchYes, asking
-from h2o_chat.cli.flags import settings_of, takes_flags
+from h2o_chat.cli.flags import named_in, settings_of, takes_flags
 from h2o_chat.cli.run import ending, note_session
+from h2o_chat.cli.unnamed import with_model
 from h2o_chat.models.hub import stay_offline
+from h2o_chat.models.makers import as_recommended, recommended
 from h2o_chat.models.obtain import fetch_missing, obtain
 from h2o_chat.remote.engine_here import batch_here
 
@@ -104,7 +106,9 @@ def serve(
             ) from error
         from h2o_chat.serve.line import Limits
 
-        obtain(settings.model, asking(yes))
+        settings = with_model(settings, given.maps[0], data_folder(data))
+        by_makers = recommended(obtain(settings.model, asking(yes)))
+        sampling = as_recommended(sampling, by_makers, named_in(given))
         folder = None if no_store else data_folder(data)
         limits = Limits(queue, queue, timeout, grace)
         return _served(settings, sampling, address, keys, rows, snapshots, limits, folder)
@@ -166,7 +170,7 @@ def _served(
                 service.read = saved.read
                 for kept in saved.rows():
                     prefixes.add(kept)
-            note_session(replace(service.session, template=service.template.name))
+            note_session(replace(service.session, template=service.template.name), sampling)
             sys.stderr.write(
                 f"h2o-chat: {batch.runner.rows} rows of {service.row_bytes / 1e6:,.1f} MB,"
                 f" {prefixes.most} snapshots of {service.snapshot_bytes / 1e6:,.1f} MB\n"

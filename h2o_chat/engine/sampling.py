@@ -1,10 +1,9 @@
-"""The next token, chosen by transformers' own logits processors.
+"""The next token, chosen as transformers' own logits processors would.
 
-On a CPU three things are done otherwise: they take longer than the whole step of a small model. Top-p sorts
-49,152 tokens: here a token is drawn first, and where it is surely among those that top-p keeps, nothing is
-sorted. The draw: torch.multinomial makes a random number for each token (1 ms), here one does. Penalty and
-temperature write V numbers once, not twice: after a step none of them is in a cache. What is kept, and how
-often a token comes, is the same.
+On a CPU they take longer than the whole step of a small model: top-p, min-p and top-k sort 150,000 tokens in
+about 1 ms each, and torch.multinomial makes a random number for each token. Here comparisons find the tokens
+that may stay, one random number draws one of them, and the cuts are made exactly only where it is not certain
+that they keep it. What is kept, and how often a token comes, is the same.
 """
 
 from collections import deque
@@ -26,6 +25,12 @@ Shares = np.ndarray[Any, np.dtype[np.float32]]
 
 BLOCK = 256
 """Shares that are added up to one number: a root of the vocabulary or so."""
+
+DRAW_FIRST = 0.5
+"""From this top-p on a token is drawn before the cuts: below, they would mostly not keep it."""
+
+NEAR = 2.0**-19
+"""Two fp32 shares whose ratio is so near to min-p may be rounded to either side of it."""
 
 REPETITION_TOKENS = 1024
 """The repetition penalty looks back this far: a history that grows would cost more with every token."""
@@ -77,16 +82,24 @@ class Sampler:
         scores = self._processed(scores, sampling)
         if sampling.temperature == 0:
             return int(scores.numpy().argmax())
-        shares = scores.softmax(-1)[0].numpy()
-        token = self._drawn(shares)
-        if _cuts_what_was_drawn(sampling) and not surely_kept(token, shares, sampling.top_p):
-            scores = TopPOnCpu(sampling.top_p)(None, scores)
+        if sampling.top_p < DRAW_FIRST:
+            return self._drawn(_cut(scores, sampling).softmax(-1)[0].numpy())
+        places = _largest(scores[0].numpy(), sampling.top_k)
+        shares = scores[:, places].softmax(-1)[0].numpy()
+        likely: Any = slice(None)
+        if sampling.min_p:
+            likely = np.flatnonzero(shares >= sampling.min_p * shares.max() * (1 - NEAR))
+        drawn = self._drawn(shares[likely])
+        at = int(likely[drawn]) if sampling.min_p else drawn
+        token = int(places[at]) if sampling.top_k else at
+        if not surely_kept(at, shares, sampling):
+            scores = _cut(scores, sampling)
             if scores[0, token] == -torch.inf:  # else it comes as often as among the kept alone
                 token = self._drawn(scores.softmax(-1)[0].numpy())
         return token
 
     def _drawn(self, shares: Shares) -> int:
-        """A token of shares [V], by one random number: first the block that it falls in, then the token."""
+        """A place in shares [N], by one random number: first the block that it falls in, then the place."""
         added = np.add.reduceat(shares, np.arange(0, len(shares), BLOCK), dtype=np.float64).cumsum()
         drawn = float(torch.rand((), dtype=torch.float64, generator=self.random)) * added[-1]
         first = BLOCK * _first_beyond(drawn, added)
@@ -148,29 +161,71 @@ class TopPOnCpu:
         return kept
 
 
-def surely_kept(token: int, shares: Shares, top_p: float) -> bool:
-    """Whether `TopPLogitsWarper` keeps a token, without sorting; False: it may be either.
-
-    It keeps whose share, with all smaller ones, is above 1 - top_p. It divides by a sum in another order, and
-    this adds in another one. A sum of V fp32 numbers, in any order, is within V 2^-24 of what it should be
-    (Higham 2002, 4.2). Here are three; the fourth part is for the rounding of each share.
+class MinPOnCpu:
+    """`MinPLogitsWarper`, the same tokens, without sorting: the likeliest one always stays.
 
     Args:
-        shares: [V], those of all tokens.
+        min_p: above 0, up to 1.
     """
-    share = shares[token]
-    smaller = np.einsum("v,v", shares, shares < share)  # their sum; no V products are written
-    return bool(smaller + share > (1 - top_p) * (1 + (len(shares) + 8) * 2**-22))
+
+    def __init__(self, min_p: float) -> None:
+        self.min_p = min_p
+
+    def __call__(self, input_ids: Tensor | None, scores: Tensor) -> Tensor:
+        """Scores [1, V] fp32 on a CPU, without NaN; -inf where a token is cut off."""
+        shares = scores.softmax(-1)
+        return scores.masked_fill(shares < self.min_p * shares.amax(-1, keepdim=True), -torch.inf)
+
+
+def surely_kept(place: int, shares: Shares, sampling: Sampling) -> bool:
+    """Whether transformers' top-p and min-p keep a token, without sorting; False: it may be either.
+
+    Top-p keeps a token whose share, with all smaller ones, is above 1 - top_p. transformers divides by a sum
+    in another order and adds in another one. A sum of N fp32 numbers, in any order, is within N 2^-24 of what
+    it should be (Higham 2002, 4.2). Here are three; the fourth part is for the rounding of each share.
+
+    Args:
+        shares: [N], those of all tokens, or of the top k.
+    """
+    share = shares[place]
+    if sampling.min_p and not share > sampling.min_p * shares.max() * (1 + NEAR):
+        return False
+    if sampling.top_p == 1:
+        return True
+    smaller = np.einsum("v,v", shares, shares < share)  # their sum; no N products are written
+    return bool(smaller + share > (1 - sampling.top_p) * (1 + (len(shares) + 8) * 2**-22))
+
+
+def _largest(numbers: Shares, count: int) -> Any:
+    """Places of the largest numbers [V] and of those that equal the last of them, in order; 0: all of them.
+
+    The count-th largest of the blocks' maxima is a bound, below which none of them lies.
+    """
+    if not count:
+        return slice(None)
+    blocks = numbers[: len(numbers) // BLOCK * BLOCK].reshape(-1, BLOCK).max(1)
+    bound = np.partition(blocks, -count)[-count] if len(blocks) >= count else -np.inf
+    places = np.flatnonzero(numbers >= bound)
+    if count < len(places):
+        places = places[numbers[places] >= np.partition(numbers[places], -count)[-count]]
+    return places
+
+
+def _cut(scores: Tensor, sampling: Sampling) -> Tensor:
+    """Scores [1, V] fp32 on a CPU after transformers' cuts, in their order."""
+    if sampling.top_k:
+        kept = torch.full_like(scores, -torch.inf)
+        places = _largest(scores[0].numpy(), sampling.top_k)
+        kept[:, places] = scores[:, places]
+        scores = kept
+    if sampling.top_p < 1:
+        scores = TopPOnCpu(sampling.top_p)(None, scores)
+    return MinPOnCpu(sampling.min_p)(None, scores) if sampling.min_p else scores
 
 
 def _first_beyond(drawn: float, added: np.ndarray[Any, np.dtype[np.float64]]) -> int:
     """The first place where shares, added up, reach beyond what was drawn."""
     return min(int(np.searchsorted(added, drawn, side="right")), len(added) - 1)
-
-
-def _cuts_what_was_drawn(sampling: Sampling) -> bool:
-    """On a CPU: top-p is the last cut, and mostly keeps what was drawn, so it waits until then."""
-    return sampling.temperature > 0 and 0.5 <= sampling.top_p < 1 and not sampling.min_p
 
 
 def _checked(token: int) -> int:
@@ -187,23 +242,22 @@ def _checked(token: int) -> int:
 
 
 def _processors(sampling: Sampling, on_cpu: bool) -> list[Process]:
-    """In transformers' own order: penalties, temperature, then the cuts."""
+    """In transformers' own order: penalties, temperature, then the cuts, which a CPU makes in `_cut`."""
     if sampling.temperature == 0 and sampling.repetition_penalty == 1:
         return []
+    if on_cpu:
+        return [ScaledOnCpu(sampling.repetition_penalty, sampling.temperature or 1)]
     from transformers.generation import logits_process as theirs  # the greedy do without
 
     processors: list[Process] = []
-    if on_cpu:
-        processors.append(ScaledOnCpu(sampling.repetition_penalty, sampling.temperature or 1))
-    else:
-        if sampling.repetition_penalty != 1:
-            processors.append(theirs.RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty))
-        if sampling.temperature not in (0, 1):
-            processors.append(theirs.TemperatureLogitsWarper(sampling.temperature))
+    if sampling.repetition_penalty != 1:
+        processors.append(theirs.RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty))
+    if sampling.temperature not in (0, 1):
+        processors.append(theirs.TemperatureLogitsWarper(sampling.temperature))
     if sampling.temperature and sampling.top_k:
         processors.append(theirs.TopKLogitsWarper(sampling.top_k))
-    if sampling.temperature and sampling.top_p < 1 and not (on_cpu and _cuts_what_was_drawn(sampling)):
-        processors.append((TopPOnCpu if on_cpu else theirs.TopPLogitsWarper)(sampling.top_p))
+    if sampling.temperature and sampling.top_p < 1:
+        processors.append(theirs.TopPLogitsWarper(sampling.top_p))
     if sampling.temperature and sampling.min_p:
         processors.append(theirs.MinPLogitsWarper(sampling.min_p))
     return processors

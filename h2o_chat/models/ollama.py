@@ -115,6 +115,29 @@ def find(name: str) -> tuple[str, Path]:
     return shown, blob
 
 
+def params_of(name: str) -> tuple[Path, dict[str, Any]] | None:
+    """The parameters that a model of the store comes with (temperature, stop ...), and their file.
+
+    Raises:
+        ModelError: the model or the file cannot be read.
+    """
+    parts = _parts(name)
+    blob = Kept(_shown(parts), _layers(models_folder().joinpath("manifests", *parts))).blob("params")
+    if blob is None:
+        return None
+    try:
+        with blob.open("rb") as file:
+            params = json.loads(file.read(_MOST_TEXT_BYTES))
+        if not isinstance(params, dict):
+            raise ValueError("it is no JSON object")
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelError(
+            f"{blob}, the parameters of {name}, cannot be read: {error}.",
+            "Fetch the model again: ollama pull",
+        ) from error
+    return blob, params
+
+
 def kept() -> list[Kept]:
     """All models of the store, by name. What cannot be read is among them, with the reason."""
     root, found = models_folder() / "manifests", list[Kept]()

@@ -15,7 +15,7 @@ from typing import Any
 
 from h2o_chat.base.config import config_file, user_aliases
 from h2o_chat.base.errors import ModelError, name_of
-from h2o_chat.models import gguf, ollama
+from h2o_chat.models import gguf, ollama, smollm2
 from h2o_chat.models.aliases import ALIASES
 from h2o_chat.models.cached import cache_folder, cached, repositories
 from h2o_chat.models.gguf_config import config_of, held_bits
@@ -23,8 +23,8 @@ from h2o_chat.models.gguf_config import config_of, held_bits
 PACKAGE = Path(__file__).resolve().parents[1]
 BUNDLED = (PACKAGE / "assets" / "pocket", PACKAGE.parent / "assets" / "pocket")
 """Where the bundled model lies in an installed wheel, and in a checkout."""
-POCKET, EARLIER = "pocket", "pocket-1"
-"""By which name it can be asked for; and that of before 2026-11-26, for its conversations (opening.py)."""
+POCKET = "pocket"
+"""By which name it can be asked for."""
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9_][\w.-]{0,95}/[\w.-]{1,96}", re.ASCII)
 """org/name as the hub writes it."""
@@ -50,18 +50,18 @@ class Known:
 
 
 def look_up(name: str | None) -> Found | Known:
-    """A model of ollama, a folder with config.json, a GGUF file, an alias, pocket, org/name, or the only
-    cached model called so, in order.
+    """A model of ollama, a folder with config.json, a GGUF file, an alias, smollm2, pocket, org/name, or the
+    only cached model called so, in order.
 
     Args:
-        name: None is the bundled model, pocket.
+        name: None is SmolLM2 if it is here, else the bundled model, pocket.
 
     Raises:
         ModelError: nothing by that name; says what was looked for and where, and the nearest names.
         UsageError: the user's configuration cannot be read.
     """
     if name is None:
-        return _bundled()
+        return Found(smollm2.NAME, smollm2.place()) if smollm2.is_here() else _bundled()
     if name.startswith(ollama.PREFIX):
         return Found(*ollama.find(name))
     folder, is_model = _folder(name)
@@ -71,8 +71,12 @@ def look_up(name: str | None) -> Found | Known:
     target = aliases.get(name.lower())
     if target is not None:
         return _place(target)
-    if name.lower() in (POCKET, EARLIER):
-        return _bundled(name.lower())
+    if name.lower() == smollm2.NAME:
+        if smollm2.is_here():
+            return Found(smollm2.NAME, smollm2.place())
+        raise ModelError(f"{name} is not here: there is no {smollm2.place()}.", f"Fetch it: {smollm2.PULL}")
+    if name.lower() == POCKET:
+        return _bundled()
     if folder.is_dir():
         raise ModelError(f"{name} is not a model folder: it has no config.json.", _what_is_there(folder))
     if folder.is_file():
@@ -116,7 +120,7 @@ def all_aliases() -> dict[str, str]:
 
 def names_starting_with(text: str) -> list[str]:
     """What the shell offers when somebody presses Tab."""
-    known = [POCKET, *all_aliases(), *_fetched(), *(one.name for one in ollama.kept())]
+    known = [smollm2.NAME, POCKET, *all_aliases(), *_fetched(), *(one.name for one in ollama.kept())]
     return [name for name in known if name.lower().startswith(text.lower()) and name.isprintable()]
 
 
@@ -184,8 +188,8 @@ def check_weights(folder: Path) -> Weights:
     return Weights(sum(by_dtype.values()), most, stored, bits)
 
 
-def _bundled(name: str = POCKET) -> Found:
-    for folder in BUNDLED if name == POCKET else [one.with_name(name) for one in BUNDLED]:
+def _bundled() -> Found:
+    for folder in BUNDLED:
         if (folder / "config.json").is_file():
             return Found(POCKET, folder)
     raise ModelError(
@@ -263,13 +267,16 @@ def nearest(name: str, aliases: Iterable[str]) -> str:
     beside = folder.parent if folder.parent.is_dir() else Path()
     folders = {path.parent.name: str(path.parent) for path in beside.glob("*/config.json")}
     here = {one.split("/")[-1].lower(): one for one in _fetched()}
-    known = {alias: alias for alias in aliases} | {POCKET: POCKET} | here | folders
+    known = (
+        {alias: alias for alias in aliases} | {smollm2.NAME: smollm2.NAME, POCKET: POCKET} | here | folders
+    )
     near = difflib.get_close_matches(folder.name.lower(), known, n=3, cutoff=0.6) or _family(
         folder.name.lower(), known
     )
     if not near:
         return ""
-    fetch = next((f" (fetch it: h2o-chat models pull {one})" for one in near[:1] if one in aliases), "")
+    absent = {*aliases, *([] if smollm2.is_here() else [smollm2.NAME])}
+    fetch = next((f" (fetch it: h2o-chat models pull {one})" for one in near[:1] if one in absent), "")
     return f"Did you mean {' or '.join(known[one] for one in near)}?{fetch} "
 
 

@@ -4,24 +4,28 @@
 `config set budget 96`, `config set top_p 0.9`, `config set temperature 0.7`, and then
 `run --script turns.txt --save --budget 32 --seed 3 --temperature 0 --record recording.jsonl` and
 `sessions export` to both files. Saved memories had format 5 then. `tests/fixtures/format_6` was written by
-commit 4c120d5 with the same `run` of the same messages.
+commit 4c120d5 with the same `run` of the same messages. Both were held with a pocket whose weights are gone.
 """
 
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from here import h2o_here
-from safetensors.torch import load_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from h2o_chat.base.config import Settings
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import CacheState, Turn
 from h2o_chat.events.recording import read
+from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.load import Loaded, load
+from h2o_chat.models.resolve import find
 from h2o_chat.native import library
 from h2o_chat.native.loading import open_model
 
@@ -39,33 +43,55 @@ def data(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def test_a_conversation_goes_on_from_its_saved_memory(data: Path) -> None:
-    ended = h2o_here("run", "--resume", "last", "What is my name?", "--data", data, "--temperature", "0")
-    assert ended.code == 0, ended.err
-    assert "Ada" in ended.out
-    assert "rebuilt" not in ended.err
-    assert "cannot be used" not in ended.err
+def test_a_conversation_of_an_earlier_pocket_is_read_again(data: Path) -> None:
+    """Its weights are gone, and what they remembered; its words are there. That is said once."""
+    resume = ("run", "--resume", "last", "What is my name?", "--data", data)
+    first = h2o_here(*resume)
+    assert first.code == 0, first.err
+    assert "Ada" in first.out
+    assert "an earlier pocket" in first.err
+    again = h2o_here(*resume)
+    assert again.code == 0, again.err
+    assert "Ada" in again.out
+    assert "an earlier pocket" not in again.err
+    assert "rebuilt" not in again.err, "what was read again is saved"
 
 
-def test_the_pocket_of_now_does_not_go_on_with_it(data: Path) -> None:
-    """Opened so from the list on the screen, or by name, it would be that one's for ever after."""
-    ended = h2o_here("run", "--resume", "last", "--model", "pocket", "What is my name?", "--data", data)
-    assert ended.code == 2, ended.err
-    assert "was held with the pocket of before, pocket-1" in ended.err
-    assert "without --model, goes on with that one" in " ".join(ended.err.split())
+def test_its_saved_memories_are_dropped_and_all_its_words_kept(data: Path) -> None:
+    [old] = data.glob("caches/*/*.safetensors")
+    before = h2o_here("sessions", "show", "last", "--data", data).out
+    done = h2o_here("run", "--resume", "last", "--model", "pocket", "Thank you.", "--data", data)
+    assert done.code == 0, done.err
+    assert not old.exists() or header(old)["session"]["revision"] == fingerprint(find("pocket").folder)
+    assert h2o_here("sessions", "show", "last", "--data", data).out.startswith(before.rstrip())
 
 
-def taken_over(folder: Path, load: Callable[..., Loaded]) -> tuple[Engine, dict[str, torch.Tensor]]:
-    """An engine that goes on with the saved memory of an old data folder, and what is in that."""
+def header(file: Path) -> dict[str, Any]:
+    """What a saved memory says of itself."""
+    with safe_open(file, framework="pt") as opened:
+        about: dict[str, Any] = json.loads(opened.metadata()["h2o-chat"])
+    return about
+
+
+def taken_over(
+    folder: Path, load: Callable[..., Loaded], into: Path
+) -> tuple[Engine, dict[str, torch.Tensor]]:
+    """An engine that goes on with the saved memory of an old data folder, and what is in that.
+
+    The memory is said to be of the pocket of now, which has the shape of the earlier one.
+    """
     [file] = folder.glob("data/caches/*/*.safetensors")
-    settings = Settings(model="pocket-1", budget=32, seed=3, threads=1)
+    settings = Settings(model="pocket", budget=32, seed=3, threads=1)
     engine = Engine(load(settings, lambda *_: None), settings)
-    engine.load(file)
-    return engine, load_file(file)
+    about, tensors = header(file), load_file(file)
+    about["session"]["revision"] = engine.session.revision
+    save_file(tensors, into / file.name, metadata={"h2o-chat": json.dumps(about)})
+    engine.load(into / file.name)
+    return engine, tensors
 
 
-def test_a_saved_memory_holds_the_same_tokens() -> None:
-    engine, old = taken_over(BEFORE, load)
+def test_a_saved_memory_holds_the_same_tokens(tmp_path: Path) -> None:
+    engine, old = taken_over(BEFORE, load, tmp_path)
     for layer in range(engine.session.layers):
         assert torch.equal(engine.cache.kept(layer), old[f"{layer}.positions"])
         slots = engine.cache.layers[layer].slots
@@ -79,8 +105,8 @@ def test_a_saved_memory_holds_the_same_tokens() -> None:
 
 
 @native
-def test_a_saved_memory_of_format_6_holds_the_same_tokens() -> None:
-    engine, old = taken_over(FIXTURES / "format_6", open_model)
+def test_a_saved_memory_of_format_6_holds_the_same_tokens(tmp_path: Path) -> None:
+    engine, old = taken_over(FIXTURES / "format_6", open_model, tmp_path)
     slots = engine.cache.arenas[0].slots
     for name, was in (("positions", "positions"), ("score", "score"), ("lately", "recent")):
         assert torch.equal(slots.states[name], old[f"0.{was}"])

@@ -1,5 +1,7 @@
 """The sampler chooses what transformers' own processors leave, as often as they say."""
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import example, given
@@ -9,7 +11,15 @@ from transformers.generation.logits_process import TopPLogitsWarper
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import GenerationError
-from h2o_chat.engine.sampling import Sampler, ScaledOnCpu, TopPOnCpu, _processors, surely_kept
+from h2o_chat.engine.sampling import (
+    MinPOnCpu,
+    Sampler,
+    ScaledOnCpu,
+    TopPOnCpu,
+    _cut,
+    _processors,
+    surely_kept,
+)
 
 CPU = torch.device("cpu")
 
@@ -53,6 +63,29 @@ def test_of_equal_ones_as_many_stay_as_with_transformers(seed: int, top_p: float
 
 @given(
     seed=st.integers(0, 2**32),
+    vocabulary=st.sampled_from([1, 2, 7, 320, 49_152]),
+    scale=st.sampled_from([0.01, 1.0, 4.0, 30.0]),
+    min_p=st.sampled_from([1e-9, 0.05, 0.3, 1.0]),
+    top_k=st.sampled_from([0, 1, 20, 400]),
+    top_p=st.sampled_from([0.5, 0.9, 1.0]),
+    rounded=st.booleans(),
+)
+def test_all_cuts_are_those_of_transformers(
+    seed: int, vocabulary: int, scale: float, min_p: float, top_k: int, top_p: float, rounded: bool
+) -> None:
+    scores = logits_of(seed, vocabulary, scale)
+    scores = scores.round() if rounded else scores
+    before = scores.clone()
+    assert torch.equal(MinPOnCpu(min_p)(None, scores), theirs.MinPLogitsWarper(min_p)(None, scores))
+    sampling = Sampling(temperature=1.0, top_k=top_k, top_p=top_p, min_p=min_p)
+    expected = theirs.TopKLogitsWarper(top_k)(None, scores) if top_k else scores
+    expected = TopPOnCpu(top_p)(None, expected) if top_p < 1 else expected
+    assert torch.equal(_cut(scores, sampling), theirs.MinPLogitsWarper(min_p)(None, expected))
+    assert torch.equal(scores, before)
+
+
+@given(
+    seed=st.integers(0, 2**32),
     penalty=st.floats(0.01, 100),
     temperature=st.floats(0.001, 100),
     seen=st.lists(st.integers(0, 319), max_size=1024),
@@ -89,7 +122,10 @@ def test_what_is_surely_kept_is_kept_by_transformers(
         kept = TopPOnCpu(top_p)(None, scores)[0]
     shares, order = scores.softmax(-1)[0].numpy(), scores[0].argsort(stable=True)
     cut = int((kept == -torch.inf).sum())
-    sure = {token: surely_kept(token, shares, top_p) for token in order[max(0, cut - 20) : cut + 20].tolist()}
+    sampling = Sampling(temperature=1.0, top_p=top_p)
+    sure = {
+        token: surely_kept(token, shares, sampling) for token in order[max(0, cut - 20) : cut + 20].tolist()
+    }
     assert not [token for token, it_is in sure.items() if it_is and kept[token] == -torch.inf]
 
 
@@ -100,7 +136,10 @@ def test_few_that_are_kept_are_not_surely_kept(scale: float) -> None:
     kept = TopPLogitsWarper(0.9)(None, scores)[0] > -torch.inf
     shares = scores.softmax(-1)[0].numpy()
     drawn = torch.multinomial(scores.softmax(-1)[0] * kept, 500, replacement=True)
-    assert sum(surely_kept(token, shares, 0.9) for token in drawn.tolist()) > 480
+    assert (
+        sum(surely_kept(token, shares, Sampling(temperature=1.0, top_p=0.9)) for token in drawn.tolist())
+        > 480
+    )
 
 
 def plainly(scores: torch.Tensor, generator: torch.Generator) -> int:
@@ -115,17 +154,30 @@ def plainly(scores: torch.Tensor, generator: torch.Generator) -> int:
     vocabulary=st.sampled_from([320, 49_152]),
     scale=st.sampled_from([0.5, 3.0, 10.0]),
     temperature=st.sampled_from([0.3, 1.0, 1.5]),
-    top_k=st.sampled_from([0, 50]),
+    top_k=st.sampled_from([0, 50, 400]),
     top_p=st.sampled_from([0.3, 0.5, 0.9, 0.99, 1.0]),
+    min_p=st.sampled_from([0.0, 0.05, 0.5]),
     penalty=st.sampled_from([1.0, 1.3]),
 )
 def test_token_for_token_what_transformers_processors_keep(
-    seed: int, vocabulary: int, scale: float, temperature: float, top_k: int, top_p: float, penalty: float
+    seed: int,
+    vocabulary: int,
+    scale: float,
+    temperature: float,
+    top_k: int,
+    top_p: float,
+    min_p: float,
+    penalty: float,
 ) -> None:
     """From a half on one is drawn before top-p, and counts if that keeps it. Else one is drawn after it."""
     logits, history = logits_of(seed, vocabulary, scale)[0], [5, 9, 5, 200]
     sampling = Sampling(
-        temperature=temperature, top_k=top_k, top_p=top_p, repetition_penalty=penalty, max_tokens=None
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        repetition_penalty=penalty,
+        max_tokens=None,
     )
     sampler, generator = Sampler(seed, CPU), torch.Generator().manual_seed(seed)
     sampler.history.extend(history)
@@ -133,6 +185,8 @@ def test_token_for_token_what_transformers_processors_keep(
     before += [theirs.TopKLogitsWarper(top_k)] if top_k else []
     scores = theirs.LogitsProcessorList(before)(torch.tensor([history]), logits[None])
     kept = TopPLogitsWarper(top_p)(None, scores)
+    if min_p:
+        kept, scores = (theirs.MinPLogitsWarper(min_p)(None, one) for one in (kept, scores))
     for _ in range(5):
         token = plainly(scores if top_p >= 0.5 else kept, generator)
         if kept[0, token] == -torch.inf:
@@ -140,12 +194,28 @@ def test_token_for_token_what_transformers_processors_keep(
         assert sampler.choose(logits, sampling) == token
 
 
-@pytest.mark.parametrize(("top_p", "rounded"), [(0.3, True), (0.6, True), (0.9, False)])
-def test_each_token_comes_as_often_as_after_transformers_cut(top_p: float, rounded: bool) -> None:
+@pytest.mark.parametrize(
+    ("how", "rounded"),
+    [
+        ({"top_p": 0.3}, True),
+        ({"top_p": 0.6}, True),
+        ({"top_p": 0.9}, False),
+        ({"top_p": 0.9, "min_p": 0.05}, False),
+        ({"top_p": 0.6, "min_p": 0.02, "top_k": 12}, True),
+    ],
+    ids=str,
+)
+def test_each_token_comes_as_often_as_after_transformers_cut(how: dict[str, Any], rounded: bool) -> None:
     scores = logits_of(5, 60, 2.0)
     scores = scores.round() if rounded else scores
-    shares = TopPOnCpu(top_p)(None, scores).double().softmax(-1)[0]
-    sampler, sampling, draws = Sampler(5, CPU), Sampling(temperature=1.0, top_p=top_p), 8_000
+    sampling, draws = Sampling(temperature=1.0, **how), 8_000
+    cut = scores
+    if sampling.top_k:
+        cut = theirs.TopKLogitsWarper(sampling.top_k)(None, cut)
+    cut = TopPOnCpu(sampling.top_p)(None, cut)
+    if sampling.min_p:
+        cut = theirs.MinPLogitsWarper(sampling.min_p)(None, cut)
+    shares, sampler = cut.double().softmax(-1)[0], Sampler(5, CPU)
     came = torch.bincount(
         torch.tensor([sampler.choose(scores[0], sampling) for _ in range(draws)]), minlength=60
     )
@@ -154,14 +224,12 @@ def test_each_token_comes_as_often_as_after_transformers_cut(top_p: float, round
     assert ((came / draws - shares).abs() <= 4 * deviation).all()
 
 
-def test_other_cuts_are_transformers_own() -> None:
+def test_a_device_and_a_cpu_keep_the_same() -> None:
     sampling = Sampling(temperature=0.7, top_k=50, top_p=0.9, min_p=0.01, repetition_penalty=1.1)
-    on_cpu, elsewhere = _processors(sampling, True), _processors(sampling, False)
     seen, scores = torch.tensor([[3, 5, 3]]), logits_of(1, 320, 3.0)
-    ours, theirs = scores, scores
-    for mine in on_cpu:
-        ours = mine(seen, ours)
-    for other in elsewhere:
+    [scaled] = _processors(sampling, True)
+    ours, theirs = _cut(scaled(seen, scores), sampling), scores
+    for other in _processors(sampling, False):
         theirs = other(seen, theirs)
     assert torch.equal(ours, theirs)
     assert 1 < int((ours > -torch.inf).sum()) < 50

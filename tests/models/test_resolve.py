@@ -11,7 +11,6 @@ import pytest
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.models import resolve
 from h2o_chat.models.aliases import ALIASES
-from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.resolve import Found, Known
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -133,18 +132,6 @@ def test_no_name_is_the_bundled_model(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(ModelError) as caught:
         resolve.look_up("poket")
     assert "Did you mean pocket?" in caught.value.hint
-
-
-def test_the_bundled_model_of_before_is_still_there() -> None:
-    """Conversations that were held with it go on with it (tests/cli/test_upgrade.py)."""
-    now, before = resolve.find("pocket"), resolve.find("pocket-1")
-    assert now.name == before.name == "pocket"
-    assert fingerprint(now.folder) != fingerprint(before.folder)
-    tokens = [(one.folder / "tokenizer.json").read_bytes() for one in (now, before)]
-    assert tokens[0] == tokens[1], "what is stored as tokens means the same to both"
-
-
-# -- what leads nowhere
 
 
 def test_unknown_name_says_where_and_what_is_near(tmp_path: Path, cache: Path) -> None:

@@ -20,9 +20,7 @@ LIBRARY, FAILURE = NATIVE + build.LIBRARY.name, NATIVE + build.FAILURE.name
 SOURCES = {f"{NATIVE}src/{path.name}" for path in build.SOURCES.iterdir()}
 HURRIED = "import subprocess, sys; sys.exit(subprocess.call([*sys.argv[1:], '-O0']))"
 """A compiler that does not optimise, whatever it is asked for; its arguments begin with the real one."""
-ASSETS = tuple(
-    f"h2o_chat/assets/{name}" for name in ("pocket/config.json", "pocket-1/config.json", "demo.jsonl")
-)
+ASSETS = tuple(f"h2o_chat/assets/{name}" for name in ("pocket/config.json", "demo.jsonl"))
 
 
 @pytest.fixture
@@ -34,9 +32,8 @@ def tree(tmp_path: Path) -> Path:
     )
     for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "THIRD_PARTY.md", ".gitignore"):
         shutil.copy(ROOT / name, tree)
-    for model in ("pocket", "pocket-1"):
-        (tree / "assets" / model).mkdir(parents=True)
-        (tree / "assets" / model / "config.json").write_text("{}")
+    (tree / "assets" / "pocket").mkdir(parents=True)
+    (tree / "assets" / "pocket" / "config.json").write_text("{}")
     shutil.copy(ROOT / "assets" / "demo.jsonl", tree / "assets")
     return tree
 

@@ -33,7 +33,7 @@ def to_transformers(pocket: Pocket, shape: Shape) -> LlamaForCausalLM:
     model = LlamaForCausalLM(config)
     model.model.load_state_dict({name: weight.float().cpu() for name, weight in pocket.state_dict().items()})
     model.generation_config = GenerationConfig(
-        bos_token_id=BOS, eos_token_id=END, pad_token_id=PAD, use_cache=True
+        bos_token_id=BOS, eos_token_id=END, pad_token_id=PAD, use_cache=True, do_sample=False
     )
     return model.eval()
 

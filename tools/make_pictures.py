@@ -29,7 +29,7 @@ from h2o_chat.tui.talk.first_minute import OFFERS, Offer
 ASSETS = Path(__file__).parent.parent / "assets"
 SIZES = ((120, 36), (80, 24), (60, 24))
 FILMED = (120, 36)
-SETTINGS = first_budget(Settings(seed=1, engine="transformers"), ())
+SETTINGS = first_budget(Settings(model="pocket", seed=1, engine="transformers"), ())
 SAMPLING = Sampling(max_tokens=None)
 FRAME_S = 0.12
 READ_S = 1.2

@@ -1,8 +1,7 @@
 """A conversation: template -> engine -> store. The engine is injected, so nothing here imports torch."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
-from types import MappingProxyType
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import OutOfMemoryError
@@ -20,6 +19,7 @@ from h2o_chat.chat.resume import ended_in_marker, remember
 from h2o_chat.chat.spans import about_to_be, was_read
 from h2o_chat.chat.templates import choose, literal
 from h2o_chat.events.events import CacheState, Event, Note, Prompt, ReadSoFar, Token, Turn
+from h2o_chat.models.makers import Makers
 
 
 class Chat:
@@ -29,19 +29,12 @@ class Chat:
         engine: fresh, or reset.
         settings: the system prompt and the template are taken from here.
         keeper: writes it to disk; None keeps nothing.
-        by_makers: sampling as the model's makers recommend it (`models/makers.py`); empty: they do not.
     """
 
-    def __init__(
-        self,
-        engine: EngineLike,
-        settings: Settings,
-        keeper: Keeper | None = None,
-        by_makers: Mapping[str, float] = MappingProxyType({}),
-    ) -> None:
+    def __init__(self, engine: EngineLike, settings: Settings, keeper: Keeper | None = None) -> None:
         self.engine = engine
+        self.makers = Makers()  # of the model: what sampling they recommend
         self.keeper = keeper
-        self.by_makers = by_makers
         self.unkept = ""
         """Why it is not stored, where it should have been."""
         self.notes: list[Note] = keeper.notes if keeper else []
@@ -57,8 +50,7 @@ class Chat:
         self.recall = Recall(self.notes, lambda text: len(literal(engine.tokenizer, text)))
         self._marked = False
         """The last answer ended in the marker that the next turn begins with: it was fed already."""
-        self.template_name = self.template.name
-        self.session = replace(engine.session, template=self.template_name)
+        self.session = replace(engine.session, template=self.template.name)
         self.messages: list[Message] = self._blank()
 
     def send(
@@ -87,8 +79,8 @@ class Chat:
         exchange.write_down(ids)
         exchange.answer.made_with = self.settings, sampling
         self.messages += [exchange.user, exchange.answer]
-        stop, marker = sampling.stop, self.template.marker
-        sampling = replace(sampling, stop=(*stop, marker) if marker else stop)
+        stop = sampling.stop
+        sampling = replace(sampling, stop=(*stop, *filter(None, (self.template.marker,))))
         try:
             yield as_event(len(self.messages) - 2, exchange.user)
             yield from self.take_notes()
@@ -143,7 +135,7 @@ class Chat:
     def go_on_with(self, engine: EngineLike, settings: Settings) -> None:
         """Takes another engine, which has read the conversation."""
         self.engine, self.settings = engine, settings
-        self.session = replace(engine.session, template=self.template_name)
+        self.session = replace(engine.session, template=self.template.name)
         if self.keeper:
             self.keeper.changed(engine.session, asdict(settings))
             self.keeper.save_again(engine)

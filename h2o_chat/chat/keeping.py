@@ -13,9 +13,7 @@ from typing import Any
 from h2o_chat.base.errors import DiskError, EngineError, StoreBusyError, StoreError, UsageError, refusal
 from h2o_chat.chat import saved_caches
 from h2o_chat.events.events import Note, Session
-from h2o_chat.models.resolve import POCKET
 from h2o_chat.store import NOTHING, UNKNOWN, Again, From, Store, StoredMessage, Writer
-from h2o_chat.store import saved_caches as stored_files
 
 GIVE_UP_S = 180.0
 """Seconds of waiting after which a note says that nothing more is stored; writing is still tried."""
@@ -47,18 +45,13 @@ class Keeper:
         self._writer: Writer | None = None
         self._trouble: Note | None = None
         """The last note about trouble; None once all is written."""
-        self._gave_way = False
-        """On a full disk all saved caches were removed."""
+        self._gave_way = False  # on a full disk: all saved caches were removed
         self._never: StoreError | None = None
         """Why a conversation could not even be begun."""
-        self.reads_again = False
-        """It was held with a pocket of other weights: its saved memories are dropped."""
         if conversation is not None:
-            run = store.last_run(conversation)
-            _check_model(conversation, run, session)
+            _check_model(store, conversation, session)
             self._writer = store.claim(conversation)
-            if session.model == POCKET and run.get("revision", session.revision) != session.revision:
-                self._drop_memories()
+            self.notes += saved_caches.of_earlier_pocket(store, conversation, session)
             self._writer.run(asdict(session))
             self._look()
 
@@ -244,22 +237,6 @@ class Keeper:
         if (path := self.saved(self.leaf)) is not None and path.exists():
             self.save(engine, self.leaf)
 
-    def _drop_memories(self) -> None:
-        """Removes the saved memories of this conversation: their model is gone.
-
-        Raises:
-            StoreError: they cannot be removed.
-        """
-        assert self.conversation is not None
-        self.reads_again = True
-        try:
-            for file in stored_files(self.store.caches(self.conversation)):
-                file.unlink(missing_ok=True)
-        except OSError as error:
-            raise StoreError(f"An old saved memory cannot be removed: {refusal(error)}.", "") from error
-        text = f"This conversation was held with an earlier {POCKET}: the {POCKET} of now reads it again."
-        self.notes.append(Note("pocket", text, "What it remembered is dropped; every word is kept."))
-
     def _begun(self) -> Writer | None:
         """The writer, made when the first message is said; None if the store cannot be written."""
         if self._writer is None and self._never is None:
@@ -311,8 +288,8 @@ def _with_seed(settings: dict[str, Any], session: Session) -> dict[str, Any]:
     return {**settings, "seed": session.seed}
 
 
-def _check_model(conversation: str, run: dict[str, Any], session: Session) -> None:
-    before = run.get("model", session.model)
+def _check_model(store: Store, conversation: str, session: Session) -> None:
+    before = store.last_run(conversation).get("model", session.model)
     if before != session.model:
         raise UsageError(
             f"Conversation {conversation} was held with {before}, and this is {session.model}.",

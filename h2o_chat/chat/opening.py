@@ -17,7 +17,7 @@ from h2o_chat.events.events import Note, Session
 from h2o_chat.models import smollm2
 from h2o_chat.models.gguf import is_gguf
 from h2o_chat.models.hub import Agree, agreed, stay_offline
-from h2o_chat.models.makers import recommended
+from h2o_chat.models.makers import Makers, recommended
 from h2o_chat.models.obtain import ASK_FROM_BYTES, fetch_missing, to_be_fetched
 from h2o_chat.models.resolve import POCKET, Found, find, look_up
 from h2o_chat.remote.engine_here import engine_here
@@ -115,13 +115,19 @@ Opener = Callable[[Progress], Chat]
 
 
 def opener(
-    settings: Settings, kept: Kept | None, open_engine: OpenEngine = engine_here, agree: Agree = agreed
+    settings: Settings,
+    kept: Kept | None,
+    open_engine: OpenEngine = engine_here,
+    agree: Agree = agreed,
+    named: set[str] | None = None,
 ) -> Opener:
     """What opens the conversation, when and in whatever thread it is called.
 
     Args:
         kept: None keeps nothing on disk.
         agree: is asked before a model that is not here is fetched.
+        named: the settings that a person named, which grow; other sampling is as the model's makers recommend
+            it. None: what they recommend is not looked for.
     """
 
     def open_chat(progress: Progress) -> Chat:
@@ -130,9 +136,11 @@ def opener(
         stay_offline()
         engine = open_engine(settings, progress)
         held = _as_held(settings, engine.session)
-        by_makers = recommended(find(settings.model))
+        makers = Makers() if named is None else Makers(recommended(find(settings.model)), named)
         if kept is None:
-            return Chat(engine, held, by_makers=by_makers)
+            chat = Chat(engine, held)
+            chat.makers = makers
+            return chat
         try:
             keeper = Keeper(Store(kept.folder), kept.conversation, engine.session, _lasting(held))
         except BusyError:
@@ -140,16 +148,18 @@ def opener(
         except StoreError as error:
             if kept.conversation is not None:
                 raise
-            chat = Chat(engine, held, by_makers=by_makers)
+            chat = Chat(engine, held)
+            chat.makers = makers
             chat.unkept = error.message
             chat.notes.append(_not_kept(error))
             return chat
-        chat = Chat(engine, held, keeper, by_makers)
+        chat = Chat(engine, held, keeper)
+        chat.makers = makers
         chat.notes += kept.notes
         if kept.conversation is not None:
             progress("remember", 0.0)
             chat.resume(lambda so_far: progress(f"remember: {words(so_far)}", so_far.share))
-            if keeper.reads_again:
+            if any(note.code == "pocket" for note in keeper.notes):
                 keeper.save(engine, keeper.leaf)
             if chat.system != settings.system:
                 chat.notes.append(_OTHER_SYSTEM)
@@ -163,6 +173,7 @@ def opener_of(
     kept: Kept | None,
     open_engine: OpenEngine = engine_here,
     fitted: Callable[[Settings], Settings] = lambda settings: settings,
+    named: set[str] | None = None,
 ) -> Callable[[str], Opener]:
     """By a model's name: what opens it, in a new conversation that is kept in the same place.
 
@@ -171,6 +182,7 @@ def opener_of(
 
     Args:
         fitted: the settings as they suit their model; called while it is opened.
+        named: as for `opener`.
     """
     folder = None if kept is None else Kept(kept.folder)
 
@@ -178,7 +190,7 @@ def opener_of(
         name = words.removesuffix(YES)
         asked = replace(settings, model=name)
         agree = agreed if words != name else partial(_small_alone, name)
-        return lambda progress: opener(fitted(asked), folder, open_engine, agree)(progress)
+        return lambda progress: opener(fitted(asked), folder, open_engine, agree, named)(progress)
 
     return of
 

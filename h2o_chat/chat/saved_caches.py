@@ -4,12 +4,14 @@ A cache can be built again from what was said, so words come first.
 """
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from h2o_chat.base.errors import StoreError
+from h2o_chat.base.errors import StoreError, refusal
+from h2o_chat.events.events import Note, Session
+from h2o_chat.models.resolve import POCKET
 from h2o_chat.store import Store, saved_caches
 
 SAVED_TURNS = 4
@@ -61,6 +63,24 @@ def give_way(store: Store, conversation: str, write: Callable[[], bool]) -> bool
     except (StoreError, OSError):  # the disk has another fault: `write` has told of it
         return False
     return True
+
+
+def of_earlier_pocket(store: Store, conversation: str, session: Session) -> Iterator[Note]:
+    """Removes all saved caches of a conversation that was held with a pocket of other weights, and says so.
+
+    Raises:
+        StoreError: they cannot be removed.
+    """
+    was = store.last_run(conversation).get("revision", session.revision)
+    if session.model != POCKET or was == session.revision:
+        return
+    try:
+        for file in saved_caches(store.caches(conversation)):
+            file.unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(f"An old saved memory cannot be removed: {refusal(error)}.", "") from error
+    text = f"This conversation was held with an earlier {POCKET}, whose weights are gone."
+    yield Note("pocket", text, f"Every word is kept: the {POCKET} of now reads them again.")
 
 
 def _save(store: Store, engine: Saves, path: Path) -> None:

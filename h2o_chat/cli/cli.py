@@ -30,7 +30,7 @@ from h2o_chat.cli.serve_command import serve
 from h2o_chat.cli.unnamed import with_model
 from h2o_chat.cli.web import ADDRESS as WEB_ADDRESS
 from h2o_chat.models.hub import ask
-from h2o_chat.models.makers import as_recommended, recommended
+from h2o_chat.models.makers import Makers, recommended
 from h2o_chat.models.obtain import checked, obtain
 from h2o_chat.models.resolve import Found, find, look_up
 from h2o_chat.store import conversation_ids
@@ -212,13 +212,12 @@ def screen(
         folder = kept.folder if kept else None
         first = first_budget(settings, named)
         engine = engine_apart if PASSES_SOCKETS else engine_here
-        others = opener_of(settings, kept, engine, lambda one: first_budget(one, named))
+        others = opener_of(settings, kept, engine, lambda one: first_budget(one, named), named)
         screen = ChatApp(
-            opener(first, kept, engine),
+            opener(first, kept, engine, named=named),
             first,
             sampling,
             recorder,
-            named=named,
             folder=folder,
             opener_of=others,
             theme=precedence.theme(),
@@ -240,7 +239,7 @@ def screen(
 def _plain(
     settings: Settings,
     sampling: Sampling,
-    named: frozenset[str],
+    named: set[str],
     kept: "Kept | None",
     record: Path | None,
 ) -> ExitCode:
@@ -254,8 +253,8 @@ def _plain(
     if recorder:
         recorder.open()
     name = settings.model or find(None).name
-    open_first, open_other = opener(settings, kept), opener_of(settings, kept)
-    return plain.run(open_first, open_other, name, sampling, named, act, recorder)
+    open_first, open_other = opener(settings, kept, named=named), opener_of(settings, kept, named=named)
+    return plain.run(open_first, open_other, name, sampling, act, recorder)
 
 
 def _no_flags_before(context: typer.Context) -> ExitCode:
@@ -335,8 +334,8 @@ def run(
         settings, sampling = settings_of(given, events_every=0)
         settings = with_model(settings, given.maps[0], data_folder(data))
         asked = batches.asked_for(settings, sampling, batch, output, rows, skip_bad)
-        by_makers = recommended(obtain(settings.model, asking(yes)))
-        return replace(asked, sampling=as_recommended(sampling, by_makers, named_in(given)))
+        makers = Makers(recommended(obtain(settings.model, asking(yes))), named_in(given))
+        return replace(asked, sampling=makers.complete(sampling))
 
     if batch is not None:
         raise typer.Exit(batches.run_batch(many))
@@ -350,8 +349,8 @@ def run(
         settings, sampling = settings_of(given, held_with, events_every=events if json or record else 0)
         turns, named = _turns(prompt, script), named_in(given, held_with)
         settings = with_model(settings, {*given.maps[0], *held_with}, data_folder(data))
-        by_makers = recommended(obtain(settings.model, asking(yes)))
-        return running.Job(opener(settings, kept), turns, as_recommended(sampling, by_makers, named))
+        makers = Makers(recommended(obtain(settings.model, asking(yes))), named)
+        return running.Job(opener(settings, kept), turns, makers.complete(sampling))
 
     raise typer.Exit(running.run(prepare, json, Recorder(record) if record else None))
 

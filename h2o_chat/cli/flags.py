@@ -152,7 +152,7 @@ def settings_of(
     return _only(Settings, values), _only(Sampling, values)
 
 
-def named_in(given: ChainMap[str, Any], held_with: Iterable[str] = ()) -> frozenset[str]:
+def named_in(given: ChainMap[str, Any], held_with: Iterable[str] = ()) -> set[str]:
     """The settings that a person named: by a flag, in the environment, in `config.toml`, or before.
 
     Args:
@@ -161,7 +161,7 @@ def named_in(given: ChainMap[str, Any], held_with: Iterable[str] = ()) -> frozen
     Raises:
         UsageError: a value outside its range.
     """
-    return frozenset({*given.maps[0], *precedence.below_flags(), *held_with})
+    return {*given.maps[0], *precedence.below_flags(), *held_with}
 
 
 def _only(kind: type[Kind], values: dict[str, Any]) -> Kind:

@@ -4,7 +4,7 @@ The same conversation as on the screen, kept in the same place, with the same co
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import ExitCode, H2OChatError
@@ -18,7 +18,6 @@ from h2o_chat.chat.stored import leave
 from h2o_chat.cli.plain_lines import HOW, Ended, Lines, Signals, nobody_reads
 from h2o_chat.events.events import Error, Event, Note, Prompt, ReadSoFar, Said, Token, Turn
 from h2o_chat.events.recorder import Recorder
-from h2o_chat.models.makers import as_recommended
 from h2o_chat.tui.talk import slash
 from h2o_chat.tui.talk.attach import names_files, with_files
 from h2o_chat.tui.talk.greeting import greeting
@@ -48,7 +47,6 @@ class PlainChat:
         self,
         chat: Chat,
         sampling: Sampling,
-        named: Iterable[str],
         lines: Lines,
         signals: Signals,
         opener_of: Callable[[str], Opener],
@@ -56,9 +54,7 @@ class PlainChat:
         recorder: Recorder | None = None,
     ) -> None:
         self.chat, self.lines, self.signals = chat, lines, signals
-        self.named = set(named)
-        """Settings that a person named: the others are as the model's makers recommend them."""
-        self.sampling = as_recommended(sampling, chat.by_makers, self.named)
+        self.sampling = chat.makers.complete(sampling)
         self.opener_of = opener_of
         self.texts: dict[int, str] = {}
         self.editing: int | None = None
@@ -177,7 +173,7 @@ class PlainChat:
     def opened(self, chat: Chat) -> None:
         """Go on with another conversation."""
         self.chat, self.editing, self.pins_next = chat, None, False
-        self.sampling = as_recommended(self.sampling, chat.by_makers, self.named)
+        self.sampling = chat.makers.complete(self.sampling)
         self.show()
 
     def show(self) -> None:
@@ -213,7 +209,6 @@ def run(
     opener_of: Callable[[str], Opener],
     name: str,
     sampling: Sampling,
-    named: Iterable[str],
     act: Callable[[PlainChat, str, str], bool],
     recorder: Recorder | None = None,
 ) -> ExitCode:
@@ -221,7 +216,6 @@ def run(
 
     Args:
         name: of the model that is opened.
-        named: the settings that a person named.
 
     Raises:
         H2OChatError: it cannot be opened, or not all of it is stored.
@@ -229,7 +223,7 @@ def run(
     lines, signals = Lines(), Signals()
     lines.note(f"opening {name}")
     chat = open_chat(progress_in(lines))
-    talk = PlainChat(chat, sampling, named, lines, signals, opener_of, act, recorder)
+    talk = PlainChat(chat, sampling, lines, signals, opener_of, act, recorder)
     try:
         with signals.taken():
             code = talk.run()

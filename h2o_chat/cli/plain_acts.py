@@ -113,7 +113,7 @@ def _change(talk: PlainChat, name: str, value: object) -> None:
         changing.set_recall(talk.chat, "off" if value == "off" else "auto")
     elif name in changing.ANSWERING:
         talk.sampling = replace(talk.sampling, **{name: value})  # type: ignore[arg-type]
-        talk.named.add(name)
+        talk.chat.makers.named.add(name)
     else:
         settings = replace(talk.chat.settings, **{name: value})  # type: ignore[arg-type]
         if not rebuild(talk.chat, settings, talk.reading, talk.signals.stops):

@@ -23,7 +23,7 @@ from h2o_chat.cli.flags import named_in, settings_of, takes_flags
 from h2o_chat.cli.run import ending, note_session
 from h2o_chat.cli.unnamed import with_model
 from h2o_chat.models.hub import stay_offline
-from h2o_chat.models.makers import as_recommended, recommended
+from h2o_chat.models.makers import Makers, recommended
 from h2o_chat.models.obtain import fetch_missing, obtain
 from h2o_chat.remote.engine_here import batch_here
 
@@ -107,8 +107,8 @@ def serve(
         from h2o_chat.serve.line import Limits
 
         settings = with_model(settings, given.maps[0], data_folder(data))
-        by_makers = recommended(obtain(settings.model, asking(yes)))
-        sampling = as_recommended(sampling, by_makers, named_in(given))
+        makers = Makers(recommended(obtain(settings.model, asking(yes))), named_in(given))
+        sampling = makers.complete(sampling)
         folder = None if no_store else data_folder(data)
         limits = Limits(queue, queue, timeout, grace)
         return _served(settings, sampling, address, keys, rows, snapshots, limits, folder)

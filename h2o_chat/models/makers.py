@@ -1,8 +1,8 @@
 """Sampling as a model's makers recommend it, in ollama, a GGUF file or generation_config.json. No torch."""
 
 import json
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +50,20 @@ def recommended(model: Found) -> dict[str, float]:
     return values
 
 
-def as_recommended(sampling: Sampling, by_makers: Mapping[str, float], named: Collection[str]) -> Sampling:
-    """The sampling with all that a person did not name as the makers recommend it."""
-    unnamed: dict[str, Any] = {name: value for name, value in by_makers.items() if name not in named}
-    return replace(sampling, **unnamed)
+@dataclass(frozen=True)
+class Makers:
+    """What the makers of a model recommend, and which settings a person named, which come before that."""
+
+    values: Mapping[str, float] = field(default_factory=dict)
+    """Empty: they were not asked."""
+    named: set[str] = field(default_factory=set)
+
+    def complete(self, sampling: Sampling) -> Sampling:
+        """The sampling with all that nobody named as the makers recommend it."""
+        unnamed: dict[str, Any] = {
+            name: value for name, value in self.values.items() if name not in self.named
+        }
+        return replace(sampling, **unnamed)
 
 
 def _said(model: Found) -> tuple[dict[str, float], Path]:

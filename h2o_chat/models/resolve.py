@@ -23,8 +23,7 @@ from h2o_chat.models.gguf_config import config_of, held_bits
 PACKAGE = Path(__file__).resolve().parents[1]
 BUNDLED = (PACKAGE / "assets" / "pocket", PACKAGE.parent / "assets" / "pocket")
 """Where the bundled model lies in an installed wheel, and in a checkout."""
-POCKET = "pocket"
-"""By which name it can be asked for."""
+POCKET = "pocket"  # its name
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9_][\w.-]{0,95}/[\w.-]{1,96}", re.ASCII)
 """org/name as the hub writes it."""
@@ -72,9 +71,7 @@ def look_up(name: str | None) -> Found | Known:
     if target is not None:
         return _place(target)
     if name.lower() == smollm2.NAME:
-        if smollm2.is_here():
-            return Found(smollm2.NAME, smollm2.place())
-        raise ModelError(f"{name} is not here: there is no {smollm2.place()}.", f"Fetch it: {smollm2.PULL}")
+        return Found(smollm2.NAME, smollm2.find())
     if name.lower() == POCKET:
         return _bundled()
     if folder.is_dir():
@@ -267,16 +264,13 @@ def nearest(name: str, aliases: Iterable[str]) -> str:
     beside = folder.parent if folder.parent.is_dir() else Path()
     folders = {path.parent.name: str(path.parent) for path in beside.glob("*/config.json")}
     here = {one.split("/")[-1].lower(): one for one in _fetched()}
-    known = (
-        {alias: alias for alias in aliases} | {smollm2.NAME: smollm2.NAME, POCKET: POCKET} | here | folders
-    )
+    known = {one: one for one in (*aliases, smollm2.NAME, POCKET)} | here | folders
     near = difflib.get_close_matches(folder.name.lower(), known, n=3, cutoff=0.6) or _family(
         folder.name.lower(), known
     )
     if not near:
         return ""
-    absent = {*aliases, *([] if smollm2.is_here() else [smollm2.NAME])}
-    fetch = next((f" (fetch it: h2o-chat models pull {one})" for one in near[:1] if one in absent), "")
+    fetch = next((f" (fetch it: h2o-chat models pull {one})" for one in near[:1] if one in aliases), "")
     return f"Did you mean {' or '.join(known[one] for one in near)}?{fetch} "
 
 
@@ -291,8 +285,7 @@ def _family(name: str, known: Iterable[str]) -> list[str]:
 
 def _first_word(name: str) -> str:
     """The letters that a name begins with."""
-    found = re.match("[a-z]*", name)
-    return found[0] if found else ""
+    return re.split("[^a-z]", name, maxsplit=1)[0]
 
 
 def _what_is_there(folder: Path) -> str:

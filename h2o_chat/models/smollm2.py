@@ -40,6 +40,17 @@ def is_here() -> bool:
     return place().is_file()
 
 
+def find() -> Path:
+    """The file.
+
+    Raises:
+        ModelError: it is not here.
+    """
+    if not is_here():
+        raise ModelError(f"{NAME} is not here: there is no {place()}.", f"Fetch it: {PULL}")
+    return place()
+
+
 def pull(report: Callable[[int, int], None]) -> Path:
     """Fetches the file.
 

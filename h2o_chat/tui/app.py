@@ -4,7 +4,7 @@ It paints first and loads in a thread. Threads report through one queue, which a
 change that is not the answer to a key starts in `_take` (`reports.py`).
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from time import monotonic
 from typing import Any, ClassVar
@@ -17,7 +17,7 @@ from textual.filter import Monochrome, NoColor
 from textual.screen import Screen
 from textual.widget import Widget
 
-from h2o_chat.base.config import BY_THE_MAKERS, Sampling, Settings
+from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.deadline import Deadline
 from h2o_chat.base.errors import ExitCode, H2OChatError
 from h2o_chat.chat.chat import Chat
@@ -68,7 +68,6 @@ class ChatApp(App[None], inherit_bindings=False):
         sampling: How answers are made.
         recorder: Gets every event.
         pane: The conversation's half, where it is not one to talk to.
-        named: The settings that a person named; other sampling is as the model's makers recommend it.
         folder: Where prompts are remembered; None remembers them while the app runs.
         opener_of: By a model's name, what opens that.
         theme: The colours to begin with.
@@ -103,7 +102,6 @@ class ChatApp(App[None], inherit_bindings=False):
         sampling: Sampling,
         recorder: Recorder | None = None,
         pane: Pane | None = None,
-        named: Collection[str] = BY_THE_MAKERS,
         folder: Path | None = None,
         opener_of: Callable[[str], work.OpenChat] | None = None,
         theme: str = H2O_DARK.name,
@@ -118,7 +116,7 @@ class ChatApp(App[None], inherit_bindings=False):
         self.deadline: Deadline | None = None
         self._memory = CacheView()
         jobs = work.Jobs(recorder)
-        self.pane = pane or TalkPane(jobs, sampling, self._memory, ACTS, History(folder), opener_of, named)
+        self.pane = pane or TalkPane(jobs, sampling, self._memory, ACTS, History(folder), opener_of)
         self._home = Home(self, self.pane) if isinstance(self.pane, TalkPane) else None
         self._open_chat = open_chat
         self.transcript.heat.memory = self._memory

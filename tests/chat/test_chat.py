@@ -113,4 +113,4 @@ def test_clear_starts_over() -> None:
 def test_session_names_the_template() -> None:
     assert chat_with(ScriptedEngine(FAMILIES["llama3"]()), Settings()).session.template == "model"
     plain = chat_with(ScriptedEngine(FAMILIES["llama3"]()), Settings(template="plain"))
-    assert (plain.session.template, plain.template_name) == ("plain", "plain")
+    assert (plain.session.template, plain.template.name) == ("plain", "plain")

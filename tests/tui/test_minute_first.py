@@ -12,12 +12,15 @@ from sweep import sweep
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import ModelError
 from h2o_chat.models.resolve import BUNDLED
+from h2o_chat.models.smollm2 import PULL
 from h2o_chat.tui.app import ChatApp
-from h2o_chat.tui.first_budget import FIRST_BUDGET, first_budget
+from h2o_chat.tui.first_budget import FIRST_BUDGETS, first_budget
 from h2o_chat.tui.talk import first_minute
 from h2o_chat.tui.talk.first_minute import MARKS, OFFERS, SMALL_TALK, real_model
-from h2o_chat.tui.talk.greeting import TOY
+from h2o_chat.tui.talk.greeting import ABOUT
 
+TOY = ABOUT["pocket"]
+FIRST_BUDGET = FIRST_BUDGETS["pocket"]
 ONE_SIZE = [(80, 24), *sweep((WIDE,), ((60, 20),))]
 """Where the screen is as wide as most; `make test-all` has the others."""
 First = Callable[..., Any]
@@ -39,7 +42,7 @@ def first(pocket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> First
 
     @asynccontextmanager
     async def opened(size: tuple[int, int] = WIDE, folder: Path | None = tmp_path) -> AsyncIterator[Screen]:
-        settings = first_budget(Settings(threads=1, seed=1), ())
+        settings = first_budget(Settings(model="pocket", threads=1, seed=1), ())
         app = ChatApp(
             lambda _: Chat(Engine(pocket, settings), settings),
             settings,
@@ -98,17 +101,17 @@ async def test_four_times_enter_shows_that_the_code_is_known_after_the_small_tal
         assert own(screen)[2:] == list(SMALL_TALK)
         assert heat.mode == "hold"
         assert sum(MARKS in body for body in screen.bodies()) == 1, "the marks are explained once"
-        assert not said(screen, "h2o-chat -m"), "the line on real models comes last"
+        assert not said(screen, "h2o-chat models"), "the line on real models comes last"
         await take(screen, 3)
         assert "4821" in screen.chat.messages[-1].text
         assert screen.chat.state.seen > 4 * FIRST_BUDGET
-        await screen.until(lambda: said(screen, "h2o-chat -m"), "the command for a real model is named")
+        await screen.until(lambda: said(screen, PULL), "the command for a real model is named")
         state = screen.chat.state
         forgotten = f"{state.seen - state.kept} of {state.seen} tokens are forgotten"
         (again,) = [message.recalled for message in screen.chat.messages if message.recalled]
         assert again.words == OFFERS[1].texts[0]
         assert said(screen, f"{forgotten}; the code was told again.")
-        assert "h2o-chat -m" in page(screen)
+        assert PULL in page(screen)
         assert "↵" not in screen.app.prompt.placeholder
     async with first(size) as screen:
         await screen.pilot.pause()

@@ -72,7 +72,7 @@ def apply(pane: TalkPane, new: dict[str, Any]) -> None:
         changing.set_recall(talk, new["recall"])
     answering = {name: new[name] for name in new if name in changing.ANSWERING}
     pane.sampling = replace(pane.sampling, **answering)
-    pane.named.update(answering)
+    talk.makers.named.update(answering)
     rebuilding = {name: value for name, value in new.items() if name in changing.REBUILDING}
     soon = _named({name: value for name, value in new.items() if name not in rebuilding})
     if soon and rebuilding:  # what is in the transcript now will be shown anew

@@ -1,18 +1,17 @@
 """The pane with a prompt box: what is typed is sent, or done where it is a command."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Static
 
-from h2o_chat.base.config import BY_THE_MAKERS, Sampling
+from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import H2OChatError, UsageError
 from h2o_chat.chat import again
 from h2o_chat.chat.chat import Chat
 from h2o_chat.events.events import Said, Turn
-from h2o_chat.models.makers import as_recommended
 from h2o_chat.tui.pane import Pane
 from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.talk import slash
@@ -73,7 +72,6 @@ class TalkPane(Pane):
         acts: what commands and keys do, by name (`acts.py`).
         history: what was typed before; None begins empty.
         opener_of: by a model's name, what opens it; None where there is only one.
-        named: the settings that a person named; other sampling is as the model's makers recommend it.
     """
 
     STOP = " · esc stops"
@@ -89,17 +87,15 @@ class TalkPane(Pane):
         acts: Mapping[str, Act],
         history: History | None = None,
         opener_of: Callable[[str], OpenChat] | None = None,
-        named: Collection[str] = BY_THE_MAKERS,
     ) -> None:
         super().__init__(jobs)
         self.menu = Menu(id="menu")
         self.prompt: PromptBox = PromptBox(self.send, "prompt", self.menu, history)
-        self.sampling, self.named = sampling, set(named)
+        self.sampling = sampling
         self.memory = memory
         self.opener_of = opener_of
         self._acts = acts
-        self.pins_next = False
-        """The next message is protected as it is sent."""
+        self.pins_next = False  # the next message is protected as it is sent
         self.transcript.needs_choice = True
         self._failed_now = False
         """What goes on has failed: what waits behind it comes back."""
@@ -109,8 +105,7 @@ class TalkPane(Pane):
         self.sent = Sent()
         self.offers: Offers = Offers(self.prompt, self.transcript, history, self.send, self.write_hint)
         self.new_asked = self.again_asked = float("-inf")
-        """When another conversation was asked for, though this one is not stored, and when the same answer at
-        temperature 0 was; by `time.monotonic`."""
+        """When each was asked for though it is lost, or the same as before; by `time.monotonic`."""
         self._drawn: int | None = None
         """The message that was shown when enter was pressed, and is yet to be reported."""
 
@@ -153,7 +148,7 @@ class TalkPane(Pane):
     def opened(self, chat: ChatLike) -> None:
         super().opened(chat)
         if isinstance(chat, Chat):
-            self.sampling = as_recommended(self.sampling, chat.by_makers, self.named)
+            self.sampling = chat.makers.complete(self.sampling)
         self.sent.taken = True
         if self.outbox.files is not None:
             self._give_back("")  # it was meant for what was open before
@@ -281,8 +276,8 @@ class TalkPane(Pane):
 
     def stop(self) -> None:
         if self.outbox:
-            reading = self.outbox.files is not None
-            self._give_back("stopped reading files · your text is back" if reading else "")
+            files = self.outbox.files is not None
+            self._give_back("stopped reading files · your text is back" if files else "")
         if not self.offers.stop() and super().stoppable:
             super().stop()
 

@@ -2,12 +2,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+FETCHED := .venv/.fetched
 INSTALLED := .venv/.installed
 
 .PHONY: chat test test-all lint clean
 
 # make chat [MODEL=folder] [ARGS="--budget 64"]
-chat: $(READY)
+chat: $(READY) $(if $(MODEL),,$(FETCHED))
 	@$(BIN)/h2o-chat $(if $(MODEL),--model "$(MODEL)") $(ARGS)
 
 # A process for each core and, as some tests wait, two more; up to four. Whoever runs out of tests takes some of another's.
@@ -37,6 +38,11 @@ clean:
 $(READY): $(INSTALLED) h2o_chat/native/build.py $(wildcard h2o_chat/native/src/*)
 	@$(BIN)/python h2o_chat/native/build.py || true
 	touch $@
+
+# SmolLM2, the model to begin with: once. Where it cannot be had, pocket answers, and the screen says how to try again.
+$(FETCHED): | $(READY)
+	@$(BIN)/h2o-chat models pull smollm2 || true
+	@touch $@
 
 # torch goes first: where pip finds a wheel without CUDA (README, "Installing"), nothing asks for another one.
 # pip itself must be new enough to know --group.

@@ -16,6 +16,7 @@ import forking
 import pytest
 from hypothesis import settings
 
+from h2o_chat.models import smollm2
 from h2o_chat.native import build
 from h2o_chat.store import Store
 
@@ -47,7 +48,7 @@ os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
 # Whoever runs the tests may have settings of their own, which are not what is tested.
 for name in [name for name in os.environ if name.startswith("H2O_CHAT_")]:
-    if name not in ("H2O_CHAT_SHARED", "H2O_CHAT_DATA"):
+    if name not in ("H2O_CHAT_SHARED", "H2O_CHAT_DATA", "H2O_CHAT_REAL_MODELS"):
         del os.environ[name]
 
 os.environ["OLLAMA_MODELS"] = str(Path(__file__).parent / "no models of ollama here")
@@ -69,6 +70,9 @@ network_guard.watch()
 
 SHARED = Path(os.environ.get("H2O_CHAT_SHARED", Path(__file__).parents[2] / "shared"))
 """Real models and text, beside the repository and not part of it."""
+REAL_MODELS = "H2O_CHAT_REAL_MODELS"
+REAL_SMOLLM2 = Path(os.environ.get(REAL_MODELS) or "no folder named") / smollm2.FILE
+"""For tests with the marker `real_model`."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -111,6 +115,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             build.compiler()
         except build.BuildError as error:
             pytest.skip(str(error))
+    if item.get_closest_marker("real_model") and not REAL_SMOLLM2.is_file():
+        pytest.skip(f"needs a real model: h2o-chat models pull smollm2, then {REAL_MODELS}=ITS_FOLDER")
     os.environ[network_guard.LOOPBACK] = "yes" if item.get_closest_marker("loopback") else ""
 
 

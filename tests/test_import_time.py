@@ -125,8 +125,8 @@ def models_in(modules: set[str]) -> set[str]:
 
 
 def test_the_native_step_starts_without_transformers_models(tmp_path: Path) -> None:
-    """Sampled or not. A tokenizer with a class of its own takes AutoTokenizer, and a GGUF file only what reads
-    its tokenizer, which stands among the families."""
+    """Sampled or not. A tokenizer with a class of its own takes AutoTokenizer, and a GGUF file only what
+    reads its tokenizer, which stands among the families."""
     from gguf_files import write
 
     pocket, other = resolve.find(None).folder, tmp_path / "other"

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from h2o_chat.base.called import called
 from h2o_chat.base.config import QUANTIZE, Settings
 from h2o_chat.base.errors import BusyError, H2OChatError, ModelError, StoreError, UsageError
 from h2o_chat.base.progress import Progress
@@ -83,12 +84,12 @@ def choose_unnamed(settings: Settings, folder: Path) -> tuple[Settings, str]:
         try:
             if isinstance(found := look_up(last), Found):
                 return replace(settings, model=last), f"{found.name}, the last one used"
-            gone = f"; {last}, the last one used, is not here"
-        except ModelError as error:
-            gone = f"; the last one used is gone: {error.message}"
+            gone = f"; {last}, the last one used, is not here any more"
+        except ModelError:
+            gone = f"; {last}, the last one used, cannot be had any more"
     found = find(None)
-    fetch = f", a toy; one that talks: {smollm2.PULL}" if found.name == POCKET else ""
-    return settings, f"{found.name}{fetch}{gone}"
+    toy = f", a toy; to fetch one that talks: {called()} models pull {smollm2.NAME}"
+    return settings, f"{found.name}{toy if found.name == POCKET else ''}{gone}"
 
 
 def _last_named(folder: Path) -> str | None:

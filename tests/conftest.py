@@ -72,7 +72,6 @@ SHARED = Path(os.environ.get("H2O_CHAT_SHARED", Path(__file__).parents[2] / "sha
 """Real models and text, beside the repository and not part of it."""
 REAL_MODELS = "H2O_CHAT_REAL_MODELS"
 REAL_SMOLLM2 = Path(os.environ.get(REAL_MODELS) or "no folder named") / smollm2.FILE
-"""For tests with the marker `real_model`."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -118,6 +117,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("real_model") and not REAL_SMOLLM2.is_file():
         pytest.skip(f"needs a real model: h2o-chat models pull smollm2, then {REAL_MODELS}=ITS_FOLDER")
     os.environ[network_guard.LOOPBACK] = "yes" if item.get_closest_marker("loopback") else ""
+
+
+@pytest.fixture(scope="session")
+def real_smollm2() -> Path:
+    """SmolLM2's file, for tests with the marker `real_model`."""
+    return REAL_SMOLLM2
 
 
 @pytest.fixture(scope="session", params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])

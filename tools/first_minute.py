@@ -13,7 +13,8 @@ import time
 
 from in_tmux import chat_screen
 
-from h2o_chat.tui.talk.first_minute import CODE, OFFERS
+from h2o_chat.models.resolve import find
+from h2o_chat.tui.talk.first_minute import OFFERS_TO
 
 READ_S = 2.0
 """A person looks at the screen so long before pressing enter."""
@@ -33,7 +34,7 @@ def main() -> None:
         return time.monotonic() - began
 
     with chat_screen(size) as one:
-        for offer in OFFERS:
+        for offer in OFFERS_TO[find(None).name]:
             one.until_shown(f"{offer.shown} ↵")
             print(f"\n== {seconds():.1f} s\n{one.shown()}", flush=True)
             time.sleep(READ_S)
@@ -42,8 +43,7 @@ def main() -> None:
                 one.until(lambda: bool(STRUCK.search(one.shown(styles=True))), "a word is struck through")
                 lit = seconds()
                 print(f"\n== {lit:.1f} s, the first mark\n{one.shown()}", flush=True)
-        one.until_shown(f"is {CODE}.")
-        one.until_shown("h2o-chat -m")
+        one.until_shown("to fetch:")
         print(f"\n== {seconds():.1f} s\n{one.shown()}")
     print(f"From make chat to the first mark: {lit:.1f} s; to the end: {seconds():.1f} s ({size}).")
     if lit > 60:

@@ -68,17 +68,18 @@ QUESTIONS = (
     "Who wrote Hamlet?",
     "How many legs does a spider have?",
 )
-ASKED = f"Please remember that my locker code is {CODE}."
+DOG = "Biscuit"
 OFFERS_TO = {
     POCKET: OFFERS,
     smollm2.NAME: (
         OFFERS[0],
-        Offer(ASKED, (ASKED,)),
+        Offer(f"My dog is called {DOG}.", (f"My dog is called {DOG}.",)),
         Offer(f"… {len(QUESTIONS)} questions about other things, so that it forgets", QUESTIONS),
-        OFFERS[-1],
+        Offer("What is my dog called?", ("What is my dog called?",)),
     ),
 }
-"""By model."""
+ANSWER = {POCKET: ("the code", CODE), smollm2.NAME: ("the name", DOG)}
+"""By model: what the last offer asks for."""
 
 MARKS = (
     "The memory is full: from now on words are forgotten. The brighter a word, the more heads remember it;"
@@ -232,13 +233,12 @@ class Offers:
     def _result(self) -> str:
         """What the question has shown, if it was answered rightly."""
         memory = self._transcript.heat.memory
-        if CODE not in self._transcript.chosen_text() or not memory.evicted:
+        what, answer = ANSWER[self._model]
+        if answer not in self._transcript.chosen_text() or not memory.evicted:
             return ""
         forgotten = f"{memory.evicted:,} of {memory.seen:,} tokens are forgotten"
         return (
-            f"{forgotten}; the code was told again. "
-            if self._told_again
-            else f"{forgotten}, the code is not. "
+            f"{forgotten}; {what} was told again. " if self._told_again else f"{forgotten}, {what} is not. "
         )
 
     # What is offered and played

@@ -334,3 +334,15 @@ def test_a_reader_who_leaves_ends_it_quietly(small: Path, tmp_path: Path) -> Non
     assert process.stdin
     process.stdin.close()
     process.stderr.close()
+
+
+def test_answers_are_sampled_as_the_makers_recommend_until_somebody_says_otherwise(
+    h2o: Program, tmp_path: Path, chatty: Path
+) -> None:
+    typed = "/set temperature\n/set min_p\n/set temperature 0.25\n/new\n/new\n/set temperature\n/set top_p\n"
+    done = h2o("--plain", "--data", tmp_path, "-m", chatty, "--seed", 1, piped=typed)
+    assert done.code == ExitCode.OK, done.err
+    said = re.findall(r"^(\w+) = (.*)$", done.out, re.MULTILINE)
+    assert " ".join(map("=".join, said)) == (
+        "temperature=0.7 min_p=0.05 temperature=0.25 temperature=0.25 top_p=0.9"
+    )

@@ -273,8 +273,13 @@ def _token() -> str:
 
 def _model(settings: Settings, models: Any, report: DoctorReport) -> dict[str, Any]:
     """What a start without flags would run."""
-    rows: dict[str, Any] = {"asked_for": settings.model or "no model by name"}
+    from h2o_chat.chat.opening import choose_unnamed
+
+    rows: dict[str, Any] = {"asked_for": settings.model}
     try:
+        if settings.model is None:
+            settings, what = choose_unnamed(settings, data_folder(None))
+            rows["asked_for"] = f"none: {what}"
         model = look_up(settings.model)
         if isinstance(model, Known):
             return rows | _not_here(model, report)

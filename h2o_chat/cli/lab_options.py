@@ -50,14 +50,16 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")
 
 
 def checked(**given: Any) -> Settings:
-    """Settings; says what is wrong with the model's name before two seconds of imports.
+    """Settings, of pocket where no model is named, so that a command means the same on every machine.
+
+    It says what is wrong with the model's name before two seconds of imports.
 
     Raises:
         UsageError: a setting that cannot be, or no such model.
     """
-    from h2o_chat.models.resolve import find
+    from h2o_chat.models.resolve import POCKET, find
 
-    settings = Settings(**given)
+    settings = Settings(**given | {"model": given.get("model") or POCKET})
     find(settings.model)
     return settings
 

@@ -165,8 +165,10 @@ def screen(
         kept, held_with = _kept(resume, data, not no_store)
         settings, sampling = settings_of(given, held_with)
         named = named_in(given, held_with)
-        if not web:  # each tab of a browser is a start of its own
-            settings = with_model(settings, {*given.maps[0], *held_with}, data_folder(data))
+        # textual-serve sets this for what it runs, and is the terminal.
+        in_browser = "TEXTUAL_DRIVER" in os.environ
+        asked = {*given.maps[0], *held_with}
+        settings = with_model(settings, asked, data_folder(data), said=not in_browser)
         if web:
             if record:
                 raise UsageError(
@@ -178,8 +180,6 @@ def screen(
             flags = {"resume": resume, "data": data, "no_store": no_store, **given.maps[0]}
             browser.serve(browser.command(flags), web_address, web_others)
             return ExitCode.OK
-        # textual-serve sets this for what it runs, and is the terminal.
-        in_browser = "TEXTUAL_DRIVER" in os.environ
         by_lines = plain or (os.environ.get("TERM") == "dumb" and not in_browser)
         streams = (sys.stdin, sys.stdout, sys.stderr)  # the screen is drawn on stderr
         if not by_lines and not in_browser and not all(stream.isatty() for stream in streams):

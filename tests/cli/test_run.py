@@ -19,7 +19,8 @@ from h2o_chat.events.events import CacheState, End, Note, Prompt, Said, Session,
 @pytest.fixture(scope="module")
 def story(h2o: Program, small: Path) -> Ended:
     """A prompt and piped text, as events."""
-    return h2o("run", "Once upon", "-m", small, "--max-tokens", 40, "--json", "-b", 32, piped="a time\n")
+    greedy = ("-m", small, "--max-tokens", 40, "--json", "-b", 32, "--temperature", 0)
+    return h2o("run", "Once upon", *greedy, piped="a time\n")
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,9 @@ def test_session_says_what_ran(story: Ended) -> None:
 
 def test_plain_text_is_the_answer_alone(small: Path, story: Ended) -> None:
     """The same words as the events had: greedy, so the seed does not matter."""
-    done = h2o_here("run", "Once upon\n\na time", "-m", small, "--max-tokens", 40, "--budget", 32)
+    done = h2o_here(
+        "run", "Once upon\n\na time", "-m", small, "--max-tokens", 40, "--budget", 32, "--temperature", 0
+    )
     turn = next(event for event in story.events if isinstance(event, Turn))
     assert done.code == ExitCode.OK
     assert done.out == turn.text + "\n"

@@ -26,6 +26,7 @@ def address() -> Iterator[str]:
     )  # fmt: skip
     with program:
         assert program.stderr is not None
+        assert "no model was named: pocket" in program.stderr.readline()
         found = re.search(r"http://127\.0\.0\.1:\d+/\?key=\S+", program.stderr.readline())
         assert found is not None
         yield found[0]

@@ -121,7 +121,7 @@ def test_without_the_package(file: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     gguf.kinds.cache_clear()
     gguf.forget()
     monkeypatch.setitem(__import__("sys").modules, "gguf", None)
-    with pytest.raises(ModelError, match=r"pip install 'h2o-chat\[gguf\]'"):
+    with pytest.raises(ModelError, match="pip install gguf"):
         read_config(file)
 
 

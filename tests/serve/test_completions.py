@@ -104,7 +104,7 @@ def test_what_is_asked_for_holds(
     seed = sampling.pop("seed", 0)
     chat = Chat(Engine(loaded, SETTINGS), SETTINGS)
     chat.reseed(seed)
-    drawn = Sampling(**{"max_tokens": 40, **sampling})
+    drawn = Sampling(**{"max_tokens": 40, "top_p": 0.9, "min_p": 0.05, **sampling})  # the cuts stay
     (turn,) = (e for e in chat.send("Tell me a story about a dog", drawn) if isinstance(e, Turn))
     assert found.text == turn.text
     assert finish is None or found.body["choices"][0]["finish_reason"] == finish

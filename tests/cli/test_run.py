@@ -28,9 +28,8 @@ def script(chatty: Path, tmp_path_factory: pytest.TempPathFactory) -> Ended:
     """Two turns with a system prompt."""
     turns = tmp_path_factory.mktemp("script") / "turns.txt"
     turns.write_text("Hello, my name is Ada.\n---\nWhat is my name?\n")
-    return h2o_here(
-        "run", "--script", turns, "-m", chatty, "--json", "--system", "You are kind.", "--events", 4
-    )
+    greedy = ("-m", chatty, "--temperature", 0)
+    return h2o_here("run", "--script", turns, *greedy, "--json", "--system", "You are kind.", "--events", 4)
 
 
 def test_events_stand_alone_on_stdout(story: Ended) -> None:

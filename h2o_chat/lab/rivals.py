@@ -15,7 +15,7 @@ from h2o_chat.lab.peer import Peer
 from h2o_chat.models.load import Loaded
 
 GREEDY = Sampling(max_tokens=None, ignore_eos=True)
-SCREEN = Sampling(temperature=0.7, top_p=0.9, repetition_penalty=1.1, max_tokens=None, ignore_eos=True)
+SCREEN = Sampling(temperature=0.7, top_p=0.9, min_p=0.05, max_tokens=None, ignore_eos=True)
 """The screen's own."""
 
 

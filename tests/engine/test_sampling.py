@@ -18,7 +18,7 @@ from h2o_chat.engine.sampling import (
     TopPOnCpu,
     _cut,
     _processors,
-    surely_kept,
+    is_kept,
 )
 
 CPU = torch.device("cpu")
@@ -111,7 +111,7 @@ def test_penalty_and_temperature_are_those_of_transformers(
 )
 @example(seed=32, vocabulary=262_144, scale=0.01, top_p=0.5, rounded=False)  # its sum is the smaller one
 @example(seed=21, vocabulary=262_144, scale=0.01, top_p=0.9, rounded=False)
-def test_what_is_surely_kept_is_kept_by_transformers(
+def test_what_is_surely_kept_or_cut_is_so_by_transformers(
     seed: int, vocabulary: int, scale: float, top_p: float, rounded: bool
 ) -> None:
     """The last tokens that are cut off, the first that are kept, and some others."""
@@ -123,23 +123,22 @@ def test_what_is_surely_kept_is_kept_by_transformers(
     shares, order = scores.softmax(-1)[0].numpy(), scores[0].argsort(stable=True)
     cut = int((kept == -torch.inf).sum())
     sampling = Sampling(temperature=1.0, top_p=top_p)
-    sure = {
-        token: surely_kept(token, shares, sampling) for token in order[max(0, cut - 20) : cut + 20].tolist()
-    }
-    assert not [token for token, it_is in sure.items() if it_is and kept[token] == -torch.inf]
+    tokens = order[max(0, cut - 20) : cut + 20].tolist()
+    said = {token: is_kept(token, shares, sampling) for token in tokens}
+    assert not [token for token, it_is in said.items() if it_is is True and kept[token] == -torch.inf]
+    assert not [token for token, it_is in said.items() if it_is is False and kept[token] > -torch.inf]
 
 
+@pytest.mark.parametrize("min_p", [0.0, 0.05])
 @pytest.mark.parametrize("scale", [0.5, 3.0])
-def test_few_that_are_kept_are_not_surely_kept(scale: float) -> None:
+def test_it_is_mostly_certain(scale: float, min_p: float) -> None:
     """Else every token would be sorted for."""
-    scores = logits_of(3, 49_152, scale)
-    kept = TopPLogitsWarper(0.9)(None, scores)[0] > -torch.inf
-    shares = scores.softmax(-1)[0].numpy()
-    drawn = torch.multinomial(scores.softmax(-1)[0] * kept, 500, replacement=True)
-    assert (
-        sum(surely_kept(token, shares, Sampling(temperature=1.0, top_p=0.9)) for token in drawn.tolist())
-        > 480
-    )
+    shares = logits_of(3, 49_152, scale).softmax(-1)[0]
+    drawn = torch.multinomial(shares, 500, replacement=True)
+    sampling = Sampling(temperature=1.0, top_p=0.9, min_p=min_p)
+    said = [is_kept(token, shares.numpy(), sampling) for token in drawn.tolist()]
+    assert said.count(None) < 20
+    assert said.count(False) > 20
 
 
 def plainly(scores: torch.Tensor, generator: torch.Generator) -> int:
@@ -169,7 +168,7 @@ def test_token_for_token_what_transformers_processors_keep(
     min_p: float,
     penalty: float,
 ) -> None:
-    """From a half on one is drawn before top-p, and counts if that keeps it. Else one is drawn after it."""
+    """From a half on one is drawn before top-p, until that keeps it. Else one is drawn after it."""
     logits, history = logits_of(seed, vocabulary, scale)[0], [5, 9, 5, 200]
     sampling = Sampling(
         temperature=temperature,
@@ -189,8 +188,8 @@ def test_token_for_token_what_transformers_processors_keep(
         kept, scores = (theirs.MinPLogitsWarper(min_p)(None, one) for one in (kept, scores))
     for _ in range(5):
         token = plainly(scores if top_p >= 0.5 else kept, generator)
-        if kept[0, token] == -torch.inf:
-            token = plainly(kept, generator)
+        while kept[0, token] == -torch.inf:
+            token = plainly(scores, generator)
         assert sampler.choose(logits, sampling) == token
 
 

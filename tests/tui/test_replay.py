@@ -38,7 +38,7 @@ def recording(shared_models: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     (folder / "turns.txt").write_text(TURNS)
     command = [
         *(sys.executable, "-m", "h2o_chat", "run", "--script", str(folder / "turns.txt"), "--json"),
-        *("-m", str(shared_models / "pilot-chat"), "-b", "32", "--system", "Be kind.", "--seed", "1"),
+        *("-m", str(shared_models / "pilot-chat"), "-b", "32", "--system", "Be kind.", "--temperature", "0"),
         *("--record", str(folder / "recorded.jsonl"), "--events", "4", "--max-tokens", "24"),
     ]
     with Forked(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:

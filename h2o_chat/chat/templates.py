@@ -194,8 +194,8 @@ def literal(tokenizer: Any, text: str, marks: Mapping[str, int] | None = None) -
     """Ids of text in which special tokens, and marks, are mere characters.
 
     A long text is tokenised in pieces, each from the space before a word on: no token of a tokenizer that we
-    know reaches over such a place, so they are those of the whole. Where half a piece has none, a token may be
-    cut in two. Tokenizers treat the start of a text apart: each piece but the first stands behind a word.
+    know reaches over such a place, so they are those of the whole. Where half a piece has none, a token may
+    be cut in two. Tokenizers treat the start of a text apart: each piece but the first stands behind a word.
 
     Args:
         marks: what no text may become, with its ids; where it would, its text is cut in two.

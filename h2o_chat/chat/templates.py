@@ -117,8 +117,8 @@ class ModelTemplate:
             if _is_safe(said.values(), marks, ids, self._tokenize(blank, anchor)):
                 filled = "".join(contents.get(part, part) for part in _split(before, contents))
                 return Fed(ids, _agree(ids, self._tokenize(filled, anchor)))
-        ids = self._piecewise(blank, contents, marks)
-        return Fed(ids, _agree(ids, self._piecewise(before, contents, marks)))
+        ids = self._piecewise(blank, contents, marks, anchor)
+        return Fed(ids, _agree(ids, self._piecewise(before, contents, marks, anchor)))
 
     def _render(self, said: dict[str, str], anchor: str, marked: bool) -> str:
         """The conversation as text; with an anchor, what follows an answer that consists of that word."""
@@ -159,7 +159,9 @@ class ModelTemplate:
         """Ids of rendered text, as they are after an answer."""
         return _behind(anchor, text, lambda whole: _ids(self._tokenizer, whole))
 
-    def _piecewise(self, blank: str, contents: dict[str, str], marks: dict[str, int]) -> list[int]:
+    def _piecewise(
+        self, blank: str, contents: dict[str, str], marks: dict[str, int], anchor: str
+    ) -> list[int]:
         """The template's own marks as tokens, everything between them with special tokens switched off."""
         ids: list[int] = []
         between = ""
@@ -169,11 +171,11 @@ class ModelTemplate:
                 continue
             for piece in _split(part, marks):
                 if piece in marks:
-                    ids += [*literal(self._tokenizer, between, marks), marks[piece]]
-                    between = ""
+                    ids += [*literal(self._tokenizer, between, marks, anchor), marks[piece]]
+                    between = anchor = ""
                 else:
                     between += piece
-        return ids + literal(self._tokenizer, between, marks)
+        return ids + literal(self._tokenizer, between, marks, anchor)
 
 
 class NamedTemplate(ModelTemplate):
@@ -190,7 +192,7 @@ def _ids(tokenizer: Any, text: str) -> list[int]:
     return tokens_of(tokenizer, text)
 
 
-def literal(tokenizer: Any, text: str, marks: Mapping[str, int] | None = None) -> list[int]:
+def literal(tokenizer: Any, text: str, marks: Mapping[str, int] | None = None, behind: str = "") -> list[int]:
     """Ids of text in which special tokens, and marks, are mere characters.
 
     A long text is tokenised in pieces, each from the space before a word on: no token of a tokenizer that we
@@ -199,6 +201,7 @@ def literal(tokenizer: Any, text: str, marks: Mapping[str, int] | None = None) -
 
     Args:
         marks: what no text may become, with its ids; where it would, its text is cut in two.
+        behind: a word that the text stands behind.
 
     Raises:
         ModelError: the tokenizer fails.
@@ -206,15 +209,17 @@ def literal(tokenizer: Any, text: str, marks: Mapping[str, int] | None = None) -
     numbers = set((marks or {}).values())
     ids: list[int] = []
     for piece in pieces(text):
-        found = _behind("x" if ids else "", piece, lambda whole: _plain(tokenizer, whole))
+        before = "x" if ids else behind
+        found = _plain_behind(before, piece, tokenizer)
         if not numbers.isdisjoint(found):
             inside = "|".join(
                 f"(?<={re.escape(mark[0])})(?={re.escape(mark[1:])})"
                 for mark in marks or ()
                 if mark[1:] and mark in piece
             )
-            parts = re.split(inside, piece) if inside else [piece]
-            found = [number for part in parts for number in _plain(tokenizer, part)]
+            first, *others = re.split(inside, piece) if inside else [piece]
+            found = _plain_behind(before, first, tokenizer)
+            found += [number for part in others for number in _plain_behind("x", part, tokenizer)]
         ids += found
         after_piece.get()(len(ids))
     return ids
@@ -232,8 +237,8 @@ def pieces(text: str) -> Iterator[str]:
     yield text[begin:]
 
 
-def _plain(tokenizer: Any, text: str) -> list[int]:
-    return tokens_of(tokenizer, text, split_special_tokens=True)
+def _plain_behind(before: str, text: str, tokenizer: Any) -> list[int]:
+    return _behind(before, text, lambda whole: tokens_of(tokenizer, whole, split_special_tokens=True))
 
 
 def _behind(before: str, text: str, tokenize: Callable[[str], list[int]]) -> list[int]:

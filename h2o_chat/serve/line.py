@@ -86,12 +86,13 @@ class Limits:
         its long prompts never take all of them.
 
         Args:
-            under_way: those in the batch.
+            under_way: those that are prepared, and those in the batch.
             seated: of them those that are answered; the others are read, or wait for it.
             readers: prompts that are read at once.
         """
         of = Counter(ticket.owner for ticket in under_way)
-        unread = Counter(ticket.owner for ticket in under_way if ticket.request not in seated)
+        read = {request for request in seated if request is not None}
+        unread = Counter(ticket.owner for ticket in under_way if ticket.request not in read)
         free = readers - unread.total()
         if self.keys == 1:
             return min(line, key=lambda one: of[one.owner], default=None) if free > -AHEAD else None

@@ -82,12 +82,12 @@ class Limits:
     ) -> Ticket | None:
         """Who of the line goes to the batch: of the key with the fewest under way, who came first.
 
-        Several keys share what reads prompts: a key takes a reader only while more are free than it has. So
-        its long prompts never take all of them.
+        Several keys share what reads prompts, and the rows: a key takes a reader, and a row but its first, only
+        while more are free than it has. So neither its long prompts nor its long answers take all of them.
 
         Args:
             under_way: those that are prepared, and those in the batch.
-            seated: of them those that are answered; the others are read, or wait for it.
+            seated: row by row those that are answered; the others are read, or wait for it.
             readers: prompts that are read at once.
         """
         of = Counter(ticket.owner for ticket in under_way)
@@ -96,5 +96,8 @@ class Limits:
         free = readers - unread.total()
         if self.keys == 1:
             return min(line, key=lambda one: of[one.owner], default=None) if free > -AHEAD else None
-        may = [ticket for ticket in line if free > unread[ticket.owner]]
+        rows = len(seated) - of.total()
+        may = [
+            one for one in line if free > unread[one.owner] and (rows > of[one.owner] or not of[one.owner])
+        ]
         return min(may, key=lambda one: of[one.owner], default=None)

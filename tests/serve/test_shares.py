@@ -127,14 +127,19 @@ def ticket(owner: bytes, request: Any = None) -> Ticket:
         ("aabc", "", "abcd", None),
         ("a", "aaaa", "aa", 0),  # who is answered takes no reader
         ("a", "aaaa", "ab", 1),
+        ("", "aaaaaaaa", "aa", None),  # eight rows are free, and a has eight
+        ("", "aaaaaaaa", "ab", 1),
+        ("", "aaaaaaaabbbb", "ab", None),
+        ("", "aaaaaaaabbbbccdd", "abe", 2),  # the first of a key is read while all rows are taken
     ],
 )
-def test_a_key_takes_a_reader_while_more_are_free_than_it_has(
+def test_a_key_takes_a_reader_and_a_row_while_more_are_free_than_it_has(
     reading: str, seated: str, line: str, goes: int | None
 ) -> None:
     limits = Limits(64, 16, 100, 0, keys=4)
     begun = [ticket(key.encode(), object()) for key in reading + seated]
     answered = [one.request for one in begun[len(reading) :]]
+    answered += [None] * (16 - len(answered))
     waiting = [ticket(key.encode()) for key in line]
     found = limits.next(waiting, begun, answered, readers=4)
     assert found is (None if goes is None else waiting[goes])
@@ -143,8 +148,8 @@ def test_a_key_takes_a_reader_while_more_are_free_than_it_has(
 def test_a_key_whose_prompts_are_prepared_takes_readers_with_them() -> None:
     limits = Limits(64, 16, 100, 0, keys=4)
     prepared, waiting = [ticket(b"a"), ticket(b"a")], [ticket(b"a"), ticket(b"b")]
-    assert limits.next(waiting[:1], prepared, (None,) * 4, readers=4) is None
-    assert limits.next(waiting, prepared, (None,) * 4, readers=4) is waiting[1]
+    assert limits.next(waiting[:1], prepared, (None,) * 16, readers=4) is None
+    assert limits.next(waiting, prepared, (None,) * 16, readers=4) is waiting[1]
 
 
 async def test_what_is_tokenised_for_one_key_holds_up_no_other(loaded: Loaded) -> None:

@@ -189,6 +189,12 @@ def streams(port: int) -> None:
     held_open(port, 150, head(len(body)) + body)
 
 
+def endless(port: int) -> None:
+    """40 answers without an end, all of them read."""
+    body = said("Tell me a story", stream=True, max_tokens=10**9, ignore_eos=True)
+    held_open(port, 40, head(len(body)) + body)
+
+
 def ambiguous(port: int) -> None:
     """Headers and numbers that are refused."""
     body = said("hi", repetition_penalty=1e-300)
@@ -205,7 +211,7 @@ def ambiguous(port: int) -> None:
 
 
 ATTACKS: tuple[Callable[[int], None], ...] = (
-    *(long_texts, many_values, slow_bodies, large_bodies, idle, streams, ambiguous),
+    *(long_texts, many_values, slow_bodies, large_bodies, idle, streams, endless, ambiguous),
 )
 
 

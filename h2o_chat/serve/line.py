@@ -97,7 +97,6 @@ class Limits:
         if self.keys == 1:
             return min(line, key=lambda one: of[one.owner], default=None) if free > -AHEAD else None
         rows = len(seated) - of.total()
-        may = [
-            one for one in line if free > unread[one.owner] and (rows > of[one.owner] or not of[one.owner])
-        ]
+        may = [ticket for ticket in line if free > unread[ticket.owner]]
+        may = [ticket for ticket in may if rows > of[ticket.owner] or not of[ticket.owner]]
         return min(may, key=lambda one: of[one.owner], default=None)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -31,6 +32,8 @@ CUT_S = 5.0
 """What is cut has so long to be told, and to come to the end of its step."""
 BACKLOG = 128
 """Connections that the system holds until they are accepted."""
+SWITCH_S = 0.0005
+"""A thread that computes in Python lets another go on after so long; a token waits for that many times."""
 TRIM_TICKS = 50
 """Of a tenth of a second: so often holes in the heap are given back."""
 
@@ -175,6 +178,9 @@ async def serve(
         at: where; see `listen`.
         ready: done once it listens.
     """
+    gc.collect()
+    gc.freeze()  # else what was loaded is looked through again and again, and all threads wait for that
+    sys.setswitchinterval(SWITCH_S)
     service, saved = service_of()
     await Server(service, saved, keys, loopback, scheme, ready).serve([at])
     return service, saved

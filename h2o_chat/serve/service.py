@@ -1,8 +1,8 @@
 """Who waits, who is answered: between the clients and one `Batch`.
 
 The event loop talks to clients and computes nothing. As many threads as prompts are read at once prepare
-requests: each puts one into the model's template and finds what of it was read before. One thread answers: it
-alone steps the batch; to add to it and to cancel, any thread may.
+requests, in turn, piece by piece: each puts one into the model's template and finds what of it was read
+before. One thread answers: it alone steps the batch; to add to it and to cancel, any thread may.
 """
 
 import asyncio
@@ -27,6 +27,7 @@ from h2o_chat.serve.prefixes import Kept, Prefixes, after, beginning, chain, tag
 from h2o_chat.serve.retelling import with_places
 from h2o_chat.serve.stream import Ended, Item, Stream
 from h2o_chat.serve.tokens import Reader, check_length
+from h2o_chat.serve.turns import Turns
 from h2o_chat.store import clean
 
 if TYPE_CHECKING:
@@ -88,6 +89,8 @@ class Service:
         self._loop = asyncio.get_running_loop()
         self._changed = threading.Condition()
         self._line: deque[Ticket] = deque()
+        self._turns = Turns()
+        """Of those that prepare, piece by piece."""
         self._prepared: set[Ticket] = set()
         """Those that are being prepared."""
         self._under_way: dict[Request, Ticket] = {}
@@ -193,7 +196,8 @@ class Service:
                 self._line.remove(ticket)
                 self._prepared.add(ticket)
             try:
-                request = self._prepare(ticket, reader)
+                with self._turns.one():
+                    request = self._prepare(ticket, reader)
                 with self._changed:
                     if not ticket.left:
                         self.batch.add(request)
@@ -220,6 +224,7 @@ class Service:
             if ticket.left or self._cut or self._closed:
                 raise _cut()
             check_length(tokens)
+            self._turns.give_way()
 
         after_piece.set(looked)
         found = self.prefixes.longest(ticket.chain) if ticket.asked.looks else None

@@ -82,8 +82,8 @@ class Limits:
     ) -> Ticket | None:
         """Who of the line goes to the batch: of the key with the fewest under way, who came first.
 
-        Several keys share the rows and what reads prompts: a key takes a reader, and a row but its first, only
-        while more are free than it has. So neither its long prompts nor its long answers take all of them.
+        Several keys share the rows and what reads prompts: a key takes a reader, and a second row, only while
+        more are free than it has. So neither its long prompts nor its long answers take all of them.
 
         Args:
             under_way: those that are prepared, and those in the batch.

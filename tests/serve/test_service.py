@@ -224,7 +224,7 @@ async def test_a_reader_that_is_too_slow_is_cut_and_nobody_waits_for_it(
             told += piece
     assert b'"code": "too_slow"' in told
     assert b"[DONE]" not in told
-    running.should_exit = True
+    running.leave()
     await task
 
 

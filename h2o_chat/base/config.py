@@ -88,7 +88,7 @@ class Sampling:
         _within("--top-p", self.top_p, 0, 1, open_low=True)
         _within("--top-k", self.top_k, 0, 1_000_000)
         _within("--min-p", self.min_p, 0, 1)
-        _within("--repetition-penalty", self.repetition_penalty, 0, 100, open_low=True)
+        _within("--repetition-penalty", self.repetition_penalty, 0.1, 10)  # beyond, logits overflow
         if self.max_tokens is not None:
             _within("--max-tokens", self.max_tokens, 1, 10**12)
         if any(not text for text in self.stop):

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import ModelError
-from h2o_chat.engine.detokenize import Detokenizer, StopText
+from h2o_chat.engine.detokenize import LONGEST_CHARACTER_TOKENS, Detokenizer, StopText
 from h2o_chat.engine.row import Row
 from h2o_chat.events.events import Finish, Token, Turn
 
@@ -28,7 +28,7 @@ class Answer:
         self.prompt_tokens = 0
         """Read before it; 0 until they are read to their end."""
         self.ttft_ms = 0.0
-        self._detokenizer = Detokenizer(row.tokenizer, [*row.pending, *ids])
+        self._detokenizer = Detokenizer(row.tokenizer, [*row.pending, *ids[-LONGEST_CHARACTER_TOKENS:]])
         self._stop = StopText(sampling.stop)
         self._text: list[str] = []
         self._looks = 0

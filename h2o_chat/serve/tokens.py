@@ -9,8 +9,24 @@ from h2o_chat.chat.templates import Template, literal
 from h2o_chat.engine.request import Piece, Request
 from h2o_chat.events.events import Note, Session
 from h2o_chat.serve.asked import Asked
+from h2o_chat.serve.errors import wrong
 from h2o_chat.serve.prefixes import Kept
 from h2o_chat.serve.retelling import Holding, Known, Places, places_of, retold
+
+PROMPT_TOKENS = 1_000_000
+"""Of a request, those that were not read before."""
+
+
+def check_length(tokens: int) -> None:
+    """
+    Raises:
+        ApiError: so many tokens are more than a prompt may have.
+    """
+    if tokens > PROMPT_TOKENS:
+        raise wrong(
+            "messages",
+            f"What was not read before has at least {tokens:,} tokens: {PROMPT_TOKENS:,} is the most.",
+        )
 
 
 @dataclass(frozen=True)
@@ -30,6 +46,7 @@ class Reader:
 
     Args:
         eos: tokens that end an answer.
+        longest_token_bytes: of the vocabulary; no text of more bytes is a single token.
     """
 
     template: Template
@@ -37,6 +54,7 @@ class Reader:
     eos: AbstractSet[int]
     settings: Settings
     session: Session
+    longest_token_bytes: int
     known: Known = field(init=False)
 
     def __post_init__(self) -> None:
@@ -50,11 +68,14 @@ class Reader:
             begin: that memory; its state is there.
 
         Raises:
+            ApiError: it is too long; where its bytes alone say so, before it is tokenised.
             UsageError: the model's template does not take the system prompt.
             ModelError: the template or the tokenizer fails.
         """
         state = begin.state if begin else None
-        at = state.cache.fed + len(state.pending) if state else 0
+        begins = at = state.cache.fed + len(state.pending) if state else 0
+        unread_bytes = sum(len(text.encode()) for _, text in asked.messages[read:])
+        check_length(unread_bytes // self.longest_token_bytes)
         places = places_of(state.about, read, at) if state else Places()
         pieces, system, system_tokens, notes = list[Piece](), None, 0, list[Note]()
         for index, (role, text) in list(enumerate(asked.messages))[read:]:
@@ -77,6 +98,7 @@ class Reader:
                     places.ends.append(system_tokens)
             pieces.append(Piece(ids, role == "assistant"))
             at += len(ids)
+            check_length(at - begins)
             if places is not None:
                 places.ends.append(at)
         stop, marker = asked.sampling.stop, self.template.marker

@@ -152,6 +152,10 @@ class DiskError(StoreError):
     """The disk is full, cannot be written, or failed: that may pass."""
 
 
+class StoreLostError(StoreError):
+    """The files of the store were removed, moved, replaced or written over while they were open."""
+
+
 class BusyError(StoreError):
     """The conversation is open in another process."""
 

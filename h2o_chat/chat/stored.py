@@ -20,7 +20,6 @@ LOOK_S = 0.05
 """Between two looks whether the store is free."""
 SAY_S = 5.0
 """Between two words that it is still waited for."""
-NOWHERE_ELSE = "It was shown, but it is saved nowhere."
 
 
 def let_go(keeper: Keeper) -> str:
@@ -62,17 +61,22 @@ def leave(chat: Chat, say: bool) -> None:
         whole = "" if other == NAME else f" ({other} {flags})"
         sys.stderr.write(f"{NAME}: go on with {flags}{whole}\n")
     if unstored:
-        raise StoreError(unstored, NOWHERE_ELSE)
+        raise StoreError(unstored, chat.keeper.way_back if chat.keeper else "")
 
 
-def _named(folder: Path) -> str:
+def _named(folder: Path | None) -> str:
     """The flag for a data folder in which the program does not look by itself."""
-    return "" if folder == data_folder(None) else f" --data {shlex.quote(str(folder))}"
+    return "" if folder in (None, data_folder(None)) else f" --data {shlex.quote(str(folder))}"
 
 
 def stored_as(keeper: Keeper) -> str | None:
-    """The id of a conversation, if any of it is on disk; of the one before, where nothing was said since."""
+    """The id of a conversation, if any of it is on disk; of the one before, where nothing was said since.
+
+    None where the store is lost: what stands there now is not what was said.
+    """
     known_as = keeper.conversation or keeper.before
+    if keeper.is_lost or keeper.store.folder is None:
+        return None
     try:
         if known_as:
             keeper.store.leaf(known_as)

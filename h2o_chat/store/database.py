@@ -7,6 +7,7 @@ never the file (WAL with synchronous=NORMAL).
 """
 
 import contextlib
+import ctypes
 import os
 import sqlite3
 import time
@@ -16,10 +17,11 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from h2o_chat.base.errors import DiskError, StoreBusyError, StoreError
+from h2o_chat.base.errors import DiskError, StoreBusyError, StoreError, StoreLostError
 from h2o_chat.base.own import no_link
 from h2o_chat.base.system import SAFELY
 from h2o_chat.store.schema import MIGRATIONS
+from h2o_chat.store.standing import Standing
 
 Rows = list[tuple[Any, ...]]
 
@@ -44,17 +46,21 @@ class Database:
     """A connection that any thread may use.
 
     Args:
-        path: the file; it is created, readable by its owner alone, where there is none.
+        path: the file; it is created, readable by its owner alone, where there is none. None: a database in
+            memory, which ends with its process.
 
     Raises:
-        StoreError: it cannot be opened, is no database, is damaged, or was written by a newer version.
+        StoreError: it cannot be opened, is no database, is damaged, or was written by a newer version. From
+            every method `StoreLostError`: the file at the path is no longer the one that is open.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path | None) -> None:
+        self.path = path or Path(_MEMORY)
         self._lock = RLock()
-        with explained(path):
-            self._connection = _open(path)
+        self._lost: StoreLostError | None = None
+        with explained(self.path):
+            self._connection = _open(path) if path else _connect(_MEMORY)
+            self._standing = Standing(path) if path else None
 
     def rows(self, sql: str, *values: Any) -> Rows:
         """All rows of a query.
@@ -63,7 +69,28 @@ class Database:
             StoreError: the file cannot be read.
         """
         with self._lock, explained(self.path):
+            self.require()
             return self._connection.execute(sql, values).fetchall()
+
+    def require(self, *, whole: bool = False) -> None:
+        """
+        Args:
+            whole: whether it is looked at as a whole, too, where somebody else has changed it.
+
+        Raises:
+            StoreLostError: what stands at the path is not what is open.
+            StoreError: that cannot be seen.
+        """
+        with self._lock, explained(self.path):
+            if self._lost is None and self._standing:
+                try:
+                    (self._standing.require_whole if whole else self._standing.require)()
+                except StoreLostError as error:
+                    self._lost = error
+                    # Never closed from here on: SQLite would remove a log that now is somebody else's.
+                    ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
+            if self._lost is not None:
+                raise self._lost
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -85,14 +112,18 @@ class Database:
         Raises:
             StoreError: the file cannot be written; `StoreBusyError`, `DiskError`: that may pass.
         """
+        self.require(whole=True)
         with self._transaction("BEGIN IMMEDIATE", wait_s) as connection:
             yield connection
+        if self._standing:
+            self._standing.left()
 
-    def write(self, steps: deque[Any], wait_s: float) -> None:
+    def write(self, steps: deque[Any], wait_s: float, held: Callable[[], None] = lambda: None) -> None:
         """Does steps (each a `Step`) in order, in short transactions; those on disk are taken from the left.
 
         Args:
             wait_s: how long each transaction waits for another process.
+            held: raises where the steps may no longer be done; asked within each transaction.
 
         Raises:
             StoreError: as from `writing`; what was not done is left.
@@ -100,6 +131,7 @@ class Database:
         while steps:
             done = 0
             with self.writing(wait_s) as connection:
+                held()
                 end = time.monotonic() + SHORT_S
                 for step in steps:
                     step(connection)
@@ -133,6 +165,8 @@ class Database:
                     merging = connection.total_changes - before >= 2  # as the manual of FTS5 says
                     pages = MERGED_PAGES
             time.sleep(PAUSE_S)
+        if self._standing is None:
+            return
         # What is deleted is overwritten, but a row that once was moved to another page left a copy behind.
         # With a connection of its own: our other threads read meanwhile.
         with explained(self.path), contextlib.closing(_connect(str(self.path))) as alone:
@@ -145,6 +179,7 @@ class Database:
     def _empty_log(self) -> bool:
         """Whether somebody prevented it. Most of it is done while others write; for the rest they wait."""
         with self._lock, explained(self.path):
+            self.require()
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             self._connection.execute("PRAGMA busy_timeout = 0")
             try:
@@ -154,13 +189,17 @@ class Database:
                 self._connection.execute(f"PRAGMA busy_timeout = {1000 * WAIT_S:.0f}")
 
     def close(self) -> None:
-        with self._lock:
+        """May be called again."""
+        with self._lock, contextlib.suppress(StoreError):  # what is lost must not be closed
+            self.require()
+            self._standing = None
             self._connection.close()
 
     @contextlib.contextmanager
     def _transaction(self, begin: str, wait_s: float = WAIT_S) -> Iterator[sqlite3.Connection]:
         with explained(self.path), self._begun(begin, wait_s):
             try:
+                self.require()
                 yield self._connection
                 self._connection.execute("COMMIT")
             except BaseException:
@@ -225,6 +264,7 @@ def explained(path: Path) -> Iterator[None]:
         raise DiskError(f"{error.filename or path}: {error.strerror}.", _PERMISSIONS) from error
 
 
+_MEMORY = ":memory:"
 _PERMISSIONS = "Check the permissions of the folder, or choose another with --data or H2O_CHAT_DATA."
 _DAMAGED = (
     "Nothing was changed. Move it away to begin a new one; sqlite3 '{path}' .recover prints what can be read."

@@ -56,6 +56,8 @@ def leave(chat: Chat, say: bool) -> None:
     unstored = let_go(chat.keeper) if chat.keeper else ""
     known_as = stored_as(chat.keeper) if chat.keeper else None
     chat.close()
+    if chat.keeper:
+        chat.keeper.store.close()
     if chat.keeper and known_as and say:
         flags, other = f"--resume {known_as}{_named(chat.keeper.store.folder)}", called()
         whole = "" if other == NAME else f" ({other} {flags})"

@@ -179,6 +179,8 @@ def run(prepare: Callable[[], Job], json: bool, recorder: Recorder | None = None
     try:
         code = _store(tally, code, out)
         end = tally.end()
+        if tally.keeper:
+            tally.keeper.store.close()
         out.write(end)
         if end.conversation:
             sys.stderr.write(f"h2o-chat: conversation {end.conversation}\n")

@@ -36,6 +36,8 @@ SHORT_S = 0.03
 """A transaction takes no further step after this time: others write too."""
 PAUSE_S = 0.02
 """Between two transactions of one job, so that others find the moment."""
+LOG_BYTES = 4 << 20
+"""Of the log before it is written into the database: that takes some milliseconds."""
 MERGED_PAGES = 64
 """Of the index of words at a time: some milliseconds."""
 POLL_S = 0.002
@@ -58,6 +60,7 @@ class Database:
         self.path = path or Path(_MEMORY)
         self._lock = RLock()
         self._lost: StoreLostError | None = None
+        self._empty_from_bytes = LOG_BYTES
         with explained(self.path):
             self._connection = _open(path) if path else _connect(_MEMORY)
             self._standing = Standing(path) if path else None
@@ -115,8 +118,7 @@ class Database:
         self.require(whole=True)
         with self._transaction("BEGIN IMMEDIATE", wait_s) as connection:
             yield connection
-        if self._standing:
-            self._standing.left()
+        self._empty_long_log()
 
     def write(self, steps: deque[Any], wait_s: float, held: Callable[[], None] = lambda: None) -> None:
         """Does steps (each a `Step`) in order, in short transactions; those on disk are taken from the left.
@@ -176,6 +178,17 @@ class Database:
         while self._empty_log() and time.monotonic() < give_up:
             time.sleep(PAUSE_S)
 
+    def _empty_long_log(self) -> None:
+        """Writes a long log into the database. SQLite would do that by itself (`wal_autocheckpoint`), but then
+        nobody could tell its writing from a stranger's."""
+        if self._standing is None or self._standing.log_bytes() < self._empty_from_bytes:
+            return
+        with self._lock:
+            self.require(whole=True)
+            self._empty_log()
+            self._standing.left()
+            self._empty_from_bytes = self._standing.log_bytes() + LOG_BYTES
+
     def _empty_log(self) -> bool:
         """Whether somebody prevented it. Most of it is done while others write; for the rest they wait."""
         with self._lock, explained(self.path):
@@ -190,7 +203,8 @@ class Database:
 
     def close(self) -> None:
         """May be called again."""
-        with self._lock, contextlib.suppress(StoreError):  # what is lost must not be closed
+        # What is lost must not be closed. Of others the log is written into the database: it may be too full.
+        with self._lock, contextlib.suppress(StoreError), explained(self.path):
             self.require()
             self._standing = None
             self._connection.close()
@@ -337,6 +351,7 @@ def _connect(where: str) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA secure_delete = ON")  # what is removed is overwritten
         connection.execute(f"PRAGMA journal_size_limit = {16 << 20}")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")  # see `Database._empty_long_log`
         _migrate(connection, where)
     except BaseException:
         connection.close()

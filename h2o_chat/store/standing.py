@@ -22,15 +22,22 @@ class Standing:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        files = [path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))]
+        self._path, self._log = path, path.with_name(path.name + "-wal")
+        files = [path, self._log, path.with_name(path.name + "-shm")]
         self._files = {file: found for file in files if (found := _which(file)) is not None}
         self._size_and_time = _size_and_time(path)
 
     def left(self) -> None:
-        """Notes how this connection leaves the file, which it has just written."""
+        """Notes how this connection leaves the file, into which it has just written the log."""
         with suppress(OSError):  # removed within this moment: the next look tells
             self._size_and_time = _size_and_time(self._path)
+
+    def log_bytes(self) -> int:
+        """Size of the log; 0 where there is none."""
+        try:
+            return os.stat(self._log).st_size
+        except OSError:
+            return 0
 
     def require(self) -> None:
         """

@@ -27,7 +27,9 @@ _OWNER: dict[str, tuple[Callable[..., object], Field[Any]]] = {
     for field in fields(owner)
     if field.name != "events_every"  # of `run` alone
 }
-_HINTS = {name: hint for owner in (Settings, Sampling, Look, Disk) for name, hint in get_type_hints(owner).items()}
+_HINTS = {
+    name: hint for owner in (Settings, Sampling, Look, Disk) for name, hint in get_type_hints(owner).items()
+}
 _WANTED = {
     bool: "true or false",
     int: "a whole number",
@@ -169,11 +171,21 @@ def parse(name: str, text: str, where: str) -> Any:
     Raises:
         UsageError: it is no such value; begins with `where`.
     """
+    return check(name, _value(_kind(name), typed(text, where)), where)
+
+
+def typed(text: str, where: str) -> str:
+    """Text of the command line or of a variable, which is UTF-8 also where Python took it for ASCII (LC_ALL=C).
+
+    Raises:
+        UsageError: it is not; begins with `where`.
+    """
+    if not any("\ud800" <= one <= "\udfff" for one in text):
+        return text
     try:
-        text.encode()
-    except UnicodeEncodeError as error:
+        return os.fsencode(text).decode()
+    except UnicodeError as error:
         raise UsageError(f"{where} is not UTF-8 text.") from error
-    return check(name, _value(_kind(name), text), where)
 
 
 def check(name: str, value: Any, where: str) -> Any:

@@ -180,7 +180,9 @@ class Keeper:
         if lost := self._lost:
             waits = self._writer.waiting if self._writer else ()
             what = f"Not stored: {waits.words}. " if waits else ""
-            elsewhere = f"This conversation was saved in {self.rescued}." if self.rescued else self._not_rescued
+            elsewhere = (
+                f"This conversation was saved in {self.rescued}." if self.rescued else self._not_rescued
+            )
             return f"{what}{lost.message} {elsewhere}".strip()
         if self._never:
             return f"Nothing of this conversation is stored. {self._never.message}"
@@ -363,7 +365,9 @@ def _note(trouble: StoreError, busy: bool) -> Note:
 
 def _lost_note(trouble: StoreError, rescued: Path | None, not_rescued: str) -> Note:
     saved = f"What is said here is saved in {rescued} from here on." if rescued else not_rescued
-    return Note("store", f"Nothing more is being stored. {trouble.message}", f"{saved} {trouble.hint}".strip())
+    return Note(
+        "store", f"Nothing more is being stored. {trouble.message}", f"{saved} {trouble.hint}".strip()
+    )
 
 
 def _with_seed(settings: dict[str, Any], session: Session) -> dict[str, Any]:

@@ -11,7 +11,12 @@ from h2o_chat.chat.message import Message, as_conversation
 
 
 def rescue(
-    folder: Path, messages: Sequence[Message], so_far: str, model: str, settings: dict[str, Any], into: Path | None
+    folder: Path,
+    messages: Sequence[Message],
+    so_far: str,
+    model: str,
+    settings: dict[str, Any],
+    into: Path | None,
 ) -> Path:
     """Writes what was said into a file of the data folder, which is made again if it is gone.
 

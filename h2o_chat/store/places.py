@@ -62,7 +62,6 @@ class Places:
             with explained(folder):
                 shutil.rmtree(folder)
 
-
     def with_caches(self) -> set[str]:
         """Names of the folders of saved caches."""
         return {folder.name for folder in self._folder.glob("caches/*")} if self._folder else set()

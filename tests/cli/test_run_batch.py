@@ -335,7 +335,11 @@ def test_a_line_that_was_edited_does_not_keep_its_old_answer(tmp_path: Path) -> 
     before = out.read_bytes()
     again = h2o_here("run", "--batch", file, "-o", out, *SHORT)
     assert (again.code, out.read_bytes()) == (ExitCode.OK, before), again.err
-    for changed in ({"prompt": "Bye"}, {"prompt": "Hello", "temperature": 0.5}, {"prompt": "Hello", "seed": 3}):
+    for changed in (
+        {"prompt": "Bye"},
+        {"prompt": "Hello", "temperature": 0.5},
+        {"prompt": "Hello", "seed": 3},
+    ):
         write(file, {"id": "a"} | changed, lines[1])
         refused = h2o_here("run", "--batch", file, "-o", out, *SHORT)
         assert refused.code == ExitCode.USAGE

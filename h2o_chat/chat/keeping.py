@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from h2o_chat.base import precedence
+from h2o_chat.base.called import called, data_flag
 from h2o_chat.base.errors import (
     DiskError,
     EngineError,
@@ -194,7 +195,7 @@ class Keeper:
     def way_back(self) -> str:
         """What to do about what is not on disk."""
         if self.rescued:
-            return f"h2o-chat sessions import {shlex.quote(str(self.rescued))} brings it back."
+            return f"{called()} sessions import {shlex.quote(str(self.rescued))} brings it back."
         return NOWHERE_ELSE
 
     @property
@@ -386,10 +387,11 @@ def _check_model(store: Store, conversation: str, session: Session) -> None:
     if before != model:
         raise UsageError(
             f"Conversation {conversation} was held with {before}, and this is {model}.",
-            f"Resume it with --model {before}, or export it and import it as a new one.",
+            f"{called()} --resume {conversation}{data_flag(store.folder)} goes on with that model. Or export the"
+            " conversation and import it as a new one.",
         )
     if was_of_earlier(run) and session.revision != run["revision"]:
         raise UsageError(
             f"Conversation {conversation} was held with the {POCKET} of before, {EARLIER}.",
-            f"h2o-chat --resume {conversation}, without --model, goes on with that one.",
+            f"{called()} --resume {conversation}{data_flag(store.folder)}, without --model, goes on with that one.",
         )

@@ -1,16 +1,13 @@
 """The end of a conversation: nobody leaves before all is stored, or it was said what is not."""
 
-import shlex
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from h2o_chat.base.called import NAME, called
-from h2o_chat.base.config import data_folder
+from h2o_chat.base.called import NAME, called, data_flag
 from h2o_chat.base.errors import StoreError, UsageError
 from h2o_chat.base.system import ENDING
 from h2o_chat.chat.chat import Chat
@@ -59,16 +56,11 @@ def leave(chat: Chat, say: bool) -> None:
     if chat.keeper:
         chat.keeper.store.close()
     if chat.keeper and known_as and say:
-        flags, other = f"--resume {known_as}{_named(chat.keeper.store.folder)}", called()
+        flags, other = f"--resume {known_as}{data_flag(chat.keeper.store.folder)}", called()
         whole = "" if other == NAME else f" ({other} {flags})"
         sys.stderr.write(f"{NAME}: go on with {flags}{whole}\n")
     if unstored:
         raise StoreError(unstored, chat.keeper.way_back if chat.keeper else "")
-
-
-def _named(folder: Path | None) -> str:
-    """The flag for a data folder in which the program does not look by itself."""
-    return "" if folder in (None, data_folder(None)) else f" --data {shlex.quote(str(folder))}"
 
 
 def stored_as(keeper: Keeper) -> str | None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from h2o_chat.base.called import called, data_flag
 from h2o_chat.base.errors import BusyError, StoreError, UsageError
 from h2o_chat.base.own import own_folder
 from h2o_chat.events.events import Note
@@ -278,7 +279,7 @@ class Store:
             who = "another process" if holder.pid is None else f"process {holder.pid}"
             raise BusyError(
                 f"Conversation {conversation} is open in {who}.",
-                f"Leave it there first, or read it: h2o-chat sessions show {conversation}",
+                f"Leave it there first, or read it: {called()} sessions show {conversation}{data_flag(self.folder)}",
             ) from None
         try:
             self._one("id", conversation)  # it may have been removed until we held it

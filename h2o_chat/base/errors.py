@@ -78,7 +78,10 @@ def name_of(text: object) -> str:
 
 
 def refusal(error: Exception) -> str:
-    """Why something cannot be had, in words; without the file or the address, which stand before it."""
+    """Why something cannot be had, in words; without the file or the address, which stand before it, and without
+    a full stop, which stands behind it."""
+    if isinstance(error, H2OChatError):
+        return error.message.removesuffix(".")
     if isinstance(error, OSError) and error.errno is not None:
         # Not `strerror`: sockets write the address there. An address that is not known has a negative number.
         return os.strerror(error.errno) if error.errno > 0 else str(error.strerror)

@@ -325,7 +325,7 @@ class Keeper:
                 *(self.store.folder, self.messages, so_far, model, self._settings, self.rescued)
             )
         except (OSError, H2OChatError) as error:
-            self._not_rescued = f"It could not be saved into a file either: {refusal(error)}"
+            self._not_rescued = f"It could not be saved into a file either: {refusal(error)}."
 
     def _look(self, *, streaming: bool = False) -> None:
         """Adds a note when writing fails, and another when all is written again.

@@ -180,6 +180,9 @@ class TalkPane(Pane):
         self.sent.taken, self.sent.withdrawn = False, True
 
     def done(self) -> None:
+        if self._drawn is not None:  # it was never said: the engine is gone, say
+            self.transcript.messages.withdraw()
+            self.sent.taken = False
         super().done()
         if isinstance(self.chat, Chat):
             show_marks(self.transcript.messages, self.chat)

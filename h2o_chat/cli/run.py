@@ -202,7 +202,7 @@ def _store(tally: _Tally, code: ExitCode, out: Output) -> ExitCode:
     """Waits until all that was said is on disk; says what is not, and fails then."""
     unstored = f"Nothing of this conversation is stored. {tally.unkept}" if tally.unkept else ""
     if keeper := tally.keeper:
-        unstored = let_go(keeper)
+        unstored = let_go(keeper) or unstored
         while keeper.notes:
             _tell(keeper.notes.pop(0), out)
     if not unstored:

@@ -139,7 +139,9 @@ class _Process:
             code = -KILL
         self._words.seek(0)
         lines = self._words.read().decode(errors="replace").strip().splitlines()
-        last = [one for one in lines if not one.startswith("note:")][-1:]  # Rust ends with advice for its authors
+        last = [one for one in lines if not one.startswith("note:")][
+            -1:
+        ]  # Rust ends with advice for its authors
         said = f" It said: {last[0]}" if last else ""
         short = "If memory was short, a smaller --budget or model needs less. " if code == -KILL else ""
         return EngineError(

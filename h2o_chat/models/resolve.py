@@ -89,9 +89,9 @@ def look_up(name: str | None) -> Found | Known:
             " and safetensors weights.",
             hint,
         )
-    if _REPOSITORY.fullmatch(name):
+    if _REPOSITORY.fullmatch(name) and (cached(name) or not _beside(folder)):
         return _place(name)
-    matches = _cached_matches(name)
+    matches = [] if "/" in name else _cached_matches(name)
     if len(matches) == 1:
         return _place(matches[0])
     raise _not_found(name, folder, aliases, matches)
@@ -267,13 +267,29 @@ def _not_found(name: str, folder: Path, aliases: dict[str, str], matches: list[s
             f"{name!r} could be {len(matches)} of the models in {cache_folder()}.",
             f"Say which: {', '.join(matches[:8])}.",
         )
-    if name.lower().endswith(".gguf"):
+    if beside := _beside(folder):
+        pull = (
+            f" A repository is fetched by: h2o-chat models pull {name}" if _REPOSITORY.fullmatch(name) else ""
+        )
+        return ModelError(
+            f"There is no file {folder.absolute()}.", f"Did you mean {' or '.join(beside)}?{pull}"
+        )
+    if name.lower().endswith(gguf.SUFFIX):
         return ModelError(f"There is no file {folder.absolute()}.", "Name a GGUF file that is there.")
     message = (
         f"No model {name!r}: looked for a folder {folder.absolute()} with config.json, among the"
         f" {len(aliases)} short names, and in {cache_folder()}."
     )
     return ModelError(message, nearest(name, aliases) + "All that can be had: h2o-chat models")
+
+
+def _beside(path: Path) -> list[str]:
+    """Up to three GGUF files in the folder of a path whose names are most like its own."""
+    found = {file.name.lower(): str(file) for file in path.parent.glob(f"*{gguf.SUFFIX}")}
+    name = path.name.lower()
+    near = difflib.get_close_matches(name, found, n=3, cutoff=0.7)
+    near += difflib.get_close_matches(f"{name}{gguf.SUFFIX}", found, n=3, cutoff=0.8)
+    return [found[one] for one in dict.fromkeys(near)]
 
 
 def nearest(name: str, aliases: Iterable[str]) -> str:

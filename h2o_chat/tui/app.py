@@ -87,6 +87,12 @@ class ChatApp(App[None], inherit_bindings=False):
         Binding("f1", "help", "help", tooltip="these keys and commands"),
         Binding("ctrl+p", "command_palette", "palette", show=False, tooltip="the palette of commands"),
         Binding("ctrl+q", "quit", "quit", priority=True),
+        Binding(
+            *("ctrl+z", "suspend_process", "suspend"),
+            show=False,
+            priority=True,
+            tooltip="to the shell; fg comes back",
+        ),
     ]
     OWN_KEYS: ClassVar[dict[str, str]] = {
         "any character": "goes to the prompt, wherever the keyboard is, unless a message is chosen",

@@ -78,8 +78,7 @@ def name_of(text: object) -> str:
 
 
 def refusal(error: Exception) -> str:
-    """Why something cannot be had, in words; without the file or the address, which stand before it, and without
-    a full stop, which stands behind it."""
+    """Why something cannot be had, in words; the file or the address stands before it, a full stop behind."""
     if isinstance(error, H2OChatError):
         return error.message.removesuffix(".")
     if isinstance(error, OSError) and error.errno is not None:

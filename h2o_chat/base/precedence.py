@@ -40,7 +40,7 @@ _WANTED = {
 _YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 NAMES = tuple(_OWNER)
-"""Every setting that has a variable and a place in the file; but for `theme` and `saved_memories_bytes`, each has a flag."""
+"""Every setting that has a variable and a place in the file; those of `Look` and `Disk` have no flag."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def parse(name: str, text: str, where: str) -> Any:
 
 
 def typed(text: str, where: str) -> str:
-    """Text of the command line or of a variable, which is UTF-8 also where Python took it for ASCII (LC_ALL=C).
+    """Text of the command line or of a variable: UTF-8, also where Python took it for ASCII (LC_ALL=C).
 
     Raises:
         UsageError: it is not; begins with `where`.

@@ -94,7 +94,7 @@ class _Plain:
         self._repeating = False
 
     def report(self, stage: str, share: float | None) -> None:
-        """See `Progress`. What can tell no share, and says why it takes long, is told at once and repeatedly."""
+        """See `Progress`. What tells no share but why it takes long is told at once, and again."""
         what, _, why = stage.partition(":")
         if what != self._doing:  # it has only begun, however long the one before took
             self._doing, self._told = what, time.monotonic()

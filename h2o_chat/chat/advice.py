@@ -32,7 +32,7 @@ def longer_than(tokens: int, session: Session) -> Iterator[Note]:
         f" {' and '.join(stay) or 'what the policy keeps'} stay.",
         f"With a budget of {needed:,} none of it would be forgotten."
         if (needed := tokens + budget // 2) <= session.window
-        else f"{session.model} reads {session.window:,} tokens at once at most: no budget would hold all of it.",
+        else f"The model's window has {session.window:,} tokens: no budget would hold all of it.",
     )
 
 

@@ -1,8 +1,8 @@
 """A conversation on disk while it goes on: what is said is written at once, the cache after each turn.
 
 Another process may be writing, or the disk may fail, while somebody talks. Then it is said, once, the
-conversation goes on, and what is said waits in memory until it can be written, in order. Where that will never
-be (the database was removed, or is damaged) the conversation is saved into a file beside it (`rescued.py`).
+conversation goes on, and what is said waits in memory until it can be written, in order. Where that will
+never be (the database was removed, or is damaged) the conversation is saved into a file (`rescued.py`).
 """
 
 import shlex
@@ -384,14 +384,14 @@ def was_of_earlier(run: dict[str, Any]) -> bool:
 def _check_model(store: Store, conversation: str, session: Session) -> None:
     run, model = store.last_run(conversation), session.model
     before = run.get("model", model)
+    resume = f"{called()} --resume {conversation}{data_flag(store.folder)}"
     if before != model:
         raise UsageError(
             f"Conversation {conversation} was held with {before}, and this is {model}.",
-            f"{called()} --resume {conversation}{data_flag(store.folder)} goes on with that model. Or export the"
-            " conversation and import it as a new one.",
+            f"{resume} goes on with that model. Or export the conversation and import it as a new one.",
         )
     if was_of_earlier(run) and session.revision != run["revision"]:
         raise UsageError(
             f"Conversation {conversation} was held with the {POCKET} of before, {EARLIER}.",
-            f"{called()} --resume {conversation}{data_flag(store.folder)}, without --model, goes on with that one.",
+            f"{resume}, without --model, goes on with that one.",
         )

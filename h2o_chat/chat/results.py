@@ -100,7 +100,7 @@ class ResultsFile:
     def __init__(self, path: Path, made: dict[str, Any] | None = None) -> None:
         self._path, self._made = path, made
         self.done: dict[str, str | None] = {}
-        """By id that it has an answer to: the digest of what was asked; None where a version before wrote it."""
+        """By id that it has an answer to: the digest of what was asked; None in lines of versions before."""
         self._bytes: int | None = None
         """Its length; None where it is no regular file."""
         try:

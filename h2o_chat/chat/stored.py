@@ -54,7 +54,7 @@ def leave(chat: Chat, say: bool) -> None:
     known_as = stored_as(chat.keeper) if chat.keeper else None
     chat.close()
     if chat.keeper:
-        chat.keeper.store.close()
+        chat.keeper.store.empty_log()
     if chat.keeper and known_as and say:
         flags, other = f"--resume {known_as}{data_flag(chat.keeper.store.folder)}", called()
         whole = "" if other == NAME else f" ({other} {flags})"

@@ -137,7 +137,7 @@ def settings_of(
         held = {name: value for name, value in held.items() if name not in ("engine", "quantize")}
     values = {**built_in, **precedence.below_flags(), **held, **asked, **more}
     values["stop"] = tuple(precedence.typed(text, "--stop") for text in values["stop"])
-    if values["system"] is not None:
+    if values.get("system") is not None:
         values["system"] = precedence.typed(values["system"], "--system")
     return _only(Settings, values), _only(Sampling, values)
 

@@ -180,7 +180,7 @@ def run(prepare: Callable[[], Job], json: bool, recorder: Recorder | None = None
         code = _store(tally, code, out)
         end = tally.end()
         if tally.keeper:
-            tally.keeper.store.close()
+            tally.keeper.store.empty_log()
         out.write(end)
         if end.conversation:
             sys.stderr.write(f"h2o-chat: conversation {end.conversation}\n")

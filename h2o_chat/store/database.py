@@ -175,24 +175,31 @@ class Database:
             alone.execute(f"PRAGMA busy_timeout = {1000 * LONG_WAIT_S:.0f}")
             alone.execute("VACUUM")
         give_up = time.monotonic() + WAIT_S
-        while self._empty_log() and time.monotonic() < give_up:
+        while self.empty_log() and time.monotonic() < give_up:
             time.sleep(PAUSE_S)
 
     def _empty_long_log(self) -> None:
-        """Writes a long log into the database. SQLite would do that by itself (`wal_autocheckpoint`), but then
-        nobody could tell its writing from a stranger's."""
-        if self._standing is None or self._standing.log_bytes() < self._empty_from_bytes:
-            return
-        with self._lock:
-            self.require(whole=True)
-            self._empty_log()
-            self._standing.left()
+        """SQLite would do it by itself (`wal_autocheckpoint`), but that looks like a stranger's writing.
+
+        What was committed is in the log: it is no harm if this fails, and the next transaction says why.
+        """
+        if self._standing and self._standing.log_bytes() >= self._empty_from_bytes:
+            with contextlib.suppress(StoreError):
+                self.empty_log()
             self._empty_from_bytes = self._standing.log_bytes() + LOG_BYTES
 
-    def _empty_log(self) -> bool:
-        """Whether somebody prevented it. Most of it is done while others write; for the rest they wait."""
+    def empty_log(self) -> bool:
+        """Writes the log into the database; whether somebody prevented it.
+
+        Most of it is done while others write; for the rest they wait.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
+        if self._standing is None:
+            return False
         with self._lock, explained(self.path):
-            self.require()
+            self.require(whole=True)
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             self._connection.execute("PRAGMA busy_timeout = 0")
             try:
@@ -200,6 +207,7 @@ class Database:
                 return bool(busy)
             finally:
                 self._connection.execute(f"PRAGMA busy_timeout = {1000 * WAIT_S:.0f}")
+                self._standing.left()
 
     def close(self) -> None:
         """May be called again."""

@@ -1,9 +1,8 @@
 """Whether what stands at the paths of the database is what is open.
 
 SQLite goes on with files that somebody has removed or moved, and may answer from its cache while the file is
-written over. Device and inode tell the first: whoever has a file open keeps its inode from being used again.
-Size and time of the last change tell the second: nobody but SQLite may change the file, and between two of our
-transactions other processes seldom do.
+written over. Device and inode tell the first: while a file is open no other one gets its inode. Size and time
+of the last change tell the second: nobody but SQLite may change the file, and other processes do so seldom.
 """
 
 import os

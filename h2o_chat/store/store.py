@@ -4,6 +4,7 @@ Messages form a tree: going back adds a sibling, and nothing is ever overwritten
 writes holds the conversation (`claim`), until `Writer.close` or the death of the process.
 """
 
+import contextlib
 import json
 import sqlite3
 import time
@@ -65,6 +66,14 @@ class Store:
                 self.notes += [_mended(folder)] if own_folder(folder) else []
         self._database = Database(folder and folder / DATABASE)
         self._places = Places(folder)
+
+    def empty_log(self) -> None:
+        """Writes the log into the database, as far as that can be done now: the file is whole by itself.
+
+        The log stays, empty: on a full disk nobody could make another one.
+        """
+        with contextlib.suppress(StoreError):  # what is in the log is stored
+            self._database.empty_log()
 
     def close(self) -> None:
         """Close writers first."""
@@ -279,7 +288,8 @@ class Store:
             who = "another process" if holder.pid is None else f"process {holder.pid}"
             raise BusyError(
                 f"Conversation {conversation} is open in {who}.",
-                f"Leave it there first, or read it: {called()} sessions show {conversation}{data_flag(self.folder)}",
+                "Leave it there first, or read it:"
+                f" {called()} sessions show {conversation}{data_flag(self.folder)}",
             ) from None
         try:
             self._one("id", conversation)  # it may have been removed until we held it

@@ -175,6 +175,8 @@ class ChatApp(App[None], inherit_bindings=False):
         self.set_timer(LOOK_S, self._drain)
         if self.deadline:
             leaving.take_signals(self, self.deadline)
+        # After `fg`, or an editor, the terminal shows nothing of ours any more.
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         self.jobs.start(lambda: self.jobs.load(self._open_chat))
 
     def get_theme_variable_defaults(self) -> dict[str, str]:

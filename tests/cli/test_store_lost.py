@@ -1,4 +1,4 @@
-"""The store vanishes while somebody talks: it is noticed, said at once, and what was said is saved beside it."""
+"""The store vanishes while somebody talks: that is said at once, and what was said is saved beside it."""
 
 import json
 import os
@@ -105,7 +105,7 @@ def _remove_the_locks(data: Path) -> None:
     ],
 )
 def test_a_store_that_vanishes_is_noticed(harm: Callable[[Path], None], talked: Path) -> None:
-    """At once, on stdout and stderr; exit code 1; all that was said stands in a file, which can be imported."""
+    """At once, on stdout and stderr; exit code 1; all that was said stands in a file to be imported."""
     run = Resumed(talked)
     harm(talked)
     noticed = run.tokens
@@ -114,8 +114,10 @@ def test_a_store_that_vanishes_is_noticed(harm: Callable[[Path], None], talked: 
     kinds = [str(one["event"]) for one in run.events]
     note = next(at for at, one in enumerate(run.events) if one.get("code") == "store")
     assert kinds[:note].count("token") - noticed < 60, "it is said long before the answer ends"
-    assert "was" in err and "while it" in err
-    assert run.events[-1]["event"] == "end" and run.events[-1]["conversation"] is None
+    assert "was" in err
+    assert "while it" in err
+    assert run.events[-1]["event"] == "end"
+    assert run.events[-1]["conversation"] is None
     assert "h2o-chat: conversation" not in err
     [file] = talked.glob("rescued-*.json")
     assert str(file) in err
@@ -138,7 +140,8 @@ def test_a_kill_after_it_was_noticed_leaves_what_was_said_until_then(talked: Pat
     [file] = talked.glob("rescued-*.json")
     [saved] = read(file)
     assert saved.messages[2].text == "Go on."
-    assert saved.messages[3].finish == "interrupted" and saved.messages[3].text
+    assert saved.messages[3].finish == "interrupted"
+    assert saved.messages[3].text
 
 
 def test_two_processes_never_write_one_conversation(talked: Path) -> None:
@@ -166,7 +169,8 @@ def test_a_lock_is_not_removed_with_the_first_holder(talked: Path) -> None:
     shutil.rmtree(talked / "locks")
     with another.claim(conversation) as second:
         first.said("user", "mine")
-        assert first.waiting.for_good and len(first.waiting) == 1
+        assert first.waiting.for_good
+        assert len(first.waiting) == 1
         first.close()
         assert (talked / "locks" / conversation).exists()
         second.said("user", "theirs")
@@ -194,7 +198,7 @@ def test_a_new_store_at_the_same_place_is_left_alone(talked: Path) -> None:
 
 
 def test_other_processes_that_write_are_no_harm(talked: Path) -> None:
-    """They write their log into the database, and then it is looked at as a whole: that takes milliseconds."""
+    """They write their log into the database, and then it is looked at as a whole."""
     store = Store(talked)
     with store.claim(store.find("last")) as writer:
         writer.said("user", "before")

@@ -15,7 +15,7 @@ from here import h2o_here
 from program import PROGRAM, Program
 from sweep import sweep
 
-from h2o_chat.base.errors import ExitCode, GenerationError, StoreLostError
+from h2o_chat.base.errors import ExitCode, GenerationError, StoreError
 from h2o_chat.chat.jobs import seed_of
 from h2o_chat.chat.results import ResultsFile, line_of
 from h2o_chat.engine.answer import Answer
@@ -326,7 +326,7 @@ def test_an_output_that_goes_away_at_the_end_is_noticed(tmp_path: Path) -> None:
     results = ResultsFile(out)
     results.write(line_of("a", None))
     out.unlink()
-    with pytest.raises(StoreLostError, match="was removed or moved while it was written"):
+    with pytest.raises(StoreError, match="was removed or moved while it was written"):
         results.require()
     results.close()
 

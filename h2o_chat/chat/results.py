@@ -12,6 +12,7 @@ from typing import IO, Any, TextIO
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import BusyError, StoreLostError, UsageError, name_of
+from h2o_chat.base.own import stands_at
 from h2o_chat.base.system import lock
 from h2o_chat.chat.jobs import Job
 from h2o_chat.events.events import Turn
@@ -161,7 +162,7 @@ class ResultsFile:
                 f" bytes, and {self._bytes:,} were written.",
                 "Run it again with -o another file.",
             )
-        if not _is_at(about, self._path):
+        if not stands_at(self._file.fileno(), self._path):
             beside = self._path.with_name(f"{self._path.name}.rescued-{os.getpid()}")
             try:
                 _copy(self._file, beside)
@@ -240,13 +241,6 @@ class Stdout:
 
     def close(self) -> None:
         """Nothing is held."""
-
-
-def _is_at(opened: os.stat_result, path: Path) -> bool:
-    try:
-        return os.path.samestat(opened, path.stat())
-    except (FileNotFoundError, NotADirectoryError):
-        return False
 
 
 def _copy(opened: IO[bytes], to: Path) -> None:

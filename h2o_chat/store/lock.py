@@ -5,7 +5,7 @@ import os
 import time
 from pathlib import Path
 
-from h2o_chat.base.own import open_own
+from h2o_chat.base.own import open_own, stands_at
 from h2o_chat.base.system import SAFELY, lock, read_at, write_at
 from h2o_chat.store.standing import lost
 
@@ -47,7 +47,7 @@ class Lock:
         """Opens the lock; may be called again."""
         if self._path is not None and self._descriptor >= 0:
             with contextlib.suppress(OSError):
-                if _is_at(self._descriptor, self._path):
+                if stands_at(self._descriptor, self._path):
                     self._path.unlink()  # while it is held, so that nobody else's is removed
             os.close(self._descriptor)
             self._descriptor = -1
@@ -58,7 +58,7 @@ class Lock:
             StoreLostError: the file that is held was removed or moved: somebody else may hold another one.
             OSError: that cannot be seen.
         """
-        if self._path is not None and not _is_at(self._descriptor, self._path):
+        if self._path is not None and not stands_at(self._descriptor, self._path):
             raise lost(f"{self._path} was removed while it was held: another process may write there, too.")
 
 
@@ -83,7 +83,7 @@ def _take(path: Path) -> int:
         descriptor = open_own(path, os.O_RDWR | os.O_CREAT)
         try:
             lock(descriptor)
-            if _is_at(descriptor, path):
+            if stands_at(descriptor, path):
                 return descriptor
         except BlockingIOError:
             if time.monotonic() > give_up:
@@ -95,10 +95,3 @@ def _take(path: Path) -> int:
             os.close(descriptor)
             raise
         os.close(descriptor)  # its holder has just gone and taken the file along: there may be a new one
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.lstat())
-    except (FileNotFoundError, NotADirectoryError):
-        return False

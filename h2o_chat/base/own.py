@@ -70,7 +70,7 @@ def stands_at(descriptor: int, path: Path) -> bool:
         OSError: that cannot be seen.
     """
     try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except (FileNotFoundError, NotADirectoryError):
         return False
 

@@ -87,7 +87,7 @@ class Database:
         with self._lock, explained(self.path):
             if self._lost is None and self._standing:
                 try:
-                    (self._standing.require_whole if whole else self._standing.require)()
+                    self._standing.require(whole=whole)
                 except StoreLostError as error:
                     self._lost = error
                     # Never closed from here on: SQLite would remove a log that now is somebody else's.
@@ -102,6 +102,7 @@ class Database:
         Raises:
             StoreError: the file cannot be read.
         """
+        self.require()
         with self._transaction("BEGIN") as connection:
             yield connection
 
@@ -221,7 +222,6 @@ class Database:
     def _transaction(self, begin: str, wait_s: float = WAIT_S) -> Iterator[sqlite3.Connection]:
         with explained(self.path), self._begun(begin, wait_s):
             try:
-                self.require()
                 yield self._connection
                 self._connection.execute("COMMIT")
             except BaseException:

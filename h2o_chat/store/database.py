@@ -7,7 +7,6 @@ never the file (WAL with synchronous=NORMAL).
 """
 
 import contextlib
-import ctypes
 import os
 import sqlite3
 import time
@@ -90,8 +89,6 @@ class Database:
                     self._standing.require(whole=whole)
                 except StoreLostError as error:
                     self._lost = error
-                    # Never closed from here on: SQLite would remove a log that now is somebody else's.
-                    ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
             if self._lost is not None:
                 raise self._lost
 
@@ -184,7 +181,11 @@ class Database:
 
         What was committed is in the log: it is no harm if this fails, and the next transaction says why.
         """
-        if self._standing and self._standing.log_bytes() >= self._empty_from_bytes:
+        if self._standing is None:
+            return
+        if not self._standing.has_log:
+            self._standing.left()
+        elif self._standing.log_bytes() >= self._empty_from_bytes:
             with contextlib.suppress(StoreError):
                 self.empty_log()
             self._empty_from_bytes = self._standing.log_bytes() + LOG_BYTES
@@ -211,10 +212,7 @@ class Database:
                 self._standing.left()
 
     def close(self) -> None:
-        """May be called again."""
-        # What is lost must not be closed. Of others the log is written into the database: it may be too full.
-        with self._lock, contextlib.suppress(StoreError), explained(self.path):
-            self.require()
+        with self._lock:
             self._standing = None
             self._connection.close()
 

@@ -26,6 +26,8 @@ class Standing:
         files = (self._path, self._log, f"{self._path}-shm")
         self._opened = {file: _which(about) for file in files if (about := _at(file)) is not None}
         self._size_and_time = _size_and_time(os.stat(self._path))
+        self.has_log = self._log in self._opened
+        """Else (where no log can be kept) each transaction is written into the database at once."""
 
     def left(self) -> None:
         """Notes how this connection leaves the file, into which it has just written the log."""

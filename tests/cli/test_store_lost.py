@@ -181,7 +181,7 @@ def test_a_lock_is_not_removed_with_the_first_holder(talked: Path) -> None:
 
 
 def test_a_new_store_at_the_same_place_is_left_alone(talked: Path) -> None:
-    """SQLite would remove the log of the new one when the old one is closed."""
+    """Also when the old one is closed: SQLite removes the log of a database then."""
     old = Store(talked)
     shutil.rmtree(talked)
     new = Store(talked)

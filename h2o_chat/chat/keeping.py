@@ -106,6 +106,7 @@ class Keeper:
         self.before = self.conversation or self.before
         self._never = self._lost
         self._writer = self.conversation = self._trouble = self.rescued = None
+        self._not_rescued = ""
 
     def said(self, role: str, text: str, ids: Sequence[int] = (), again: Again = NOTHING) -> int | None:
         """A message of a person; its number, None where this conversation is not stored.
@@ -324,7 +325,9 @@ class Keeper:
             self.rescued = rescue(
                 *(self.store.folder, self.messages, so_far, model, self._settings, self.rescued)
             )
+            self._not_rescued = ""
         except (OSError, H2OChatError) as error:
+            self.rescued = None
             self._not_rescued = f"It could not be saved into a file either: {refusal(error)}."
 
     def _look(self, *, streaming: bool = False) -> None:
@@ -333,7 +336,7 @@ class Keeper:
         Args:
             streaming: of a lost store nothing new is saved before the answer ends.
         """
-        if self.is_lost and not (streaming and self._trouble):
+        if self.is_lost and not (streaming and (self.rescued or self._not_rescued)):
             self._rescue()
         if self._writer is None:
             return

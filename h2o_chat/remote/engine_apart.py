@@ -184,7 +184,8 @@ class EngineApart:
 
         Raises:
             EngineError: the process has ended. What came of the answer is as good as if it had been stopped
-                there: a `Turn` says so, unless it was over; `interrupted` where the prompt was read.
+                there: a `Turn` says so, unless it was over; `interrupted`, if it was read and nobody had asked to
+                stop it.
         """
         text, read, over = [], 0, False
         try:
@@ -200,7 +201,7 @@ class EngineApart:
         except EngineError:
             if not over:
                 seen = self.seen
-                finish: Finish = "interrupted" if read else "stopped"
+                finish: Finish = "interrupted" if read and not cancel() else "stopped"
                 yield Turn("".join(text), finish, read, len(text), 0.0, 0.0, seen, 0, seen, 0.0)
             raise
 

@@ -184,8 +184,7 @@ class EngineApart:
 
         Raises:
             EngineError: the process has ended. What came of the answer is as good as if it had been stopped
-                there: a `Turn` says so, unless it was over; `interrupted`, if it was read and nobody had asked to
-                stop it.
+                there: a `Turn` says so, unless it was over: `interrupted` if nobody had asked to stop it.
         """
         text, read, over = [], 0, False
         try:

@@ -104,6 +104,21 @@ class Look:
 
 
 @dataclass(frozen=True)
+class Disk:
+    """What may lie on the disk. No flag: it is the same for all conversations.
+
+    Raises:
+        UsageError: a value outside its range.
+    """
+
+    saved_memories_bytes: int = 2 << 30
+    """Of all saved memories together; the oldest give way. A memory that is gone is rebuilt on resuming."""
+
+    def __post_init__(self) -> None:
+        _within("--saved-memories-bytes", self.saved_memories_bytes, 0, 2**63 - 1)
+
+
+@dataclass(frozen=True)
 class Settings:
     """What to load and how to remember; one field per shared flag of the command line.
 

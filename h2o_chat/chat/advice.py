@@ -30,7 +30,9 @@ def longer_than(tokens: int, session: Session) -> Iterator[Note]:
         "long-prompt",
         f"{tokens:,} tokens, {budget:,} slots: it is read once from beginning to end;"
         f" {' and '.join(stay) or 'what the policy keeps'} stay.",
-        f"With a budget of {tokens + budget // 2:,} none of it would be forgotten.",
+        f"With a budget of {needed:,} none of it would be forgotten."
+        if (needed := tokens + budget // 2) <= session.window
+        else f"The model's window has {session.window:,} tokens: no budget would hold all of it.",
     )
 
 

@@ -50,7 +50,14 @@ class Chat:
         """The last answer ended in the marker that the next turn begins with: it was fed already."""
         self.template_name = self.template.name
         self.session = replace(engine.session, template=self.template_name)
-        self.messages: list[Message] = self._blank()
+        self.messages: list[Message]
+        self._hold(self._blank())
+
+    def _hold(self, messages: list[Message]) -> None:
+        """These are the messages from here on; whoever keeps them has them too."""
+        self.messages = messages
+        if self.keeper:
+            self.keeper.messages = messages
 
     def send(
         self, text: str, sampling: Sampling, cancel: Callable[[], bool] = never, *, pin: bool = False
@@ -75,9 +82,9 @@ class Chat:
         if pin:
             pin_before(self.engine, place, again)
         exchange = Exchange(text, system_tokens, self.messages, self.keeper, again)
-        exchange.write_down(ids)
         exchange.answer.made_with = self.settings, sampling
         self.messages += [exchange.user, exchange.answer]
+        exchange.write_down(ids)
         stop, marker = sampling.stop, self.template.marker
         sampling = replace(sampling, stop=(*stop, marker) if marker else stop)
         try:
@@ -196,7 +203,7 @@ class Chat:
             return False
         self.keeper.move(leaf)
         self.holds.forget()
-        self.messages = of_stored(path) or self._blank()
+        self._hold(of_stored(path) or self._blank())
         self.recall.read(self.messages)
         mark_branches(self.keeper, self.messages)
         if path:
@@ -250,7 +257,7 @@ class Chat:
         self.state = None
         self._marked = False
         self.system = self.settings.system
-        self.messages = self._blank()
+        self._hold(self._blank())
 
     def inspect(self, position: int) -> list[list[bool]]:
         """Which caches hold the token at a position: [layers][KV heads]."""

@@ -140,5 +140,5 @@ class Exchange:
             place = turn.source.index
             source = (turn.source.words, messages[place].id if place >= 0 else None)
         self._keeper.finished(turn.text, turn.finish, self.answer.first, self.answer.last, source)
-        if turn.finish != "error":
+        if turn.finish not in ("error", "interrupted"):  # the engine of an interrupted answer is gone
             self._keeper.save(engine, self.answer.id)

@@ -63,4 +63,5 @@ def too_small(engine: EngineLike, prompt: Prompt) -> Iterator[Note]:
     if budget is not None:
         protected, _ = engine.protection()
         fits = engine.budget_for(prompt.system) if prompt.system > protected else None
+        fits = fits if fits and fits <= engine.session.window else None
         yield from advice.too_small(prompt, budget, protected, fits)

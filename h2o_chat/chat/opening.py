@@ -26,8 +26,8 @@ from h2o_chat.store import Store
 class Kept:
     """Where a conversation is kept."""
 
-    folder: Path
-    """The data folder."""
+    folder: Path | None
+    """The data folder; None keeps it in memory, until the process ends."""
     conversation: str | None = None
     """The one to go on with; None begins one."""
     notes: tuple[Note, ...] = ()
@@ -78,7 +78,7 @@ def opener(
     """What opens the conversation, when and in whatever thread it is called.
 
     Args:
-        kept: None keeps nothing on disk.
+        kept: None keeps nothing, so that nobody can go back.
         agree: is asked before a model that is not here is fetched.
     """
 
@@ -97,7 +97,7 @@ def opener(
         except StoreError as error:
             if kept.conversation is not None:
                 raise
-            chat = Chat(engine, held)
+            chat = Chat(engine, held, Keeper(Store(None), None, engine.session, _lasting(held)))
             chat.unkept = error.message
             chat.notes.append(_not_kept(error))
             return chat

@@ -115,13 +115,19 @@ _Record = Annotated[
 ]
 
 
-def _kept(resume: str | None, data: Path | None, wanted: bool) -> tuple["Kept | None", dict[str, Any]]:
-    """Where the conversation is kept, if it is, and what a resumed one was held with."""
+def _kept(resume: str | None, folder: Path | None) -> tuple["Kept", dict[str, Any]]:
+    """Where the conversation is kept, and what a resumed one was held with.
+
+    Args:
+        folder: the data folder; None: it is kept in memory alone.
+    """
     from h2o_chat.chat.opening import Kept, stored
 
-    if resume is not None:
-        return stored(data_folder(data), resume)
-    return (Kept(data_folder(data)) if wanted else None), {}
+    if resume is None:
+        return Kept(folder), {}
+    if folder is None:
+        raise UsageError("--resume and --no-store were given.", "What is resumed is stored: leave one out.")
+    return stored(folder, resume)
 
 
 def _version(wanted: bool) -> None:
@@ -159,7 +165,7 @@ def screen(
     def work() -> ExitCode:
         if context.invoked_subcommand is not None:
             return _no_flags_before(context)
-        kept, held_with = _kept(resume, data, not no_store)
+        kept, held_with = _kept(resume, None if no_store else data_folder(data))
         settings, sampling = settings_of(given, held_with)
         if web:
             if record:
@@ -203,7 +209,6 @@ def screen(
         recorder = Recorder(record) if record else None
         if recorder:
             recorder.open()
-        folder = kept.folder if kept else None
         named = {*given.maps[0], *precedence.below_flags(), *held_with}
         first = first_budget(settings, named)
         engine = engine_apart if PASSES_SOCKETS else engine_here
@@ -213,7 +218,7 @@ def screen(
             first,
             sampling,
             recorder,
-            folder=folder,
+            folder=kept.folder,
             opener_of=others,
             theme=precedence.theme(),
             keep_theme=partial(config_command.change, "theme"),
@@ -231,7 +236,7 @@ def screen(
         raise typer.Exit(code)
 
 
-def _plain(settings: Settings, sampling: Sampling, kept: "Kept | None", record: Path | None) -> ExitCode:
+def _plain(settings: Settings, sampling: Sampling, kept: "Kept", record: Path | None) -> ExitCode:
     """The chat line by line."""
     from h2o_chat.chat.opening import opener, opener_of
     from h2o_chat.cli import plain
@@ -332,7 +337,7 @@ def run(
             if value:
                 raise UsageError(f"{flag} is of --batch alone.", "Give --batch FILE, or leave it out.")
         # In plain text nobody would read cache events.
-        kept, held_with = _kept(resume, data, save)
+        kept, held_with = _kept(resume, data_folder(data)) if save or resume else (None, {})
         settings, sampling = settings_of(given, held_with, events_every=events if json or record else 0)
         turns = _turns(prompt, script)
         obtain(settings.model, asking(yes))

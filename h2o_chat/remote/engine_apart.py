@@ -31,7 +31,7 @@ from h2o_chat.base.own_process import python
 from h2o_chat.base.progress import Progress, never, unheard
 from h2o_chat.base.system import KILL
 from h2o_chat.engine.source import Rested
-from h2o_chat.events.events import CacheState, Event, Prompt, Token, Turn
+from h2o_chat.events.events import CacheState, Event, Finish, Prompt, Token, Turn
 from h2o_chat.remote.engine_process import Call, Cancel, Held, Known, Reply
 
 _PROGRAM = "from h2o_chat.remote.engine_process import main; main()"
@@ -138,7 +138,10 @@ class _Process:
             self._process.kill()
             code = -KILL
         self._words.seek(0)
-        last = self._words.read().decode(errors="replace").strip().splitlines()[-1:]
+        lines = self._words.read().decode(errors="replace").strip().splitlines()
+        last = [one for one in lines if not one.startswith("note:")][
+            -1:
+        ]  # Rust ends with advice for its authors
         said = f" It said: {last[0]}" if last else ""
         short = "If memory was short, a smaller --budget or model needs less. " if code == -KILL else ""
         return EngineError(
@@ -181,7 +184,7 @@ class EngineApart:
 
         Raises:
             EngineError: the process has ended. What came of the answer is as good as if it had been stopped
-                there: a `Turn` says so, unless it was over.
+                there: a `Turn` says so, unless it was over: `interrupted` if nobody had asked to stop it.
         """
         text, read, over = [], 0, False
         try:
@@ -197,7 +200,8 @@ class EngineApart:
         except EngineError:
             if not over:
                 seen = self.seen
-                yield Turn("".join(text), "stopped", read, len(text), 0.0, 0.0, seen, 0, seen, 0.0)
+                finish: Finish = "interrupted" if read and not cancel() else "stopped"
+                yield Turn("".join(text), finish, read, len(text), 0.0, 0.0, seen, 0, seen, 0.0)
             raise
 
     def relive(

@@ -38,7 +38,7 @@ class StoredMessage:
     """system | user | assistant"""
     text: str
     finish: str | None
-    """As `events.Finish`, or `interrupted`: the process died while it streamed. None: not an answer, or it
+    """As `events.Finish`; `interrupted`: a process died while it streamed. None: not an answer, or it
     streams just now."""
     first: int
     """Position of its first token; -1 while none was fed."""

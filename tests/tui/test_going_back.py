@@ -229,9 +229,6 @@ async def test_nothing_to_go_back_to_where_nothing_is_stored(drive: Drive) -> No
             assert "not stored" in screen.app.divider.remark
         await screen.pilot.press("ctrl+o")
         assert "not stored here" in screen.app.divider.remark
-        await screen.pilot.press("ctrl+n")
-        assert "ctrl+n or /new again forgets it" in screen.app.divider.remark
-        assert screen.chat.messages
         await screen.ask("/new")
         await screen.until(lambda: not screen.chat.messages, "it is forgotten")
         await screen.answered()

@@ -5,8 +5,6 @@ from h2o_chat.models.resolve import POCKET
 from h2o_chat.tui.first_budget import FIRST_BUDGET
 
 SMALL = "64 tokens are about 50 words, so that you soon see it forget: /budget 512 gives it more"
-NOT_STORED = ", but only before your first message: this conversation is not stored"
-"""Another budget needs what was said, to read it again."""
 TOY = (
     "pocket is a toy: it knows next to nothing of the world, but it remembers what it is told. Four lines are"
     " offered to try that: enter sends the one in the prompt, or type your own."
@@ -14,11 +12,11 @@ TOY = (
 """Said once, before the first offer."""
 
 
-def why_small(session: Session, *, stored: bool) -> str:
+def why_small(session: Session) -> str:
     """Why the screen gives the bundled model a small budget; empty where it has another, or is another."""
     if (session.model, session.budget) != (POCKET, FIRST_BUDGET):
         return ""
-    return f"{SMALL}{'' if stored else NOT_STORED}."
+    return f"{SMALL}."
 
 
 def greeting(session: Session) -> str:

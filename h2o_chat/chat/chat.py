@@ -37,6 +37,8 @@ class Chat:
         """Why it is not stored, where it should have been."""
         self.notes: list[Note] = keeper.notes if keeper else []
         """What a person should know; whoever shows it takes it away."""
+        self.cured = True
+        """Whether what is done against loops is done; the lab asks for it with and without."""
         self.state: CacheState | None = None
         """What the cache held when last looked at."""
         self.settings = settings

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from h2o_chat.base.config import Settings
+from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.base.progress import progress_bar
 from h2o_chat.lab import (
@@ -22,8 +22,10 @@ from h2o_chat.lab import (
     perplexity,
     perplexity_table,
     plots,
+    qa,
     recall,
     sampled,
+    stuck,
 )
 from h2o_chat.lab.contest import runs_of
 from h2o_chat.lab.contestant import crossed
@@ -32,6 +34,7 @@ from h2o_chat.lab.pictures import check
 from h2o_chat.lab.results import Results
 from h2o_chat.lab.texts import documents, half_of, read_texts
 from h2o_chat.models.load import load
+from h2o_chat.native.loading import open_model
 
 Found = TypeVar("Found")
 
@@ -104,7 +107,7 @@ def run_recall(
     found, known = recall.read_questions(questions), Results(results)
     check(folder)
     with progress_bar() as show:
-        loaded, tick = load(settings, show), partial(show, "answer")
+        loaded, tick = open_model(settings, show), partial(show, "answer")
         report = recall.measure(loaded, found, contestants, budgets, tick, known, equal_bytes)
     return _end(report, as_json, recall.show_table, folder, plots.plot_recall)
 
@@ -128,7 +131,7 @@ def run_long_recall(
     contestants, known = crossed(policies, kv_dtypes), Results(results)
     check(folder)
     with progress_bar() as show:
-        loaded = load(settings, show)
+        loaded = open_model(settings, show)
         report = long_recall.measure_long(
             loaded,
             tokens,
@@ -189,10 +192,52 @@ def run_generate(
     check(folder)
     generate.rouge_scorer()  # says what is missing before the model is loaded
     with progress_bar() as show:
-        loaded = load(settings, show)
+        loaded = open_model(settings, show)
         seed, tick = settings.seed or 0, partial(show, "answer")
         report = generate.measure(loaded, items, runs, tokens, stop, settings.chunk, seed, tick, known)
     return _end(report, as_json, generate.show_table, folder, paper_plots.plot_generate)
+
+
+def run_qa(
+    settings: Settings,
+    items: Path,
+    policies: Sequence[str],
+    budgets: Sequence[int],
+    prompt_tokens: int,
+    answer_tokens: int,
+    half: str | None,
+    as_json: bool,
+    results: Path | None,
+) -> ExitCode:
+    """`eval qa`."""
+    runs, known = runs_of(policies, budgets), Results(results)
+    asked = half_of(qa.read_items(items), half)
+    with progress_bar() as show:
+        loaded = open_model(settings, show)
+        seed, tick = settings.seed or 0, partial(show, "answer")
+        report = qa.measure(
+            loaded, asked, runs, settings.system, prompt_tokens, answer_tokens, seed, tick, known
+        )
+    return tell(report, as_json, qa.show_table)
+
+
+def run_stuck(
+    settings: Settings,
+    messages: Sequence[str],
+    policies: Sequence[str],
+    budgets: Sequence[int],
+    sampling: Sampling,
+    seeds: Sequence[int],
+    cured: bool,
+    recall: bool,
+    as_json: bool,
+) -> ExitCode:
+    """`eval stuck`."""
+    runs = runs_of(policies, budgets)
+    with progress_bar() as show:
+        loaded, tick = open_model(settings, show), partial(show, "talk")
+        report = stuck.measure(loaded, messages, runs, sampling, seeds, cured, recall, tick)
+    return tell(report, as_json, stuck.show_table)
 
 
 def run_observe(

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from h2o_chat.store import clean
 
 MAX_BYTES = 256 << 20
 """Of a file."""
+Items = TypeVar("Items", Tensor, list[Any])
 HALVES = ("even", "odd")
 """One to choose on, one to report on."""
 
@@ -79,8 +80,8 @@ def documents(texts: Sequence[str], tokenizer: Any, length: int) -> Tensor:
     return torch.tensor(ids[: count * length]).view(count, length)
 
 
-def half_of(items: Tensor, half: str | None) -> Tensor:
-    """Every second document or prompt, from the first one (`even`: 0, 2, 4 ...) or the second (`odd`).
+def half_of(items: Items, half: str | None) -> Items:
+    """Every second document, prompt or item, from the first one (`even`: 0, 2, 4 ...) or the second (`odd`).
 
     Raises:
         UsageError: no such half, or it is empty.

@@ -1,12 +1,12 @@
 """A conversation: template -> engine -> store. The engine is injected, so nothing here imports torch."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import OutOfMemoryError
 from h2o_chat.base.progress import never, unheard
-from h2o_chat.chat import advice
+from h2o_chat.chat import advice, stuck
 from h2o_chat.chat.branched import mark_branches
 from h2o_chat.chat.engine_like import EngineLike
 from h2o_chat.chat.exchange import Exchange
@@ -18,6 +18,7 @@ from h2o_chat.chat.recalling import Recall
 from h2o_chat.chat.resume import ended_in_marker, remember
 from h2o_chat.chat.spans import about_to_be, was_read
 from h2o_chat.chat.templates import choose, literal
+from h2o_chat.engine.other_words import Other
 from h2o_chat.events.events import CacheState, Event, Note, Prompt, ReadSoFar, Token, Turn
 
 
@@ -62,7 +63,13 @@ class Chat:
             self.keeper.messages = messages
 
     def send(
-        self, text: str, sampling: Sampling, cancel: Callable[[], bool] = never, *, pin: bool = False
+        self,
+        text: str,
+        sampling: Sampling,
+        cancel: Callable[[], bool] = never,
+        *,
+        pin: bool = False,
+        unlike: Sequence[str] = (),
     ) -> Iterator[Event]:
         """Says something and streams the answer: `Said`, the engine's events, `Turn` with what is held.
 
@@ -71,6 +78,7 @@ class Chat:
 
         Args:
             pin: protect all its tokens, as they are fed.
+            unlike: answers given to it before: this one begins with another word.
 
         Raises:
             UsageError: nothing to say, too much, or the model's template does not take the system prompt.
@@ -83,6 +91,8 @@ class Chat:
         place = about_to_be(self.engine.seen + len(self.engine.pending), len(ids), system_tokens)
         if pin:
             pin_before(self.engine, place, again)
+        others = [Other(tuple(literal(self.engine.tokenizer, answer)), 0) for answer in unlike]
+        others += self._out_of_a_loop(text, again is not None)
         exchange = Exchange(text, system_tokens, self.messages, self.keeper, again)
         exchange.answer.made_with = self.settings, sampling
         self.messages += [exchange.user, exchange.answer]
@@ -93,7 +103,7 @@ class Chat:
             yield as_event(len(self.messages) - 2, exchange.user)
             yield from self.take_notes()
             yield from longer_than_budget(self.engine, ids)
-            for event in self.engine.generate(ids, sampling, exchange.stops(sampling, cancel)):
+            for event in self.engine.generate(ids, sampling, exchange.stops(sampling, cancel), others):
                 match event:
                     case Prompt():
                         self.recall.told()
@@ -128,6 +138,21 @@ class Chat:
             if pin and not was_read(exchange.user):  # it was not read
                 self.engine.unpin(place)
                 exchange.user.pinned = False
+
+    def _out_of_a_loop(self, text: str, recalls: bool) -> list[Other]:
+        """Answers that the next one must not go on as; where it is due, what the model said is given up.
+
+        Args:
+            recalls: words are told again with the message: their answer may have been given before.
+        """
+        loop = stuck.loop_in(self.messages, text) if self.cured else None
+        if loop is None:
+            return []
+        if loop.begins:
+            self.notes.append(stuck.BROKEN)
+        if loop.gives_up:
+            self.engine.give_up_generated()
+        return [] if recalls else stuck.others(loop, self.engine.tokenizer)
 
     def reseed(self, seed: int) -> None:
         """Draws from here on as with this seed."""

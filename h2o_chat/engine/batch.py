@@ -310,7 +310,7 @@ def _begun(request: Request, reader: Runner, settings: Settings) -> _Talk:
         row.restore(begin)
         row.reseed(request.seed)
     tokens = len(row.pending) + sum(len(piece.ids) for piece in request.pieces)
-    answer = Answer(row, request.pieces[-1].ids, request.sampling)
+    answer = Answer(row, request.pieces[-1].ids, request.sampling, request.others)
     reading = _reading(row, request, begins=begin is None)
     ends_at = row.seen + tokens
     return _Talk(request, row, answer, row.pending, reader, reading, ends_at, time.perf_counter())
@@ -354,6 +354,8 @@ def _reading(row: Row, request: Request, *, begins: bool) -> Iterator[Tensor | N
     for piece in before:
         for _ in reliving(row, piece.ids, answer=piece.answer, exact=False):
             yield None
+    if request.gives_up:
+        row.give_up_generated()
     of = len(row.pending) + len(last.ids)
     for fed, logits in row.feeding(last.ids, never):
         yield logits if fed == of else None

@@ -156,6 +156,11 @@ class Row:
         """Lets them be evicted again; None: all that was pinned, but `keep`."""
         self.cache.unpin(positions, keep, self.number)
 
+    def give_up_generated(self) -> None:
+        """Gives up all that the model said itself, see `H2OCache.give_up_generated`."""
+        if self.seen:
+            self.cache.give_up_generated(self.number)
+
     def budget_for(self, protected: int) -> int | None:
         """The smallest budget of which so many slots may be protected; None where no budget does."""
         return self.cache.budget_for(protected)

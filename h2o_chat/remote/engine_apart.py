@@ -30,6 +30,7 @@ from h2o_chat.base.errors import EngineError
 from h2o_chat.base.own_process import python
 from h2o_chat.base.progress import Progress, never, unheard
 from h2o_chat.base.system import KILL
+from h2o_chat.engine.other_words import Other
 from h2o_chat.engine.source import Rested
 from h2o_chat.events.events import CacheState, Event, Finish, Prompt, Token, Turn
 from h2o_chat.remote.engine_process import Call, Cancel, Held, Known, Reply
@@ -178,7 +179,11 @@ class EngineApart:
         self._held = self._kept(known.held)
 
     def generate(
-        self, ids: Sequence[int], sampling: Sampling, cancel: Callable[[], bool] = never
+        self,
+        ids: Sequence[int],
+        sampling: Sampling,
+        cancel: Callable[[], bool] = never,
+        others: Sequence[Other] = (),
     ) -> Iterator[Event]:
         """See `Engine.generate`. It may be some tokens ahead of who reads; a reader who leaves cancels it.
 
@@ -188,7 +193,7 @@ class EngineApart:
         """
         text, read, over = [], 0, False
         try:
-            for event in self._yielded("generate", list(ids), sampling, cancel=cancel):
+            for event in self._yielded("generate", list(ids), sampling, cancel=cancel, others=others):
                 match event:
                     case Prompt():
                         read = event.tokens
@@ -253,6 +258,10 @@ class EngineApart:
     def unpin(self, positions: range | None = None, keep: Sequence[int] = ()) -> None:
         """See `Engine.unpin`."""
         self._ask("unpin", positions, keep)
+
+    def give_up_generated(self) -> None:
+        """See `Engine.give_up_generated`."""
+        self._ask("give_up_generated")
 
     def protection(self) -> tuple[int, int | None]:
         """See `Engine.protection`."""

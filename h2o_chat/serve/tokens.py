@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from h2o_chat.base.config import Settings
+from h2o_chat.chat import stuck
+from h2o_chat.chat.message import Message
 from h2o_chat.chat.templates import Template, literal
 from h2o_chat.engine.request import Piece, Request
 from h2o_chat.events.events import Note, Session
@@ -101,9 +103,22 @@ class Reader:
             check_length(at - begins)
             if places is not None:
                 places.ends.append(at)
+        *before, (_, last) = asked.messages
+        loop = stuck.loop_in([Message(*one) for one in before], last)
+        if loop and loop.begins:
+            notes = [*notes, stuck.BROKEN]
         stop, marker = asked.sampling.stop, self.template.marker
         sampling = replace(asked.sampling, stop=(*stop, marker)) if marker else asked.sampling
-        request = Request(pieces, sampling, asked.seed, system_tokens, begin=state, keep=True)
+        request = Request(
+            pieces,
+            sampling,
+            asked.seed,
+            system_tokens,
+            others=stuck.others(loop, self.tokenizer) if loop and text == last else (),
+            gives_up=loop is not None and loop.gives_up,
+            begin=state,
+            keep=True,
+        )
         return Prepared(request, places, notes)
 
     def _going_on(self, text: str, begin: Kept) -> list[int]:

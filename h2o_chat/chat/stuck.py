@@ -1,0 +1,125 @@
+"""A conversation that says one thing whatever is said to it, and what is done about that.
+
+Small models copy. An answer that repeats an earlier one makes the next one repeat it too, until one sentence
+is left. Three repeating answers of four begin a loop, so that a refrain, a table or code asked for once more
+changes nothing. Sixteen answers in a row that do not repeat end it. In between two things are done before
+a message is read (docs/STUCK.md has the evidence):
+
+- After an answer that repeats, the memory gives up all that the model itself said. What people said stays.
+- The answer may begin as an earlier one did, but not go on so (`engine/other_words.py`).
+
+All follows from the words alone, so a conversation that is resumed, or that a client sends anew, is treated
+alike; the transcript keeps everything.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, Protocol
+
+from h2o_chat.chat.alike import Grams, alike, grams
+from h2o_chat.chat.templates import literal
+from h2o_chat.engine.other_words import Other
+from h2o_chat.events.events import Note
+
+BEFORE = 8
+"""Earlier answers that one is compared with."""
+SHARE = 0.5
+"""Of an answer's grams: where so many stand in those, it repeats them."""
+LEAST_GRAMS = 3
+"""A shorter answer repeats nothing: "Yes." answers many questions."""
+OF, BEGIN = 4, 3
+"""Of so many answers so many must repeat: then a loop begins."""
+END = 16
+"""So many answers in a row must not repeat: then it ends."""
+LOOKED_AT = 128
+"""Answers, the newest."""
+AVOIDED = 64
+"""Of these none may be said on: it takes 100 microseconds to bring one into tokens."""
+FREE_TOKENS = 8
+"""An answer may begin with so many tokens of an earlier one."""
+_NO_PROSE = re.compile(r"```.*?(?:```|\Z)|^\s*\|.*$|^(?: {4}|\t).*$", re.DOTALL | re.MULTILINE)
+"""Code and tables: they are asked for once more with a small change."""
+
+
+class Spoken(Protocol):
+    """A message."""
+
+    @property
+    def role(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What is to be done before the next message is read."""
+
+    gives_up: bool
+    """The memory gives up what the model said."""
+    begins: bool
+    """Nothing was done before the message before."""
+    others: tuple[str, ...]
+    """Answers that the next one must not go on as."""
+
+
+BROKEN = Note(
+    "stuck",
+    "The answers repeat each other: the memory gives up those that do, and the next ones are made to differ.",
+    "The transcript keeps all of them, and what you said stays. /clear begins a new conversation.",
+)
+
+
+def loop_in(messages: Sequence[Spoken], asked: str) -> Loop | None:
+    """The loop in which a conversation is; None: it is in none.
+
+    Args:
+        asked: the message that comes next.
+    """
+    said = [
+        (before.text, one.text)
+        for before, one in pairwise(messages[-2 * LOOKED_AT - 1 :])
+        if (before.role, one.role) == ("user", "assistant")
+    ]
+    flags = [_repeats(said, at) for at in range(len(said))]
+    if not _goes_on(flags):
+        return None
+    others = dict.fromkeys(answer for message, answer in said[-AVOIDED:] if not same(message, asked))
+    return Loop(flags[-1], not _goes_on(flags[:-1]), tuple(others))
+
+
+def others(loop: Loop, tokenizer: Any) -> list[Other]:
+    """The answers that the next one must not go on as, in tokens."""
+    return [Other(tuple(literal(tokenizer, answer)), FREE_TOKENS) for answer in loop.others]
+
+
+def same(message: str, other: str) -> bool:
+    """Whether two messages ask the same."""
+    return message.casefold().split() == other.casefold().split()
+
+
+def _goes_on(flags: Sequence[bool]) -> bool:
+    """Whether a loop has begun and not ended, by which answers repeat."""
+    on = False
+    for at in range(len(flags)):
+        on = on or sum(flags[max(0, at - OF + 1) : at + 1]) >= BEGIN
+        on = on and any(flags[max(0, at - END + 1) : at + 1])
+    return on
+
+
+def _repeats(said: Sequence[tuple[str, str]], at: int) -> bool:
+    """Whether an answer repeats answers to other messages, or only what it was asked."""
+    message, answer = said[at]
+    found = _prose(answer)
+    if len(found) < LEAST_GRAMS:
+        return False
+    before = [_prose(one) for other, one in said[max(0, at - BEFORE) : at] if not same(other, message)]
+    again = len(found & frozenset().union(*before)) if before else 0
+    return again >= SHARE * len(found) or alike(found, _prose(message))
+
+
+@lru_cache(maxsize=4 * LOOKED_AT)
+def _prose(text: str) -> Grams:
+    return grams(_NO_PROSE.sub(" ", text))

@@ -94,7 +94,6 @@ class Chat:
         others = [Other(tuple(literal(self.engine.tokenizer, answer)), 0) for answer in unlike]
         others += self._out_of_a_loop(text, again is not None)
         exchange = Exchange(text, system_tokens, self.messages, self.keeper, again)
-        exchange.answer.made_with = self.settings, sampling
         self.messages += [exchange.user, exchange.answer]
         exchange.write_down(ids)
         stop, marker = sampling.stop, self.template.marker

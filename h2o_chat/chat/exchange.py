@@ -108,7 +108,6 @@ class Exchange:
     def ended(self, turn: Turn) -> None:
         """The answer has ended. If the turn failed, the engine went back: its tokens are nowhere."""
         self._pieces, self.answer.finish = [turn.text], turn.finish
-        self.answer.repeats = self.repeating.tokens > 0 and turn.finish == "stopped"
         if turn.finish == "error":
             system = [self._system] if self._system_tokens and self._system else []
             for message in (self.user, self.answer, *system):

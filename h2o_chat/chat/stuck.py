@@ -12,7 +12,6 @@ All follows from the words alone, so a conversation that is resumed, or that a c
 alike; the transcript keeps everything.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,7 +29,7 @@ SHARE = 0.5
 """Of an answer's grams: where so many stand in those, it repeats them."""
 LEAST_GRAMS = 3
 """A shorter answer repeats nothing: "Yes." answers many questions."""
-OF, BEGIN = 4, 3
+OF, BEGIN = 4, int(__import__("os").environ.get("X_BEGIN", 3))
 """Of so many answers so many must repeat: then a loop begins."""
 END = 16
 """So many answers in a row must not repeat: then it ends."""
@@ -38,10 +37,11 @@ LOOKED_AT = 128
 """Answers, the newest."""
 AVOIDED = 64
 """Of these none may be said on: it takes 100 microseconds to bring one into tokens."""
-FREE_TOKENS = 8
-"""An answer may begin with so many tokens of an earlier one."""
-_NO_PROSE = re.compile(r"```.*?(?:```|\Z)|^\s*\|.*$|^(?: {4}|\t).*$", re.DOTALL | re.MULTILINE)
-"""Code and tables: they are asked for once more with a small change."""
+FREE_TOKENS = int(__import__("os").environ.get("X_FREE", 8))
+"""An answer may begin with so many tokens of an earlier one, but with half of it at most."""
+LINES, LINE_WORDS = 4, 10
+"""In an answer of so many lines those of fewer words do not count: verse, lists, tables and code are asked
+for once more with a small change."""
 
 
 class Spoken(Protocol):
@@ -92,7 +92,8 @@ def loop_in(messages: Sequence[Spoken], asked: str) -> Loop | None:
 
 def others(loop: Loop, tokenizer: Any) -> list[Other]:
     """The answers that the next one must not go on as, in tokens."""
-    return [Other(tuple(literal(tokenizer, answer)), FREE_TOKENS) for answer in loop.others]
+    ids = [tuple(literal(tokenizer, answer)) for answer in loop.others]
+    return [Other(one, min(FREE_TOKENS, len(one) // 2)) for one in ids]
 
 
 def same(message: str, other: str) -> bool:
@@ -122,4 +123,7 @@ def _repeats(said: Sequence[tuple[str, str]], at: int) -> bool:
 
 @lru_cache(maxsize=4 * LOOKED_AT)
 def _prose(text: str) -> Grams:
-    return grams(_NO_PROSE.sub(" ", text))
+    """The grams of a text that are compared."""
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    few = len(lines) < LINES
+    return grams(" ".join(" ".join(words) for words in lines if few or len(words) >= LINE_WORDS))

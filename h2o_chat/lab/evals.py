@@ -232,8 +232,9 @@ def run_stuck(
     recall: bool,
     as_json: bool,
 ) -> ExitCode:
-    """`eval stuck`."""
-    runs = runs_of(policies, budgets)
+    """`eval stuck`; the cache that keeps everything only where it is named."""
+    runs = runs_of([policy for policy in policies if policy != "full"], budgets)
+    runs = runs if "full" in policies else runs[1:]
     with progress_bar() as show:
         loaded, tick = open_model(settings, show), partial(show, "talk")
         report = stuck.measure(loaded, messages, runs, sampling, seeds, cured, recall, tick)

@@ -105,8 +105,6 @@ class TalkPane(Pane):
         self.prompt.take_back = self.outbox.take_back
         self.sent = Sent()
         self.offers: Offers = Offers(self.prompt, self.transcript, history, self.send, self.write_hint)
-        self.again_asked = float("-inf")
-        """When the same answer at temperature 0 was asked for; by `time.monotonic`."""
         self._drawn: int | None = None
         """The message that was shown when enter was pressed, and is yet to be reported."""
 

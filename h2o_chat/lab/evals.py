@@ -14,6 +14,7 @@ from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.base.progress import progress_bar
 from h2o_chat.lab import (
     agreement,
+    answered,
     generate,
     long_recall,
     observe,
@@ -27,7 +28,7 @@ from h2o_chat.lab import (
     sampled,
     stuck,
 )
-from h2o_chat.lab.contest import runs_of
+from h2o_chat.lab.contest import Run, runs_of
 from h2o_chat.lab.contestant import crossed
 from h2o_chat.lab.output import tell
 from h2o_chat.lab.pictures import check
@@ -126,12 +127,18 @@ def run_long_recall(
     recall: bool = False,
     paired: bool = False,
     pasted: bool = False,
+    scripted: bool = False,
 ) -> ExitCode:
-    """`eval recall --generate`."""
+    """`eval recall --generate`: a model that chats answers itself, unless the answers are `scripted`."""
     contestants, known = crossed(policies, kv_dtypes), Results(results)
     check(folder)
     with progress_bar() as show:
-        loaded = open_model(settings, show)
+        loaded, tick = open_model(settings, show), partial(show, "answer")
+        if loaded.chats and not scripted:
+            runs = [Run(one, budget) for one in contestants for budget in budgets]
+            seed = settings.seed or 0
+            report = answered.measure(loaded, tokens, conversations, seed, runs, tick, known, recall)
+            return _end(report, as_json, long_recall.show_table, folder, plots.plot_long_recall)
         report = long_recall.measure_long(
             loaded,
             tokens,
@@ -139,7 +146,7 @@ def run_long_recall(
             settings.seed or 0,
             contestants,
             budgets,
-            partial(show, "answer"),
+            tick,
             known,
             equal_bytes,
             recall,

@@ -93,11 +93,11 @@ def measure_long(
         ]
 
     [known] = right("full", None, bare, full_cache(positions))
-    shares = _shares(BARE, None, questions, known, known, tokens)
+    shares = shares_of(BARE, None, questions, known, known, tokens)
     fits = max(script.tokens for script in scripts) + 2 * ANSWER_TOKENS <= positions.window
     if fits:
         found, *_ = right("full", None, scripts, full_cache(positions))
-        shares += _shares("full", None, questions, found, known, tokens)
+        shares += shares_of("full", None, questions, found, known, tokens)
     of_first: dict[tuple[int, bool], list[bool]] = {}
     for contestant, budget, slots in runs:
         cache = contestant.cache(slots, positions)
@@ -105,7 +105,7 @@ def measure_long(
         times = right(str(contestant), slots, scripts if pins else list(map(_unpinned, scripts)), cache)
         for again, found in zip((False, True), times, strict=False):
             name = f"{contestant}, recall" if again else str(contestant)
-            measured = _shares(name, budget, questions, found, known, tokens, pins, slots)
+            measured = shares_of(name, budget, questions, found, known, tokens, pins, slots)
             firsts = of_first.setdefault((budget, again), found)
             if paired and firsts is not found:
                 measured = [
@@ -146,7 +146,7 @@ def _unpinned(script: Script) -> Script:
     return other
 
 
-def _shares(
+def shares_of(
     contestant: str,
     budget: int | None,
     questions: Sequence[Question],

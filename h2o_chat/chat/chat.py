@@ -92,7 +92,8 @@ class Chat:
         if pin:
             pin_before(self.engine, place, again)
         others = [Other(tuple(literal(self.engine.tokenizer, answer)), 0) for answer in unlike]
-        others += self._out_of_a_loop(text, again is not None)
+        if self.cured:
+            others += stuck.out_of_a_loop(self.engine, self.messages, text, self.notes, again is not None)
         exchange = Exchange(text, system_tokens, self.messages, self.keeper, again)
         self.messages += [exchange.user, exchange.answer]
         exchange.write_down(ids)
@@ -137,21 +138,6 @@ class Chat:
             if pin and not was_read(exchange.user):  # it was not read
                 self.engine.unpin(place)
                 exchange.user.pinned = False
-
-    def _out_of_a_loop(self, text: str, recalls: bool) -> list[Other]:
-        """Answers that the next one must not go on as; where it is due, what the model said is given up.
-
-        Args:
-            recalls: words are told again with the message: their answer may have been given before.
-        """
-        loop = stuck.loop_in(self.messages, text) if self.cured else None
-        if loop is None:
-            return []
-        if loop.begins:
-            self.notes.append(stuck.BROKEN)
-        if loop.gives_up:
-            self.engine.give_up_generated()
-        return [] if recalls else stuck.others(loop, self.engine.tokenizer)
 
     def reseed(self, seed: int) -> None:
         """Draws from here on as with this seed."""

@@ -194,7 +194,7 @@ def read_again(
         if message.role == "user":
             # The tokens of a turn that failed, or was cut off before it was read, are nowhere.
             read = not ids or was_read(message)
-            if read and (loop := loop_in(path[:index], message.text)) and loop.gives_up:
+            if read and loop_in(path[:index], message.text):
                 engine.give_up_generated()  # as it was done before this was read then
             if not ids:
                 ids = prompt(engine, template, path[:index], system, message.text)

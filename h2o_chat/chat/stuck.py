@@ -5,7 +5,7 @@ is left. Three repeating answers of four begin a loop, so that a refrain, a tabl
 changes nothing. Sixteen answers in a row that do not repeat end it. In between two things are done before
 a message is read (docs/STUCK.md has the evidence):
 
-- After an answer that repeats, the memory gives up all that the model itself said. What people said stays.
+- The memory gives up all that the model itself said. What people said stays.
 - The answer may begin as an earlier one did, but not go on so (`engine/other_words.py`).
 
 All follows from the words alone, so a conversation that is resumed, or that a client sends anew, is treated
@@ -53,12 +53,18 @@ class Spoken(Protocol):
     def text(self) -> str: ...
 
 
+class GivesUp(Protocol):
+    """An engine."""
+
+    tokenizer: Any
+
+    def give_up_generated(self) -> None: ...
+
+
 @dataclass(frozen=True)
 class Loop:
-    """What is to be done before the next message is read."""
+    """A loop, in which the memory gives up what the model said before the next message is read."""
 
-    gives_up: bool
-    """The memory gives up what the model said."""
     begins: bool
     """Nothing was done before the message before."""
     others: tuple[str, ...]
@@ -67,8 +73,8 @@ class Loop:
 
 BROKEN = Note(
     "stuck",
-    "The answers repeat each other: the memory gives up those that do, and the next ones are made to differ.",
-    "The transcript keeps all of them, and what you said stays. /clear begins a new conversation.",
+    "The answers repeat each other: the memory gives them up, and for a while they are made to differ.",
+    "What you said stays, and the transcript keeps everything.",
 )
 
 
@@ -87,7 +93,25 @@ def loop_in(messages: Sequence[Spoken], asked: str) -> Loop | None:
     if not _goes_on(flags):
         return None
     others = dict.fromkeys(answer for message, answer in said[-AVOIDED:] if not same(message, asked))
-    return Loop(flags[-1], not _goes_on(flags[:-1]), tuple(others))
+    return Loop(not _goes_on(flags[:-1]), tuple(others))
+
+
+def out_of_a_loop(
+    engine: GivesUp, messages: Sequence[Spoken], asked: str, notes: list[Note], recalls: bool
+) -> list[Other]:
+    """Has the engine give up what the model said, where that is due; answers that the next must not go on as.
+
+    Args:
+        notes: gets what a person is told of it.
+        recalls: words are told again with the message: what they answer may have been answered before.
+    """
+    loop = loop_in(messages, asked)
+    if loop is None:
+        return []
+    if loop.begins:
+        notes.append(BROKEN)
+    engine.give_up_generated()
+    return [] if recalls else others(loop, engine.tokenizer)
 
 
 def others(loop: Loop, tokenizer: Any) -> list[Other]:

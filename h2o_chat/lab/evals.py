@@ -33,7 +33,7 @@ from h2o_chat.lab.contestant import crossed
 from h2o_chat.lab.output import tell
 from h2o_chat.lab.pictures import check
 from h2o_chat.lab.results import Results
-from h2o_chat.lab.texts import documents, half_of, read_texts
+from h2o_chat.lab.texts import documents, half_of, read_items, read_texts
 from h2o_chat.models.load import load
 from h2o_chat.native.loading import open_model
 
@@ -195,7 +195,7 @@ def run_generate(
     results: Path | None = None,
 ) -> ExitCode:
     """`eval generate`."""
-    runs, items, known = runs_of(policies, budgets), generate.read_items(file), Results(results)
+    runs, items, known = runs_of(policies, budgets), read_items(file, generate.Item), Results(results)
     check(folder)
     generate.rouge_scorer()  # says what is missing before the model is loaded
     with progress_bar() as show:
@@ -218,7 +218,7 @@ def run_qa(
 ) -> ExitCode:
     """`eval qa`."""
     runs, known = runs_of(policies, budgets), Results(results)
-    asked = half_of(qa.read_items(items), half)
+    asked = half_of(read_items(items, qa.Item), half)
     with progress_bar() as show:
         loaded = open_model(settings, show)
         seed, tick = settings.seed or 0, partial(show, "answer")

@@ -5,16 +5,13 @@ where it is too long. It is said to a new conversation and answered greedily, wi
 (recall) and without.
 """
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from h2o_chat.base.config import Sampling
-from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Tick, unheard
 from h2o_chat.chat.chat import Chat
 from h2o_chat.engine.engine import Engine
@@ -24,10 +21,8 @@ from h2o_chat.lab.figures import mean_interval
 from h2o_chat.lab.generate import f1
 from h2o_chat.lab.output import print_tables, slots
 from h2o_chat.lab.results import Results, key
-from h2o_chat.lab.texts import read_lines
 from h2o_chat.models.load import Loaded
 from h2o_chat.models.tokenizing import text_of, tokens_of
-from h2o_chat.store import clean
 
 PROMPT_TOKENS = 1910
 """Of a message at most, as in the paper."""
@@ -71,30 +66,6 @@ class QaReport:
     step: str
     """What computed it: native or transformers."""
     scores: list[Scored]
-
-
-def read_items(path: Path) -> list[Item]:
-    """A file of one JSON object a line: context, question, answer.
-
-    Raises:
-        UsageError: it cannot be read, or a line is none; says which.
-    """
-    items = []
-    for number, line in enumerate(read_lines(path), 1):
-        try:
-            row = json.loads(line)
-            given = [row[name] for name in ("context", "question", "answer")]
-        except (ValueError, TypeError, KeyError, RecursionError):
-            given = [None]
-        if not all(isinstance(text, str) and clean(text).strip() for text in given):
-            raise UsageError(
-                f"Line {number} of {path} is no item.",
-                "One JSON object a line, with context, question and answer.",
-            )
-        items.append(Item(*map(clean, given)))
-    if not items:
-        raise UsageError(f"{path} holds no items.")
-    return items
 
 
 def message(tokenizer: Any, item: Item, tokens: int) -> str:

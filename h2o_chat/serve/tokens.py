@@ -115,7 +115,7 @@ class Reader:
             asked.seed,
             system_tokens,
             others=stuck.others(loop, self.tokenizer) if loop and text == last else (),
-            gives_up=loop is not None and loop.gives_up,
+            gives_up=loop is not None,
             begin=state,
             keep=True,
         )

@@ -2,8 +2,8 @@
 
 Small models copy. An answer that repeats an earlier one makes the next one repeat it too, until one sentence
 is left. Three repeating answers of four begin a loop, so that a refrain, a table or code asked for once more
-changes nothing. Sixteen answers in a row that do not repeat end it. In between two things are done before
-a message is read (docs/STUCK.md has the evidence):
+changes nothing. Answers that do not repeat, 32 in a row, end it; from then on one that does begins another.
+In a loop two things are done before a message is read (docs/STUCK.md has the evidence):
 
 - The memory gives up all that the model itself said. What people said stays.
 - The answer may begin as an earlier one did, but not go on so (`engine/other_words.py`).
@@ -29,15 +29,15 @@ SHARE = 0.5
 """Of an answer's grams: where so many stand in those, it repeats them."""
 LEAST_GRAMS = 3
 """A shorter answer repeats nothing: "Yes." answers many questions."""
-OF, BEGIN = 4, int(__import__("os").environ.get("X_BEGIN", 3))
+OF, BEGIN = 4, 3
 """Of so many answers so many must repeat: then a loop begins."""
-END = 16
-"""So many answers in a row must not repeat: then it ends."""
+END = 32
+"""So many answers in a row must not repeat: then it ends. The next one that repeats begins another."""
 LOOKED_AT = 128
 """Answers, the newest."""
 AVOIDED = 64
 """Of these none may be said on: it takes 100 microseconds to bring one into tokens."""
-FREE_TOKENS = int(__import__("os").environ.get("X_FREE", 8))
+FREE_TOKENS = 8
 """An answer may begin with so many tokens of an earlier one, but with half of it at most."""
 LINES, LINE_WORDS = 4, 10
 """In an answer of so many lines those of fewer words do not count: verse, lists, tables and code are asked
@@ -127,10 +127,11 @@ def same(message: str, other: str) -> bool:
 
 def _goes_on(flags: Sequence[bool]) -> bool:
     """Whether a loop has begun and not ended, by which answers repeat."""
-    on = False
+    on = before = False
     for at in range(len(flags)):
-        on = on or sum(flags[max(0, at - OF + 1) : at + 1]) >= BEGIN
+        on = on or sum(flags[max(0, at - OF + 1) : at + 1]) >= (1 if before else BEGIN)
         on = on and any(flags[max(0, at - END + 1) : at + 1])
+        before = before or on
     return on
 
 

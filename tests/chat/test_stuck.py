@@ -122,12 +122,19 @@ def test_a_model_that_says_what_it_is_asked_is_in_a_loop() -> None:
     assert loops(said)[-1]
 
 
-def test_it_ends_after_so_many_answers_that_do_not_repeat() -> None:
+def test_it_ends_after_so_many_answers_that_do_not_repeat_and_begins_again_with_one_that_does() -> None:
+    def fresh(count: int) -> Said:
+        return [
+            (f"And {thing} {count}?", " ".join(f"{thing}{at}{count}" for at in range(12))) for thing in THINGS
+        ]
+
     said = [(f"Tell me about the {thing}.", LOOP) for thing in THINGS[:OF]]
-    said += [(f"And {thing}?", " ".join(f"{thing}{at}" for at in range(12))) for thing in THINGS]
+    said += [*fresh(1), *fresh(2)]
     found = loops(said)
     assert found[OF + END - 1]
     assert not any(found[OF + END :])
+    again = [*said, ("And now?", said[-1][1])]
+    assert loops(again)[-1]
 
 
 def test_an_answer_to_the_same_message_may_come_again() -> None:

@@ -10,7 +10,7 @@ from h2o_chat.chat import advice, stuck
 from h2o_chat.chat.branched import mark_branches
 from h2o_chat.chat.engine_like import EngineLike
 from h2o_chat.chat.exchange import Exchange
-from h2o_chat.chat.feeding import longer_than_budget, pin_before, too_small, turn_tokens
+from h2o_chat.chat.feeding import longer_than_budget, pin_before, pinned, too_small, turn_tokens
 from h2o_chat.chat.holds import Holds
 from h2o_chat.chat.keeping import Keeper
 from h2o_chat.chat.message import Message, as_event, give_texts, not_too_long, of_stored
@@ -18,7 +18,6 @@ from h2o_chat.chat.recalling import Recall
 from h2o_chat.chat.resume import ended_in_marker, remember
 from h2o_chat.chat.spans import about_to_be, was_read
 from h2o_chat.chat.templates import choose, literal
-from h2o_chat.engine.other_words import Other
 from h2o_chat.events.events import CacheState, Event, Note, Prompt, ReadSoFar, Token, Turn
 
 
@@ -91,7 +90,7 @@ class Chat:
         place = about_to_be(self.engine.seen + len(self.engine.pending), len(ids), system_tokens)
         if pin:
             pin_before(self.engine, place, again)
-        others = [Other(tuple(literal(self.engine.tokenizer, answer)), 0) for answer in unlike]
+        others = stuck.in_tokens(self.engine.tokenizer, unlike, 0)
         if self.cured:
             others += stuck.out_of_a_loop(self.engine, self.messages, text, self.notes, again is not None)
         exchange = Exchange(text, system_tokens, self.messages, self.keeper, again)
@@ -111,7 +110,7 @@ class Chat:
                         exchange.read(event)
                         yield event
                         if pin:
-                            yield self.pinned(exchange.user, True, len(place))
+                            yield pinned(self, exchange.user, True, len(place))
                         yield from too_small(self.engine, event)
                         continue
                     case Token():
@@ -168,17 +167,6 @@ class Chat:
         if self.keeper:
             self.keeper.close()
         self.engine.close()
-
-    def pinned(self, message: Message, on: bool, held: int) -> Note:
-        """Marks a message as pinned, or not; the note says what it costs.
-
-        Args:
-            held: how many of its tokens are protected.
-        """
-        message.pinned = on
-        if self.keeper:
-            self.keeper.pinned(message.id, on)
-        return advice.pinned(self.messages, message, on, held, self.engine)
 
     def resume(
         self,

@@ -1,11 +1,13 @@
 """What a turn is fed to the engine as, and what to say where it leaves the cache too little room."""
 
 from collections.abc import Iterator
+from typing import Protocol
 
 from h2o_chat.base.errors import BudgetError
 from h2o_chat.chat import advice
 from h2o_chat.chat.engine_like import EngineLike
-from h2o_chat.chat.message import Recalled, numbered
+from h2o_chat.chat.keeping import Keeper
+from h2o_chat.chat.message import Message, Recalled, numbered
 from h2o_chat.chat.templates import Template
 from h2o_chat.events.events import Note, Prompt
 
@@ -50,6 +52,26 @@ def pin_before(engine: EngineLike, place: range, again: Recalled | None) -> None
             f"The {len(place):,} tokens of your message include {numbered(again.index)}, told again in front."
         )
         raise BudgetError(error.message, f"{error.hint} {what}") from error
+
+
+class Pinning(Protocol):
+    """A chat."""
+
+    engine: EngineLike
+    keeper: Keeper | None
+    messages: list[Message]
+
+
+def pinned(chat: Pinning, message: Message, on: bool, held: int) -> Note:
+    """Marks a message as pinned, or not; the note says what it costs.
+
+    Args:
+        held: how many of its tokens are protected.
+    """
+    message.pinned = on
+    if chat.keeper:
+        chat.keeper.pinned(message.id, on)
+    return advice.pinned(chat.messages, message, on, held, chat.engine)
 
 
 def longer_than_budget(engine: EngineLike, ids: list[int]) -> Iterator[Note]:

@@ -89,7 +89,7 @@ def loop_in(messages: Sequence[Spoken], asked: str) -> Loop | None:
         for before, one in pairwise(messages[-2 * LOOKED_AT - 1 :])
         if (before.role, one.role) == ("user", "assistant")
     ]
-    flags = [_repeats(said, at) for at in range(len(said))]
+    flags = [_repeats(tuple(said[max(0, at - BEFORE) : at + 1])) for at in range(len(said))]
     if not _goes_on(flags):
         return None
     others = dict.fromkeys(answer for message, answer in said[-AVOIDED:] if not same(message, asked))
@@ -111,13 +111,13 @@ def out_of_a_loop(
     if loop.begins:
         notes.append(BROKEN)
     engine.give_up_generated()
-    return [] if recalls else others(loop, engine.tokenizer)
+    return [] if recalls else in_tokens(engine.tokenizer, loop.others)
 
 
-def others(loop: Loop, tokenizer: Any) -> list[Other]:
-    """The answers that the next one must not go on as, in tokens."""
-    ids = [tuple(literal(tokenizer, answer)) for answer in loop.others]
-    return [Other(one, min(FREE_TOKENS, len(one) // 2)) for one in ids]
+def in_tokens(tokenizer: Any, answers: Sequence[str], free: int = FREE_TOKENS) -> list[Other]:
+    """Answers that the next one must not go on as, beyond so many tokens, or half of it."""
+    ids = [tuple(literal(tokenizer, answer)) for answer in answers]
+    return [Other(one, min(free, len(one) // 2)) for one in ids]
 
 
 def same(message: str, other: str) -> bool:
@@ -135,14 +135,15 @@ def _goes_on(flags: Sequence[bool]) -> bool:
     return on
 
 
-def _repeats(said: Sequence[tuple[str, str]], at: int) -> bool:
-    """Whether an answer repeats answers to other messages, or only what it was asked."""
-    message, answer = said[at]
+@lru_cache(maxsize=8 * LOOKED_AT)
+def _repeats(said: tuple[tuple[str, str], ...]) -> bool:
+    """Whether the last answer repeats those before it to other messages, or only what it was asked."""
+    *before, (message, answer) = said
     found = _prose(answer)
     if len(found) < LEAST_GRAMS:
         return False
-    before = [_prose(one) for other, one in said[max(0, at - BEFORE) : at] if not same(other, message)]
-    again = len(found & frozenset().union(*before)) if before else 0
+    others = [_prose(one) for other, one in before if not same(other, message)]
+    again = len(found & frozenset().union(*others)) if others else 0
     return again >= SHARE * len(found) or alike(found, _prose(message))
 
 

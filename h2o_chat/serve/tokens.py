@@ -114,7 +114,7 @@ class Reader:
             sampling,
             asked.seed,
             system_tokens,
-            others=stuck.others(loop, self.tokenizer) if loop and text == last else (),
+            others=stuck.in_tokens(self.tokenizer, loop.others) if loop and text == last else (),
             gives_up=loop is not None,
             begin=state,
             keep=True,

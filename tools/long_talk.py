@@ -1,10 +1,10 @@
 """One conversation of thousands of turns, killed on the way: does it live at its end, and is it the same?
 
-    tools/long_talk.py --model FILE --turns FILE [--count 2000] [--kills 10] [--seed 1] [--tokens 24] [--data DIR]
+    tools/long_talk.py --model FILE --turns FILE [--count 2000] [--kills 10] [--tokens 24] [--data DIR]
 
-Messages are said by `h2o-chat run --resume last`, in as many processes as it is killed (SIGKILL) and one more.
-After each kill the newest saved memory is removed from a copy of the folder: the copy feeds the last turns
-again, and the next three answers must be the same there, token for token. Prints one JSON object.
+`h2o-chat run --resume last` says the messages, in one process more than it is killed (SIGKILL). After each
+kill the newest saved memory is removed from a copy of the folder: the copy feeds the last turns again, and the
+next three answers must be the same there, token for token. Prints one JSON object.
 """
 
 import argparse

@@ -3,8 +3,8 @@
     tools/long_talk.py --model FILE --turns FILE [--count 2000] [--kills 10] [--tokens 24] [--data DIR]
 
 `h2o-chat run --resume last` says the messages, in one process more than it is killed (SIGKILL). After each
-kill the newest saved memory is removed from a copy of the folder: the copy feeds the last turns again, and the
-next three answers must be the same there, token for token. Prints one JSON object.
+kill the newest saved memory is removed from a copy of the folder. The copy feeds the last turns again; its
+next three answers must be the same, token for token. Prints one JSON object.
 """
 
 import argparse

@@ -35,6 +35,8 @@ END = 32
 """So many answers in a row must not repeat: then it ends. The next one that repeats begins another."""
 LOOKED_AT = 128
 """Answers, the newest."""
+COMPARED_CHARACTERS = 4000
+"""Of a message or an answer: what is compared is kept for the next time, so it must be small."""
 AVOIDED = 64
 """Of these none may be said on: it takes 100 microseconds to bring one into tokens."""
 FREE_TOKENS = 8
@@ -85,14 +87,16 @@ def loop_in(messages: Sequence[Spoken], asked: str) -> Loop | None:
         asked: the message that comes next.
     """
     said = [
-        (before.text, one.text)
+        (before.text[:COMPARED_CHARACTERS], one.text[:COMPARED_CHARACTERS])
         for before, one in pairwise(messages[-2 * LOOKED_AT - 1 :])
         if (before.role, one.role) == ("user", "assistant")
     ]
     flags = [_repeats(tuple(said[max(0, at - BEFORE) : at + 1])) for at in range(len(said))]
     if not _goes_on(flags):
         return None
-    others = dict.fromkeys(answer for message, answer in said[-AVOIDED:] if not same(message, asked))
+    others = dict.fromkeys(
+        answer for message, answer in said[-AVOIDED:] if not same(message, asked[:COMPARED_CHARACTERS])
+    )
     return Loop(not _goes_on(flags[:-1]), tuple(others))
 
 
@@ -147,7 +151,7 @@ def _repeats(said: tuple[tuple[str, str], ...]) -> bool:
     return again >= SHARE * len(found) or alike(found, _prose(message))
 
 
-@lru_cache(maxsize=4 * LOOKED_AT)
+@lru_cache(maxsize=2 * LOOKED_AT)
 def _prose(text: str) -> Grams:
     """The grams of a text that are compared."""
     lines = [line.split() for line in text.splitlines() if line.strip()]

@@ -18,7 +18,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Protocol
 
-from h2o_chat.chat.alike import Grams, alike, grams
+from h2o_chat.chat.alike import ALIKE, Grams, grams
 from h2o_chat.chat.templates import literal
 from h2o_chat.engine.other_words import Other
 from h2o_chat.events.events import Note
@@ -29,6 +29,8 @@ SHARE = 0.5
 """Of an answer's grams: where so many stand in those, it repeats them."""
 LEAST_GRAMS = 3
 """A shorter answer repeats nothing: "Yes." answers many questions."""
+LONG_GRAMS = 100
+"""Of a longer answer all must stand there: letters and stories are told anew with small changes."""
 OF, BEGIN = 4, 3
 """Of so many answers so many must repeat: then a loop begins."""
 END = 32
@@ -147,8 +149,10 @@ def _repeats(said: tuple[tuple[str, str], ...]) -> bool:
     if len(found) < LEAST_GRAMS:
         return False
     others = [_prose(one) for other, one in before if not same(other, message)]
-    again = len(found & frozenset().union(*others)) if others else 0
-    return again >= SHARE * len(found) or alike(found, _prose(message))
+    again, only = len(found & frozenset().union(*others)), len(found & _prose(message))
+    if len(found) > LONG_GRAMS:
+        return len(found) in (again, only)
+    return again >= SHARE * len(found) or only >= ALIKE * len(found)
 
 
 @lru_cache(maxsize=2 * LOOKED_AT)

@@ -75,8 +75,25 @@ def asked_again(thing: str) -> Said:
     return [(f"Where is my {thing}?", told)] * 4
 
 
+def letter(thing: str, *changed: str) -> str:
+    about = (
+        f"the {thing} that {word} is {at} and needs no more than {at + 1}" for at, word in enumerate(THINGS)
+    )
+    return f"Dear all, I write because of {', '.join(about)}. {' '.join(changed)} Yours, Sam"
+
+
+def told_anew(thing: str) -> Said:
+    changes = ("", "Please.", "Please answer.", "Please answer soon.", "Answer soon.")
+    return [(f"Make it {len(change)} letters longer.", letter(thing, change)) for change in changes]
+
+
+def proofread(thing: str) -> Said:
+    said = [letter(f"{thing} {at}", "It are all.") for at in range(5)]
+    return [(f"Correct this: {text}", text.replace("It are", "That is")) for text in said]
+
+
 @pytest.mark.parametrize("thing", THINGS)
-@pytest.mark.parametrize("meant", [with_refrain, table, code, equal_lines, asked_again])
+@pytest.mark.parametrize("meant", [with_refrain, table, code, equal_lines, asked_again, told_anew, proofread])
 def test_what_is_meant_to_repeat_is_no_loop(meant: object, thing: str) -> None:
     assert callable(meant)
     assert not any(loops(meant(thing)))
@@ -115,6 +132,10 @@ def test_a_loop_with_another_word_in_each_answer_is_one() -> None:
     """A model that is held off from equal answers puts a word of the message into one sentence."""
     told = "I'm so glad you're thinking of the {}. I'm so glad you're here, and so glad that we can talk."
     assert loops([(f"What is a {thing}?", told.format(thing)) for thing in THINGS])[-1]
+
+
+def test_one_long_answer_to_whatever_is_said_is_one() -> None:
+    assert loops([(f"Tell me about the {thing}.", letter("bee")) for thing in THINGS])[-1]
 
 
 def test_a_model_that_says_what_it_is_asked_is_in_a_loop() -> None:

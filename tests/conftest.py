@@ -47,7 +47,7 @@ os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
 # Whoever runs the tests may have settings of their own, which are not what is tested.
 for name in [name for name in os.environ if name.startswith("H2O_CHAT_")]:
-    if name not in ("H2O_CHAT_SHARED", "H2O_CHAT_DATA"):
+    if name not in ("H2O_CHAT_SHARED", "H2O_CHAT_DATA", "H2O_CHAT_REAL_MODELS"):
         del os.environ[name]
 
 os.environ["OLLAMA_MODELS"] = str(Path(__file__).parent / "no models of ollama here")

@@ -1,11 +1,13 @@
 """`eval recall --generate`: made-up conversations that the model itself answers, as in a chat."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
 from h2o_chat.base.config import Sampling
+from h2o_chat.base.errors import BudgetError
 from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.chat import pins
 from h2o_chat.chat.chat import Chat
@@ -45,9 +47,9 @@ class Answered:
         return range(user.first, user.last + 1)
 
     def pin(self, _: range) -> None:
-        """Protects the message that was said last."""
-        for _event in pins.pin(self.chat, len(self.chat.messages) - 2):
-            pass
+        """Protects the message that was said last; where so many cannot be protected it is not."""
+        with suppress(BudgetError):
+            list(pins.pin(self.chat, len(self.chat.messages) - 2))
 
     def ask(self, text: str, recall: bool = False) -> None:
         """A question, which the rest of the conversation does not know of."""

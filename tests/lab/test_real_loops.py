@@ -7,8 +7,9 @@ import opened_models
 import pytest
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.lab import stuck
-from h2o_chat.lab.contest import runs_of
+from h2o_chat.chat.chat import Chat
+from h2o_chat.engine.engine import Engine
+from h2o_chat.lab.stuck import repeated
 
 FOLDER = os.environ.get("H2O_CHAT_REAL_MODELS", "")
 SAID = (
@@ -25,33 +26,21 @@ SAID = (
         "I wish I could have done more.",
         "My grandmother was a baker.",
     ),
-    *(
-        "I feel guilty.",
-        "I will try to let it go.",
-        "Have you seen my money?",
-        "I play the oboe.",
-        "Hey dad.",
-    ),
-    *(
-        "I think about joining the army.",
-        "I am talking to you!",
-        "My son hates gym.",
-        "You do not look at me!",
-    ),
+    "What is the capital of France?",
 )
 
 
 @pytest.mark.skipif(not FOLDER, reason="H2O_CHAT_REAL_MODELS names no folder with smollm2*.gguf")
 def test_a_conversation_with_a_small_model_lives() -> None:
     (file,) = Path(FOLDER).glob("smollm2*.gguf")
-    loaded = opened_models.loaded(Settings(model=str(file)))
-    runs = runs_of(["h2o"], [512])[1:]
-    found = {
-        cured: stuck.measure(loaded, SAID, runs, Sampling(max_tokens=32), [0], cured).conversations[0]
-        for cured in (False, True)
-    }
-    said = range(len(SAID))
-    before, now = (sum(found[cured].repeated[at] for at in said) for cured in (False, True))
+    settings = Settings(model=str(file), seed=0, events_every=0)
+    loaded, found = opened_models.loaded(settings), []
+    for cured in (False, True):
+        chat = Chat(Engine(loaded, settings), settings)
+        chat.cured = cured
+        for text in SAID:
+            list(chat.send(text, Sampling(max_tokens=24)))
+        found.append([one.text for one in chat.messages if one.role == "assistant"])
+    before, now = (sum(repeated(SAID, answers)) for answers in found)
     assert now < before / 2
-    assert found[True].notes.count("stuck") >= 1
-    assert found[True].still_known >= 0.7 * sum(found[True].known)
+    assert "Paris" in found[True][-1]

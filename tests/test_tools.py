@@ -31,7 +31,7 @@ def test_without_a_gpu_it_says_so(
 
 @pytest.mark.parametrize(
     "stages",
-    ["exact", *sweep((), ("tests,products,decode,four_bits,small_shapes,rows,stock,prompt,process,paper",))],
+    ["exact", *sweep("tests,products,decode,four_bits,small_shapes,rows,stock,prompt,process,paper")],
 )
 def test_on_a_cpu_it_goes_through_its_stages(
     gpu_check: Any, capsys: pytest.CaptureFixture[str], stages: str, tmp_path: Path

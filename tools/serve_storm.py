@@ -1,6 +1,7 @@
 """Many clients at a server at once: every answer is what the same conversation alone gives, token for token.
 
     tools/serve_storm.py [--minutes 10] [--clients 32] [--model FOLDER] [--budget 512] [--rows 16]
+    tools/serve_storm.py --hostile [NAME ...] [--seconds 60]
 
 Starts a server. Three of the clients are ill-behaved: one does not read, one goes away in the middle, one
 sends nonsense. The others hold conversations, greedy and drawn. At the end, in the middle of answers, the
@@ -13,6 +14,9 @@ weights are mapped, and not among them), once a second, beside what /metrics say
 `computed_bytes`, and once all snapshots are in use never more than 5% below the sum of rows and snapshots
 (`computed_bytes` without what is kept free for prompts and ranking, which comes and goes). A short storm does
 not use all snapshots: give it fewer with --snapshots.
+
+With --hostile nothing of this: beside each of the attacks of `hostile.py` in turn, or those that are named,
+the longest gap and the longest wait of a good key, and the server's highest memory.
 
 Ends with exit code 1 if a token differs or is missing, a connection ended without an answer, a turn read
 again what was read before, a request took longer than the server promises, the server answered 500, its
@@ -36,6 +40,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import hostile
 from served import GRACE_S, Server
 
 from h2o_chat.base.config import Sampling, Settings
@@ -264,11 +269,17 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=16)
     parser.add_argument("--snapshots", type=int, help="8 for each client, if not given.")
     parser.add_argument("--threads", type=int, default=max(1, (os.cpu_count() or 2) - 1))
+    parser.add_argument("--hostile", nargs="*", metavar="NAME")
+    parser.add_argument("--seconds", type=float, default=60, help="Of each attack.")
     asked = parser.parse_args()
     flags = ["-b", str(asked.budget), "--threads", str(asked.threads), "--rows", str(asked.rows)]
     flags += ["--snapshots", str(asked.snapshots or 8 * asked.clients)]
     flags += ["--timeout", str(TIMEOUT_S), "--grace", str(GRACE_S)]
     flags += ["-m", asked.model] if asked.model else []
+    if asked.hostile is not None:
+        wrong = hostile.raged(asked.seconds, flags, asked.hostile)
+        print(*(f"wrong: {what}" for what in wrong), sep="\n")
+        return 1 if wrong else 0
     with tempfile.TemporaryDirectory() as folder:
         storm = raged(Server(flags, Path(folder) / "data"), asked.minutes, asked.clients)
         goes_on(storm, Server(flags, Path(folder) / "data"))

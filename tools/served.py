@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 GRACE_S = 60
@@ -15,8 +16,19 @@ GRACE_S = 60
 class Server:
     """`h2o-chat serve`, from the moment it listens until it has ended."""
 
-    def __init__(self, flags: list[str], data: Path) -> None:
-        command = [sys.executable, "-m", "h2o_chat", "serve", "--address", "127.0.0.1:0", "--data", str(data)]
+    def __init__(self, flags: list[str], data: Path, shell: Sequence[str] = ()) -> None:
+        """`shell`: what begins the command, such as one that sets a limit."""
+        command = [
+            *shell,
+            sys.executable,
+            "-m",
+            "h2o_chat",
+            "serve",
+            "--address",
+            "127.0.0.1:0",
+            "--data",
+            str(data),
+        ]
         self._err = data.with_suffix(f".{time.monotonic_ns()}.err")
         with self._err.open("w") as err:
             self.process = subprocess.Popen([*command, *flags], stderr=err)

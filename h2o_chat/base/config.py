@@ -88,7 +88,7 @@ class Sampling:
         _within("--top-p", self.top_p, 0, 1, open_low=True)
         _within("--top-k", self.top_k, 0, 1_000_000)
         _within("--min-p", self.min_p, 0, 1)
-        _within("--repetition-penalty", self.repetition_penalty, 0, 100, open_low=True)
+        _within("--repetition-penalty", self.repetition_penalty, 0.1, 10)  # beyond, logits overflow
         if self.max_tokens is not None:
             _within("--max-tokens", self.max_tokens, 1, 10**12)
         if any(not text for text in self.stop):
@@ -105,6 +105,21 @@ class Look:
 
     theme: str = "h2o-dark"
     """h2o-dark, h2o-light, h2o-ansi, or any that Textual has."""
+
+
+@dataclass(frozen=True)
+class Disk:
+    """What may lie on the disk. No flag: it is the same for all conversations.
+
+    Raises:
+        UsageError: a value outside its range.
+    """
+
+    saved_memories_bytes: int = 2 << 30
+    """Of all saved memories together; the oldest give way. A memory that is gone is rebuilt on resuming."""
+
+    def __post_init__(self) -> None:
+        _within("--saved-memories-bytes", self.saved_memories_bytes, 0, 2**63 - 1)
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,9 @@ def name_of(text: object) -> str:
 
 
 def refusal(error: Exception) -> str:
-    """Why something cannot be had, in words; without the file or the address, which stand before it."""
+    """Why something cannot be had, in words; the file or the address stands before it, a full stop behind."""
+    if isinstance(error, H2OChatError):
+        return error.message.removesuffix(".")
     if isinstance(error, OSError) and error.errno is not None:
         # Not `strerror`: sockets write the address there. An address that is not known has a negative number.
         return os.strerror(error.errno) if error.errno > 0 else str(error.strerror)
@@ -150,6 +152,10 @@ class StoreBusyError(StoreError):
 
 class DiskError(StoreError):
     """The disk is full, cannot be written, or failed: that may pass."""
+
+
+class StoreLostError(StoreError):
+    """The files of the store were removed, moved, replaced or written over while they were open."""
 
 
 class BusyError(StoreError):

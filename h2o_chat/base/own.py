@@ -63,6 +63,18 @@ def no_link(path: Path) -> None:
         )
 
 
+def stands_at(descriptor: int, path: Path) -> bool:
+    """Whether an open file is the one at a path: else it was removed, moved or replaced.
+
+    Raises:
+        OSError: that cannot be seen.
+    """
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
 def open_own(path: Path, flags: int) -> int:
     """A descriptor of a file, which is made for its owner alone where `flags` say so.
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from h2o_chat.base.config import BY_THE_MAKERS, Look, Sampling, Settings, config_file, read_tables
+from h2o_chat.base.config import BY_THE_MAKERS, Disk, Look, Sampling, Settings, config_file, read_tables
 from h2o_chat.base.errors import UsageError
 
 TABLES = ("aliases", "defaults")
@@ -23,11 +23,13 @@ Source = Literal["default", "config.toml", "environment"]
 _PREFIX = "H2O_CHAT_"
 _OWNER: dict[str, tuple[Callable[..., object], Field[Any]]] = {
     field.name: (owner, field)
-    for owner in (Settings, Sampling, Look)
+    for owner in (Settings, Sampling, Look, Disk)
     for field in fields(owner)
     if field.name != "events_every"  # of `run` alone
 }
-_HINTS = get_type_hints(Settings) | get_type_hints(Sampling) | get_type_hints(Look)
+_HINTS = {
+    name: hint for owner in (Settings, Sampling, Look, Disk) for name, hint in get_type_hints(owner).items()
+}
 _WANTED = {
     bool: "true or false",
     int: "a whole number",
@@ -38,7 +40,7 @@ _WANTED = {
 _YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 NAMES = tuple(_OWNER)
-"""Every setting that has a variable and a place in the file; but for `theme`, each has a flag."""
+"""Every setting that has a variable and a place in the file; those of `Look` and `Disk` have no flag."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,15 @@ def theme() -> str:
         UsageError: the file or a variable cannot be used.
     """
     return str(below_flags().get("theme", Look.theme))
+
+
+def saved_memories_bytes() -> int:
+    """What all saved memories together may take.
+
+    Raises:
+        UsageError: the file or a variable cannot be used.
+    """
+    return int(below_flags().get("saved_memories_bytes", Disk.saved_memories_bytes))
 
 
 def below_flags() -> dict[str, Any]:
@@ -161,11 +172,21 @@ def parse(name: str, text: str, where: str) -> Any:
     Raises:
         UsageError: it is no such value; begins with `where`.
     """
+    return check(name, _value(_kind(name), typed(text, where)), where)
+
+
+def typed(text: str, where: str) -> str:
+    """Text of the command line or of a variable: UTF-8, also where Python took it for ASCII (LC_ALL=C).
+
+    Raises:
+        UsageError: it is not; begins with `where`.
+    """
+    if not any("\ud800" <= one <= "\udfff" for one in text):
+        return text
     try:
-        text.encode()
-    except UnicodeEncodeError as error:
+        return os.fsencode(text).decode()
+    except UnicodeError as error:
         raise UsageError(f"{where} is not UTF-8 text.") from error
-    return check(name, _value(_kind(name), text), where)
 
 
 def check(name: str, value: Any, where: str) -> Any:

@@ -5,6 +5,7 @@ for who does neither.
 """
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ Progress = Callable[[str, float | None], None]
 Tick = Callable[[float], None]
 """(share of the work that is done, 0..1)"""
 
+REPEATED_S = 10.0
+"""Seconds between two lines of what can tell no share, and is known to take long."""
 PLAIN_EVERY_S = 30
 """Seconds between two lines where there is no bar; what is done sooner says nothing."""
 
@@ -60,7 +63,11 @@ def part(tick: Tick, number: int, of: int) -> Tick:
 def progress_bar() -> Iterator[Progress]:
     """Reports to a bar on stderr if that is a terminal, else in plain lines."""
     if not sys.stderr.isatty():
-        yield _plain()
+        plain = _Plain()
+        try:
+            yield plain.report
+        finally:
+            plain.over.set()
         return
     from rich.console import Console
     from rich.progress import Progress as Bar
@@ -74,16 +81,31 @@ def progress_bar() -> Iterator[Progress]:
         yield report
 
 
-def _plain() -> Progress:
-    doing, told = "", 0.0
+class _Plain:
+    """Lines on stderr.
 
-    def report(stage: str, share: float | None) -> None:
-        nonlocal doing, told
-        what = stage.partition(":")[0]
-        if what != doing:  # it has only begun, however long the one before took
-            doing, told = what, time.monotonic()
-        elif share is not None and time.monotonic() - told >= PLAIN_EVERY_S:
-            told = time.monotonic()
+    Attributes:
+        over: Set when there is nothing more to tell.
+    """
+
+    def __init__(self) -> None:
+        self.over = threading.Event()
+        self._doing, self._told, self._began = "", 0.0, time.monotonic()
+        self._repeating = False
+
+    def report(self, stage: str, share: float | None) -> None:
+        """See `Progress`. What tells no share but why it takes long is told at once, and again."""
+        what, _, why = stage.partition(":")
+        if what != self._doing:  # it has only begun, however long the one before took
+            self._doing, self._told = what, time.monotonic()
+            if share is None and why and not self._repeating:
+                self._repeating = True
+                sys.stderr.write(f"h2o-chat: {stage}\n")
+                threading.Thread(target=self._repeat, name="progress", daemon=True).start()
+        elif share is not None and time.monotonic() - self._told >= PLAIN_EVERY_S:
+            self._told = time.monotonic()
             sys.stderr.write(f"{stage}: {share:.0%}\n")
 
-    return report
+    def _repeat(self) -> None:
+        while not self.over.wait(REPEATED_S):
+            sys.stderr.write(f"{self._doing}: {time.monotonic() - self._began:.0f} s\n")

@@ -30,7 +30,9 @@ def longer_than(tokens: int, session: Session) -> Iterator[Note]:
         "long-prompt",
         f"{tokens:,} tokens, {budget:,} slots: it is read once from beginning to end;"
         f" {' and '.join(stay) or 'what the policy keeps'} stay.",
-        f"With a budget of {tokens + budget // 2:,} none of it would be forgotten.",
+        f"With a budget of {needed:,} none of it would be forgotten."
+        if (needed := tokens + budget // 2) <= session.window
+        else f"The model's window has {session.window:,} tokens: no budget would hold all of it.",
     )
 
 
@@ -46,13 +48,13 @@ def at_limit(turn: Turn, sampling: Sampling, repeated: int) -> Iterator[Note]:
             f"The answer began to repeat the same {repeated} tokens: it was ended."
             if repeated > 1
             else "The answer began to repeat the same token: it was ended.",
-            "/regenerate 0.8 draws other words. /set max_tokens 20000 lets answers repeat themselves.",
+            "/regenerate gives another answer. /set max_tokens 20000 lets answers repeat themselves.",
         )
     if turn.finish == "length" and turn.new_tokens == sampling.max_tokens == SCREEN_TOKENS:
         yield Note(
             "answer-limit",
             f"The answer was ended after {turn.new_tokens:,} tokens, the most that one may have.",
-            "/set max_tokens 20000 allows more, none any number. If it repeats itself: /regenerate 0.8.",
+            "/set max_tokens 20000 allows more, none any number. If it repeats itself: /regenerate.",
         )
 
 

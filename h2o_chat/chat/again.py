@@ -1,6 +1,7 @@
 """Going back in a stored conversation: to answer again, or to say something else instead of a message."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import StoreError, UsageError
@@ -17,7 +18,8 @@ def regenerate(
     cancel: Callable[[], bool] = never,
     progress: Callable[[ReadSoFar], None] = unheard,
 ) -> Iterator[Event]:
-    """Answers the last message again, from the cache as it was before; the first answer is kept beside.
+    """Answers the last message again, from the cache as it was before, in other words; the answers before are
+    kept beside.
 
     Args and events: see `edit`.
 
@@ -39,7 +41,9 @@ def edit(
     cancel: Callable[[], bool] = never,
     progress: Callable[[ReadSoFar], None] = unheard,
 ) -> Iterator[Event]:
-    """Says something else instead of message `index`; what followed it is kept as another branch.
+    """Says something else instead of message `index`, or the same: then other words answer it.
+
+    What followed it is kept as another branch.
 
     No event comes until the cache has been brought back, none at all if that was cancelled: then nothing has
     changed.
@@ -62,9 +66,11 @@ def edit(
     yield from chat.looked()
     # The cache was brought back with its random state: the same words would be drawn.
     assert chat.keeper.conversation is not None
-    said_here = len(chat.keeper.store.children(chat.keeper.conversation, before))
-    chat.engine.reseed(chat.session.seed + said_here)
-    yield from chat.send(text, sampling, cancel, pin=pinned)
+    children = partial(chat.keeper.store.children, chat.keeper.conversation)
+    said_here = children(before)
+    chat.engine.reseed(chat.session.seed + len(said_here))
+    unlike = [answer.text for one in said_here if one.text == text for answer in children(one.id)]
+    yield from chat.send(text, sampling, cancel, pin=pinned, unlike=unlike)
     mark_branches(chat.keeper, chat.messages)
     if len(chat.messages) <= index:  # stopped before it was read: nothing was said instead
         chat.go_to(leaf, progress)

@@ -1,16 +1,16 @@
 """A conversation: template -> engine -> store. The engine is injected, so nothing here imports torch."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import OutOfMemoryError
 from h2o_chat.base.progress import never, unheard
-from h2o_chat.chat import advice
+from h2o_chat.chat import advice, stuck
 from h2o_chat.chat.branched import mark_branches
 from h2o_chat.chat.engine_like import EngineLike
 from h2o_chat.chat.exchange import Exchange
-from h2o_chat.chat.feeding import longer_than_budget, pin_before, too_small, turn_tokens
+from h2o_chat.chat.feeding import longer_than_budget, pin_before, pinned, too_small, turn_tokens
 from h2o_chat.chat.holds import Holds
 from h2o_chat.chat.keeping import Keeper
 from h2o_chat.chat.message import Message, as_event, give_texts, not_too_long, of_stored
@@ -39,6 +39,8 @@ class Chat:
         """Why it is not stored, where it should have been."""
         self.notes: list[Note] = keeper.notes if keeper else []
         """What a person should know; whoever shows it takes it away."""
+        self.cured = True
+        """Whether what is done against loops is done; the lab asks for it with and without."""
         self.state: CacheState | None = None
         """What the cache held when last looked at."""
         self.settings = settings
@@ -51,10 +53,23 @@ class Chat:
         self._marked = False
         """The last answer ended in the marker that the next turn begins with: it was fed already."""
         self.session = replace(engine.session, template=self.template.name)
-        self.messages: list[Message] = self._blank()
+        self.messages: list[Message]
+        self._hold(self._blank())
+
+    def _hold(self, messages: list[Message]) -> None:
+        """These are the messages from here on; whoever keeps them has them too."""
+        self.messages = messages
+        if self.keeper:
+            self.keeper.messages = messages
 
     def send(
-        self, text: str, sampling: Sampling, cancel: Callable[[], bool] = never, *, pin: bool = False
+        self,
+        text: str,
+        sampling: Sampling,
+        cancel: Callable[[], bool] = never,
+        *,
+        pin: bool = False,
+        unlike: Sequence[str] = (),
     ) -> Iterator[Event]:
         """Says something and streams the answer: `Said`, the engine's events, `Turn` with what is held.
 
@@ -63,6 +78,7 @@ class Chat:
 
         Args:
             pin: protect all its tokens, as they are fed.
+            unlike: answers given to it before: this one begins with another word.
 
         Raises:
             UsageError: nothing to say, too much, or the model's template does not take the system prompt.
@@ -75,17 +91,19 @@ class Chat:
         place = about_to_be(self.engine.seen + len(self.engine.pending), len(ids), system_tokens)
         if pin:
             pin_before(self.engine, place, again)
+        others = stuck.in_tokens(self.engine.tokenizer, unlike, 0)
+        if self.cured:
+            others += stuck.out_of_a_loop(self.engine, self.messages, text, self.notes, again is not None)
         exchange = Exchange(text, system_tokens, self.messages, self.keeper, again)
-        exchange.write_down(ids)
-        exchange.answer.made_with = self.settings, sampling
         self.messages += [exchange.user, exchange.answer]
+        exchange.write_down(ids)
         stop = sampling.stop
         sampling = replace(sampling, stop=(*stop, *filter(None, (self.template.marker,))))
         try:
             yield as_event(len(self.messages) - 2, exchange.user)
             yield from self.take_notes()
             yield from longer_than_budget(self.engine, ids)
-            for event in self.engine.generate(ids, sampling, exchange.stops(sampling, cancel)):
+            for event in self.engine.generate(ids, sampling, exchange.stops(sampling, cancel), others):
                 match event:
                     case Prompt():
                         self.recall.told()
@@ -93,7 +111,7 @@ class Chat:
                         exchange.read(event)
                         yield event
                         if pin:
-                            yield self.pinned(exchange.user, True, len(place))
+                            yield pinned(self, exchange.user, True, len(place))
                         yield from too_small(self.engine, event)
                         continue
                     case Token():
@@ -151,17 +169,6 @@ class Chat:
             self.keeper.close()
         self.engine.close()
 
-    def pinned(self, message: Message, on: bool, held: int) -> Note:
-        """Marks a message as pinned, or not; the note says what it costs.
-
-        Args:
-            held: how many of its tokens are protected.
-        """
-        message.pinned = on
-        if self.keeper:
-            self.keeper.pinned(message.id, on)
-        return advice.pinned(self.messages, message, on, held, self.engine)
-
     def resume(
         self,
         progress: Callable[[ReadSoFar], None],
@@ -197,7 +204,7 @@ class Chat:
             return False
         self.keeper.move(leaf)
         self.holds.forget()
-        self.messages = of_stored(path) or self._blank()
+        self._hold(of_stored(path) or self._blank())
         self.recall.read(self.messages)
         mark_branches(self.keeper, self.messages)
         if path:
@@ -251,7 +258,7 @@ class Chat:
         self.state = None
         self._marked = False
         self.system = self.settings.system
-        self.messages = self._blank()
+        self._hold(self._blank())
 
     def inspect(self, position: int) -> list[list[bool]]:
         """Which caches hold the token at a position: [layers][KV heads]."""

@@ -7,6 +7,7 @@ from typing import Protocol
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import never
 from h2o_chat.chat.resume import Restorable
+from h2o_chat.engine.other_words import Other
 from h2o_chat.engine.source import Rested
 from h2o_chat.events.events import CacheState, Event, Session
 
@@ -21,7 +22,11 @@ class EngineLike(Restorable, Protocol):
     @property
     def weighs(self) -> bool: ...
     def generate(
-        self, ids: Sequence[int], sampling: Sampling, cancel: Callable[[], bool] = never
+        self,
+        ids: Sequence[int],
+        sampling: Sampling,
+        cancel: Callable[[], bool] = never,
+        others: Sequence[Other] = (),
     ) -> Iterator[Event]: ...
     def look(self) -> CacheState: ...
     def save(self, path: Path) -> None: ...

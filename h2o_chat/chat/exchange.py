@@ -108,7 +108,6 @@ class Exchange:
     def ended(self, turn: Turn) -> None:
         """The answer has ended. If the turn failed, the engine went back: its tokens are nowhere."""
         self._pieces, self.answer.finish = [turn.text], turn.finish
-        self.answer.repeats = self.repeating.tokens > 0 and turn.finish == "stopped"
         if turn.finish == "error":
             system = [self._system] if self._system_tokens and self._system else []
             for message in (self.user, self.answer, *system):
@@ -140,5 +139,5 @@ class Exchange:
             place = turn.source.index
             source = (turn.source.words, messages[place].id if place >= 0 else None)
         self._keeper.finished(turn.text, turn.finish, self.answer.first, self.answer.last, source)
-        if turn.finish != "error":
+        if turn.finish not in ("error", "interrupted"):  # the engine of an interrupted answer is gone
             self._keeper.save(engine, self.answer.id)

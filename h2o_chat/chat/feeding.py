@@ -1,11 +1,13 @@
 """What a turn is fed to the engine as, and what to say where it leaves the cache too little room."""
 
 from collections.abc import Iterator
+from typing import Protocol
 
 from h2o_chat.base.errors import BudgetError
 from h2o_chat.chat import advice
 from h2o_chat.chat.engine_like import EngineLike
-from h2o_chat.chat.message import Recalled, numbered
+from h2o_chat.chat.keeping import Keeper
+from h2o_chat.chat.message import Message, Recalled, numbered
 from h2o_chat.chat.templates import Template
 from h2o_chat.events.events import Note, Prompt
 
@@ -52,6 +54,26 @@ def pin_before(engine: EngineLike, place: range, again: Recalled | None) -> None
         raise BudgetError(error.message, f"{error.hint} {what}") from error
 
 
+class Pinning(Protocol):
+    """A chat."""
+
+    engine: EngineLike
+    keeper: Keeper | None
+    messages: list[Message]
+
+
+def pinned(chat: Pinning, message: Message, on: bool, held: int) -> Note:
+    """Marks a message as pinned, or not; the note says what it costs.
+
+    Args:
+        held: how many of its tokens are protected.
+    """
+    message.pinned = on
+    if chat.keeper:
+        chat.keeper.pinned(message.id, on)
+    return advice.pinned(chat.messages, message, on, held, chat.engine)
+
+
 def longer_than_budget(engine: EngineLike, ids: list[int]) -> Iterator[Note]:
     """See `advice.longer_than`."""
     return advice.longer_than(len(engine.pending) + len(ids), engine.session)
@@ -63,4 +85,5 @@ def too_small(engine: EngineLike, prompt: Prompt) -> Iterator[Note]:
     if budget is not None:
         protected, _ = engine.protection()
         fits = engine.budget_for(prompt.system) if prompt.system > protected else None
+        fits = fits if fits and fits <= engine.session.window else None
         yield from advice.too_small(prompt, budget, protected, fits)

@@ -44,6 +44,12 @@ class Job:
     """Of the sampling."""
     seed: int | None
 
+    @property
+    def digest(self) -> str:
+        """Of what is asked: another one, another answer."""
+        asked = json.dumps([self.messages, self.changes, self.seed], sort_keys=True)
+        return f"sha256 {sha256(asked.encode()).hexdigest()[:16]}"
+
 
 def read_jobs(path: Path, skip_bad: bool) -> tuple[list[Job], list[UsageError]]:
     """The lines of a file, and what is wrong with those that are left out.

@@ -1,20 +1,36 @@
 """A conversation on disk while it goes on: what is said is written at once, the cache after each turn.
 
 Another process may be writing, or the disk may fail, while somebody talks. Then it is said, once, the
-conversation goes on, and what is said waits in memory until it can be written, in order.
+conversation goes on, and what is said waits in memory until it can be written, in order. Where that will
+never be (the database was removed, or is damaged) the conversation is saved into a file (`rescued.py`).
 """
 
+import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from h2o_chat.base.errors import DiskError, EngineError, StoreBusyError, StoreError, UsageError, refusal
+from h2o_chat.base import precedence
+from h2o_chat.base.called import called, data_flag
+from h2o_chat.base.errors import (
+    DiskError,
+    EngineError,
+    H2OChatError,
+    StoreBusyError,
+    StoreError,
+    StoreLostError,
+    UsageError,
+    refusal,
+)
 from h2o_chat.chat import saved_caches
+from h2o_chat.chat.message import Message
+from h2o_chat.chat.rescued import rescue
 from h2o_chat.events.events import Note, Session
 from h2o_chat.store import NOTHING, UNKNOWN, Again, From, Store, StoredMessage, Writer
 
+NOWHERE_ELSE = "It was shown, but it is saved nowhere."
 GIVE_UP_S = 180.0
 """Seconds of waiting after which a note says that nothing more is stored; writing is still tried."""
 
@@ -41,10 +57,19 @@ class Keeper:
         """The conversation that was let go for this one, by `begin_anew`."""
         self.notes: list[Note] = [*store.notes]
         """What a person should know; whoever shows it takes it away."""
+        self.messages: Sequence[Message] = ()
+        """What was said, as the chat has it: all that is left where the store is lost."""
+        self.rescued: Path | None = None
+        """The file into which that was saved then."""
+        self._not_rescued = ""
+        """Why it could not be."""
+        self._pieces: list[str] = []
+        """Of the answer that is being written."""
         self._session, self._settings = session, settings
         self._writer: Writer | None = None
         self._trouble: Note | None = None
         """The last note about trouble; None once all is written."""
+        self._memories_bytes = precedence.saved_memories_bytes()
         self._gave_way = False  # on a full disk: all saved caches were removed
         self._never: StoreError | None = None
         """Why a conversation could not even be begun."""
@@ -77,7 +102,9 @@ class Keeper:
         self.leave()
         self.close()
         self.before = self.conversation or self.before
-        self._writer = self.conversation = self._trouble = self._never = None
+        self._never = self._lost
+        self._writer = self.conversation = self._trouble = self.rescued = None
+        self._not_rescued = ""
 
     def said(self, role: str, text: str, ids: Sequence[int] = (), again: Again = NOTHING) -> int | None:
         """A message of a person; its number, None where this conversation is not stored.
@@ -91,6 +118,7 @@ class Keeper:
     def answering(self) -> int | None:
         """An answer begins."""
         message = writer.answering() if (writer := self._begun()) else None
+        self._pieces.clear()
         self._look()
         return message
 
@@ -108,15 +136,16 @@ class Keeper:
 
     def token(self, token: int, text: str) -> None:
         """One more token of the answer; on disk when this returns, or it is said that it waits."""
+        self._pieces.append(text)
         if self._writer:
             self._writer.token(token, text)
-            self._look()
+            self._look(streaming=True)
 
     def finished(self, text: str, finish: str, first: int, last: int, source: From = UNKNOWN) -> None:
         """The answer has ended."""
         if self._writer:
             self._writer.finished(text, finish, first, last, source)
-            self._look()
+        self._look()
 
     def withdraw(self, messages: Sequence[int | None]) -> None:
         """Messages that were never read by the model are taken away again."""
@@ -148,11 +177,38 @@ class Keeper:
     @property
     def unstored(self) -> str:
         """What is not on disk, in words; empty where all is."""
+        if lost := self._lost:
+            waits = self._writer.waiting if self._writer else ()
+            what = f"Not stored: {waits.words}. " if waits else ""
+            elsewhere = (
+                f"This conversation was saved in {self.rescued}." if self.rescued else self._not_rescued
+            )
+            return f"{what}{lost.message} {elsewhere}".strip()
         if self._never:
             return f"Nothing of this conversation is stored. {self._never.message}"
         if self._writer is None or (waiting := self._writer.waiting).trouble is None:
             return ""
         return f"Not stored: {waiting.words}. {waiting.trouble.message}"
+
+    @property
+    def way_back(self) -> str:
+        """What to do about what is not on disk."""
+        if self.rescued:
+            return f"{called()} sessions import {shlex.quote(str(self.rescued))} brings it back."
+        return NOWHERE_ELSE
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the store will never have what is said from here on."""
+        return self._lost is not None
+
+    @property
+    def _lost(self) -> StoreError | None:
+        """Why it will not."""
+        if isinstance(self._never, StoreLostError):
+            return self._never
+        waiting = self._writer.waiting if self._writer else None
+        return waiting.trouble if waiting and waiting.for_good else None
 
     def flush(self) -> bool:
         """Tries again to write what waits; returns whether all is on disk."""
@@ -166,7 +222,7 @@ class Keeper:
         """Ends writing: an open answer is finished as far as it got."""
         if self._writer:
             self._writer.settle()
-            self._look()
+        self._look()
 
     @property
     def leaf(self) -> int | None:
@@ -188,26 +244,27 @@ class Keeper:
         """Checks that the conversation may be left: all of it is on disk.
 
         Raises:
-            StoreError: it does.
+            StoreError: it is not.
         """
-        if self._writer:
+        if self._writer and not self.rescued:
             self.catch_up()
 
     def catch_up(self) -> None:
         """Writes what waits, so that the conversation can be read.
 
         Raises:
-            StoreError: it does.
+            StoreError: it still waits.
         """
         if not self.flush():
+            if lost := self._lost:
+                raise lost
             why = self._writer.waiting.trouble if self._writer else self._never
             raise StoreError(f"Not all that was said is on disk yet. {why}", "Try again when it is.")
 
     def saved(self, message: int) -> Path | None:
         """The file with the cache after an answer, if it may be there."""
-        if self.conversation is None:
-            return None
-        return self.store.caches(self.conversation) / f"{message}.safetensors"
+        folder = self.store.caches(self.conversation) if self.conversation else None
+        return folder and folder / f"{message}.safetensors"
 
     def save(self, engine: saved_caches.Saves, message: int | None) -> None:
         """Saves the cache after an answer, and removes those of the oldest messages.
@@ -217,7 +274,7 @@ class Keeper:
         if message is None or not self.flush() or (path := self.saved(message)) is None:
             return
         try:
-            saved_caches.save(self.store, engine, path)
+            saved_caches.save(self.store, engine, path, self._memories_bytes)
         except (OSError, EngineError) as error:
             what = f"The memory could not be saved: {refusal(error)}."
             self.notes.append(Note("store", what, "It will be rebuilt on resuming."))
@@ -246,6 +303,10 @@ class Keeper:
                 )
             except StoreError as error:
                 self._never = error
+                if self._lost:
+                    self._rescue()
+                    self.notes.append(_lost_note(error, self.rescued, self._not_rescued))
+                    return None
                 hint = f"{error.hint} The conversation goes on.".strip()
                 self.notes.append(Note(error.code, f"This conversation is not stored: {error.message}", hint))
             else:
@@ -253,8 +314,28 @@ class Keeper:
                 self._writer.run(asdict(self._session))
         return self._writer
 
-    def _look(self) -> None:
-        """Adds a note when writing fails, and another when all is written again."""
+    def _rescue(self) -> None:
+        """Saves what was said into a file, again at each step of the conversation."""
+        if not self.messages or self.store.folder is None:
+            return
+        so_far, model = "".join(self._pieces), self._session.model
+        try:
+            self.rescued = rescue(
+                *(self.store.folder, self.messages, so_far, model, self._settings, self.rescued)
+            )
+            self._not_rescued = ""
+        except (OSError, H2OChatError) as error:
+            self.rescued = None
+            self._not_rescued = f"It could not be saved into a file either: {refusal(error)}."
+
+    def _look(self, *, streaming: bool = False) -> None:
+        """Adds a note when writing fails, and another when all is written again.
+
+        Args:
+            streaming: of a lost store nothing new is saved before the answer ends.
+        """
+        if self.is_lost and not (streaming and (self.rescued or self._not_rescued)):
+            self._rescue()
         if self._writer is None:
             return
         waiting = self._writer.waiting
@@ -266,6 +347,8 @@ class Keeper:
             self._trouble, self._gave_way = None, False
             return
         note = _note(trouble, busy=self.may_pass)
+        if waiting.for_good:
+            note = _lost_note(trouble, self.rescued, self._not_rescued)
         if note != self._trouble:
             self._trouble = note
             self.notes.append(note)
@@ -278,9 +361,15 @@ def _note(trouble: StoreError, busy: bool) -> Note:
             "Another process is writing to the store: what is said stands only in memory.",
             "It is written as soon as the store is free; that is said then.",
         )
-    again = isinstance(trouble, StoreBusyError | DiskError)
-    hint = "It is tried again with every step; what was stored before is safe." if again else trouble.hint
+    hint = "It is tried again with every step; what was stored before is safe."
     return Note("store", f"Nothing more is being stored. {trouble.message}", hint)
+
+
+def _lost_note(trouble: StoreError, rescued: Path | None, not_rescued: str) -> Note:
+    saved = f"What is said here is saved in {rescued} from here on." if rescued else not_rescued
+    return Note(
+        "store", f"Nothing more is being stored. {trouble.message}", f"{saved} {trouble.hint}".strip()
+    )
 
 
 def _with_seed(settings: dict[str, Any], session: Session) -> dict[str, Any]:
@@ -293,5 +382,6 @@ def _check_model(store: Store, conversation: str, session: Session) -> None:
     if before != session.model:
         raise UsageError(
             f"Conversation {conversation} was held with {before}, and this is {session.model}.",
-            f"Resume it with --model {before}, or export it and import it as a new one.",
+            f"{called()} --resume {conversation}{data_flag(store.folder)} goes on with that model. Or export"
+            " the conversation and import it as a new one.",
         )

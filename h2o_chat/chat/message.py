@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.chat.spans import own, tokens_of, was_read
 from h2o_chat.engine.detokenize import MOST_TEXTS, texts
@@ -74,10 +73,6 @@ class Message:
     """Its tokens are protected from eviction, as far as they were still held."""
     texts: list[str] = field(default_factory=list)
     """The text of each of its tokens, where it was said before somebody looked."""
-    made_with: tuple[Settings, Sampling] | None = None
-    """How an answer was made; None where that was before the conversation was opened."""
-    repeats: bool = False
-    """An answer that began to say the same over and over, and was stopped; it is not stored."""
     recalled: Recalled | None = None
     """What was said to the model again in front of it."""
     source: Source | None = None

@@ -32,8 +32,8 @@ EARLIER = "pocket-1"
 class Kept:
     """Where a conversation is kept."""
 
-    folder: Path
-    """The data folder."""
+    folder: Path | None
+    """The data folder; None keeps it in memory, until the process ends."""
     conversation: str | None = None
     """The one to go on with; None begins one."""
     notes: tuple[Note, ...] = ()
@@ -125,7 +125,7 @@ def opener(
     """What opens the conversation, when and in whatever thread it is called.
 
     Args:
-        kept: None keeps nothing on disk.
+        kept: None keeps nothing, so that nobody can go back.
         agree: is asked before a model that is not here is fetched.
         named: the settings that a person named, which grow; other sampling is as the model's makers recommend
             it. None: what they recommend is not looked for.
@@ -149,7 +149,7 @@ def opener(
         except StoreError as error:
             if kept.conversation is not None:
                 raise
-            chat = Chat(engine, held)
+            chat = Chat(engine, held, Keeper(Store(None), None, engine.session, _lasting(held)))
             chat.makers = makers
             chat.unkept = error.message
             chat.notes.append(_not_kept(error))

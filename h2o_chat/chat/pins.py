@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.feeding import pinned
 from h2o_chat.chat.message import no_such, numbered
 from h2o_chat.chat.spans import tokens_of
 from h2o_chat.events.events import Event
@@ -21,8 +22,8 @@ def pin(chat: Chat, index: int, on: bool = True) -> Iterator[Event]:
         raise no_such(index, len(chat.messages))
     message = chat.messages[index]
     if not on and not message.pinned:
-        pinned = [numbered(at) for at, one in enumerate(chat.messages) if one.pinned]
-        raise UsageError(f"{numbered(index)} is not pinned.", f"Pinned are: {', '.join(pinned) or 'none'}.")
+        those = [numbered(at) for at, one in enumerate(chat.messages) if one.pinned]
+        raise UsageError(f"{numbered(index)} is not pinned.", f"Pinned are: {', '.join(those) or 'none'}.")
     place = tokens_of(message)
     if not place:
         raise UsageError(f"{numbered(index)} was not read: there is nothing of it to hold.")
@@ -37,7 +38,7 @@ def pin(chat: Chat, index: int, on: bool = True) -> Iterator[Event]:
             raise UsageError(f"Nothing of {numbered(index)} is left to pin: all of it is forgotten.", hint)
     else:
         chat.engine.unpin(place)
-    note = chat.pinned(message, on, tokens)
+    note = pinned(chat, message, on, tokens)
     if chat.keeper:
         chat.keeper.save_again(chat.engine)
     chat.look()

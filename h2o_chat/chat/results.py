@@ -3,14 +3,18 @@
 import hashlib
 import json
 import os
+import shutil
 import stat
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.base.errors import BusyError, UsageError, name_of
+from h2o_chat.base.errors import BusyError, StoreLostError, UsageError, name_of
+from h2o_chat.base.own import stands_at
 from h2o_chat.base.system import lock
+from h2o_chat.chat.jobs import Job
 from h2o_chat.events.events import Turn
 from h2o_chat.models.resolve import find
 
@@ -42,7 +46,12 @@ def made_with(settings: Settings, sampling: Sampling) -> dict[str, Any]:
 
 
 def line_of(
-    id: str | int, turn: Turn | None, error: Exception | None = None, *, made: dict[str, Any] | None = None
+    id: str | int,
+    turn: Turn | None,
+    error: Exception | None = None,
+    *,
+    made: dict[str, Any] | None = None,
+    asked: str | None = None,
 ) -> str:
     """One answer, or why there is none, as a line of JSON with its newline.
 
@@ -50,6 +59,7 @@ def line_of(
         turn: None where nothing was read.
         error: one of ours has a code and a hint.
         made: see `made_with`.
+        asked: `Job.digest`.
     """
     read, said = (turn.prompt_tokens, turn.new_tokens) if turn else (0, 0)
     wrong = None
@@ -71,6 +81,7 @@ def line_of(
         },
         "error": wrong,
         "settings": made,
+        "asked": asked,
     }
     return json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace").decode() + "\n"
 
@@ -78,7 +89,8 @@ def line_of(
 class ResultsFile:
     """The file, which is this process's alone until it is closed.
 
-    A last line that was not written to its end is cut off; nothing else of the file is touched.
+    A last line that was not written to its end is cut off; nothing else of the file is touched. Before each
+    line it is looked at whether the file still stands at its path, as it was left.
 
     Args:
         made: see `made_with`; lines of versions before, which do not say it, are taken as they are.
@@ -90,8 +102,10 @@ class ResultsFile:
 
     def __init__(self, path: Path, made: dict[str, Any] | None = None) -> None:
         self._path, self._made = path, made
-        self.done: set[str] = set()
-        """Ids that it has an answer to."""
+        self.done: dict[str, str | None] = {}
+        """By id that it has an answer to: the digest of what was asked; None in lines of versions before."""
+        self._bytes: int | None = None
+        """Its length; None where it is no regular file."""
         try:
             self._file = os.fdopen(
                 os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "rb+", buffering=0
@@ -107,15 +121,57 @@ class ResultsFile:
             self._file.close()
             raise
 
+    def left(self, jobs: Sequence[Job]) -> list[Job]:
+        """Those that it has no answer to.
+
+        Raises:
+            UsageError: it has an answer to a line that asks for something else now.
+        """
+        for job in jobs:
+            if self.done.get(str(job.id), job.digest) not in (job.digest, None):
+                raise UsageError(
+                    f"Line {job.line:,}, id {name_of(job.id)}, has changed since {self._path} got its answer:"
+                    " nothing was changed.",
+                    "Give it another id, take its answer out of that file, or give -o another file.",
+                )
+        return [job for job in jobs if str(job.id) not in self.done]
+
     def write(self, line: str) -> None:
         """Writes a whole line at once.
 
         Raises:
             OSError: the disk is full, say; what was written of it is cut off by the next run.
+            StoreLostError: as from `require`.
         """
+        self.require()
         rest = memoryview(line.encode())
         while rest:
             rest = rest[self._file.write(rest) :]
+        if self._bytes is not None:
+            self._bytes += len(line.encode())
+
+    def require(self) -> None:
+        """
+        Raises:
+            StoreLostError: the file was removed, moved, replaced or cut; says where its lines are.
+        """
+        if self._bytes is None:
+            return
+        about = os.fstat(self._file.fileno())
+        if about.st_size != self._bytes:
+            raise StoreLostError(
+                f"{self._path} was changed by somebody else while it was written: it has {about.st_size:,}"
+                f" bytes, and {self._bytes:,} were written.",
+                "Run it again with -o another file.",
+            )
+        if not stands_at(self._file.fileno(), self._path):
+            beside = self._path.with_name(f"{self._path.name}.rescued-{os.getpid()}")
+            try:
+                _copy(self._file, beside)
+                where = f"All lines so far are in {beside}: -o with that name goes on."
+            except OSError as error:
+                where = f"They could not be written to {beside} either: {error.strerror}."
+            raise StoreLostError(f"{self._path} was removed or moved while it was written.", where)
 
     def close(self) -> None:
         """Others may write to it."""
@@ -137,7 +193,8 @@ class ResultsFile:
                 answer = _answer_in(raw)
                 if answer is not None:
                     self._compare(number, answer.get("settings"))
-                    self.done.add(str(answer["id"]))
+                    asked = answer.get("asked")
+                    self.done[str(answer["id"])] = asked if isinstance(asked, str) else None
                     end += len(raw)
                 elif raw.endswith(b"\n") or not _begun(raw):
                     raise UsageError(
@@ -148,6 +205,7 @@ class ResultsFile:
         self._file.seek(end)
         if end and answer is not None and not raw.endswith(b"\n"):  # whole, but for its end
             self._file.write(b"\n")
+        self._bytes = self._file.tell()
 
     def _compare(self, number: int, before: Any) -> None:
         if self._made is None or not isinstance(before, dict) or before == self._made:
@@ -164,10 +222,15 @@ class ResultsFile:
 class Stdout:
     """Answers go to stdout: nothing was answered before."""
 
-    done: frozenset[str] = frozenset()
-
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+
+    def left(self, jobs: Sequence[Job]) -> list[Job]:
+        """All of them."""
+        return list(jobs)
+
+    def require(self) -> None:
+        """Whoever reads is told of by `write`."""
 
     def write(self, line: str) -> None:
         """Hands a line to the reader at once.
@@ -180,6 +243,14 @@ class Stdout:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def _copy(opened: IO[bytes], to: Path) -> None:
+    """What an open file holds, though nothing leads to it any more; its folder is made again."""
+    to.parent.mkdir(parents=True, exist_ok=True)
+    with to.open("xb") as copy:
+        opened.seek(0)
+        shutil.copyfileobj(opened, copy)
 
 
 def _begun(raw: bytes) -> bool:

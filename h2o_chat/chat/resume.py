@@ -9,6 +9,7 @@ from h2o_chat.base.errors import BudgetError, SavedCacheError
 from h2o_chat.base.progress import Seldom, never, unheard
 from h2o_chat.chat.message import numbered
 from h2o_chat.chat.spans import tokens_of, was_read
+from h2o_chat.chat.stuck import loop_in
 from h2o_chat.chat.templates import Template, literal
 from h2o_chat.events.events import Note, ReadSoFar
 from h2o_chat.models.tokenizing import text_of
@@ -40,6 +41,7 @@ class Restorable(Protocol):
     def protect(self, tokens: int) -> int: ...
     def pin(self, positions: range) -> int: ...
     def unpin(self, positions: range | None = None, keep: Sequence[int] = ()) -> None: ...
+    def give_up_generated(self) -> None: ...
     def reset(self) -> None: ...
 
 
@@ -192,6 +194,8 @@ def read_again(
         if message.role == "user":
             # The tokens of a turn that failed, or was cut off before it was read, are nowhere.
             read = not ids or was_read(message)
+            if read and loop_in(path[:index], message.text):
+                engine.give_up_generated()  # as it was done before this was read then
             if not ids:
                 ids = prompt(engine, template, path[:index], system, message.text)
         elif not ids:

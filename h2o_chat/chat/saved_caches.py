@@ -1,4 +1,4 @@
-"""The files with the cache after an answer: which are kept, and which give way on a full disk.
+"""The files with the cache after an answer: which are kept, and which give way.
 
 A cache can be built again from what was said, so words come first.
 """
@@ -26,10 +26,14 @@ class Saves(Protocol):
     def save(self, path: Path) -> None: ...
 
 
-def save(store: Store, engine: Saves, path: Path) -> None:
+def save(store: Store, engine: Saves, path: Path, most_bytes: int) -> None:
     """Saves the cache, and removes the oldest files beyond SAVED_TURNS; never the one that was just saved.
 
     On a full disk the others are removed first.
+
+    Args:
+        most_bytes: of all saved caches together. Those of the conversation that was used longest ago give way
+            first, the one just saved last; what is open in another process stays.
 
     Raises:
         OSError: it cannot be written.
@@ -40,6 +44,12 @@ def save(store: Store, engine: Saves, path: Path) -> None:
     older = [file for file in saved_caches(path.parent) if file != path]
     for file in older[: max(0, len(older) + 1 - SAVED_TURNS)]:
         file.unlink(missing_ok=True)
+    too_much = store.saved_caches_bytes() - most_bytes
+    if too_much > 0:
+        for file in [*(one for one in store.removable_caches(path.parent.name) if one != path), path]:
+            too_much -= _removed_bytes(file)
+            if too_much <= 0:
+                break
 
 
 def give_way(store: Store, conversation: str, write: Callable[[], bool]) -> bool:
@@ -52,7 +62,7 @@ def give_way(store: Store, conversation: str, write: Callable[[], bool]) -> bool
     Returns:
         Whether all of them were removed.
     """
-    if not _full(store.folder, FULL_BYTES):
+    if store.folder is None or not _full(store.folder, FULL_BYTES):
         return False
     try:
         for file in store.removable_caches(conversation):
@@ -75,7 +85,8 @@ def of_earlier_pocket(store: Store, conversation: str, session: Session) -> Iter
     if session.model != POCKET or was == session.revision:
         return
     try:
-        for file in saved_caches(store.caches(conversation)):
+        folder = store.caches(conversation)
+        for file in saved_caches(folder) if folder else []:
             file.unlink(missing_ok=True)
     except OSError as error:
         raise StoreError(f"An old saved memory cannot be removed: {refusal(error)}.", "") from error
@@ -96,6 +107,16 @@ def _save(store: Store, engine: Saves, path: Path) -> None:
             with suppress(OSError):
                 return engine.save(path)
         raise
+
+
+def _removed_bytes(file: Path) -> int:
+    """How many bytes it had; 0 where somebody else has removed it."""
+    try:
+        count = file.stat().st_size
+        file.unlink()
+    except FileNotFoundError:
+        return 0
+    return count
 
 
 def _full(folder: Path, needed_bytes: int) -> bool:

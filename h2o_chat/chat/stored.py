@@ -1,16 +1,13 @@
 """The end of a conversation: nobody leaves before all is stored, or it was said what is not."""
 
-import shlex
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from h2o_chat.base.called import NAME, called
-from h2o_chat.base.config import data_folder
+from h2o_chat.base.called import NAME, called, data_flag
 from h2o_chat.base.errors import StoreError, UsageError
 from h2o_chat.base.system import ENDING
 from h2o_chat.chat.chat import Chat
@@ -20,7 +17,6 @@ LOOK_S = 0.05
 """Between two looks whether the store is free."""
 SAY_S = 5.0
 """Between two words that it is still waited for."""
-NOWHERE_ELSE = "It was shown, but it is saved nowhere."
 
 
 def let_go(keeper: Keeper) -> str:
@@ -57,22 +53,24 @@ def leave(chat: Chat, say: bool) -> None:
     unstored = let_go(chat.keeper) if chat.keeper else ""
     known_as = stored_as(chat.keeper) if chat.keeper else None
     chat.close()
+    if chat.keeper:
+        chat.keeper.store.empty_log()
     if chat.keeper and known_as and say:
-        flags, other = f"--resume {known_as}{_named(chat.keeper.store.folder)}", called()
+        flags, other = f"--resume {known_as}{data_flag(chat.keeper.store.folder)}", called()
         whole = "" if other == NAME else f" ({other} {flags})"
         sys.stderr.write(f"{NAME}: go on with {flags}{whole}\n")
     if unstored:
-        raise StoreError(unstored, NOWHERE_ELSE)
-
-
-def _named(folder: Path) -> str:
-    """The flag for a data folder in which the program does not look by itself."""
-    return "" if folder == data_folder(None) else f" --data {shlex.quote(str(folder))}"
+        raise StoreError(unstored, chat.keeper.way_back if chat.keeper else "")
 
 
 def stored_as(keeper: Keeper) -> str | None:
-    """The id of a conversation, if any of it is on disk; of the one before, where nothing was said since."""
+    """The id of a conversation, if any of it is on disk; of the one before, where nothing was said since.
+
+    None where the store is lost: what stands there now is not what was said.
+    """
     known_as = keeper.conversation or keeper.before
+    if keeper.is_lost or keeper.store.folder is None:
+        return None
     try:
         if known_as:
             keeper.store.leaf(known_as)

@@ -9,14 +9,21 @@ marks turns by plain words, as Llama 2 does with [INST], no tokenizer can tell t
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Protocol
 
 from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.chat.base_templates import BASE_TEMPLATES
 from h2o_chat.chat.rendering import TemplateFailed, render
 from h2o_chat.models.tokenizing import tokens_of
+
+PIECE_CHARACTERS = 16 << 10
+"""A longer text is tokenised in pieces: one takes at most .1 s. It reaches its template as a word, too."""
+after_piece: ContextVar[Callable[[int], None]] = ContextVar("after_piece", default=lambda tokens: None)
+"""Called in this thread after each piece with the tokens of the text so far; what it raises ends the work."""
 
 
 @dataclass(frozen=True)
@@ -105,15 +112,13 @@ class ModelTemplate:
         marks = self._marks(blank)
         before = blank[: blank.index(word["user"])]
         contents = {word[role]: text for role, text in said.items()}
-        ids = self._tokenize(self._render(said, anchor, marked), anchor)
-        if _is_safe(said.values(), marks, ids, self._tokenize(blank, anchor)):
-            head = self._tokenize(
-                "".join(contents.get(part, part) for part in _split(before, contents)), anchor
-            )
-        else:
-            ids = self._piecewise(blank, contents, marks)
-            head = self._piecewise(before, contents, marks)
-        return Fed(ids, _agree(ids, head))
+        if sum(map(len, said.values())) <= PIECE_CHARACTERS:
+            ids = self._tokenize(self._render(said, anchor, marked), anchor)
+            if _is_safe(said.values(), marks, ids, self._tokenize(blank, anchor)):
+                filled = "".join(contents.get(part, part) for part in _split(before, contents))
+                return Fed(ids, _agree(ids, self._tokenize(filled, anchor)))
+        ids = self._piecewise(blank, contents, marks, anchor)
+        return Fed(ids, _agree(ids, self._piecewise(before, contents, marks, anchor)))
 
     def _render(self, said: dict[str, str], anchor: str, marked: bool) -> str:
         """The conversation as text; with an anchor, what follows an answer that consists of that word."""
@@ -151,12 +156,12 @@ class ModelTemplate:
         }
 
     def _tokenize(self, text: str, anchor: str = "") -> list[int]:
-        """Ids of rendered text, as they are after an answer (tokenizers treat the start of a text apart)."""
-        ids = _ids(self._tokenizer, anchor + text)
-        answer = _ids(self._tokenizer, anchor) if anchor else []
-        return ids[len(answer) :] if ids[: len(answer)] == answer else _ids(self._tokenizer, text)
+        """Ids of rendered text, as they are after an answer."""
+        return _behind(anchor, text, lambda whole: _ids(self._tokenizer, whole))
 
-    def _piecewise(self, blank: str, contents: dict[str, str], marks: dict[str, int]) -> list[int]:
+    def _piecewise(
+        self, blank: str, contents: dict[str, str], marks: dict[str, int], anchor: str
+    ) -> list[int]:
         """The template's own marks as tokens, everything between them with special tokens switched off."""
         ids: list[int] = []
         between = ""
@@ -166,21 +171,11 @@ class ModelTemplate:
                 continue
             for piece in _split(part, marks):
                 if piece in marks:
-                    ids += [*self._literal(between, marks), marks[piece]]
-                    between = ""
+                    ids += [*literal(self._tokenizer, between, marks, anchor), marks[piece]]
+                    between = anchor = ""
                 else:
                     between += piece
-        return ids + self._literal(between, marks)
-
-    def _literal(self, text: str, marks: dict[str, int]) -> list[int]:
-        """Ids of text in which no mark is one: those that are not special tokens are cut in two."""
-        inside = "|".join(f"(?<={re.escape(mark[0])})(?={re.escape(mark[1:])})" for mark in marks if mark[1:])
-        pieces = re.split(inside, text) if inside else [text]
-        numbers = set(marks.values())
-        ids = literal(self._tokenizer, text)
-        if numbers.isdisjoint(ids):
-            return ids
-        return [i for piece in pieces for i in literal(self._tokenizer, piece)]
+        return ids + literal(self._tokenizer, between, marks, anchor)
 
 
 class NamedTemplate(ModelTemplate):
@@ -197,9 +192,59 @@ def _ids(tokenizer: Any, text: str) -> list[int]:
     return tokens_of(tokenizer, text)
 
 
-def literal(tokenizer: Any, text: str) -> list[int]:
-    """Ids of text in which special tokens are mere characters."""
-    return tokens_of(tokenizer, text, split_special_tokens=True)
+def literal(tokenizer: Any, text: str, marks: Mapping[str, int] | None = None, behind: str = "") -> list[int]:
+    """Ids of text in which special tokens, and marks, are mere characters.
+
+    A long text is tokenised in pieces, each from the space before a word on: no token of a tokenizer that we
+    know reaches over such a place, so they are those of the whole. Where half a piece has none, a token may
+    be cut in two. Tokenizers treat the start of a text apart: each piece but the first stands behind a word.
+
+    Args:
+        marks: what no text may become, with its ids; where it would, its text is cut in two.
+        behind: a word that the text stands behind.
+
+    Raises:
+        ModelError: the tokenizer fails.
+    """
+    numbers = set((marks or {}).values())
+    ids: list[int] = []
+    for piece in pieces(text):
+        before = "x" if ids else behind
+        found = _plain_behind(before, piece, tokenizer)
+        if not numbers.isdisjoint(found):
+            inside = "|".join(
+                f"(?<={re.escape(mark[0])})(?={re.escape(mark[1:])})"
+                for mark in marks or ()
+                if mark[1:] and mark in piece
+            )
+            first, *others = re.split(inside, piece) if inside else [piece]
+            found = _plain_behind(before, first, tokenizer)
+            found += [number for part in others for number in _plain_behind("x", part, tokenizer)]
+        ids += found
+        after_piece.get()(len(ids))
+    return ids
+
+
+def pieces(text: str) -> Iterator[str]:
+    """The text in pieces of at most PIECE_CHARACTERS, each but the first from the space before a word on."""
+    begin = 0
+    while len(text) - begin > PIECE_CHARACTERS:
+        end = begin + PIECE_CHARACTERS
+        spaces = (at for at in range(end, end - PIECE_CHARACTERS // 2, -1) if text[at] == " ")
+        cut = next((at for at in spaces if not text[at - 1].isspace()), end)
+        yield text[begin:cut]
+        begin = cut
+    yield text[begin:]
+
+
+def _plain_behind(before: str, text: str, tokenizer: Any) -> list[int]:
+    return _behind(before, text, lambda whole: tokens_of(tokenizer, whole, split_special_tokens=True))
+
+
+def _behind(before: str, text: str, tokenize: Callable[[str], list[int]]) -> list[int]:
+    """Ids of text as they are behind some other, if that has the same ids there as alone."""
+    ids, first = tokenize(before + text), tokenize(before) if before else []
+    return ids[len(first) :] if ids[: len(first)] == first else tokenize(text)
 
 
 def _is_safe(texts: Iterable[str], marks: dict[str, int], ids: list[int], blank_ids: list[int]) -> bool:
@@ -225,6 +270,6 @@ def _split(text: str, at: Iterable[str]) -> list[str]:
 def _word_not_in(texts: Iterable[str], role: str) -> str:
     """A word to find the place of a message by: one that nobody has said."""
     word = f"The{role}word"
-    while any(word in text for text in texts):
-        word += "Q"
-    return word
+    said = "\0".join(texts)
+    # A counter would be a loop that whoever writes the text has in hand.
+    return word + sha256(said.encode("utf-8", "surrogatepass")).hexdigest() if word in said else word

@@ -116,7 +116,7 @@ def _answer_all(asked: Asked) -> ExitCode:
     made = made_with(asked.settings, asked.sampling)
     results = ResultsFile(asked.output, made) if asked.output else Stdout(sys.stdout)
     try:
-        left = [job for job in jobs if str(job.id) not in results.done]
+        left = results.left(jobs)
         tally = _Tally(len(jobs), len(jobs) - len(left))
         if tally.before:
             sys.stderr.write(f"h2o-chat: {tally.before:,} of {len(jobs):,} are answered already\n")
@@ -158,6 +158,7 @@ class _Run:
                     self._hear(told)
                 if seldom.due():
                     self._show(progress)
+        self.results.require()
         self._sum_up(interrupted())
         if interrupted():
             return interrupted()
@@ -183,7 +184,7 @@ class _Run:
             self._write(self.under_way.pop(told.request), told.event, told.error)
 
     def _write(self, job: Job, turn: Turn | None, error: Exception | None) -> None:
-        self.results.write(line_of(job.id, turn, error, made=self.made))
+        self.results.write(line_of(job.id, turn, error, made=self.made, asked=job.digest))
         self.tally.done += 1
         self.tally.tokens += turn.new_tokens if turn else 0
         if error is None:

@@ -118,13 +118,19 @@ _Record = Annotated[
 ]
 
 
-def _kept(resume: str | None, data: Path | None, wanted: bool) -> tuple["Kept | None", dict[str, Any]]:
-    """Where the conversation is kept, if it is, and what a resumed one was held with."""
+def _kept(resume: str | None, folder: Path | None) -> tuple["Kept", dict[str, Any]]:
+    """Where the conversation is kept, and what a resumed one was held with.
+
+    Args:
+        folder: the data folder; None: it is kept in memory alone.
+    """
     from h2o_chat.chat.opening import Kept, stored
 
-    if resume is not None:
-        return stored(data_folder(data), resume)
-    return (Kept(data_folder(data)) if wanted else None), {}
+    if resume is None:
+        return Kept(folder), {}
+    if folder is None:
+        raise UsageError("--resume and --no-store were given.", "What is resumed is stored: leave one out.")
+    return stored(folder, resume)
 
 
 def _version(wanted: bool) -> None:
@@ -162,7 +168,7 @@ def screen(
     def work() -> ExitCode:
         if context.invoked_subcommand is not None:
             return _no_flags_before(context)
-        kept, held_with = _kept(resume, data, not no_store)
+        kept, held_with = _kept(resume, None if no_store else data_folder(data))
         settings, sampling = settings_of(given, held_with)
         named = named_in(given, held_with)
         # textual-serve sets this for what it runs, and is the terminal.
@@ -209,7 +215,6 @@ def screen(
         recorder = Recorder(record) if record else None
         if recorder:
             recorder.open()
-        folder = kept.folder if kept else None
         first = first_budget(settings, named)
         engine = engine_apart if PASSES_SOCKETS else engine_here
         others = opener_of(settings, kept, engine, lambda one: first_budget(one, named), named)
@@ -218,7 +223,7 @@ def screen(
             first,
             sampling,
             recorder,
-            folder=folder,
+            folder=kept.folder,
             opener_of=others,
             theme=precedence.theme(),
             keep_theme=partial(config_command.change, "theme"),
@@ -237,11 +242,7 @@ def screen(
 
 
 def _plain(
-    settings: Settings,
-    sampling: Sampling,
-    named: set[str],
-    kept: "Kept | None",
-    record: Path | None,
+    settings: Settings, sampling: Sampling, named: set[str], kept: "Kept", record: Path | None
 ) -> ExitCode:
     """The chat line by line."""
     from h2o_chat.chat.opening import opener, opener_of
@@ -345,7 +346,7 @@ def run(
             if value:
                 raise UsageError(f"{flag} is of --batch alone.", "Give --batch FILE, or leave it out.")
         # In plain text nobody would read cache events.
-        kept, held_with = _kept(resume, data, save)
+        kept, held_with = _kept(resume, data_folder(data)) if save or resume else (None, {})
         settings, sampling = settings_of(given, held_with, events_every=events if json or record else 0)
         turns, named = _turns(prompt, script), named_in(given, held_with)
         settings = with_model(settings, {*given.maps[0], *held_with}, data_folder(data))

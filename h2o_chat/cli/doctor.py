@@ -13,6 +13,7 @@ import shutil
 import sys
 import tempfile
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import ModuleType
@@ -29,6 +30,7 @@ from h2o_chat.models.cached import cache_folder
 from h2o_chat.models.hub import SPARE_BYTES, is_offline
 from h2o_chat.models.resolve import Found, Known, check_weights, look_up
 from h2o_chat.native import build, library
+from h2o_chat.store import saved_caches_bytes
 
 SMALLEST_SCREEN = (60, 24)
 """Columns and lines that the screen is drawn and tested for."""
@@ -232,6 +234,9 @@ def _folders(report: DoctorReport) -> dict[str, Any]:
             )
         elif rows[name]["free_bytes"] < SPARE_BYTES:
             report.note(f"The disk of {folder} is nearly full: {otherwise}.", "Make room.")
+    rows["data"]["saved_memories_bytes"] = saved_caches_bytes(data_folder(None))
+    with suppress(UsageError):  # a configuration that cannot be used is told already
+        rows["data"]["at_most_bytes"] = precedence.saved_memories_bytes()
     return rows
 
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from h2o_chat.base.errors import ExitCode, UsageError
+from h2o_chat.cli.eval_talks import qa, stuck
 from h2o_chat.cli.in_words import App
 from h2o_chat.cli.lab_options import (
     Budgets,
@@ -23,6 +24,7 @@ from h2o_chat.cli.lab_options import (
     Paired,
     Plot,
     Policies,
+    Quantize,
     Results,
     Threads,
     checked,
@@ -154,10 +156,18 @@ def recall(
     pasted: Annotated[
         bool, typer.Option("--pasted", help="With --generate: what is told is one message, as a page.")
     ] = False,
+    scripted: Annotated[
+        bool,
+        typer.Option(
+            "--scripted",
+            help="With --generate: answers are made up too, as --pasted, --paired and --equal-bytes need it.",
+        ),
+    ] = False,
     paired: Paired = False,
     model: Model = None,
     policies: Policies = None,
     budgets: Budgets = None,
+    quantize: Quantize = "auto",
     dtype: Dtype = "auto",
     threads: Threads = None,
     results: Results = None,
@@ -169,7 +179,7 @@ def recall(
     """What is still known of things told long ago, against a cache that keeps everything."""
 
     def work() -> ExitCode:
-        settings = checked(model=model, dtype=dtype, threads=threads, seed=seed)
+        settings = checked(model=model, dtype=dtype, threads=threads, seed=seed, quantize=quantize)
         wanted, kv = policies or COMPARED, kv_dtypes or ()
         if (questions is None) == (generate is None):
             raise UsageError(
@@ -177,6 +187,10 @@ def recall(
             )
         if questions is not None and (paired or pasted):
             raise UsageError(f"{'--paired' if paired else '--pasted'} goes with --generate.")
+        if generate is None and scripted:
+            raise UsageError("--scripted goes with --generate.")
+        if (pasted or paired or equal_bytes) and generate is not None and not scripted:
+            raise UsageError("--pasted, --paired and --equal-bytes go with --scripted.")
         if generate is not None:
             from h2o_chat.lab.evals import run_long_recall
 
@@ -195,6 +209,7 @@ def recall(
                 recall,
                 paired,
                 pasted,
+                scripted,
             )
         from h2o_chat.lab.evals import run_recall
 
@@ -365,3 +380,7 @@ def observe(
         return run_observe(settings, texts, switch_to, wanted, slots, length, documents, asked, as_json, plot)
 
     end(work)
+
+
+evaluate.command()(qa)
+evaluate.command()(stuck)

@@ -148,7 +148,9 @@ def settings_of(
     if "engine" in asked or "quantize" in asked:  # one decides what the other may be
         held = {name: value for name, value in held.items() if name not in ("engine", "quantize")}
     values = {**built_in, **precedence.below_flags(), **held, **asked, **more}
-    values["stop"] = tuple(values["stop"])
+    values["stop"] = tuple(precedence.typed(text, "--stop") for text in values["stop"])
+    if values.get("system") is not None:
+        values["system"] = precedence.typed(values["system"], "--system")
     return _only(Settings, values), _only(Sampling, values)
 
 

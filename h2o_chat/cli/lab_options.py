@@ -19,6 +19,7 @@ Budgets = Annotated[list[int] | None, typer.Option("--budget", "-b", help="Slots
 OneBudget = Annotated[int, typer.Option("--budget", "-b", help="Slots per layer and KV head.")]
 Chunk = Annotated[int | None, typer.Option(help="Prompt tokens read before slots are given up.", min=1)]
 Dtype = Annotated[str, typer.Option(help="Precision; auto: float32 on a CPU.")]
+Quantize = Annotated[str, typer.Option(help="Weights: int8 or int4 in the native step.")]
 KvDtypes = Annotated[
     list[str] | None,
     typer.Option("--kv-dtype", help="Precision of the memory; repeatable: every policy in each."),

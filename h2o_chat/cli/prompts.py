@@ -25,10 +25,12 @@ def prompt_of(words: str | None, pipe: BinaryIO | None) -> str:
     if pipe is not None and words:
         _say_what_is_waited_for(pipe)
     piped = "" if pipe is None else decode(_limited(pipe, "stdin"), "stdin").strip("\n")
+    # What stands on the command line comes in the encoding of the system, and is UTF-8 whatever that is.
+    words = decode(os.fsencode(words), "The prompt") if words else ""
     said = [text for text in (words, piped) if text]
     if not any(text.strip() for text in said):  # blanks are tokens too, but nothing is said with them
         raise UsageError("There is nothing to say.", "Give a prompt, pipe one in, or use --script FILE.")
-    return not_too_long(decode(os.fsencode("\n\n".join(said)), "The prompt"))
+    return not_too_long("\n\n".join(said))
 
 
 def read_script(path: Path) -> list[str]:

@@ -26,8 +26,8 @@ from h2o_chat.base.errors import (
     written_out,
 )
 from h2o_chat.base.progress import progress_bar
-from h2o_chat.chat.keeping import Keeper
-from h2o_chat.chat.stored import NOWHERE_ELSE, let_go, stored_as
+from h2o_chat.chat.keeping import NOWHERE_ELSE, Keeper
+from h2o_chat.chat.stored import let_go, stored_as
 from h2o_chat.cli.interruptible import interruptible
 from h2o_chat.cli.reading_line import telling
 from h2o_chat.events.events import End, Error, Event, Note, Session, Token, Turn, to_json
@@ -179,6 +179,8 @@ def run(prepare: Callable[[], Job], json: bool, recorder: Recorder | None = None
     try:
         code = _store(tally, code, out)
         end = tally.end()
+        if tally.keeper:
+            tally.keeper.store.empty_log()
         out.write(end)
         if end.conversation:
             sys.stderr.write(f"h2o-chat: conversation {end.conversation}\n")
@@ -200,12 +202,12 @@ def _store(tally: _Tally, code: ExitCode, out: Output) -> ExitCode:
     """Waits until all that was said is on disk; says what is not, and fails then."""
     unstored = f"Nothing of this conversation is stored. {tally.unkept}" if tally.unkept else ""
     if keeper := tally.keeper:
-        unstored = let_go(keeper)
+        unstored = let_go(keeper) or unstored
         while keeper.notes:
             _tell(keeper.notes.pop(0), out)
     if not unstored:
         return code
-    error = StoreError(unstored, NOWHERE_ELSE)
+    error = StoreError(unstored, keeper.way_back if keeper else NOWHERE_ELSE)
     _failed(error, out)
     return ExitCode.FAILED if code in (ExitCode.OK, *_SIGNALLED) else code
 

@@ -53,6 +53,12 @@ def serve(
             metavar="FILE", help="Keys, one a line; or one in H2O_CHAT_KEY.", rich_help_panel=_SERVER
         ),
     ] = None,
+    tls_proxy: Annotated[
+        bool,
+        typer.Option(
+            "--tls-proxy", help="A proxy with TLS stands in front: pages have https.", rich_help_panel=_SERVER
+        ),
+    ] = False,
     rows: Annotated[
         int | None,
         typer.Option(
@@ -111,7 +117,8 @@ def serve(
         sampling = makers.complete(sampling)
         folder = None if no_store else data_folder(data)
         limits = Limits(queue, queue, timeout, grace)
-        return _served(settings, sampling, address, keys, rows, snapshots, limits, folder)
+        scheme = "https" if tls_proxy else "http"
+        return _served(settings, sampling, address, keys, scheme, rows, snapshots, limits, folder)
 
     code = ending(work)
     if code is not ExitCode.OK:
@@ -123,6 +130,7 @@ def _served(
     sampling: Sampling,
     address: str,
     keys_file: Path | None,
+    scheme: str,
     rows: int | None,
     snapshots: int | None,
     limits: "Limits",
@@ -184,7 +192,7 @@ def _served(
             sys.stderr.write(f"h2o-chat: serving http://{shown}:{at.getsockname()[1]}/v1\n  ctrl+c ends it\n")
             sys.stderr.flush()
 
-        service, saved = asyncio.run(serve(service_of, keys, loopback, at, ready))
+        service, saved = asyncio.run(serve(service_of, keys, loopback, scheme, at, ready))
     service.close(CLOSE_S)
     if saved is not None:
         saved.write_rows(prefixes.all())

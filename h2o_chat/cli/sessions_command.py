@@ -15,6 +15,7 @@ import typer
 
 from h2o_chat.base.config import data_folder
 from h2o_chat.base.errors import UsageError, name_of
+from h2o_chat.base.precedence import typed
 from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.export import FORMATS, file_name, mark_of, one_line, when, write_file
 from h2o_chat.cli.commands import confirmed, ends
@@ -144,7 +145,7 @@ def search(
     """Find messages by words, newest first."""
 
     def work() -> None:
-        wanted = " ".join(words)
+        wanted = typed(" ".join(words), "What to look for")
         if not wanted.strip():
             raise UsageError("There is nothing to look for.", "Give a word, or the beginning of one.")
         with _opened(data) as store:
@@ -166,7 +167,7 @@ def rename(which: Which, title: str, data: Data = None) -> None:
 
     def work() -> None:
         with _opened(data) as store:
-            store.rename(store.find(which), title)
+            store.rename(store.find(which), typed(title, "The title"))
 
     ends(work)
 

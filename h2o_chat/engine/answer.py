@@ -4,11 +4,13 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
+import torch
 from torch import Tensor
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import ModelError
-from h2o_chat.engine.detokenize import Detokenizer, StopText
+from h2o_chat.engine.detokenize import LONGEST_CHARACTER_TOKENS, Detokenizer, StopText
+from h2o_chat.engine.other_words import Other, OtherWords
 from h2o_chat.engine.row import Row
 from h2o_chat.events.events import Finish, Token, Turn
 
@@ -18,9 +20,12 @@ class Answer:
 
     Args:
         ids: what is read before it.
+        others: answers that it must not go on as.
     """
 
-    def __init__(self, row: Row, ids: Sequence[int], sampling: Sampling) -> None:
+    def __init__(
+        self, row: Row, ids: Sequence[int], sampling: Sampling, others: Sequence[Other] = ()
+    ) -> None:
         self.row, self.sampling = row, sampling
         self.finish: Finish | None = None
         """How it ended; None while it grows."""
@@ -28,8 +33,9 @@ class Answer:
         self.prompt_tokens = 0
         """Read before it; 0 until they are read to their end."""
         self.ttft_ms = 0.0
-        self._detokenizer = Detokenizer(row.tokenizer, [*row.pending, *ids])
+        self._detokenizer = Detokenizer(row.tokenizer, [*row.pending, *ids[-LONGEST_CHARACTER_TOKENS:]])
         self._stop = StopText(sampling.stop)
+        self._other_words = OtherWords(others)
         self._text: list[str] = []
         self._looks = 0
         self._lost_before = row.observer.lost_mark()
@@ -43,7 +49,10 @@ class Answer:
             ModelError: the tokenizer fails on it.
         """
         clock = time.perf_counter()
+        if refused := self._other_words.refused():
+            logits = logits.index_fill(0, torch.tensor(refused, device=logits.device), -torch.inf)
         token = self.row.sampler.choose(logits, self.sampling)
+        self._other_words.hear(token)
         self.row.pending = (token,)
         self.new_tokens += 1
         text = self._stop.add(self._detokenizer.add(token))

@@ -10,8 +10,9 @@ import sys
 import time
 import traceback
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -39,8 +40,8 @@ class _Talk:
     request: Request
     row: Row
     answer: Answer
-    ids: list[int]
-    """All that is read."""
+    waited: Sequence[int]
+    """What is read before its pieces."""
     reader: Runner
     """What reads it."""
     reading: Iterator[Tensor | None]
@@ -254,8 +255,9 @@ class Batch:
             return
         if logits is None:
             return
-        talk.logits, talk.answer.prompt_tokens = logits, len(talk.ids)
-        read = prompt_read(talk.row, talk.row.seen - len(talk.ids), talk.ids, ms_since(talk.began))
+        ids = [*talk.waited, *chain.from_iterable(piece.ids for piece in talk.request.pieces)]
+        talk.logits, talk.answer.prompt_tokens = logits, len(ids)
+        read = prompt_read(talk.row, talk.row.seen - len(ids), ids, ms_since(talk.began))
         told.append(Told(talk.request, read))
 
     # -- how a request begins and ends -----------------------------------------------------------------
@@ -307,10 +309,11 @@ def _begun(request: Request, reader: Runner, settings: Settings) -> _Talk:
     else:
         row.restore(begin)
         row.reseed(request.seed)
-    ids = [*row.pending, *(token for piece in request.pieces for token in piece.ids)]
-    answer = Answer(row, request.pieces[-1].ids, request.sampling)
+    tokens = len(row.pending) + sum(len(piece.ids) for piece in request.pieces)
+    answer = Answer(row, request.pieces[-1].ids, request.sampling, request.others)
     reading = _reading(row, request, begins=begin is None)
-    return _Talk(request, row, answer, ids, reader, reading, row.seen + len(ids), time.perf_counter())
+    ends_at = row.seen + tokens
+    return _Talk(request, row, answer, row.pending, reader, reading, ends_at, time.perf_counter())
 
 
 def _ours(error: Exception, device: torch.device) -> Exception:
@@ -351,6 +354,8 @@ def _reading(row: Row, request: Request, *, begins: bool) -> Iterator[Tensor | N
     for piece in before:
         for _ in reliving(row, piece.ids, answer=piece.answer, exact=False):
             yield None
+    if request.gives_up:
+        row.give_up_generated()
     of = len(row.pending) + len(last.ids)
     for fed, logits in row.feeding(last.ids, never):
         yield logits if fed == of else None

@@ -9,6 +9,7 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import Seldom, never, unheard
 from h2o_chat.engine import generation
 from h2o_chat.engine.answering import AnswerAttention
+from h2o_chat.engine.other_words import Other
 from h2o_chat.engine.relive import reliving
 from h2o_chat.engine.row import Row
 from h2o_chat.engine.runner import Runner, cache_for
@@ -55,10 +56,14 @@ class Engine(Row):
         return Rested(positions.tolist(), weights.tolist(), texts)
 
     def generate(
-        self, ids: Sequence[int], sampling: Sampling, cancel: Callable[[], bool] = never
+        self,
+        ids: Sequence[int],
+        sampling: Sampling,
+        cancel: Callable[[], bool] = never,
+        others: Sequence[Other] = (),
     ) -> Iterator[Event]:
         """Reads `ids` and answers, see `generation.generate`."""
-        return generation.generate(self, list(ids), sampling, cancel)
+        return generation.generate(self, list(ids), sampling, cancel, others)
 
     def relive(
         self,

@@ -2,7 +2,7 @@
 
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 from torch import Tensor
 
@@ -11,6 +11,7 @@ from h2o_chat.base.errors import OutOfMemoryError, UsageError, WindowFullError
 from h2o_chat.base.progress import Seldom
 from h2o_chat.engine.answer import Answer, ms_since
 from h2o_chat.engine.detokenize import texts
+from h2o_chat.engine.other_words import Other
 from h2o_chat.engine.row import Row
 from h2o_chat.events.events import Error, Event, Finish, Prompt, ReadSoFar
 from h2o_chat.models.load import out_of_memory
@@ -19,13 +20,22 @@ LOOK_SHARE = 0.05
 """Of the time of reading that may be spent on looking at the cache meanwhile."""
 
 
-def generate(row: Row, ids: list[int], sampling: Sampling, cancel: Callable[[], bool]) -> Iterator[Event]:
+def generate(
+    row: Row,
+    ids: list[int],
+    sampling: Sampling,
+    cancel: Callable[[], bool],
+    others: Sequence[Other] = (),
+) -> Iterator[Event]:
     """Reads `ids` and answers: `ReadSoFar` ... where it takes a while, `Prompt`, `Token` ..., now and then
     `CacheState`, at the end `Turn`.
 
     `cancel` is asked before every step, and before every layer while a prompt is read. A prompt that was not
     read to its end is forgotten: one `Turn` comes, of no tokens, and the state is what it was before the
     call. So it is if anything is raised, after a `Turn` with what was generated.
+
+    Args:
+        others: answers that this one must not go on as.
 
     Raises:
         UsageError: there is nothing to read.
@@ -35,7 +45,7 @@ def generate(row: Row, ids: list[int], sampling: Sampling, cancel: Callable[[], 
     if not ids and not row.pending:
         raise UsageError("There is nothing to read: the prompt is empty.")
     before = None
-    turn = _Turn(row, ids, sampling, cancel)
+    turn = _Turn(row, ids, cancel, Answer(row, ids, sampling, others))
     try:
         before = row.snapshot()
         read = yield from turn.read()
@@ -66,10 +76,10 @@ def generate(row: Row, ids: list[int], sampling: Sampling, cancel: Callable[[], 
 class _Turn:
     """Its prompt is read, then it is answered token by token."""
 
-    def __init__(self, row: Row, ids: list[int], sampling: Sampling, cancel: Callable[[], bool]) -> None:
+    def __init__(self, row: Row, ids: list[int], cancel: Callable[[], bool], made: Answer) -> None:
         self.row, self.ids, self.cancel = row, ids, cancel
         self.first = row.seen
-        self.made = Answer(row, ids, sampling)
+        self.made = made
         self.looked = False
         """While the prompt was read it was told what the cache holds."""
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from h2o_chat.base.config import Sampling
+from h2o_chat.engine.other_words import Other
 from h2o_chat.events.events import Event
 
 
@@ -29,6 +30,10 @@ class Request:
     """Of the first tokens so many are protected."""
     pins: range = range(0)
     """Positions that are protected, too."""
+    others: Sequence[Other] = ()
+    """Answers that the answer must not go on as."""
+    gives_up: bool = False
+    """What the model said before is given up once all but the last piece is read."""
     begin: Any = None
     """What `Row.snapshot` has taken of a conversation that goes on: it was read before. The batch
     lets it go once it has a copy."""

@@ -116,17 +116,19 @@ class Row:
         Args:
             call_tokens: fed in one call of the model, at most; 0: `Runner.call_tokens`.
         """
-        ids, fed = [*self.pending, *ids], 0
-        while fed < len(ids):
+        waited, fed = len(self.pending), 0
+        while fed < waited + len(ids):
             if cancel():
                 return
-            tokens = ids[fed : fed + (call_tokens or self.runner.call_tokens)]
+            until = fed + (call_tokens or self.runner.call_tokens)
+            # A million ids are not copied: other threads would wait for that.
+            tokens = [*self.pending[fed:until], *ids[max(0, fed - waited) : max(0, until - waited)]]
             try:
                 logits = self.forward(tokens, prompt, cancel)
             except Cancelled:
                 return
             fed += len(tokens)
-            if fed == len(ids):
+            if fed == waited + len(ids):
                 self.pending = ()
             yield fed, logits
 
@@ -153,6 +155,11 @@ class Row:
     def unpin(self, positions: range | None = None, keep: Sequence[int] = ()) -> None:
         """Lets them be evicted again; None: all that was pinned, but `keep`."""
         self.cache.unpin(positions, keep, self.number)
+
+    def give_up_generated(self) -> None:
+        """Gives up all that the model said itself, see `H2OCache.give_up_generated`."""
+        if self.seen:
+            self.cache.give_up_generated(self.number)
 
     def budget_for(self, protected: int) -> int | None:
         """The smallest budget of which so many slots may be protected; None where no budget does."""

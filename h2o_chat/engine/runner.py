@@ -13,6 +13,7 @@ from h2o_chat.base.errors import ModelError, UsageError
 from h2o_chat.base.progress import never
 from h2o_chat.cache.arena import Part
 from h2o_chat.cache.clock import Clock
+from h2o_chat.cache.rope import Positions
 from h2o_chat.cache.settle import TORCH
 from h2o_chat.cache.step import Step
 from h2o_chat.engine.undo import drop_half_absorbed, undo
@@ -280,11 +281,6 @@ def cache_for(loaded: Loaded, settings: Settings) -> H2OCache:
         BudgetError: the budget cannot work.
         ModelError: the model's positions are not understood.
     """
-    if isinstance(loaded, LoadedNative):
-        trained = positions_of(loaded.packed.frame, loaded.chats)
-    else:
-        with blamed_on_the_model("The model cannot compute with the configuration in its folder"):
-            trained = probe(loaded.model, loaded.chats)
     return H2OCache(
         settings.budget,
         policy=settings.policy,
@@ -292,10 +288,22 @@ def cache_for(loaded: Loaded, settings: Settings) -> H2OCache:
         recent=settings.recent,
         chunk=settings.chunk,
         prefill=settings.prefill,
-        positions=trained,
+        positions=trained_positions(loaded),
         observe=True,
         kv=settings.kv_dtype,
     )
+
+
+def trained_positions(loaded: Loaded) -> Positions:
+    """How the layers of a model turn their keys, whichever step computes it.
+
+    Raises:
+        ModelError: the model's positions are not understood.
+    """
+    if isinstance(loaded, LoadedNative):
+        return positions_of(loaded.packed.frame, loaded.chats)
+    with blamed_on_the_model("The model cannot compute with the configuration in its folder"):
+        return probe(loaded.model, loaded.chats)
 
 
 def end_tokens(loaded: Loaded) -> frozenset[int]:

@@ -17,7 +17,7 @@ from h2o_chat.events import typed
 
 SCHEMA = 1
 
-Finish = Literal["eos", "length", "stop", "stopped", "error"]
+Finish = Literal["eos", "length", "stop", "stopped", "error", "interrupted"]
 Role = Literal["system", "user", "assistant"]
 
 
@@ -90,7 +90,7 @@ class Said:
     """Its place in the conversation; an answer that follows has the next one."""
     role: Role
     text: str
-    finish: Finish | Literal["interrupted"] | None = None
+    finish: Finish | None = None
     """How an answer of before ended."""
     hold: float | None = None
     """Mean hold of its tokens, where it was said before and they were read."""

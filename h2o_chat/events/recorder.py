@@ -8,6 +8,7 @@ from threading import Lock
 from typing import BinaryIO
 
 from h2o_chat.base.errors import UsageError
+from h2o_chat.base.own import stands_at
 from h2o_chat.events.events import End, Event, Note, Turn, to_json
 
 _HINT = "Choose another file: a recording is never written over anything."
@@ -57,6 +58,8 @@ class Recorder:
             if isinstance(event, Turn):
                 self._turns, self._tokens = self._turns + 1, self._tokens + event.new_tokens
             try:
+                if not stands_at(self._file.fileno(), self._path):
+                    raise OSError(None, f"{self._path} was removed or moved")
                 self._file.write((to_json(event) + "\n").encode())
                 self._file.flush()
             except OSError as error:

@@ -9,7 +9,7 @@ import torch
 import triton
 from torch import Tensor, nn
 
-from h2o_chat.graph import kernels
+from h2o_chat.graph import product_kernels as kernels
 from h2o_chat.native.rounding import rounded
 
 BLOCK = 256

@@ -9,13 +9,13 @@ import torch
 import triton
 from torch import Tensor
 
-from h2o_chat.graph import kernels
+from h2o_chat.graph import product_kernels as kernels
 from h2o_chat.graph.int4 import Int4
 
 MULTIPROCESSORS = 132
 """Of an H100 or H200; a card with fewer or more works as well with the shares that follow from it."""
 SLOTS_AT_ONCE = 64
-"""Of one program of `kernels.attend`."""
+"""Of one program of `attention_kernels.attend`."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ INTERPRETED = Blocks(rows=256, columns=1024, warps=1)
 
 
 def early(device: torch.device) -> dict[str, bool]:
-    """Options of a launch: whether its kernel starts before the last one has ended (`kernels.py`)."""
+    """Options of a launch: whether its kernel starts before the last one has ended (`product_kernels.py`)."""
     able = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
     return {"EARLY": able} | ({"launch_pdl": True} if able else {})
 
@@ -52,7 +52,7 @@ def product(
     adds: bool = False,
     blocks: Blocks | None = None,
 ) -> None:
-    """y [N] = matrix [N, K] @ x [K], with what `kernels.product` fuses into it.
+    """y [N] = matrix [N, K] @ x [K], with what `product_kernels.product` fuses into it.
 
     Args:
         norm: weights [K] of an RMSNorm of x.
@@ -88,7 +88,7 @@ def product(
 
 
 def _in_bytes(x: Tensor, norm: Tensor | None, epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Activations [K] in 8 bits, as `kernels.in_bytes` writes them: words, scales, sums."""
+    """Activations [K] in 8 bits, as `product_kernels.in_bytes` writes them: words, scales, sums."""
     columns = x.shape[-1]
     words = torch.empty(columns // 4, dtype=torch.int32, device=x.device)
     scales, sums = torch.empty(2, columns // 32, device=x.device)

@@ -12,7 +12,7 @@ from torch import Tensor
 from h2o_chat.cache.arena import New
 from h2o_chat.cache.attention import Attended, LayerStep
 from h2o_chat.cache.clock import Pass
-from h2o_chat.graph import kernels
+from h2o_chat.graph import attention_kernels as kernels
 from h2o_chat.policies.scores import REMEMBER, Received
 
 LEAST_TOKENS = 512

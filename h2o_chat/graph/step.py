@@ -16,7 +16,8 @@ from torch.nn import functional
 
 from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.settle import Due, Kernels, note_ranking, rows_due, settle_rows
-from h2o_chat.graph import kernels, launches, prompts
+from h2o_chat.graph import attention_kernels as kernels
+from h2o_chat.graph import launches, prompts
 from h2o_chat.graph.int4 import Int4
 from h2o_chat.graph.weights import LayerWeights, Matrix, Weights
 from h2o_chat.native.frame import Frame
@@ -47,7 +48,7 @@ def captured(work: Callable[[], None], device: torch.device) -> Callable[[], Non
 class _Room:
     """What a token needs beside weights and slots, for R rows over slots of one shape. fp32."""
 
-    now: Tensor  # [8, R] int32: as `kernels.attend` has it, then tokens fed, compared, and the token itself
+    now: Tensor  # [8, R] int32: as `attention_kernels.attend` has it; tokens fed, compared; the token
     x: Tensor  # [R, E] the residual stream
     qkv: Tensor  # [R, (H * G + 2 * H) * D]
     attended: Tensor  # [R, H * G * D]

@@ -2,8 +2,8 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeVar
 
 from h2o_chat.chat.templates import Template
 from h2o_chat.lab.recall import Question
@@ -25,6 +25,19 @@ LAST = 0.9
 """Share of the conversation in which they are told."""
 
 
+class Written(Protocol):
+    """A conversation, written message by message: a `Script`, or `answered.Answered`."""
+
+    @property
+    def tokens(self) -> int: ...
+    def say(self, role: str, text: str) -> range: ...
+    def pin(self, positions: range) -> None: ...
+    def ask(self, text: str, recall: bool = False) -> None: ...
+
+
+Talk = TypeVar("Talk", bound=Written)
+
+
 def draw(
     tokenizer: Any,
     template: Template,
@@ -33,6 +46,31 @@ def draw(
     recall: bool = False,
     pasted: bool = False,
 ) -> tuple[Script, list[Question]]:
+    """A conversation whose answers are made up too, see `write`.
+
+    Args:
+        pasted: all that the person says is one message, as of a page that was pasted, and nothing is pinned.
+    """
+
+    def paged(script: Script) -> Script:
+        page = " ".join(message.text for message in script.messages if message.role == "user")
+        script = Script(tokenizer, template)
+        script.say("user", page)
+        script.say("assistant", NOTED[0])
+        return script
+
+    plain_text = template.name == "plain"
+    return write(Script(tokenizer, template), tokens, seed, recall, plain_text, paged if pasted else None)
+
+
+def write(
+    script: Talk,
+    tokens: int,
+    seed: str,
+    recall: bool = False,
+    plain_text: bool = False,
+    paged: Callable[[Talk], Talk] | None = None,
+) -> tuple[Talk, list[Question]]:
     """A conversation of about so many tokens, and the questions that its script asks, in order.
 
     Facts are told evenly over its first nine tenths, two of them corrected later on and two pinned as they
@@ -42,9 +80,9 @@ def draw(
     Args:
         tokens: 0 for the same facts in the same order with nothing in between.
         recall: all questions are asked once more at the end, with what is gone said again in front of them.
-        pasted: all that the person says is one message, as of a page that was pasted, and nothing is pinned.
+        plain_text: for a model that knows text alone.
+        paged: makes another of it, in which nothing is pinned, before anything is asked.
     """
-    plain_text = template.name == "plain"
     known, others = (TEXT_FACTS, TEXT_DISTRACTORS) if plain_text else (FACTS, DISTRACTORS)
     rng, talk = random.Random(f"{seed} facts"), between(random.Random(f"{seed} talk"))
     kinds = dict(zip(rng.sample(sorted(known), KINDS.total()), KINDS.elements(), strict=True))
@@ -68,7 +106,7 @@ def draw(
     for space, tell in others.items():
         events.append((rng.uniform(0, LAST), "", tell.format(v=VALUES[space](rng))))
 
-    script, ends = Script(tokenizer, template), {}
+    ends = {}
     for when, fact, said in sorted(events):
         _fill(script, talk, when * tokens, plain_text)
         where = script.say("user", f"{said}\n" if plain_text else said)
@@ -78,11 +116,8 @@ def draw(
         if not plain_text:
             script.say("assistant", rng.choice(NOTED))
     _fill(script, talk, tokens, plain_text)
-    if pasted:
-        page = " ".join(message.text for message in script.messages if message.role == "user")
-        script = Script(tokenizer, template)
-        script.say("user", page)
-        script.say("assistant", NOTED[0])
+    if paged is not None:
+        script = paged(script)
         ends = {}  # how far back a fact lies is not told
         kinds = {fact: "plain" if kind == "pinned" else kind for fact, kind in kinds.items()}
     questions = []
@@ -96,7 +131,7 @@ def draw(
     return script, questions
 
 
-def _fill(script: Script, talk: Iterator[tuple[str, str]], until: float, plain_text: bool) -> None:
+def _fill(script: Written, talk: Iterator[tuple[str, str]], until: float, plain_text: bool) -> None:
     while script.tokens < until:
         said, answered = next(talk)
         if plain_text:

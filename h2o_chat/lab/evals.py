@@ -9,11 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from h2o_chat.base.config import Settings
+from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.base.progress import progress_bar
 from h2o_chat.lab import (
     agreement,
+    answered,
     generate,
     long_recall,
     observe,
@@ -22,16 +23,19 @@ from h2o_chat.lab import (
     perplexity,
     perplexity_table,
     plots,
+    qa,
     recall,
     sampled,
+    stuck,
 )
-from h2o_chat.lab.contest import runs_of
+from h2o_chat.lab.contest import Run, runs_of
 from h2o_chat.lab.contestant import crossed
 from h2o_chat.lab.output import tell
 from h2o_chat.lab.pictures import check
 from h2o_chat.lab.results import Results
-from h2o_chat.lab.texts import documents, half_of, read_texts
+from h2o_chat.lab.texts import documents, half_of, read_items, read_texts
 from h2o_chat.models.load import load
+from h2o_chat.native.loading import open_model
 
 Found = TypeVar("Found")
 
@@ -104,7 +108,7 @@ def run_recall(
     found, known = recall.read_questions(questions), Results(results)
     check(folder)
     with progress_bar() as show:
-        loaded, tick = load(settings, show), partial(show, "answer")
+        loaded, tick = open_model(settings, show), partial(show, "answer")
         report = recall.measure(loaded, found, contestants, budgets, tick, known, equal_bytes)
     return _end(report, as_json, recall.show_table, folder, plots.plot_recall)
 
@@ -123,12 +127,18 @@ def run_long_recall(
     recall: bool = False,
     paired: bool = False,
     pasted: bool = False,
+    scripted: bool = False,
 ) -> ExitCode:
-    """`eval recall --generate`."""
+    """`eval recall --generate`: a model that chats answers itself, unless the answers are `scripted`."""
     contestants, known = crossed(policies, kv_dtypes), Results(results)
     check(folder)
     with progress_bar() as show:
-        loaded = load(settings, show)
+        loaded, tick = open_model(settings, show), partial(show, "answer")
+        if loaded.chats and not scripted:
+            runs = [Run(one, budget) for one in contestants for budget in budgets]
+            seed = settings.seed or 0
+            report = answered.measure(loaded, tokens, conversations, seed, runs, tick, known, recall)
+            return _end(report, as_json, long_recall.show_table, folder, plots.plot_long_recall)
         report = long_recall.measure_long(
             loaded,
             tokens,
@@ -136,7 +146,7 @@ def run_long_recall(
             settings.seed or 0,
             contestants,
             budgets,
-            partial(show, "answer"),
+            tick,
             known,
             equal_bytes,
             recall,
@@ -185,14 +195,57 @@ def run_generate(
     results: Path | None = None,
 ) -> ExitCode:
     """`eval generate`."""
-    runs, items, known = runs_of(policies, budgets), generate.read_items(file), Results(results)
+    runs, items, known = runs_of(policies, budgets), read_items(file, generate.Item), Results(results)
     check(folder)
     generate.rouge_scorer()  # says what is missing before the model is loaded
     with progress_bar() as show:
-        loaded = load(settings, show)
+        loaded = open_model(settings, show)
         seed, tick = settings.seed or 0, partial(show, "answer")
         report = generate.measure(loaded, items, runs, tokens, stop, settings.chunk, seed, tick, known)
     return _end(report, as_json, generate.show_table, folder, paper_plots.plot_generate)
+
+
+def run_qa(
+    settings: Settings,
+    items: Path,
+    policies: Sequence[str],
+    budgets: Sequence[int],
+    prompt_tokens: int,
+    answer_tokens: int,
+    half: str | None,
+    as_json: bool,
+    results: Path | None,
+) -> ExitCode:
+    """`eval qa`."""
+    runs, known = runs_of(policies, budgets), Results(results)
+    asked = half_of(read_items(items, qa.Item), half)
+    with progress_bar() as show:
+        loaded = open_model(settings, show)
+        seed, tick = settings.seed or 0, partial(show, "answer")
+        report = qa.measure(
+            loaded, asked, runs, settings.system, prompt_tokens, answer_tokens, seed, tick, known
+        )
+    return tell(report, as_json, qa.show_table)
+
+
+def run_stuck(
+    settings: Settings,
+    messages: Sequence[str],
+    policies: Sequence[str],
+    budgets: Sequence[int],
+    sampling: Sampling,
+    seeds: Sequence[int],
+    cured: bool,
+    recall: bool,
+    as_json: bool,
+) -> ExitCode:
+    """`eval stuck`; the cache that keeps everything only where it is named."""
+    runs = runs_of([policy for policy in policies if policy != "full"], budgets)
+    runs = runs if "full" in policies else runs[1:]
+    with progress_bar() as show:
+        loaded, tick = open_model(settings, show), partial(show, "talk")
+        report = stuck.measure(loaded, messages, runs, sampling, seeds, cured, recall, tick)
+    return tell(report, as_json, stuck.show_table)
 
 
 def run_observe(

@@ -5,14 +5,12 @@ greedily. ROUGE (rouge-score) compares an answer with its reference by the words
 for the same words, after the normalisation of SQuAD (1606.05250).
 """
 
-import json
 import re
 import string
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from h2o_chat.base.config import Sampling, Settings
@@ -25,9 +23,7 @@ from h2o_chat.lab.contest import Run
 from h2o_chat.lab.figures import mean_interval
 from h2o_chat.lab.output import print_tables, slots
 from h2o_chat.lab.results import Results, key
-from h2o_chat.lab.texts import read_lines
 from h2o_chat.models.load import Loaded
-from h2o_chat.store import clean
 
 ROUGE = ("rouge1", "rouge2", "rougeL")
 METRICS = (*ROUGE, "exact match", "F1")
@@ -68,29 +64,6 @@ class GenerateReport:
     scores: list[Scored]
     answers: dict[str, list[str]]
     """By "policy budget"."""
-
-
-def read_items(path: Path) -> list[Item]:
-    """A file of one JSON object a line.
-
-    Raises:
-        UsageError: it cannot be read, or a line is none; says which.
-    """
-    items = []
-    for number, line in enumerate(read_lines(path), 1):
-        try:
-            row = json.loads(line)
-            given = [row["prompt"], row["reference"]]
-        except (ValueError, TypeError, KeyError, RecursionError):
-            given = [None]
-        if not all(isinstance(text, str) and clean(text).strip() for text in given):
-            raise UsageError(
-                f"Line {number} of {path} is no item.", "One JSON object a line, with prompt and reference."
-            )
-        items.append(Item(*map(clean, given)))
-    if not items:
-        raise UsageError(f"{path} holds no items.")
-    return items
 
 
 def normalised(text: str) -> str:

@@ -16,6 +16,7 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.base.progress import Tick, part, progress_bar, unheard
 from h2o_chat.chat.templates import choose
+from h2o_chat.engine.runner import trained_positions
 from h2o_chat.lab import rows
 from h2o_chat.lab.contestant import Contestant, full_cache
 from h2o_chat.lab.figures import wilson
@@ -24,9 +25,9 @@ from h2o_chat.lab.recall import ANSWER_TOKENS
 from h2o_chat.lab.results import Results, key
 from h2o_chat.lab.script import Script
 from h2o_chat.lab.talk import between
-from h2o_chat.models.load import Loaded, load
+from h2o_chat.models.load import Loaded
+from h2o_chat.native.loading import open_model
 from h2o_chat.transformers_cache.cache import H2OCache
-from h2o_chat.transformers_cache.probe import probe
 
 TURNS = (0, 10, 25, 50)
 """Before each question; all are asked of branches of one conversation."""
@@ -120,7 +121,7 @@ def measure_obeyed(
         BudgetError: a contestant's parts do not fit a budget.
     """
     results = results or Results(None)
-    positions = probe(loaded.model, loaded.chats)
+    positions = trained_positions(loaded)
     caches: list[tuple[str, int | None, H2OCache]] = [("full", None, full_cache(positions))]
     caches += [(str(c), budget, c.cache(budget, positions)) for c in contestants for budget in budgets]
     asked = [(rule, WORDS[number % len(WORDS)], number) for rule in rules for number in range(conversations)]
@@ -156,7 +157,7 @@ def run_instructions(
     """The command: a table, or a JSON list, on stdout; progress on stderr."""
     contestants, known = [Contestant.parse(policy) for policy in policies], Results(results)
     with progress_bar() as show:
-        loaded = load(settings, show)
+        loaded = open_model(settings, show)
         found = measure_obeyed(
             loaded,
             rules,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.chat.templates import choose
+from h2o_chat.engine.runner import trained_positions
 from h2o_chat.lab import rows
 from h2o_chat.lab.contestant import Contestant, full_cache, slots_of
 from h2o_chat.lab.conversations import KINDS, draw
@@ -21,7 +22,6 @@ from h2o_chat.lab.results import Results, key
 from h2o_chat.lab.script import Script
 from h2o_chat.models.load import Loaded
 from h2o_chat.transformers_cache.cache import H2OCache
-from h2o_chat.transformers_cache.probe import probe
 
 BARE = "full, nothing between"
 """Who was told the facts alone."""
@@ -72,7 +72,7 @@ def measure_long(
     results = results or Results(None)
     sized = [(c, b, slots_of(loaded, c, b, equal_bytes)) for c in contestants for b in budgets]
     runs = [(c, b, slots) for c, b, slots in sized if c.shares(slots)]
-    positions = probe(loaded.model, loaded.chats)
+    positions = trained_positions(loaded)
     bare, _ = _drawn(loaded, 0, conversations, seed)
     scripts, questions = _drawn(loaded, tokens, conversations, seed, recall, pasted)
     ticks = (part(tick, number, len(runs) + 2) for number in range(len(runs) + 2))
@@ -93,11 +93,11 @@ def measure_long(
         ]
 
     [known] = right("full", None, bare, full_cache(positions))
-    shares = _shares(BARE, None, questions, known, known, tokens)
+    shares = shares_of(BARE, None, questions, known, known, tokens)
     fits = max(script.tokens for script in scripts) + 2 * ANSWER_TOKENS <= positions.window
     if fits:
         found, *_ = right("full", None, scripts, full_cache(positions))
-        shares += _shares("full", None, questions, found, known, tokens)
+        shares += shares_of("full", None, questions, found, known, tokens)
     of_first: dict[tuple[int, bool], list[bool]] = {}
     for contestant, budget, slots in runs:
         cache = contestant.cache(slots, positions)
@@ -105,7 +105,7 @@ def measure_long(
         times = right(str(contestant), slots, scripts if pins else list(map(_unpinned, scripts)), cache)
         for again, found in zip((False, True), times, strict=False):
             name = f"{contestant}, recall" if again else str(contestant)
-            measured = _shares(name, budget, questions, found, known, tokens, pins, slots)
+            measured = shares_of(name, budget, questions, found, known, tokens, pins, slots)
             firsts = of_first.setdefault((budget, again), found)
             if paired and firsts is not found:
                 measured = [
@@ -146,7 +146,7 @@ def _unpinned(script: Script) -> Script:
     return other
 
 
-def _shares(
+def shares_of(
     contestant: str,
     budget: int | None,
     questions: Sequence[Question],

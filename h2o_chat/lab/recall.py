@@ -19,6 +19,7 @@ import torch
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.chat.templates import choose
+from h2o_chat.engine.runner import trained_positions
 from h2o_chat.lab import rows
 from h2o_chat.lab.contestant import Contestant, full_cache, slots_of
 from h2o_chat.lab.figures import interval, resampled, wilson
@@ -29,7 +30,6 @@ from h2o_chat.lab.texts import read_lines
 from h2o_chat.models.load import Loaded
 from h2o_chat.store import clean
 from h2o_chat.transformers_cache.cache import H2OCache
-from h2o_chat.transformers_cache.probe import probe
 
 ANSWER_TOKENS = 32
 EDGES = (0, 300, 1000, 1500, 10**9)
@@ -202,7 +202,7 @@ def measure(
     results = results or Results(None)
     sized = [(c, b, slots_of(loaded, c, b, equal_bytes)) for c in contestants for b in budgets]
     runs = [(c, b, slots) for c, b, slots in sized if c.shares(slots)]
-    positions, data = probe(loaded.model, loaded.chats), [asdict(question) for question in questions]
+    positions, data = trained_positions(loaded), [asdict(question) for question in questions]
     scripts = scripts_of(loaded, questions)
     ticks = (part(tick, number, len(runs) + 1) for number in range(len(runs) + 1))
 

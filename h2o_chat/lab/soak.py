@@ -106,6 +106,7 @@ def _measure(
     engine: Engine, fresh: Engine, store: Store, watch: Watch, times: list[float], resume_ms: float
 ) -> Stretch:
     folder = store.folder
+    assert folder is not None, "the soak is on disk"
     database = sum(file.stat().st_size for file in folder.glob(DATABASE + "*"))
     return Stretch(
         tokens=engine.seen,

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,6 +14,8 @@ from h2o_chat.store import clean
 
 MAX_BYTES = 256 << 20
 """Of a file."""
+Items = TypeVar("Items", Tensor, list[Any])
+Item = TypeVar("Item")
 HALVES = ("even", "odd")
 """One to choose on, one to report on."""
 
@@ -45,6 +47,28 @@ def read_lines(path: Path) -> list[str]:
         return [line for line in _read(path).split("\n") if line.strip()]
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {refusal(error)}.") from error
+
+
+def read_items(path: Path, kind: type[Item]) -> list[Item]:
+    """A file of one JSON object a line, with the fields of a dataclass, which all are texts.
+
+    Raises:
+        UsageError: it cannot be read, or a line is none; says which.
+    """
+    names, items = list(kind.__annotations__), []
+    for number, line in enumerate(read_lines(path), 1):
+        try:
+            row = json.loads(line)
+            given = [row[name] for name in names]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            given = [None]
+        if not all(isinstance(text, str) and clean(text).strip() for text in given):
+            hint = f"One JSON object a line, with {', '.join(names)}."
+            raise UsageError(f"Line {number} of {path} is no item.", hint)
+        items.append(kind(*map(clean, given)))
+    if not items:
+        raise UsageError(f"{path} holds no items.")
+    return items
 
 
 def _read(path: Path) -> str:
@@ -79,8 +103,8 @@ def documents(texts: Sequence[str], tokenizer: Any, length: int) -> Tensor:
     return torch.tensor(ids[: count * length]).view(count, length)
 
 
-def half_of(items: Tensor, half: str | None) -> Tensor:
-    """Every second document or prompt, from the first one (`even`: 0, 2, 4 ...) or the second (`odd`).
+def half_of(items: Items, half: str | None) -> Items:
+    """Every second document, prompt or item, from the first one (`even`: 0, 2, 4 ...) or the second (`odd`).
 
     Raises:
         UsageError: no such half, or it is empty.

@@ -225,6 +225,11 @@ class _Reader:
                     "The file is cut short or was changed: fetch it again.",
                 )
             tensors[name] = Stored(kind, kind_name, shape, start + offset, length)
+        end, before = start, ""
+        for name, one in sorted(tensors.items(), key=lambda item: item[1].start):
+            if one.start < end:
+                raise damaged(self._path, f"{name[:60]} shares bytes with {before[:60]}")
+            end, before = one.start + one.bytes, name
         if not tensors:
             raise damaged(self._path, "it holds no tensors")
         parts = values.get("split.count", 1)

@@ -7,11 +7,12 @@ head: the families that stand here are read here, and each weight is compared wi
 import math
 import struct
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from h2o_chat.base.errors import ModelError
 from h2o_chat.models import gguf
-from h2o_chat.models.gguf import Header, damaged
+from h2o_chat.models.gguf import Header, damaged, header_of
 
 FAMILIES = {
     "llama": "LlamaForCausalLM",
@@ -146,6 +147,17 @@ def turned_heads(config: dict[str, Any], name: str) -> int:
     if ".q_proj." in name:
         return int(config["num_attention_heads"])
     return int(config["num_key_value_heads"]) if ".k_proj." in name else 0
+
+
+def why_slow(model: Path) -> str:
+    """Why a model takes minutes to open, every time; empty where it does not.
+
+    Raises:
+        ModelError: its file is damaged.
+    """
+    if model.is_dir() or (kind := header_of(model).architecture) in FAMILIES:
+        return ""
+    return f"it is a GGUF file of the architecture {kind[:60]}, which transformers reads, and slowly"
 
 
 def held_bits(header: Header) -> int | None:

@@ -77,11 +77,12 @@ class Loaded:
         return bool(self.tokenizer.chat_template)
 
 
-def load(settings: Settings, progress: Progress) -> Loaded:
+def load(settings: Settings, progress: Progress, config: Any = None) -> Loaded:
     """Finds and loads the model of the settings.
 
     Args:
         progress: gets the stages "resolve", then "load" or "quantise".
+        config: what `check_family` has returned, where it was called before.
 
     Raises:
         ModelError: not found, not supported or damaged; says which, and what to do.
@@ -94,7 +95,7 @@ def load(settings: Settings, progress: Progress) -> Loaded:
     torch.set_num_threads(settings.threads or default_threads())
     ollama.check(folder, progress)
     with quiet():
-        config = check_family(folder)
+        config = config or check_family(folder)
         require_quantizable(found.name, folder, settings)
         weights = check_weights(folder)
         tokenizer = load_tokenizer(folder, config.vocab_size)

@@ -25,6 +25,9 @@ BUNDLED = (PACKAGE / "assets" / "pocket", PACKAGE.parent / "assets" / "pocket")
 """Where the bundled model lies in an installed wheel, and in a checkout."""
 POCKET = "pocket"  # its name
 
+MOST_LAYERS = 10_000
+"""That a configuration may name; the largest models have 130."""
+
 _REPOSITORY = re.compile(r"[A-Za-z0-9_][\w.-]{0,95}/[\w.-]{1,96}", re.ASCII)
 """org/name as the hub writes it."""
 
@@ -87,9 +90,9 @@ def look_up(name: str | None) -> Found | Known:
             " and safetensors weights.",
             hint,
         )
-    if _REPOSITORY.fullmatch(name):
+    if _REPOSITORY.fullmatch(name) and (cached(name) or not _beside(folder)):
         return _place(name)
-    matches = _cached_matches(name)
+    matches = [] if "/" in name else _cached_matches(name)
     if len(matches) == 1:
         return _place(matches[0])
     raise _not_found(name, folder, aliases, matches)
@@ -145,7 +148,23 @@ def read_config(folder: Path) -> dict[str, Any]:
             f"{folder / 'config.json'} names no model_type, so it is not clear which model this is.",
             "Expected a folder as written by transformers' save_pretrained().",
         )
+    _check_layers(config, folder / "config.json")
     return config
+
+
+def _check_layers(config: dict[str, Any], file: Path) -> None:
+    """Before anybody makes a list of them: transformers does, while it reads the configuration.
+
+    Raises:
+        ModelError: it says that there are more layers than any model has.
+    """
+    for name, value in config.items():
+        if isinstance(value, dict):
+            _check_layers(value, file)
+        elif (
+            isinstance(value, int) and value > MOST_LAYERS and re.search(r"(^|_)(n_?layers?|layers?)$", name)
+        ):
+            raise ModelError(f"{file} is damaged: {name} is {value:,}.", "Fetch the file again.")
 
 
 @dataclass(frozen=True)
@@ -249,13 +268,29 @@ def _not_found(name: str, folder: Path, aliases: dict[str, str], matches: list[s
             f"{name!r} could be {len(matches)} of the models in {cache_folder()}.",
             f"Say which: {', '.join(matches[:8])}.",
         )
-    if name.lower().endswith(".gguf"):
+    if beside := _beside(folder):
+        pull = (
+            f" A repository is fetched by: h2o-chat models pull {name}" if _REPOSITORY.fullmatch(name) else ""
+        )
+        return ModelError(
+            f"There is no file {folder.absolute()}.", f"Did you mean {' or '.join(beside)}?{pull}"
+        )
+    if name.lower().endswith(gguf.SUFFIX):
         return ModelError(f"There is no file {folder.absolute()}.", "Name a GGUF file that is there.")
     message = (
         f"No model {name!r}: looked for a folder {folder.absolute()} with config.json, among the"
         f" {len(aliases)} short names, and in {cache_folder()}."
     )
     return ModelError(message, nearest(name, aliases) + "All that can be had: h2o-chat models")
+
+
+def _beside(path: Path) -> list[str]:
+    """Up to three GGUF files in the folder of a path whose names are most like its own."""
+    found = {file.name.lower(): str(file) for file in path.parent.glob(f"*{gguf.SUFFIX}")}
+    name = path.name.lower()
+    near = difflib.get_close_matches(name, found, n=3, cutoff=0.7)
+    near += difflib.get_close_matches(f"{name}{gguf.SUFFIX}", found, n=3, cutoff=0.8)
+    return [found[one] for one in dict.fromkeys(near)]
 
 
 def nearest(name: str, aliases: Iterable[str]) -> str:
@@ -355,12 +390,21 @@ def header_of(path: Path) -> dict[str, Any]:
     try:
         header: dict[str, Any] = json.loads(raw)
         header.pop("__metadata__", None)
-        end = max((_end(tensor) for tensor in header.values()), default=0)
+        places = sorted((*_place_of(tensor), name) for name, tensor in header.items())
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ModelError(
             f"{path} is damaged: it has no readable safetensors header.",
             "Fetch the file again (a Git LFS pointer looks like this too).",
         ) from error
+    end, before = 0, "the header"
+    for first, last, name in places:
+        if first != end:
+            what = "shares bytes with" if first < end else "leaves a hole behind"
+            raise ModelError(
+                f"{path} is damaged: the tensor {name[:60]!r} {what} {before[:60]!r}.",
+                "Fetch the file again.",
+            )
+        end, before = last, name
     if 8 + length + end != size:
         raise ModelError(
             f"{path} is damaged: {size:,} bytes, its header describes {8 + length + end:,}.",
@@ -369,8 +413,8 @@ def header_of(path: Path) -> dict[str, Any]:
     return header
 
 
-def _end(tensor: Any) -> int:
-    """Where the data of a tensor ends.
+def _place_of(tensor: Any) -> tuple[int, int]:
+    """Where the data of a tensor begins and ends.
 
     Raises:
         ValueError, TypeError, KeyError: this describes none.
@@ -385,7 +429,7 @@ def _end(tensor: Any) -> int:
         raise ValueError("no shape, or no place")
     if not re.fullmatch(r"\w{1,20}", tensor["dtype"], re.ASCII):
         raise ValueError("no type")
-    return int(end)
+    return int(start), int(end)
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def open_model(settings: Settings, progress: Progress) -> Loaded:
         require_quantizable(found.name, found.folder, settings)
         require_asked(found.name, settings, why)
         if why:
-            return replace(load(settings, progress), why_not_native=why)
+            return replace(load(settings, progress, config), why_not_native=why)
         torch.set_num_threads(settings.threads or default_threads())
         sizes = _sizes(frame) if frame else sizes_of(config)
         tokenizer = load_tokenizer(found.folder, sizes.vocabulary)

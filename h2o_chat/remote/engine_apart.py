@@ -30,8 +30,9 @@ from h2o_chat.base.errors import EngineError
 from h2o_chat.base.own_process import python
 from h2o_chat.base.progress import Progress, never, unheard
 from h2o_chat.base.system import KILL
+from h2o_chat.engine.other_words import Other
 from h2o_chat.engine.source import Rested
-from h2o_chat.events.events import CacheState, Event, Prompt, Token, Turn
+from h2o_chat.events.events import CacheState, Event, Finish, Prompt, Token, Turn
 from h2o_chat.remote.engine_process import Call, Cancel, Held, Known, Reply
 
 _PROGRAM = "from h2o_chat.remote.engine_process import main; main()"
@@ -138,7 +139,10 @@ class _Process:
             self._process.kill()
             code = -KILL
         self._words.seek(0)
-        last = self._words.read().decode(errors="replace").strip().splitlines()[-1:]
+        lines = self._words.read().decode(errors="replace").strip().splitlines()
+        last = [one for one in lines if not one.startswith("note:")][
+            -1:
+        ]  # Rust ends with advice for its authors
         said = f" It said: {last[0]}" if last else ""
         short = "If memory was short, a smaller --budget or model needs less. " if code == -KILL else ""
         return EngineError(
@@ -175,17 +179,21 @@ class EngineApart:
         self._held = self._kept(known.held)
 
     def generate(
-        self, ids: Sequence[int], sampling: Sampling, cancel: Callable[[], bool] = never
+        self,
+        ids: Sequence[int],
+        sampling: Sampling,
+        cancel: Callable[[], bool] = never,
+        others: Sequence[Other] = (),
     ) -> Iterator[Event]:
         """See `Engine.generate`. It may be some tokens ahead of who reads; a reader who leaves cancels it.
 
         Raises:
             EngineError: the process has ended. What came of the answer is as good as if it had been stopped
-                there: a `Turn` says so, unless it was over.
+                there: a `Turn` says so, unless it was over: `interrupted` if nobody had asked to stop it.
         """
         text, read, over = [], 0, False
         try:
-            for event in self._yielded("generate", list(ids), sampling, cancel=cancel):
+            for event in self._yielded("generate", list(ids), sampling, cancel=cancel, others=others):
                 match event:
                     case Prompt():
                         read = event.tokens
@@ -197,7 +205,8 @@ class EngineApart:
         except EngineError:
             if not over:
                 seen = self.seen
-                yield Turn("".join(text), "stopped", read, len(text), 0.0, 0.0, seen, 0, seen, 0.0)
+                finish: Finish = "interrupted" if read and not cancel() else "stopped"
+                yield Turn("".join(text), finish, read, len(text), 0.0, 0.0, seen, 0, seen, 0.0)
             raise
 
     def relive(
@@ -249,6 +258,10 @@ class EngineApart:
     def unpin(self, positions: range | None = None, keep: Sequence[int] = ()) -> None:
         """See `Engine.unpin`."""
         self._ask("unpin", positions, keep)
+
+    def give_up_generated(self) -> None:
+        """See `Engine.give_up_generated`."""
+        self._ask("give_up_generated")
 
     def protection(self) -> tuple[int, int | None]:
         """See `Engine.protection`."""

@@ -34,10 +34,15 @@ def engine_here(settings: Settings, progress: Progress) -> "Engine":
 
 def _opened(settings: Settings, progress: Progress) -> "Loaded":
     """The model."""
+    from h2o_chat.models.gguf_config import why_slow
     from h2o_chat.models.resolve import find
     from h2o_chat.native.waiting import let_torch_sleep
 
-    find(settings.model)  # a name that means nothing is told before torch is imported, which takes seconds
+    model = find(
+        settings.model
+    )  # a name that means nothing is told before torch is imported: that takes seconds
+    if why := why_slow(model.folder):
+        progress(f"open {model.name}: {why}", None)
     let_torch_sleep(settings)
     with _no_collections():
         from h2o_chat.graph.loading import open_model

@@ -2,9 +2,11 @@
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -35,13 +37,15 @@ class App:
         saved: None: nothing is kept on disk.
     """
 
-    def __init__(self, service: Service, saved: Saved | None) -> None:
-        self.service, self.bodies = service, Bodies()
+    def __init__(self, service: Service, saved: Saved | None, bodies: Bodies) -> None:
+        self.service, self.bodies = service, bodies
         self.slots = Slots(service, saved, self.bodies)
         self.model = service.session.model
         self.began = int(time.time())
         self.checking = ThreadPoolExecutor(2, "check")
         """A body of many MiB takes a while to be parsed: not in the event loop."""
+        self._turn: defaultdict[bytes, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """Of each key one body is parsed at a time."""
         get: dict[str, Callable[[Request], Awaitable[Response]]] = {
             "/health": self.health,
             "/metrics": self.metrics,
@@ -73,15 +77,17 @@ class App:
 
     async def completions(self, request: Request) -> Response:
         """An answer to a conversation."""
-        service, loop = self.service, asyncio.get_running_loop()
+        service, loop, owner = self.service, asyncio.get_running_loop(), request.scope["owner"]
         raw = await self.bodies.read(request)
+        free = partial(self.bodies.free, owner, len(raw))
         try:
-            ticket = await loop.run_in_executor(self.checking, self._ticket, raw, request.scope["owner"])
+            async with self._turn[owner]:
+                ticket = await loop.run_in_executor(self.checking, self._ticket, raw, owner)
             service.submit(ticket)
         except BaseException:
-            self.bodies.free(len(raw))
+            free()
             raise
-        return _Held(Reply(service, ticket, self.model), lambda: self.bodies.free(len(raw)))
+        return _Held(Reply(service, ticket, self.model), free)
 
     def _ticket(self, raw: bytes, owner: bytes) -> Ticket:
         """

@@ -1,21 +1,24 @@
 """In front of everything: who may ask, from where, how much at once. Whatever fails behind it is answered."""
 
+import contextlib
 import ipaddress
 import re
 from collections import Counter
-from urllib.parse import urlsplit
+from collections.abc import Iterator
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from h2o_chat.serve import errors
+from h2o_chat.serve.body import Bodies
 from h2o_chat.serve.errors import ApiError, busy
 from h2o_chat.serve.keys import Keys
 from h2o_chat.serve.reply import refuse
+from h2o_chat.serve.shares import Share
 
 OPEN = ("/health",)
-"""Paths that need no key."""
-AT_ONCE = 256
-"""Requests that are answered at once, those that wait with them."""
+"""Paths that need no key, and no room."""
+ONCE = (b"authorization", b"host", b"origin")
+"""Headers that come once: a proxy in front might look at the other one."""
 
 
 class Guard:
@@ -24,12 +27,24 @@ class Guard:
     Args:
         loopback: it is served to this machine alone: then, without keys, no page may reach it by another name
             (DNS rebinding).
+        scheme: of the address that pages know: https where a proxy with TLS stands in front.
+        requests: that are answered at once, those that wait with them.
+        bodies: gives way where there is no room for more requests.
         statuses: counts answers.
     """
 
-    def __init__(self, app: ASGIApp, keys: Keys, loopback: bool, statuses: Counter[int]) -> None:
-        self._app, self._keys, self._loopback, self._statuses = app, keys, loopback, statuses
-        self._at_once = 0
+    def __init__(
+        self,
+        app: ASGIApp,
+        keys: Keys,
+        loopback: bool,
+        scheme: str,
+        requests: Share,
+        bodies: Bodies,
+        statuses: Counter[int],
+    ) -> None:
+        self._app, self._keys, self._loopback, self._scheme = app, keys, loopback, scheme
+        self._requests, self._bodies, self._statuses = requests, bodies, statuses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = False
@@ -41,31 +56,46 @@ class Guard:
                 self._statuses[message["status"]] += 1
             await send(message)
 
-        self._at_once += 1
         try:
             self._let_in(scope)
-            await self._app(scope, receive, counted)
+            with contextlib.nullcontext() if scope["path"] in OPEN else self._counted(scope["owner"]):
+                await self._app(scope, receive, counted)
         except Exception as error:
             found = errors.of(error)
             if started:
                 raise
             await refuse(counted, found)
+
+    @contextlib.contextmanager
+    def _counted(self, owner: bytes) -> Iterator[None]:
+        """
+        Raises:
+            ApiError: there is no room for one more request of this key.
+        """
+        if not (self._requests.has_room(owner) or self._bodies.cut_slowest(owner)):
+            held = self._requests.held[owner]
+            raise busy(503, f"{held:,} requests of this key are answered already. Try again.", "busy")
+        self._requests.held[owner] += 1
+        try:
+            yield
         finally:
-            self._at_once -= 1
+            self._requests.give_back(owner)
 
     def _let_in(self, scope: Scope) -> None:
         """
         Raises:
             ApiError: it may not come in.
         """
-        if self._at_once > AT_ONCE:
-            raise busy(503, f"{AT_ONCE} requests are answered already. Try again.", "busy")
-        headers = dict(reversed(scope["headers"]))  # the first of each counts
+        headers, names = dict(scope["headers"]), Counter(name for name, _ in scope["headers"])
+        if b"transfer-encoding" in headers and b"content-length" in headers:
+            raise _ambiguous("Transfer-Encoding and Content-Length were both sent: send one of them.")
+        if twice := [name.decode() for name in ONCE if names[name] > 1]:
+            raise _ambiguous(f"{twice[0]} was sent {names[twice[0].encode()]} times: send it once.")
         host = headers.get(b"host", b"").decode("latin-1")
         if self._loopback and not self._keys and not is_loopback(_name(host)):
             raise ApiError(403, "This server answers to 127.0.0.1 and localhost alone.", "host")
         origin = headers.get(b"origin")
-        if origin is not None and urlsplit_host(origin.decode("latin-1")) != host.lower():
+        if origin is not None and origin.decode("latin-1").lower() != f"{self._scheme}://{host.lower()}":
             raise ApiError(403, "This server does not answer pages of other sites.", "origin")
         owner = self._keys.owner(headers.get(b"authorization"))
         if owner is None and scope["path"] not in OPEN:
@@ -86,12 +116,8 @@ def is_loopback(host: str) -> bool:
         return host.lower().rstrip(".") == "localhost"
 
 
-def urlsplit_host(origin: str) -> str | None:
-    """Host and port of an origin; None where it has none."""
-    try:
-        return urlsplit(origin).netloc.lower() or None
-    except ValueError:
-        return None
+def _ambiguous(message: str) -> ApiError:
+    return ApiError(400, message, headers={"connection": "close"})
 
 
 def _name(host: str) -> str:

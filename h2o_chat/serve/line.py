@@ -82,18 +82,21 @@ class Limits:
     ) -> Ticket | None:
         """Who of the line goes to the batch: of the key with the fewest under way, who came first.
 
-        Several keys share what reads prompts: a key takes a reader only while more are free than it has. So
-        its long prompts never take all of them.
+        Several keys share the rows and what reads prompts: a key takes a reader, and a second row, only while
+        more are free than it has. So neither its long prompts nor its long answers take all of them.
 
         Args:
-            under_way: those in the batch.
-            seated: of them those that are answered; the others are read, or wait for it.
+            under_way: those that are prepared, and those in the batch.
+            seated: row by row those that are answered; the others are read, or wait for it.
             readers: prompts that are read at once.
         """
         of = Counter(ticket.owner for ticket in under_way)
-        unread = Counter(ticket.owner for ticket in under_way if ticket.request not in seated)
+        read = {request for request in seated if request is not None}
+        unread = Counter(ticket.owner for ticket in under_way if ticket.request not in read)
         free = readers - unread.total()
         if self.keys == 1:
             return min(line, key=lambda one: of[one.owner], default=None) if free > -AHEAD else None
+        rows = len(seated) - of.total()
         may = [ticket for ticket in line if free > unread[ticket.owner]]
+        may = [ticket for ticket in may if rows > of[ticket.owner] or not of[ticket.owner]]
         return min(may, key=lambda one: of[one.owner], default=None)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -9,22 +10,30 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import uvicorn
 
+from h2o_chat.base.errors import UsageError
 from h2o_chat.base.system import ENDING
 from h2o_chat.serve.app import App
+from h2o_chat.serve.body import Bodies
 from h2o_chat.serve.guard import Guard
 from h2o_chat.serve.keys import Keys
 from h2o_chat.serve.malloc import trim
-from h2o_chat.serve.protocol import Connection
+from h2o_chat.serve.protocol import ACCEPTED_AT_ONCE, CONNECTIONS, Connection, connections_at_most
 from h2o_chat.serve.saved import Saved
 from h2o_chat.serve.service import Service
+from h2o_chat.serve.shares import Share
 
 SEND_BYTES = 64 << 10
 """That the system holds for a client that does not read; beside them 64 KiB here."""
 CUT_S = 5.0
 """What is cut has so long to be told, and to come to the end of its step."""
+BACKLOG = 128
+"""Connections that the system holds until they are accepted."""
+SWITCH_S = 0.0005
+"""A thread that computes in Python lets another go on after so long; a token waits for that many times."""
 TRIM_TICKS = 50
 """Of a tenth of a second: so often holes in the heap are given back."""
 
@@ -36,7 +45,7 @@ def listen(host: str, port: int) -> socket.socket:
         OSError: it cannot be had.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.create_server((host, port), family=family, backlog=128)
+    found = socket.create_server((host, port), family=family, backlog=BACKLOG)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)  # those that it accepts have it, too
     return found
 
@@ -50,12 +59,23 @@ class Server(uvicorn.Server):
     """
 
     def __init__(
-        self, service: Service, saved: Saved | None, keys: Keys, loopback: bool, ready: Callable[[], None]
+        self,
+        service: Service,
+        saved: Saved | None,
+        keys: Keys,
+        loopback: bool,
+        scheme: str,
+        ready: Callable[[], None],
     ) -> None:
-        app = Guard(App(service, saved), keys, loopback, service.counts.statuses)
+        most, bodies = _connections(), Bodies(len(keys))
+        # The others are for those who ask for /health, are refused, or have not said what they want.
+        requests = Share(most // 2, len(keys))
+        app = App(service, saved, bodies)
+        guard = Guard(app, keys, loopback, scheme, requests, bodies, service.counts.statuses)
         config = uvicorn.Config(
-            app,
-            http=Connection,
+            guard,
+            http=partial(Connection, most=most),  # type: ignore[arg-type]
+            backlog=ACCEPTED_AT_ONCE,  # uvicorn's word for it
             ws="none",
             lifespan="off",
             log_config=None,
@@ -76,6 +96,8 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listens."""
         await super().startup(sockets)
+        for at in sockets or ():
+            at.listen(BACKLOG)
         self._ready()
 
     @contextlib.contextmanager
@@ -126,10 +148,25 @@ class Server(uvicorn.Server):
         return not self._service.busy or late_s > CUT_S
 
 
+def _connections() -> int:
+    """How many at once; says where they are few.
+
+    Raises:
+        UsageError: there are none.
+    """
+    most = connections_at_most()
+    if most < 2:
+        raise UsageError("This process may open too few files to have connections.", "ulimit -n 1024")
+    if most < CONNECTIONS:
+        sys.stderr.write(f"h2o-chat: {most} connections at once, not {CONNECTIONS} (ulimit -n 1024: all)\n")
+    return most
+
+
 async def serve(
     service_of: Callable[[], tuple[Service, Saved | None]],
     keys: Keys,
     loopback: bool,
+    scheme: str,
     at: socket.socket,
     ready: Callable[[], None],
 ) -> tuple[Service, Saved | None]:
@@ -137,9 +174,13 @@ async def serve(
 
     Args:
         service_of: makes it, in the event loop, and the place where it keeps what it holds.
+        scheme: of the address that pages know, http or https.
         at: where; see `listen`.
         ready: done once it listens.
     """
+    gc.collect()
+    gc.freeze()  # else what was loaded is looked through again and again, and all threads wait for that
+    sys.setswitchinterval(SWITCH_S)
     service, saved = service_of()
-    await Server(service, saved, keys, loopback, ready).serve([at])
+    await Server(service, saved, keys, loopback, scheme, ready).serve([at])
     return service, saved

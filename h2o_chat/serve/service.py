@@ -1,8 +1,8 @@
 """Who waits, who is answered: between the clients and one `Batch`.
 
-Three threads. The event loop talks to clients and computes nothing. One prepares: it puts the next request
-into the model's template and finds what of it was read before. One answers: it alone steps the batch; to add
-to it and to cancel, any thread may.
+The event loop talks to clients and computes nothing. As many threads as prompts are read at once prepare
+requests, in turn, piece by piece: each puts one into the model's template and finds what of it was read
+before. One thread answers: it alone steps the batch; to add to it and to cancel, any thread may.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import H2OChatError, name_of
-from h2o_chat.chat.templates import choose
+from h2o_chat.chat.templates import after_piece, choose
 from h2o_chat.engine.request import Request, Told
 from h2o_chat.events.events import Prompt, Session, Token, Turn
 from h2o_chat.serve import errors
@@ -26,7 +26,8 @@ from h2o_chat.serve.line import Limits, Ticket
 from h2o_chat.serve.prefixes import Kept, Prefixes, after, beginning, chain, tag_of
 from h2o_chat.serve.retelling import with_places
 from h2o_chat.serve.stream import Ended, Item, Stream
-from h2o_chat.serve.tokens import Reader
+from h2o_chat.serve.tokens import Reader, check_length
+from h2o_chat.serve.turns import Turns
 from h2o_chat.store import clean
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class Service:
         self.template = choose(self.tokenizer, settings.template)
         self.session: Session = batch.session(settings.seed or 0)
         self.context = context_of(self.session, self.template.name, self.tokenizer.chat_template)
-        self._reader = Reader(self.template, self.tokenizer, batch.runner.eos, settings, self.session)
+        self._longest_token_bytes = max(len(token.encode()) for token in self.tokenizer.get_vocab())
         self.row_bytes, self.snapshot_bytes = bytes_of(batch)
         """Of one, as computed."""
         self.counts = Counts()
@@ -88,11 +89,13 @@ class Service:
         self._loop = asyncio.get_running_loop()
         self._changed = threading.Condition()
         self._line: deque[Ticket] = deque()
-        self._prepared: Ticket | None = None
-        """The one that is being prepared."""
+        self._turns = Turns()
+        """Of those that prepare, piece by piece."""
+        self._prepared: set[Ticket] = set()
+        """Those that are being prepared."""
         self._under_way: dict[Request, Ticket] = {}
-        self._closed = False
-        works = (("prepare", self._prepare_all), ("answer", self._answer_all))
+        self._cut = self._closed = False
+        works = [*[("prepare", self._prepare_all)] * batch.readers, ("answer", self._answer_all)]
         self._threads = [threading.Thread(target=work, name=name, daemon=True) for name, work in works]
         for thread in self._threads:
             thread.start()
@@ -104,7 +107,7 @@ class Service:
         """Those that nothing was read of yet."""
         with self._changed:
             batch = [self._under_way.get(request) for request in self.batch.line]
-            return {ticket for ticket in (*self._line, self._prepared, *batch) if ticket is not None}
+            return {ticket for ticket in (*self._line, *self._prepared, *batch) if ticket is not None}
 
     @property
     def reading(self) -> int:
@@ -143,7 +146,7 @@ class Service:
             self._changed.notify_all()
 
     def leave(self, ticket: Ticket) -> None:
-        """Nobody wants it any more: it ends with the next step. One that has ended is as it was."""
+        """Nobody wants it any more: it ends with the next step or piece. One that has ended is as it was."""
         with self._changed:
             ticket.left = True
             if ticket in self._line:
@@ -161,14 +164,15 @@ class Service:
             ticket.stream.put(_ending())
 
     def cut(self) -> None:
-        """Ends all that goes on, with the next step."""
+        """Ends all that goes on, with the next step or piece."""
         with self._changed:
+            self._cut = True
             for request in self._under_way:
                 self.batch.cancel(request)
             self._changed.notify_all()
 
     def close(self, longest_s: float) -> bool:
-        """Ends both threads; whether they came to their end in time."""
+        """Ends all threads; whether they came to their end in time."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -176,18 +180,24 @@ class Service:
             thread.join(longest_s)
         return not any(thread.is_alive() for thread in self._threads)
 
-    # -- the thread that prepares --------------------------------------------------------------------
+    # -- the threads that prepare --------------------------------------------------------------------
 
     def _prepare_all(self) -> None:
+        reader = Reader(
+            *(self.template, self.tokenizer, self.batch.runner.eos, self.settings, self.session),
+            self._longest_token_bytes,
+        )
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._closed or self._next() is not None)
-                ticket = self._prepared = self._next()
+                ticket = self._next()
                 if self._closed or ticket is None:
                     return
                 self._line.remove(ticket)
+                self._prepared.add(ticket)
             try:
-                request = self._prepare(ticket)
+                with self._turns.one():
+                    request = self._prepare(ticket, reader)
                 with self._changed:
                     if not ticket.left:
                         self.batch.add(request)
@@ -195,24 +205,34 @@ class Service:
             except Exception as error:
                 self._tell([(ticket, errors.of(error))])
             with self._changed:
-                self._prepared = None
+                self._prepared.remove(ticket)
                 self._changed.notify_all()
 
     def _next(self) -> Ticket | None:
-        return self.limits.next(self._line, self._under_way.values(), self.seated, self.batch.readers)
+        under_way = (*self._prepared, *self._under_way.values())
+        return self.limits.next(self._line, under_way, self.seated, self.batch.readers)
 
-    def _prepare(self, ticket: Ticket) -> Request:
+    def _prepare(self, ticket: Ticket, reader: Reader) -> Request:
         """
         Raises:
+            ApiError: it is too long, or nobody waits for it any more.
             UsageError: there is nothing to read.
             H2OChatError: the template or the tokenizer does not take it.
         """
+
+        def looked(tokens: int) -> None:
+            if ticket.left or self._cut or self._closed:
+                raise _cut()
+            check_length(tokens)
+            self._turns.give_way()
+
+        after_piece.set(looked)
         found = self.prefixes.longest(ticket.chain) if ticket.asked.looks else None
         while found is not None and not self._read(found):
             found = self.prefixes.longest(ticket.chain)
         read = 0 if found is None else ticket.chain.index(found.chain) + 1
         ticket.cached_tokens = found.tokens if found else 0
-        prepared = self._reader.prepare(ticket.asked, read, found)
+        prepared = reader.prepare(ticket.asked, read, found)
         ticket.places, ticket.notes = prepared.places, prepared.notes
         return prepared.request
 

@@ -17,6 +17,9 @@ from h2o_chat.serve.prefixes import Kept
 from h2o_chat.serve.saved import Saved
 from h2o_chat.serve.service import Service
 
+NAME_BYTES = 64 << 10
+"""Of a body that names a session, at most."""
+
 
 class Slots:
     """The rows, and what was answered last in each.
@@ -52,8 +55,8 @@ class Slots:
         """Saves, restores or erases what a row holds."""
         number, owner = self._number(request), request.scope["owner"]
         action = request.query_params.get("action")
-        raw = await self._bodies.read(request)
-        self._bodies.free(len(raw))
+        raw = await self._bodies.read(request, NAME_BYTES)  # so little is parsed here, in the event loop
+        self._bodies.free(owner, len(raw))
         began = time.perf_counter()
         match action:
             case "save":

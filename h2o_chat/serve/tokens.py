@@ -5,12 +5,30 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from h2o_chat.base.config import Settings
+from h2o_chat.chat import stuck
+from h2o_chat.chat.message import Message
 from h2o_chat.chat.templates import Template, literal
 from h2o_chat.engine.request import Piece, Request
 from h2o_chat.events.events import Note, Session
 from h2o_chat.serve.asked import Asked
+from h2o_chat.serve.errors import wrong
 from h2o_chat.serve.prefixes import Kept
 from h2o_chat.serve.retelling import Holding, Known, Places, places_of, retold
+
+PROMPT_TOKENS = 1_000_000
+"""Of a request, those that were not read before."""
+
+
+def check_length(tokens: int) -> None:
+    """
+    Raises:
+        ApiError: so many tokens are more than a prompt may have.
+    """
+    if tokens > PROMPT_TOKENS:
+        raise wrong(
+            "messages",
+            f"What was not read before has at least {tokens:,} tokens: {PROMPT_TOKENS:,} is the most.",
+        )
 
 
 @dataclass(frozen=True)
@@ -30,6 +48,7 @@ class Reader:
 
     Args:
         eos: tokens that end an answer.
+        longest_token_bytes: of the vocabulary; no text of more bytes is a single token.
     """
 
     template: Template
@@ -37,6 +56,7 @@ class Reader:
     eos: AbstractSet[int]
     settings: Settings
     session: Session
+    longest_token_bytes: int
     known: Known = field(init=False)
 
     def __post_init__(self) -> None:
@@ -50,11 +70,14 @@ class Reader:
             begin: that memory; its state is there.
 
         Raises:
+            ApiError: it is too long; where its bytes alone say so, before it is tokenised.
             UsageError: the model's template does not take the system prompt.
             ModelError: the template or the tokenizer fails.
         """
         state = begin.state if begin else None
-        at = state.cache.fed + len(state.pending) if state else 0
+        begins = at = state.cache.fed + len(state.pending) if state else 0
+        unread_bytes = sum(len(text.encode()) for _, text in asked.messages[read:])
+        check_length(unread_bytes // self.longest_token_bytes)
         places = places_of(state.about, read, at) if state else Places()
         pieces, system, system_tokens, notes = list[Piece](), None, 0, list[Note]()
         for index, (role, text) in list(enumerate(asked.messages))[read:]:
@@ -77,11 +100,25 @@ class Reader:
                     places.ends.append(system_tokens)
             pieces.append(Piece(ids, role == "assistant"))
             at += len(ids)
+            check_length(at - begins)
             if places is not None:
                 places.ends.append(at)
+        *before, (_, last) = asked.messages
+        loop = stuck.loop_in([Message(*one) for one in before], last)
+        if loop and loop.begins:
+            notes = [*notes, stuck.BROKEN]
         stop, marker = asked.sampling.stop, self.template.marker
         sampling = replace(asked.sampling, stop=(*stop, marker)) if marker else asked.sampling
-        request = Request(pieces, sampling, asked.seed, system_tokens, begin=state, keep=True)
+        request = Request(
+            pieces,
+            sampling,
+            asked.seed,
+            system_tokens,
+            others=stuck.in_tokens(self.tokenizer, loop.others) if loop and text == last else (),
+            gives_up=loop is not None,
+            begin=state,
+            keep=True,
+        )
         return Prepared(request, places, notes)
 
     def _going_on(self, text: str, begin: Kept) -> list[int]:

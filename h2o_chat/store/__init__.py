@@ -1,6 +1,6 @@
 """Conversations on disk. `store.py` is what to read first."""
 
-from h2o_chat.store.places import saved_caches
+from h2o_chat.store.places import saved_caches, saved_caches_bytes
 from h2o_chat.store.rows import (
     NOTHING,
     UNKNOWN,
@@ -31,5 +31,6 @@ __all__ = [
     "clean",
     "conversation_ids",
     "saved_caches",
+    "saved_caches_bytes",
     "title_of",
 ]

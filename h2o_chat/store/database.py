@@ -16,10 +16,11 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from h2o_chat.base.errors import DiskError, StoreBusyError, StoreError
+from h2o_chat.base.errors import DiskError, StoreBusyError, StoreError, StoreLostError
 from h2o_chat.base.own import no_link
 from h2o_chat.base.system import SAFELY
 from h2o_chat.store.schema import MIGRATIONS
+from h2o_chat.store.standing import Standing
 
 Rows = list[tuple[Any, ...]]
 
@@ -34,6 +35,8 @@ SHORT_S = 0.03
 """A transaction takes no further step after this time: others write too."""
 PAUSE_S = 0.02
 """Between two transactions of one job, so that others find the moment."""
+LOG_BYTES = 4 << 20
+"""Of the log before it is written into the database: that takes some milliseconds."""
 MERGED_PAGES = 64
 """Of the index of words at a time: some milliseconds."""
 POLL_S = 0.002
@@ -44,17 +47,22 @@ class Database:
     """A connection that any thread may use.
 
     Args:
-        path: the file; it is created, readable by its owner alone, where there is none.
+        path: the file; it is created, readable by its owner alone, where there is none. None: a database in
+            memory, which ends with its process.
 
     Raises:
-        StoreError: it cannot be opened, is no database, is damaged, or was written by a newer version.
+        StoreError: it cannot be opened, is no database, is damaged, or was written by a newer version. From
+            every method `StoreLostError`: the file at the path is no longer the one that is open.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path | None) -> None:
+        self.path = path or Path(_MEMORY)
         self._lock = RLock()
-        with explained(path):
-            self._connection = _open(path)
+        self._lost: StoreLostError | None = None
+        self._empty_from_bytes = LOG_BYTES
+        with explained(self.path):
+            self._connection = _open(path) if path else _connect(_MEMORY)
+            self._standing = Standing(path) if path else None
 
     def rows(self, sql: str, *values: Any) -> Rows:
         """All rows of a query.
@@ -63,7 +71,26 @@ class Database:
             StoreError: the file cannot be read.
         """
         with self._lock, explained(self.path):
+            self.require()
             return self._connection.execute(sql, values).fetchall()
+
+    def require(self, *, whole: bool = False) -> None:
+        """
+        Args:
+            whole: whether it is looked at as a whole, too, where somebody else has changed it.
+
+        Raises:
+            StoreLostError: what stands at the path is not what is open.
+            StoreError: that cannot be seen.
+        """
+        with self._lock, explained(self.path):
+            if self._lost is None and self._standing:
+                try:
+                    self._standing.require(whole=whole)
+                except StoreLostError as error:
+                    self._lost = error
+            if self._lost is not None:
+                raise self._lost
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -72,6 +99,7 @@ class Database:
         Raises:
             StoreError: the file cannot be read.
         """
+        self.require()
         with self._transaction("BEGIN") as connection:
             yield connection
 
@@ -85,14 +113,17 @@ class Database:
         Raises:
             StoreError: the file cannot be written; `StoreBusyError`, `DiskError`: that may pass.
         """
+        self.require(whole=True)
         with self._transaction("BEGIN IMMEDIATE", wait_s) as connection:
             yield connection
+        self._empty_long_log()
 
-    def write(self, steps: deque[Any], wait_s: float) -> None:
+    def write(self, steps: deque[Any], wait_s: float, held: Callable[[], None] = lambda: None) -> None:
         """Does steps (each a `Step`) in order, in short transactions; those on disk are taken from the left.
 
         Args:
             wait_s: how long each transaction waits for another process.
+            held: raises where the steps may no longer be done; asked within each transaction.
 
         Raises:
             StoreError: as from `writing`; what was not done is left.
@@ -100,6 +131,7 @@ class Database:
         while steps:
             done = 0
             with self.writing(wait_s) as connection:
+                held()
                 end = time.monotonic() + SHORT_S
                 for step in steps:
                     step(connection)
@@ -133,18 +165,43 @@ class Database:
                     merging = connection.total_changes - before >= 2  # as the manual of FTS5 says
                     pages = MERGED_PAGES
             time.sleep(PAUSE_S)
+        if self._standing is None:
+            return
         # What is deleted is overwritten, but a row that once was moved to another page left a copy behind.
         # With a connection of its own: our other threads read meanwhile.
         with explained(self.path), contextlib.closing(_connect(str(self.path))) as alone:
             alone.execute(f"PRAGMA busy_timeout = {1000 * LONG_WAIT_S:.0f}")
             alone.execute("VACUUM")
         give_up = time.monotonic() + WAIT_S
-        while self._empty_log() and time.monotonic() < give_up:
+        while self.empty_log() and time.monotonic() < give_up:
             time.sleep(PAUSE_S)
 
-    def _empty_log(self) -> bool:
-        """Whether somebody prevented it. Most of it is done while others write; for the rest they wait."""
+    def _empty_long_log(self) -> None:
+        """SQLite would do it by itself (`wal_autocheckpoint`), but that looks like a stranger's writing.
+
+        What was committed is in the log: it is no harm if this fails, and the next transaction says why.
+        """
+        if self._standing is None:
+            return
+        if not self._standing.has_log:
+            self._standing.left()
+        elif self._standing.log_bytes() >= self._empty_from_bytes:
+            with contextlib.suppress(StoreError):
+                self.empty_log()
+            self._empty_from_bytes = self._standing.log_bytes() + LOG_BYTES
+
+    def empty_log(self) -> bool:
+        """Writes the log into the database; whether somebody prevented it.
+
+        Most of it is done while others write; for the rest they wait.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
+        if self._standing is None:
+            return False
         with self._lock, explained(self.path):
+            self.require(whole=True)
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             self._connection.execute("PRAGMA busy_timeout = 0")
             try:
@@ -152,9 +209,11 @@ class Database:
                 return bool(busy)
             finally:
                 self._connection.execute(f"PRAGMA busy_timeout = {1000 * WAIT_S:.0f}")
+                self._standing.left()
 
     def close(self) -> None:
         with self._lock:
+            self._standing = None
             self._connection.close()
 
     @contextlib.contextmanager
@@ -225,6 +284,7 @@ def explained(path: Path) -> Iterator[None]:
         raise DiskError(f"{error.filename or path}: {error.strerror}.", _PERMISSIONS) from error
 
 
+_MEMORY = ":memory:"
 _PERMISSIONS = "Check the permissions of the folder, or choose another with --data or H2O_CHAT_DATA."
 _DAMAGED = (
     "Nothing was changed. Move it away to begin a new one; sqlite3 '{path}' .recover prints what can be read."
@@ -297,6 +357,7 @@ def _connect(where: str) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA secure_delete = ON")  # what is removed is overwritten
         connection.execute(f"PRAGMA journal_size_limit = {16 << 20}")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")  # see `Database._empty_long_log`
         _migrate(connection, where)
     except BaseException:
         connection.close()

@@ -5,8 +5,9 @@ import os
 import time
 from pathlib import Path
 
-from h2o_chat.base.own import open_own
+from h2o_chat.base.own import open_own, stands_at
 from h2o_chat.base.system import SAFELY, lock, read_at, write_at
+from h2o_chat.store.standing import lost
 
 PATIENCE_S = 0.25
 """Somebody who only looks whether it is held holds it for microseconds: that must not refuse a writer."""
@@ -23,14 +24,20 @@ class Held(Exception):
 class Lock:
     """Holds a file from creation to `release`.
 
+    Args:
+        path: None: nothing needs to be held, as nobody else can reach it.
+
     Raises:
         Held: somebody else does, perhaps elsewhere in this process.
         OSError: the file cannot be made or locked.
         StoreError: it is a symbolic link.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
         self._path = path
+        self._descriptor = -1
+        if path is None:
+            return
         self._descriptor = _take(path)
         with contextlib.suppress(OSError):  # a full disk: then nobody learns the number, and it is held
             os.ftruncate(self._descriptor, 0)
@@ -38,11 +45,21 @@ class Lock:
 
     def release(self) -> None:
         """Opens the lock; may be called again."""
-        if self._descriptor >= 0:
+        if self._path is not None and self._descriptor >= 0:
             with contextlib.suppress(OSError):
-                self._path.unlink()  # while it is held, so that nobody else's is removed
+                if stands_at(self._descriptor, self._path):
+                    self._path.unlink()  # while it is held, so that nobody else's is removed
             os.close(self._descriptor)
             self._descriptor = -1
+
+    def require(self) -> None:
+        """
+        Raises:
+            StoreLostError: the file that is held was removed or moved: somebody else may hold another one.
+            OSError: that cannot be seen.
+        """
+        if self._path is not None and not stands_at(self._descriptor, self._path):
+            raise lost(f"{self._path} was removed while it was held: another process may write there, too.")
 
 
 def held(path: Path) -> bool:
@@ -66,7 +83,7 @@ def _take(path: Path) -> int:
         descriptor = open_own(path, os.O_RDWR | os.O_CREAT)
         try:
             lock(descriptor)
-            if _is_at(descriptor, path):
+            if stands_at(descriptor, path):
                 return descriptor
         except BlockingIOError:
             if time.monotonic() > give_up:
@@ -78,10 +95,3 @@ def _take(path: Path) -> int:
             os.close(descriptor)
             raise
         os.close(descriptor)  # its holder has just gone and taken the file along: there may be a new one
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.lstat())
-    except FileNotFoundError:
-        return False

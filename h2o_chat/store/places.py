@@ -1,6 +1,7 @@
 """Where the lock and the saved caches of a conversation lie in a data folder."""
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from h2o_chat.base.own import no_link, own_folder
@@ -11,22 +12,26 @@ from h2o_chat.store.lock import Lock, held
 class Places:
     """Paths below one data folder.
 
+    Args:
+        folder: None: everything is in memory, so nothing is locked and no cache is saved.
+
     Raises:
         StoreError: from the methods that make or remove something: it cannot be done.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path | None) -> None:
         self._folder = folder
 
-    def lock_file(self, conversation: str) -> Path:
-        return self._folder / "locks" / conversation
+    def lock_file(self, conversation: str) -> Path | None:
+        return self._folder / "locks" / conversation if self._folder else None
 
     def is_held(self, conversation: str) -> bool:
-        """Whether somebody has it."""
-        return held(self.lock_file(conversation))
+        """Whether somebody has it; in memory nobody but this process can."""
+        path = self.lock_file(conversation)
+        return path is None or held(path)
 
-    def cache_folder(self, conversation: str) -> Path:
-        return self._folder / "caches" / conversation
+    def cache_folder(self, conversation: str) -> Path | None:
+        return self._folder / "caches" / conversation if self._folder else None
 
     def lock(self, conversation: str) -> Lock:
         """Takes a conversation.
@@ -34,15 +39,17 @@ class Places:
         Raises:
             Held: somebody has it.
         """
-        path = self.lock_file(conversation)
+        if (path := self.lock_file(conversation)) is None:
+            return Lock(None)
         with explained(path):
             no_link(path.parent)
             own_folder(path.parent)
             return Lock(path)
 
-    def made_cache_folder(self, conversation: str) -> Path:
+    def made_cache_folder(self, conversation: str) -> Path | None:
         """The folder of saved caches, made when first asked for."""
-        folder = self.cache_folder(conversation)
+        if (folder := self.cache_folder(conversation)) is None:
+            return None
         with explained(folder):
             for one in (folder.parent, folder):
                 no_link(one)
@@ -51,9 +58,26 @@ class Places:
 
     def remove_caches(self, conversation: str) -> None:
         """Its saved caches, with their folder."""
-        with explained(self._folder):
-            if self.cache_folder(conversation).exists():
-                shutil.rmtree(self.cache_folder(conversation))
+        if (folder := self.cache_folder(conversation)) and folder.exists():
+            with explained(folder):
+                shutil.rmtree(folder)
+
+    def with_caches(self) -> set[str]:
+        """Names of the folders of saved caches."""
+        return {folder.name for folder in self._folder.glob("caches/*")} if self._folder else set()
+
+    def saved_caches_bytes(self) -> int:
+        """Bytes of all saved caches."""
+        return saved_caches_bytes(self._folder) if self._folder else 0
+
+
+def saved_caches_bytes(folder: Path) -> int:
+    """Bytes of all saved caches in a data folder."""
+    found = 0
+    for file in folder.glob("caches/*/*"):
+        with suppress(FileNotFoundError):  # removed by another process
+            found += file.stat().st_size
+    return found
 
 
 def saved_caches(folder: Path) -> list[Path]:

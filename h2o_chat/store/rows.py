@@ -38,7 +38,7 @@ class StoredMessage:
     """system | user | assistant"""
     text: str
     finish: str | None
-    """As `events.Finish`, or `interrupted`: the process died while it streamed. None: not an answer, or it
+    """As `events.Finish`; `interrupted`: a process died while it streamed. None: not an answer, or it
     streams just now."""
     first: int
     """Position of its first token; -1 while none was fed."""
@@ -163,7 +163,11 @@ WHERE words MATCH ? AND NOT hidden ORDER BY words.rowid DESC LIMIT ?"""
 
 def clean(text: str) -> str:
     """Lone surrogates cannot be stored as UTF-8 and become `?`, as in `events.to_json`."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode("utf-8")
+    return text
 
 
 def pack(ids: Sequence[int]) -> bytes:

@@ -4,6 +4,7 @@ Messages form a tree: going back adds a sibling, and nothing is ever overwritten
 writes holds the conversation (`claim`), until `Writer.close` or the death of the process.
 """
 
+import contextlib
 import json
 import sqlite3
 import time
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from h2o_chat.base.called import called, data_flag
 from h2o_chat.base.errors import BusyError, StoreError, UsageError
 from h2o_chat.base.own import own_folder
 from h2o_chat.events.events import Note
@@ -47,20 +49,31 @@ class Store:
     """All conversations of one data folder. Any thread may call it; see `database.py`.
 
     Args:
-        folder: made, for its owner alone, where it does not exist.
+        folder: made, for its owner alone, where it does not exist. None: everything is in memory, and ends
+            with the process.
 
     Raises:
         StoreError: from here and every method: the files cannot be read or written, with what to do.
         UsageError: from every method that takes one: there is no such conversation.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path | None) -> None:
         self.folder = folder
-        with explained(folder):
-            self.notes = [_mended(folder)] if own_folder(folder) else []
-            """What a person should know about the folder."""
-        self._database = Database(folder / DATABASE)
+        self.notes: list[Note] = []
+        """What a person should know about the folder."""
+        if folder is not None:
+            with explained(folder):
+                self.notes += [_mended(folder)] if own_folder(folder) else []
+        self._database = Database(folder and folder / DATABASE)
         self._places = Places(folder)
+
+    def empty_log(self) -> None:
+        """Writes the log into the database, as far as that can be done now: the file is whole by itself.
+
+        The log stays, empty: on a full disk nobody could make another one.
+        """
+        with contextlib.suppress(StoreError):  # what is in the log is stored
+            self._database.empty_log()
 
     def close(self) -> None:
         """Close writers first."""
@@ -116,7 +129,7 @@ class Store:
         """
         ids = [str(row[0]) for row in self._database.rows(f"{IDS} {NEWEST_FIRST}")]
         if not ids:
-            raise UsageError(f"There is no conversation in {self.folder} yet.")
+            raise UsageError(f"There is no conversation in {self.folder or 'memory'} yet.")
         return find(ids, wanted)
 
     def list(self, limit: int | None = None) -> Summaries:
@@ -228,20 +241,27 @@ class Store:
         self._one("id", conversation)
         return self._messages(conversation, "conversation = ? ORDER BY id", conversation)
 
-    def caches(self, conversation: str) -> Path:
-        """The folder of its saved caches, made when first asked for."""
+    def caches(self, conversation: str) -> Path | None:
+        """The folder of its saved caches, made when first asked for; None in memory."""
         self._one("id", conversation)
         return self._places.made_cache_folder(conversation)
 
     def removable_caches(self, ours: str) -> Iterator[Path]:
         """Files of saved caches that a full disk may lose: they can be built again from words.
 
-        The conversation that was held longest ago comes first, `ours` last, and what others hold is left out.
+        What no conversation of this store has comes first, then that which was held longest ago, `ours` last;
+        what others hold is left out.
         """
         rows = self._database.rows(f"{IDS} AND id != ? ORDER BY updated", ours)
-        for conversation in [*(str(one) for (one,) in rows), ours]:
+        known = [*(str(one) for (one,) in rows), ours]
+        for conversation in [*sorted(self._places.with_caches() - set(known)), *known]:
             if conversation == ours or not self._places.is_held(conversation):
-                yield from saved_caches(self._places.cache_folder(conversation))
+                folder = self._places.cache_folder(conversation)
+                yield from saved_caches(folder) if folder else ()
+
+    def saved_caches_bytes(self) -> int:
+        """Bytes of all of them."""
+        return self._places.saved_caches_bytes()
 
     def claim(self, conversation: str) -> Writer:
         """Takes the conversation, to write. An answer that a dead process left is finished: `interrupted`.
@@ -268,7 +288,8 @@ class Store:
             who = "another process" if holder.pid is None else f"process {holder.pid}"
             raise BusyError(
                 f"Conversation {conversation} is open in {who}.",
-                f"Leave it there first, or read it: h2o-chat sessions show {conversation}",
+                "Leave it there first, or read it:"
+                f" {called()} sessions show {conversation}{data_flag(self.folder)}",
             ) from None
         try:
             self._one("id", conversation)  # it may have been removed until we held it

@@ -6,6 +6,7 @@ It waits while another process writes, and while the disk is full.
 import sqlite3
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import RLock
 from typing import Literal
@@ -36,14 +37,18 @@ class Told:
 
 
 class Waiting:
-    """A list of what is to be written, tried again whenever something is added. Any thread may call it."""
+    """A list of what is to be written, tried again whenever something is added. Any thread may call it.
 
-    def __init__(self, database: Database) -> None:
+    Args:
+        held: raises StoreError where the conversation is no longer ours to write.
+    """
+
+    def __init__(self, database: Database, held: Callable[[], None]) -> None:
         self.trouble: StoreError | None = None
         """Why something waits; None: all is on disk."""
         self.trouble_since_s = 0.0
         """When that began, by `time.monotonic`."""
-        self._database = database
+        self._database, self._held = database, held
         self._told: deque[Told] = deque()
         self._threads = RLock()
         self._retry_at_s = 0.0
@@ -62,25 +67,27 @@ class Waiting:
                 self.flush()
 
     def flush(self, patience_s: float = 0.0) -> bool:
-        """Tries to write all of it; whether nothing is left.
+        """Tries to write all of it; whether nothing is left, and what was written stands where it should.
 
         Args:
             patience_s: how long another process is waited for.
         """
         with self._threads:
-            if not self._told:
-                return True
             if self.for_good or self._closed:
-                return False
+                return not self._told and self.trouble is None
             try:
-                self._database.write(self._told, patience_s)
+                if self._told:
+                    self._database.write(self._told, patience_s, self._held)
+                else:
+                    self._database.require(whole=True)
+                    self._held()
                 self.trouble = None
             except StoreError as error:
                 if self.trouble is None:
                     self.trouble_since_s = time.monotonic()
                 self.trouble = error
                 self._retry_at_s = time.monotonic() + RETRY_S
-            return not self._told
+            return not self._told and self.trouble is None
 
     def close(self) -> None:
         """From here on nothing is written: the conversation is no longer ours."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from h2o_chat.store.database import Database, Step
+from h2o_chat.store.database import Database, Step, explained
 from h2o_chat.store.lock import Lock
 from h2o_chat.store.rows import (
     NOTHING,
@@ -39,7 +39,7 @@ class Writer:
         self, database: Database, conversation: str, lock: Lock, created: Step | None = None
     ) -> None:
         self.conversation = conversation
-        self.waiting = Waiting(database)
+        self.waiting = Waiting(database, self._require_lock)
         """What was told and is not on disk yet."""
         self._database = database
         self._lock = lock
@@ -79,6 +79,10 @@ class Writer:
             self.waiting.flush()
         self.waiting.close()
         self._lock.release()
+
+    def _require_lock(self) -> None:
+        with explained(self._database.path):
+            self._lock.require()
 
     @property
     def leaf(self) -> int | None:

@@ -19,7 +19,7 @@ from h2o_chat.cache.step import Step
 from h2o_chat.policies.named import named
 from h2o_chat.policies.policies import Policy
 from h2o_chat.policies.shares import divide
-from h2o_chat.transformers_cache import pins, ready
+from h2o_chat.transformers_cache import generated, pins, ready
 from h2o_chat.transformers_cache import snapshot as snapshots
 from h2o_chat.transformers_cache.layer import H2OLayer
 from h2o_chat.transformers_cache.probe import probe
@@ -172,6 +172,7 @@ class H2OCache(Cache):
 
     protect, pin, unpin = pins.protect, pins.pin, pins.unpin
     protected_in, budget_for = pins.protected_in, pins.budget_for
+    give_up_generated = generated.give_up_generated
     prepare, position_ids = ready.prepare, ready.position_ids
     snapshot, restore = snapshots.snapshot, snapshots.restore
     take_row, put_row = snapshots.take_row, snapshots.put_row

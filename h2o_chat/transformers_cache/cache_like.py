@@ -5,7 +5,7 @@ from typing import Any, Protocol
 from h2o_chat.cache.arena import Arena
 from h2o_chat.cache.clock import Clock
 from h2o_chat.cache.plan import Plan
-from h2o_chat.cache.rope import Rope
+from h2o_chat.cache.rope import Positions, Rope
 from h2o_chat.cache.step import Step
 
 
@@ -18,6 +18,7 @@ class CacheLike(Protocol):
     arenas_in_step: list[Arena]
     layers: list[Any]
     step: Step | None
+    trained: Positions | None
 
     @property
     def arenas(self) -> list[Arena]: ...

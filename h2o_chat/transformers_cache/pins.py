@@ -149,8 +149,11 @@ def _too_many(cache: CacheLike, clocks: Mapping[int, Clock], most: int, now: int
             "The policy h2o protects what is pinned.",
         )
     pinned = now > max(clock.protect_below for clock in clocks.values())
+    hint = f"It would fit into a budget of {fits:,}{'; or unpin something' if pinned else ''}."
+    if cache.trained and fits > cache.trained.window:
+        hint = f"The model's window has {cache.trained.window:,} tokens: no budget within it would do."
     return BudgetError(
         f"That would protect {most:,} slots; of a budget of {shares.budget:,} at most"
         f" {shares.most_protected:,} may be protected{f', and {now:,} are' if now else ''}.",
-        f"It would fit into a budget of {fits:,}{'; or unpin something' if pinned else ''}.",
+        hint,
     )

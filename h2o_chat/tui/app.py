@@ -88,6 +88,12 @@ class ChatApp(App[None], inherit_bindings=False):
         Binding("f1", "help", "help", tooltip="these keys and commands"),
         Binding("ctrl+p", "command_palette", "palette", show=False, tooltip="the palette of commands"),
         Binding("ctrl+q", "quit", "quit", priority=True),
+        Binding(
+            *("ctrl+z", "suspend_process", "suspend"),
+            show=False,
+            priority=True,
+            tooltip="to the shell; fg comes back",
+        ),
     ]
     OWN_KEYS: ClassVar[dict[str, str]] = {
         "any character": "goes to the prompt, wherever the keyboard is, unless a message is chosen",
@@ -170,6 +176,8 @@ class ChatApp(App[None], inherit_bindings=False):
         self.set_timer(LOOK_S, self._drain)
         if self.deadline:
             leaving.take_signals(self, self.deadline)
+        # After `fg`, or an editor, the terminal shows nothing of ours any more.
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         self.jobs.start(lambda: self.jobs.load(self._open_chat))
 
     def get_theme_variable_defaults(self) -> dict[str, str]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import GenerationError
+from h2o_chat.engine.other_words import Other
 from h2o_chat.events.events import CacheState, Event, Finish, Prompt, Session, Token, Turn
 
 SESSION = Session(
@@ -34,7 +35,11 @@ class ScriptedEngine:
         self.fails = False
 
     def generate(
-        self, ids: Sequence[int], sampling: Sampling, cancel: Callable[[], bool] = lambda: False
+        self,
+        ids: Sequence[int],
+        sampling: Sampling,
+        cancel: Callable[[], bool] = lambda: False,
+        others: Sequence[Other] = (),
     ) -> Iterator[Event]:
         self.fed.append(list(ids))
         first, before = self.seen, (self.seen, self.pending)

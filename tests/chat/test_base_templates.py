@@ -83,8 +83,8 @@ def test_a_model_without_a_start_token() -> None:
 )
 def test_a_marker_that_the_model_wrote_is_not_said_again(tokenizer: Any, name: str, rest: str) -> None:
     class Engine(ScriptedEngine):
-        def generate(self, ids: Any, sampling: Sampling, cancel: Any = lambda: False) -> Any:
-            for event in super().generate(ids, sampling, cancel):
+        def generate(self, *asked_for: Any) -> Any:
+            for event in super().generate(*asked_for):
                 yield replace(event, finish="stop") if isinstance(event, Turn) else event
 
     own: tuple[str, ...]
@@ -101,9 +101,9 @@ def test_answers_end_at_the_turn_marker(tokenizer: Any, name: str, marker: str) 
     asked: list[Sampling] = []
 
     class Engine(ScriptedEngine):
-        def generate(self, ids: Any, sampling: Sampling, cancel: Any = lambda: False) -> Any:
+        def generate(self, ids: Any, sampling: Sampling, *more: Any) -> Any:
             asked.append(sampling)
-            return super().generate(ids, sampling, cancel)
+            return super().generate(ids, sampling, *more)
 
     chat = Chat(Engine(tokenizer), Settings(template=name))  # type: ignore[arg-type]
     list(chat.send("Hi", Sampling(stop=("enough",))))

@@ -96,6 +96,34 @@ def test_headers_of_weights(tmp_path: Path, header: Any) -> None:
         check_weights(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("places", "said"),
+    [
+        (([0, 24], [0, 24]), "'b' shares bytes with 'a'"),
+        (([0, 24], [12, 36]), "'b' shares bytes with 'a'"),
+        (([0, 24], [28, 52]), "'b' leaves a hole behind 'a'"),
+        (([4, 28], [28, 52]), "'a' leaves a hole behind 'the header'"),
+    ],
+)
+def test_tensors_that_do_not_lie_one_behind_the_other(
+    tmp_path: Path, places: tuple[list[int], list[int]], said: str
+) -> None:
+    raw = json.dumps({n: TENSOR | {"data_offsets": p} for n, p in zip("ab", places, strict=True)}).encode()
+    size = max(end for _, end in places)
+    (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(raw)) + raw + bytes(size))
+    with pytest.raises(ModelError, match=said):
+        check_weights(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["num_hidden_layers", "n_layer", "n_layers", "num_layers"])
+def test_more_layers_than_any_model_has(tmp_path: Path, name: str) -> None:
+    """transformers makes a list of them, while it reads the configuration: memory grew without a word."""
+    for about in ({name: 10**9}, {"text_config": {name: 10**9}}):
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen2"} | about))
+        with pytest.raises(ModelError, match=f"{name} is 1,000,000,000"):
+            read_config(tmp_path)
+
+
 @pytest.mark.parametrize("shard", ["../model.safetensors", "/etc/passwd", 3, [], "a\0", "x" * 300, ""])
 def test_shards_lie_beside_their_index(tmp_path: Path, shard: Any) -> None:
     folder = tmp_path / "model"

@@ -70,6 +70,8 @@ def test_a_machine_that_is_fine(home: Path, model: Path) -> None:
         "exists": False,
         "writable": True,
         "free_bytes": 0,
+        "saved_memories_bytes": 0,
+        "at_most_bytes": 2 << 30,
     }
     will = sections["what_will_run"]
     assert (will["name"], will["class"], will["fits"]) == ("stories260k", "Llama", True)

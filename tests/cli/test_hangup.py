@@ -4,6 +4,7 @@ import os
 import pty
 import select
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,6 +17,7 @@ from program import PROGRAM
 
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.store import Store
+from h2o_chat.tui.talk.first_minute import FILE
 
 RECORDING = Path(__file__).parents[1] / "tui" / "recordings" / "chat.jsonl"
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
@@ -32,7 +34,7 @@ def alive(process: int) -> bool:
 class Terminal:
     """A terminal in which a program runs, and which can be closed at any moment.
 
-    `fresh`: the program runs in a new interpreter, and is not forked.
+    `fresh`: the program runs in a new interpreter, and is not forked; `below`: started by this code.
     """
 
     def __enter__(self) -> "Terminal":
@@ -41,10 +43,11 @@ class Terminal:
     def __exit__(self, *_: object) -> None:
         self.process.kill()
 
-    def __init__(self, *arguments: object, fresh: bool = False) -> None:
+    def __init__(self, *arguments: object, fresh: bool = False, below: str = "") -> None:
         self.ours, theirs = pty.openpty()
-        self.process = (subprocess.Popen if fresh else Forked)(
-            [*PROGRAM, *map(str, arguments)],
+        started = [sys.executable, "-c", below, *PROGRAM[1:]] if below else PROGRAM
+        self.process = (subprocess.Popen if fresh or below else Forked)(
+            [*started, *map(str, arguments)],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
@@ -66,6 +69,42 @@ class Terminal:
         with suppress(OSError):  # nobody is at the other end any more
             while select.select([self.ours], [], [], 0.05)[0] and (more := os.read(self.ours, 65536)):
                 self.drawn += more
+
+
+FOREGROUND = """
+import os, signal, sys
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # as a shell does
+import fcntl, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+if not (number := os.fork()):
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpgid(0))
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+while True:
+    _, how = os.waitpid(number, os.WUNTRACED)
+    if not os.WIFSTOPPED(how):
+        sys.exit(os.waitstatus_to_exitcode(how))
+    os.tcsetpgrp(0, os.getpgid(0))
+    os.write(1, b"[stopped]")
+    os.read(0, 1)
+    os.tcsetpgrp(0, number)
+    os.kill(number, signal.SIGCONT)
+"""
+
+
+def test_ctrl_z_suspends_and_fg_shows_it_again(tmp_path: Path) -> None:
+    """As below a shell: whoever has started it gets the terminal."""
+    (tmp_path / FILE).touch()
+    with Terminal("-m", POCKET, "--data", tmp_path, below=FOREGROUND) as terminal:
+        terminal.until(lambda: b"pocket is ready" in terminal.drawn, "the model is open")
+        os.write(terminal.ours, b"\x1a")
+        terminal.until(lambda: b"[stopped]" in terminal.drawn, "it is stopped")
+        terminal.drawn.clear()
+        os.write(terminal.ours, b"\n")
+        terminal.until(lambda: b"pocket is ready" in terminal.drawn, "all of it is drawn again")
+        os.write(terminal.ours, b"\x11")
+        assert terminal.process.wait(30) == 0
 
 
 @pytest.mark.parametrize("moment", ["answering", "idle", "loading"])

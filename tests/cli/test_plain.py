@@ -197,10 +197,15 @@ def test_who_leaves_after_new_is_told_how_to_go_on_with_what_was_said_last(tmp_p
 
 
 def test_what_is_not_stored_is_nowhere(tmp_path: Path) -> None:
-    done = h2o_here(*plain(tmp_path, "--no-store", "--max-tokens", 4), piped="Hello.\n/edit 1\n/open\n")
+    """And yet everything can be done that needs what was said, as long as the program runs."""
+    said = "Hello.\n/edit 1\nBye.\n/branch\n/budget 64\n/new\nAnother.\n/open\n"
+    done = h2o_here(*plain(tmp_path, "--no-store", "--max-tokens", 4), piped=said)
     assert done.code == ExitCode.OK
-    assert "#2 pocket: " in done.out
-    assert done.out.count("error: ") == 2
+    assert "error: " not in done.out
+    assert "#1 you: Bye." in done.out
+    assert done.out.count("#1 you: Hello.") == 2, "to be edited, and on the first branch"
+    assert "Branch 1 of 2" in done.out
+    assert ": Hello., " in done.out, "the first conversation can be opened again"
     assert "--resume" not in done.err
     assert not list(tmp_path.rglob("*.db"))
 

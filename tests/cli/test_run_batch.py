@@ -15,8 +15,9 @@ from here import h2o_here
 from program import PROGRAM, Program
 from sweep import sweep
 
-from h2o_chat.base.errors import ExitCode, GenerationError
+from h2o_chat.base.errors import ExitCode, GenerationError, StoreError
 from h2o_chat.chat.jobs import seed_of
+from h2o_chat.chat.results import ResultsFile, line_of
 from h2o_chat.engine.answer import Answer
 
 SHORT = ("--max-tokens", 24, "-b", 48)
@@ -185,7 +186,7 @@ def test_who_fails_has_its_own_error(tmp_path: Path, monkeypatch: pytest.MonkeyP
     found = answers(done.out)
     assert found["q7"]["error"] == {"code": "generation", "message": "It is NaN.", "hint": "Try again."}
     assert (found["q7"]["finish_reason"], found["q7"]["usage"]["completion_tokens"]) == ("error", 2)
-    assert found["q6"] == found["q9"] | {"id": "q6"}
+    assert found["q6"] == found["q9"] | {"id": "q6", "asked": found["q6"]["asked"]}
     assert "line 2, id q7: It is NaN." in done.err
     assert "3 answered, 1 of them failed" in done.err
     write(file, *lines, {"id": "q8", "prompt": "Tell me a story", "seed": 8})
@@ -286,3 +287,64 @@ def test_a_terminal_is_told_how_far_it_is(tmp_path: Path) -> None:
     assert b" of 40 \xc2\xb7 " in shown
     assert b"tok/s" in shown
     assert b"about" in shown
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced", "cut"])
+def test_an_output_that_goes_away_is_noticed(how: str, tmp_path: Path) -> None:
+    """Exit code 1, and what was answered stands beside it; with that the same command goes on."""
+    file, out = many(tmp_path / "in.jsonl", 40), tmp_path / "out.jsonl"
+    command = [*PROGRAM, "run", "--batch", str(file), "-o", str(out), *map(str, SHORT), "--rows", "1"]
+    with Forked(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while not out.exists() or len(out.read_bytes().splitlines()) < 3:
+            time.sleep(0.005)
+        if how == "cut":
+            os.truncate(out, 0)
+        else:
+            out.rename(tmp_path / "moved")
+        if how == "replaced":
+            out.write_text("")
+        _, err = process.communicate(timeout=300)
+    assert process.returncode == ExitCode.FAILED, err
+    assert f"{out} was" in err
+    assert "while it was written" in err
+    if how == "cut":
+        return
+    [beside] = tmp_path.glob("out.jsonl.rescued-*")
+    kept = answers(beside.read_text())
+    assert str(beside) in err
+    assert 3 <= len(kept) < 40
+    done = h2o_here("run", "--batch", file, "-o", beside, *SHORT, "--rows", 1)
+    assert done.code == ExitCode.OK, done.err
+    now = answers(beside.read_text())
+    assert len(now) == 40
+    assert kept.items() <= now.items()
+
+
+def test_an_output_that_goes_away_at_the_end_is_noticed(tmp_path: Path) -> None:
+    """After the last line nothing is written any more."""
+    out = tmp_path / "out.jsonl"
+    results = ResultsFile(out)
+    results.write(line_of("a", None))
+    out.unlink()
+    with pytest.raises(StoreError, match="was removed or moved while it was written"):
+        results.require()
+    results.close()
+
+
+def test_a_line_that_was_edited_does_not_keep_its_old_answer(tmp_path: Path) -> None:
+    lines: list[dict[str, Any]] = [{"id": "a", "prompt": "Hello"}, {"id": 7, "prompt": "My name is Ada."}]
+    file, out = write(tmp_path / "in.jsonl", *lines), tmp_path / "out.jsonl"
+    assert h2o_here("run", "--batch", file, "-o", out, *SHORT).code == ExitCode.OK
+    before = out.read_bytes()
+    again = h2o_here("run", "--batch", file, "-o", out, *SHORT)
+    assert (again.code, out.read_bytes()) == (ExitCode.OK, before), again.err
+    for changed in (
+        {"prompt": "Bye"},
+        {"prompt": "Hello", "temperature": 0.5},
+        {"prompt": "Hello", "seed": 3},
+    ):
+        write(file, {"id": "a"} | changed, lines[1])
+        refused = h2o_here("run", "--batch", file, "-o", out, *SHORT)
+        assert refused.code == ExitCode.USAGE
+        assert "id a, has changed" in refused.err
+        assert out.read_bytes() == before

@@ -4,10 +4,13 @@ import fcntl
 import os
 import pty
 import struct
+import subprocess
 import sys
 import termios
+from pathlib import Path
 
 import pytest
+from program import PROGRAM
 
 from h2o_chat.cli.run import complain
 
@@ -51,3 +54,20 @@ def test_a_terminal_that_does_not_know_its_size_has_80_columns(monkeypatch: pyte
 def test_elsewhere_a_message_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     complain(MESSAGE, HINT)
     assert capsys.readouterr().err == f"h2o-chat: {MESSAGE}\n  {HINT}\n"
+
+
+def test_text_is_utf_8_whatever_the_locale_says(tmp_path: Path) -> None:
+    """From a pipe, from the command line, from a variable; what is written is UTF-8, too."""
+    plain = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "H2O_CHAT_STOP": "é"}
+    flags = ["--data", str(tmp_path)]
+
+    def ran(*arguments: str, piped: str = "") -> "subprocess.CompletedProcess[bytes]":
+        command = [*PROGRAM, *arguments, *flags]
+        return subprocess.run(command, input=piped.encode(), env=plain, capture_output=True, check=False)
+
+    done = ran("run", "hi é", "--save", "--max-tokens", "2", "--stop", "ü", piped="漢 é\n")
+    assert done.returncode == 0, done.stderr
+    assert "hi é\n\n漢 é" in ran("sessions", "show", "last").stdout.decode()
+    assert "«é»" in ran("sessions", "search", "é").stdout.decode()
+    assert ran("sessions", "rename", "last", "Zoé").returncode == 0
+    assert "Zoé" in ran("sessions", "list").stdout.decode()

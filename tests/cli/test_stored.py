@@ -1,6 +1,8 @@
 """`run --save`: what is on disk when it has ended, and what it says of what is not."""
 
 import json
+import re
+import shlex
 import shutil
 import signal
 import sqlite3
@@ -197,3 +199,50 @@ def test_saved_memories_give_way_to_words(small: Path, tmp_path: Path) -> None:
         out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert out.splitlines() == ["300", "300", "[]"], err
+
+
+def test_the_command_that_is_printed_for_a_chat_of_another_model_works(little: Path, tmp_path: Path) -> None:
+    data = tmp_path / "a folder"
+    said = h2o_here("run", "Hello.", "--save", "--data", data, "-m", little, "--max-tokens", 4)
+    assert said.code == ExitCode.OK
+    refused = h2o_here("run", "Hello.", "--resume", "last", "--data", data, "-m", "pocket")
+    assert refused.code == ExitCode.USAGE
+    (command,) = re.findall(r"h2o-chat (--resume \S+ --data '[^']+') goes on with", refused.err)
+    again = h2o_here("run", "And now?", *shlex.split(command), "--max-tokens", 4)
+    assert again.code == ExitCode.OK, again.err
+
+
+def test_all_saved_memories_together_have_a_limit(
+    little: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest go first, whatever conversation they are of, and those of none; the doctor says how much."""
+    monkeypatch.setenv("H2O_CHAT_DATA", str(tmp_path))
+
+    def talk(*more: object) -> None:
+        done = h2o_here("run", "Hello.", "--save", "-m", little, "--max-tokens", 4, *more)
+        assert done.code == ExitCode.OK, done.err
+
+    def saved() -> dict[str, int]:
+        return {str(one.relative_to(tmp_path)): one.stat().st_size for one in tmp_path.glob("caches/*/*")}
+
+    (nobodys := tmp_path / "caches" / "aaaaaaaa").mkdir(parents=True)
+    (nobodys / "2.safetensors").write_bytes(bytes(1000))
+    talk()
+    first = saved()
+    assert len(first) == 2
+    one_bytes = max(first.values())
+    monkeypatch.setenv("H2O_CHAT_SAVED_MEMORIES_BYTES", str(3 * one_bytes + 4096))
+    for _ in range(3):
+        talk()
+    talk("--resume", "last")
+    assert sum(saved().values()) <= 3 * one_bytes + 4096
+    assert len(saved()) == 3
+    assert not first.keys() & saved().keys()
+    report = json.loads(h2o_here("doctor", "--json").out)
+    about = report["sections"]["folders"]["data"]
+    assert about["saved_memories_bytes"] == sum(saved().values())
+    assert about["at_most_bytes"] == 3 * one_bytes + 4096
+    monkeypatch.setenv("H2O_CHAT_SAVED_MEMORIES_BYTES", "0")
+    talk("--resume", "last")
+    assert not saved(), "none is kept; a conversation is rebuilt from what was said"
+    talk("--resume", "last")

@@ -103,6 +103,19 @@ def test_a_pipe_is_no_file(tmp_path: Path) -> None:
         Recorder(tmp_path / "pipe").open()
 
 
+def test_a_file_that_goes_away_is_said_once(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "r.jsonl")
+    recorder.open()
+    assert recorder.write(Note("x", "before")) is None
+    (tmp_path / "r.jsonl").rename(tmp_path / "moved")
+    note = recorder.write(Note("x", "after"))
+    assert note is not None
+    assert "was removed or moved" in note.message
+    assert recorder.write(Note("x", "later")) is None
+    recorder.end()
+    assert len((tmp_path / "moved").read_text().splitlines()) == 1
+
+
 def test_a_failing_disk_is_said_once() -> None:
     full = Path("/dev/full")
     if not full.exists():

@@ -10,7 +10,8 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import BudgetError, UsageError
 from h2o_chat.engine.engine import Engine
 from h2o_chat.lab.contest import runs_of
-from h2o_chat.lab.generate import Item, exact, f1, measure, normalised, read_items
+from h2o_chat.lab.generate import Item, exact, f1, measure, normalised
+from h2o_chat.lab.texts import read_items
 from h2o_chat.transformers_cache.probe import probe
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
@@ -33,13 +34,13 @@ def test_a_file_that_holds_no_items(tmp_path: Path, text: str, says: str) -> Non
     path = tmp_path / "items.jsonl"
     path.write_text(text)
     with pytest.raises(UsageError, match=says):
-        read_items(path)
+        read_items(path, Item)
 
 
 def test_lines_come_back(tmp_path: Path) -> None:
     path = tmp_path / "items.jsonl"
     path.write_text(json.dumps({"prompt": "p", "reference": "r", "more": 1}) + "\n\n")
-    assert read_items(path) == [Item("p", "r")]
+    assert read_items(path, Item) == [Item("p", "r")]
 
 
 def test_the_full_cache_comes_first_and_a_policy_must_fit() -> None:

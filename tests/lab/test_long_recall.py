@@ -8,15 +8,18 @@ import pytest
 from typer.testing import CliRunner
 
 from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.chat.chat import Chat
 from h2o_chat.chat.templates import PlainTemplate, choose
 from h2o_chat.cli.cli import app
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
-from h2o_chat.lab import instructions, rows
+from h2o_chat.lab import answered, instructions, rows
+from h2o_chat.lab.answered import Answered
+from h2o_chat.lab.contest import Run
 from h2o_chat.lab.contestant import Contestant, crossed
-from h2o_chat.lab.conversations import KINDS, draw
+from h2o_chat.lab.conversations import KINDS, draw, write
 from h2o_chat.lab.instructions import RULES
-from h2o_chat.lab.long_recall import _paired, _unpinned, measure_long
+from h2o_chat.lab.long_recall import BARE, _paired, _unpinned, measure_long
 from h2o_chat.lab.recall import Question, Share, holds
 from h2o_chat.lab.script import Script
 from h2o_chat.models.fits import equal_slots
@@ -191,7 +194,7 @@ def test_smaller_numbers_get_more_slots_in_equal_bytes(pocket: Loaded) -> None:
 def test_the_command_draws_a_picture_of_each_kind_of_facts(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
     command = ["eval", "recall", "-m", str(POCKET), "--generate", "100", "--conversations", "1", "-b", "128"]
-    command += ["--policy", "h2o", "--policy", "window", "--plot", str(tmp_path), "--json"]
+    command += ["--scripted", "--policy", "h2o", "--policy", "window", "--plot", str(tmp_path), "--json"]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
     groups = {s["group"] for s in json.loads(done.stdout)["shares"] if s["budget"] is not None}
@@ -202,7 +205,30 @@ def test_the_command_draws_a_picture_of_each_kind_of_facts(tmp_path: Path) -> No
     assert min(sizes.values()) > 5000
 
 
-@pytest.mark.parametrize("arguments", [[], ["--questions", "x", "--generate", "100"]])
+def test_the_model_answers_itself(pocket: Loaded) -> None:
+    """Every question is asked twice, once with recall, and the conversation knows of none."""
+    runs = [Run(Contestant("h2o"), 64)]
+    report = answered.measure(pocket, 300, 1, 3, runs, recall=True)
+    names = [BARE, "h2o", "h2o, recall"]
+    assert list(dict.fromkeys(share.contestant for share in report.shares)) == names
+    assert {share.of for share in report.shares if share.group == "plain"} == {KINDS["plain"]}
+    right = [sum(one.right for one in report.shares if one.contestant == name) for name in names]
+    assert right[1] <= right[2], "what is told again is known at least as well"
+    settings = Settings(budget=64, recall="off", events_every=0)
+    chat = Chat(Engine(pocket, settings), settings)
+    script, questions = write(Answered(chat), 300, "3 0")
+    assert len(script.answers) == len(questions) == KINDS.total()
+    assert not {question.messages[0]["content"] for question in questions} & {m.text for m in chat.messages}
+    assert chat.engine.seen >= 300
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *([], ["--questions", "x", "--generate", "100"], ["--questions", "x", "--scripted"]),
+        *(["--generate", "100", wants] for wants in ("--pasted", "--paired", "--equal-bytes")),
+    ],
+)
 def test_one_source_of_questions(arguments: list[str]) -> None:
     assert CliRunner().invoke(app, ["eval", "recall", "-m", str(POCKET), *arguments]).exit_code == 2
 

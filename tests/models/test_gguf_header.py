@@ -90,6 +90,10 @@ GOOD = tensor("x", (4,)), b"\0" * 64
         (header(ARCHITECTURE, tensor("x", (2**30, 2**9))), "would end at"),
         (header(ARCHITECTURE, GOOD[0] * 2, counts=(1, 2)) + GOOD[1], "twice"),
         (header(ARCHITECTURE, b"", counts=(1, 0)), "no tensors"),
+        (
+            header(ARCHITECTURE, tensor("x", (16,)) + tensor("y", (16,), 0, 32), (1, 2)) + bytes(160),
+            "y shares bytes with x",
+        ),
         (header(text("general.alignment") + struct.pack("<II", 4, 0), GOOD[0]), "general.alignment is 0"),
         (header(text("split.count") + struct.pack("<IH", 2, 3), GOOD[0]) + GOOD[1], "one of 3 parts"),
         (

@@ -153,6 +153,22 @@ def test_unknown_name_says_where_and_what_is_near(tmp_path: Path, cache: Path) -
     assert "h2o-chat models" in caught.value.hint
 
 
+@pytest.mark.parametrize("typed", ["smol-135m-q4_2.gguf", "smol-135m-q41.gguf", "smol-135m-q4_1"])
+@pytest.mark.parametrize("inside", ["", "files", "some/files"])
+def test_a_typo_in_a_files_name_leads_to_the_nearest_file(
+    typed: str, inside: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it reads like org/name, which would be fetched."""
+    monkeypatch.chdir(tmp_path)
+    folder = Path(inside)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "smol-135m-q4_1.gguf").write_bytes(b"GGUF")
+    (folder / "another.gguf").write_bytes(b"GGUF")
+    with pytest.raises(ModelError, match=f"There is no file .*{typed}. Did you mean .*smol-135m-q4_1.gguf"):
+        resolve.look_up(str(folder / typed))
+    assert resolve.look_up("files/something-else") == Known("files/something-else")
+
+
 def test_known_but_not_here_says_how_to_get_it() -> None:
     with pytest.raises(ModelError, match="No model 'huggyllama/llama-7b' on this machine") as caught:
         resolve.find("llama-7b")

@@ -15,7 +15,7 @@ LOOPBACK = "TESTS_MAY_USE_LOOPBACK"
 ASKED = "TESTS_ASKED_THE_NETWORK"
 """In the environment: the file where attempts are written down."""
 
-_HERE = ("127.0.0.1", "::1", "localhost")
+_HERE = ("127.0.0.1", "127.0.0.2", "::1", "localhost")
 _OF_A_SOCKET = ("socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg")
 _OF_A_NAME = ("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr", "socket.getnameinfo")
 

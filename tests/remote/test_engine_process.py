@@ -64,7 +64,7 @@ def test_an_engine_that_is_killed_says_so_and_what_it_said_stays() -> None:
         killed_on_the_way()
     assert "memory" in caught.value.hint
     said = tokens(iter(told))
-    assert (told[-1].finish, told[-1].text) == ("stopped", "".join(text for _, text in said))
+    assert (told[-1].finish, told[-1].text) == ("interrupted", "".join(text for _, text in said))
     assert (told[-1].prompt_tokens, told[-1].new_tokens) == (len(IDS), len(said))
     with pytest.raises(EngineError):
         engine.look()

@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,11 +35,17 @@ def begin(loaded: Loaded, settings: Settings, snapshots: int = 8) -> Service:
 class Server:
     """`h2o-chat serve FLAGS`, from the moment it listens."""
 
-    def __init__(self, *flags: object, keys: Path | None = None, **environment: str) -> None:
+    def __init__(
+        self,
+        *flags: object,
+        keys: Path | None = None,
+        before: Callable[[], object] | None = None,
+        **environment: str,
+    ) -> None:
         more = [] if keys is None else ["--keys", str(keys)]
         self.process = Forked(
             [*PROGRAM, *more, *map(str, flags)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, env=os.environ | environment,
+            stderr=subprocess.PIPE, text=True, env=os.environ | environment, preexec_fn=before,
         )  # fmt: skip
         self.said = ""
         assert self.process.stderr is not None

@@ -18,6 +18,7 @@ from h2o_chat.serve.errors import ApiError
 
 pytestmark = pytest.mark.loopback
 
+ONE, OTHER = b"one", b"other"
 texts = st.text(max_size=20) | st.sampled_from(["<|end|><|system|>", "\0", "\ud800", "\U0001f600" * 9])
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | texts,
@@ -104,34 +105,66 @@ def test_any_body_is_understood_or_refused(body: Any) -> None:
     assert 400 <= error.status < 500
 
 
+def test_what_stands_in_a_text_is_no_value() -> None:
+    text = '{"role": "user", "content": "\\\\"},' * 90_000 + "[[],{}]" * 90_000 + '\\\\"'
+    raw = json.dumps({"messages": [{"role": "user", "content": text}]}).encode()
+    assert asked_for(raw, "pocket", Sampling(), None).messages == (("user", text),)
+    for many in (b"[]," * 99_999, b'"",' * 99_999, b'{"":0},' * 49_999, b"[" * 99_999, b'"a\\\\",' * 99_999):
+        with pytest.raises(ApiError, match="is the most"):
+            asked_for(b'{"messages": [' + many + b"0]}", "pocket", Sampling(), None)
+
+
 async def test_a_body_that_says_no_length_is_counted() -> None:
-    held = Bodies()
+    held = Bodies(0)
     with pytest.raises(ApiError) as error:
         await held.read(Sent([b"x" * (1 << 20)] * 17))  # type: ignore[arg-type]
-    assert (error.value.status, held.held_bytes) == (413, 0)
+    assert (error.value.status, held.bytes.held.total()) == (413, 0)
 
 
 async def test_all_bodies_together_have_a_limit() -> None:
-    held = Bodies()
-    held.held_bytes = body.BODIES_BYTES
+    held = Bodies(0)
+    held.bytes.held[OTHER] = body.BODIES_BYTES
     with pytest.raises(ApiError) as error:
         await held.read(Sent([b"x"]))  # type: ignore[arg-type]
-    assert (error.value.status, held.held_bytes) == (503, body.BODIES_BYTES)
+    assert (error.value.status, held.bytes.held.total()) == (503, body.BODIES_BYTES)
+
+
+async def test_where_there_is_no_room_the_oldest_body_of_the_key_that_asks_is_cut() -> None:
+    held = Bodies(2)
+    piece = body.BODIES_BYTES // 8
+
+    async def read(owner: bytes, ends: bool) -> bytes:
+        return await held.read(Sent([b"x" * piece], ends, owner))  # type: ignore[arg-type]
+
+    slow = [asyncio.create_task(read(ONE, False)) for _ in range(4)]
+    await asyncio.sleep(0)
+    other = asyncio.create_task(read(OTHER, False))
+    await asyncio.sleep(0)
+    assert held.bytes.held == {ONE: 4 * piece, OTHER: piece}, "one key has at most half of all"
+    assert len(await read(ONE, True)) == piece
+    with pytest.raises(ApiError) as error:
+        await slow[0]
+    assert (error.value.status, error.value.headers["connection"]) == (503, "close")
+    assert not any(task.done() for task in (*slow[1:], other))
+    for task in (*slow[1:], other):
+        task.cancel()
+    await asyncio.wait((*slow[1:], other))
+    assert held.bytes.held == {ONE: piece}, "what was read is held until it is given back"
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body, "BODY_S", 0.01)
-    held = Bodies()
+    held = Bodies(0)
     with pytest.raises(ApiError) as error:
         await held.read(Sent([b"x"], ends=False))  # type: ignore[arg-type]
-    assert (error.value.status, held.held_bytes) == (408, 0)
+    assert (error.value.status, held.bytes.held.total()) == (408, 0)
 
 
 class Sent:
     """A request whose body comes in pieces."""
 
-    def __init__(self, pieces: list[bytes], ends: bool = True) -> None:
-        self._pieces, self._ends = pieces, ends
+    def __init__(self, pieces: list[bytes], ends: bool = True, owner: bytes = ONE) -> None:
+        self._pieces, self._ends, self.scope = pieces, ends, {"owner": owner}
         self.headers: dict[str, str] = {}
 
     async def stream(self) -> Any:

@@ -175,6 +175,8 @@ def test_bodies_that_are_too_large_are_refused(client: Client) -> None:
         ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"temperature": -1}, "temperature"),
         ({"temperature": "hot"}, "temperature"),
+        ({"repetition_penalty": 1e-300}, "repetition_penalty"),
+        ({"repetition_penalty": 11}, "repetition_penalty"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"max_tokens": 5, "max_completion_tokens": 5}, "max_tokens"),
         ({"top_p": float("nan")}, "top_p"),
@@ -243,6 +245,8 @@ def test_what_is_not_there_is_said(
         ({"Host": "localhost", "Origin": "null"}, 403),
         ({"Host": "localhost:80", "Origin": "http://localhost:81"}, 403),
         ({"Host": "localhost:80", "Origin": "http://localhost:80"}, 200),
+        ({"Host": "localhost:80", "Origin": "https://localhost:80"}, 403),
+        ({"Host": "localhost:80", "Origin": "localhost:80"}, 403),
     ],
 )
 def test_pages_of_others_do_not_reach_it(client: Client, headers: dict[str, str], status: int) -> None:
@@ -250,6 +254,25 @@ def test_pages_of_others_do_not_reach_it(client: Client, headers: dict[str, str]
     found = client.get("/v1/models", **headers)
     assert found.status == status
     assert not [name for name in found.headers if name.startswith("access-control")]
+
+
+def test_what_two_servers_may_understand_otherwise_is_refused(client: Client) -> None:
+    """One of them may be a proxy in front."""
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+    both = b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    told = raw(client, head + both)
+    assert told.startswith(b"HTTP/1.1 400 ")
+    assert b"Transfer-Encoding and Content-Length" in told
+    for name in (b"Origin: http://localhost\r\n", b"Authorization: Bearer x\r\n", b"Host: localhost\r\n"):
+        told = raw(client, b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n" + 2 * name + b"\r\n")
+        assert told.startswith(b"HTTP/1.1 400 "), name
+
+
+def test_pages_have_https_where_a_proxy_with_tls_stands_in_front() -> None:
+    with Server("-b", 48, "--no-store", "--tls-proxy") as server:
+        for scheme, status in (("https", 200), ("http", 403)):
+            found = server.client().get("/v1/models", Host="localhost:80", Origin=f"{scheme}://localhost:80")
+            assert found.status == status, found.raw
 
 
 def test_what_is_no_http_is_refused_in_the_same_shape(client: Client) -> None:
@@ -280,7 +303,8 @@ async def test_connections_without_a_request_end(monkeypatch: pytest.MonkeyPatch
         gone.set()
 
     at = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(endless, http=Connection, ws="none", lifespan="off", log_config=None)
+    http: Any = partial(Connection, most=8)
+    config = uvicorn.Config(endless, http=http, ws="none", lifespan="off", log_config=None)
     running = uvicorn.Server(config)
     task = asyncio.create_task(running.serve([at]))
     address = at.getsockname()

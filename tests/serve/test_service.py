@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import uvicorn
 from serving import SAMPLING, begin
 
 from h2o_chat.base.config import Sampling, Settings
@@ -24,14 +23,11 @@ from h2o_chat.events.events import Turn
 from h2o_chat.models.load import Loaded
 from h2o_chat.native.loading import open_model
 from h2o_chat.serve import protocol
-from h2o_chat.serve.app import App
 from h2o_chat.serve.asked import Asked
 from h2o_chat.serve.errors import ApiError
-from h2o_chat.serve.guard import Guard
 from h2o_chat.serve.keys import NOBODY, Keys
 from h2o_chat.serve.line import Ticket
-from h2o_chat.serve.protocol import Connection
-from h2o_chat.serve.server import listen
+from h2o_chat.serve.server import Server, listen
 from h2o_chat.serve.service import Service
 from h2o_chat.serve.stream import MOST_TEXTS, Ended, Item, Stream
 
@@ -209,9 +205,8 @@ async def test_a_reader_that_is_too_slow_is_cut_and_nobody_waits_for_it(
 ) -> None:
     """By the tokens that wait for it, however slow the machine is: the limit of time is a test of its own."""
     monkeypatch.setattr(protocol, "READ_S", 3600)
-    app, loop = Guard(App(service, None), Keys([]), True, service.counts.statuses), asyncio.get_running_loop()
-    config = uvicorn.Config(app, http=Connection, ws="none", lifespan="off", log_config=None)
-    running, at = uvicorn.Server(config), listen("127.0.0.1", 0)
+    loop, at = asyncio.get_running_loop(), listen("127.0.0.1", 0)
+    running = Server(service, None, Keys([]), True, "http", lambda: None)
     task = asyncio.create_task(running.serve([at]))
     asked = {"messages": [{"role": "user", "content": "Hi"}], "stream": True, "ignore_eos": True}
     body = json.dumps(asked | {"max_tokens": 10**9}).encode()
@@ -229,7 +224,7 @@ async def test_a_reader_that_is_too_slow_is_cut_and_nobody_waits_for_it(
             told += piece
     assert b'"code": "too_slow"' in told
     assert b"[DONE]" not in told
-    running.should_exit = True
+    running.leave()
     await task
 
 

@@ -23,6 +23,7 @@ from h2o_chat.serve.line import Limits, Ticket
 from h2o_chat.serve.prefixes import Kept, Prefixes, tag_of
 from h2o_chat.serve.saved import Saved
 from h2o_chat.serve.service import Service
+from h2o_chat.serve.shares import Share
 from h2o_chat.serve.stream import Stream
 
 SETTINGS = Settings(budget=48, threads=1, seed=0, events_every=0)
@@ -126,17 +127,58 @@ def ticket(owner: bytes, request: Any = None) -> Ticket:
         ("aabc", "", "abcd", None),
         ("a", "aaaa", "aa", 0),  # who is answered takes no reader
         ("a", "aaaa", "ab", 1),
+        ("", "aaaaaaaa", "aa", None),  # eight rows are free, and a has eight
+        ("", "aaaaaaaa", "ab", 1),
+        ("", "aaaaaaaabbbb", "ab", None),
+        ("", "aaaaaaaabbbbccdd", "abe", 2),  # the first of a key is read while all rows are taken
     ],
 )
-def test_a_key_takes_a_reader_while_more_are_free_than_it_has(
+def test_a_key_takes_a_reader_and_a_row_while_more_are_free_than_it_has(
     reading: str, seated: str, line: str, goes: int | None
 ) -> None:
     limits = Limits(64, 16, 100, 0, keys=4)
     begun = [ticket(key.encode(), object()) for key in reading + seated]
     answered = [one.request for one in begun[len(reading) :]]
+    answered += [None] * (16 - len(answered))
     waiting = [ticket(key.encode()) for key in line]
     found = limits.next(waiting, begun, answered, readers=4)
     assert found is (None if goes is None else waiting[goes])
+
+
+def test_a_key_whose_prompts_are_prepared_takes_readers_with_them() -> None:
+    limits = Limits(64, 16, 100, 0, keys=4)
+    prepared, waiting = [ticket(b"a"), ticket(b"a")], [ticket(b"a"), ticket(b"b")]
+    assert limits.next(waiting[:1], prepared, (None,) * 16, readers=4) is None
+    assert limits.next(waiting, prepared, (None,) * 16, readers=4) is waiting[1]
+
+
+async def test_what_is_tokenised_for_one_key_holds_up_no_other(loaded: Loaded) -> None:
+    """Nor does it go on once nobody wants it."""
+    service = Service(
+        Batch(loaded, SETTINGS, rows=4), SETTINGS, ENDLESS, Limits(8, 8, 100, 0, 2), Prefixes(4)
+    )
+    long, short = submit(service, ONE, "\U0001f600" * 240_000), submit(service, OTHER)
+    await until(lambda: short.request is not None)
+    assert long.request is None
+    service.leave(long)
+    service.leave(short)
+    await until(lambda: not service.busy)
+    assert long.request is None
+    assert service.close(60)
+
+
+def test_a_key_takes_more_only_while_more_is_free_than_it_has() -> None:
+    share = Share(8, keys=3)
+    for owner, most in ((ONE, 4), (OTHER, 2), (b"third", 1)):
+        while share.has_room(owner):
+            share.held[owner] += 1
+        assert share.held[owner] == most
+    share.give_back(ONE, 4)
+    assert share.has_room(OTHER)
+    alone = Share(8, keys=1)
+    alone.held[ONE] = 7
+    assert alone.has_room(ONE)
+    assert not alone.has_room(ONE, 2)
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -15,7 +15,7 @@ from screens import POCKET, slowly
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.opening import Kept, opener, opener_of
-from h2o_chat.remote.engine_apart import engine_apart
+from h2o_chat.remote.engine_apart import _Process, engine_apart
 from h2o_chat.tui.app import ChatApp
 
 Drive = Callable[..., Any]
@@ -78,6 +78,10 @@ async def test_an_engine_that_is_killed_is_told_and_the_screen_stays(drive: Driv
         assert "less" in screen.bodies()[-1]
         said = screen.bodies()[-2]
         assert len(said) > 20, "what it said stays"
+        assert screen.chat.messages[-1].finish == "interrupted"
+        keeper = screen.chat.keeper
+        assert keeper.path(keeper.leaf)[-1].finish == "interrupted"
+        assert not any("could not be saved" in body for body in screen.bodies())
         await screen.ask("And now?")
         await screen.answered()
         assert "SIGKILL" in screen.bodies()[-1]
@@ -94,6 +98,34 @@ async def test_an_engine_that_is_killed_is_told_and_the_screen_stays(drive: Driv
         await screen.ask(f"/model {POCKET}")
         await screen.until(lambda: screen.chat.messages == [] and not screen.app.busy, "a third one is open")
         assert not pid_exists(first), "nothing of the model that was left is there"
+
+
+@pytest.mark.usefixtures("forked")
+async def test_a_message_to_an_engine_that_is_gone_comes_back(drive: Drive, tmp_path: Path) -> None:
+    """Also the first one of a conversation, for which the engine is asked before anything is written."""
+    opened = opener(SETTINGS, Kept(tmp_path / "data"), engine_apart)
+    async with drive("stories3m", open_chat=opened, sampling=LONG) as screen:
+        await screen.opened()
+        os.kill(screen.chat.engine._process._process.pid, signal.SIGKILL)
+        for number in range(2):
+            await screen.ask("Tell me about trains.")
+            await screen.answered()
+            assert screen.app.prompt.text == "Tell me about trains."
+            assert screen.chat.messages == []
+            assert len(screen.app.transcript.messages.by_index) == 0
+            assert sum("SIGKILL" in body for body in screen.bodies()) == number + 1
+            screen.app.prompt.text = ""
+
+
+def test_what_the_engine_said_last_is_told_and_no_advice_for_its_authors() -> None:
+    process = _Process()
+    try:
+        words = b"thread 'main' panicked at src/lib.rs:1:1:\nno room\nnote: run with `RUST_BACKTRACE=1`\n"
+        process._words.write(words)
+        process._process.kill()
+        assert "It said: no room" in str(process._gone())
+    finally:
+        process.end()
 
 
 async def test_leaving_while_the_engine_starts_does_not_wait_for_it(tmp_path: Path) -> None:

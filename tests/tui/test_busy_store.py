@@ -5,9 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from screens import WIDE, stored
 
 from h2o_chat.base.config import Sampling
+from h2o_chat.base.errors import StoreError
+from h2o_chat.chat.importer import read
+from h2o_chat.chat.stored import leave
 from h2o_chat.store import DATABASE, Store
 
 
@@ -42,3 +46,34 @@ async def test_what_stands_only_in_memory_is_said(
     store = Store(data)
     assert [(m.role, m.text) for m in store.path(conversation)] == [(m.role, m.text) for m in messages]
     store.close()
+
+
+async def test_a_store_that_vanishes_is_said_at_once(
+    drive: Callable[..., Any], shared_models: Path, tmp_path: Path
+) -> None:
+    """And the conversation is saved beside it; leaving fails, and says where it is."""
+    data = tmp_path / "data"
+    async with drive(
+        "pilot-chat", WIDE, sampling=Sampling(max_tokens=12), open_chat=stored(shared_models, data)
+    ) as screen:
+        await screen.opened()
+        await screen.ask("Hi, my name is Flora.")
+        await screen.answered()
+        data.rename(tmp_path / "moved")
+        await screen.ask("What is my name?")
+        await screen.answered()
+        assert sum("was removed or moved away" in body for body in screen.bodies()) == 1
+        [file] = data.glob("rescued-*.json")
+        assert any(file.name in body for body in screen.bodies())
+        chat = screen.chat
+        await screen.ask("/export json")  # of what is on the screen nothing is lost
+        await screen.ask("/new")
+        await screen.until(lambda: not screen.app.busy and not chat.messages, "another one begins")
+        await screen.ask("Another.")
+        await screen.answered()
+    said = [one.text for one in read(file)[0].messages]
+    assert said[::2] == ["Hi, my name is Flora.", "What is my name?"]
+    assert all(said)
+    with pytest.raises(StoreError, match=r"removed or moved away.*rescued-"):
+        leave(chat, say=True)
+    assert len(list(data.glob("rescued-*.json"))) == 2

@@ -7,12 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-from screens import POCKET, Screen
+from screens import Screen
 from typed import page, talking
-
-from h2o_chat.base.config import Settings
-from h2o_chat.chat.chat import Chat
 
 CAT = "My cat is called Luna."
 LONG = "My cat is called Luna and my locker code is K7Q2."
@@ -74,22 +70,12 @@ async def test_what_a_policy_does_not_protect_is_said_and_is_protected_again_lat
         assert not any("not protected now" in body for body in screen.bodies())
 
 
-@pytest.mark.parametrize("stored", [True, False])
-async def test_a_larger_memory_is_offered_where_there_will_be_one(
-    pocket: Any, tmp_path: Path, stored: bool
-) -> None:
-    from h2o_chat.engine.engine import Engine
-
-    given = Settings(model=str(POCKET), budget=64, threads=1)
-    opened = None if stored else lambda: Chat(Engine(pocket, given), given)
-    async with talking(pocket, tmp_path, (120, 36), (), opened=opened) as screen:
+async def test_a_larger_memory_is_offered_and_given(pocket: Any, tmp_path: Path) -> None:
+    async with talking(pocket, tmp_path, (120, 36), ()) as screen:
         await screen.opened()
-        offered = "/budget 512 gives it more." if stored else "only before your first message"
-        assert offered in screen.bodies()[-1]
-        if not stored:
-            assert "was read again" in await say(screen, "/budget 512")
+        assert "/budget 512 gives it more." in screen.bodies()[-1]
         await say(screen, CAT)
-        assert ("not stored" in await say(screen, "/budget 256")) is not stored
+        assert "was read again" in await say(screen, "/budget 256")
 
 
 async def test_what_is_protected_is_one_number_everywhere(pocket: Any, tmp_path: Path) -> None:

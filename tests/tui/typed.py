@@ -36,14 +36,14 @@ class Held:
         self.fails: H2OChatError | None = None
         engine, real = screen.chat.engine, screen.chat.engine.generate
 
-        def generate(ids: list[int], sampling: Sampling, cancel: Callable[[], bool]) -> Iterator[Any]:
-            events, seen = real(ids, sampling, cancel), 0
+        def generate(*asked: Any) -> Iterator[Any]:
+            events, seen = real(*asked), 0
             while seen < tokens:
                 event = next(events)
                 seen += type(event).__name__ == "Token"
                 yield event
             give_up = time.monotonic() + 100
-            while not self.go_on.is_set() and not cancel():
+            while not self.go_on.is_set() and not asked[2]():
                 assert time.monotonic() < give_up, "nobody went on"
                 time.sleep(0.005)
             if self.fails:

@@ -1,7 +1,6 @@
 """What commands and keys do that lead to another conversation, or to another model."""
 
 from collections.abc import Callable, Iterator
-from time import monotonic
 
 from h2o_chat.base.errors import H2OChatError, UsageError
 from h2o_chat.base.progress import Progress
@@ -15,20 +14,11 @@ from h2o_chat.tui.talk.models import Models, rows
 from h2o_chat.tui.talk.talk import TalkPane
 from h2o_chat.tui.work import ChatLike, Opened, Report
 
-AGAIN_SECONDS = 10.0
-"""A second time within these means it: `/new` takes a while to type."""
-
 
 def new(pane: TalkPane, _: str) -> None:
-    """Begin another conversation; one that is not stored is forgotten at the second try."""
-    if (talk := pane.ready) is None:
-        return
-    now = monotonic()
-    if talk.keeper is None and talk.messages and now - pane.new_asked > AGAIN_SECONDS:
-        pane.new_asked = now
-        pane.divider.say("this conversation is not stored · ctrl+n or /new again forgets it", AGAIN_SECONDS)
-        return
-    _begin_anew(pane, None)
+    """Begin another conversation; this one stays where it is kept."""
+    if pane.ready is not None:
+        _begin_anew(pane, None)
 
 
 def system(pane: TalkPane, words: str) -> None:

@@ -10,7 +10,6 @@ from psutil import virtual_memory
 from h2o_chat.base.called import called
 from h2o_chat.base.errors import StoreError
 from h2o_chat.base.own import open_own
-from h2o_chat.chat.chat import Chat
 from h2o_chat.events.events import CacheState, Note
 from h2o_chat.models import smollm2
 from h2o_chat.models.aliases import ALIASES, fits
@@ -200,7 +199,7 @@ class Offers:
         self._playing.clear()
         self._marks_due = self._asked = self._told_again = False
         self._hide()
-        small = why_small(chat.session, stored=isinstance(chat, Chat) and chat.keeper is not None)
+        small = why_small(chat.session)
         if not small or chat.messages:
             return
         self._model = chat.session.model

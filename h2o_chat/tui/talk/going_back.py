@@ -1,7 +1,6 @@
 """What commands and keys do that go back: answer again, say something else, go to another branch."""
 
 from dataclasses import replace
-from time import monotonic
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.chat import again
@@ -12,48 +11,20 @@ from h2o_chat.tui.talk.chosen import message_index
 from h2o_chat.tui.talk.editing import Sent
 from h2o_chat.tui.talk.talk import TalkPane
 
-AGAIN_SECONDS = 10.0
-"""A second press within this time means it."""
-DRAWN_AT = 0.8
-"""The temperature at which another answer is drawn."""
-REPEATS = f"at temperature 0 the same words come again · ctrl+r again draws others, at {DRAWN_AT}"
-
 
 def regenerate(pane: TalkPane, words: str) -> None:
-    """Answer the last message once more, at the temperature named or that of all answers.
-
-    Where the same words would come again that is said first; asked for once more, other words are drawn.
-    """
+    """Answer the last message in other words, at the temperature named or that of all answers."""
     if (talk := pane.ready) is None or not _can_go_back(pane, talk):
         return
     sampling = pane.sampling
     if words:
         sampling = replace(sampling, temperature=changing.read("temperature", words))
-    elif _would_repeat(pane, talk):
-        if monotonic() - pane.again_asked > AGAIN_SECONDS:
-            pane.again_asked = monotonic()
-            pane.divider.say(REPEATS, AGAIN_SECONDS)
-            return
-        sampling = replace(sampling, temperature=DRAWN_AT)
-    pane.again_asked = float("-inf")
-    pane.divider.say("")  # it was asked for: nothing needs to be said any more
     pane.editing.give_up()
     pane.sent = Sent(edits=_last_said(talk))
     pane.begin(
         lambda cancel, progress: again.regenerate(talk, sampling, cancel, progress),
         "going back · esc stops",
     )
-
-
-def _would_repeat(pane: TalkPane, talk: Chat) -> bool:
-    """Whether the last answer would be made of the same words: nothing is drawn, and nothing has changed."""
-    answer, now = talk.messages[-1], pane.sampling
-    settings, sampling = answer.made_with or (talk.settings, now)
-    same = (settings, replace(sampling, temperature=0.0)) == (talk.settings, now)  # so at temperature 0
-    whole = answer.finish in ("eos", "stop", "length") or answer.repeats
-    # What was stopped goes on once; stopped again, in that answer too, it was not wanted.
-    unwanted = answer.finish == "stopped" and talk.messages[-2].branch is not None
-    return same and answer.role == "assistant" and (whole or unwanted)
 
 
 def edit(pane: TalkPane, words: str) -> None:

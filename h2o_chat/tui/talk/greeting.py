@@ -7,8 +7,6 @@ from h2o_chat.tui.first_budget import FIRST_BUDGETS
 
 WORDS = {64: 50, 128: 100}
 """About so many words are so many tokens."""
-NOT_STORED = ", but only before your first message: this conversation is not stored"
-"""Another budget needs what was said, to read it again."""
 FOUR_LINES = "Four lines are offered to try that: enter sends the one in the prompt, or type your own."
 ABOUT = {
     POCKET: "pocket is a toy: it knows next to nothing of the world, but it remembers what it is told. "
@@ -19,13 +17,13 @@ ABOUT = {
 """By model. Said once, before the first offer."""
 
 
-def why_small(session: Session, *, stored: bool) -> str:
+def why_small(session: Session) -> str:
     """Why the screen gives the first models a small budget; empty where it is another budget or model."""
     budget = FIRST_BUDGETS.get(session.model)
     if budget is None or session.budget != budget:
         return ""
     words = f"{budget} tokens are about {WORDS[budget]} words, so that you soon see it forget"
-    return f"{words}: /budget 512 gives it more{'' if stored else NOT_STORED}."
+    return f"{words}: /budget 512 gives it more."
 
 
 def greeting(session: Session) -> str:

@@ -35,7 +35,7 @@ COMMANDS = (
     Command("find", "WORDS", "look for words in this conversation"),
     Command("copy", "[code|NUMBER]", "copy the last answer, its last code block, or a message"),
     Command("export", "md|json|html [FILE]", "this conversation as a file"),
-    Command("regenerate", "[TEMPERATURE]", "answer the last message once more; at 0.8, say, other words"),
+    Command("regenerate", "[TEMPERATURE]", "answer the last message in other words"),
     Command("edit", "[NUMBER]", "say something else instead of a message"),
     Command("branch", "[NUMBER]", "go to what was said there before, and back"),
     Command("axis", "", "another axis for the strip: by tokens, by turns, by age"),

@@ -104,8 +104,6 @@ class TalkPane(Pane):
         self.prompt.take_back = self.outbox.take_back
         self.sent = Sent()
         self.offers: Offers = Offers(self.prompt, self.transcript, history, self.send, self.write_hint)
-        self.new_asked = self.again_asked = float("-inf")
-        """When each was asked for though it is lost, or the same as before; by `time.monotonic`."""
         self._drawn: int | None = None
         """The message that was shown when enter was pressed, and is yet to be reported."""
 
@@ -180,6 +178,9 @@ class TalkPane(Pane):
         self.sent.taken, self.sent.withdrawn = False, True
 
     def done(self) -> None:
+        if self._drawn is not None:  # it was never said: the engine is gone, say
+            self.transcript.messages.withdraw()
+            self.sent.taken = False
         super().done()
         if isinstance(self.chat, Chat):
             show_marks(self.transcript.messages, self.chat)

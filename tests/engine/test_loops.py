@@ -1,0 +1,194 @@
+"""What the model said is given up, and an answer does not go on as others did: on real models and steps."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from opened_models import loaded
+
+from h2o_chat.base.config import EngineName, Sampling, Settings
+from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.stuck import BEGIN
+from h2o_chat.engine.batch import Batch
+from h2o_chat.engine.engine import Engine
+from h2o_chat.engine.other_words import Other
+from h2o_chat.engine.request import Piece, Request
+from h2o_chat.events.events import Event, Note, Token, Turn
+
+SETTINGS = Settings(budget=64, seed=7, threads=1)
+LONG = Sampling(max_tokens=40, ignore_eos=True)
+SHORT = Sampling(max_tokens=12)
+ASKED = ("I like tea.", "What is the moon?", "Play a song.", "Where is Rome?", "It rains.", "Good night.")
+LOOP = "I'm doing great, thank you for asking, and I hope you are well too."
+
+
+@pytest.fixture
+def make(shared_models: Path, step: EngineName) -> Callable[..., Engine]:
+    settings = replace(SETTINGS, model=str(shared_models / "pilot-chat"), engine=step)
+    return lambda **changes: Engine(loaded(settings), replace(settings, **changes))
+
+
+def prompt(engine: Engine, text: str) -> list[int]:
+    ids: list[int] = engine.tokenizer.encode(text, add_special_tokens=False)
+    return ids
+
+
+def ids(events: list[Event]) -> list[int]:
+    return [event.id for event in events if isinstance(event, Token)]
+
+
+def held(engine: Engine) -> list[list[set[int]]]:
+    """By layer and KV head: the positions held."""
+    kept = [engine.cache.kept(layer)[0] for layer in range(len(engine.cache.layers))]
+    return [[{at for at in head.tolist() if at >= 0} for head in layer] for layer in kept]
+
+
+def test_what_was_generated_goes_and_what_was_told_stays(make: Callable[..., Engine]) -> None:
+    engine = make()
+    generated: set[int] = set()
+    for text in ASKED[:3]:
+        events = list(engine.generate(prompt(engine, text), LONG))
+        generated |= {event.position for event in events if isinstance(event, Token)} & set(
+            range(engine.seen)
+        )
+    engine.pin(range(engine.seen - 4, engine.seen))  # of the last answer
+    generated -= set(range(engine.seen - 4, engine.seen))
+    before = held(engine)
+    assert any(head & generated for layer in before for head in layer)
+    engine.give_up_generated()
+    assert held(engine) == [[head - generated for head in layer] for layer in before]
+    assert engine.kept == max(len(head) for layer in held(engine) for head in layer)
+
+
+@pytest.mark.parametrize("policy", ["h2o", "h2o-paper", "window"])
+def test_it_goes_on_within_its_budget_and_as_after_a_restart(
+    make: Callable[..., Engine], policy: str, tmp_path: Path
+) -> None:
+    engine = make(policy=policy)
+    list(engine.generate(prompt(engine, ASKED[0]), replace(LONG, max_tokens=100)))
+    engine.give_up_generated()
+    state, file = engine.snapshot(), tmp_path / "saved"
+    engine.save(file)
+    said = ids(list(engine.generate(prompt(engine, ASKED[1]), replace(LONG, max_tokens=150))))
+    assert max(len(head) for layer in held(engine) for head in layer) <= 64
+    engine.restore(state)
+    assert ids(list(engine.generate(prompt(engine, ASKED[1]), replace(LONG, max_tokens=150)))) == said
+    other = make(policy=policy)
+    other.load(file)
+    assert ids(list(other.generate(prompt(other, ASKED[1]), replace(LONG, max_tokens=150)))) == said
+
+
+def test_both_steps_go_on_alike(shared_models: Path) -> None:
+    """In fp32 through transformers and in the native step's int8 the same is held."""
+    found = []
+    for step in ("auto", "transformers"):
+        settings = replace(SETTINGS, model=str(shared_models / "pilot-chat"), engine=step)
+        engine = Engine(loaded(settings), settings)
+        engine.feed(prompt(engine, " ".join(ASKED)))
+        engine.feed(prompt(engine, LOOP), prompt=False)
+        engine.give_up_generated()
+        found.append(held(engine))
+    assert found[0] == found[1]
+
+
+def test_nothing_goes_where_nothing_may(make: Callable[..., Engine]) -> None:
+    engine = make()
+    engine.give_up_generated()  # nothing was fed yet
+    full = make(policy="full")
+    list(full.generate(prompt(full, ASKED[0]), SHORT))
+    before = held(full)
+    full.give_up_generated()
+    assert held(full) == before
+
+
+def test_an_answer_leaves_the_way_of_others(make: Callable[..., Engine]) -> None:
+    engine = make()
+    asked = prompt(engine, ASKED[0])
+    state = engine.snapshot()
+    greedy = ids(list(engine.generate(asked, LONG)))
+    for free in (0, 5):
+        engine.restore(state)
+        found = ids(list(engine.generate(asked, LONG, others=[Other(tuple(greedy), free)])))
+        assert found[:free] == greedy[:free]
+        assert found[free] != greedy[free]
+    engine.restore(state)
+    elsewhere = [Other((greedy[0] + 1, *greedy[1:]), 0), Other(tuple(greedy[:5]), 5)]
+    assert ids(list(engine.generate(asked, LONG, others=elsewhere))) == greedy, "they begin otherwise, or end"
+
+
+def test_many_at_once_are_each_as_alone(make: Callable[..., Engine], shared_models: Path) -> None:
+    engine = make()
+    first, answer, last = (prompt(engine, text) for text in (ASKED[0], LOOP, ASKED[1]))
+    engine.feed(first)
+    engine.relive(answer, answer=True, exact=False, cancel=lambda: False)
+    engine.give_up_generated()
+    greedy = ids(list(engine.generate(last, LONG)))
+    others = [Other(tuple(greedy), 3)]
+    pieces = [Piece(first), Piece(answer, True), Piece(last)]
+    settings = replace(SETTINGS, model=str(shared_models / "pilot-chat"))
+    batch = Batch(loaded(settings), settings, 2)
+    requests = [
+        Request(pieces, LONG, 7, gives_up=True),
+        Request(pieces, LONG, 7, gives_up=True, others=others),
+        Request(pieces, LONG, 7),
+    ]
+    for request in requests:
+        batch.add(request)
+    found: dict[Request, list[int]] = {request: [] for request in requests}
+    while batch.busy:
+        for told in batch.step():
+            assert told.error is None
+            if isinstance(told.event, Token):
+                found[told.request].append(told.event.id)
+    alone, apart, remembers = found.values()
+    assert apart[:3] == alone[:3]
+    assert apart[3] != alone[3]
+    if isinstance(engine.runner.native, type(batch.runner.native)):
+        assert alone == greedy
+    assert len(remembers) == len(alone)
+
+
+def test_a_chat_gives_up_its_answers_and_says_so_once(make: Callable[..., Engine]) -> None:
+    """Its answers are replaced by one sentence in the transcript: that says what it repeats."""
+    engine = make(budget=200)
+    chat = Chat(engine, engine.settings)
+    notes, told = [], [*ASKED, "And now?", "And then?"]
+    for number, text in enumerate(told):
+        mine = [at for one in chat.messages if one.role == "assistant" for at in range(one.first, one.last)]
+        for event in chat.send(text, SHORT):
+            if isinstance(event, Note) and event.code == "stuck":
+                notes.append(number)
+            if isinstance(event, Turn) and number > BEGIN:
+                assert not any(head & set(mine) for layer in held(engine) for head in layer)
+        chat.messages[-1].text = LOOP
+    assert notes == [BEGIN + 1]
+    assert chat.messages[1].text == LOOP, "the transcript keeps it"
+
+
+def test_a_chat_in_a_loop_does_not_say_it_again(make: Callable[..., Engine]) -> None:
+    engine = make(budget=200)
+    chat = Chat(engine, engine.settings)
+    for text in ASKED:
+        list(chat.send(text, SHORT))
+        chat.messages[-1].text = LOOP
+    state = engine.snapshot()
+    list(chat.send("And now?", SHORT))
+    greedy = chat.messages[-1].text
+    engine.restore(state)
+    del chat.messages[-2:]
+    for message in chat.messages[1::2]:
+        message.text = greedy
+    list(chat.send("And now?", SHORT))
+    again, before = (prompt(engine, text) for text in (chat.messages[-1].text, greedy))
+    assert again[:3] == before[:3]
+    assert again[: len(before)] != before
+
+
+def test_the_lab_can_switch_it_off(make: Callable[..., Engine]) -> None:
+    engine = make(budget=200)
+    chat = Chat(engine, engine.settings)
+    chat.cured = False
+    for text in ASKED:
+        assert not any(isinstance(event, Note) and event.code == "stuck" for event in chat.send(text, SHORT))
+        chat.messages[-1].text = LOOP

@@ -1,0 +1,80 @@
+"""Whether a conversation lives: what counts as repeated, as right, and what the commands print."""
+
+import json
+from pathlib import Path
+
+import opened_models
+import pytest
+from typer.testing import CliRunner
+
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.cli.cli import app
+from h2o_chat.lab import qa, stuck
+from h2o_chat.lab.contest import Run, runs_of
+from h2o_chat.models.load import Loaded
+from h2o_chat.models.tokenizing import tokens_of
+
+POCKET = Path(__file__).parents[2] / "assets" / "pocket"
+SAID = ["Hello.", "I like tea.", "Where is Rome?"]
+SHORT = Sampling(max_tokens=8)
+
+
+@pytest.fixture(scope="module")
+def pocket() -> Loaded:
+    loaded: Loaded = opened_models.loaded(Settings(model=str(POCKET), threads=1))
+    return loaded
+
+
+def test_an_answer_repeats_an_earlier_one_to_another_message() -> None:
+    told = "I am doing great, and thank you for asking."
+    answers = [told, told, told.upper(), "I am doing great, and thanks.", told[:-7], "Yes.", "No.", "yes"]
+    messages = ["hi", " HI", "ho", "hum", "hey", "a?", "b?", "c?"]
+    assert stuck.repeated(messages, answers) == [False, False, True, False, True, False, False, True]
+
+
+def test_questions_about_the_world_end_every_conversation(pocket: Loaded) -> None:
+    runs = [Run(), runs_of(["h2o"], [64])[1]]
+    report = stuck.measure(pocket, SAID, runs, SHORT, [0, 1])
+    assert [(one.contestant, one.seed) for one in report.conversations] == [
+        *(("full", 0), ("full", 1), ("h2o", 0), ("h2o", 1))
+    ]
+    for one in report.conversations:
+        assert len(one.answers) == len(one.repeated) == len(SAID) + len(stuck.WORLD)
+        assert len(one.right) == len(one.known) == len(stuck.WORLD)
+        assert one.still_known <= sum(one.known)
+    first, second = report.conversations[2:]
+    assert first.answers == second.answers, "greedy: no seed changes it"
+    once = stuck.measure(pocket, SAID, runs[1:], SHORT, [0], cured=False)
+    assert once.conversations[0].answers[: len(SAID)] == first.answers[: len(SAID)], "nothing repeats yet"
+
+
+def test_the_beginning_of_a_long_passage_is_cut_off(pocket: Loaded) -> None:
+    item = qa.Item("first " * 300 + "last.", "Which word is the last?", "last")
+    text = qa.message(pocket.tokenizer, item, 60)
+    assert len(tokens_of(pocket.tokenizer, text)) <= 62  # a word cut in two may have other tokens
+    assert text.endswith("last.\n\nQuestion: Which word is the last?")
+    assert qa.message(pocket.tokenizer, item, 5000).startswith("Passage: first")
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    """A second run of `qa` takes what the first has found."""
+    turns, items, known = (tmp_path / name for name in ("turns.txt", "items.jsonl", "known.jsonl"))
+    turns.write_text("\n---\n".join(SAID))
+    items.write_text(
+        json.dumps({"context": "My dog is called Rexo.", "question": "Whose name?", "answer": "Rexo"})
+    )
+    runner, model = CliRunner(), ["-m", str(POCKET), "-b", "64"]
+    done = runner.invoke(
+        app, ["eval", "stuck", "--turns", str(turns), *model, "--tokens", "4", "--as-before"]
+    )
+    assert done.exit_code == 0, done.output
+    assert "3 messages, then 20 questions" in done.stdout
+    ask = ["eval", "qa", "--items", str(items), *model, "--tokens", "6", "--results", str(known), "--json"]
+    first, second = (runner.invoke(app, ask) for _ in range(2))
+    assert first.exit_code == 0, first.output
+    assert first.stdout == second.stdout
+    scores = json.loads(first.stdout)["scores"]
+    assert [(one["contestant"], one["recall"]) for one in scores] == [
+        *(("full", False), ("h2o", False), ("h2o", True))
+    ]
+    assert runner.invoke(app, ["eval", "qa", "--items", str(turns), *model]).exit_code == 2

@@ -30,7 +30,7 @@ SAID = (
 )
 
 
-@pytest.mark.skipif(not FOLDER, reason="H2O_CHAT_REAL_MODELS names no folder with smollm2*.gguf")
+@pytest.mark.real_model
 def test_a_conversation_with_a_small_model_lives() -> None:
     (file,) = Path(FOLDER).glob("smollm2*.gguf")
     settings = Settings(model=str(file), seed=0, events_every=0)

@@ -53,14 +53,7 @@ class Chat:
         self._marked = False
         """The last answer ended in the marker that the next turn begins with: it was fed already."""
         self.session = replace(engine.session, template=self.template.name)
-        self.messages: list[Message]
-        self._hold(self._blank())
-
-    def _hold(self, messages: list[Message]) -> None:
-        """These are the messages from here on; whoever keeps them has them too."""
-        self.messages = messages
-        if self.keeper:
-            self.keeper.messages = messages
+        self.messages: list[Message] = self._blank()
 
     def send(
         self,
@@ -204,7 +197,7 @@ class Chat:
             return False
         self.keeper.move(leaf)
         self.holds.forget()
-        self._hold(of_stored(path) or self._blank())
+        self.messages = of_stored(path) or self._blank()
         self.recall.read(self.messages)
         mark_branches(self.keeper, self.messages)
         if path:
@@ -258,7 +251,7 @@ class Chat:
         self.state = None
         self._marked = False
         self.system = self.settings.system
-        self._hold(self._blank())
+        self.messages = self._blank()
 
     def inspect(self, position: int) -> list[list[bool]]:
         """Which caches hold the token at a position: [layers][KV heads]."""

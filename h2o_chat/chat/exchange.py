@@ -48,6 +48,8 @@ class Exchange:
         self.user, self.answer = Message("user", text, recalled=again), Message("assistant", "")
         self._again: Again = (again.words, before[again.index].id) if again else NOTHING
         self._keeper = keeper
+        if keeper:
+            keeper.rescue.messages = before
         self._system_tokens = system_tokens
         self._system = before[0] if before and before[0].role == "system" else None
         self._end = next((one.last for one in reversed(before) if was_read(one)), -1) + 1

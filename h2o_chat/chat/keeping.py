@@ -5,7 +5,6 @@ conversation goes on, and what is said waits in memory until it can be written, 
 never be (the database was removed, or is damaged) the conversation is saved into a file (`rescued.py`).
 """
 
-import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -17,7 +16,6 @@ from h2o_chat.base.called import called, data_flag
 from h2o_chat.base.errors import (
     DiskError,
     EngineError,
-    H2OChatError,
     StoreBusyError,
     StoreError,
     StoreLostError,
@@ -25,12 +23,10 @@ from h2o_chat.base.errors import (
     refusal,
 )
 from h2o_chat.chat import saved_caches
-from h2o_chat.chat.message import Message
-from h2o_chat.chat.rescued import rescue
+from h2o_chat.chat.rescued import Rescue
 from h2o_chat.events.events import Note, Session
 from h2o_chat.store import NOTHING, UNKNOWN, Again, From, Store, StoredMessage, Writer
 
-NOWHERE_ELSE = "It was shown, but it is saved nowhere."
 GIVE_UP_S = 180.0
 """Seconds of waiting after which a note says that nothing more is stored; writing is still tried."""
 
@@ -57,14 +53,8 @@ class Keeper:
         """The conversation that was let go for this one, by `begin_anew`."""
         self.notes: list[Note] = [*store.notes]
         """What a person should know; whoever shows it takes it away."""
-        self.messages: Sequence[Message] = ()
-        """What was said, as the chat has it: all that is left where the store is lost."""
-        self.rescued: Path | None = None
-        """The file into which that was saved then."""
-        self._not_rescued = ""
-        """Why it could not be."""
-        self._pieces: list[str] = []
-        """Of the answer that is being written."""
+        self.rescue = Rescue(store.folder)
+        """The file for the conversation if the store is lost."""
         self._session, self._settings = session, settings
         self._writer: Writer | None = None
         self._trouble: Note | None = None
@@ -78,7 +68,7 @@ class Keeper:
             self._writer = store.claim(conversation)
             self.notes += saved_caches.of_earlier_pocket(store, conversation, session)
             self._writer.run(asdict(session))
-            self._look()
+            _look(self)
 
     def other(self, conversation: str) -> "Keeper":
         """A keeper of another conversation in the same store; this one goes on holding its own.
@@ -103,61 +93,61 @@ class Keeper:
         self.close()
         self.before = self.conversation or self.before
         self._never = self._lost
-        self._writer = self.conversation = self._trouble = self.rescued = None
-        self._not_rescued = ""
+        self._writer = self.conversation = self._trouble = None
+        self.rescue = Rescue(self.store.folder)
 
     def said(self, role: str, text: str, ids: Sequence[int] = (), again: Again = NOTHING) -> int | None:
         """A message of a person; its number, None where this conversation is not stored.
 
         It is on disk when this returns, unless `waiting` says otherwise.
         """
-        message = writer.said(role, text, ids, again) if (writer := self._begun()) else None
-        self._look()
+        message = writer.said(role, text, ids, again) if (writer := _begun(self)) else None
+        _look(self)
         return message
 
     def answering(self) -> int | None:
         """An answer begins."""
-        message = writer.answering() if (writer := self._begun()) else None
-        self._pieces.clear()
-        self._look()
+        message = writer.answering() if (writer := _begun(self)) else None
+        self.rescue.pieces.clear()
+        _look(self)
         return message
 
     def placed(self, message: int | None, first: int, last: int) -> None:
         """Where the tokens of a message lie."""
         if self._writer and message is not None:
             self._writer.place(message, first, last)
-            self._look()
+            _look(self)
 
     def pinned(self, message: int | None, on: bool) -> None:
         """A message was pinned, or let go."""
         if self._writer and message is not None:
             self._writer.pinned(message, on)
-            self._look()
+            _look(self)
 
     def token(self, token: int, text: str) -> None:
         """One more token of the answer; on disk when this returns, or it is said that it waits."""
-        self._pieces.append(text)
+        self.rescue.pieces.append(text)
         if self._writer:
             self._writer.token(token, text)
-            self._look(streaming=True)
+            _look(self, streaming=True)
 
     def finished(self, text: str, finish: str, first: int, last: int, source: From = UNKNOWN) -> None:
         """The answer has ended."""
         if self._writer:
             self._writer.finished(text, finish, first, last, source)
-        self._look()
+        _look(self)
 
     def withdraw(self, messages: Sequence[int | None]) -> None:
         """Messages that were never read by the model are taken away again."""
         if self._writer:
             self._writer.withdraw([one for one in messages if one is not None])
-            self._look()
+            _look(self)
 
     def move(self, leaf: int | None) -> None:
         """The conversation goes on from another message."""
         if self._writer:
             self._writer.move(leaf)
-            self._look()
+            _look(self)
 
     @property
     def waiting(self) -> int:
@@ -180,22 +170,12 @@ class Keeper:
         if lost := self._lost:
             waits = self._writer.waiting if self._writer else ()
             what = f"Not stored: {waits.words}. " if waits else ""
-            elsewhere = (
-                f"This conversation was saved in {self.rescued}." if self.rescued else self._not_rescued
-            )
-            return f"{what}{lost.message} {elsewhere}".strip()
+            return f"{what}{lost.message} {self.rescue.words}".strip()
         if self._never:
             return f"Nothing of this conversation is stored. {self._never.message}"
         if self._writer is None or (waiting := self._writer.waiting).trouble is None:
             return ""
         return f"Not stored: {waiting.words}. {waiting.trouble.message}"
-
-    @property
-    def way_back(self) -> str:
-        """What to do about what is not on disk."""
-        if self.rescued:
-            return f"{called()} sessions import {shlex.quote(str(self.rescued))} brings it back."
-        return NOWHERE_ELSE
 
     @property
     def is_lost(self) -> bool:
@@ -215,14 +195,14 @@ class Keeper:
         if self._writer is None:
             return self._never is None
         done = self._writer.waiting.flush()
-        self._look()
+        _look(self)
         return done
 
     def end(self) -> None:
         """Ends writing: an open answer is finished as far as it got."""
         if self._writer:
             self._writer.settle()
-        self._look()
+        _look(self)
 
     @property
     def leaf(self) -> int | None:
@@ -246,7 +226,7 @@ class Keeper:
         Raises:
             StoreError: it is not.
         """
-        if self._writer and not self.rescued:
+        if self._writer and not self.rescue.file:
             self.catch_up()
 
     def catch_up(self) -> None:
@@ -285,7 +265,7 @@ class Keeper:
         if self._writer:
             self._writer.run(asdict(session))
             self._writer.settings(_with_seed(settings, session))
-            self._look()
+            _look(self)
 
     def save_again(self, engine: saved_caches.Saves) -> None:
         """Saves the cache as it is now in the place of the last saved one, where there is one."""
@@ -294,64 +274,52 @@ class Keeper:
         if (path := self.saved(self.leaf)) is not None and path.exists():
             self.save(engine, self.leaf)
 
-    def _begun(self) -> Writer | None:
-        """The writer, made when the first message is said; None if the store cannot be written."""
-        if self._writer is None and self._never is None:
-            try:
-                self._writer = self.store.begin(
-                    self._session.model, _with_seed(self._settings, self._session)
-                )
-            except StoreError as error:
-                self._never = error
-                if self._lost:
-                    self._rescue()
-                    self.notes.append(_lost_note(error, self.rescued, self._not_rescued))
-                    return None
-                hint = f"{error.hint} The conversation goes on.".strip()
-                self.notes.append(Note(error.code, f"This conversation is not stored: {error.message}", hint))
-            else:
-                self.conversation = self._writer.conversation
-                self._writer.run(asdict(self._session))
-        return self._writer
 
-    def _rescue(self) -> None:
-        """Saves what was said into a file, again at each step of the conversation."""
-        if not self.messages or self.store.folder is None:
-            return
-        so_far, model = "".join(self._pieces), self._session.model
+def _begun(keeper: Keeper) -> Writer | None:
+    """The writer, made when the first message is said; None if the store cannot be written."""
+    if keeper._writer is None and keeper._never is None:
         try:
-            self.rescued = rescue(
-                *(self.store.folder, self.messages, so_far, model, self._settings, self.rescued)
+            keeper._writer = keeper.store.begin(
+                keeper._session.model, _with_seed(keeper._settings, keeper._session)
             )
-            self._not_rescued = ""
-        except (OSError, H2OChatError) as error:
-            self.rescued = None
-            self._not_rescued = f"It could not be saved into a file either: {refusal(error)}."
+        except StoreError as error:
+            keeper._never = error
+            if keeper._lost:
+                keeper.rescue.save(keeper._session.model, keeper._settings)
+                keeper.notes.append(keeper.rescue.note(error))
+                return None
+            hint = f"{error.hint} The conversation goes on.".strip()
+            keeper.notes.append(Note(error.code, f"This conversation is not stored: {error.message}", hint))
+        else:
+            keeper.conversation = keeper._writer.conversation
+            keeper._writer.run(asdict(keeper._session))
+    return keeper._writer
 
-    def _look(self, *, streaming: bool = False) -> None:
-        """Adds a note when writing fails, and another when all is written again.
 
-        Args:
-            streaming: of a lost store nothing new is saved before the answer ends.
-        """
-        if self.is_lost and not (streaming and (self.rescued or self._not_rescued)):
-            self._rescue()
-        if self._writer is None:
-            return
-        waiting = self._writer.waiting
-        if isinstance(waiting.trouble, DiskError) and not self._gave_way:
-            self._gave_way = saved_caches.give_way(self.store, self._writer.conversation, waiting.flush)
-        if (trouble := waiting.trouble) is None:
-            if self._trouble is not None:
-                self.notes.append(Note("stored", "All that was said is stored again."))
-            self._trouble, self._gave_way = None, False
-            return
-        note = _note(trouble, busy=self.may_pass)
-        if waiting.for_good:
-            note = _lost_note(trouble, self.rescued, self._not_rescued)
-        if note != self._trouble:
-            self._trouble = note
-            self.notes.append(note)
+def _look(keeper: Keeper, *, streaming: bool = False) -> None:
+    """Adds a note when writing fails, and another when all is written again.
+
+    Args:
+        streaming: of a lost store nothing new is saved before the answer ends.
+    """
+    if keeper.is_lost and not (streaming and (keeper.rescue.file or keeper.rescue.failed)):
+        keeper.rescue.save(keeper._session.model, keeper._settings)
+    if keeper._writer is None:
+        return
+    waiting = keeper._writer.waiting
+    if isinstance(waiting.trouble, DiskError) and not keeper._gave_way:
+        keeper._gave_way = saved_caches.give_way(keeper.store, keeper._writer.conversation, waiting.flush)
+    if (trouble := waiting.trouble) is None:
+        if keeper._trouble is not None:
+            keeper.notes.append(Note("stored", "All that was said is stored again."))
+        keeper._trouble, keeper._gave_way = None, False
+        return
+    note = _note(trouble, busy=keeper.may_pass)
+    if waiting.for_good:
+        note = keeper.rescue.note(trouble)
+    if note != keeper._trouble:
+        keeper._trouble = note
+        keeper.notes.append(note)
 
 
 def _note(trouble: StoreError, busy: bool) -> Note:
@@ -363,13 +331,6 @@ def _note(trouble: StoreError, busy: bool) -> Note:
         )
     hint = "It is tried again with every step; what was stored before is safe."
     return Note("store", f"Nothing more is being stored. {trouble.message}", hint)
-
-
-def _lost_note(trouble: StoreError, rescued: Path | None, not_rescued: str) -> Note:
-    saved = f"What is said here is saved in {rescued} from here on." if rescued else not_rescued
-    return Note(
-        "store", f"Nothing more is being stored. {trouble.message}", f"{saved} {trouble.hint}".strip()
-    )
 
 
 def _with_seed(settings: dict[str, Any], session: Session) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Protocol
 from h2o_chat.base.errors import StoreError, refusal
 from h2o_chat.events.events import Note, Session
 from h2o_chat.models.resolve import POCKET
-from h2o_chat.store import Store, saved_caches
+from h2o_chat.store import Store, saved_caches, saved_caches_bytes
 
 SAVED_TURNS = 4
 """Saved caches kept of a conversation: going back this many turns needs no replay."""
@@ -44,7 +44,7 @@ def save(store: Store, engine: Saves, path: Path, most_bytes: int) -> None:
     older = [file for file in saved_caches(path.parent) if file != path]
     for file in older[: max(0, len(older) + 1 - SAVED_TURNS)]:
         file.unlink(missing_ok=True)
-    too_much = store.saved_caches_bytes() - most_bytes
+    too_much = saved_caches_bytes(path.parents[2]) - most_bytes
     if too_much > 0:
         for file in [*(one for one in store.removable_caches(path.parent.name) if one != path), path]:
             too_much -= _removed_bytes(file)

@@ -60,7 +60,7 @@ def leave(chat: Chat, say: bool) -> None:
         whole = "" if other == NAME else f" ({other} {flags})"
         sys.stderr.write(f"{NAME}: go on with {flags}{whole}\n")
     if unstored:
-        raise StoreError(unstored, chat.keeper.way_back if chat.keeper else "")
+        raise StoreError(unstored, chat.keeper.rescue.way_back if chat.keeper else "")
 
 
 def stored_as(keeper: Keeper) -> str | None:

@@ -26,7 +26,8 @@ from h2o_chat.base.errors import (
     written_out,
 )
 from h2o_chat.base.progress import progress_bar
-from h2o_chat.chat.keeping import NOWHERE_ELSE, Keeper
+from h2o_chat.chat.keeping import Keeper
+from h2o_chat.chat.rescued import NOWHERE_ELSE
 from h2o_chat.chat.stored import let_go, stored_as
 from h2o_chat.cli.interruptible import interruptible
 from h2o_chat.cli.reading_line import telling
@@ -207,7 +208,7 @@ def _store(tally: _Tally, code: ExitCode, out: Output) -> ExitCode:
             _tell(keeper.notes.pop(0), out)
     if not unstored:
         return code
-    error = StoreError(unstored, keeper.way_back if keeper else NOWHERE_ELSE)
+    error = StoreError(unstored, keeper.rescue.way_back if keeper else NOWHERE_ELSE)
     _failed(error, out)
     return ExitCode.FAILED if code in (ExitCode.OK, *_SIGNALLED) else code
 

@@ -140,9 +140,7 @@ class _Process:
             code = -KILL
         self._words.seek(0)
         lines = self._words.read().decode(errors="replace").strip().splitlines()
-        last = [one for one in lines if not one.startswith("note:")][
-            -1:
-        ]  # Rust ends with advice for its authors
+        last = [one for one in lines if not one.startswith("note:")][-1:]  # Rust ends with advice
         said = f" It said: {last[0]}" if last else ""
         short = "If memory was short, a smaller --budget or model needs less. " if code == -KILL else ""
         return EngineError(
@@ -153,10 +151,8 @@ class _Process:
 
 def _how(code: int) -> str:
     """How a process ended: its exit code, or minus the signal."""
-    if code >= 0:
-        return f"with {code}"
     known = {number.value: number.name for number in signal.Signals}
-    return f"by {known.get(-code, f'signal {-code}')}"
+    return f"with {code}" if code >= 0 else f"by {known.get(-code, f'signal {-code}')}"
 
 
 def _end(process: "subprocess.Popen[bytes]", pipe: "Connection[Any, Any]", words: IO[bytes]) -> None:
@@ -204,8 +200,8 @@ class EngineApart:
                 yield event
         except EngineError:
             if not over:
-                seen = self.seen
-                finish: Finish = "interrupted" if read and not cancel() else "stopped"
+                seen, stopped = self.seen, not read or cancel()
+                finish: Finish = "stopped" if stopped else "interrupted"
                 yield Turn("".join(text), finish, read, len(text), 0.0, 0.0, seen, 0, seen, 0.0)
             raise
 

@@ -1,11 +1,12 @@
 """Where the lock and the saved caches of a conversation lie in a data folder."""
 
 import shutil
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from h2o_chat.base.own import no_link, own_folder
-from h2o_chat.store.database import explained
+from h2o_chat.store.explained import explained
 from h2o_chat.store.lock import Lock, held
 
 
@@ -62,13 +63,14 @@ class Places:
             with explained(folder):
                 shutil.rmtree(folder)
 
-    def with_caches(self) -> set[str]:
-        """Names of the folders of saved caches."""
-        return {folder.name for folder in self._folder.glob("caches/*")} if self._folder else set()
-
-    def saved_caches_bytes(self) -> int:
-        """Bytes of all saved caches."""
-        return saved_caches_bytes(self._folder) if self._folder else 0
+    def removable_caches(self, others: Sequence[str], ours: str) -> Iterator[Path]:
+        """Saved caches of none of these conversations, of `others`, then of `ours`; not what others hold."""
+        there = {folder.name for folder in self._folder.glob("caches/*")} if self._folder else set()
+        for conversation in [*sorted(there - {*others, ours}), *others, ours]:
+            if (folder := self.cache_folder(conversation)) and (
+                conversation == ours or not self.is_held(conversation)
+            ):
+                yield from saved_caches(folder)
 
 
 def saved_caches_bytes(folder: Path) -> int:

@@ -17,10 +17,11 @@ from h2o_chat.base.errors import BusyError, StoreError, UsageError
 from h2o_chat.base.own import own_folder
 from h2o_chat.events.events import Note
 from h2o_chat.store import bulk
-from h2o_chat.store.database import WAIT_S, Database, explained
+from h2o_chat.store.database import WAIT_S, Database
+from h2o_chat.store.explained import explained
 from h2o_chat.store.find import find
 from h2o_chat.store.lock import Held, Lock
-from h2o_chat.store.places import Places, saved_caches
+from h2o_chat.store.places import Places
 from h2o_chat.store.reading import read_messages
 from h2o_chat.store.rows import (
     BRANCH,
@@ -59,8 +60,7 @@ class Store:
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
-        self.notes: list[Note] = []
-        """What a person should know about the folder."""
+        self.notes: list[Note] = []  # what a person should know about the folder
         if folder is not None:
             with explained(folder):
                 self.notes += [_mended(folder)] if own_folder(folder) else []
@@ -68,10 +68,7 @@ class Store:
         self._places = Places(folder)
 
     def empty_log(self) -> None:
-        """Writes the log into the database, as far as that can be done now: the file is whole by itself.
-
-        The log stays, empty: on a full disk nobody could make another one.
-        """
+        """Writes the log into the database, if that can be done. It stays: a full disk has no room for it."""
         with contextlib.suppress(StoreError):  # what is in the log is stored
             self._database.empty_log()
 
@@ -247,21 +244,9 @@ class Store:
         return self._places.made_cache_folder(conversation)
 
     def removable_caches(self, ours: str) -> Iterator[Path]:
-        """Files of saved caches that a full disk may lose: they can be built again from words.
-
-        What no conversation of this store has comes first, then that which was held longest ago, `ours` last;
-        what others hold is left out.
-        """
+        """Saved caches of no conversation here, of others (held longest ago first), then of `ours`."""
         rows = self._database.rows(f"{IDS} AND id != ? ORDER BY updated", ours)
-        known = [*(str(one) for (one,) in rows), ours]
-        for conversation in [*sorted(self._places.with_caches() - set(known)), *known]:
-            if conversation == ours or not self._places.is_held(conversation):
-                folder = self._places.cache_folder(conversation)
-                yield from saved_caches(folder) if folder else ()
-
-    def saved_caches_bytes(self) -> int:
-        """Bytes of all of them."""
-        return self._places.saved_caches_bytes()
+        return self._places.removable_caches([str(one) for (one,) in rows], ours)
 
     def claim(self, conversation: str) -> Writer:
         """Takes the conversation, to write. An answer that a dead process left is finished: `interrupted`.

@@ -6,7 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from h2o_chat.store.database import Database, Step, explained
+from h2o_chat.store.database import Database, Step
+from h2o_chat.store.explained import explained
 from h2o_chat.store.lock import Lock
 from h2o_chat.store.rows import (
     NOTHING,

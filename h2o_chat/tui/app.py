@@ -7,7 +7,7 @@ change that is not the answer to a key starts in `_take` (`reports.py`).
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from time import monotonic
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
@@ -66,8 +66,7 @@ class ChatApp(App[None], inherit_bindings=False):
         open_chat: Opens the conversation; called in a thread, reports its progress, may take minutes.
         settings: What was asked for; shown while loading.
         sampling: How answers are made.
-        recorder: Gets every event.
-        pane: The conversation's half, where it is not one to talk to.
+        recorder: Gets every event. pane: The conversation's half, where it is not one to talk to.
         folder: Where prompts are remembered; None remembers them while the app runs.
         opener_of: By a model's name, what opens that.
         theme: The colours to begin with.
@@ -88,12 +87,7 @@ class ChatApp(App[None], inherit_bindings=False):
         Binding("f1", "help", "help", tooltip="these keys and commands"),
         Binding("ctrl+p", "command_palette", "palette", show=False, tooltip="the palette of commands"),
         Binding("ctrl+q", "quit", "quit", priority=True),
-        Binding(
-            *("ctrl+z", "suspend_process", "suspend"),
-            show=False,
-            priority=True,
-            tooltip="to the shell; fg comes back",
-        ),
+        Binding("ctrl+z", "suspend_process", show=False, priority=True, tooltip="to the shell; fg returns"),
     ]
     OWN_KEYS: ClassVar[dict[str, str]] = {
         "any character": "goes to the prompt, wherever the keyboard is, unless a message is chosen",
@@ -116,19 +110,16 @@ class ChatApp(App[None], inherit_bindings=False):
         super().__init__()
         for own in OWN:
             self.register_theme(own)
-        self._kept_theme, self._keep_theme = theme, keep_theme
+        self._kept_theme, self._keep_theme, self._open_chat = theme, keep_theme, open_chat
         self.theme = theme if theme in self.available_themes else H2O_DARK.name
-        self.exit_code = ExitCode.OK
-        self.deadline: Deadline | None = None
+        self.exit_code, self.deadline = ExitCode.OK, cast(Deadline | None, None)
         self._memory = CacheView()
         jobs = work.Jobs(recorder)
         self.pane = pane or TalkPane(jobs, sampling, self._memory, ACTS, History(folder), opener_of)
         self._home = Home(self, self.pane) if isinstance(self.pane, TalkPane) else None
-        self._open_chat = open_chat
         self.transcript.heat.memory = self._memory
         self._first = settings.model or find(None).name
-        self._beside = Beside(self._memory)
-        self._interrupted = float("-inf")
+        self._beside, self._interrupted = Beside(self._memory), float("-inf")
 
     @property
     def chat(self) -> work.ChatLike | None:
@@ -176,8 +167,7 @@ class ChatApp(App[None], inherit_bindings=False):
         self.set_timer(LOOK_S, self._drain)
         if self.deadline:
             leaving.take_signals(self, self.deadline)
-        # After `fg`, or an editor, the terminal shows nothing of ours any more.
-        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))  # fg
         self.jobs.start(lambda: self.jobs.load(self._open_chat))
 
     def get_theme_variable_defaults(self) -> dict[str, str]:

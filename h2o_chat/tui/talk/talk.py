@@ -97,8 +97,7 @@ class TalkPane(Pane):
         self._acts = acts
         self.pins_next = False  # the next message is protected as it is sent
         self.transcript.needs_choice = True
-        self._failed_now = False
-        """What goes on has failed: what waits behind it comes back."""
+        self._failed_now = False  # what goes on has failed: what waits behind it comes back
         self.editing = Editing(self.prompt, self.transcript, self.divider)
         self.outbox = Outbox(self.editing, id="outbox")
         self.prompt.take_back = self.outbox.take_back
@@ -180,7 +179,7 @@ class TalkPane(Pane):
     def done(self) -> None:
         if self._drawn is not None:  # it was never said: the engine is gone, say
             self.transcript.messages.withdraw()
-            self.sent.taken = False
+        self.sent.taken &= self._drawn is None
         super().done()
         if isinstance(self.chat, Chat):
             show_marks(self.transcript.messages, self.chat)

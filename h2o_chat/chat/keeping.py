@@ -30,7 +30,7 @@ from h2o_chat.chat.rescued import rescue
 from h2o_chat.events.events import Note, Session
 from h2o_chat.models.fingerprint import fingerprint
 from h2o_chat.models.resolve import EARLIER, POCKET, find
-from h2o_chat.store import NOTHING, UNKNOWN, Again, From, Store, StoredMessage, Writer
+from h2o_chat.store import Pieces, Store, StoredMessage, Writer
 
 NOWHERE_ELSE = "It was shown, but it is saved nowhere."
 GIVE_UP_S = 180.0
@@ -108,12 +108,12 @@ class Keeper:
         self._writer = self.conversation = self._trouble = self.rescued = None
         self._not_rescued = ""
 
-    def said(self, role: str, text: str, ids: Sequence[int] = (), again: Again = NOTHING) -> int | None:
+    def said(self, role: str, text: str, ids: Sequence[int] = (), recalled: Pieces = ()) -> int | None:
         """A message of a person; its number, None where this conversation is not stored.
 
         It is on disk when this returns, unless `waiting` says otherwise.
         """
-        message = writer.said(role, text, ids, again) if (writer := self._begun()) else None
+        message = writer.said(role, text, ids, recalled) if (writer := self._begun()) else None
         self._look()
         return message
 
@@ -143,10 +143,10 @@ class Keeper:
             self._writer.token(token, text)
             self._look(streaming=True)
 
-    def finished(self, text: str, finish: str, first: int, last: int, source: From = UNKNOWN) -> None:
+    def finished(self, text: str, finish: str, first: int, last: int) -> None:
         """The answer has ended."""
         if self._writer:
-            self._writer.finished(text, finish, first, last, source)
+            self._writer.finished(text, finish, first, last)
         self._look()
 
     def withdraw(self, messages: Sequence[int | None]) -> None:

@@ -85,7 +85,7 @@ def test_answering_again_is_the_same_turn_from_a_copy_of_the_memory(loaded: Load
     assert once == say(twin, SAID[3])
     assert chat.engine.cache.fed > 2 * SETTINGS.budget  # much was evicted meanwhile
     twin.engine.restore(copy)
-    again = twin.messages[-2].recalled  # the code was forgotten: it is told again, each time
+    again = twin.messages[-2].recalled  # the code was forgotten: it is recalled each time
     assert again is not None
     fed = again.before(SAID[3])
     ids, _ = turn_tokens(twin.engine, twin.template, twin.system, fed, marked=False)

@@ -130,7 +130,7 @@ class Offers:
                 self._begin(chat)
             case CacheState() if self._marks_due and report.seen > report.kept:
                 self._light()
-            case Note(code="recalled" | "doubtful"):
+            case Note(code="recalled"):
                 self._told_again = True
             case Done():
                 self._go_on()
@@ -198,9 +198,7 @@ class Offers:
             return ""
         forgotten = f"{memory.evicted:,} of {memory.seen:,} tokens are forgotten"
         return (
-            f"{forgotten}; the code was told again. "
-            if self._told_again
-            else f"{forgotten}, the code is not. "
+            f"{forgotten}; the code was recalled. " if self._told_again else f"{forgotten}, the code is not. "
         )
 
     # What is offered and played

@@ -36,7 +36,6 @@ def test_every_reader_takes_or_refuses(tmp_path: Path, inputs: int) -> None:
         "weights",
         "saved caches",
         "databases",
-        "query heads",
         "packed headers",
         "packed weights",
         "gguf files",

@@ -21,11 +21,3 @@ def test_the_texts_of_the_model_card_are_named_with_their_licences() -> None:
     rows = re.findall(r"^\| .*(?:CC BY-SA 4\.0|BSD-3-Clause|Apache-2\.0) \|$", card, re.MULTILINE)
     assert len(rows) == 3
     assert [row for row in rows if row not in NOTICES] == []
-
-
-def test_wordnet_and_soda_are_named_with_their_licences() -> None:
-    """kinds.txt is made of one, h2o-source.json and learned.txt were learned with the other."""
-    assert "WordNet 3.0 Copyright 2006 by Princeton University" in NOTICES
-    assert "SODA" in NOTICES
-    assert "h2o_chat/chat/learned.txt" in NOTICES
-    assert "https://creativecommons.org/licenses/by/4.0/" in NOTICES

@@ -4,7 +4,7 @@
 
 One conversation is resumed after every kill. Checked each time: the database is whole (PRAGMA
 integrity_check), every token that came out of the program is stored in its place, and the next start goes on.
-What was told again is stored with its question, and names the message it comes from.
+What was recalled is stored with its question, and names the messages it comes from.
 Ends with exit code 1 at the first thing that is lost.
 """
 
@@ -18,12 +18,13 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 from h2o_chat.base.progress import Progress, progress_bar
 from h2o_chat.store import DATABASE, Store
 
-TURNS = "My dog is called Rexo.\n---\nTell me a story.\n---\nWhat is my dog called?\n---\nAnd then?\n"
-"""Of 64 slots the dog is gone after the story, and is told again."""
+TURNS = "My dog {0} barks at {1}.\n---\nTell me a story.\n---\nWhom does {0} bark at?\n---\nAnd then?\n"
+"""Another dog in each process. Of 64 slots it is gone after the story, and is recalled."""
 LONGEST_S = 1.2
 """Kills fall within this time after the first event; some before it."""
 
@@ -39,38 +40,38 @@ def main() -> None:
         tokens, partial, again = crash(Path(name), arguments.model, arguments.kills, rng, progress)
     print(
         f"{arguments.kills} kills: {tokens} tokens delivered, none lost; {partial} answers cut off and"
-        f" marked; words told again {again} times, all stored"
+        f" marked; recalled {again} times, all stored"
     )
 
 
 def crash(
     folder: Path, model: str, kills: int, rng: random.Random, progress: Progress
 ) -> tuple[int, int, int]:
-    """Kills so often; returns tokens delivered, answers cut off, and how often words were told again.
+    """Kills so often; returns tokens delivered, answers cut off, and how often something was recalled.
 
     Raises:
         AssertionError: something was lost, or the program did not start again.
     """
     script = folder / "script.txt"
-    script.write_text(TURNS)
     answers: list[list[int]] = []
     """What was delivered, answer by answer, over all processes."""
-    told_again: set[tuple[object, object]] = set()
+    recalled_ones: set[tuple[object, object]] = set()
     for number in range(kills):
         progress("kills", number / kills)
+        script.write_text(TURNS.format(f"{number:03}Rexo", f"{number:03}Milo"))
         wait = rng.uniform(-0.1, 1) * LONGEST_S
         resume = bool(whole(folder / "data"))
         events = run_and_kill(folder / "data", script, model, resume, wait)
         # Nothing of an answer came: the kill fell before the first word. The store may know more.
         answers += [ids for ids in delivered(events) if ids]
         check(folder / "data", answers)
-        said = [(one["index"], one["recalled"]) for one in events if one["event"] == "said"]
+        said = [(one["index"], pieces_of(one)) for one in events if one["event"] == "said"]
         again = {(at, words) for at, words in said if words}
-        assert again <= recalled(folder / "data"), "words told again are not stored"
-        told_again |= again
-    assert told_again, "nothing was told again: more kills"
+        assert again <= recalled(folder / "data"), "what was recalled is not stored"
+        recalled_ones |= again
+    assert recalled_ones, "nothing was recalled: more kills"
     path = whole(folder / "data")
-    return sum(map(len, answers)), sum(finish == "interrupted" for _, finish in path), len(told_again)
+    return sum(map(len, answers)), sum(finish == "interrupted" for _, finish in path), len(recalled_ones)
 
 
 def run_and_kill(data: Path, script: Path, model: str, resume: bool, wait: float) -> list[dict[str, object]]:
@@ -95,6 +96,11 @@ def run_and_kill(data: Path, script: Path, model: str, resume: bool, wait: float
     return [json.loads(line) for line in lines if line.endswith(b"\n")]
 
 
+def pieces_of(said: dict[str, Any]) -> tuple[str, ...]:
+    """What was recalled."""
+    return tuple(words for _, words in said["recalled"])
+
+
 def delivered(events: list[dict[str, object]]) -> list[list[int]]:
     """Token ids of each answer."""
     answers: list[list[int]] = []
@@ -117,13 +123,16 @@ def whole(data: Path) -> list[tuple[list[int], str | None]]:
 
 
 def recalled(data: Path) -> set[tuple[object, object]]:
-    """(place, words told again) of each message that is stored with such, and whose message is stored too."""
+    """(place, recalled pieces) of each message that has such, all of them from messages that are stored."""
     store = Store(data)
     try:
         path = store.path(store.find("last")) if store.list() else []
         known = {message.id for message in path}
-        told = [(at, one) for at, one in enumerate(path) if one.recalled and one.recalled_from in known]
-        return {(at, one.recalled) for at, one in told}
+        return {
+            (at, tuple(words for _, words in one.recalled))
+            for at, one in enumerate(path)
+            if one.recalled and all(number in known for number, _ in one.recalled)
+        }
     finally:
         store.close()
 

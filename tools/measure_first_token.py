@@ -4,7 +4,7 @@
 
 A conversation as `h2o-chat eval recall --generate` makes them up is held with the program, a turn a message.
 Then each question is asked with recall switched on and off, in turns, and taken back. Times are from the
-message to the first token of its answer; where words are told again, more tokens are read.
+message to the first token of its answer; where words are recalled, more tokens are read.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def main() -> None:
                 chat.messages, chat.settings = list(messages), how
                 first_ms, again = first_token(chat.send(question, Sampling(max_tokens=1)))
                 kind = "asks for nothing" if question is SMALL_TALK else "asks for a fact"
-                times.setdefault((kind, "told again" if again else mode), []).append(first_ms)
+                times.setdefault((kind, "recalled" if again else mode), []).append(first_ms)
     print(f"{len(messages)} messages, {engine.seen:,} tokens, {asked.budget} slots; ms to the first token:")
     for (kind, mode), taken in sorted(times.items()):
         print(f"{kind:18} {mode:11} {median(taken):6.2f}  ({quartiles(taken)}; {len(taken)} times)")
@@ -75,7 +75,7 @@ def converse(chat: Chat, rng: random.Random, turns: int) -> Iterator[str]:
 
 
 def first_token(events: Iterator[Event]) -> tuple[float, bool]:
-    """Milliseconds to the first token, and whether words were told again."""
+    """Milliseconds to the first token, and whether words were recalled."""
     began, taken_ms, again = time.perf_counter(), 0.0, False
     for event in events:
         again |= isinstance(event, Said) and bool(event.recalled)

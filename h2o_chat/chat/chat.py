@@ -14,7 +14,7 @@ from h2o_chat.chat.feeding import longer_than_budget, pin_before, pinned, too_sm
 from h2o_chat.chat.holds import Holds
 from h2o_chat.chat.keeping import Keeper
 from h2o_chat.chat.message import Message, as_event, give_texts, not_too_long, of_stored
-from h2o_chat.chat.recalling import Recall
+from h2o_chat.chat.recall.recall import Recall
 from h2o_chat.chat.resume import ended_in_marker, remember
 from h2o_chat.chat.spans import about_to_be, was_read
 from h2o_chat.chat.templates import choose, literal
@@ -79,15 +79,17 @@ class Chat:
             H2OChatError: whatever the engine raises; then the model has not seen this turn.
         """
         not_too_long(text)
-        again, fed = self.recall.before(text, self.messages, self.engine, self.settings)
+        recalled, fed = self.recall.before(
+            text, self.messages, self.engine, self.settings, self.session.budget
+        )
         ids, system_tokens = turn_tokens(self.engine, self.template, self.system, fed, self._marked)
         place = about_to_be(self.engine.seen + len(self.engine.pending), len(ids), system_tokens)
         if pin:
-            pin_before(self.engine, place, again)
+            pin_before(self.engine, place, recalled)
         others = stuck.in_tokens(self.engine.tokenizer, unlike, 0)
         if self.cured:
-            others += stuck.out_of_a_loop(self.engine, self.messages, text, self.notes, again is not None)
-        exchange = Exchange(text, system_tokens, self.messages, self.keeper, again)
+            others += stuck.out_of_a_loop(self.engine, self.messages, text, self.notes, bool(recalled))
+        exchange = Exchange(text, system_tokens, self.messages, self.keeper, recalled)
         self.messages += [exchange.user, exchange.answer]
         exchange.write_down(ids)
         stop = sampling.stop
@@ -118,12 +120,10 @@ class Chat:
                         elif event.finish != "error":  # stopped before it was read: nothing was said
                             del self.messages[-2:]
                         event = replace(event, hold=self.holds.share_out(self.messages, event.seen))
-                        event = exchange.weighed(event, self.engine, self.messages, self.holds)
-                        exchange.close(event, self.engine, self.messages)
+                        exchange.close(event, self.engine)
                         self.notes += advice.at_limit(event, sampling, exchange.repeating.tokens)
                 yield from self.take_notes()
                 yield event
-            yield from exchange.made_up(self.messages)
         except OutOfMemoryError as error:
             raise advice.with_hint(error, self.session, self.settings, self.engine) from error
         finally:

@@ -8,7 +8,6 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import never
 from h2o_chat.chat.resume import Restorable
 from h2o_chat.engine.other_words import Other
-from h2o_chat.engine.source import Rested
 from h2o_chat.events.events import CacheState, Event, Session
 
 
@@ -19,8 +18,6 @@ class EngineLike(Restorable, Protocol):
     eos: frozenset[int]
     pending: tuple[int, ...]
 
-    @property
-    def weighs(self) -> bool: ...
     def generate(
         self,
         ids: Sequence[int],
@@ -38,5 +35,4 @@ class EngineLike(Restorable, Protocol):
     def close(self) -> None: ...
     def inspect(self, position: int) -> list[list[bool]]: ...
     def held(self, positions: range) -> float: ...
-    def rested(self) -> Rested | None: ...
     def watch(self, on: bool) -> None: ...

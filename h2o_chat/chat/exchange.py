@@ -1,29 +1,14 @@
 """A user's message and its answer while the turn goes on: their positions, and what is on disk of them."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 from h2o_chat.base.config import SCREEN_TOKENS, Sampling
-from h2o_chat.chat.holds import Holds
 from h2o_chat.chat.keeping import Keeper
 from h2o_chat.chat.message import Message, Recalled
-from h2o_chat.chat.quoted import never_said
 from h2o_chat.chat.repeating import Repeating
 from h2o_chat.chat.saved_caches import Saves
-from h2o_chat.chat.sources import source_of, told_again
-from h2o_chat.chat.spans import of_prompt, texts_of, tokens_of, was_read
-from h2o_chat.engine.source import Rested
-from h2o_chat.events.events import Note, Prompt, Token, Turn
-from h2o_chat.store import NOTHING, UNKNOWN, Again, From
-
-
-class Weighs(Protocol):
-    """An engine: what its last answer rested on."""
-
-    @property
-    def weighs(self) -> bool: ...
-    def rested(self) -> Rested | None: ...
+from h2o_chat.chat.spans import of_prompt, was_read
+from h2o_chat.events.events import Prompt, Token, Turn
 
 
 class Exchange:
@@ -34,7 +19,7 @@ class Exchange:
         system_tokens: how many of the tokens to be read are the system prompt.
         before: the messages so far.
         keeper: writes it to disk; None keeps nothing.
-        again: what the model is told again in front of it.
+        recalled: what the model reads once more with it.
     """
 
     def __init__(
@@ -43,18 +28,19 @@ class Exchange:
         system_tokens: int,
         before: Sequence[Message],
         keeper: Keeper | None,
-        again: Recalled | None = None,
+        recalled: tuple[Recalled, ...] = (),
     ) -> None:
-        self.user, self.answer = Message("user", text, recalled=again), Message("assistant", "")
-        self._again: Again = (again.words, before[again.index].id) if again else NOTHING
+        self.user, self.answer = Message("user", text, recalled=recalled), Message("assistant", "")
+        self._recalled = tuple(
+            (before[one.index].id if one.index < len(before) else None, one.words) for one in recalled
+        )
+        """With the numbers of the messages in the store; None: words of this message itself."""
         self._keeper = keeper
         if keeper:
             keeper.rescue.messages = before
         self._system_tokens = system_tokens
         self._system = before[0] if before and before[0].role == "system" else None
         self._end = next((one.last for one in reversed(before) if was_read(one)), -1) + 1
-        self._told = range(0)
-        """Positions of what is told again."""
         self.repeating = Repeating()
         self._pieces: list[str] = []  # joined once: a string that grows by a token costs its whole length
 
@@ -69,10 +55,6 @@ class Exchange:
             return cancel
         return lambda: self.repeating.tokens > 0 or cancel()
 
-    def made_up(self, messages: Sequence[Message]) -> Iterator[Note]:
-        """What the answer, which has ended, quotes and the person never said."""
-        return never_said(self.text if self.answer.finish != "error" else "", messages)
-
     def write_down(self, ids: list[int]) -> None:
         """What a person typed is on disk before the model sees it.
 
@@ -83,7 +65,7 @@ class Exchange:
             return
         if self._system and self._system.id is None:  # once
             self._system.id = self._keeper.said(self._system.role, self._system.text)
-        self.user.id = self._keeper.said("user", self.user.text, ids, self._again)
+        self.user.id = self._keeper.said("user", self.user.text, ids, self._recalled)
         self.answer.id = self._keeper.answering()
 
     def read(self, prompt: Prompt) -> None:
@@ -93,8 +75,6 @@ class Exchange:
                 message.first, message.last = tokens.start, tokens.stop - 1
                 if self._keeper:
                     self._keeper.placed(message.id, message.first, message.last)
-        of_user = tokens_of(self.user)
-        self._told = told_again(self.user.recalled, of_user.start, texts_of(prompt, of_user))
         if self._keeper:
             self._keeper.placed(self.answer.id, prompt.last + 1, -1)  # its end is known when it has one
 
@@ -115,19 +95,7 @@ class Exchange:
             for message in (self.user, self.answer, *system):
                 message.first = message.last = -1
 
-    def weighed(self, turn: Turn, engine: Weighs, messages: Sequence[Message], holds: Holds) -> Turn:
-        """The same turn with what the answer rested on, where that is known.
-
-        Args:
-            messages: all of them; `holds` knows where they lie.
-        """
-        if not engine.weighs or not turn.prompt_tokens or turn.finish == "error":
-            return turn
-        if (rested := engine.rested()) is not None:
-            self.answer.source = source_of(rested, messages, holds, self._told)
-        return replace(turn, source=self.answer.source)
-
-    def close(self, turn: Turn, engine: Saves, messages: Sequence[Message]) -> None:
+    def close(self, turn: Turn, engine: Saves) -> None:
         """What is on disk of it ends too, and the cache is saved."""
         if self._keeper is None:
             return
@@ -136,10 +104,6 @@ class Exchange:
         if not turn.prompt_tokens and turn.finish == "stopped":
             self._keeper.withdraw([self.user.id, self.answer.id])
             return
-        source: From = UNKNOWN
-        if turn.source is not None:
-            place = turn.source.index
-            source = (turn.source.words, messages[place].id if place >= 0 else None)
-        self._keeper.finished(turn.text, turn.finish, self.answer.first, self.answer.last, source)
+        self._keeper.finished(turn.text, turn.finish, self.answer.first, self.answer.last)
         if turn.finish not in ("error", "interrupted"):  # the engine of an interrupted answer is gone
             self._keeper.save(engine, self.answer.id)

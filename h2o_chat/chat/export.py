@@ -20,7 +20,6 @@ from typing import Any
 from h2o_chat.base.errors import StoreError, UsageError
 from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.message import Message, numbered, of_stored
-from h2o_chat.chat.sources import rests_on
 from h2o_chat.store import Conversation, StoredMessage
 
 FORMAT = "h2o-chat conversation"
@@ -59,12 +58,12 @@ def to_markdown(conversation: Conversation) -> str:
     """The active branch. What was said stands as it was said, since it often is Markdown itself."""
     parts = [f"# {_escape_markdown(one_line(_title(conversation)))}", f"*{_about(conversation)}*"]
     branch = conversation.branch()
-    rests = [_rests(message) for message in of_stored(branch)]
+    recalled = [_recalled(message) for message in of_stored(branch)]
     for index, message in enumerate(branch):
         parts += [f"## {numbered(index)} {message.role}", _closed(message.text)]
         if mark := mark_of(message):
             parts.append(f"*[{mark}]*")
-        parts += [f"*[{_escape_markdown(one_line(line))}]*" for line in rests[index]]
+        parts += [f"*[{_escape_markdown(one_line(line))}]*" for line in recalled[index]]
     return "\n\n".join(parts) + "\n"
 
 
@@ -83,7 +82,7 @@ def to_html(conversation: Conversation, heat: Heat | None = None) -> str:
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     branch = conversation.branch()
     said = "\n".join(
-        _article(index, message, (heat or {}).get(message.id), _rests(read))
+        _article(index, message, (heat or {}).get(message.id), _recalled(read))
         for index, (message, read) in enumerate(zip(branch, of_stored(branch), strict=True))
     )
     legend = _LEGEND if heat else ""
@@ -184,24 +183,17 @@ def _as_dict(message: StoredMessage) -> dict[str, Any]:
 
 def _sometimes(message: StoredMessage) -> dict[str, Any]:
     """What few messages have."""
-    again = {"recalled": message.recalled, "recalled_from": message.recalled_from}
-    source = {"source": message.source, "source_from": message.source_from}
-    return (
-        ({"pinned": True} if message.pinned else {})
-        | (again if message.recalled else {})
-        | (source if message.source is not None else {})
+    return ({"pinned": True} if message.pinned else {}) | (
+        {"recalled": message.recalled} if message.recalled else {}
     )
 
 
-def _rests(message: Message) -> list[str]:
-    """What was told again in front of a message, and what an answer rested on, as the screen says it."""
-    lines = []
-    if again := message.recalled:
-        number = f"{numbered(again.index)} " if again.index >= 0 else ""
-        lines.append(f"{number}told again: “{again.words}”")
-    if message.source is not None:
-        lines.append(rests_on(message.source))
-    return lines
+def _recalled(message: Message) -> list[str]:
+    """What the model read once more with a message, piece by piece."""
+    return [
+        f"recalled{f' from {numbered(one.index)}' if one.index >= 0 else ''}: “{one.words}”"
+        for one in message.recalled
+    ]
 
 
 def _title(conversation: Conversation) -> str:
@@ -238,7 +230,7 @@ def _closed(text: str) -> str:
 
 
 def _article(
-    index: int, message: StoredMessage, heat: Sequence[tuple[str, float]] | None, rests: Sequence[str]
+    index: int, message: StoredMessage, heat: Sequence[tuple[str, float]] | None, recalled: Sequence[str]
 ) -> str:
     mark = mark_of(message)
     text = _heated(heat) if heat else _escape_html(message.text)
@@ -247,7 +239,7 @@ def _article(
         f'<article class="{role}">\n<h2>{numbered(index)} {role}</h2>\n'
         f'<div class="text" dir="auto">{text}</div>\n'
         + (f'<p class="mark">{_escape_html(mark)}</p>\n' if mark else "")
-        + "".join(f'<p class="rests">{_escape_html(line)}</p>\n' for line in rests)
+        + "".join(f'<p class="recalled">{_escape_html(line)}</p>\n' for line in recalled)
         + "</article>"
     )
 
@@ -284,7 +276,7 @@ article.user { background: var(--mine); }
 h2 { font-size: .8rem; font-weight: 600; color: var(--quiet); margin: 0 0 .35rem; }
 .text { white-space: pre-wrap; overflow-wrap: anywhere; }
 .mark { color: var(--warn); font-size: .9rem; margin: .5rem 0 0; }
-.rests { color: var(--quiet); font-size: .9rem; margin: .5rem 0 0; }
+.recalled { color: var(--quiet); font-size: .9rem; margin: .5rem 0 0; }
 @media print { article { break-inside: avoid; } }
 """
 

@@ -1,13 +1,13 @@
 """What a turn is fed to the engine as, and what to say where it leaves the cache too little room."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from h2o_chat.base.errors import BudgetError
 from h2o_chat.chat import advice
 from h2o_chat.chat.engine_like import EngineLike
 from h2o_chat.chat.keeping import Keeper
-from h2o_chat.chat.message import Message, Recalled, numbered
+from h2o_chat.chat.message import Message, Recalled
 from h2o_chat.chat.templates import Template
 from h2o_chat.events.events import Note, Prompt
 
@@ -33,12 +33,12 @@ def turn_tokens(
     return fed.ids, 0
 
 
-def pin_before(engine: EngineLike, place: range, again: Recalled | None) -> None:
+def pin_before(engine: EngineLike, place: range, recalled: Sequence[Recalled]) -> None:
     """Protects a message that is about to be read.
 
     Args:
         place: positions of its tokens.
-        again: what is told again in front of it, which is among them.
+        recalled: what is read once more with it, which is among them.
 
     Raises:
         BudgetError: so many tokens cannot be protected.
@@ -46,11 +46,9 @@ def pin_before(engine: EngineLike, place: range, again: Recalled | None) -> None
     try:
         engine.pin(place)
     except BudgetError as error:
-        if again is None:
+        if not recalled:
             raise
-        what = (
-            f"The {len(place):,} tokens of your message include {numbered(again.index)}, told again in front."
-        )
+        what = f"The {len(place):,} tokens of your message include what is recalled with it."
         raise BudgetError(error.message, f"{error.hint} {what}") from error
 
 

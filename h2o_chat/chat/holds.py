@@ -35,11 +35,6 @@ class Holds:
         """Of one token: 0 where nothing is left of it."""
         return self._held.get(position, 0.0)
 
-    def at(self, position: int) -> int | None:
-        """The place of the message that a token belongs to, as `share_out` found them."""
-        found = bisect_right(self._firsts, position) - 1
-        return self._placed[found] if found >= 0 else None
-
     def forget(self) -> None:
         """Nothing is known, until the next state; the messages may be others."""
         for known in (self._held, self._placed, self._firsts, self._holding):

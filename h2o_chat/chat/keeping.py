@@ -25,7 +25,7 @@ from h2o_chat.base.errors import (
 from h2o_chat.chat import saved_caches
 from h2o_chat.chat.rescued import Rescue
 from h2o_chat.events.events import Note, Session
-from h2o_chat.store import NOTHING, UNKNOWN, Again, From, Store, StoredMessage, Writer
+from h2o_chat.store import Pieces, Store, StoredMessage, Writer
 
 GIVE_UP_S = 180.0
 """Seconds of waiting after which a note says that nothing more is stored; writing is still tried."""
@@ -96,12 +96,12 @@ class Keeper:
         self._writer = self.conversation = self._trouble = None
         self.rescue = Rescue(self.store.folder)
 
-    def said(self, role: str, text: str, ids: Sequence[int] = (), again: Again = NOTHING) -> int | None:
+    def said(self, role: str, text: str, ids: Sequence[int] = (), recalled: Pieces = ()) -> int | None:
         """A message of a person; its number, None where this conversation is not stored.
 
         It is on disk when this returns, unless `waiting` says otherwise.
         """
-        message = writer.said(role, text, ids, again) if (writer := _begun(self)) else None
+        message = writer.said(role, text, ids, recalled) if (writer := _begun(self)) else None
         _look(self)
         return message
 
@@ -131,10 +131,10 @@ class Keeper:
             self._writer.token(token, text)
             _look(self, streaming=True)
 
-    def finished(self, text: str, finish: str, first: int, last: int, source: From = UNKNOWN) -> None:
+    def finished(self, text: str, finish: str, first: int, last: int) -> None:
         """The answer has ended."""
         if self._writer:
-            self._writer.finished(text, finish, first, last, source)
+            self._writer.finished(text, finish, first, last)
         _look(self)
 
     def withdraw(self, messages: Sequence[int | None]) -> None:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from h2o_chat.base.errors import UsageError
+from h2o_chat.chat.recall.index import asked_from
 from h2o_chat.chat.spans import own, tokens_of, was_read
 from h2o_chat.engine.detokenize import MOST_TEXTS, texts
-from h2o_chat.events.events import Finish, Role, Said, Source
+from h2o_chat.events.events import Finish, Role, Said
 from h2o_chat.store import Conversation, StoredMessage, title_of
 
 LONGEST_CHARACTERS = 4 << 20
@@ -42,15 +43,25 @@ def not_too_long(text: str) -> str:
 
 @dataclass(frozen=True)
 class Recalled:
-    """Words said before that the model was told again, in front of a message."""
+    """Words said before that the model reads once more, with a later message."""
 
     index: int
-    """The place of the message they come from."""
+    """The place of the message they come from; -1 where that is not known."""
     words: str
+    by_user: bool = True
+    """The user said them, not the model."""
 
-    def before(self, text: str) -> str:
-        """A message as the model is fed it."""
-        return f"I said before: {self.words}{'.' if self.words[-1:].isalnum() else ''} {text}"
+
+def fed_text(text: str, recalled: Sequence[Recalled]) -> str:
+    """A message as the model is fed it: what is recalled stands in front of its question."""
+    if not recalled:
+        return text
+    at = asked_from(text)
+    said = "".join(
+        f"{'I' if one.by_user else 'You'} said before: {one.words}{'.' if one.words[-1:].isalnum() else ''} "
+        for one in recalled
+    )
+    return f"{text[:at]}{said}{text[at:]}"
 
 
 @dataclass
@@ -73,28 +84,22 @@ class Message:
     """Its tokens are protected from eviction, as far as they were still held."""
     texts: list[str] = field(default_factory=list)
     """The text of each of its tokens, where it was said before somebody looked."""
-    recalled: Recalled | None = None
-    """What was said to the model again in front of it."""
-    source: Source | None = None
-    """What an answer rested on; None where that is not known."""
+    recalled: tuple[Recalled, ...] = ()
+    """What the model read once more with it."""
     branch: tuple[int, int] | None = None
     """(which it is, from 1; of how many) of those said in this place; None: nothing else was said here."""
 
 
 def of_stored(path: Sequence[StoredMessage]) -> list[Message]:
     """The messages of a branch as they were written down; their hold is set by `Holds`."""
-    places = {stored.id: index for index, stored in enumerate(path)}
-    return [
-        _of_stored(stored, _place(places, stored.recalled_from), _place(places, stored.source_from))
-        for stored in path
-    ]
+    places: dict[int | None, int] = {stored.id: index for index, stored in enumerate(path)}
+    return [_of_stored(stored, places, path) for stored in path]
 
 
-def _place(places: Mapping[int, int], number: int | None) -> int:
-    return -1 if number is None else places.get(number, -1)
-
-
-def _of_stored(stored: StoredMessage, recalled_from: int, source_from: int) -> Message:
+def _of_stored(
+    stored: StoredMessage, places: Mapping[int | None, int], path: Sequence[StoredMessage]
+) -> Message:
+    found = [(places.get(number, -1), words) for number, words in stored.recalled]
     return Message(
         stored.role,
         stored.text,
@@ -103,8 +108,7 @@ def _of_stored(stored: StoredMessage, recalled_from: int, source_from: int) -> M
         stored.finish,
         id=stored.id,
         pinned=stored.pinned,
-        recalled=Recalled(recalled_from, stored.recalled) if stored.recalled else None,
-        source=None if stored.source is None else Source(source_from, stored.source),
+        recalled=tuple(Recalled(at, words, at < 0 or path[at].role == "user") for at, words in found),
     )
 
 
@@ -113,12 +117,9 @@ def as_event(index: int, message: Message) -> Said:
     role, finish = cast(Role, message.role), cast(Finish | None, message.finish)
     hold = message.hold if was_read(message) else None
     place = message.first, message.last
-    again = message.recalled or Recalled(-1, "")
     return Said(
         *(index, role, message.text, finish, hold, *place, message.texts, message.pinned),
-        recalled=again.words,
-        recalled_from=again.index,
-        source=message.source,
+        recalled=[(one.index, one.words) for one in message.recalled],
     )
 
 
@@ -129,8 +130,7 @@ def of_event(said: Said) -> Message:
         *(said.role, said.text, first, said.last, said.finish, hold),
         pinned=said.pinned,
         texts=said.texts,
-        recalled=Recalled(said.recalled_from, said.recalled) if said.recalled else None,
-        source=said.source,
+        recalled=tuple(Recalled(*one) for one in said.recalled),
     )
 
 
@@ -148,10 +148,7 @@ def as_conversation(messages: Sequence[Message], model: str) -> Conversation:
             ids=(),
             created=0.0,
             pinned=one.pinned,
-            recalled=one.recalled.words if one.recalled else "",
-            recalled_from=_named(one.recalled.index) if one.recalled else None,
-            source=one.source.words if one.source else None,
-            source_from=_named(one.source.index) if one.source else None,
+            recalled=tuple((_named(each.index), each.words) for each in one.recalled),
         )
         for number, one in enumerate(messages)
     ]

@@ -149,9 +149,7 @@ def recall(
     seed: Annotated[int, typer.Option(help="With --generate: of what is made up.")] = 0,
     recall: Annotated[
         bool,
-        typer.Option(
-            "--recall", help="With --generate: ask once more; what is gone or pinned is told again."
-        ),
+        typer.Option("--recall", help="With --generate: ask once more, with recall."),
     ] = False,
     pasted: Annotated[
         bool, typer.Option("--pasted", help="With --generate: what is told is one message, as a page.")

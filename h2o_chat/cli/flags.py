@@ -68,7 +68,7 @@ FLAGS: dict[str, Any] = {
         help="Precision of the memory; auto: as the model computes.", rich_help_panel=MEMORY
     ),
     "recall": typer.Option(
-        help="auto: what a question asks for, and was forgotten or is pinned far back, is told again.",
+        help="auto: what a question asks for and was forgotten is read once more.",
         rich_help_panel=MEMORY,
     ),
     "temperature": typer.Option(

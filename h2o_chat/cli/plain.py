@@ -13,7 +13,6 @@ from h2o_chat.chat.chat import Chat
 from h2o_chat.chat.export import MARKS
 from h2o_chat.chat.opening import Opener
 from h2o_chat.chat.so_far import words
-from h2o_chat.chat.sources import rests_on
 from h2o_chat.chat.stored import leave
 from h2o_chat.cli.plain_lines import HOW, Ended, Lines, Signals, nobody_reads
 from h2o_chat.events.events import Error, Event, Note, Prompt, ReadSoFar, Said, Token, Turn
@@ -161,8 +160,6 @@ class PlainChat:
             self.lines.note("stopped while it was read: nothing was sent.")
         elif mark := MARKS.get(turn.finish):
             self.lines.note(f"{mark}.")
-        if turn.source is not None:
-            self.lines.say(rests_on(turn.source))
 
     def reading(self, so_far: ReadSoFar) -> None:
         """How far the reading is, now and then."""

@@ -170,7 +170,7 @@ def _unpin(talk: PlainChat, rest: str) -> None:
 
 
 def _recall(talk: PlainChat, rest: str) -> None:
-    talk.lines.note(talk.chat.recall.by_hand(rest, talk.chat.messages).message)
+    talk.lines.note(talk.chat.recall.by_hand(rest, talk.chat.messages, talk.chat.session.budget).message)
 
 
 def _export(talk: PlainChat, rest: str) -> None:

@@ -17,7 +17,7 @@ import typer
 from h2o_chat.base.config import Sampling, Settings, data_folder
 from h2o_chat.base.errors import ExitCode, UsageError, name_of, refusal
 from h2o_chat.base.progress import progress_bar
-from h2o_chat.chat.recalling import WITHOUT
+from h2o_chat.chat.recall.recall import WITHOUT
 from h2o_chat.cli.commands import FetchYes, asking
 from h2o_chat.cli.flags import named_in, settings_of, takes_flags
 from h2o_chat.cli.run import ending, note_session
@@ -184,7 +184,7 @@ def _served(
                 f" {prefixes.most} snapshots of {service.snapshot_bytes / 1e6:,.1f} MB\n"
             )
             if settings.recall == "auto" and settings.policy not in WITHOUT:
-                sys.stderr.write("h2o-chat: what a question asks for and was forgotten is told again")
+                sys.stderr.write("h2o-chat: what a question asks for and was forgotten is recalled")
                 sys.stderr.write(" (--recall off: not)\n")
             return service, saved
 

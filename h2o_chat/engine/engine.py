@@ -3,17 +3,13 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-import torch
-
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import Seldom, never, unheard
 from h2o_chat.engine import generation
-from h2o_chat.engine.answering import AnswerAttention
 from h2o_chat.engine.other_words import Other
 from h2o_chat.engine.relive import reliving
 from h2o_chat.engine.row import Row
 from h2o_chat.engine.runner import Runner, cache_for
-from h2o_chat.engine.source import NAMED, Rested, Weights, fits
 from h2o_chat.events.events import Event
 from h2o_chat.models.load import Loaded
 from h2o_chat.policies.named import named
@@ -26,34 +22,14 @@ class Engine(Row):
     Args:
         loaded: the model, with attn_implementation="h2o".
         settings: budget, policy and the rest.
-        weights: of the model's query heads: then it is looked at what answers rest on, where events are told.
 
     Raises:
         BudgetError: the budget cannot work.
-        ModelError: the model's positions are not understood, or the weights are of another model.
+        ModelError: the model's positions are not understood.
     """
 
-    def __init__(self, loaded: Loaded, settings: Settings, weights: Weights | None = None) -> None:
+    def __init__(self, loaded: Loaded, settings: Settings) -> None:
         super().__init__(Runner(loaded, cache_for(loaded, settings)), settings)
-        self._weights = weights
-        if weights is not None and settings.events_every:
-            fits(weights, loaded.sizes)
-            self.answering = AnswerAttention(self.cache)
-
-    @property
-    def weighs(self) -> bool:
-        """Whether it looks at what answers rest on."""
-        return self.answering is not None
-
-    def rested(self) -> Rested | None:
-        """What the last answer rested on; None where that is not known: it is of one token, say."""
-        if self._weights is None or self.answering is None or not self.answering.queries:
-            return None
-        positions, got = self.answering.found(torch.tensor([self._weights.heads]))
-        weights = got[:, 0]
-        heaviest = positions[weights.argsort(descending=True)[:NAMED]].tolist()
-        texts = {position: self.observer.text_of(position) for position in heaviest}
-        return Rested(positions.tolist(), weights.tolist(), texts)
 
     def generate(
         self,
@@ -102,7 +78,7 @@ class Engine(Row):
         Raises:
             BudgetError: the budget cannot work.
         """
-        return Engine(self.runner.loaded, replace(settings, seed=self.seed), self._weights)
+        return Engine(self.runner.loaded, replace(settings, seed=self.seed))
 
     def close(self) -> None:
         """Nothing more will be asked of it: its memory can be used for another."""

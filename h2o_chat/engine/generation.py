@@ -124,15 +124,11 @@ class _Turn:
     def _answer(self, logits: Tensor) -> Generator[Event, None, Finish]:
         """Token after token, until something ends it; returns what."""
         row, made = self.row, self.made
-        if row.answering is not None:
-            row.answering.forget()
         if self.cancel():
             return "stopped"
         while True:
             token = made.choose(logits)
             yield token
-            if made.new_tokens == 1 and row.answering is not None:
-                row.answering.begin()  # told first: a look waits until it is chosen who stays
             if made.finish is not None:
                 return made.finish
             if made.looks():
@@ -146,8 +142,6 @@ class _Turn:
                 yield Error(error.code, error.message, error.hint)
                 return "length"
             made.fed(ms_since(clock))
-            if row.answering is not None:
-                row.answering.fed()
 
 
 def prompt_read(row: Row, first: int, ids: list[int], ms: float) -> Prompt:

@@ -14,7 +14,6 @@ from torch import Tensor
 from h2o_chat.base.config import Settings
 from h2o_chat.base.progress import never
 from h2o_chat.cache.step import Cancelled
-from h2o_chat.engine.answering import AnswerAttention
 from h2o_chat.engine.observe import Observer
 from h2o_chat.engine.runner import Runner
 from h2o_chat.engine.sampling import Sampler
@@ -45,8 +44,6 @@ class Row:
         self.sampler = Sampler(self.seed, runner.device)
         self.observer = Observer(self.cache, self.tokenizer, number)
         self._watched = True
-        self.answering: AnswerAttention | None = None
-        """Looks at what answers rest on; None: nobody asks."""
         self.pending: tuple[int, ...] = ()
         """Sampled, not fed yet."""
         self.session = session_of(runner, self.seed)

@@ -69,16 +69,6 @@ class Session:
 
 
 @dataclass(frozen=True)
-class Source:
-    """What an answer rested on most."""
-
-    index: int
-    """The place of an earlier message; -1: it rested on none."""
-    words: str = ""
-    """In that message; empty where they cannot be named."""
-
-
-@dataclass(frozen=True)
 class Said:
     """A message of the conversation: what the user says now, or what was said before the stream began.
 
@@ -101,12 +91,8 @@ class Said:
     """The text of each of its tokens, as in `prompt`."""
     pinned: bool = False
     """It was said before, and its tokens are protected from eviction."""
-    recalled: str = ""
-    """Words said before that the model is told again in front of it, since it asks for them."""
-    recalled_from: int = -1
-    """The place of the message they come from; -1: none, or it is not known."""
-    source: Source | None = None
-    """Of an answer of before, as in `turn`."""
+    recalled: list[tuple[int, str]] = field(default_factory=list)
+    """(place of a message, words of it) that the model reads once more with this one; place -1: not known."""
 
 
 @dataclass(frozen=True)
@@ -260,8 +246,6 @@ class Turn:
     """Attention that dropped tokens had been receiving, as a share of all, per token of a turn (0 to 1)."""
     hold: list[tuple[int, float]] = field(default_factory=list)
     """(message index, mean hold of its tokens) of the messages of which something is left."""
-    source: Source | None = None
-    """What the answer rested on; None where that is not known: most models have no weights for it."""
 
 
 @dataclass(frozen=True)
@@ -274,8 +258,7 @@ class Note:
     message: str
     hint: str = ""
     about: int | None = None
-    """The place of the message that was just `pinned` or `unpinned`, whose words were `recalled`, or that
-    asks for what is `gone`, or that quotes what was `never-said`, as the code then says."""
+    """The place of the message that was just `pinned` or `unpinned`, or whose words were `recalled`."""
 
 
 @dataclass(frozen=True)
@@ -361,6 +344,8 @@ def event_of(data: dict[str, Any]) -> Event:
     kind = KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
         raise ValueError(f"unknown event {typed.seen(name)}; known: {', '.join(KINDS)}")
+    if isinstance(words := data.get("recalled"), str):  # until version 1.1 one piece
+        data = data | {"recalled": [[data.get("recalled_from", -1), words]] if words else []}
     event: Event = typed.read(kind, data, str(name))
     return event
 

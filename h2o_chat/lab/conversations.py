@@ -79,7 +79,7 @@ def write(
 
     Args:
         tokens: 0 for the same facts in the same order with nothing in between.
-        recall: all questions are asked once more at the end, with what is gone said again in front of them.
+        recall: all questions are asked once more at the end, with recall.
         plain_text: for a model that knows text alone.
         paged: makes another of it, in which nothing is pinned, before anything is asked.
     """

@@ -62,7 +62,7 @@ def measure_long(
     Args:
         results: what is there already is not measured again.
         equal_bytes: budgets are slots of the model's own precision; others get as many as fit into as much.
-        recall: each policy is asked once more with what is gone said again in front of the question.
+        recall: each policy is asked once more with recall.
         paired: each is compared with the first policy, too, at the same budget, conversation by conversation.
         pasted: what the person says is one message.
 
@@ -78,7 +78,7 @@ def measure_long(
     ticks = (part(tick, number, len(runs) + 2) for number in range(len(runs) + 2))
 
     def right(name: str, budget: int | None, read: Sequence[Script], cache: H2OCache) -> list[list[bool]]:
-        """Which answers are right: to all questions, then to all of them with what is gone said again."""
+        """Which answers are right: to all questions, then to all of them with recall."""
         told = next(ticks)
         data = [[feed.ids for feed in script.feeds] + [sorted(script.pins)] for script in read]
         where = key(loaded, "long recall", data, contestant=name, budget=budget)

@@ -227,7 +227,9 @@ class _Reader:
                 row.pieces.popleft()
                 pieces = question.pieces
                 if question.recall:
-                    ids = row.script.asked_again(question.number, _Held(row.state))
+                    shares = self.runner.cache.plan.shares
+                    budget = shares.budget if shares.bounded else None
+                    ids = row.script.asked_again(question.number, _Held(row.state), budget)
                     pieces = _cut(Feed(ids, prompt=True), self.runner.cache.pass_tokens)
                 branches.append(
                     replace(

@@ -7,7 +7,7 @@ from typing import Any
 
 from h2o_chat.base.config import Settings
 from h2o_chat.chat.message import Message
-from h2o_chat.chat.recalling import Holding, Recall
+from h2o_chat.chat.recall.recall import Holding, Recall
 from h2o_chat.chat.templates import Template, literal
 from h2o_chat.engine.detokenize import Detokenizer
 
@@ -22,7 +22,7 @@ class Feed:
     asks: bool = False
     """An answer is wanted; the conversation goes on as if this had not been asked."""
     recall: bool = False
-    """What it asks for and the cache has let go of is said again in front of it."""
+    """With recall."""
 
 
 @dataclass(frozen=True)
@@ -78,15 +78,16 @@ class Script:
         self.questions.append(Asked(text, len(self.messages)))
         self.feeds.append(Feed([*self.pending, *self._prompt(text)], prompt=True, asks=True, recall=recall))
 
-    def asked_again(self, number: int, holding: Holding) -> list[int]:
-        """The tokens of a question, with what is said again in front of it, as `Chat.send` does it.
+    def asked_again(self, number: int, holding: Holding, budget: int | None) -> list[int]:
+        """The tokens of a question with what is recalled for it, as `Chat.send` does it.
 
         Args:
             holding: the cache as it is when that is asked.
+            budget: slots per layer and KV head; None keeps everything.
         """
         asked = self.questions[number]
         recall = Recall([], lambda text: len(literal(self.tokenizer, text)))
-        _, fed = recall.before(asked.text, self.messages[: asked.before], holding, Settings())
+        _, fed = recall.before(asked.text, self.messages[: asked.before], holding, Settings(), budget)
         whole = next(islice((feed for feed in self.feeds if feed.asks), number, None))
         pending = len(whole.ids) - len(self._prompt(asked.text))
         return [*whole.ids[:pending], *self._prompt(fed)]

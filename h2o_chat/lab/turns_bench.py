@@ -79,8 +79,6 @@ class _Tokenizer:
 class _Engine:
     """Answers every turn with one token, and holds the last `BUDGET` of them."""
 
-    weighs = False
-
     def __init__(self) -> None:
         self.session = Session(
             model="stand-in", revision=None, template="", policy="h2o", budget=BUDGET, sinks=4,

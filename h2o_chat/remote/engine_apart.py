@@ -31,7 +31,6 @@ from h2o_chat.base.own_process import python
 from h2o_chat.base.progress import Progress, never, unheard
 from h2o_chat.base.system import KILL
 from h2o_chat.engine.other_words import Other
-from h2o_chat.engine.source import Rested
 from h2o_chat.events.events import CacheState, Event, Finish, Prompt, Token, Turn
 from h2o_chat.remote.engine_process import Call, Cancel, Held, Known, Reply
 
@@ -168,7 +167,7 @@ class EngineApart:
 
     def __init__(self, process: _Process, known: Known, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
-        self.session, self.eos, self.weighs = known.session, known.eos, known.weighs
+        self.session, self.eos = known.session, known.eos
         self.seen = 0
         self.pending: tuple[int, ...] = ()
         self._process = process
@@ -282,13 +281,6 @@ class EngineApart:
     def held(self, positions: range) -> float:
         """See `Engine.held`."""
         return float(self._ask("held", positions))
-
-    def rested(self) -> Rested | None:
-        """See `Engine.rested`."""
-        found: Rested | None = None
-        with suppress(EngineError):  # of an answer that ended so; `generate` raises it
-            found = self._ask("rested")
-        return found
 
     def save(self, path: Path) -> None:
         """See `Engine.save`."""

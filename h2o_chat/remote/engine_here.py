@@ -25,11 +25,9 @@ def engine_here(settings: Settings, progress: Progress) -> "Engine":
     """
     loaded = _opened(settings, progress)
     from h2o_chat.engine.engine import Engine
-    from h2o_chat.engine.source import read_weights
-    from h2o_chat.models.resolve import find
 
     progress("warm up", None)
-    return Engine(loaded, settings, read_weights(find(settings.model).folder))
+    return Engine(loaded, settings)
 
 
 def _opened(settings: Settings, progress: Progress) -> "Loaded":

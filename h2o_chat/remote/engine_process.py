@@ -41,7 +41,6 @@ class Known:
     held: Held
     session: Session
     eos: frozenset[int]
-    weighs: bool
 
 
 @dataclass(frozen=True)
@@ -163,7 +162,7 @@ class _Serving:
         return self._know(engine), engine.tokenizer
 
     def _know(self, engine: Any) -> Known:
-        return Known(self._keep(engine), engine.session, engine.eos, engine.weighs)
+        return Known(self._keep(engine), engine.session, engine.eos)
 
     def _keep(self, value: Any) -> Held:
         number = next(self._numbers)

@@ -31,7 +31,7 @@ class Ticket:
     places: Places | None = None
     """Where its messages lie, once it was prepared."""
     notes: Sequence[Note] = ()
-    """What is said of words that were told again."""
+    """What is said of recalled words."""
     prompt_ms: float = 0.0
     left: bool = False
     """Its client does not want it any more."""

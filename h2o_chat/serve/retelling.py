@@ -1,4 +1,4 @@
-"""What a conversation has let go of, and its last message asks for, is told again, as on the screen.
+"""Recall for the server: what the last message needs and the cache has evicted, as on the screen.
 
 Clients send all that was said. Where each message lies is kept with the memory after an answer, so that it
 is known of each whether it is held (docs/RECALL.md).
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from h2o_chat.base.config import Settings
 from h2o_chat.chat.message import Message, Recalled
-from h2o_chat.chat.recalling import Recall
+from h2o_chat.chat.recall.recall import Recall
 from h2o_chat.events.events import Note
 
 if TYPE_CHECKING:
@@ -28,12 +28,15 @@ class Places:
 
     ends: list[int] = field(default_factory=list)
     """Of each that was read the position behind its tokens."""
-    again: dict[int, Recalled] = field(default_factory=dict)
-    """What was told again, by the place of the message in front of which."""
+    again: dict[int, tuple[Recalled, ...]] = field(default_factory=dict)
+    """What was recalled, by the place of the message that it was recalled for."""
 
     def to_json(self) -> Any:
         """To be kept with the memory."""
-        return [self.ends, [[at, one.index, one.words] for at, one in self.again.items()]]
+        return [
+            self.ends,
+            [[at, one.index, one.words] for at, pieces in self.again.items() for one in pieces],
+        ]
 
 
 def with_places(state: "Snapshot", places: Places | None) -> "Snapshot":
@@ -60,8 +63,8 @@ def places_of(kept: Any, messages: int, fed: int) -> Places | None:
     found = Places(ends)
     for one in again:
         match one:
-            case [int(at), int(index), str(words)] if 0 <= index < at < messages:
-                found.again[at] = Recalled(index, words)
+            case [int(at), int(index), str(words)] if 0 <= index <= at < messages:
+                found.again[at] = (*found.again.get(at, ()), Recalled(index, words))
             case _:
                 return None
     return found
@@ -105,12 +108,12 @@ class Known:
             self._messages, known = [], 0
         self._messages += [Message(role, text) for role, text in said[known:]]
         for message in self._messages:  # where they lie may be told otherwise this time
-            message.first, message.last, message.recalled = -1, -1, None
+            message.first, message.last, message.recalled = -1, -1, ()
         return self._messages
 
 
 def retold(
-    messages: Said, places: Places, holding: Holding, settings: Settings, known: Known
+    messages: Said, places: Places, holding: Holding, settings: Settings, known: Known, budget: int | None
 ) -> tuple[str, list[Note]]:
     """The last message as the model is fed it, and what is said of that; noted in `places`.
 
@@ -123,13 +126,13 @@ def retold(
     spans = zip([0, *places.ends], places.ends, strict=False)
     before = known.messages(messages[:-1])
     for at, (message, (first, end)) in enumerate(zip(before, spans, strict=False)):
-        message.first, message.last, message.recalled = first, end - 1, places.again.get(at)
+        message.first, message.last, message.recalled = first, end - 1, places.again.get(at, ())
     left = LOOKED_AT_CHARACTERS
     for message in reversed(before):
         left -= len(message.text)
         if left < 0:
             message.first = -1
-    again, text = known.recall.before(messages[-1][1], before, holding, settings)
-    if again is not None:
-        places.again[len(before)] = again
-    return text, [note for note in known.notes if left >= 0 or note.code != "gone"]
+    recalled, text = known.recall.before(messages[-1][1], before, holding, settings, budget)
+    if recalled:
+        places.again[len(before)] = recalled
+    return text, list(known.notes)

@@ -183,14 +183,12 @@ class Service:
     # -- the threads that prepare --------------------------------------------------------------------
 
     def _prepare_all(self) -> None:
-        reader = Reader(
-            *(self.template, self.tokenizer, self.batch.runner.eos, self.settings, self.session),
-            self._longest_token_bytes,
-        )
+        given = self.template, self.tokenizer, self.batch.runner.eos, self.settings, self.session
+        reader = Reader(*given, self._longest_token_bytes)
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._closed or self._next() is not None)
-                ticket = self._next()
+                self._changed.wait_for(lambda: self._closed or _next_of(self) is not None)
+                ticket = _next_of(self)
                 if self._closed or ticket is None:
                     return
                 self._line.remove(ticket)
@@ -208,10 +206,6 @@ class Service:
                 self._prepared.remove(ticket)
                 self._changed.notify_all()
 
-    def _next(self) -> Ticket | None:
-        under_way = (*self._prepared, *self._under_way.values())
-        return self.limits.next(self._line, under_way, self.seated, self.batch.readers)
-
     def _prepare(self, ticket: Ticket, reader: Reader) -> Request:
         """
         Raises:
@@ -227,24 +221,12 @@ class Service:
             self._turns.give_way()
 
         after_piece.set(looked)
-        found = self.prefixes.longest(ticket.chain) if ticket.asked.looks else None
-        while found is not None and not self._read(found):
-            found = self.prefixes.longest(ticket.chain)
+        found = _read_before(self, ticket)
         read = 0 if found is None else ticket.chain.index(found.chain) + 1
         ticket.cached_tokens = found.tokens if found else 0
         prepared = reader.prepare(ticket.asked, read, found)
         ticket.places, ticket.notes = prepared.places, prepared.notes
         return prepared.request
-
-    def _read(self, kept: Kept) -> bool:
-        """Brings a memory into this process; one that cannot be read is forgotten, and that is said."""
-        try:
-            self.read(kept)
-        except (H2OChatError, OSError) as error:
-            sys.stderr.write(f"h2o-chat: {name_of(error)} The conversation is read again.\n")
-            self.prefixes.drop(kept)
-            return False
-        return True
 
     # -- the thread that answers ---------------------------------------------------------------------
 
@@ -324,6 +306,28 @@ class Service:
             if not ticket.stream.put(item):
                 self.counts.slow += 1
                 self.leave(ticket)
+
+
+def _next_of(service: Service) -> Ticket | None:
+    """Who is prepared next; None: nobody waits, or nobody may yet."""
+    under_way = (*service._prepared, *service._under_way.values())
+    return service.limits.next(service._line, under_way, service.seated, service.batch.readers)
+
+
+def _read_before(service: Service, ticket: Ticket) -> Kept | None:
+    """The longest memory that a request goes on from, brought into this process; None: there is none.
+
+    One that cannot be read is forgotten, which is said.
+    """
+    while ticket.asked.looks and (found := service.prefixes.longest(ticket.chain)) is not None:
+        try:
+            service.read(found)
+        except (H2OChatError, OSError) as error:
+            sys.stderr.write(f"h2o-chat: {name_of(error)} The conversation is read again.\n")
+            service.prefixes.drop(found)
+        else:
+            return found
+    return None
 
 
 def bytes_of(batch: "Batch") -> tuple[int, int]:

@@ -29,7 +29,7 @@ class Ended:
     error: ApiError | None
     """Why it ended early."""
     notes: Sequence[Note] = ()
-    """What was told again, or not found."""
+    """What was recalled."""
 
 
 Item = str | Ended | ApiError

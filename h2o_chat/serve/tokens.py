@@ -39,7 +39,7 @@ class Prepared:
     places: Places | None
     """Where its messages lie; None: not known."""
     notes: list[Note]
-    """What is said of words that are told again."""
+    """What is said of recalled words."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,9 @@ class Reader:
                 continue
             if index + 1 == len(asked.messages) and places is not None:
                 holding = Holding(state, newest_from(at, self.session))
-                text, notes = retold(asked.messages, places, holding, self.settings, self.known)
+                text, notes = retold(
+                    asked.messages, places, holding, self.settings, self.known, self.session.budget
+                )
             if role == "assistant":
                 ids = literal(self.tokenizer, text)
             elif pieces:

@@ -2,12 +2,9 @@
 
 from h2o_chat.store.places import saved_caches, saved_caches_bytes
 from h2o_chat.store.rows import (
-    NOTHING,
-    UNKNOWN,
-    Again,
     Conversation,
-    From,
     Hit,
+    Pieces,
     StoredMessage,
     Summary,
     clean,
@@ -18,12 +15,9 @@ from h2o_chat.store.writer import Writer
 
 __all__ = [
     "DATABASE",
-    "NOTHING",
-    "UNKNOWN",
-    "Again",
     "Conversation",
-    "From",
     "Hit",
+    "Pieces",
     "Store",
     "StoredMessage",
     "Summary",

@@ -1,5 +1,6 @@
 """What is stored, and how it stands in the tables: what the store reads and its writer writes."""
 
+import json
 import sqlite3
 import struct
 from collections.abc import Sequence
@@ -48,14 +49,8 @@ class StoredMessage:
     created: float
     pinned: bool = False
     """A person protected its tokens from eviction."""
-    recalled: str = ""
-    """Words said before that the model was told again in front of it; they are among its tokens."""
-    recalled_from: int | None = None
-    """The number of the message they come from."""
-    source: str | None = None
-    """Words said before that an answer rested on; None: that is not known."""
-    source_from: int | None = None
-    """The number of the message that has them; None: it rested on none."""
+    recalled: "Pieces" = ()
+    """What the model read once more with it; its tokens are among those of the message."""
 
 
 @dataclass(frozen=True)
@@ -98,13 +93,8 @@ class Hit:
     """Some words around the first hits, which stand between « and »."""
 
 
-From = tuple[str | None, int | None]
-"""Words that an answer rested on, and the number of their message, as a `StoredMessage` has them."""
-UNKNOWN: From = (None, None)
-
-Again = tuple[str, int | None]
-"""Words that the model is told again in front of a message, and the number of the message they come from."""
-NOTHING: Again = ("", None)
+Pieces = tuple[tuple[int | None, str], ...]
+"""(number of the message they come from, words), in the order in which they were said."""
 
 # Named here: inside `Store`, `list` is a method.
 Summaries = list[Summary]
@@ -135,8 +125,7 @@ FROM conversations WHERE NOT hidden"""
 
 MESSAGE = """
 SELECT number, (SELECT number FROM messages AS before WHERE before.id = messages.parent),
-    role, text, finish, first, last, ids, created, pinned, recalled, recalled_from, source,
-    source_from, open, id
+    role, text, finish, first, last, ids, created, pinned, recalled, open, id
 FROM messages"""
 
 NUMBERED = "SELECT id FROM messages WHERE conversation = ? AND number = ?"
@@ -222,7 +211,7 @@ def insert_message(
     ids: Sequence[int] = (),
     open: bool = False,
     pinned: bool = False,
-    again: Again = NOTHING,
+    recalled: Pieces = (),
 ) -> None:
     """Adds a message.
 
@@ -232,12 +221,12 @@ def insert_message(
     """
     connection.execute(
         "INSERT INTO messages (conversation, number, parent, role, open, finish, first, last, created,"
-        " tokens, text, ids, pinned, recalled, recalled_from)"
+        " tokens, text, ids, pinned, recalled)"
         " VALUES (?, ?, (SELECT id FROM messages WHERE conversation = ? AND number = ?),"
-        " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *(conversation, number, conversation, parent, role, open, finish, first, last, created),
-            *(len(ids), clean(text), pack(ids), pinned, clean(again[0]), again[1]),
+            *(len(ids), clean(text), pack(ids), pinned, _written(recalled)),
         ),
     )
 
@@ -247,10 +236,19 @@ def message_of(
 ) -> StoredMessage:
     """A row of `MESSAGE`; of an answer not finished, what was streamed is given."""
     number, parent, role, whole, finish, first, last, blob, created, pinned, *more = row
-    again, again_from, source, source_from, *_ = more
     if ids is None:
         ids, text, dead = unpack(blob), whole, finish
     place = first, last, tuple(ids), created
-    return StoredMessage(
-        number, parent, role, text, dead, *place, bool(pinned), again, again_from, source, source_from
-    )
+    return StoredMessage(number, parent, role, text, dead, *place, bool(pinned), _pieces(more[0]))
+
+
+def _written(recalled: Pieces) -> str:
+    return json.dumps([[number, clean(words)] for number, words in recalled]) if recalled else ""
+
+
+def _pieces(written: str) -> Pieces:
+    """The other way round; what somebody else wrote there is shown as it stands."""
+    try:
+        return tuple((number, str(words)) for number, words in json.loads(written or "[]"))
+    except (ValueError, TypeError):
+        return ((None, written),)

@@ -88,4 +88,10 @@ ALTER TABLE messages ADD COLUMN source TEXT;
 ALTER TABLE messages ADD COLUMN source_from INTEGER;
 """
 
-MIGRATIONS: list[str] = [CONVERSATIONS, PINS, NUMBERS, RECALLED, SOURCES]
+PIECES = """
+-- What the model read once more with a message: '', or JSON [[number of their message, words], ...].
+-- `recalled_from`, `source` and `source_from` are not read since.
+UPDATE messages SET recalled = json_array(json_array(recalled_from, recalled)) WHERE recalled != '';
+"""
+
+MIGRATIONS: list[str] = [CONVERSATIONS, PINS, NUMBERS, RECALLED, SOURCES, PIECES]

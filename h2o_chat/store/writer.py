@@ -10,11 +10,8 @@ from h2o_chat.store.database import Database, Step
 from h2o_chat.store.explained import explained
 from h2o_chat.store.lock import Lock
 from h2o_chat.store.rows import (
-    NOTHING,
     NUMBERED,
-    UNKNOWN,
-    Again,
-    From,
+    Pieces,
     clean,
     insert_message,
     pack,
@@ -104,7 +101,7 @@ class Writer:
         self._leaf = leaf
         self.waiting.add("else", lambda connection: _set_leaf(connection, self.conversation, leaf))
 
-    def said(self, role: str, text: str, ids: Sequence[int] = (), again: Again = NOTHING) -> int:
+    def said(self, role: str, text: str, ids: Sequence[int] = (), recalled: Pieces = ()) -> int:
         """A whole message after `leaf`; it becomes the leaf. The first of a user names the conversation.
 
         Returns:
@@ -114,7 +111,7 @@ class Writer:
 
         def write(connection: sqlite3.Connection) -> None:
             insert_message(
-                connection, self.conversation, number, parent, role, text, now, ids=ids, again=again
+                connection, self.conversation, number, parent, role, text, now, ids=ids, recalled=recalled
             )
             _set_leaf(connection, self.conversation, number)
             _touch(connection, self.conversation, now)
@@ -185,12 +182,11 @@ class Writer:
         """A person protected the tokens of a message, or let them go."""
         self._set("UPDATE messages SET pinned = ? WHERE conversation = ? AND number = ?", on, message)
 
-    def finished(self, text: str, finish: str, first: int, last: int, source: From = UNKNOWN) -> None:
+    def finished(self, text: str, finish: str, first: int, last: int) -> None:
         """Ends the open answer.
 
         Args:
             text: the whole of it: what a stop cut off is not in it.
-            source: what it rested on.
 
         Raises:
             RuntimeError: no answer is open.
@@ -202,7 +198,7 @@ class Writer:
         def write(connection: sqlite3.Connection) -> None:
             row = connection.execute(NUMBERED, (self.conversation, number)).fetchone()
             ids, _ = streamed(connection, row[0])
-            _finish(connection, row[0], text, finish, first, last, ids, source)
+            _finish(connection, row[0], text, finish, first, last, ids)
             _touch(connection, self.conversation, now)
 
         self._open = None
@@ -279,16 +275,11 @@ def _finish(
     first: int,
     last: int,
     ids: Sequence[int],
-    source: From = UNKNOWN,
 ) -> None:
-    words, number = source
     connection.execute(
-        "UPDATE messages SET open = 0, text = ?, finish = ?, first = ?, last = ?, ids = ?, tokens = ?,"
-        " source = ?, source_from = ? WHERE id = ?",
-        (
-            *(clean(text), finish, first, last, pack(ids), len(ids)),
-            *(None if words is None else clean(words), number, message),
-        ),
+        "UPDATE messages SET open = 0, text = ?, finish = ?, first = ?, last = ?, ids = ?, tokens = ?"
+        " WHERE id = ?",
+        (clean(text), finish, first, last, pack(ids), len(ids), message),
     )
     connection.execute("DELETE FROM stream WHERE message = ?", (message,))
 

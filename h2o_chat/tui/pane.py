@@ -209,7 +209,7 @@ class Pane(Vertical):
     def said(self, said: Said) -> None:
         """A message takes its place; behind one of the user an answer begins."""
         if said.role == "assistant" and said.index == self.transcript.messages.answering:
-            self.transcript.messages.close_answer(said.finish or "eos", said.text, said.source)
+            self.transcript.messages.close_answer(said.finish or "eos", said.text)
             if said.hold is not None:
                 self.transcript.messages.show_message_hold(said.index, said.hold)
             return
@@ -218,7 +218,7 @@ class Pane(Vertical):
         name = self.speaker(said.role)
         tokens = Tokens(said.first, said.texts) if said.texts else None
         self.transcript.messages.message(
-            said.role, name, said.text, said.index, said.finish, said.hold, tokens, said.source
+            said.role, name, said.text, said.index, said.finish, said.hold, tokens
         )
         self.transcript.messages.show_pin(said.index, said.pinned)
         if said.role == "user":
@@ -256,7 +256,7 @@ class Pane(Vertical):
 
     def ended(self, turn: Turn) -> None:
         """The answer is whole."""
-        self.transcript.messages.close_answer(turn.finish, turn.text, turn.source)
+        self.transcript.messages.close_answer(turn.finish, turn.text)
         self.transcript.messages.show_hold(turn)
 
     def unsaid(self) -> None:

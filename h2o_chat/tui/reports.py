@@ -7,7 +7,7 @@ from h2o_chat.tui.crash import save_trace
 from h2o_chat.tui.pane import Pane
 from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.talk.attach import Reading
-from h2o_chat.tui.transcript.drawing import told_again
+from h2o_chat.tui.transcript.drawing import recalled_from
 
 
 def show(report: work.Report | work.Text, pane: Pane, memory: CacheView) -> None:
@@ -34,7 +34,7 @@ def show(report: work.Report | work.Text, pane: Pane, memory: CacheView) -> None
             memory.add(report)
             pane.said(report)
             if report.recalled and (view := messages.by_index.get(report.index)):
-                view.remark = told_again(report.recalled_from)
+                view.remark = recalled_from(index for index, _ in report.recalled)
                 messages.redraw(view)
         case ReadSoFar():
             pane.divider.doing(f"reading {words(report)}{pane.STOP}")
@@ -52,11 +52,6 @@ def show(report: work.Report | work.Text, pane: Pane, memory: CacheView) -> None
             pane.ended(report)
         case Note(code="long-prompt"):
             pane.about_prompt = messages.notice(report.message, report.hint)
-        case Note(code="gone" | "doubtful"):
-            if report.about is not None and (view := messages.by_index.get(report.about)):
-                view.remark = "not found" if report.code == "gone" else f"{view.remark} · unsure"
-                messages.redraw(view)
-            pane.noted(report)
         case Note():
             pane.noted(report)
         case Error():

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from h2o_chat.chat.spans import was_read
 from h2o_chat.tui.talk.greeting import greeting
-from h2o_chat.tui.transcript.drawing import told_again
+from h2o_chat.tui.transcript.drawing import recalled_from
 from h2o_chat.tui.transcript.messages import Messages
 from h2o_chat.tui.transcript.tokens import Tokens
 from h2o_chat.tui.work import SHOWN_MESSAGES, ChatLike
@@ -20,9 +20,9 @@ def tell(messages: Messages, chat: ChatLike, speaker: Callable[[str], str]) -> N
         hold = message.hold if was_read(message) else None
         tokens = Tokens(message.first, message.texts) if message.texts else None
         who, said = message.role, message.text
-        messages.message(who, speaker(who), said, index, message.finish, hold, tokens, message.source)
+        messages.message(who, speaker(who), said, index, message.finish, hold, tokens)
         if message.recalled:
-            messages.by_index[index].remark = told_again(message.recalled.index)
+            messages.by_index[index].remark = recalled_from(one.index for one in message.recalled)
     show_marks(messages, chat)
 
 

@@ -18,8 +18,6 @@ SESSION = Session(
 class ScriptedEngine:
     """Counts positions as the engine does, and says what it is told to."""
 
-    weighs = False
-
     def protection(self) -> tuple[int, int | None]:
         return 1 << 30, None  # everything
 

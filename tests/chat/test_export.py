@@ -61,23 +61,25 @@ def test_an_open_block_of_code_is_closed(text: str, closing: str) -> None:
 
 TOLD = [
     StoredMessage(4, None, "user", "My dog is *Rexo*.", None, 0, 3, (), 100.0),
-    StoredMessage(9, 4, "user", "My dog?", None, 4, 7, (), 200.0, recalled="is *Rexo*.", recalled_from=4),
-    StoredMessage(10, 9, "assistant", "Rexo.", "eos", 8, 9, (), 300.0, source="<Rexo>", source_from=4),
-    StoredMessage(11, 10, "assistant", "Fine.", "eos", 10, 11, (), 400.0, source=""),
+    StoredMessage(
+        9, 4, "user", "My dog?", None, 4, 7, (), 200.0, recalled=((4, "is *Rexo*."), (None, "too"))
+    ),
+    StoredMessage(10, 9, "assistant", "Rexo.", "eos", 8, 9, (), 300.0),
+    StoredMessage(11, 10, "assistant", "Fine.", "eos", 10, 11, (), 400.0),
 ]
 """The numbers in the store are others than the places in the conversation."""
 
 
-def test_it_is_told_what_was_told_again_and_what_an_answer_rested_on() -> None:
+def test_it_is_told_what_was_recalled() -> None:
     talk = replace(TALK, leaf=11, messages=TOLD)
     said = to_markdown(talk)
-    assert "## #2 user\n\nMy dog?\n\n*[\\#1 told again: “is \\*Rexo\\*.”]*\n\n## #3" in said
-    assert "Rexo.\n\n*[rests on \\#1: “\\<Rexo\\>”]*\n\n## #4" in said
-    assert said.endswith("Fine.\n\n*[rests on nothing said before your message]*\n")
+    assert (
+        "## #2 user\n\nMy dog?\n\n*[recalled from \\#1: “is \\*Rexo\\*.”]*\n\n*[recalled: “too”]*\n\n## #3"
+        in said
+    )
     page = to_html(talk)
-    assert '<p class="rests">#1 told again: “is *Rexo*.”</p>' in page
-    assert '<p class="rests">rests on #1: “&lt;Rexo&gt;”</p>' in page
-    assert page.count('class="rests"') == 3
+    assert '<p class="recalled">recalled from #1: “is *Rexo*.”</p>' in page
+    assert page.count('class="recalled"') == 2
 
 
 def test_so_it_is_of_messages_that_are_not_stored() -> None:

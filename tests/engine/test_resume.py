@@ -31,6 +31,7 @@ from h2o_chat.base.config import EngineName, Sampling
 from h2o_chat.base.errors import UsageError
 from h2o_chat.chat.again import edit, regenerate
 from h2o_chat.chat.feeding import turn_tokens
+from h2o_chat.chat.message import fed_text
 from h2o_chat.chat.saved_caches import SAVED_TURNS
 from h2o_chat.chat.stuck import in_tokens
 from h2o_chat.events.events import Note, Token
@@ -85,9 +86,8 @@ def test_answering_again_is_the_same_turn_from_a_copy_of_the_memory(loaded: Load
     assert once == say(twin, SAID[3])
     assert chat.engine.cache.fed > 2 * SETTINGS.budget  # much was evicted meanwhile
     twin.engine.restore(copy)
-    again = twin.messages[-2].recalled  # the code was forgotten: it is told again, each time
-    assert again is not None
-    fed = again.before(SAID[3])
+    recalled = twin.messages[-2].recalled  # what is recalled is recalled each time
+    fed = fed_text(SAID[3], recalled)
     ids, _ = turn_tokens(twin.engine, twin.template, twin.system, fed, marked=False)
     others = in_tokens(twin.engine.tokenizer, [told], 0)
     second = answer(regenerate(chat, SHORT))

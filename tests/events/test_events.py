@@ -46,6 +46,7 @@ SESSION = Session(
 EVENTS: list[Event] = [
     SESSION,
     Said(0, "user", "hi"),
+    Said(2, "user", "who?", recalled=[(0, "hi"), (-1, "ho")]),
     Said(1, "assistant", "ho", "interrupted", 0.5, pinned=True),
     ReadSoFar(2, 3, 4.0),
     Prompt(3, 0, 2, 1, 5.0, 1, ["a", "", "🦊"]),
@@ -79,6 +80,16 @@ def test_a_field_of_a_wrong_type_is_refused_by_its_name(event: Event) -> None:
                 continue
             with pytest.raises(ValueError, match=rf"{event.event}\.{name}|no number"):
                 from_json(json.dumps(data | {name: wrong}))
+
+
+def test_recalled_words_of_before_are_one_piece() -> None:
+    line = to_json(Said(2, "user", "who?"))
+    old = {"recalled": "hi", "recalled_from": 0, "source": {"index": -1, "words": ""}}
+    assert from_json(json.dumps(json.loads(line) | old)) == Said(2, "user", "who?", recalled=[(0, "hi")])
+    nothing = {"recalled": "", "recalled_from": -1}
+    assert from_json(json.dumps(json.loads(line) | nothing)) == Said(2, "user", "who?")
+    with pytest.raises(ValueError, match=r"said\.recalled"):
+        from_json(json.dumps(json.loads(line) | {"recalled": "hi", "recalled_from": "0"}))
 
 
 def test_a_line_is_what_a_copy_of_the_event_would_be() -> None:

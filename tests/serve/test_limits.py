@@ -31,7 +31,7 @@ def server() -> Iterator[Server]:
         yield server
         assert server.end() == 0, server.said
         assert "Traceback" not in server.said
-        assert "was forgotten is told again (--recall off: not)" in server.said
+        assert "was forgotten is recalled (--recall off: not)" in server.said
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def hasty() -> Iterator[Server]:
     ) as server:
         yield server
         assert server.end() == 0
-        assert "told again" not in server.said
+        assert "is recalled" not in server.said
 
 
 def test_what_takes_too_long_ends_with_504(hasty: Server) -> None:

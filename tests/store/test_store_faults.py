@@ -120,6 +120,32 @@ def test_messages_of_version_2_keep_their_numbers(folder: Path) -> None:
     store.close()
 
 
+def test_what_was_recalled_in_version_5_is_one_piece(folder: Path) -> None:
+    folder.mkdir(0o700)
+    connection = sqlite3.connect(folder / DATABASE)
+    for script in schema.MIGRATIONS[:5]:
+        connection.executescript(script)
+    connection.execute("PRAGMA user_version = 5")
+    connection.execute("INSERT INTO conversations VALUES ('aaaaaaaa', 't', 'm', '{}', 1, 1, 3, 0)")
+    insert = (
+        "INSERT INTO messages (id, conversation, parent, role, created, text, number, recalled,"
+        " recalled_from)"
+        " VALUES (?, 'aaaaaaaa', ?, 'user', 1, 'hi', ?, ?, ?)"
+    )
+    for at, (words, number) in enumerate([("", None), ('My dog is "Rexo".', 1), ("[[1, 2]]", None)], 1):
+        connection.execute(insert, (at, at - 1 or None, at, words, number))
+    connection.commit()
+    connection.close()
+    store = Store(folder)
+    with store.claim("aaaaaaaa") as writer:
+        writer.said("user", "who?", recalled=((1, "a"), (None, "b\udcff")))
+    found = [one.recalled for one in store.path("aaaaaaaa")]
+    assert found == [(), ((1, 'My dog is "Rexo".'),), ((None, "[[1, 2]]"),), ((1, "a"), (None, "b?"))]
+    store._database.rows("UPDATE messages SET recalled = 'by hand' WHERE number = 4")
+    assert store.path("aaaaaaaa")[-1].recalled == ((None, "by hand"),)
+    store.close()
+
+
 def test_garbage_is_not_touched(folder: Path) -> None:
     folder.mkdir()
     garbage = b"this is no database" * 100

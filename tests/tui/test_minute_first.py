@@ -108,9 +108,9 @@ async def test_four_times_enter_shows_that_the_code_is_known_after_the_small_tal
         await screen.until(lambda: said(screen, PULL), "the command for a real model is named")
         state = screen.chat.state
         forgotten = f"{state.seen - state.kept} of {state.seen} tokens are forgotten"
-        (again,) = [message.recalled for message in screen.chat.messages if message.recalled]
+        (again,) = screen.chat.messages[-2].recalled
         assert again.words == OFFERS[1].texts[0]
-        assert said(screen, f"{forgotten}; the code was told again.")
+        assert said(screen, f"{forgotten}; the code was recalled.")
         assert PULL in page(screen)
         assert "↵" not in screen.app.prompt.placeholder
     async with first(size) as screen:

@@ -1,7 +1,6 @@
 """Folders of models: what a stranger published, or what is left of a download."""
 
 import json
-import math
 import shutil
 import struct
 from collections.abc import Iterator, Sequence
@@ -10,7 +9,7 @@ from random import Random
 from typing import Any
 
 from fuzzing.mutate import mutated
-from fuzzing.reader import Reader, Violation, refuse_controls
+from fuzzing.reader import Reader, refuse_controls
 from h2o_chat.events.events import to_json
 
 CONFIG: dict[str, Any] = {
@@ -77,8 +76,6 @@ def readers(folder: Path) -> Iterator[Reader]:
         "generation", ends, _Opened(folder / "generation", here, "generation_config.json"), share=0.3
     )
     yield Reader("models", configs[:1], _Opened(folder / "models", here, "config.json"), share=0.3)
-    heads = [b'{"heads": [[0.5, -1e-9], [3, 120.25]], "made": "by hand"}', b'{"heads": [[9e99, 1], [2, 3]]}']
-    yield Reader("query heads", heads, _Opened(folder / "heads", here, "h2o-source.json"), share=0.3)
     commit = b"0123456789abcdef0123456789abcdef01234567"
     yield Reader("cached models", [commit, b"main\n", b"../../x"], _Cached(folder / "hub"))
 
@@ -239,9 +236,6 @@ class _Opened:
         chat = Chat(engine, settings)
         for event in chat.send("Hi", Sampling(max_tokens=2)):
             to_json(event)
-        rested = engine.rested()
-        if rested and not all(map(math.isfinite, rested.weights)):
-            raise Violation(f"an answer rests on {rested.weights}")
 
 
 class _Cached:

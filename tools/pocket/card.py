@@ -39,7 +39,7 @@ generates: facts are told, corrected and asked for up to 1,900 tokens later, wit
 between; some 8% of the questions have a fact told again in front of them, as the program does it. More than
 half of the facts are of fourteen kinds. The others are of everyday life: lines written by hand
 (`everyday.jsonl`; the run of 2026-11-26 had 638 of its 1,383), and two thousand sentences
-(`personal_examples/facts.txt`) that are answered in quotes: `You said: "..."`. They are drawn afresh for the
+(`told_facts.txt`) that are answered in quotes: `You said: "..."`. They are drawn afresh for the
 whole run. One value in eight, chosen by a hash, all phrasings in `held_out_phrases.toml` and all facts in
 `held_out_everyday.jsonl` are for the test alone.
 
@@ -58,11 +58,6 @@ the tone of its data. Chit-chat is shallow, and it sometimes invents a value ins
 was not told, or says so of what it was: what it has no kind for ("My code is ...") and what stands far back.
 It sometimes answers for the wrong one of several facts. What it quotes may be garbled where the words have
 been forgotten: `You said: "Can you recommend a good good good ..."`. Do not rely on it.
-
-## What its answers rest on
-
-`h2o-source.json` holds a weight for each query head, learned with `tools/train_source.py` from made-up
-conversations and half of the dialogues of SODA (Kim et al., CC BY 4.0). No text of it is in the file.
 """
 
 

@@ -3,7 +3,7 @@
 Those of `everyday.jsonl` have one to three values each, and are answered with one of them. They were
 written by hand, a line each: ways to tell the fact with a letter for each value, ways to ask for each value,
 how it is answered, values that fit, and questions near by that the fact does not answer. Those of
-`personal_examples/facts.txt` are answered with the whole sentence that told them, in quotes: so may be any
+`told_facts.txt` are answered with the whole sentence that told them, in quotes: so may be any
 other fact, of a kind that nobody thought of.
 """
 
@@ -76,7 +76,7 @@ def _lines(name: str) -> list[dict[str, Any]]:
 @cache
 def _quoted_lines() -> list[dict[str, Any]]:
     """The same form: the whole sentence is the value."""
-    file = _HERE.parent / "personal_examples" / "facts.txt"
+    file = _HERE / "told_facts.txt"
     lines = []
     for row in file.read_text("utf-8").splitlines():
         told, asked, untold = row.split(" | ")

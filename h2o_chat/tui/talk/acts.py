@@ -104,7 +104,7 @@ def theme(pane: TalkPane, words: str) -> None:
 
 def recall(pane: TalkPane, words: str) -> None:
     talk = pane.idle()
-    pane.noted(talk.recall.by_hand(words, talk.messages))
+    pane.noted(talk.recall.by_hand(words, talk.messages, talk.session.budget))
 
 
 def pin_chosen(pane: TalkPane, _: str) -> None:

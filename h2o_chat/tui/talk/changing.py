@@ -27,7 +27,7 @@ def values(talk: Chat, sampling: Sampling) -> dict[str, Any]:
 
 
 def set_recall(talk: Chat, value: RecallName) -> None:
-    """Whether what is gone is said again, from the next message on."""
+    """Whether what is gone and asked for is recalled, from the next message on."""
     talk.settings = replace(talk.settings, recall=value)
     if talk.keeper:
         talk.keeper.changed(talk.session, asdict(talk.settings))

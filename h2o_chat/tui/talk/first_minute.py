@@ -141,7 +141,7 @@ class Offers:
         """A message is being sent that nobody typed."""
         self._asked = False
         """The last offer, the question, was sent and is not answered yet."""
-        self._told_again = False
+        self._recalled = False
         """So was what the question asks for."""
         self._marks_due = False
         """Nothing is forgotten yet; when it is, the marks are explained."""
@@ -167,8 +167,8 @@ class Offers:
                 self._begin(chat)
             case CacheState() if self._marks_due and report.seen > report.kept:
                 self._light()
-            case Note(code="recalled" | "doubtful"):
-                self._told_again = True
+            case Note(code="recalled"):
+                self._recalled = True
             case Done():
                 self._go_on()
 
@@ -197,7 +197,7 @@ class Offers:
         """A conversation is open. In the first one with the small budget the offers begin."""
         self._offers.clear()
         self._playing.clear()
-        self._marks_due = self._asked = self._told_again = False
+        self._marks_due = self._asked = self._recalled = False
         self._hide()
         small = why_small(chat.session)
         if not small or chat.messages:
@@ -236,9 +236,7 @@ class Offers:
         if answer not in self._transcript.chosen_text() or not memory.evicted:
             return ""
         forgotten = f"{memory.evicted:,} of {memory.seen:,} tokens are forgotten"
-        return (
-            f"{forgotten}; {what} was told again. " if self._told_again else f"{forgotten}, {what} is not. "
-        )
+        return f"{forgotten}; {what} was recalled. " if self._recalled else f"{forgotten}, {what} is not. "
 
     # What is offered and played
 

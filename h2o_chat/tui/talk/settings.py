@@ -26,7 +26,7 @@ HELP = {
     "stop": 'texts that end an answer: ["###", "User:"]',
     "ignore_eos": "go on past the model's own end",
     "seed": "for sampling",
-    "recall": "auto: tell again what is asked for, gone or pinned",
+    "recall": "auto: read forgotten words that a question needs once more",
     "policy": "what to forget first",
     "budget": "tokens kept per layer and KV head",
     "sinks": "first tokens always kept; empty: by policy",

@@ -30,7 +30,7 @@ COMMANDS = (
         "pin", "[next|NUMBER|again NUMBER]", "protect a message: the next, one by its number, or said again"
     ),
     Command("unpin", "[NUMBER]", "let a pinned message be forgotten again"),
-    Command("recall", "WORDS", "tell the model once more what you said before"),
+    Command("recall", "WORDS", "have the model read earlier words once more"),
     Command("why", "WORD|@POSITION", "why a word was kept or forgotten"),
     Command("find", "WORDS", "look for words in this conversation"),
     Command("copy", "[code|NUMBER]", "copy the last answer, its last code block, or a message"),

@@ -1,10 +1,7 @@
-"""What stands below an answer: how it ended where it did not end by itself, and what it rested on."""
+"""What stands below an answer that did not end by itself."""
 
 from textual.content import Content
 
-from h2o_chat.base.safe import safe_text
-from h2o_chat.chat.sources import rests_on
-from h2o_chat.events.events import Source
 from h2o_chat.tui.theme import MUTED
 
 FINISHES = {
@@ -16,9 +13,6 @@ FINISHES = {
 """What is said under an answer that did not end by itself."""
 
 
-def below(finish: str | None, source: Source | None) -> Content:
-    """A line for each; nothing where there is nothing to say."""
-    lines = [f"■ {FINISHES[finish]}"] if finish in FINISHES else []
-    if source is not None:
-        lines.append(f"↳ {safe_text(rests_on(source))}")
-    return Content.styled("\n".join(lines), f"italic {MUTED}") if lines else Content()
+def below(finish: str | None) -> Content:
+    """How it ended; nothing where there is nothing to say."""
+    return Content.styled(f"■ {FINISHES[finish]}", f"italic {MUTED}") if finish in FINISHES else Content()

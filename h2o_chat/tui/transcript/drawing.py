@@ -1,6 +1,6 @@
 """A message as rows of the screen: its title with the gauge of its hold, its pieces, an empty row."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from rich.cells import cell_len
@@ -82,15 +82,15 @@ def title(view: TurnView, width: int, caches: int) -> Content:
     speaker += f" · {view.remark}" if view.remark else ""
     right = gauge(view.hold, caches) if view.hold is not None and caches else ""
     if view.remark and cell_len(speaker) >= width - len(right):
-        right = ""  # what was told again says more
+        right = ""  # what was recalled says more
     name = fit(speaker, max(width - len(right), 0)) if right else speaker
     colour = "$accent" if view.marked else COLOURS.get(view.kind, MUTED)
     return Content.assemble((name, f"bold {colour}"), (right, MUTED)).truncate(max(width, 1))
 
 
-def told_again(index: int) -> str:
-    """What the title of a message says, in front of which the words of another were said again."""
-    return f"{numbered(index)} told again"
+def recalled_from(places: Iterable[int]) -> str:
+    """What the title of a message says with which others were recalled: `recalled #1, #7`."""
+    return f"recalled {', '.join(dict.fromkeys(numbered(one) for one in places if one >= 0))}".rstrip()
 
 
 def selected_text(view: TurnView, selection: Selection, line: int) -> str:

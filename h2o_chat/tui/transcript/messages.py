@@ -7,7 +7,7 @@ from textual.content import Content
 
 from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.spans import texts_of
-from h2o_chat.events.events import Prompt, Source, Token, Turn
+from h2o_chat.events.events import Prompt, Token, Turn
 from h2o_chat.tui.transcript.find import Finder
 from h2o_chat.tui.transcript.heat import Heat
 from h2o_chat.tui.transcript.thought import OPEN
@@ -108,7 +108,6 @@ class Messages:
         finish: str | None = None,
         hold: float | None = None,
         tokens: Tokens | None = None,
-        rests: Source | None = None,
     ) -> None:
         """Add a finished message.
 
@@ -117,9 +116,8 @@ class Messages:
             finish: how an answer ended.
             hold: how much of it is held, where that is known.
             tokens: of which it consists, where that is known.
-            rests: what an answer rested on, where that is known.
         """
-        view = TurnView(role, name, text, index, finish, rests)
+        view = TurnView(role, name, text, index, finish)
         view.hold, view.tokens, view.raw = hold, tokens, self.heat.mode != "off"
         view.folded = view.is_long
         self.by_index[index] = self.add(view)
@@ -168,19 +166,18 @@ class Messages:
         self.answer.write(text)
         self._laid(self.views.index(self.answer))
 
-    def close_answer(self, finish: str, text: str | None = None, rests: Source | None = None) -> None:
+    def close_answer(self, finish: str, text: str | None = None) -> None:
         """Freeze the open answer, if there is one; say so if it did not end by itself.
 
         Args:
             finish: how it ended.
             text: all of it, where that is known; what was streamed may lack the last characters.
-            rests: what it rested on, where that is known.
         """
         if self.answer is None:
             return
         if text:
             self.by_index[self._index] = self.answer  # it may have come in one piece
-        self.answer.close(finish, text, rests)
+        self.answer.close(finish, text)
         self.answer = None
         self._laid()
 

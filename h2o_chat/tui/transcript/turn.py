@@ -6,7 +6,6 @@ from textual.content import Content
 from textual.strip import Strip
 
 from h2o_chat.base.safe import safe_text
-from h2o_chat.events.events import Source
 from h2o_chat.tui.theme import MUTED
 from h2o_chat.tui.transcript.below import below
 from h2o_chat.tui.transcript.body import CARET, Growing, Piece, fold_at, joined, placed, plain, whole
@@ -26,7 +25,6 @@ class TurnView:
         body: what is said; Markdown where it is an answer.
         index: its place in the conversation; None where it is no part of it.
         finish: how an answer ended.
-        rests: what it rested on, where that is known.
     """
 
     def __init__(
@@ -36,13 +34,12 @@ class TurnView:
         body: Content | str = "",
         index: int | None = None,
         finish: str | None = None,
-        rests: Source | None = None,
     ) -> None:
         self.kind = kind
         self.index = index
         self.name = " ".join(safe_text(name).split())  # a title is one line
         self.source = "" if isinstance(body, Content) else body
-        self.finish, self.rests = finish, rests
+        self.finish = finish
         self.hold: float | None = None
         """The share of caches that still hold it, averaged over its tokens."""
         self.marked = False
@@ -50,7 +47,7 @@ class TurnView:
         self.pinned = False
         """Protected from eviction by the person."""
         self.remark = ""
-        """What its title says besides: what was told again in front of it, or that nothing was found."""
+        """What its title says besides: what was recalled for it."""
         self.branch: tuple[int, int] | None = None
         """(which it is, of how many) where something else was said in its place, too."""
         self.growing: Growing | None = None
@@ -142,7 +139,7 @@ class TurnView:
     def _raw_pieces(self, end: int) -> list[Piece]:
         assert self.tokens is not None
         start, stop = self.tokens.own(self.source)
-        last = Content(CARET) if self.growing else below(self.finish, self.rests)
+        last = Content(CARET) if self.growing else below(self.finish)
         pieces = plain(self.tokens.text[start : min(start + end, stop)], start)
         if self.growing:  # behind the last word: a piece of its own would have a row of its own
             pieces[-1].content += last
@@ -158,7 +155,7 @@ class TurnView:
             pieces = self.growing.pieces
         elif pieces is None or len(source) < len(self.source):
             all_of_it = len(source) == len(self.source)
-            pieces = whole(answer, below(self.finish, self.rests) if all_of_it else Content(), self._room)
+            pieces = whole(answer, below(self.finish) if all_of_it else Content(), self._room)
         if thought is None:
             return pieces
         sign, does = ("▾", "folds it") if self.thought_shown else ("▸", "shows it")
@@ -189,19 +186,18 @@ class TurnView:
             self._cut_for = self._layout[0] or self._cut_for
         self.changed()
 
-    def close(self, finish: str, text: str | None, rests: Source | None = None) -> None:
+    def close(self, finish: str, text: str | None) -> None:
         """An answer is whole.
 
         Args:
             finish: how it ended.
             text: all of it, where that is known; what was written may lack the last characters.
-            rests: what it rested on, where that is known.
         """
         assert self.growing is not None
-        self.finish, self.rests = finish, rests
+        self.finish = finish
         self.source = self.source if text is None else text
         answer = None if text is None else divide(text, begun=self.thinks)[1]
-        self.growing.close(answer, below(finish, rests))
+        self.growing.close(answer, below(finish))
         self._written, self.growing = self.growing.pieces, None
         self.changed()
 

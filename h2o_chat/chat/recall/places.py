@@ -1,4 +1,4 @@
-"""Which tokens of a long message some words of it are, without tokenising all of it at each question."""
+"""The tokens that a piece of a message is: a long message is tokenised once, not at each question."""
 
 import re
 from bisect import bisect_right

@@ -1,0 +1,183 @@
+"""An index of what was said: which pieces share words with a question. No model, and no list of words.
+
+A word counts more, the fewer pieces it stands in (the idf of BM25, Robertson and Zaragoza 2009). Two words
+near each other count once more as a pair: "my dog" is not "the dog of my neighbour". Only the beginning of a
+long word is compared (McNamee and Mayfield 2004), so that `colour` finds `colours`. Case, accents and hyphens
+are folded: `wifi` finds `Wi-Fi`. Scripts without spaces are compared letter by letter, with their neighbours.
+"""
+
+import re
+import unicodedata
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from math import log
+
+PIECE_CHARACTERS = 200
+"""Longest piece: a longer message is cut where a sentence ends, else at a space."""
+PAGE_CHARACTERS = 1000
+"""A longer message is a page: only its last sentence may be a question."""
+BEGINNING_LETTERS = 5
+"""Letters of a word that are compared."""
+NEAR_WORDS = 2
+"""Words at most this far apart are a pair."""
+RARE_PIECES, RARE_SHARE = 5, 0.002
+"""A word is rare if it stands in at most so many pieces, or in at most this share of them."""
+ANSWERS = 0.5
+"""A piece of an answer counts this much of a piece that the user said."""
+LEAST_WORDS = 3
+"""A shorter question is weighed as if it had so many words that nobody said: "Hello?" finds nothing."""
+
+_WORD = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]|\w+")
+"""A letter of a script without spaces (Thai, Lao, Burmese, Khmer, kana, Chinese), or a word."""
+_HYPHENATED = re.compile(r"\w+(?:[-\u2010\u2011]\w+)+")
+_ASKS = "?\uff1f\u061f\u037e\u055e\u1367\u2047\u2048"
+"""Question marks: Latin, Chinese, Arabic, Greek, Armenian, Ethiopic; `⁇`, `⁈`."""
+_ENDS = rf".!\u3002\uff01\u0964{_ASKS}"
+_SENTENCE = re.compile(
+    rf".+?(?:(?<![{_ENDS}])[{_ENDS}]+[\"'»”)\]]*(?=\s|$)|[\u3002\uff1f\uff01][”」』]?|\n|$)", re.S
+)
+_ASKING = re.compile(rf"[{_ASKS}][^\w{_ASKS}]*$")
+
+Feature = str | tuple[str, str]
+"""A word, or two words near each other."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some sentences of one message."""
+
+    message: int
+    """The place of the message in the conversation."""
+    text: str
+    user: bool
+    """Said by the user, not by the model."""
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A piece that shares a rare word with a question."""
+
+    number: int
+    """Of the piece, in the order in which they were said."""
+    piece: Piece
+    score: float
+    """Share of the question's words that it contains, by their idf, and the same of its pairs: 0 to 2."""
+
+
+class Index:
+    """The pieces of a conversation, by their words."""
+
+    def __init__(self) -> None:
+        self.pieces: list[Piece] = []
+        self._where: dict[Feature, list[int]] = {}
+        """Numbers of the pieces in which a feature stands."""
+        self._answered: set[str] = set()
+        """Pieces of the model: one that it repeats is taken in once, and makes no word common."""
+
+    def add(self, message: int, text: str, user: bool) -> None:
+        """Takes in what a message tells; `message` is larger than all before."""
+        for piece in pieces_of(text):
+            if not user and piece in self._answered:
+                continue
+            for feature in features(piece):
+                self._where.setdefault(feature, []).append(len(self.pieces))
+            self.pieces.append(Piece(message, piece, user))
+            if not user:
+                self._answered.add(piece)
+
+    def find(self, question: str) -> list[Hit]:
+        """The pieces that share a rare word with a question, best first; newer ones win ties."""
+        asked = features(question)
+        most = max(RARE_PIECES, int(RARE_SHARE * len(self.pieces)))
+        rare = [where for one in asked if isinstance(one, str) and len(where := self._of(one)) <= most]
+        score = dict.fromkeys(sorted({number for where in rare for number in where}), 0.0)
+        for kind in (str, tuple):
+            weights = {one: self._weight(len(self._of(one))) for one in asked if isinstance(one, kind)}
+            total = max(sum(weights.values()), LEAST_WORDS * self._weight(0))
+            for feature, weight in weights.items():
+                for number in self._among(feature, score):
+                    score[number] += weight / total
+        hits = [Hit(number, self.pieces[number], share) for number, share in score.items()]
+        hits = [hit if hit.piece.user else replace(hit, score=ANSWERS * hit.score) for hit in hits]
+        return sorted(hits, key=lambda hit: (round(hit.score, 6), hit.number), reverse=True)
+
+    def _of(self, feature: Feature) -> list[int]:
+        return self._where.get(feature, [])
+
+    def _among(self, feature: Feature, numbers: Iterable[int]) -> Iterator[int]:
+        """Those of some pieces in which a feature stands."""
+        where = self._of(feature)
+        for number in numbers:
+            at = bisect_left(where, number)
+            if at < len(where) and where[at] == number:
+                yield number
+
+    def _weight(self, pieces: int) -> float:
+        """The idf, squared, of what stands in so many pieces; 0 counts as 1."""
+        return max(0.0, log((len(self.pieces) + 1) / (max(1, pieces) + 0.5))) ** 2
+
+
+def asks(text: str) -> bool:
+    """Whether a text ends in a question mark, of whatever script."""
+    return _ASKING.search(text) is not None
+
+
+def question_of(text: str) -> str:
+    """The sentences of a message that ask; else its last one, if that ends in a letter or digit."""
+    said = [one for _, one in sentences(text[asked_from(text) :])]
+    asking = [one for one in said if asks(one)]
+    return " ".join(asking or [one for one in said[-1:] if one[-1].isalnum()])
+
+
+def asked_from(text: str) -> int:
+    """Where the question of a message begins: at 0, or, in a page, with its last sentence."""
+    if len(text) <= PAGE_CHARACTERS:
+        return 0
+    return list(sentences(text))[-1][0]
+
+
+def sentences(text: str) -> Iterator[tuple[int, str]]:
+    """(where it begins, sentence) of each sentence."""
+    for found in _SENTENCE.finditer(text):
+        if found[0].strip():
+            yield found.start() + len(found[0]) - len(found[0].lstrip()), found[0].strip()
+
+
+def pieces_of(text: str) -> Iterator[str]:
+    """Neighbouring sentences that tell something, up to PIECE_CHARACTERS together."""
+    joined = ""
+    for _, sentence in sentences(text):
+        for part in _parts(" ".join(sentence.split())):
+            if joined and (asks(sentence) or len(joined) + 1 + len(part) > PIECE_CHARACTERS):
+                yield joined
+                joined = ""
+            if not asks(sentence):
+                joined = f"{joined} {part}".strip()
+    if joined:
+        yield joined
+
+
+def _parts(sentence: str) -> Iterator[str]:
+    """Cut to PIECE_CHARACTERS, at a space where there is one."""
+    while len(sentence) > PIECE_CHARACTERS:
+        at = sentence.rfind(" ", 1, PIECE_CHARACTERS)
+        at = PIECE_CHARACTERS if at < 0 else at
+        yield sentence[:at]
+        sentence = sentence[at:].strip()
+    yield sentence
+
+
+def features(text: str) -> set[Feature]:
+    """The words of a text, each by its beginning, and its pairs of near words."""
+    plain = fold(text)
+    words = [word[:BEGINNING_LETTERS] for word in _WORD.findall(plain)]
+    joined = {re.sub(r"\W", "", one[0])[:BEGINNING_LETTERS] for one in _HYPHENATED.finditer(plain)}
+    pairs = {(word, other) for at, word in enumerate(words) for other in words[at + 1 : at + 1 + NEAR_WORDS]}
+    return {*words, *joined, *pairs}
+
+
+def fold(text: str) -> str:
+    """A text without case, accents and forms of letters that differ only in how they look."""
+    plain = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(letter for letter in plain if not unicodedata.category(letter).startswith("M"))

@@ -1,0 +1,208 @@
+"""Which earlier pieces go in front of a message, so that the model reads them once more.
+
+The rule: a question is looked up in the index of what was said. The pieces that share most with it and are no
+longer held go in front of it, in the order in which they were said, as many as fit into SHARE of the budget.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import UsageError
+from h2o_chat.chat.message import Message, Recalled, fed_text, numbered
+from h2o_chat.chat.recall.index import Hit, Index, asked_from, features, question_of
+from h2o_chat.chat.recall.places import Places
+from h2o_chat.chat.spans import tokens_of, was_read
+from h2o_chat.events.events import Note
+
+SHARE, LEAST_TOKENS, MOST_SHARE = 0.25, 48, 0.5
+"""Share of the budget for what is recalled; at least room for one piece, but never over half the budget."""
+HELD = 0.9
+"""Share of a piece's tokens, over all KV heads, from which on it is held: a smaller one is half a name."""
+LEAST_SCORE = 0.33
+"""Score from which on a piece is recalled: one word that nobody said elsewhere is enough."""
+NEAR_BEST = 0.5
+"""Share of the best score that the other pieces need."""
+LOOKED_AT = 16
+"""Pieces of which it is asked whether they are held."""
+NEWEST = 0.4
+"""Share of the budget that surely holds the newest tokens."""
+WITHOUT = ("h2o-paper", "full")
+"""Policies that stay as they were published, or evict nothing."""
+
+
+class Holding(Protocol):
+    """An engine, asked for what it holds."""
+
+    def held(self, positions: range) -> float: ...
+
+
+class Recall:
+    """Chooses what is recalled in one conversation.
+
+    Args:
+        notes: gets what a person should know.
+        count: number of tokens of a text.
+    """
+
+    def __init__(self, notes: list[Note], count: Callable[[str], int] = len) -> None:
+        self._notes, self._count = notes, count
+        self._index = Index()
+        self._read: list[Message] = []
+        """The messages that the index has taken in."""
+        self._places: dict[tuple[int, tuple[Recalled, ...]], Places] = {}
+        """By the `id` of a message, one of `_read`, and what was recalled in front of it."""
+        self._wanted: tuple[tuple[Recalled, ...], list[Message]] = (), []
+        """What somebody asked for by hand, and the messages that it comes from."""
+
+    def before(
+        self,
+        text: str,
+        messages: Sequence[Message],
+        engine: Holding,
+        settings: Settings,
+        budget: int | None,
+    ) -> tuple[tuple[Recalled, ...], str]:
+        """What is recalled for a message, and the message as the model is fed it.
+
+        Args:
+            messages: all that were said before.
+            budget: slots per layer and KV head; None keeps everything.
+        """
+        # A note that is left here belongs to a message that could not be sent.
+        self._notes[:] = [note for note in self._notes if note.code != "recalled"]
+        recalled = self._asked_for(messages)
+        if not recalled and budget and settings.recall == "auto" and settings.policy not in WITHOUT:
+            recalled = self._needed(text, messages, engine, budget)
+            if recalled:
+                self._notes.append(_note(recalled, "recalled: the model reads it once more"))
+        return recalled, fed_text(text, recalled)
+
+    def by_hand(self, words: str, messages: Sequence[Message], budget: int | None) -> Note:
+        """Puts what has most of these words in front of the next message, whether it is held or not.
+
+        Raises:
+            UsageError: no words, or no message has any of them.
+        """
+        if not words.strip():
+            raise UsageError("Which words?", "/recall WORDS that were said: /recall cat called")
+        self.read(messages)
+        found = self._index.find(words)
+        hits = self._fitting(found, _room(budget)) or found[:1]  # who asks for it gets it
+        if not hits:
+            raise UsageError(
+                f"No message tells anything with a rare word of {words!r}.", "/recall WORDS that were said."
+            )
+        before = self._asked_for(messages)
+        recalled = _in_order(hits)
+        self._wanted = recalled, [messages[one.index] for one in recalled]
+        instead = f", instead of {_numbers(before)}" if before and before != recalled else ""
+        return _note(recalled, f"goes in front of your next message{instead}")
+
+    def told(self) -> None:
+        """A message was read: what was asked for by hand was in front of it, and waits no more."""
+        self._wanted = (), []
+
+    def read(self, messages: Sequence[Message]) -> None:
+        """Takes in what was said since the last time."""
+        known = len(self._read)
+        if known > len(messages) or (known and messages[known - 1] is not self._read[-1]):
+            self._index, self._read, self._places, known = Index(), [], {}, 0  # another branch
+        for index, message in enumerate(messages[known:], known):
+            if message.role != "system" and was_read(message):  # a system prompt is always held
+                self._index.add(index, message.text, message.role == "user")
+            self._read.append(message)
+
+    def _needed(
+        self, text: str, messages: Sequence[Message], engine: Holding, budget: int
+    ) -> tuple[Recalled, ...]:
+        """What a message asks for, and is not held; nothing if everything was held."""
+        self.read(messages)
+        question = question_of(text)
+        if len(features(question)) < 2:
+            return ()  # "Hello?"
+        hits = [hit for hit in self._index.find(question)[:LOOKED_AT] if hit.score >= LEAST_SCORE]
+        hits = [hit for hit in hits if hit.score >= NEAR_BEST * hits[0].score]
+        again: dict[str, list[Message]] = {}  # where words were recalled
+        for message in messages:
+            for one in message.recalled:
+                again.setdefault(one.words, []).append(message)
+        gone = set[int]()
+        for hit in hits:
+            there = [messages[hit.piece.message], *again.get(hit.piece.text, [])]
+            if all(self._held(one, hit.piece.text, engine) < HELD for one in there):
+                gone.add(hit.number)
+        # A newer piece comes along although it is held: it may correct the older one.
+        hits = [hit for hit in hits if gone and hit.number >= min(gone)]
+        chosen = self._fitting(hits, _room(budget))
+        recalled = _in_order(chosen) if any(hit.number in gone for hit in chosen) else ()
+        left = _room(budget) - sum(self._count(one.words) for one in recalled)
+        return recalled + self._of_page(text, question, messages, budget, left)
+
+    def _of_page(
+        self, text: str, question: str, messages: Sequence[Message], budget: int, room: int
+    ) -> tuple[Recalled, ...]:
+        """What the end of a page asks of the page itself, and will be evicted before the question is read."""
+        page = text[: asked_from(text)]
+        if not page:
+            return ()
+        tokens = self._count(page)
+        seen = max((one.last + 1 for one in messages), default=0)
+        if seen + tokens <= budget * (1 - SHARE):
+            return ()
+        index, places = Index(), Places(" ".join(page.split()), self._count)
+        index.add(len(messages), page, user=True)
+        held_from = tokens - int(NEWEST * budget)
+        gone = [
+            hit for hit in index.find(question) if places.of(hit.piece.text, range(tokens)).start < held_from
+        ]
+        return _in_order(self._fitting(gone, room))
+
+    def _fitting(self, hits: Sequence[Hit], room_tokens: int) -> list[Hit]:
+        """The best of these that fit; the same words once."""
+        chosen: list[Hit] = []
+        for hit in hits:
+            size = self._count(hit.piece.text)
+            if size <= room_tokens and all(hit.piece.text != one.piece.text for one in chosen):
+                chosen.append(hit)
+                room_tokens -= size
+        return chosen
+
+    def _asked_for(self, messages: Sequence[Message]) -> tuple[Recalled, ...]:
+        """What was asked for by hand, unless the conversation is another one since, or on another branch."""
+        recalled, said = self._wanted
+        there = (
+            one.index < len(messages) and messages[one.index] is message
+            for one, message in zip(recalled, said, strict=True)
+        )
+        return recalled if all(there) else ()
+
+    def _held(self, message: Message, words: str, engine: Holding) -> float:
+        """Share of the tokens of some words of a message, over all KV heads."""
+        key = id(message), message.recalled
+        if key not in self._places:
+            fed = fed_text(message.text, message.recalled)
+            self._places[key] = Places(" ".join(fed.split()), self._count)
+        return engine.held(self._places[key].of(words, tokens_of(message)))
+
+
+def _room(budget: int | None) -> int:
+    """Tokens that may be recalled."""
+    if budget is None:
+        return 4 * LEAST_TOKENS
+    return int(min(max(SHARE * budget, LEAST_TOKENS), MOST_SHARE * budget))
+
+
+def _in_order(hits: Sequence[Hit]) -> tuple[Recalled, ...]:
+    said = sorted(hits, key=lambda hit: hit.number)
+    return tuple(Recalled(hit.piece.message, hit.piece.text, hit.piece.user) for hit in said)
+
+
+def _numbers(recalled: Sequence[Recalled]) -> str:
+    """The messages that they come from, each once: `#1, #7`."""
+    return ", ".join(dict.fromkeys(numbered(one.index) for one in recalled))
+
+
+def _note(recalled: Sequence[Recalled], what: str) -> Note:
+    words = " ".join(f"“{one.words}”" for one in recalled)
+    return Note("recalled", f"{_numbers(recalled)} {words} {what}.", about=recalled[0].index)

@@ -1,0 +1,155 @@
+"""What is found of what was said before, by words alone."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from h2o_chat.chat.recall.index import (
+    PAGE_CHARACTERS,
+    PIECE_CHARACTERS,
+    Index,
+    asked_from,
+    pieces_of,
+    question_of,
+)
+from h2o_chat.chat.recall.recall import LEAST_SCORE
+
+TALK = [
+    "I have been thinking about music lately.",
+    "The dog of my neighbour is called Fizade.",
+    "Some people say that tea and music go well together.",
+    "My friend waited in room number 530.",
+    "I want to book a table for two at Lugeka.",
+    "When the weather is bad I think of holidays.",
+    "What is the address of the museum?",
+    "Do you like films?",
+]
+FACTS = [
+    "My dog is called Rexo.",
+    "The colour of my bicycle is dark grey.",
+    "My room number is 1191.",
+    "I live in Fimo.",
+    "My boss's name is Lusova.",
+    "The Wi-Fi code is tulip88.",
+    "Mein Zahnarzttermin ist am Montag.",
+    "J'habite à Besançon.",
+    "我的狗叫小白。",
+    "اسم قطتي لونا.",
+    "Мою сестру зовут Ольга.",
+]
+
+
+def index_of(said: list[str], user: bool = True) -> Index:
+    index = Index()
+    for place, text in enumerate(said):
+        index.add(place, text, user)
+    return index
+
+
+def found(said: list[str], question: str) -> list[str]:
+    hits = index_of(said).find(question)
+    return [hit.piece.text for hit in hits if hit.score >= LEAST_SCORE]
+
+
+@pytest.mark.parametrize(
+    ("question", "wanted"),
+    [
+        ("What is my dog called?", "My dog is called Rexo."),
+        ("What colour is my bicycle?", "The colour of my bicycle is dark grey."),
+        ("What is my room number?", "My room number is 1191."),
+        ("What is my boss's name?", "My boss's name is Lusova."),
+        ("Where do I live?", "I live in Fimo."),
+        ("what is the wifi code", "The Wi-Fi code is tulip88."),
+        ("Wann ist mein Zahnarzttermin?", "Mein Zahnarzttermin ist am Montag."),
+        ("Où est-ce que j'habite ? Besancon ?", "J'habite à Besançon."),
+        ("我的狗叫什么？", "我的狗叫小白。"),
+        ("ما اسم قطتي؟", "اسم قطتي لونا."),
+        ("Как зовут мою сестру?", "Мою сестру зовут Ольга."),
+        ("Which dog is called Fizade?", "The dog of my neighbour is called Fizade."),
+    ],
+)
+def test_the_fact_is_found_first_among_its_neighbours(question: str, wanted: str) -> None:
+    assert found([*TALK, *FACTS, *TALK], question)[0] == wanted
+
+
+@pytest.mark.parametrize(
+    "question", ["How are you today?", "What is the capital of France?", "Who wrote Hamlet?", "ok"]
+)
+def test_nothing_is_found_for_what_nobody_told(question: str) -> None:
+    assert found([*TALK, *FACTS, "Hello.", *TALK], question) == []
+
+
+def test_newer_pieces_and_the_users_own_win_ties() -> None:
+    said = ["My locker number is 17.", *TALK, "My locker number is 255.", *TALK]
+    assert found(said, "What is my locker number?")[:2] == [said[9], said[0]]
+    index = Index()
+    for place, text in enumerate(said):
+        index.add(place, text, user=place != 9)
+    assert index.find("What is my locker number?")[0].piece.text == said[0]
+
+
+def test_what_asks_tells_nothing() -> None:
+    assert found(["Where is my umbrella?", *TALK], "Where is my umbrella?") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("My name is Bob. What is yours?", ["My name is Bob."]),
+        ("I met Dr. Smith at 3.5 pm on www.x.org!", ["I met Dr. Smith at 3.5 pm on www.x.org!"]),
+        ("one\n\ntwo", ["one two"]),
+        ("你好。我的狗叫小白。你呢？", ["你好。 我的狗叫小白。"]),
+        ("", []),
+    ],
+)
+def test_a_message_is_cut_into_what_it_tells(text: str, wanted: list[str]) -> None:
+    assert list(pieces_of(text)) == wanted
+
+
+@pytest.mark.parametrize("mark", ["?", "？", "؟", "\u037e", "?!", '?"', "⁈"])
+def test_question_marks_of_all_scripts_ask(mark: str) -> None:
+    assert question_of(f"Well. He went there{mark}") == f"He went there{mark}"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("I like tea.", ""),
+        ("what is my dog called", "what is my dog called"),
+        ("What? I see. Who is he?", "What? Who is he?"),
+        ("Is it long? " + "It is a page. " * 100 + "Who is it?", "Who is it?"),
+        ("Is it long? " + "It is a page. " * 100, ""),
+    ],
+)
+def test_the_question_of_a_message(text: str, wanted: str) -> None:
+    assert question_of(text) == wanted
+
+
+def test_the_question_of_a_page_is_its_last_sentence() -> None:
+    page = "It is a page. " * 100
+    assert page[asked_from(page + "Who is it?") :] == ""
+    assert asked_from("x" * PAGE_CHARACTERS) == 0
+
+
+@given(st.text(max_size=1000))
+def test_nothing_that_is_told_is_lost_and_no_piece_is_long(text: str) -> None:
+    told = text.replace("?", "")
+    found = [piece for piece in pieces_of(told) if "\uff1f" not in told and "\u061f" not in told]
+    if found:
+        assert set("".join(found)) <= set(told) | {" "}
+    assert all(len(piece) <= PIECE_CHARACTERS for piece in found)
+
+
+@given(
+    st.lists(st.text(alphabet="ab ?.我", max_size=12), max_size=12), st.text(alphabet="ab ?我", max_size=12)
+)
+def test_scores_are_shares_and_fall(said: list[str], question: str) -> None:
+    scores = [hit.score for hit in index_of(said).find(question)]
+    assert scores == sorted(scores, reverse=True)
+    assert all(0 < score <= 2 + 1e-9 for score in scores)
+
+
+def test_many_dots_are_read_in_no_time() -> None:
+    """Whatever is pasted is taken in; each dot looked at from each of 100,000 would take minutes."""
+    said = ["." * 100_000 + "x My dog is called Rexo."]
+    assert index_of(said).find("What is my dog called?")[0].piece.text.endswith("Rexo.")

@@ -1,0 +1,291 @@
+"""What is gone and asked for is recalled: the real engine with the bundled model."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import opened_models
+import pytest
+from talk import FACT, GREEDY, POCKET, TALK
+
+from h2o_chat.base.config import Settings
+from h2o_chat.base.errors import BudgetError, UsageError
+from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.export import to_json
+from h2o_chat.chat.importer import parse
+from h2o_chat.chat.keeping import Keeper
+from h2o_chat.chat.message import Message
+from h2o_chat.chat.pins import pin
+from h2o_chat.chat.recall.recall import Recall
+from h2o_chat.chat.spans import tokens_of
+from h2o_chat.chat.templates import literal
+from h2o_chat.engine.engine import Engine
+from h2o_chat.events.events import Event, Note, Prompt, Said, Turn
+from h2o_chat.store import Store
+
+ASKED = "What is my dog called?"
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Any:
+    return opened_models.loaded(Settings(model=str(POCKET), threads=1))
+
+
+def chat_of(loaded: Any, store: Store | None = None, conversation: str | None = None, **others: Any) -> Chat:
+    settings = replace(Settings(model=str(POCKET), budget=48, seed=0), **others)
+    engine = Engine(loaded, settings)
+    keeper = Keeper(store, conversation, engine.session, {}) if store else None
+    return Chat(engine, settings, keeper)
+
+
+def say(chat: Chat, *texts: str) -> list[Event]:
+    """The events of the last of these turns."""
+    events: list[Event] = []
+    for text in texts:
+        events = list(chat.send(text, GREEDY))
+    return events
+
+
+def only(events: list[Event], kind: type[Any]) -> Any:
+    (one,) = [event for event in events if isinstance(event, kind)]
+    return one
+
+
+def words(events: list[Event]) -> list[str]:
+    """What was recalled."""
+    return [text for _, text in only(events, Said).recalled]
+
+
+def test_what_is_gone_and_asked_for_is_recalled(loaded: Any) -> None:
+    chat = chat_of(loaded)
+    say(chat, FACT, *TALK)
+    events = say(chat, ASKED)
+    said = only(events, Said)
+    assert (said.text, said.recalled) == (ASKED, [(0, FACT)])
+    assert [one.code for one in events if isinstance(one, Note)] == ["recalled"]
+    fed = "".join(only(events, Prompt).texts)
+    assert fed.index(FACT) < fed.index(ASKED)
+    assert "Rexo" in only(events, Turn).text
+    assert chat.messages[-2].text == ASKED, "a person sees what was typed"
+
+
+@pytest.mark.parametrize("others", [{"recall": "off"}, {"policy": "h2o-paper"}, {"budget": 512}])
+def test_nothing_is_recalled_where_that_is_off_or_all_is_held(loaded: Any, others: dict[str, Any]) -> None:
+    chat = chat_of(loaded, **others)
+    say(chat, FACT, *TALK)
+    assert words(say(chat, ASKED)) == []
+
+
+@pytest.mark.parametrize("text", ["My dog is called Rexo, I said.", "Who wrote Hamlet?", "Rexo?"])
+def test_what_asks_for_nothing_told_is_fed_as_it_is(loaded: Any, text: str) -> None:
+    chat = chat_of(loaded)
+    say(chat, FACT, *TALK)
+    assert words(say(chat, text)) == []
+
+
+def test_a_fact_and_its_correction_come_in_the_order_in_which_they_were_said(loaded: Any) -> None:
+    """Though the correction is held: else the old fact alone would stand next to the question."""
+    chat = chat_of(loaded, budget=96)
+    correction = "No, I was wrong, my dog is called Bello."
+    say(chat, FACT, *TALK, *TALK, correction)
+    assert chat.engine.held(tokens_of(chat.messages[-2])) == 1.0
+    assert words(say(chat, ASKED)) == [FACT, correction]
+
+
+@pytest.mark.parametrize(("budget", "most"), [(64, 32), (96, 48), (256, 64)])
+def test_as_much_is_recalled_as_fits_into_a_share_of_the_budget(loaded: Any, budget: int, most: int) -> None:
+    count = lambda text: len(literal(loaded.tokenizer, text))  # noqa: E731
+    said = [f"My locker number in house {number} is {number * 37}." for number in range(5)]
+    messages = [Message("user", text, at, at) for at, text in enumerate([*said, *OTHERS])]
+    recalled, _ = Recall([], count).before("What is my locker number?", messages, Gone(), Settings(), budget)
+    tokens = sum(count(one.words) for one in recalled)
+    assert most - max(map(count, said)) < tokens <= most or len(recalled) == len(said)
+    assert [one.index for one in recalled] == sorted(one.index for one in recalled)
+    assert recalled[-1].words == said[-1], "newer ones win ties"
+
+
+class Gone:
+    """Holds nothing."""
+
+    def held(self, positions: range) -> float:
+        return 0.0
+
+
+def test_of_a_pasted_page_the_line_that_is_gone_is_recalled(loaded: Any) -> None:
+    """Most of the page is held, its beginning is not."""
+    page = "\n".join([FACT, *TALK, *TALK[:1], "My parrot is called Zuko."])
+    chat = chat_of(loaded, policy="window", budget=96)
+    say(chat, page)
+    tokens = tokens_of(chat.messages[0])
+    assert 0.5 < chat.engine.held(tokens) < 0.95
+    assert chat.engine.held(tokens[:10]) == 0
+    assert words(say(chat, "What is my parrot called?")) == []
+    said = only(say(chat, ASKED), Said)
+    assert FACT in said.recalled[0][1]
+    assert said.recalled[0][0] == 0
+
+
+def test_a_page_with_a_question_at_its_end_has_recalled_what_will_be_gone(loaded: Any) -> None:
+    page = f"{FACT} {' '.join(TALK * 5)} "
+    chat = chat_of(loaded, budget=96)
+    events = say(chat, page + ASKED)
+    assert len(page) > 1000
+    [(place, text)] = only(events, Said).recalled
+    assert (place, FACT in text) == (0, True)
+    fed = "".join(only(events, Prompt).texts)
+    assert fed.index(TALK[-1][-20:]) < fed.rindex(FACT) < fed.index(ASKED), (
+        "between the page and the question"
+    )
+    short = chat_of(loaded, budget=1024)
+    assert words(say(short, page + ASKED)) == [], "the page fits"
+
+
+def test_it_is_not_recalled_while_it_is_held_from_the_last_time(loaded: Any) -> None:
+    chat = chat_of(loaded, budget=96)
+    say(chat, FACT, *TALK, *TALK)
+    assert words(say(chat, ASKED)) == [FACT]
+    assert words(say(chat, ASKED)) == []
+
+
+def test_what_is_pinned_is_held_and_not_recalled(loaded: Any) -> None:
+    chat = chat_of(loaded, budget=128)
+    list(chat.send(FACT, GREEDY, pin=True))
+    assert words(say(chat, *TALK, *TALK, ASKED)) == []
+    list(pin(chat, 0, on=False))
+    assert words(say(chat, *TALK, *TALK, ASKED)) == [FACT]
+
+
+OTHERS = [f"The {one} is nice in the summer, they say." for one in ("sea", "sky", "sun", "park")] * 6
+"""Said in between, too."""
+
+
+def test_answers_of_the_model_are_recalled_too_and_it_is_said_whose_they_are() -> None:
+    said = [Message("user", "Name a dish.", 0, 1), Message("assistant", "Zander with saffron rice.", 2, 3)]
+    said += [Message("user", text, at, at) for at, text in enumerate(OTHERS, 4)]
+    question = "With which rice is the zander?"
+    (one,), fed = Recall([]).before(question, said, Gone(), Settings(), 512)
+    assert (one.index, one.by_user) == (1, False)
+    assert "You" in fed[: fed.index("Zander")]
+
+
+def test_by_hand_it_goes_in_front_of_the_next_message_alone(loaded: Any) -> None:
+    chat = chat_of(loaded, recall="off")
+    say(chat, FACT, *TALK)
+    note = chat.recall.by_hand("dog called", chat.messages, 48)
+    assert (note.code, note.about) == ("recalled", 0)
+    assert words(say(chat, "Tell me a story.")) == [FACT]
+    assert words(say(chat, "Tell me a story.")) == []
+    chat.recall.by_hand("dog called", chat.messages, 48)
+    chat.clear()
+    assert words(say(chat, "Hello.")) == [], "it was said in another conversation"
+    with pytest.raises(UsageError, match="'zebra'"):
+        chat.recall.by_hand("zebra", chat.messages, 48)
+
+
+def test_by_hand_the_last_one_goes_and_it_is_said_what_does_not(loaded: Any) -> None:
+    chat = chat_of(loaded, recall="off")
+    say(chat, FACT, "My locker code is K7Q2.", *TALK)
+    chat.recall.by_hand("dog called", chat.messages, 48)
+    same = chat.recall.by_hand("dog", chat.messages, 48)
+    assert same.message == f"#1 “{FACT}” goes in front of your next message."
+    other = chat.recall.by_hand("locker", chat.messages, 48)
+    assert other.message.endswith("goes in front of your next message, instead of #1.")
+    assert words(say(chat, "Tell me a story.")) == ["My locker code is K7Q2."]
+    again = chat.recall.by_hand("dog", chat.messages, 48)
+    assert "instead" not in again.message, "nothing waits any more"
+
+
+def test_by_hand_it_waits_for_a_message_that_is_read_and_counts_where_that_is_pinned(loaded: Any) -> None:
+    chat = chat_of(loaded, recall="off", budget=64)
+    say(chat, FACT, *TALK)
+    chat.recall.by_hand("dog called", chat.messages, 48)
+    with pytest.raises(BudgetError, match="at most 18 may be protected") as refused:
+        list(chat.send("Tell me a story.", GREEDY, pin=True))
+    assert "what is recalled with it" in refused.value.hint
+    list(chat.send("Tell me a story.", GREEDY, lambda: True))
+    assert words(say(chat, "Tell me a story.")) == [FACT], "neither was said"
+
+
+@pytest.mark.parametrize("words", ["", " "])
+def test_by_hand_without_a_word_says_what_to_type(loaded: Any, words: str) -> None:
+    with pytest.raises(UsageError, match=r"^Which words\?") as refused:
+        chat_of(loaded).recall.by_hand(words, [], 48)
+    assert "/recall WORDS" in refused.value.hint
+
+
+def test_it_is_stored_and_goes_on_token_for_token(loaded: Any, store: Store) -> None:
+    chat = chat_of(loaded, store)
+    say(chat, FACT, *TALK, ASKED)
+    assert chat.keeper is not None
+    conversation = chat.keeper.conversation
+    chat.keeper.close()
+    assert conversation is not None
+    after = only(say(chat_of_resumed(loaded, store, conversation), "Thank you."), Turn).text
+    again = chat_of_resumed(loaded, store, conversation, leaf=10)
+    asked = again.messages[-2]
+    assert [(one.words, one.index) for one in asked.recalled] == [(FACT, 0)]
+    assert only(say(again, "Thank you."), Turn).text == after
+    (imported,) = parse(to_json(store.whole(conversation)).encode(), "file.json")
+    assert [one.text for one in imported.messages] == [one.text for one in store.whole(conversation).messages]
+    exported = json.loads(to_json(store.whole(conversation)))["messages"]
+    assert [one["recalled"] for one in exported if "recalled" in one] == [[[asked_number(exported), FACT]]]
+
+
+def asked_number(exported: Any) -> int:
+    """The number of the first message."""
+    return int(exported[0]["id"])
+
+
+def chat_of_resumed(loaded: Any, store: Store, conversation: str, leaf: int | None = None) -> Chat:
+    chat = chat_of(loaded, store, conversation)
+    assert chat.resume(lambda _: None, leaf=leaf)
+    assert chat.keeper is not None
+    chat.keeper.close()
+    chat.keeper = None
+    return chat
+
+
+def test_another_branch_knows_only_its_own_words(loaded: Any, store: Store) -> None:
+    chat = chat_of(loaded, store)
+    say(chat, "Hello.", FACT, *TALK)
+    assert chat.go_to(2)
+    say(chat, "My dog is called Milo.", *TALK)
+    assert words(say(chat, ASKED)) == ["My dog is called Milo."]
+    chat.close()
+
+
+def test_the_words_of_a_page_are_looked_for_among_its_tokens(loaded: Any) -> None:
+    """Codes have a token a letter: by its characters the fact would lie far from where it does."""
+    codes = " ".join(f"The code of room {room} is {room}XK7QVW2B9Z{room}." for room in range(100, 112))
+    fact, rest = "My dog is called Rexo.", "Some people say that tea and music go well together. " * 8
+    page = f"{codes} {fact} {rest}".strip()
+    count = lambda text: len(literal(loaded.tokenizer, text))  # noqa: E731
+    asked_for = list[range]()
+
+    class Seen:
+        def held(self, positions: range) -> float:
+            asked_for.append(positions)
+            return 0.0
+
+    message = Message("user", page, 3, 3 + count(page) - 1)
+    (again,), _ = Recall([], count).before(ASKED, [message], Seen(), Settings(), 512)
+    assert fact in again.words
+    before = page[: page.index(again.words)]
+    begins, ends = 3 + count(before), 3 + count(before + again.words)
+    assert any(abs(one.start - begins) <= 1 and abs(one.stop - ends) <= 1 for one in asked_for)
+    by_letters = 3 + len(before) * count(page) // len(page)
+    assert abs(by_letters - begins) > 20
+
+
+def test_of_a_page_without_spaces_the_line_that_is_gone_is_recalled() -> None:
+    """Its pieces are joined by spaces that it does not have."""
+    page = "今天去了公园。" * 60 + "我的狗叫小黑。它很大。" + "今天去了公园。" * 60
+    at = page.find("我的狗")
+
+    class AllButTheFact:
+        def held(self, positions: range) -> float:
+            return 0.0 if at in positions else 1.0
+
+    message = Message("user", page, 0, len(page) - 1)
+    (again,), _ = Recall([]).before("我的狗叫什么？", [message], AllButTheFact(), Settings(), 1000)
+    assert "我的狗叫小黑。" in again.words

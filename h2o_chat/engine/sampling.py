@@ -64,9 +64,9 @@ class Sampler:
 
     def _choose(self, scores: Tensor, sampling: Sampling) -> int:
         """From scores [1, V] on a device, from which one value is read."""
-        if sampling.temperature == 0 and sampling.repetition_penalty == 1:  # one launch instead of ten
+        if sampling.temperature == 0 and sampling.repetition_penalty == 1:  # few launches
             highest, token = scores.max(-1)
-            return _checked(int(token) if abs(float(highest)) < torch.inf else -1)
+            return _checked(int(torch.where(highest.abs() < torch.inf, token, -1)))
         wrong = ~(scores.amax().abs() < torch.inf)  # NaN is the largest, and not below anything
         scores = self._processed(scores.masked_fill(wrong, 0), sampling)
         if sampling.temperature == 0:

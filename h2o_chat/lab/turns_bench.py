@@ -92,7 +92,11 @@ class _Engine:
         self.seen = 0
 
     def generate(
-        self, ids: Sequence[int], sampling: Sampling, cancel: Callable[[], bool] = never
+        self,
+        ids: Sequence[int],
+        sampling: Sampling,
+        cancel: Callable[[], bool] = never,
+        others: object = None,
     ) -> Iterator[Event]:
         first = self.seen
         self.seen += len(self.pending) + len(ids)

@@ -41,7 +41,7 @@ def test_an_answer_that_repeats_itself_is_ended_where_nobody_asked_for_more(
 ) -> None:
     """With a penalty below 1 every model says the same for ever."""
     chat = open_chat(loaded, None)
-    events = list(chat.send(SAID[0], Sampling(max_tokens=most, repetition_penalty=0.01, ignore_eos=True)))
+    events = list(chat.send(SAID[0], Sampling(max_tokens=most, repetition_penalty=0.1, ignore_eos=True)))
     (turn,) = [event for event in events if isinstance(event, Turn)]
     assert (turn.finish == "stopped") == ended == (turn.new_tokens < 600)
     assert ("answer-repeats" in [event.code for event in events if isinstance(event, Note)]) == ended

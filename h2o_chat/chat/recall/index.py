@@ -124,10 +124,13 @@ def asks(text: str) -> bool:
 
 
 def question_of(text: str) -> str:
-    """The sentences of a message that ask; else its last one, if that ends in a letter or digit."""
+    """The sentences of a message that ask; else its last one, if that ends in a letter or digit.
+
+    Of more than PAGE_CHARACTERS the end: a text without a full stop is one sentence, and may have millions.
+    """
     said = [one for _, one in sentences(text[asked_from(text) :])]
     asking = [one for one in said if asks(one)]
-    return " ".join(asking or [one for one in said[-1:] if one[-1].isalnum()])
+    return " ".join(asking or [one for one in said[-1:] if one[-1].isalnum()])[-PAGE_CHARACTERS:]
 
 
 def asked_from(text: str) -> int:

@@ -25,6 +25,8 @@ NEAR_BEST = 0.5
 """Share of the best score that the other pieces need."""
 LOOKED_AT = 16
 """Pieces of which it is asked whether they are held."""
+PAGE_LOOKED_AT = 1_000_000
+"""Characters of a page, its last ones, among which its question is looked up: twice a book, in a second."""
 NEWEST = 0.4
 """Share of the budget that surely holds the newest tokens."""
 WITHOUT = ("h2o-paper", "full")
@@ -143,7 +145,7 @@ class Recall:
         self, text: str, question: str, messages: Sequence[Message], budget: int, room: int
     ) -> tuple[Recalled, ...]:
         """What the end of a page asks of the page itself, and will be evicted before the question is read."""
-        page = text[: asked_from(text)]
+        page = text[: asked_from(text)][-PAGE_LOOKED_AT:]
         if not page:
             return ()
         tokens = self._count(page)

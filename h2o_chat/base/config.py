@@ -147,7 +147,7 @@ class Settings:
     recall: RecallName = "auto"
     """auto: what a question asks for and is gone from the cache, or pinned, is said to the model again."""
     engine: EngineName = "auto"
-    """What computes a step; auto: native on a CPU, graph on a GPU, where model and settings allow it."""
+    """The step that computes; auto: native on a CPU, graph on a GPU, where model and settings allow it."""
     quantize: Quantize = "auto"
     dtype: Dtype = "auto"
     device: str = "auto"

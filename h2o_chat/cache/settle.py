@@ -20,6 +20,7 @@ from h2o_chat.policies.policies import Slots, mean_held, output_change_of_heads
 from h2o_chat.policies.shares import MOST_TOKENS
 
 TOGETHER_BYTES = 1 << 30
+"""Layers are ranked together up to so many bytes of keys in fp32; ranking takes a few times as much."""
 TOGETHER = 4
 """Rows ranked at once, unless all are: what that takes of memory for a moment does not grow with R."""
 
@@ -92,7 +93,7 @@ def settle_rows(arena: Arena, due: Due, kernels: Kernels) -> Tensor:
 
 
 def layers_together(arena: Arena, rows: slice) -> Iterator[slice]:
-    """As many layers at a time as have TOGETHER_BYTES of keys in fp32: ranking takes a few times as much."""
+    """Layers that are ranked together, at most TOGETHER_BYTES of keys in fp32, but one at least."""
     layers, count = arena.shape[0], arena.slots.positions[:1, rows].numel() * arena.layer_shape.key * 4
     at_once = max(1, TOGETHER_BYTES // count)
     return (slice(first, first + at_once) for first in range(0, layers, at_once))

@@ -204,7 +204,7 @@ def receive(
     OBSERVE: tl.constexpr,
     EARLY: tl.constexpr,
 ):
-    """What the shares of `attend` found is put together, and the probabilities are added to the scores."""
+    """Joins the shares that `attend` found, and adds the probabilities to the scores."""
     if EARLY:
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()
@@ -270,7 +270,7 @@ def column_sums(
     BLOCK_K: tl.constexpr,
     BLOCK_Q: tl.constexpr,
 ):
-    """What each key of a causal prompt received, forgotten up to the prompt's end, by query head.
+    """Sums by key and query head what a causal prompt gave to it, forgotten up to the prompt's end.
 
     The probabilities come from the log-sum-exp of the attention before it: no N x N matrix is held.
     """

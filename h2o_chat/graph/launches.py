@@ -13,9 +13,9 @@ from h2o_chat.graph import product_kernels as kernels
 from h2o_chat.graph.int4 import Int4
 
 MULTIPROCESSORS = 132
-"""Of an H100 or H200; a card with fewer or more works as well with the shares that follow from it."""
+"""An H100 or H200 has so many; a card with fewer or more works as well with the shares that follow."""
 SLOTS_AT_ONCE = 64
-"""Of one program of `attention_kernels.attend`."""
+"""One program of `attention_kernels.attend` reads so many slots in one turn of its loop."""
 
 
 @dataclass(frozen=True)

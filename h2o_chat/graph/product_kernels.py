@@ -169,7 +169,7 @@ def product_int4(
     BLOCK_N: tl.constexpr,
     BLOCK_G: tl.constexpr,  # groups of 32 columns at a time
 ):
-    """As `product`, with weights q * scale in 4 bits (`int4.py` has their order) and activations in 8.
+    """Multiplies as `product` does, by weights q * scale in 4 bits (order: `int4.py`) and activations in 8.
 
     A group is 4 words, which one thread reads at once: 32 products of whole numbers are summed before the
     scales come in, as in the library for CPUs.

@@ -43,7 +43,7 @@ def attend(here: LayerStep, now: Pass, queries: Tensor, keys: Tensor, values: Te
 
 
 def sums(queries: Tensor, keys: Tensor, lse: Tensor, scaling: float, forget: float) -> dict[str, Tensor]:
-    """What a causal pass adds to `score` [R, H, N, G] and `lately` [R, H, N].
+    """Returns what a causal pass adds to `score` [R, H, N, G] and `lately` [R, H, N].
 
     Args:
         queries: [R, H * G, N, D].

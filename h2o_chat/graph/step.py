@@ -27,7 +27,7 @@ from h2o_chat.transformers_cache.cache import H2OCache
 
 
 def captured(work: Callable[[], None], device: torch.device) -> Callable[[], None]:
-    """What repeats some work with the same addresses: a CUDA graph.
+    """Returns what repeats some work with the same addresses: a CUDA graph.
 
     The work has run before, so that its kernels are compiled, and does not run now. On a CPU, under Triton's
     interpreter, it is the work itself.
@@ -46,7 +46,7 @@ def captured(work: Callable[[], None], device: torch.device) -> Callable[[], Non
 
 @dataclass
 class _Room:
-    """What a token needs beside weights and slots, for R rows over slots of one shape. fp32."""
+    """Tensors that a token needs beside weights and slots, for R rows over slots of one shape. fp32."""
 
     now: Tensor  # [8, R] int32: as `attention_kernels.attend` has it; tokens fed, compared; the token
     x: Tensor  # [R, E] the residual stream
@@ -79,12 +79,12 @@ class GraphStep:
         self.weights, self.frame = weights, frame
         self.device = self.weights.embedding.device
         self.kernels = Kernels(attend=prompts.attend)
-        """Of prompts and settling."""
+        """A prompt attends through these, and slots are given up by them."""
         pairs = [torch.tensor(one.inv_freq, device=self.device) for one in frame.ropes]
         self._ropes = list(zip(pairs, (one.scale for one in frame.ropes), strict=True))
         self._room: _Room | None = None
         self._addresses: tuple[int, ...] = ()
-        """What the graphs below point to."""
+        """The graphs below point to these."""
         self._tokens: dict[bool, Callable[[], None]] = {}
         """By whether some key may be clamped."""
         self._settles: dict[tuple[int, bool], _Settle] = {}

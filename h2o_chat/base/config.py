@@ -109,14 +109,14 @@ class Look:
 
 @dataclass(frozen=True)
 class Disk:
-    """What may lie on the disk. No flag: it is the same for all conversations.
+    """Limits of what lies on the disk. No flag: it is the same for all conversations.
 
     Raises:
         UsageError: a value outside its range.
     """
 
     saved_memories_bytes: int = 2 << 30
-    """Of all saved memories together; the oldest give way. A memory that is gone is rebuilt on resuming."""
+    """Most bytes of all saved memories together; the oldest give way, and are rebuilt on resuming."""
 
     def __post_init__(self) -> None:
         _within("--saved-memories-bytes", self.saved_memories_bytes, 0, 2**63 - 1)

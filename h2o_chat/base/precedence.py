@@ -80,7 +80,7 @@ def theme() -> str:
 
 
 def saved_memories_bytes() -> int:
-    """What all saved memories together may take.
+    """Returns the most bytes that all saved memories together may take.
 
     Raises:
         UsageError: the file or a variable cannot be used.

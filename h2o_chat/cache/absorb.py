@@ -24,7 +24,7 @@ TOGETHER_BYTES = 8 << 20
 """Of keys and values, of slots and chunk: as many layers are absorbed together as hold so much. A call of
 torch takes as long for one small layer as for a few. Larger copies bring little, and take memory."""
 WAITING_BYTES = 16 << 20
-"""That may wait for the end of a step; more is absorbed in its middle ..."""
+"""So many bytes may wait for the end of a step; more is absorbed in its middle ..."""
 WAITING_BYTES_GPU = 8 << 30
 """... or so much on a GPU, but at most a quarter of what is free there: who stays of a long prompt that was
 read in one pass is chosen after the first token of the answer."""

@@ -189,7 +189,7 @@ def _sometimes(message: StoredMessage) -> dict[str, Any]:
 
 
 def _recalled(message: Message) -> list[str]:
-    """What the model read once more with a message, piece by piece."""
+    """Pieces that the model read once more with a message."""
     return [
         f"recalled{f' from {numbered(one.index)}' if one.index >= 0 else ''}: “{one.words}”"
         for one in message.recalled

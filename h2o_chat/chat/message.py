@@ -85,7 +85,7 @@ class Message:
     texts: list[str] = field(default_factory=list)
     """The text of each of its tokens, where it was said before somebody looked."""
     recalled: tuple[Recalled, ...] = ()
-    """What the model read once more with it."""
+    """Pieces that the model read once more with it."""
     branch: tuple[int, int] | None = None
     """(which it is, from 1; of how many) of those said in this place; None: nothing else was said here."""
 

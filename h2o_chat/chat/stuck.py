@@ -26,13 +26,13 @@ from h2o_chat.events.events import Note
 BEFORE = 8
 """Earlier answers that one is compared with."""
 SHARE = 0.5
-"""Of an answer's grams: where so many stand in those, it repeats them."""
+"""Share of an answer's grams that must stand in earlier ones: then it repeats them."""
 LEAST_GRAMS = 3
 """A shorter answer repeats nothing: "Yes." answers many questions."""
 LONG_GRAMS = 100
-"""Of a longer answer all must stand there: letters and stories are told anew with small changes."""
+"""Words above which all grams must stand there: letters and stories are told anew with small changes."""
 OF, BEGIN = 4, 3
-"""Of so many answers so many must repeat: then a loop begins."""
+"""Answers looked at, and how many of them must repeat: then a loop begins."""
 END = 32
 """So many answers in a row must not repeat: then it ends. The next one that repeats begins another."""
 LOOKED_AT = 128
@@ -40,7 +40,7 @@ LOOKED_AT = 128
 COMPARED_CHARACTERS = 4000
 """Of a message or an answer: what is compared is kept for the next time, so it must be small."""
 AVOIDED = 64
-"""Of these none may be said on: it takes 100 microseconds to bring one into tokens."""
+"""Earlier answers that may not be said on: it takes 100 microseconds to tokenise one."""
 FREE_TOKENS = 8
 """An answer may begin with so many tokens of an earlier one, but with half of it at most."""
 LINES, LINE_WORDS = 4, 10

@@ -76,14 +76,14 @@ class GpuRow:
     rows: int
     seen_tokens: int
     token_ms: float
-    """Of a step: a token of each row, from the token before to the token chosen. Median."""
+    """Median time of a step: a token of each row, from the token before to the token chosen."""
     spread_ms: tuple[float, float]
     """The tenth and the ninetieth percentile."""
     tokens_per_s: float
     floor_share: float
     """The floor over the time; 0 where it is not told."""
     device_ms: float = 0.0
-    """Of a step: what the device takes where the host asks for one after the other without waiting."""
+    """Time of a step on the device, where the host asks for one after the other without waiting."""
 
 
 def random_model(

@@ -25,7 +25,7 @@ from h2o_chat.models.load import Loaded
 from h2o_chat.models.tokenizing import text_of, tokens_of
 
 PROMPT_TOKENS = 1910
-"""Of a message at most, as in the paper."""
+"""A message has at most so many, as in the paper."""
 ANSWER_TOKENS = 128
 
 
@@ -49,7 +49,7 @@ class Scored:
     f1: float
     """Mean over the items, 0 to 1."""
     interval: tuple[float, float]
-    """Of the mean: 95%, bootstrap over items."""
+    """The 95% interval of the mean, by bootstrap over items."""
     recalled: int
     """Items for which something was told again."""
     seconds: float
@@ -64,7 +64,7 @@ class QaReport:
     model: str
     items: int
     step: str
-    """What computed it: native or transformers."""
+    """The step that computed it: native or transformers."""
     scores: list[Scored]
 
 

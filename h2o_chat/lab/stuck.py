@@ -58,13 +58,13 @@ class Stuck:
     answers: list[str]
     """To the messages of the script, then to the questions about the world."""
     repeated: list[bool]
-    """Of each of these: it repeats an earlier answer to another message."""
+    """For each of these: it repeats an earlier answer to another message."""
     notes: list[str]
     """Codes of what a person was told."""
     right: list[bool]
-    """Of each question about the world, asked at the end."""
+    """For each question about the world, asked at the end."""
     known: list[bool]
-    """Of each: in a new conversation."""
+    """For each: in a new conversation."""
     seen_tokens: int
     seconds: float
     """Of the conversation."""
@@ -95,7 +95,7 @@ class StuckReport:
 
 
 def repeated(messages: Sequence[str], answers: Sequence[str]) -> list[bool]:
-    """Of each answer: whether it says what an earlier answer to another message said."""
+    """Returns for each answer whether it says what an earlier answer to another message said."""
     found, before = [], list[tuple[str, Grams]]()
     for message, answer in zip(messages, answers, strict=True):
         said, asked = grams(answer), " ".join(message.casefold().split())

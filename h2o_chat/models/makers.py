@@ -15,7 +15,7 @@ USUAL = {"temperature": 0.7, "top_p": 0.9, "top_k": 0, "min_p": 0.05, "repetitio
 """Where they recommend nothing. Without the cuts a small model babbles already at a temperature of .8."""
 
 CUTS = {"top_p": 1.0, "top_k": 0, "min_p": 0.0}
-"""What cuts off unlikely tokens, and the value that switches it off."""
+"""Cuts of unlikely tokens, each with the value that switches it off."""
 
 GREEDY_BELOW = 0.001
 """A lower temperature means 0: the makers of some models write 1e-6."""
@@ -52,7 +52,7 @@ def recommended(model: Found) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Makers:
-    """What the makers of a model recommend, and which settings a person named, which come before that."""
+    """Sampling that a model's makers recommend; settings that a person named come before it."""
 
     values: Mapping[str, float] = field(default_factory=dict)
     """Empty: they were not asked."""
@@ -67,7 +67,7 @@ class Makers:
 
 
 def _said(model: Found) -> tuple[dict[str, float], Path]:
-    """What the makers say, by field, and the file that says it."""
+    """Values that the makers recommend, by field, and the file that says so."""
     if model.name.startswith(ollama.PREFIX) and (params := ollama.params_of(model.name)):
         path, values = params
         if said := _numbers(values, _OLLAMA, path):

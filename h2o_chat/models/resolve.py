@@ -26,7 +26,7 @@ BUNDLED = (PACKAGE / "assets" / "pocket", PACKAGE.parent / "assets" / "pocket")
 POCKET = "pocket"  # its name
 
 MOST_LAYERS = 10_000
-"""That a configuration may name; the largest models have 130."""
+"""A configuration may name at most so many; the largest models have 130."""
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9_][\w.-]{0,95}/[\w.-]{1,96}", re.ASCII)
 """org/name as the hub writes it."""

@@ -45,7 +45,7 @@ class App:
         self.checking = ThreadPoolExecutor(2, "check")
         """A body of many MiB takes a while to be parsed: not in the event loop."""
         self._turn: defaultdict[bytes, asyncio.Lock] = defaultdict(asyncio.Lock)
-        """Of each key one body is parsed at a time."""
+        """One body of each key is parsed at a time."""
         get: dict[str, Callable[[Request], Awaitable[Response]]] = {
             "/health": self.health,
             "/metrics": self.metrics,

@@ -49,7 +49,7 @@ KNOWN = (*OWN, *SAMPLING, *OTHERS)
 MISSPELT = 0.85
 """A key that is so much like one of them was meant to be it. Others mean nothing here: clients send many."""
 VALUES = 100_000
-"""Of a body at most, names of keys among them: while they are made, up to 90 ms, no other thread runs."""
+"""A body has at most so many, names included: while they are made, up to 90 ms, no other thread runs."""
 KEYS = 100
 """Of a body at most: each is compared with those that are known."""
 Message = tuple[str, str]

@@ -29,7 +29,7 @@ class Places:
     ends: list[int] = field(default_factory=list)
     """Of each that was read the position behind its tokens."""
     again: dict[int, tuple[Recalled, ...]] = field(default_factory=dict)
-    """What was recalled, by the place of the message that it was recalled for."""
+    """Recalled pieces, by the place of the message that they were recalled for."""
 
     def to_json(self) -> Any:
         """To be kept with the memory."""

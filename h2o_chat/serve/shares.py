@@ -1,4 +1,4 @@
-"""What all clients share, and how much of it one key may take."""
+"""Resources that all clients share, and how much of them one key may take."""
 
 from collections import Counter
 

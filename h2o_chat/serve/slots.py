@@ -18,7 +18,7 @@ from h2o_chat.serve.saved import Saved
 from h2o_chat.serve.service import Service
 
 NAME_BYTES = 64 << 10
-"""Of a body that names a session, at most."""
+"""A body that names a session has at most so many."""
 
 
 class Slots:

@@ -16,7 +16,7 @@ from h2o_chat.serve.prefixes import Kept
 from h2o_chat.serve.retelling import Holding, Known, Places, places_of, retold
 
 PROMPT_TOKENS = 1_000_000
-"""Of a request, those that were not read before."""
+"""A request has at most so many that were not read before."""
 
 
 def check_length(tokens: int) -> None:

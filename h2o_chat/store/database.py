@@ -37,7 +37,7 @@ SHORT_S = 0.03
 PAUSE_S = 0.02
 """Between two transactions of one job, so that others find the moment."""
 LOG_BYTES = 4 << 20
-"""Of the log before it is written into the database: that takes some milliseconds."""
+"""The log grows to so many before it is written into the database: that takes some milliseconds."""
 MERGED_PAGES = 64
 """Of the index of words at a time: some milliseconds."""
 POLL_S = 0.002

@@ -1,4 +1,4 @@
-"""What SQLite and the system say, as an error that names the file and what to do."""
+"""Turns what SQLite and the system say into an error that names the file and what to do."""
 
 import contextlib
 import sqlite3

@@ -59,7 +59,7 @@ class Hit:
     """A piece that shares a rare word with a question."""
 
     number: int
-    """Of the piece, in the order in which they were said."""
+    """The piece's number, in the order in which they were said."""
     piece: Piece
     score: float
     """Share of the question's words that it contains, by their idf, and the same of its pairs: 0 to 2."""

@@ -55,7 +55,7 @@ class Recall:
         self._places: dict[tuple[int, tuple[Recalled, ...]], Places] = {}
         """By the `id` of a message, one of `_read`, and what was recalled in front of it."""
         self._wanted: tuple[tuple[Recalled, ...], list[Message]] = (), []
-        """What somebody asked for by hand, and the messages that it comes from."""
+        """Pieces that somebody asked for by hand, and the messages that they come from."""
 
     def before(
         self,
@@ -65,7 +65,7 @@ class Recall:
         settings: Settings,
         budget: int | None,
     ) -> tuple[tuple[Recalled, ...], str]:
-        """What is recalled for a message, and the message as the model is fed it.
+        """Returns what is recalled for a message, and the message as the model is fed it.
 
         Args:
             messages: all that were said before.
@@ -118,7 +118,7 @@ class Recall:
     def _needed(
         self, text: str, messages: Sequence[Message], engine: Holding, budget: int
     ) -> tuple[Recalled, ...]:
-        """What a message asks for, and is not held; nothing if everything was held."""
+        """Finds what a message asks for and is not held; nothing if everything was held."""
         self.read(messages)
         question = question_of(text)
         if len(features(question)) < 2:
@@ -144,7 +144,7 @@ class Recall:
     def _of_page(
         self, text: str, question: str, messages: Sequence[Message], budget: int, room: int
     ) -> tuple[Recalled, ...]:
-        """What the end of a page asks of the page itself, and will be evicted before the question is read."""
+        """Finds what the end of a page asks of the page itself and will be evicted before it is read."""
         page = text[: asked_from(text)][-PAGE_LOOKED_AT:]
         if not page:
             return ()
@@ -171,7 +171,7 @@ class Recall:
         return chosen
 
     def _asked_for(self, messages: Sequence[Message]) -> tuple[Recalled, ...]:
-        """What was asked for by hand, unless the conversation is another one since, or on another branch."""
+        """Returns what was asked for by hand, unless the conversation or its branch is another one since."""
         recalled, said = self._wanted
         there = (
             one.index < len(messages) and messages[one.index] is message

@@ -89,7 +89,7 @@ REAL = ("qwen2.5-3b-instruct", "qwen2.5-1.5b-instruct", "qwen2.5-0.5b-instruct")
 
 
 def next_model(model: str, memory_bytes: int) -> tuple[str, str]:
-    """What to try after pocket, or after SmolLM2 with so much memory: what it is, and the command."""
+    """Models to try after pocket, or after SmolLM2 with so much memory, each with its command."""
     if model == POCKET and smollm2.is_here():
         return "A model that talks, and is here:", f"{called()} -m {smollm2.NAME}"
     if model == POCKET:

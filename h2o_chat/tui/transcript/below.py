@@ -1,4 +1,4 @@
-"""What stands below an answer that did not end by itself."""
+"""Line below an answer that did not end by itself."""
 
 from textual.content import Content
 

@@ -89,7 +89,7 @@ def title(view: TurnView, width: int, caches: int) -> Content:
 
 
 def recalled_from(places: Iterable[int]) -> str:
-    """What the title of a message says with which others were recalled: `recalled #1, #7`."""
+    """Title of a message with which others were recalled: `recalled #1, #7`."""
     return f"recalled {', '.join(dict.fromkeys(numbered(one) for one in places if one >= 0))}".rstrip()
 
 

@@ -264,7 +264,7 @@ def main() -> int:
     )
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--clients", type=int, default=32)
-    parser.add_argument("--model")
+    parser.add_argument("--model", default="pocket")
     parser.add_argument("--budget", type=int, default=512)
     parser.add_argument("--rows", type=int, default=16)
     parser.add_argument("--snapshots", type=int, help="8 for each client, if not given.")
@@ -275,7 +275,7 @@ def main() -> int:
     flags = ["-b", str(asked.budget), "--threads", str(asked.threads), "--rows", str(asked.rows)]
     flags += ["--snapshots", str(asked.snapshots or 8 * asked.clients)]
     flags += ["--timeout", str(TIMEOUT_S), "--grace", str(GRACE_S)]
-    flags += ["-m", asked.model] if asked.model else []
+    flags += ["-m", asked.model]
     if asked.hostile is not None:
         wrong = hostile.raged(asked.seconds, flags, asked.hostile)
         print(*(f"wrong: {what}" for what in wrong), sep="\n")

@@ -10,6 +10,7 @@ own. Both as a ratio to transformers' own full cache, over the positions past th
 import argparse
 import json
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import transformers
 from torch import Tensor
 
 from h2o_chat import H2OCache
-from h2o_chat.lab.perplexity import nll
+from h2o_chat.lab.perplexity import nll, through_transformers
 from h2o_chat.lab.texts import documents
 from h2o_chat.transformers_cache.probe import probe
 
@@ -44,7 +45,7 @@ def main() -> None:
     for budget in asked.budget or [64, 128]:
         plain = fed(model, ids, H2OCache(budget, model=model))
         cache = H2OCache(budget, positions=probe(model))
-        lab = torch.cat(list(nll(model, ids, cache)), 1)
+        lab = torch.cat(list(nll(partial(through_transformers, model), ids, cache)), 1)
         ratios = [math.exp(float((one - full)[:, budget:].mean())) for one in (plain, lab)]
         print(f"{budget:6}{ratios[0]:9.4f}{ratios[1]:9.4f}{ratios[0] - ratios[1]:+9.4f}", flush=True)
 

@@ -74,6 +74,7 @@ def perplexity(
             "--chunk", help="Prompt tokens read at once; repeatable.", show_default="budget / 4", min=1
         ),
     ] = None,
+    quantize: Quantize = "auto",
     dtype: Dtype = "auto",
     threads: Threads = None,
     seed: Annotated[int, typer.Option(help="Of the bootstrap, and of what is drawn.")] = 0,
@@ -98,7 +99,7 @@ def perplexity(
                 "--prompt, --prefill, --chunk, --kv-dtype, --equal-bytes, --half and --paired go with"
                 " --texts; a precision can also be given as h2o:kv=int8.",
             )
-        settings = checked(model=model, dtype=dtype, threads=threads, seed=seed)
+        settings = checked(model=model, quantize=quantize, dtype=dtype, threads=threads, seed=seed)
         wanted = policies or COMPARED
         if texts is None:
             from h2o_chat.lab.evals import run_sampled

@@ -61,7 +61,7 @@ def run_perplexity(
     found, known = read_texts(texts), Results(results)
     check(folder)
     with progress_bar() as show:
-        loaded = load(settings, show)
+        loaded = open_model(settings, show)
         ids = half_of(documents(found, loaded.tokenizer, length), half)
         seed, tick = settings.seed or 0, partial(show, "read")
         report = perplexity.measure(

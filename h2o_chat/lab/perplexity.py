@@ -10,7 +10,7 @@ measured.
 Shapes: N documents of L tokens; NLL [N, L - 1], entry t for the token after position t.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -23,13 +23,15 @@ from h2o_chat.base.config import OFFLINE, PREFILLS
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.cache.step import Step
+from h2o_chat.engine.runner import trained_positions
 from h2o_chat.lab.belady import Foresight, foresee, rows_at_once
 from h2o_chat.lab.contestant import Contestant, ranked, slots_of
 from h2o_chat.lab.figures import bootstrap
 from h2o_chat.lab.results import Results, key
 from h2o_chat.models.load import Loaded
+from h2o_chat.native.loading import LoadedNative
+from h2o_chat.native.step import NativeStep
 from h2o_chat.transformers_cache.cache import H2OCache
-from h2o_chat.transformers_cache.probe import probe
 
 ROWS = 16
 """Documents at once."""
@@ -105,8 +107,26 @@ class PerplexityReport:
     scores: list[Score]
 
 
+Feed = Callable[[H2OCache, Tensor], Tensor]
+"""The step that a cache has prepared: tokens [N, C] in, logits [N, C, V] out."""
+
+
+def feed_of(loaded: Loaded) -> Feed:
+    """The native step where the model is open for it; else transformers."""
+    if isinstance(loaded, LoadedNative):
+        return partial(NativeStep(loaded.packed, torch.get_num_threads()).feed, all_columns=True)
+    return partial(through_transformers, loaded.model)
+
+
+def through_transformers(model: Any, cache: H2OCache, ids: Tensor) -> Tensor:
+    """A `Feed`, of a model of transformers."""
+    where = cache.position_ids().to(ids.device).expand_as(ids)
+    logits: Tensor = model(ids, position_ids=where, past_key_values=cache).logits
+    return logits
+
+
 @torch.no_grad()
-def nll(model: Any, ids: Tensor, cache: H2OCache, columns: int = 1, prompt: int = 0) -> Iterator[Tensor]:
+def nll(feed: Feed, ids: Tensor, cache: H2OCache, columns: int = 1, prompt: int = 0) -> Iterator[Tensor]:
     """Feeds documents [N, L] `columns` at a time; yields the NLL [N, columns] of the tokens that followed.
 
     The first `prompt` tokens are fed as a prompt is, as many in one call as the cache reads at once.
@@ -116,9 +136,7 @@ def nll(model: Any, ids: Tensor, cache: H2OCache, columns: int = 1, prompt: int 
     targets = torch.split(ids[:, 1:], widths, 1)
     for step, target in zip(steps, targets, strict=True):
         cache.prepare(Step(step.shape[1]))
-        where = cache.position_ids().to(step.device).expand_as(step)
-        logits = model(step, position_ids=where, past_key_values=cache).logits
-        log_probabilities = logits.float().log_softmax(-1)
+        log_probabilities = feed(cache, step).float().log_softmax(-1)
         yield -log_probabilities.gather(-1, target.unsqueeze(-1)).squeeze(-1)
 
 
@@ -144,9 +162,8 @@ def through(
     loaded: Loaded, ids: Tensor, columns: int, prompt: int, plan: dict[str, Any], tick: Tick
 ) -> tuple[list[list[float]], int]:
     """NLL of documents [N, L] through fresh caches, [N, L - 1]; bytes of keys and values of one of them."""
-    positions, length, rows, held = probe(loaded.model), ids.shape[1], list[list[float]](), 0
-    config = loaded.model.config.get_text_config()
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    positions, length, rows, held = trained_positions(loaded), ids.shape[1], list[list[float]](), 0
+    feed, heads = feed_of(loaded), loaded.sizes.kv_heads
     offline = plan["policy"] in OFFLINE
     at_once = min(ROWS, rows_at_once(len(positions.ropes), heads, length)) if offline else ROWS
     for batch in torch.split(ids.to(loaded.device), at_once):
@@ -156,7 +173,7 @@ def through(
         else:
             cache = H2OCache(positions=positions, **plan | {"policy": ranked(plan["policy"])})
         parts = []
-        for found in nll(loaded.model, batch, cache, columns, prompt):
+        for found in nll(feed, batch, cache, columns, prompt):
             parts.append(found)
             read = sum(one.shape[1] for one in parts) / (length - 1)
             tick((len(rows) + len(batch) * read) / len(ids))
@@ -200,13 +217,18 @@ def measure(
             f"A prompt of {prompt:,} tokens leaves nothing to measure of documents of {length:,}.",
             "Give a smaller --prompt or a larger --length.",
         )
-    positions = probe(loaded.model)
+    positions = trained_positions(loaded)
     foresight = [c for c in contestants if c.policy in OFFLINE]
     if foresight and length > positions.window:
         raise UsageError(
             f"{foresight[0]} has to read documents with everything kept first, and {length:,} tokens are more"
             f" than the model's window of {positions.window:,}.",
             "Give a smaller --length.",
+        )
+    if foresight and isinstance(loaded, LoadedNative):
+        raise UsageError(
+            f"{foresight[0]} looks into transformers' attention, not the native step's.",
+            "Use --dtype float32.",
         )
     shares = {(c, b): c.shares(slots_of(loaded, c, b, equal_bytes)) for c in contestants for b in budgets}
     fits = length <= positions.window

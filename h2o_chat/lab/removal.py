@@ -14,7 +14,7 @@ from torch import Tensor
 from h2o_chat.base.progress import Tick, unheard
 from h2o_chat.cache.arena import Arena
 from h2o_chat.lab.figures import bootstrap
-from h2o_chat.lab.perplexity import ROWS, nll
+from h2o_chat.lab.perplexity import ROWS, feed_of, nll
 from h2o_chat.models.load import Loaded
 from h2o_chat.policies.policies import Slots
 from h2o_chat.transformers_cache.cache import H2OCache
@@ -70,12 +70,12 @@ def removal(
     for number, batch in enumerate(batches):
         generator = torch.Generator().manual_seed(seed + number)
         cache = H2OCache(policy="full", positions=positions)
-        for _ in nll(loaded.model, batch[:, : middle + 1], cache, COLUMNS):
+        for _ in nll(feed_of(loaded), batch[:, : middle + 1], cache, COLUMNS):
             pass  # the first half
         read = cache.snapshot()
 
         def second_half(batch: Tensor = batch, cache: H2OCache = cache) -> Tensor:
-            return torch.cat(list(nll(loaded.model, batch[:, middle:], cache, COLUMNS)), 1).mean(1).cpu()
+            return torch.cat(list(nll(feed_of(loaded), batch[:, middle:], cache, COLUMNS)), 1).mean(1).cpu()
 
         whole.append(second_half())
         for done, kind in enumerate(kinds, 1):

@@ -26,7 +26,7 @@ from h2o_chat.lab.contest import Run
 from h2o_chat.lab.contestant import full_cache
 from h2o_chat.lab.figures import bootstrap, interval, resampled
 from h2o_chat.lab.output import print_tables
-from h2o_chat.lab.perplexity import nll
+from h2o_chat.lab.perplexity import feed_of, nll
 from h2o_chat.lab.results import Results, key
 from h2o_chat.models.load import Loaded
 from h2o_chat.transformers_cache.probe import probe
@@ -120,7 +120,7 @@ def cost_of(loaded: Loaded, streams: Tensor, run: Run, window: int, tick: Tick) 
     What a piece begins with was not drawn, so it is not counted.
     """
     parts = [torch.zeros(len(streams), 1)]
-    for costs in nll(loaded.model, streams.to(loaded.device), run.cache(probe(loaded.model))):
+    for costs in nll(feed_of(loaded), streams.to(loaded.device), run.cache(probe(loaded.model))):
         parts.append(costs.cpu())
         tick(len(parts) / streams.shape[1])
     by_piece: list[list[float]] = (

@@ -16,7 +16,7 @@ from torch import Tensor
 from h2o_chat.base.progress import Tick, unheard
 from h2o_chat.lab.contest import Run
 from h2o_chat.lab.figures import bootstrap
-from h2o_chat.lab.perplexity import ROWS, nll
+from h2o_chat.lab.perplexity import ROWS, feed_of, nll
 from h2o_chat.models.load import Loaded
 from h2o_chat.transformers_cache.probe import probe
 
@@ -89,7 +89,7 @@ def switches(
         """NLL [R, L - 1], and the share of old tokens after each token of the new text."""
         nonlocal done
         cache, found, shares = run.cache(positions), [], []
-        for at, part in enumerate(nll(loaded.model, rows, cache)):
+        for at, part in enumerate(nll(feed_of(loaded), rows, cache)):
             found.append(part)
             if switch is not None and at >= switch:
                 shares.append(old_share(cache, switch))

@@ -27,7 +27,7 @@ from h2o_chat.lab.claims import (
 from h2o_chat.lab.contest import runs_of
 from h2o_chat.lab.diversity import continuations, self_bleu
 from h2o_chat.lab.observe import attention
-from h2o_chat.lab.perplexity import nll
+from h2o_chat.lab.perplexity import feed_of, nll
 from h2o_chat.lab.removal import drop, going, removal
 from h2o_chat.lab.topic import Stretch, joined, old_share, recovered, switches
 from h2o_chat.models.load import Loaded
@@ -242,7 +242,7 @@ def test_diminishing_returns_against_plain_loops() -> None:
 def test_removed_tokens_are_gone_and_the_others_are_read(pocket: Loaded, ids: Tensor) -> None:
     positions = probe(pocket.model)
     cache = H2OCache(policy="full", positions=positions)
-    for _ in nll(pocket.model, ids[:, :49], cache, 16):
+    for _ in nll(feed_of(pocket), ids[:, :49], cache, 16):
         pass
     arena = cache.arenas[0]
     slots = arena.slots
@@ -257,7 +257,7 @@ def test_removed_tokens_are_gone_and_the_others_are_read(pocket: Loaded, ids: Te
     assert int(slots.positions[spared].min()) >= 4
     drop(arena, chosen)
     assert int((slots.positions >= 0).sum(-1).max()) == 38
-    assert len(list(nll(pocket.model, ids[:, 48:], cache, 16))) == 3
+    assert len(list(nll(feed_of(pocket), ids[:, 48:], cache, 16))) == 3
     kept = cache.kept(1)[0, 0]
     assert sorted(kept[kept >= 48].tolist()) == list(range(48, 95))
     assert int((kept >= 0).sum()) == 38 + 47
@@ -305,7 +305,7 @@ def test_recovery_is_when_nothing_costs_more_any_more() -> None:
 
 def test_old_share_counts_every_slot(pocket: Loaded, ids: Tensor) -> None:
     cache = H2OCache(8, policy="window", positions=probe(pocket.model))
-    for _ in nll(pocket.model, ids[:, :12], cache):
+    for _ in nll(feed_of(pocket), ids[:, :12], cache):
         pass
     assert old_share(cache, 5) == pytest.approx(2 / 8)  # 3 .. 10 are kept
 

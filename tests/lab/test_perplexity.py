@@ -21,6 +21,7 @@ from h2o_chat.lab.figures import bootstrap
 from h2o_chat.lab.perplexity import (
     Reading,
     buckets,
+    feed_of,
     measure,
     nll,
 )
@@ -117,7 +118,7 @@ class Renumbered(H2OCache):
 
 def far(loaded: Loaded, ids: Tensor, cache: H2OCache) -> float:
     """Perplexity of positions 1,024 to 2,047."""
-    found = torch.cat(list(nll(loaded.model, ids, cache)), 1)
+    found = torch.cat(list(nll(feed_of(loaded), ids, cache)), 1)
     return float(found[:, 1024:2047].mean().exp())
 
 
@@ -140,7 +141,7 @@ def test_renumbering_does_what_it_says(stories: Loaded, texts: list[str]) -> Non
     ids = documents(texts, stories.tokenizer, 512)[:2, :120]
     trained = probe(stories.model)
     own, renumbered = (
-        torch.cat(list(nll(stories.model, ids, kind(32, policy="window", positions=trained))), 1)
+        torch.cat(list(nll(feed_of(stories), ids, kind(32, policy="window", positions=trained))), 1)
         for kind in (H2OCache, Renumbered)
     )
     torch.testing.assert_close(own, renumbered, atol=1e-3, rtol=0)

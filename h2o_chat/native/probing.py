@@ -21,7 +21,7 @@ from h2o_chat.transformers_cache.cache import H2OCache
 from h2o_chat.transformers_cache.probe import probe
 
 HEAD_BITS = 8
-"""Of head and embedding: with 4 the perplexity of pocket rises by another 7% (docs/LOG.md)."""
+"""Of head and embedding: with 4 the perplexity of pocket rises by another 7% (dev/LOG.md)."""
 
 _LAYER = {
     *("input_layernorm.weight", "post_attention_layernorm.weight"),

@@ -11,7 +11,7 @@ def one_torch_thread() -> Iterator[None]:
     """What follows is too little to divide.
 
     With more threads every torch operation on more than 32,768 numbers waits for the last of them: beside
-    other programs that takes longer than all the rest of a token (docs/LOG.md, 2026-11-22).
+    other programs that takes longer than all the rest of a token (dev/LOG.md, 2026-11-22).
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)

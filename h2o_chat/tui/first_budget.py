@@ -9,7 +9,7 @@ from h2o_chat.models.resolve import BUNDLED, POCKET, Found, look_up
 
 FIRST_BUDGETS = {POCKET: 64, smollm2.NAME: 128}
 """By model. The first tokens go with the third or fourth message. With 48 to 96 slots `pocket` still answers
-what it was told (docs/LOG.md); SmolLM2 spends 31 tokens on its system prompt alone."""
+what it was told (dev/LOG.md); SmolLM2 spends 31 tokens on its system prompt alone."""
 ABOUT_MEMORY = frozenset({"budget", "policy", "sinks", "recent", "chunk", "prefill", "system"})
 """Whoever names one of these wants the usual budget: some, and a system prompt, may need more."""
 

@@ -91,7 +91,8 @@ def write(folder: Path, turns: int, chance: random.Random) -> str:
             id=number,
             parent=number - 1 if number else None,
             role="assistant" if number % 2 else "user",
-            text=" ".join(chance.choices(KEYS.split(), k=MESSAGE_WORDS)) + (MARKDOWN if number % 6 == 1 else ""),
+            text=" ".join(chance.choices(KEYS.split(), k=MESSAGE_WORDS))
+            + (MARKDOWN if number % 6 == 1 else ""),
             finish="eos" if number % 2 else None,
             first=number * MESSAGE_WORDS,
             last=(number + 1) * MESSAGE_WORDS - 1,
@@ -102,7 +103,9 @@ def write(folder: Path, turns: int, chance: random.Random) -> str:
     ]
     store = Store(folder)
     try:
-        (conversation,) = store.put([Conversation("", "", "pocket", {"budget": 512}, 0.0, 0.0, last, messages)])
+        (conversation,) = store.put(
+            [Conversation("", "", "pocket", {"budget": 512}, 0.0, 0.0, last, messages)]
+        )
     finally:
         store.close()
     return conversation

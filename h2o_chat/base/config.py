@@ -43,8 +43,6 @@ TemplateName = Literal["auto", "plain", "alpaca", "vicuna", "llama-2", "chatml"]
 POLICIES: tuple[str, ...] = get_args(PolicyName)
 CHOSEN = ("h2o", "h2o-paper", "window", "streaming", "full")
 """Policies that a person would choose; menus and help list these, all others are there to compare with."""
-OFFLINE = ("belady", "belady-next")
-"""Policies of the lab that see the future."""
 PREFILLS: tuple[str, ...] = get_args(Prefill)
 QUANTIZE: tuple[str, ...] = get_args(Quantize)
 ENGINES: tuple[str, ...] = get_args(EngineName)
@@ -160,11 +158,6 @@ class Settings:
     """Generated tokens between two `cache` events; 0 for none."""
 
     def __post_init__(self) -> None:
-        if self.policy in OFFLINE:
-            raise UsageError(
-                f"--policy {self.policy} decides by what will be attended to, which nobody knows in a chat.",
-                "It is a reference for h2o-chat eval perplexity alone.",
-            )
         for flag, value, known in (
             ("--policy", self.policy, POLICIES),
             ("--prefill", self.prefill, PREFILLS),

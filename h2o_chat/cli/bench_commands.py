@@ -64,22 +64,6 @@ def bounded(
 
 
 @bench.command()
-def rounding(
-    tokens: Annotated[int, typer.Option(help="Length of the conversation.", min=1)] = 1_000_000,
-    window: Annotated[int, typer.Option(help="Tokens the model was trained for.", min=64)] = 2048,
-    as_json: Json = False,
-) -> None:
-    """How far the oldest key has drifted after a conversation of this length, by precision (simulated)."""
-
-    def work() -> ExitCode:
-        from h2o_chat.lab.bounded import rounding_table
-
-        return tell(rounding_table(tokens, window), as_json, _showing(verdicts.rounding))
-
-    end(work)
-
-
-@bench.command()
 def soak(
     folder: Annotated[Path, typer.Argument(help="Where the conversation is kept; run again to go on.")],
     model: Model = None,
@@ -100,38 +84,6 @@ def soak(
         from h2o_chat.lab.soak import run_soak
 
         return tell(run_soak(settings, folder, tokens), as_json, _showing(verdicts.soak))
-
-    end(work)
-
-
-@bench.command()
-def store(
-    conversations: Annotated[int, typer.Option(help="How many.", min=1)] = 2000,
-    messages: Annotated[int, typer.Option(help="In all of them.", min=1)] = 200_000,
-    seed: Annotated[int, typer.Option(help="Of the words.")] = 0,
-    as_json: Json = False,
-) -> None:
-    """Listing, searching and opening many stored conversations: in a temporary folder, not in yours."""
-
-    def work() -> ExitCode:
-        from h2o_chat.lab.store_bench import run_store
-
-        return tell(run_store(conversations, messages, seed), as_json, _showing(verdicts.store))
-
-    end(work)
-
-
-@bench.command()
-def turns(
-    turns: Annotated[int, typer.Option(help="Of one token each.", min=10)] = 100_000,
-    as_json: Json = False,
-) -> None:
-    """Whether a turn costs the same late in a conversation as early: all of it but the model."""
-
-    def work() -> ExitCode:
-        from h2o_chat.lab.turns_bench import run_turns
-
-        return tell(run_turns(turns), as_json, _showing(verdicts.turns))
 
     end(work)
 

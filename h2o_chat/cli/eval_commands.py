@@ -45,14 +45,7 @@ def _evaluate() -> None:
 
 @evaluate.command()
 def perplexity(
-    texts: Annotated[Path | None, typer.Option(help="A text file, or a .json list of strings.")] = None,
-    sampled: Annotated[
-        int | None,
-        typer.Option(
-            metavar="TOKENS", help="In place of texts: as much as this, drawn from the model itself.", min=1
-        ),
-    ] = None,
-    streams: Annotated[int, typer.Option(help="Of those tokens, read side by side.", min=1)] = 4,
+    texts: Annotated[Path, typer.Option(help="A text file, or a .json list of strings.")],
     model: Model = None,
     policies: Policies = None,
     budgets: Budgets = None,
@@ -89,23 +82,8 @@ def perplexity(
     """Perplexity of real text as a ratio to a cache that keeps everything, with intervals."""
 
     def work() -> ExitCode:
-        if (texts is None) == (sampled is None):
-            raise UsageError("Give either --texts or --sampled: what is to be read.")
-        if sampled is not None and (
-            prompt or prefills or chunks or kv_dtypes or equal_bytes or half or paired
-        ):
-            raise UsageError(
-                "--sampled reads token by token, with each policy as it is.",
-                "--prompt, --prefill, --chunk, --kv-dtype, --equal-bytes, --half and --paired go with"
-                " --texts; a precision can also be given as h2o:kv=int8.",
-            )
         settings = checked(model=model, quantize=quantize, dtype=dtype, threads=threads, seed=seed)
         wanted = policies or COMPARED
-        if texts is None:
-            from h2o_chat.lab.evals import run_sampled
-
-            slots = budgets or [64]
-            return run_sampled(settings, sampled or 0, streams, wanted, slots, as_json, plot, results)
         from h2o_chat.lab.evals import run_perplexity
         from h2o_chat.lab.perplexity import Reading
 
@@ -348,19 +326,12 @@ def lm_eval(
 @evaluate.command()
 def observe(
     texts: Annotated[Path, typer.Option(help="A text file, or a .json list of strings.")],
-    switch_to: Annotated[
-        Path | None, typer.Option(help="What the topic changes to.", show_default="other parts of the texts")
-    ] = None,
     model: Model = None,
-    policies: Policies = None,
-    budgets: Budgets = None,
     length: Annotated[int, typer.Option(help="Tokens per document.", min=64)] = 512,
     documents: Annotated[int, typer.Option(help="Documents at most.", min=1)] = 16,
     parts: Annotated[
         list[str] | None,
-        typer.Option(
-            "--part", help="attention, removal, topic or diversity; repeatable.", show_default="all"
-        ),
+        typer.Option("--part", help="attention or removal; repeatable.", show_default="all"),
     ] = None,
     dtype: Dtype = "auto",
     threads: Threads = None,
@@ -375,8 +346,7 @@ def observe(
         from h2o_chat.lab.evals import run_observe
         from h2o_chat.lab.observe import PARTS
 
-        wanted, slots, asked = policies or COMPARED, budgets or [64], parts or list(PARTS)
-        return run_observe(settings, texts, switch_to, wanted, slots, length, documents, asked, as_json, plot)
+        return run_observe(settings, texts, length, documents, parts or list(PARTS), as_json, plot)
 
     end(work)
 

@@ -4,22 +4,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from h2o_chat.lab.bounded import Bounded, Rounding
+    from h2o_chat.lab.bounded import Bounded
     from h2o_chat.lab.full_bench import Report
     from h2o_chat.lab.rows_bench import RowsSpeed
     from h2o_chat.lab.soak import Stretch
-    from h2o_chat.lab.store_bench import StoreTimes
-    from h2o_chat.lab.turns_bench import TurnTimes
     from h2o_chat.lab.ui_bench import Times
 
 MEMORY_GROWTH = 0.05
 """Share by which a process may differ in size: its allocator keeps what was freed."""
 TIME_GROWTH = 0.15
 """Share by which medians of a shared machine differ without any growth."""
-AT_ONCE_MS = 100.0
-"""Nobody feels a wait below."""
-ROUNDED = 0.01
-"""Error of a key, as a share of its length, that changes no attention that can be seen."""
 
 
 def bounded(found: "Sequence[Bounded]") -> str:
@@ -43,16 +37,6 @@ def bounded(found: "Sequence[Bounded]") -> str:
     return f"Verdict: nothing grows with {one.tokens:,} tokens: {slots}, {index}, {memory}, {time}."
 
 
-def rounding(found: "Sequence[Rounding]") -> str:
-    worst = max(found, key=lambda one: one.error)
-    how = "stays" if worst.error < ROUNDED else "does not stay"
-    return (
-        f"Verdict: the oldest key {how} exact enough. After {worst.tokens:,} tokens it was turned"
-        f" {worst.turns} times and is at most {worst.error:.2%} off ({worst.dtype}); one turn alone:"
-        f" {worst.one_rounding:.2%}."
-    )
-
-
 def soak(found: "Sequence[Stretch]") -> str:
     first, last = found[0], found[-1]
     if first is last:
@@ -63,25 +47,6 @@ def soak(found: "Sequence[Stretch]") -> str:
         f"Verdict: {'something grows' if grows else 'nothing grows but the file'} from {first.tokens:,} to"
         f" {last.tokens:,} tokens: memory {memory - 1:+.1%}, a token takes {time:.2f} times as long,"
         f" {last.bytes_per_token:.1f} bytes of the database a token."
-    )
-
-
-def store(found: "Sequence[StoreTimes]") -> str:
-    (one,) = found
-    how = "at once" if one.worst_ms < AT_ONCE_MS else f"not at once (under {AT_ONCE_MS:.0f} ms)"
-    return (
-        f"Verdict: {one.conversations:,} conversations with {one.messages:,} messages are listed, searched"
-        f" and opened {how}: the slowest of all took {one.worst_ms:.0f} ms."
-    )
-
-
-def turns(found: "Sequence[TurnTimes]") -> str:
-    first, last = found[0], found[-1]
-    share = last.turn_ms / first.turn_ms
-    how = "the same" if share < 1 + TIME_GROWTH else "more"
-    return (
-        f"Verdict: a turn costs {how} late as early: {last.turn_ms:.2f} ms after {last.turns:,} turns,"
-        f" {share:.2f} times the {first.turn_ms:.2f} ms of the first {first.turns:,}."
     )
 
 

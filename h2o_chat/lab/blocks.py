@@ -20,12 +20,12 @@ class Block:
     first: int
     probabilities: tuple[Tensor, ...]
     """Per layer [R, Q, N, S]: Q query heads, S = first + N positions; 0 for what comes later."""
-    values: tuple[Tensor, ...]
-    """Per layer [R, H, S, D]: H KV heads."""
+    kv_heads: tuple[int, ...]
+    """H of each layer."""
 
     def by_kv_head(self, layer: int) -> Tensor:
         """Summed over the query heads that share a KV head (GQA). [R, H, N, S]"""
-        found, heads = self.probabilities[layer], self.values[layer].shape[1]
+        found, heads = self.probabilities[layer], self.kv_heads[layer]
         rows, _, queries, positions = found.shape
         return found.view(rows, heads, -1, queries, positions).sum(2)
 
@@ -37,8 +37,8 @@ def blocks(model: Any, ids: Tensor, size: int = BLOCK) -> Iterator[Block]:
     with _eager(model):
         for part in torch.split(ids, size, 1):
             output = model(part, past_key_values=cache, use_cache=True, output_attentions=True)
-            values = tuple(layer.values for layer in cache.layers)
-            yield Block(first, output.attentions, values)
+            heads = tuple(layer.values.shape[1] for layer in cache.layers)
+            yield Block(first, output.attentions, heads)
             first += part.shape[1]
 
 

@@ -9,11 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import psutil
-import torch
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import progress_bar
-from h2o_chat.cache.rope import Rope
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Token
 from h2o_chat.lab.watch import Watch
@@ -104,50 +102,3 @@ def _steps(engine: Engine) -> Iterator[float]:
 def _spread(samples: list[float]) -> float:
     low, _, high = statistics.quantiles(samples, n=4)
     return high - low
-
-
-@dataclass(frozen=True)
-class Rounding:
-    """How far a key has drifted from where exact arithmetic would have it."""
-
-    dtype: str
-    tokens: int
-    turns: int
-    """How often the oldest key was turned, hence rounded."""
-    error: float
-    """Norm of the difference over the norm of the key."""
-    one_rounding: float
-    """The same after a single turn: the least there can be."""
-
-
-def rounding(dtype: torch.dtype, tokens: int, window: int, size: int = 64) -> Rounding:
-    """The oldest key of a conversation of `tokens`, turned in `dtype` as `H2OCache` turns it.
-
-    It is written at angle 0 and turned back whenever the base moves, until its distance reaches the window;
-    then it is turned to angle 0 for good, and nothing touches it any more.
-    """
-    rope = Rope(10_000.0 ** -(torch.arange(0, size, 2) / size), interleaved=False, size=size)
-    exact = torch.randn(1000, size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    key = exact.to(dtype)
-    exact = key.double()
-    base, turns, at = 0, 0, 3 * window // 4  # it lives to see the base move once
-    key = rope.rotate(key, torch.tensor(float(at)))
-    one = _error(key, rope.rotate(exact, torch.tensor(float(at))))
-    far = False
-    for seen in range(0, tokens, window // 32):
-        if not far and seen - at >= window - window // 32:
-            key, far, turns = rope.rotate(key, torch.tensor(float(base - at))), True, turns + 1
-        if seen - base >= window:
-            if not far:
-                key, turns = rope.rotate(key, torch.tensor(float(base - seen))), turns + 1
-            base = seen
-    return Rounding(str(dtype).removeprefix("torch."), tokens, turns + 1, _error(key, exact), one)
-
-
-def _error(key: torch.Tensor, exact: torch.Tensor) -> float:
-    return float((key.double() - exact).norm() / exact.norm())
-
-
-def rounding_table(tokens: int, window: int) -> list[Rounding]:
-    """One row per precision that keys may have."""
-    return [rounding(dtype, tokens, window) for dtype in (torch.float32, torch.bfloat16, torch.float16)]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from h2o_chat.base.config import OFFLINE, Settings
+from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.rope import Positions
 from h2o_chat.lab.contestant import Contestant, full_cache
@@ -59,13 +59,11 @@ def runs_of(policies: Sequence[str], budgets: Sequence[int]) -> list[Run]:
     """The full cache, then all others.
 
     Raises:
-        UsageError: an unknown policy, or one that has to know the future.
+        UsageError: an unknown policy.
         BudgetError: a policy's parts do not fit a budget.
     """
     runs = [Run()]
     for contestant in [Contestant.parse(policy) for policy in policies]:
-        if contestant.policy in OFFLINE:
-            raise UsageError(f"{contestant} has to know the future, which is not known here.")
         for budget in budgets:
             contestant.shares(budget)  # refuses what does not fit, before anything is measured
             runs.append(Run(contestant, budget))

@@ -6,10 +6,9 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
-from h2o_chat.base.config import KV_DTYPES, OFFLINE, POLICIES
+from h2o_chat.base.config import KV_DTYPES, POLICIES
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.rope import Positions
-from h2o_chat.lab.belady import any_policy
 from h2o_chat.models.fits import equal_slots
 from h2o_chat.models.load import Loaded
 from h2o_chat.policies.named import named
@@ -47,7 +46,7 @@ class Contestant:
             UsageError: not such a text, or an unknown policy.
         """
         name, colon, numbers = text.partition(":")
-        known = [policy for policy in (*POLICIES, *OFFLINE) if policy != "full"]
+        known = [policy for policy in POLICIES if policy != "full"]
         if name not in known:
             raise UsageError(f"Policy {name!r} cannot be compared.", f"One of: {', '.join(known)}.")
         given: dict[str, Any] = {}
@@ -85,7 +84,7 @@ class Contestant:
         Raises:
             BudgetError: the parts do not fit.
         """
-        return divide(any_policy(self.policy), budget, self.sinks, self.recent)
+        return divide(named(self.policy), budget, self.sinks, self.recent)
 
     def cache(self, budget: int, positions: Positions) -> H2OCache:
         """An empty cache."""

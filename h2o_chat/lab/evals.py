@@ -18,14 +18,12 @@ from h2o_chat.lab import (
     generate,
     long_recall,
     observe,
-    observe_tables,
     paper_plots,
     perplexity,
     perplexity_table,
     plots,
     qa,
     recall,
-    sampled,
     stuck,
 )
 from h2o_chat.lab.contest import Run, runs_of
@@ -68,28 +66,6 @@ def run_perplexity(
             loaded, ids, contestants, budgets, seed, tick, prompt, readings, equal_bytes, known, paired
         )
     return _end(report, as_json, perplexity_table.show_table, folder, plots.plot_perplexity)
-
-
-def run_sampled(
-    settings: Settings,
-    tokens: int,
-    streams: int,
-    policies: Sequence[str],
-    budgets: Sequence[int],
-    as_json: bool,
-    folder: Path | None = None,
-    results: Path | None = None,
-) -> ExitCode:
-    """`eval perplexity --sampled`."""
-    known = Results(results)
-    runs = [run for run in runs_of(policies, budgets) if run.budget is not None]
-    check(folder)
-    with progress_bar() as show:
-        loaded = load(settings, show)
-        report = sampled.measure(
-            loaded, tokens, streams, runs, settings.seed or 0, partial(show, "read"), known
-        )
-    return _end(report, as_json, sampled.show_table, folder, plots.plot_sampled)
 
 
 def run_recall(
@@ -251,9 +227,6 @@ def run_stuck(
 def run_observe(
     settings: Settings,
     texts: Path,
-    switch_to: Path | None,
-    policies: Sequence[str],
-    budgets: Sequence[int],
     length: int,
     most: int,
     parts: Sequence[str],
@@ -264,16 +237,13 @@ def run_observe(
     unknown = [part for part in parts if part not in observe.PARTS]
     if unknown:
         raise UsageError(f"There is no part {unknown[0]!r}.", f"One of: {', '.join(observe.PARTS)}.")
-    runs, found = runs_of(policies, budgets), read_texts(texts)
-    after = read_texts(switch_to) if switch_to else found
+    found = read_texts(texts)
     check(folder)
     with progress_bar() as show:
         loaded = load(settings, show)
-        ids, others = (documents(some, loaded.tokenizer, length)[:most] for some in (found, after))
-        report = observe.measure(
-            loaded, ids, others, runs, parts, settings.seed or 0, partial(show, "observe")
-        )
-    return _end(report, as_json, observe_tables.show_tables, folder, paper_plots.plot_observe)
+        ids = documents(found, loaded.tokenizer, length)[:most]
+        report = observe.measure(loaded, ids, parts, settings.seed or 0, partial(show, "observe"))
+    return _end(report, as_json, observe.show_tables, folder, paper_plots.plot_observe)
 
 
 def _end(

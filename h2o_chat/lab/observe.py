@@ -1,50 +1,46 @@
-"""`h2o-chat eval observe`: what the H2O paper says of attention (arXiv 2306.14048), on your model and text.
+"""`h2o-chat lab eval observe`: the H2O paper's figures of attention (arXiv 2306.14048), on your model.
 
-Attention is taken block by block from stock transformers (`blocks.py`), the figures are pure functions
-(`claims.py`); what needs the bounded cache itself is in `removal.py`, `topic.py` and `diversity.py`.
+Three of them: attention is sparse (section 3.1), accumulated scores follow a power law (3.2), and scores up
+to the middle of a text choose nearly what all queries choose (3.3). `removal.py` takes heavy hitters away.
 
-Shapes: N documents of L tokens, all within the model's window; H KV heads.
+Shapes: N documents of L tokens, all within the model's window; R rows, Q query heads, H KV heads, S slots.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from rich.table import Table
 from torch import Tensor
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.lab.blocks import blocks
-from h2o_chat.lab.claims import (
-    PowerLaw,
-    company,
-    diminishing,
-    power_law,
-    rank_correlation,
-    sparse_entries,
-    top_overlap,
-    uniform_law,
-)
-from h2o_chat.lab.contest import Run
-from h2o_chat.lab.diversity import Diversity, diversity
 from h2o_chat.lab.figures import mean_interval
+from h2o_chat.lab.output import print_tables
 from h2o_chat.lab.removal import Removed, removal
-from h2o_chat.lab.topic import Switch, joined, switches
 from h2o_chat.models.load import Loaded
 from h2o_chat.transformers_cache.probe import trained_window
 
-PARTS = ("attention", "removal", "topic", "diversity")
+PARTS = ("attention", "removal")
 KEPT_SHARE = 0.2
-"""Of the tokens so far: the sets that local and global statistics choose. The paper's usual budget."""
-SUBMODULAR_DOCUMENTS = 4
-SUBMODULAR_SETS = 100
-"""For each document, layer and KV head."""
+"""The paper's usual budget: the share of the tokens so far that local and global scores choose."""
+SPARSE_BELOW = 0.01
+"""An entry counts as zero below this share of the largest of its row (section 3.1)."""
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """score of rank r = constant * r ** -exponent, a straight line on two logarithmic axes."""
+
+    exponent: float
+    r2: float
+    """Share of the variance of the logarithm that the line explains."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """What was seen in one layer; means over KV heads and documents, and who varies among them."""
+    """Figures of one layer: means over KV heads and documents."""
 
     layer: int
     sparsity: float
@@ -52,113 +48,123 @@ class Layer:
     sparsity_interval: tuple[float, float]
     """95%, bootstrap over documents."""
     exponent: float
-    """Of the power law of accumulated scores by rank, a mean over documents and KV heads ..."""
+    """Exponent of the power law of accumulated scores by rank."""
     exponent_range: tuple[float, float]
-    """... and the least and the most that a KV head has, each a mean over documents."""
+    """Least and most of the KV heads, each a mean over documents."""
     r2: float
-    exponential_r2: float
-    word_law: PowerLaw
-    """Of the attention that all occurrences of a token of the vocabulary received, by rank."""
-    words: float
-    """Rank correlation over tokens of the vocabulary: attention that all their occurrences received, with
-    the number of different tokens that they stand beside."""
-    words_each: float
-    """The same for the attention of one occurrence, per query that saw it."""
     local_overlap: float
-    """Of the fifth of the tokens that scores up to the middle choose, the share that all queries choose.
+    """Share of the heaviest fifth of the tokens by all queries that scores up to the middle choose too.
     Uniform attention would give 1: old tokens had more queries, now and in the end."""
     future_overlap: float
-    """The share that the queries after the middle alone choose: what has to be guessed. By chance a fifth."""
-    diminishing: dict[str, float]
-    """How often greedy choices have diminishing returns, by F (`claims.diminishing`)."""
+    """Share that the queries after the middle alone choose too: what has to be guessed. By chance a fifth."""
 
 
 @dataclass(frozen=True)
 class ObserveReport:
-    """Everything, and what it was measured on; a part that was not asked for is empty."""
+    """All figures, and what they were measured on; a part that was not asked for is empty."""
 
     model: str
     documents: int
     length_tokens: int
     seed: int
-    kept_share: float
     layers: list[Layer]
     uniform: PowerLaw
-    """What a model that attends to all tokens alike would have as its power law by rank."""
+    """The power law by rank of a model that attends to all tokens alike."""
     scores: list[list[float]]
     """Per layer the mean accumulated score of each rank, divided by the highest: [layers][L]."""
     removal: list[Removed]
-    topic: list[Switch]
-    diversity: list[Diversity]
 
 
-def attention(loaded: Loaded, ids: Tensor, seed: int, tick: Tick) -> tuple[list[Layer], list[list[float]]]:
-    """The part that needs attention itself, on documents [N, L], one at a time."""
-    gathered: list[_Layer] = []
-    generator = torch.Generator().manual_seed(seed)
-    near = company(ids.tolist())
-    for number, row in enumerate(ids):
-        _document(loaded, row, gathered, generator if number < SUBMODULAR_DOCUMENTS else None)
-        tick((number + 1) / len(ids))
-    layers = [one.told(index, ids, near, seed) for index, one in enumerate(gathered)]
-    return layers, [one.by_rank() for one in gathered]
+def sparse_entries(probabilities: Tensor, first: int) -> tuple[Tensor, int]:
+    """Counts visible entries below 1% of the largest of their row: [R], and out of how many.
+
+    Args:
+        probabilities: [R, Q, N, S], of N queries at positions `first` onwards, which see none after them.
+    """
+    heads, queries, positions = probabilities.shape[1:]
+    at = torch.arange(first, first + queries, device=probabilities.device)
+    visible = torch.arange(positions, device=probabilities.device) <= at[:, None]  # [N, S]
+    small = probabilities < SPARSE_BELOW * probabilities.amax(-1, keepdim=True)
+    return (small & visible).sum((1, 2, 3)), heads * int(visible.sum())
+
+
+def power_law(scores: Tensor) -> PowerLaw:
+    """Least squares of log score on log rank, over all scores [S] above 0, the highest first."""
+    ordered = scores.double().flatten().sort(descending=True).values.cpu()
+    y = ordered[ordered > 0].log()
+    x = torch.arange(1, len(y) + 1, dtype=torch.float64).log()
+    x, y = x - x.mean(), y - y.mean()
+    if float(y.square().sum()) == 0:
+        return PowerLaw(0.0, 1.0)
+    slope = float((x * y).sum() / x.square().sum())
+    return PowerLaw(-slope, 1 - float((y - slope * x).square().sum() / y.square().sum()))
+
+
+def uniform_law(length: int) -> PowerLaw:
+    """The power law of a document in which each query attends to itself and all tokens before it alike.
+
+    Token j then receives 1/(j + 1) + ... + 1/length: the older, the more, with no heavy hitter at all.
+    """
+    return power_law((1 / torch.arange(1, length + 1, dtype=torch.float64)).flip(0).cumsum(0))
+
+
+def top_overlap(one: Tensor, other: Tensor, keep: int) -> Tensor:
+    """Share of the `keep` highest of one score that are among those of the other. [..., S] -> [...]"""
+    chosen = torch.zeros_like(one, dtype=torch.bool).scatter_(-1, one.topk(keep).indices, True)
+    return chosen.gather(-1, other.topk(keep).indices).double().mean(-1)
 
 
 class _Layer:
-    """What is gathered of one layer, document by document."""
+    """Figures of one layer, gathered document by document."""
 
     def __init__(self) -> None:
         self.small: list[float] = []
         self.scores: list[Tensor] = []
         """[H, L] of each document, over all queries."""
-        self.local: list[Tensor] = []
-        self.future: list[Tensor] = []
-        self.returns: dict[str, list[float]] = defaultdict(list)
+        self.local: list[float] = []
+        self.future: list[float] = []
 
-    def told(self, layer: int, ids: Tensor, near: dict[int, int], seed: int) -> Layer:
-        """All of it as figures."""
+    def summary(self, layer: int, seed: int) -> Layer:
+        """Means over the documents."""
         fits = [[power_law(head) for head in scores] for scores in self.scores]  # [N][H]
-        heads = [sum(fit.exponent for fit in head) / len(head) for head in zip(*fits, strict=True)]
-        flat = [fit for document in fits for fit in document]
-        total, each = _by_token(ids, self.scores)
-        tokens = sorted(total)
-        companions = [float(near[token]) for token in tokens]
+        heads = [_mean([fit.exponent for fit in head]) for head in zip(*fits, strict=True)]
         return Layer(
             layer=layer,
             sparsity=_mean(self.small),
             sparsity_interval=mean_interval(self.small, seed),
             exponent=_mean(heads),
             exponent_range=(min(heads), max(heads)),
-            r2=_mean([fit.r2 for fit in flat]),
-            exponential_r2=_mean([fit.exponential_r2 for fit in flat]),
-            word_law=power_law(torch.tensor([total[token] for token in tokens])),
-            words=rank_correlation([total[token] for token in tokens], companions),
-            words_each=rank_correlation([each[token] for token in tokens], companions),
-            local_overlap=float(torch.stack(self.local).mean()),
-            future_overlap=float(torch.stack(self.future).mean()),
-            diminishing={name: _mean(shares) for name, shares in self.returns.items()},
+            r2=_mean([fit.r2 for document in fits for fit in document]),
+            local_overlap=_mean(self.local),
+            future_overlap=_mean(self.future),
         )
 
     def by_rank(self) -> list[float]:
-        """The mean score of each rank, to the highest."""
+        """The mean score of each rank, divided by the highest."""
         ordered = torch.stack(self.scores).sort(-1, descending=True).values  # [N, H, L]
-        mean = (ordered / ordered[..., :1]).mean((0, 1))
-        return [float(score) for score in mean]
+        return [float(score) for score in (ordered / ordered[..., :1]).mean((0, 1))]
 
 
-def _document(loaded: Loaded, row: Tensor, gathered: list[_Layer], generator: torch.Generator | None) -> None:
-    """Reads one document [L]; sets for diminishing returns are drawn if there is a generator."""
-    length = len(row)
-    middle = length // 2
+def attention(loaded: Loaded, ids: Tensor, seed: int, tick: Tick) -> tuple[list[Layer], list[list[float]]]:
+    """Reads documents [N, L] one at a time; the figures of each layer, and its scores by rank."""
+    gathered: list[_Layer] = []
+    for number, row in enumerate(ids):
+        _document(loaded, row, gathered)
+        tick((number + 1) / len(ids))
+    return [one.summary(at, seed) for at, one in enumerate(gathered)], [one.by_rank() for one in gathered]
+
+
+def _document(loaded: Loaded, row: Tensor, gathered: list[_Layer]) -> None:
+    """Adds the figures of one document [L]."""
+    length, middle = len(row), len(row) // 2
     sums: list[Tensor] = []  # per layer [H, L], so far
     halfway: list[Tensor] = []
     small: list[tuple[int, int]] = []
     for block in blocks(loaded.model, row[None].to(loaded.device)):
         if not sums:
-            heads = [values.shape[1] for values in block.values]
-            sums = [torch.zeros(count, length, dtype=torch.float64) for count in heads]
-            small = [(0, 0)] * len(heads)
-            gathered += [_Layer() for _ in heads[len(gathered) :]]
+            sums = [torch.zeros(heads, length, dtype=torch.float64) for heads in block.kv_heads]
+            small = [(0, 0)] * len(sums)
+            gathered += [_Layer() for _ in sums[len(gathered) :]]
         end = block.first + block.probabilities[0].shape[2]
         for layer, found in enumerate(block.probabilities):
             fewer, seen = sparse_entries(found, block.first)
@@ -168,30 +174,13 @@ def _document(loaded: Loaded, row: Tensor, gathered: list[_Layer], generator: to
                 halfway.append(sums[layer].clone())
                 halfway[layer][:, :end] += received[:, : middle - block.first].sum(1)
             sums[layer][:, :end] += received.sum(1)
-            if end == length and generator is not None:
-                for head, values in zip(received, block.values[layer][0], strict=True):
-                    shares = diminishing(head, values, SUBMODULAR_SETS, generator)
-                    for name, share in shares.items():
-                        gathered[layer].returns[name].append(share)
     keep = max(1, round(KEPT_SHARE * middle))
     for layer, one in enumerate(gathered):
         so_far, ever = halfway[layer][:, :middle], sums[layer][:, :middle]
         one.small.append(small[layer][0] / small[layer][1])
         one.scores.append(sums[layer])
-        one.local.append(top_overlap(so_far, ever, keep).mean())
-        one.future.append(top_overlap(so_far, ever - so_far, keep).mean())
-
-
-def _by_token(ids: Tensor, scores: Sequence[Tensor]) -> tuple[dict[int, float], dict[int, float]]:
-    """Attention of every token of the vocabulary: of all its occurrences, and of one, per query."""
-    total: dict[int, float] = defaultdict(float)
-    rates: dict[int, list[float]] = defaultdict(list)
-    length = ids.shape[1]
-    for row, found in zip(ids.tolist(), scores, strict=True):
-        for at, (token, score) in enumerate(zip(row, found.sum(0).tolist(), strict=True)):
-            total[token] += score
-            rates[token].append(score / (length - at))  # itself and every later token asked
-    return dict(total), {token: _mean(each) for token, each in rates.items()}
+        one.local.append(float(top_overlap(so_far, ever, keep).mean()))
+        one.future.append(float(top_overlap(so_far, ever - so_far, keep).mean()))
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -199,18 +188,12 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def measure(
-    loaded: Loaded,
-    ids: Tensor,
-    others: Tensor,
-    runs: Sequence[Run],
-    parts: Sequence[str],
-    seed: int,
-    tick: Tick = unheard,
+    loaded: Loaded, ids: Tensor, parts: Sequence[str], seed: int, tick: Tick = unheard
 ) -> ObserveReport:
-    """All parts on documents [N, L]; `others` [M, L] are what the topic changes to.
+    """Measures the parts that are asked for on documents [N, L].
 
     Raises:
-        UsageError: documents longer than the model's window, or budgets as large as what is read.
+        UsageError: the documents are longer than the model's window.
     """
     length, window = ids.shape[1], trained_window(loaded.model.config)
     if length > window:
@@ -218,35 +201,58 @@ def measure(
             f"Documents of {length:,} tokens do not fit the model's window of {window:,}.",
             f"Give a --length of {window} or less.",
         )
-    if set(parts) & {"topic", "diversity"} and any((run.budget or 0) >= length // 2 for run in runs):
-        raise UsageError(
-            f"Budgets as large as half of {length:,} tokens forget nothing here.", "Give smaller ones."
-        )
-    layers: list[Layer] = []
-    scores: list[list[float]] = []
-    removed: list[Removed] = []
-    topics: list[Switch] = []
-    texts: list[Diversity] = []
+    layers, scores, removed = list[Layer](), list[list[float]](), list[Removed]()
     for number, one in enumerate(parts):
-        told = part(tick, number, len(parts))
+        share = part(tick, number, len(parts))
         if one == "attention":
-            layers, scores = attention(loaded, ids, seed, told)
-        elif one == "removal":
-            removed = removal(loaded, ids, seed, told)
-        elif one == "topic":
-            topics = switches(loaded, joined(ids, others), runs, seed, told)
+            layers, scores = attention(loaded, ids, seed, share)
         else:
-            texts = diversity(loaded, ids, runs, seed, told)
-    return ObserveReport(
-        model=loaded.name,
-        documents=len(ids),
-        length_tokens=length,
-        seed=seed,
-        kept_share=KEPT_SHARE,
-        layers=layers,
-        uniform=uniform_law(length),
-        scores=scores,
-        removal=removed,
-        topic=topics,
-        diversity=texts,
+            removed = removal(loaded, ids, seed, share)
+    return ObserveReport(loaded.name, len(ids), length, seed, layers, uniform_law(length), scores, removed)
+
+
+def show_tables(report: ObserveReport) -> None:
+    """One table for each part that was asked for."""
+    if report.layers:
+        print_tables(_attention_table(report))
+    if report.removal:
+        print_tables(_removal_table(report))
+
+
+def _attention_table(report: ObserveReport) -> Table:
+    table = Table(
+        title=f"{report.model}: {report.documents} documents of {report.length_tokens:,} tokens: attention",
+        caption="sparsity: entries below 1% of their row's largest. exponent: of score by rank, log-log least"
+        " squares, in brackets least and most of the KV heads; uniform attention:"
+        f" {report.uniform.exponent:.2f}, R2 {report.uniform.r2:.2f}. overlap: of the {KEPT_SHARE:.0%}"
+        " heaviest tokens half-way, with those of all queries / of the later ones, by chance"
+        f" {KEPT_SHARE:.2f}.",
     )
+    for column in ("layer", "sparsity [95%]", "exponent", "R2", "overlap all / later"):
+        table.add_column(column, justify="right" if table.columns else "left")
+    for one in report.layers:
+        table.add_row(
+            str(one.layer),
+            f"{one.sparsity:.3f} {_interval(one.sparsity_interval)}",
+            f"{one.exponent:.2f} [{one.exponent_range[0]:.2f}, {one.exponent_range[1]:.2f}]",
+            f"{one.r2:.2f}",
+            f"{one.local_overlap:.2f} / {one.future_overlap:.2f}",
+        )
+    return table
+
+
+def _removal_table(report: ObserveReport) -> Table:
+    shares = sorted({one.share for one in report.removal})
+    table = Table(
+        *("which", *(f"{share:.0%}" for share in shares)),
+        title="Tokens of the first half removed",
+        caption="Perplexity of the second half to that with all tokens; [95% bootstrap over documents].",
+    )
+    for what in dict.fromkeys(one.what for one in report.removal):
+        found = {one.share: one for one in report.removal if one.what == what}
+        table.add_row(what, *(f"{found[s].ratio:.3f} {_interval(found[s].interval)}" for s in shares))
+    return table
+
+
+def _interval(interval: tuple[float, float]) -> str:
+    return f"[{interval[0]:.3f}, {interval[1]:.3f}]"

@@ -18,10 +18,6 @@ def plot_observe(report: ObserveReport, folder: Path) -> list[Path]:
         ]
     if report.removal:
         files.append(draw(folder / "removal.png", "Perplexity without tokens, to all", _removal, report))
-    if report.topic:
-        files.append(draw(folder / "topic.png", "Slots held by the old topic", _topic, report))
-    if report.diversity:
-        files.append(draw(folder / "self-bleu.png", "Self-BLEU of continuations", _diversity, report))
     return files
 
 
@@ -57,24 +53,6 @@ def _removal(axes: Any, report: ObserveReport) -> None:
         )
     axes.set(xlabel="tokens removed, %", ylabel="perplexity to all tokens")
     axes.legend()
-
-
-def _topic(axes: Any, report: ObserveReport) -> None:
-    for one in report.topic:
-        ends = [stretch.end for stretch in one.stretches]
-        name = one.contestant if one.budget is None else f"{one.contestant}, {one.budget} slots"
-        axes.plot(ends, [stretch.old for stretch in one.stretches], marker="o", label=name)
-    axes.set(xlabel="tokens after the change of topic", ylabel="share of slots", ylim=(0, 1))
-    axes.legend()
-
-
-def _diversity(axes: Any, report: ObserveReport) -> None:
-    names = [f"{one.contestant}\n{one.budget or 'all'}" for one in report.diversity]
-    middle = [one.self_bleu for one in report.diversity]
-    low = [one.self_bleu - one.interval[0] for one in report.diversity]
-    high = [one.interval[1] - one.self_bleu for one in report.diversity]
-    axes.bar(names, middle, yerr=[low, high], capsize=3)
-    axes.set(xlabel="policy, slots", ylabel="Self-BLEU")
 
 
 def _generate(axes: Any, report: GenerateReport) -> None:

@@ -19,12 +19,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from h2o_chat.base.config import OFFLINE, PREFILLS
+from h2o_chat.base.config import PREFILLS
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Tick, part, unheard
 from h2o_chat.cache.step import Step
 from h2o_chat.engine.runner import trained_positions
-from h2o_chat.lab.belady import Foresight, foresee, rows_at_once
 from h2o_chat.lab.contestant import Contestant, ranked, slots_of
 from h2o_chat.lab.figures import bootstrap
 from h2o_chat.lab.results import Results, key
@@ -163,15 +162,9 @@ def through(
 ) -> tuple[list[list[float]], int]:
     """NLL of documents [N, L] through fresh caches, [N, L - 1]; bytes of keys and values of one of them."""
     positions, length, rows, held = trained_positions(loaded), ids.shape[1], list[list[float]](), 0
-    feed, heads = feed_of(loaded), loaded.sizes.kv_heads
-    offline = plan["policy"] in OFFLINE
-    at_once = min(ROWS, rows_at_once(len(positions.ropes), heads, length)) if offline else ROWS
-    for batch in torch.split(ids.to(loaded.device), at_once):
-        if offline:
-            future = foresee(loaded.model, batch, heads, plan["policy"])
-            cache: H2OCache = Foresight(positions=positions, future=future, **plan)
-        else:
-            cache = H2OCache(positions=positions, **plan | {"policy": ranked(plan["policy"])})
+    feed = feed_of(loaded)
+    for batch in torch.split(ids.to(loaded.device), ROWS):
+        cache = H2OCache(positions=positions, **plan | {"policy": ranked(plan["policy"])})
         parts = []
         for found in nll(feed, batch, cache, columns, prompt):
             parts.append(found)
@@ -218,18 +211,6 @@ def measure(
             "Give a smaller --prompt or a larger --length.",
         )
     positions = trained_positions(loaded)
-    foresight = [c for c in contestants if c.policy in OFFLINE]
-    if foresight and length > positions.window:
-        raise UsageError(
-            f"{foresight[0]} has to read documents with everything kept first, and {length:,} tokens are more"
-            f" than the model's window of {positions.window:,}.",
-            "Give a smaller --length.",
-        )
-    if foresight and isinstance(loaded, LoadedNative):
-        raise UsageError(
-            f"{foresight[0]} looks into transformers' attention, not the native step's.",
-            "Use --dtype float32.",
-        )
     shares = {(c, b): c.shares(slots_of(loaded, c, b, equal_bytes)) for c in contestants for b in budgets}
     fits = length <= positions.window
     runs = len(shares) * (len(readings) if prompt else 1) + fits

@@ -10,7 +10,6 @@ from h2o_chat.lab.long_recall import BARE, LongRecallReport
 from h2o_chat.lab.perplexity import PerplexityReport, Score
 from h2o_chat.lab.pictures import draw
 from h2o_chat.lab.recall import RecallReport
-from h2o_chat.lab.sampled import SampledReport
 
 Point = tuple[int, float, tuple[float, float]]
 """Slots, a value, its interval."""
@@ -21,11 +20,6 @@ def plot_perplexity(report: PerplexityReport, folder: Path) -> list[Path]:
     long = any(score.ratio is None for score in report.scores)
     title = f"{report.model}: perplexity" + (" by position" if long else " to full")
     return [draw(folder / "perplexity.png", title, _by_position if long else _by_budget, report)]
-
-
-def plot_sampled(report: SampledReport, folder: Path) -> list[Path]:
-    """Perplexity by tenths of the streams."""
-    return [draw(folder / "sampled.png", f"{report.model}: perplexity of its own text", _tenths, report)]
 
 
 def plot_recall(report: RecallReport, folder: Path) -> list[Path]:
@@ -104,18 +98,6 @@ def _by_position(axes: Any, report: PerplexityReport) -> None:
 
 def _who(score: Score) -> str:
     return ", ".join(part for part in (score.contestant, score.reading) if part)
-
-
-def _tenths(axes: Any, report: SampledReport) -> None:
-    for one in report.stretches:
-        middle = [tenth.perplexity for tenth in one.tenths]
-        low = [tenth.perplexity - tenth.interval[0] for tenth in one.tenths]
-        high = [tenth.interval[1] - tenth.perplexity for tenth in one.tenths]
-        ends = [tenth.end for tenth in one.tenths]
-        name = f"{one.contestant}, {one.budget:,} slots"
-        axes.errorbar(ends, middle, yerr=[low, high], marker="o", capsize=3, label=name)
-    axes.set(xlabel="positions up to", ylabel="perplexity")
-    axes.legend(fontsize="small")
 
 
 def _shares(axes: Any, report: RecallReport | LongRecallReport, group: str) -> None:

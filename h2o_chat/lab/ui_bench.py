@@ -20,9 +20,8 @@ from h2o_chat.base.progress import progress_bar
 from h2o_chat.chat.message import Message
 from h2o_chat.events.events import CacheState, Event, Prompt, Said, Session, Token, Turn, to_json
 from h2o_chat.events.recording import read
-from h2o_chat.lab.store_bench import conversation_of
 from h2o_chat.lab.ui_share import SPOKEN, record, share
-from h2o_chat.store import Store
+from h2o_chat.store import Conversation, Store, StoredMessage
 from h2o_chat.tui.driven import Terminal, drawn, press, settled, shown, until, written
 from h2o_chat.tui.player import Pace, Player, Recorded
 from h2o_chat.tui.replay import ReplayPane
@@ -33,6 +32,7 @@ STREAMED_MS = 5.0
 """Between two tokens: 200 a second."""
 STREAMED_TOKENS = 600
 """At least; of fewer the answer is streamed again and again: pictures are counted in whole seconds."""
+MESSAGE_WORDS = 40
 MARKDOWN = "\n\n1. one of **them**\n2. another, `so`\n\n```py\nfor x in things:\n    print(x)\n```\n"
 
 
@@ -84,15 +84,28 @@ def spoken(recorded: Sequence[Event]) -> list[Event]:
 
 
 def write(folder: Path, turns: int, chance: random.Random) -> str:
-    """A stored conversation of so many turns, with Markdown in every third answer; its id."""
-    whole = conversation_of(0.0, 2 * turns, chance)
+    """Stores a conversation of so many turns, with Markdown in every third answer; returns its id."""
+    last = 2 * turns - 1
     messages = [
-        replace(message, text=message.text + MARKDOWN) if message.id % 6 == 1 else message
-        for message in whole.messages
+        StoredMessage(
+            id=number,
+            parent=number - 1 if number else None,
+            role="assistant" if number % 2 else "user",
+            text=" ".join(chance.choices(KEYS.split(), k=MESSAGE_WORDS))
+            + (MARKDOWN if number % 6 == 1 else ""),
+            finish="eos" if number % 2 else None,
+            first=number * MESSAGE_WORDS,
+            last=(number + 1) * MESSAGE_WORDS - 1,
+            ids=tuple(range(MESSAGE_WORDS)),
+            created=float(number),
+        )
+        for number in range(last + 1)
     ]
     store = Store(folder)
     try:
-        (conversation,) = store.put([replace(whole, messages=messages)])
+        (conversation,) = store.put(
+            [Conversation("", "", "pocket", {"budget": 512}, 0.0, 0.0, last, messages)]
+        )
     finally:
         store.close()
     return conversation

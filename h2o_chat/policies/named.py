@@ -1,6 +1,5 @@
 """A policy by its name: those a person would choose, and those to compare with."""
 
-from h2o_chat.base.config import OFFLINE
 from h2o_chat.base.config import POLICIES as NAMES
 from h2o_chat.base.errors import UsageError
 from h2o_chat.policies.policies import POLICIES, Policy
@@ -11,13 +10,8 @@ def named(name: str) -> Policy:
     """The policy of that name.
 
     Raises:
-        UsageError: there is none, or it has to see the future.
+        UsageError: there is none.
     """
-    if name in OFFLINE:
-        raise UsageError(
-            "This policy decides by what will be attended to, which nobody knows while generating.",
-            f"{name} is a reference for h2o-chat eval perplexity alone.",
-        )
     known = POLICIES | REFERENCES
     if name not in known:
         raise UsageError(f"Policy {name!r} is not known.", f"One of: {', '.join(NAMES)}.")

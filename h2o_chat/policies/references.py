@@ -1,8 +1,9 @@
 """Policies to compare with, which nobody would choose: caches and sparse patterns known from elsewhere.
 
 As in `policies.py`: pure functions, the lowest priority goes first, ties drop the oldest. All of them
-can generate, so every place that takes the name of a policy takes these too. Those that see the future
-cannot: `lab/belady.py`. Shapes: L layers, R rows, H KV heads, G query heads per KV head, S slots.
+can generate, so every place that takes the name of a policy takes these too.
+
+Shapes: L layers, R rows, H KV heads, G query heads per KV head, S slots.
 """
 
 from collections.abc import Callable

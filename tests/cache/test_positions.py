@@ -12,7 +12,6 @@ import h2o_chat.transformers_cache.registered  # noqa: F401  (registers "h2o")
 from h2o_chat.base.errors import UsageError, WindowFullError
 from h2o_chat.cache.rope import Positions, Rope
 from h2o_chat.cache.step import Step
-from h2o_chat.lab.bounded import rounding
 from h2o_chat.transformers_cache.cache import H2OCache
 from h2o_chat.transformers_cache.probe import probe
 
@@ -313,10 +312,3 @@ def test_positions_are_refused_without_a_probe_and_beyond_the_window() -> None:
     cache = H2OCache(16, positions=Positions(64, (None,), learned=True))
     with pytest.raises(UsageError, match="window of 64"):
         cache.prepare(Step(65))
-
-
-def test_a_key_is_rounded_at_most_three_times_in_a_million_tokens() -> None:
-    for dtype in (torch.float32, torch.bfloat16):
-        drift = rounding(dtype, tokens=1_000_000, window=2048)
-        assert drift.turns <= 3
-        assert drift.error < 3 * max(drift.one_rounding, 1e-5)  # 1e-5: fp32 angles up to 2,048 rad

@@ -50,8 +50,6 @@ def test_the_full_cache_comes_first_and_a_policy_must_fit() -> None:
     assert (runs[2].settings(chunk=3).recent, runs[2].settings(chunk=3).chunk) == (4, 3)
     with pytest.raises(BudgetError):
         runs_of(["caote"], [2])
-    with pytest.raises(UsageError, match="future"):
-        runs_of(["belady"], [16])
 
 
 def test_a_contestant_keeps_its_own_numbers() -> None:

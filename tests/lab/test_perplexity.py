@@ -164,11 +164,6 @@ def test_a_prompt_read_at_once_or_in_chunks(stories: Loaded, texts: list[str]) -
         measure(stories, ids, [Contestant("h2o")], [32], seed=0, prompt=139)
 
 
-def test_what_sees_the_future_needs_documents_that_fit(stories: Loaded, texts: list[str]) -> None:
-    with pytest.raises(UsageError, match="window of 512"):
-        measure(stories, documents(texts, stories.tokenizer, 600), [Contestant("belady")], [32], seed=0)
-
-
 # -- the parts ---------------------------------------------------------------------------------------------
 
 

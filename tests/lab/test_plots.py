@@ -10,7 +10,6 @@ from h2o_chat.cli.cli import app
 from h2o_chat.lab.long_recall import LongRecallReport
 from h2o_chat.lab.perplexity import PerplexityReport, Score
 from h2o_chat.lab.recall import RecallReport, Share
-from h2o_chat.lab.sampled import SampledReport, Stretch, Tenth
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 
@@ -35,18 +34,16 @@ def test_ratios_by_budget() -> None:
     assert [segment[:, 1].tolist() for segment in stem.get_segments()] == [[1.25, 2.0], [1.0, 1.75]]
 
 
-def test_far_documents_by_position_and_streams_by_tenths(tmp_path: Path) -> None:
+def test_far_documents_by_position(tmp_path: Path) -> None:
     plots, axes = drawing()
     long = report(score("h2o", 64, 5, False), score("h2o", 64, 6, False, first=100))
     plots._by_position(axes, long)
     (line,) = axes.lines
     assert list(zip(*line.get_data(), strict=True)) == [(100, 5), (200, 6)]
     assert line.get_label() == "h2o, 64 slots"
-    tenths = [Tenth(100 * n, 100 * n + 100, 4.0 + n, (3.5, 20.0), 1.1, (1, 1.2)) for n in range(10)]
-    own = SampledReport("tiny", "f", 2, 1000, 100, 0, [Stretch("h2o", 64, tenths, 1, (1, 1), 1, (1, 1))])
-    (path,) = plots.plot_sampled(own, tmp_path / "new" / "folder")
+    (path,) = plots.plot_perplexity(long, tmp_path / "new" / "folder")
+    assert path.name == "perplexity.png"
     assert path.stat().st_size > 5000
-    assert plots.plot_perplexity(long, tmp_path)[0].name == "perplexity.png"
 
 
 def test_recall_beside_the_full_cache(tmp_path: Path) -> None:

@@ -6,11 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from h2o_chat.base.config import OFFLINE
 from h2o_chat.base.config import POLICIES as NAMES
 from h2o_chat.base.errors import BudgetError, UsageError
-from h2o_chat.lab.belady import any_policy
 from h2o_chat.policies.frame import lowest, opinion, priorities
+from h2o_chat.policies.named import named
 from h2o_chat.policies.novelty import distinctness
 from h2o_chat.policies.policies import POLICIES, Policy, Slots, output_change_by_head, prominence
 from h2o_chat.policies.references import output_change
@@ -89,7 +88,7 @@ def test_the_frame_orders_empty_unseen_heavy_and_safe() -> None:
     assert found.flatten().tolist() == [-infinite, -infinite, 0.5, infinite, infinite]
 
 
-@pytest.mark.parametrize("name", [name for name in (*NAMES, *OFFLINE) if name != "full"])
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "full"])
 @given(
     budget=st.integers(1, 200),
     sinks=st.none() | st.integers(0, 60),
@@ -99,17 +98,17 @@ def test_a_budget_is_divided_or_refused_with_the_smallest_that_works(
     name: str, budget: int, sinks: int | None, recent: int | None
 ) -> None:
     try:
-        shares = divide(any_policy(name), budget, sinks, recent)
+        shares = divide(named(name), budget, sinks, recent)
     except BudgetError as error:
         smallest = int(error.hint.rstrip(".").rpartition(" ")[2])
         assert smallest != budget
-        assert divide(any_policy(name), smallest, sinks, recent).budget == smallest
+        assert divide(named(name), smallest, sinks, recent).budget == smallest
         if smallest > 1:
             with pytest.raises(BudgetError, match=str(smallest - 1)):
-                divide(any_policy(name), smallest - 1, sinks, recent)
+                divide(named(name), smallest - 1, sinks, recent)
         return
     heavy = shares.budget - shares.sinks - shares.recent
-    assert heavy >= (1 if any_policy(name).heavy else 0)
+    assert heavy >= (1 if named(name).heavy else 0)
     assert shares.most_protected + shares.recent <= shares.budget
 
 

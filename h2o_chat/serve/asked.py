@@ -10,6 +10,7 @@ from typing import Any
 from h2o_chat.base import precedence
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import UsageError, name_of
+from h2o_chat.base.utf8 import SLICE, decoded
 from h2o_chat.chat.jobs import SAMPLING
 from h2o_chat.chat.message import LONGEST_CHARACTERS
 from h2o_chat.serve.errors import ApiError, wrong
@@ -122,9 +123,9 @@ def object_of(raw: bytes) -> dict[str, Any]:
         ApiError: it is none.
     """
     if (values := _values(raw)) > VALUES:
-        raise wrong(None, f"The body has about {values:,} values: {VALUES:,} is the most.")
+        raise wrong(None, f"The body has at least {values:,} values: {VALUES:,} is the most.")
     try:
-        body = json.loads(raw.decode())
+        body = json.loads(decoded(raw))
     except UnicodeDecodeError as error:
         raise wrong(None, f"The body is not UTF-8 text: {error.reason} at byte {error.start:,}.") from error
     except json.JSONDecodeError as error:
@@ -137,16 +138,27 @@ def object_of(raw: bytes) -> dict[str, Any]:
 
 
 def _values(raw: bytes) -> int:
-    """About how many values and names a JSON text has, and at least so many as it would make."""
-    most = raw.count(b'"') // 2 + sum(map(raw.count, (b",", b"[", b"{")))
-    if most <= VALUES:  # what stands in texts counted too
-        return most
-    unescaped = raw.replace(rb"\\", b"").replace(rb"\"", b"")
-    strings = unescaped.count(b'"') // 2
-    if strings > VALUES:  # enough is known, and splitting would make them
-        return strings
-    between = b"".join(unescaped.split(b'"')[::2])
-    return strings + sum(map(between.count, (b",", b"[", b"{")))
+    """About how many values and names a JSON text makes, at least; counting ends above VALUES."""
+    quotes = between = 0
+    for piece in _unescaped(raw):
+        parts = piece.split(b'"')
+        outside = b"".join(parts[quotes % 2 :: 2])
+        between += sum(map(outside.count, (b",", b"[", b"{")))
+        quotes += len(parts) - 1
+        if quotes // 2 + between > VALUES:
+            break
+    return quotes // 2 + between
+
+
+def _unescaped(raw: bytes) -> Iterator[bytes]:
+    """A JSON text without escaped backslashes and quotes, slice by slice: none is cut in two."""
+    begin = 0
+    while begin < len(raw):
+        piece = raw[begin : begin + SLICE]
+        if (len(piece) - len(piece.rstrip(b"\\"))) % 2 and len(piece) > 1:
+            piece = piece[:-1]
+        begin += len(piece)
+        yield piece.replace(rb"\\", b"").replace(rb"\"", b"")
 
 
 def _changes_nothing(value: Any, allowed: tuple[Any, ...]) -> bool:

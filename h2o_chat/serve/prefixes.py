@@ -14,6 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from h2o_chat.base.utf8 import encoded
 from h2o_chat.serve.asked import Message
 
 if TYPE_CHECKING:
@@ -41,7 +42,10 @@ def after(before: bytes, message: Message) -> bytes:
     No two messages are hashed alike: the first part has 32 bytes, and no role has a NUL.
     """
     role, text = message
-    return sha256(before + role.encode() + b"\0" + text.encode()).digest()
+    hashed = sha256(before + role.encode() + b"\0")
+    for piece in encoded(text):
+        hashed.update(piece)
+    return hashed.digest()
 
 
 def chain(begin: bytes, messages: Iterable[Message]) -> list[bytes]:

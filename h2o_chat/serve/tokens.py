@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from h2o_chat.base.config import Settings
+from h2o_chat.base.utf8 import encoded
 from h2o_chat.chat import stuck
 from h2o_chat.chat.message import Message
 from h2o_chat.chat.templates import Template, literal
@@ -76,7 +77,7 @@ class Reader:
         """
         state = begin.state if begin else None
         begins = at = state.cache.fed + len(state.pending) if state else 0
-        unread_bytes = sum(len(text.encode()) for _, text in asked.messages[read:])
+        unread_bytes = sum(len(piece) for _, text in asked.messages[read:] for piece in encoded(text))
         check_length(unread_bytes // self.longest_token_bytes)
         places = places_of(state.about, read, at) if state else Places()
         pieces, system, system_tokens, notes = list[Piece](), None, 0, list[Note]()

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from h2o_chat.base.utf8 import decoded, encoded
+
 TITLE_CHARACTERS = 60
 
 
@@ -153,9 +155,10 @@ WHERE words MATCH ? AND NOT hidden ORDER BY words.rowid DESC LIMIT ?"""
 def clean(text: str) -> str:
     """Lone surrogates cannot be stored as UTF-8 and become `?`, as in `events.to_json`."""
     try:
-        text.encode()
+        for _ in encoded(text):
+            pass
     except UnicodeEncodeError:
-        return text.encode("utf-8", "replace").decode("utf-8")
+        return decoded(b"".join(encoded(text, "replace")))
     return text
 
 

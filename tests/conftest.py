@@ -171,13 +171,13 @@ def forked(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Chat templates may compute for 0.3 s, not 1.5; what renders them."""
-    from h2o_chat.chat import rendering, template_process
+    from h2o_chat.chat.templates.chat_template import rendering, template_process
 
-    code = "from h2o_chat.chat import template_process as one; one.LONGEST_S = 0.3; one.main()"
+    code = "from h2o_chat.chat.templates import template_process as one; one.LONGEST_S = 0.3; one.main()"
     monkeypatch.setattr(rendering, "_PROGRAM", code)
     monkeypatch.setattr(rendering, "LONGEST_S", 0.3)
     made = rendering.Renderer()
-    monkeypatch.setattr("h2o_chat.chat.templates.render", made.render)
+    monkeypatch.setattr("h2o_chat.chat.templates.chat_template.render", made.render)
     assert template_process.LONGEST_S == 1.5
     yield made
     if made._process:

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from h2o_chat.base.config import EngineName, Sampling, Settings
-from h2o_chat.chat.chat import Chat
-from h2o_chat.chat.keeping import Keeper
+from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Token
 from h2o_chat.native.loading import open_model

@@ -24,7 +24,7 @@ for code in json.loads(sys.argv[1]):
         pass
     print("imported", json.dumps(sorted({"torch", "transformers", "textual"} & set(sys.modules))))
 """
-WITHOUT_A_SCREEN = "import h2o_chat.cli.cli, h2o_chat.cli.run, h2o_chat.chat.chat"
+WITHOUT_A_SCREEN = "import h2o_chat.cli.cli, h2o_chat.cli.run, h2o_chat.chat.conversation.chat"
 
 
 def test_no_torch() -> None:

@@ -14,7 +14,7 @@ import time
 from in_tmux import chat_screen
 
 from h2o_chat.models.resolve import find
-from h2o_chat.tui.talk.first_minute import OFFERS_TO
+from h2o_chat.tui.prompt.first_minute import OFFERS_TO
 
 READ_S = 2.0
 """A person looks at the screen so long before pressing enter."""

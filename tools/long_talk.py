@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from h2o_chat.cli.prompts import read_script
+from h2o_chat.cli.prompt_input import read_script
 from h2o_chat.cli.run import SEPARATOR
 from h2o_chat.lab.recall import holds
 from h2o_chat.lab.stuck import WORLD, repeated

@@ -19,12 +19,12 @@ from rich.style import Style
 from textual.pilot import Pilot
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.chat.message import Message
-from h2o_chat.chat.opening import Kept, opener
+from h2o_chat.chat.conversation.greeting import first_budget
+from h2o_chat.chat.conversation.message import Message
+from h2o_chat.chat.conversation.opening import Kept, opener
 from h2o_chat.tui.app import ChatApp
-from h2o_chat.tui.first_budget import first_budget
-from h2o_chat.tui.talk import first_minute
-from h2o_chat.tui.talk.first_minute import OFFERS, Offer
+from h2o_chat.tui.prompt import first_minute
+from h2o_chat.tui.prompt.first_minute import OFFERS, Offer
 
 ASSETS = Path(__file__).parent.parent / "assets"
 SIZES = ((120, 36), (80, 24), (60, 24))

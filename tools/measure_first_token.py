@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from h2o_chat.base.config import Sampling, Settings  # noqa: E402
-from h2o_chat.chat.chat import Chat  # noqa: E402
+from h2o_chat.chat.conversation.chat import Chat  # noqa: E402
 from h2o_chat.engine.engine import Engine  # noqa: E402
 from h2o_chat.events.events import Event, Said, Token  # noqa: E402
 from h2o_chat.lab.talk import FACTS, VALUES, between  # noqa: E402

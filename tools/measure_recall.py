@@ -25,11 +25,11 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from h2o_chat.base.config import Sampling, Settings  # noqa: E402
-from h2o_chat.chat.chat import Chat  # noqa: E402
-from h2o_chat.chat.feeding import turn_tokens  # noqa: E402
-from h2o_chat.chat.message import Message  # noqa: E402
+from h2o_chat.chat.conversation.chat import Chat  # noqa: E402
+from h2o_chat.chat.conversation.feeding import turn_tokens  # noqa: E402
+from h2o_chat.chat.conversation.message import Message  # noqa: E402
 from h2o_chat.chat.recall.recall import Recall  # noqa: E402
-from h2o_chat.chat.templates import literal  # noqa: E402
+from h2o_chat.chat.templates.chat_template import literal  # noqa: E402
 from h2o_chat.events.events import Said, Turn  # noqa: E402
 from h2o_chat.lab.recall import holds  # noqa: E402
 from h2o_chat.remote.engine_here import engine_here  # noqa: E402

@@ -45,7 +45,7 @@ from served import GRACE_S, Server
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import progress_bar
-from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
 from h2o_chat.native.loading import open_model

@@ -13,7 +13,6 @@ import typer
 from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.cli import verdicts
 from h2o_chat.cli.bench_full import full
-from h2o_chat.cli.in_words import App
 from h2o_chat.cli.lab_options import (
     Dtype,
     Json,
@@ -28,6 +27,7 @@ from h2o_chat.cli.lab_options import (
     made,
     measured,
 )
+from h2o_chat.cli.typer_messages import App
 from h2o_chat.lab.output import print_tables, tell
 
 bench = App(no_args_is_help=True)

@@ -21,13 +21,13 @@ from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.cli import config_command, models_command, sessions_command
 from h2o_chat.cli.bench_commands import bench
 from h2o_chat.cli.commands import FetchYes, asking
+from h2o_chat.cli.default_model import with_model
 from h2o_chat.cli.doctor_command import doctor
 from h2o_chat.cli.eval_commands import evaluate
 from h2o_chat.cli.flags import FLAGS, asked_for, named_in, settings_of, takes_flags
-from h2o_chat.cli.in_words import App, Commands
 from h2o_chat.cli.replay_command import demo, replay
 from h2o_chat.cli.serve_command import serve
-from h2o_chat.cli.unnamed import with_model
+from h2o_chat.cli.typer_messages import App, Commands
 from h2o_chat.cli.web import ADDRESS as WEB_ADDRESS
 from h2o_chat.models.hub import ask
 from h2o_chat.models.makers import Makers, recommended
@@ -36,7 +36,7 @@ from h2o_chat.models.resolve import Found, find, look_up
 from h2o_chat.store import conversation_ids
 
 if TYPE_CHECKING:
-    from h2o_chat.chat.opening import Kept
+    from h2o_chat.chat.conversation.opening import Kept
 
 
 class _Commands(Commands):
@@ -124,7 +124,7 @@ def _kept(resume: str | None, folder: Path | None) -> tuple["Kept", dict[str, An
     Args:
         folder: the data folder; None: it is kept in memory alone.
     """
-    from h2o_chat.chat.opening import Kept, stored
+    from h2o_chat.chat.conversation.opening import Kept, stored
 
     if resume is None:
         return Kept(folder), {}
@@ -201,16 +201,16 @@ def screen(
         if by_lines:
             return _plain(settings, sampling, named, kept, record)
         from h2o_chat.base.system import PASSES_SOCKETS
-        from h2o_chat.chat.chat import Chat
-        from h2o_chat.chat.opening import opener, opener_of
-        from h2o_chat.chat.stored import leave
+        from h2o_chat.chat.conversation.chat import Chat
+        from h2o_chat.chat.conversation.greeting import first_budget
+        from h2o_chat.chat.conversation.opening import opener, opener_of
+        from h2o_chat.chat.conversation.release import leave
         from h2o_chat.events.recorder import Recorder
         from h2o_chat.remote.engine_apart import engine_apart
         from h2o_chat.remote.engine_here import engine_here
         from h2o_chat.tui import leaving
         from h2o_chat.tui.app import ChatApp
-        from h2o_chat.tui.first_budget import first_budget
-        from h2o_chat.tui.hangup import leave_with_the_terminal
+        from h2o_chat.tui.terminal_watch import leave_with_the_terminal
 
         recorder = Recorder(record) if record else None
         if recorder:
@@ -245,7 +245,7 @@ def _plain(
     settings: Settings, sampling: Sampling, named: set[str], kept: "Kept", record: Path | None
 ) -> ExitCode:
     """The chat line by line."""
-    from h2o_chat.chat.opening import opener, opener_of
+    from h2o_chat.chat.conversation.opening import opener, opener_of
     from h2o_chat.cli import plain
     from h2o_chat.cli.plain_acts import act
     from h2o_chat.events.recorder import Recorder
@@ -321,9 +321,9 @@ def run(
     given: ChainMap[str, Any],
 ) -> None:
     """Ask once, play a script, or answer a file of prompts, without a screen; answers go to stdout."""
-    from h2o_chat.chat.opening import opener
-    from h2o_chat.cli import batch as batches
+    from h2o_chat.chat.conversation.opening import opener
     from h2o_chat.cli import run as running
+    from h2o_chat.cli import run_batch as batches
     from h2o_chat.events.recorder import Recorder
 
     def many() -> batches.Asked:
@@ -362,7 +362,7 @@ def _turns(prompt: str | None, script: Path | None) -> list[str]:
     Raises:
         UsageError: nothing, too much, or it cannot be read.
     """
-    from h2o_chat.cli.prompts import prompt_of, read_script
+    from h2o_chat.cli.prompt_input import prompt_of, read_script
 
     if script is not None:
         if prompt is not None:

@@ -15,8 +15,8 @@ from h2o_chat.base.config import BY_THE_MAKERS, SCREEN_TOKENS, Settings, config_
 from h2o_chat.base.errors import BudgetError, ExitCode, H2OChatError, UsageError, name_of
 from h2o_chat.cli.commands import ends
 from h2o_chat.cli.flags import MAKERS
-from h2o_chat.cli.in_words import App
 from h2o_chat.cli.run import complain, ending
+from h2o_chat.cli.typer_messages import App
 
 app = App(no_args_is_help=True, help="What is set, and where; set it for good.")
 

@@ -278,7 +278,7 @@ def _token() -> str:
 
 def _model(settings: Settings, models: Any, report: DoctorReport) -> dict[str, Any]:
     """What a start without flags would run."""
-    from h2o_chat.chat.opening import choose_unnamed
+    from h2o_chat.chat.conversation.opening import choose_unnamed
 
     rows: dict[str, Any] = {"asked_for": settings.model}
     try:

@@ -11,7 +11,6 @@ import typer
 
 from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.cli.eval_talks import qa, stuck
-from h2o_chat.cli.in_words import App
 from h2o_chat.cli.lab_options import (
     Budgets,
     Chunk,
@@ -30,6 +29,7 @@ from h2o_chat.cli.lab_options import (
     checked,
     end,
 )
+from h2o_chat.cli.typer_messages import App
 
 evaluate = App(no_args_is_help=True)
 

@@ -21,7 +21,7 @@ from h2o_chat.cli.lab_options import (
     checked,
     end,
 )
-from h2o_chat.cli.prompts import read_script
+from h2o_chat.cli.prompt_input import read_script
 
 Seed = Annotated[int, typer.Option(help="Of the bootstrap.")]
 

@@ -12,7 +12,6 @@ from h2o_chat.base.errors import ModelError, name_of
 from h2o_chat.base.progress import progress_bar
 from h2o_chat.cli.commands import FetchYes, asking, confirmed, ends
 from h2o_chat.cli.gguf_rows import gguf_rows, ollama_rows, template_of
-from h2o_chat.cli.in_words import App
 from h2o_chat.cli.packed_files import (
     check_packed,
     in_all,
@@ -21,6 +20,7 @@ from h2o_chat.cli.packed_files import (
     packed_rows,
     remove_packed,
 )
+from h2o_chat.cli.typer_messages import App
 from h2o_chat.models import ollama, smollm2
 from h2o_chat.models.aliases import ALIASES, Alias, fits
 from h2o_chat.models.cached import cache_folder, cached, repositories

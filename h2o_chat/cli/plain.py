@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterator
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import ExitCode, H2OChatError
-from h2o_chat.chat import again
-from h2o_chat.chat.chat import Chat
-from h2o_chat.chat.export import MARKS
-from h2o_chat.chat.opening import Opener
-from h2o_chat.chat.so_far import words
-from h2o_chat.chat.stored import leave
+from h2o_chat.chat.commands import table
+from h2o_chat.chat.conversation import going_back
+from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.conversation.greeting import greeting
+from h2o_chat.chat.conversation.opening import Opener
+from h2o_chat.chat.conversation.reading_progress import words
+from h2o_chat.chat.conversation.release import leave
+from h2o_chat.chat.files.attached import names_files, with_files
+from h2o_chat.chat.files.export import MARKS
 from h2o_chat.cli.plain_lines import HOW, Ended, Lines, Signals, nobody_reads
 from h2o_chat.events.events import Error, Event, Note, Prompt, ReadSoFar, Said, Token, Turn
 from h2o_chat.events.recorder import Recorder
-from h2o_chat.tui.talk import slash
-from h2o_chat.tui.talk.attach import names_files, with_files
-from h2o_chat.tui.talk.greeting import greeting
 
 SAY_S = 5.0
 """Between two lines about what takes long: each is read aloud."""
@@ -90,7 +90,7 @@ class PlainChat:
     def _take(self, text: str) -> None:
         """Do what a text says, or say it to the model."""
         try:
-            said = slash.parse(text) if not text.startswith("/") or not self._own(text) else None
+            said = table.parse(text) if not text.startswith("/") or not self._own(text) else None
             if isinstance(said, tuple):
                 command, rest = said
                 if not self._act(self, command.name, rest):
@@ -105,7 +105,7 @@ class PlainChat:
     def _own(self, text: str) -> bool:
         """Does a command that the screen does not have; whether it was one."""
         name, _, rest = text[1:].partition(" ")
-        return name.isalpha() and not slash.matching(f"/{name}") and self._act(self, name, rest.strip())
+        return name.isalpha() and not table.matching(f"/{name}") and self._act(self, name, rest.strip())
 
     def _speak(self, text: str) -> None:
         index, self.editing = self.editing, None
@@ -118,7 +118,9 @@ class PlainChat:
             pin, self.pins_next = self.pins_next, False
             self.hear(self.chat.send(text, self.sampling, self.signals.stops, pin=pin))
         else:
-            self.hear(again.edit(self.chat, index, text, self.sampling, self.signals.stops, self.reading))
+            self.hear(
+                going_back.edit(self.chat, index, text, self.sampling, self.signals.stops, self.reading)
+            )
 
     # What is said
 

@@ -5,14 +5,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from h2o_chat.base.errors import StoreError, UsageError
-from h2o_chat.chat import again, pins, remembered
-from h2o_chat.chat.another import open_another
-from h2o_chat.chat.export import one_line, when
-from h2o_chat.chat.rebuilding import rebuild
-from h2o_chat.chat.whole import export
+from h2o_chat.chat.commands import settable, table
+from h2o_chat.chat.conversation import going_back, pinning
+from h2o_chat.chat.conversation.going_back import open_another, rebuild
+from h2o_chat.chat.files.export import one_line, when
+from h2o_chat.chat.files.export_chat import export
+from h2o_chat.chat.memory import in_words
 from h2o_chat.cli.plain import PlainChat, progress_in
 from h2o_chat.cli.plain_lines import HOW
-from h2o_chat.tui.talk import branches, changing, slash
+from h2o_chat.tui.prompt import branches
 
 LISTED = 20
 """Stored conversations that `/open` lists."""
@@ -34,7 +35,7 @@ def act(talk: PlainChat, name: str, rest: str) -> bool:
 
 
 def _help(talk: PlainChat, _: str) -> None:
-    rows = [(f"/{one.name} {one.arguments}".rstrip(), one.help) for one in slash.COMMANDS if one.name in ACTS]
+    rows = [(f"/{one.name} {one.arguments}".rstrip(), one.help) for one in table.COMMANDS if one.name in ACTS]
     rows += [(f"/{name}", what) for name, what in MORE.items()]
     for name, what in rows:
         talk.lines.say(f"{name}: {what}")
@@ -94,24 +95,24 @@ def _model(talk: PlainChat, rest: str) -> None:
 def _set(talk: PlainChat, rest: str) -> None:
     name, _, value = rest.partition(" ")
     name, value = name.replace("-", "_"), value.strip()
-    now = changing.values(talk.chat, talk.sampling)
+    now = settable.values(talk.chat, talk.sampling)
     if value:
-        _change(talk, name, changing.read(name, value))
+        _change(talk, name, settable.read(name, value))
     elif name and name not in now:
-        changing.read(name, value)  # says that there is none
+        settable.read(name, value)  # says that there is none
     for one in [name] if name else now:
-        shown = changing.values(talk.chat, talk.sampling)[one]
-        talk.lines.say(f"{one} = {changing.shown(shown)}")
+        shown = settable.values(talk.chat, talk.sampling)[one]
+        talk.lines.say(f"{one} = {settable.shown(shown)}")
 
 
 def _change(talk: PlainChat, name: str, value: object) -> None:
-    changing.check(talk.chat, {name: value})
+    settable.check(talk.chat, {name: value})
     if name == "seed":
         assert isinstance(value, int)
         talk.chat.reseed(value)
     elif name == "recall":
-        changing.set_recall(talk.chat, "off" if value == "off" else "auto")
-    elif name in changing.ANSWERING:
+        settable.set_recall(talk.chat, "off" if value == "off" else "auto")
+    elif name in settable.ANSWERING:
         talk.sampling = replace(talk.sampling, **{name: value})  # type: ignore[arg-type]
         talk.chat.makers.named.add(name)
     else:
@@ -126,14 +127,14 @@ def _short(name: str) -> Callable[[PlainChat, str], None]:
 
 
 def _memory(talk: PlainChat, _: str) -> None:
-    for line in remembered.memory(talk.chat, talk.texts):
+    for line in in_words.memory(talk.chat, talk.texts):
         talk.lines.say(line)
 
 
 def _why(talk: PlainChat, rest: str) -> None:
     if not rest:
         raise UsageError("Which word?", "/why WORD")
-    lines = remembered.why(talk.chat, talk.texts, rest)
+    lines = in_words.why(talk.chat, talk.texts, rest)
     if not lines:
         raise UsageError(
             f"{rest!r} was not said in this conversation.", "/find WORDS looks for part of a word."
@@ -155,7 +156,7 @@ def _pin(talk: PlainChat, rest: str) -> None:
         talk.pins_next = True
         talk.lines.note("the next message is pinned as it is sent.")
     else:
-        talk.hear(pins.pin(talk.chat, _number(talk, rest)))
+        talk.hear(pinning.pin(talk.chat, _number(talk, rest)))
 
 
 def _unpin(talk: PlainChat, rest: str) -> None:
@@ -166,7 +167,7 @@ def _unpin(talk: PlainChat, rest: str) -> None:
         pinned = ", ".join(f"#{n + 1}" for n, one in enumerate(talk.chat.messages) if one.pinned)
         raise UsageError("Which message?", f"/unpin NUMBER; pinned are: {pinned or 'none'}.")
     else:
-        talk.hear(pins.pin(talk.chat, _number(talk, rest), on=False))
+        talk.hear(pinning.pin(talk.chat, _number(talk, rest), on=False))
 
 
 def _recall(talk: PlainChat, rest: str) -> None:
@@ -178,7 +179,7 @@ def _export(talk: PlainChat, rest: str) -> None:
 
 
 def _again(talk: PlainChat, _: str) -> None:
-    talk.hear(again.regenerate(talk.chat, talk.sampling, talk.signals.stops, talk.reading))
+    talk.hear(going_back.regenerate(talk.chat, talk.sampling, talk.signals.stops, talk.reading))
 
 
 def _edit(talk: PlainChat, rest: str) -> None:

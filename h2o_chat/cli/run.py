@@ -26,17 +26,17 @@ from h2o_chat.base.errors import (
     written_out,
 )
 from h2o_chat.base.progress import progress_bar
-from h2o_chat.chat.keeping import Keeper
-from h2o_chat.chat.rescued import NOWHERE_ELSE
-from h2o_chat.chat.stored import let_go, stored_as
+from h2o_chat.chat.conversation.keeper import Keeper
+from h2o_chat.chat.conversation.release import let_go, stored_as
+from h2o_chat.chat.conversation.rescue import NOWHERE_ELSE
 from h2o_chat.cli.interruptible import interruptible
-from h2o_chat.cli.reading_line import telling
+from h2o_chat.cli.progress_line import telling
 from h2o_chat.events.events import End, Error, Event, Note, Session, Token, Turn, to_json
 from h2o_chat.events.recorder import Recorder
 from h2o_chat.models.tokenizing import is_panic
 
 if TYPE_CHECKING:
-    from h2o_chat.chat.opening import Opener
+    from h2o_chat.chat.conversation.opening import Opener
 
 SEPARATOR = "---"
 """A line of this stands between the turns of a script, and between its answers."""

@@ -19,9 +19,9 @@ from h2o_chat.base.errors import ExitCode, UsageError, name_of, refusal
 from h2o_chat.base.progress import progress_bar
 from h2o_chat.chat.recall.recall import WITHOUT
 from h2o_chat.cli.commands import FetchYes, asking
+from h2o_chat.cli.default_model import with_model
 from h2o_chat.cli.flags import named_in, settings_of, takes_flags
 from h2o_chat.cli.run import ending, note_session
-from h2o_chat.cli.unnamed import with_model
 from h2o_chat.models.hub import stay_offline
 from h2o_chat.models.makers import Makers, recommended
 from h2o_chat.models.obtain import fetch_missing, obtain
@@ -165,7 +165,7 @@ def _served(
             fetch_missing(settings.model, progress)
             stay_offline()
             batch = batch_here(settings, rows, sys.maxsize, progress)
-        from h2o_chat.engine.rows import snapshots_for
+        from h2o_chat.engine.row_capacity import snapshots_for
 
         prefixes = Prefixes(snapshots_for(batch.reader, batch.runner.rows, snapshots))
         shown = f"[{host}]" if ":" in host else host

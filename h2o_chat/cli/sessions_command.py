@@ -17,9 +17,9 @@ from h2o_chat.base.config import data_folder
 from h2o_chat.base.errors import UsageError, name_of
 from h2o_chat.base.precedence import typed
 from h2o_chat.base.safe import safe_text
-from h2o_chat.chat.export import FORMATS, file_name, mark_of, one_line, when, write_file
+from h2o_chat.chat.files.export import FORMATS, file_name, mark_of, one_line, when, write_file
 from h2o_chat.cli.commands import confirmed, ends
-from h2o_chat.cli.in_words import App
+from h2o_chat.cli.typer_messages import App
 from h2o_chat.store import Conversation, Store, Summary, conversation_ids
 
 app = App(
@@ -122,7 +122,7 @@ def import_(file: Path, data: Data = None) -> None:
     """
 
     def work() -> None:
-        from h2o_chat.chat.importer import read
+        from h2o_chat.chat.files.importer import read
 
         notes: list[str] = []
         conversations = read(file, notes)

@@ -22,12 +22,12 @@ from h2o_chat.base.errors import OutOfMemoryError, UsageError
 from h2o_chat.base.progress import never
 from h2o_chat.engine.answer import Answer, ms_since
 from h2o_chat.engine.generation import prompt_read
-from h2o_chat.engine.relive import reliving
 from h2o_chat.engine.request import Request, Told
+from h2o_chat.engine.reread import reliving
 from h2o_chat.engine.row import Row
-from h2o_chat.engine.rows import READERS, rows_for
+from h2o_chat.engine.row_capacity import READERS, rows_for
 from h2o_chat.engine.runner import Runner, cache_for
-from h2o_chat.engine.saved import Snapshot
+from h2o_chat.engine.saved_cache import Snapshot
 from h2o_chat.engine.session import session_of
 from h2o_chat.events.events import Finish, Session, Turn
 from h2o_chat.models.load import Loaded, out_of_memory

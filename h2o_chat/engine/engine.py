@@ -6,8 +6,8 @@ from dataclasses import replace
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import Seldom, never, unheard
 from h2o_chat.engine import generation
-from h2o_chat.engine.other_words import Other
-from h2o_chat.engine.relive import reliving
+from h2o_chat.engine.diversion import Other
+from h2o_chat.engine.reread import reliving
 from h2o_chat.engine.row import Row
 from h2o_chat.engine.runner import Runner, cache_for
 from h2o_chat.events.events import Event

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from h2o_chat.base.config import Sampling
-from h2o_chat.engine.other_words import Other
+from h2o_chat.engine.diversion import Other
 from h2o_chat.events.events import Event
 
 

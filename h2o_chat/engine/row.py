@@ -14,10 +14,10 @@ from torch import Tensor
 from h2o_chat.base.config import Settings
 from h2o_chat.base.progress import never
 from h2o_chat.cache.step import Cancelled
-from h2o_chat.engine.observe import Observer
+from h2o_chat.engine.observer import Observer
 from h2o_chat.engine.runner import Runner
 from h2o_chat.engine.sampling import Sampler
-from h2o_chat.engine.saved import Reader, Snapshot, read, write
+from h2o_chat.engine.saved_cache import Reader, Snapshot, read, write
 from h2o_chat.engine.session import session_of
 from h2o_chat.events.events import CacheState, Session
 from h2o_chat.models.load import out_of_memory

@@ -9,8 +9,8 @@ from typing import Any
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import BudgetError
 from h2o_chat.base.progress import Tick, part, unheard
-from h2o_chat.chat import pins
-from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.conversation import pinning
+from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.engine.engine import Engine
 from h2o_chat.engine.runner import trained_positions
 from h2o_chat.events.events import Turn
@@ -49,7 +49,7 @@ class Answered:
     def pin(self, _: range) -> None:
         """Protects the message that was said last; where so many cannot be protected it is not."""
         with suppress(BudgetError):
-            list(pins.pin(self.chat, len(self.chat.messages) - 2))
+            list(pinning.pin(self.chat, len(self.chat.messages) - 2))
 
     def ask(self, text: str, recall: bool = False) -> None:
         """A question, which the rest of the conversation does not know of."""

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar
 
-from h2o_chat.chat.templates import Template
+from h2o_chat.chat.templates.chat_template import Template
 from h2o_chat.lab.recall import Question
 from h2o_chat.lab.script import Script
 from h2o_chat.lab.talk import (

@@ -29,7 +29,7 @@ from h2o_chat.base.progress import Progress, progress_bar
 from h2o_chat.engine.answer import ms_since
 from h2o_chat.engine.batch import Batch
 from h2o_chat.engine.engine import Engine
-from h2o_chat.engine.rows import slots_bytes
+from h2o_chat.engine.row_capacity import slots_bytes
 from h2o_chat.events.events import Token
 from h2o_chat.graph.loading import open_model
 from h2o_chat.lab import peer

@@ -16,7 +16,7 @@ from typing import Any
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Tick, part, unheard
-from h2o_chat.chat.templates import choose
+from h2o_chat.chat.templates.chat_template import choose
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
 from h2o_chat.lab.contest import Run

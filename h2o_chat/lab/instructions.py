@@ -15,7 +15,7 @@ from pathlib import Path
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.base.progress import Tick, part, progress_bar, unheard
-from h2o_chat.chat.templates import choose
+from h2o_chat.chat.templates.chat_template import choose
 from h2o_chat.engine.runner import trained_positions
 from h2o_chat.lab import rows
 from h2o_chat.lab.contestant import Contestant, full_cache

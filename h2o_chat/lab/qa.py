@@ -13,7 +13,7 @@ from typing import Any
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.progress import Tick, unheard
-from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Note, Turn
 from h2o_chat.lab.contest import Run

@@ -18,7 +18,7 @@ import torch
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.progress import Tick, part, unheard
-from h2o_chat.chat.templates import choose
+from h2o_chat.chat.templates.chat_template import choose
 from h2o_chat.engine.runner import trained_positions
 from h2o_chat.lab import rows
 from h2o_chat.lab.contestant import Contestant, full_cache, slots_of

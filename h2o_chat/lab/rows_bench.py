@@ -13,7 +13,7 @@ from h2o_chat.base.progress import progress_bar
 from h2o_chat.engine.batch import Batch
 from h2o_chat.engine.engine import Engine
 from h2o_chat.engine.request import Piece, Request
-from h2o_chat.engine.rows import row_bytes
+from h2o_chat.engine.row_capacity import row_bytes
 from h2o_chat.events.events import Token
 from h2o_chat.graph.loading import open_model
 from h2o_chat.lab.idle import Sample

@@ -6,9 +6,9 @@ from itertools import islice
 from typing import Any
 
 from h2o_chat.base.config import Settings
-from h2o_chat.chat.message import Message
+from h2o_chat.chat.conversation.message import Message
 from h2o_chat.chat.recall.recall import Holding, Recall
-from h2o_chat.chat.templates import Template, literal
+from h2o_chat.chat.templates.chat_template import Template, literal
 from h2o_chat.engine.detokenize import Detokenizer
 
 

@@ -19,8 +19,8 @@ import torch
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import progress_bar
-from h2o_chat.chat.chat import Chat
-from h2o_chat.chat.keeping import Keeper
+from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Token
 from h2o_chat.lab.watch import Watch

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import Tick, part, unheard
-from h2o_chat.chat.alike import Grams, alike, grams
-from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.conversation.loops import Grams, alike, grams
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Note, Turn
 from h2o_chat.lab.contest import Run

@@ -1,6 +1,6 @@
 """`h2o-chat bench ui`: how soon the screen answers beside a long conversation, and what the engine loses.
 
-The real app draws for a terminal that only notes when something is written (`tui/driven.py`). The
+The real app draws for a terminal that only notes when something is written (`tui/headless_driver.py`). The
 conversation is read from a real store.
 """
 
@@ -17,15 +17,15 @@ from pathlib import Path
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.progress import progress_bar
-from h2o_chat.chat.message import Message
+from h2o_chat.chat.conversation.message import Message
 from h2o_chat.events.events import CacheState, Event, Prompt, Said, Session, Token, Turn, to_json
 from h2o_chat.events.recording import read
 from h2o_chat.lab.ui_share import SPOKEN, record, share
 from h2o_chat.store import Conversation, Store, StoredMessage
-from h2o_chat.tui.driven import Terminal, drawn, press, settled, shown, until, written
+from h2o_chat.tui.headless_driver import Terminal, drawn, press, settled, shown, until, written
+from h2o_chat.tui.jobs import Jobs, Opened
 from h2o_chat.tui.player import Pace, Player, Recorded
 from h2o_chat.tui.replay import ReplayPane
-from h2o_chat.tui.work import Jobs, Opened
 
 KEYS = "what does it still know of the things that it was told at the beginning"
 STREAMED_MS = 5.0

@@ -30,7 +30,7 @@ from h2o_chat.base.errors import EngineError
 from h2o_chat.base.own_process import python
 from h2o_chat.base.progress import Progress, never, unheard
 from h2o_chat.base.system import KILL
-from h2o_chat.engine.other_words import Other
+from h2o_chat.engine.diversion import Other
 from h2o_chat.events.events import CacheState, Event, Finish, Prompt, Token, Turn
 from h2o_chat.remote.engine_process import Call, Cancel, Held, Known, Reply
 

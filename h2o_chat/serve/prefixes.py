@@ -18,7 +18,7 @@ from h2o_chat.base.utf8 import encoded
 from h2o_chat.serve.asked import Message
 
 if TYPE_CHECKING:
-    from h2o_chat.engine.saved import Snapshot
+    from h2o_chat.engine.saved_cache import Snapshot
 
 
 def tag_of(owner: bytes) -> str:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from h2o_chat.base.config import Settings
-from h2o_chat.chat.message import Message, Recalled
+from h2o_chat.chat.conversation.message import Message, Recalled
 from h2o_chat.chat.recall.recall import Recall
 from h2o_chat.events.events import Note
 
 if TYPE_CHECKING:
-    from h2o_chat.engine.saved import Snapshot
+    from h2o_chat.engine.saved_cache import Snapshot
 
 LOOKED_AT_CHARACTERS = 400_000
 """Of the newest messages, about 100,000 tokens: half a second. What was said before is not looked up."""

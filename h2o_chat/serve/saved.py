@@ -20,7 +20,7 @@ from h2o_chat.serve.prefixes import Kept, tag_of
 
 if TYPE_CHECKING:
     from h2o_chat.engine.batch import Batch
-    from h2o_chat.engine.saved import Snapshot
+    from h2o_chat.engine.saved_cache import Snapshot
 
 SESSIONS = 256
 """Saved by a name, of each key at most."""
@@ -135,7 +135,7 @@ class Saved:
         return read_for(self._batch.reader, self._session, file)
 
     def _write(self, file: Path, state: "Snapshot") -> None:
-        from h2o_chat.engine.saved import write
+        from h2o_chat.engine.saved_cache import write
 
         write(file, state, self._session)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import H2OChatError, name_of
-from h2o_chat.chat.templates import after_piece, choose
+from h2o_chat.chat.templates.chat_template import after_piece, choose
 from h2o_chat.engine.request import Request, Told
 from h2o_chat.events.events import Prompt, Session, Token, Turn
 from h2o_chat.serve import errors
@@ -118,7 +118,7 @@ class Service:
     @property
     def computed_bytes(self) -> int:
         """What rows, snapshots and the reading of prompts take at most."""
-        from h2o_chat.engine.rows import serving_bytes
+        from h2o_chat.engine.row_capacity import serving_bytes
 
         return serving_bytes(self.batch.reader, len(self.seated), len(self.prefixes))
 
@@ -332,14 +332,14 @@ def _read_before(service: Service, ticket: Ticket) -> Kept | None:
 
 def bytes_of(batch: "Batch") -> tuple[int, int]:
     """Of a row, and of a snapshot of one: computed before there is any."""
-    from h2o_chat.engine.rows import row_bytes, snapshot_bytes
+    from h2o_chat.engine.row_capacity import row_bytes, snapshot_bytes
 
     return row_bytes(batch.reader), snapshot_bytes(batch.reader)
 
 
 def context_of(session: Session, template: str, jinja: Any) -> bytes:
     """What must be alike where a conversation goes on: a hash of it."""
-    from h2o_chat.engine.saved import IDENTITY
+    from h2o_chat.engine.saved_cache import IDENTITY
 
     alike = [(name, getattr(session, name)) for name in IDENTITY]
     return sha256(repr((alike, session.chunk, session.prefill, template, jinja)).encode()).digest()

@@ -6,9 +6,11 @@ from typing import Any
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.utf8 import encoded
-from h2o_chat.chat import stuck
+from h2o_chat.chat.conversation import loops
+from h2o_chat.chat.conversation.message import Message
 from h2o_chat.chat.message import Message
 from h2o_chat.chat.templates import Template, literal
+from h2o_chat.chat.templates.chat_template import Template, literal
 from h2o_chat.engine.request import Piece, Request
 from h2o_chat.events.events import Note, Session
 from h2o_chat.serve.asked import Asked
@@ -107,9 +109,9 @@ class Reader:
             if places is not None:
                 places.ends.append(at)
         *before, (_, last) = asked.messages
-        loop = stuck.loop_in([Message(*one) for one in before], last)
+        loop = loops.loop_in([Message(*one) for one in before], last)
         if loop and loop.begins:
-            notes = [*notes, stuck.BROKEN]
+            notes = [*notes, loops.BROKEN]
         stop, marker = asked.sampling.stop, self.template.marker
         sampling = replace(asked.sampling, stop=(*stop, marker)) if marker else asked.sampling
         request = Request(
@@ -117,7 +119,7 @@ class Reader:
             sampling,
             asked.seed,
             system_tokens,
-            others=stuck.in_tokens(self.tokenizer, loop.others) if loop and text == last else (),
+            others=loops.in_tokens(self.tokenizer, loop.others) if loop and text == last else (),
             gives_up=loop is not None,
             begin=state,
             keep=True,

@@ -20,23 +20,24 @@ from textual.widget import Widget
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.deadline import Deadline
 from h2o_chat.base.errors import ExitCode, H2OChatError
-from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.recorder import Recorder
 from h2o_chat.models.resolve import find
-from h2o_chat.tui import leaving, palette, reports, work
-from h2o_chat.tui.beside import Beside
+from h2o_chat.tui import leaving, palette, reports
 from h2o_chat.tui.compositor import PartialCompositor
-from h2o_chat.tui.cursor import CodeClicked, Pointed
 from h2o_chat.tui.divider import Divider
 from h2o_chat.tui.help import Help
-from h2o_chat.tui.home import Home
-from h2o_chat.tui.keys import Keys
+from h2o_chat.tui.jobs import ChatLike, Crashed, Failed, Jobs, OpenChat, Opened, Report, Text
+from h2o_chat.tui.key_bar import Keys
+from h2o_chat.tui.key_routing import Home
 from h2o_chat.tui.pane import Pane
-from h2o_chat.tui.panel.held import CacheView
-from h2o_chat.tui.talk.acts import ACTS
-from h2o_chat.tui.talk.history import History
-from h2o_chat.tui.talk.prompt import PromptBox
-from h2o_chat.tui.talk.talk import TalkPane
+from h2o_chat.tui.pointing import CodeClicked, Pointed
+from h2o_chat.tui.prompt.acts import ACTS
+from h2o_chat.tui.prompt.prompt_box import PromptBox
+from h2o_chat.tui.prompt.prompt_history import History
+from h2o_chat.tui.prompt.talk_pane import TalkPane
+from h2o_chat.tui.side_panels import Beside
 from h2o_chat.tui.theme import H2O_DARK, OWN, variables
 from h2o_chat.tui.transcript.transcript import Transcript
 
@@ -97,13 +98,13 @@ class ChatApp(App[None], inherit_bindings=False):
 
     def __init__(
         self,
-        open_chat: work.OpenChat,
+        open_chat: OpenChat,
         settings: Settings,
         sampling: Sampling,
         recorder: Recorder | None = None,
         pane: Pane | None = None,
         folder: Path | None = None,
-        opener_of: Callable[[str], work.OpenChat] | None = None,
+        opener_of: Callable[[str], OpenChat] | None = None,
         theme: str = H2O_DARK.name,
         keep_theme: Callable[[str], None] | None = None,
     ) -> None:
@@ -114,7 +115,7 @@ class ChatApp(App[None], inherit_bindings=False):
         self.theme = theme if theme in self.available_themes else H2O_DARK.name
         self.exit_code, self.deadline = ExitCode.OK, cast(Deadline | None, None)
         self._memory = CacheView()
-        jobs = work.Jobs(recorder)
+        jobs = Jobs(recorder)
         self.pane = pane or TalkPane(jobs, sampling, self._memory, ACTS, History(folder), opener_of)
         self._home = Home(self, self.pane) if isinstance(self.pane, TalkPane) else None
         self.transcript.heat.memory = self._memory
@@ -122,7 +123,7 @@ class ChatApp(App[None], inherit_bindings=False):
         self._beside, self._interrupted = Beside(self._memory), float("-inf")
 
     @property
-    def chat(self) -> work.ChatLike | None:
+    def chat(self) -> ChatLike | None:
         """The conversation, None until it is open."""
         return self.pane.chat
 
@@ -132,7 +133,7 @@ class ChatApp(App[None], inherit_bindings=False):
         return self.pane.busy
 
     @property
-    def jobs(self) -> work.Jobs:
+    def jobs(self) -> Jobs:
         """What runs in a thread."""
         return self.pane.jobs
 
@@ -213,17 +214,17 @@ class ChatApp(App[None], inherit_bindings=False):
         beside_engine = self.busy and isinstance(self.chat, Chat)
         self.set_timer(BESIDE_ENGINE_S if beside_engine else LOOK_S, self._drain)
 
-    def _take(self, report: work.Report | work.Text) -> None:
+    def _take(self, report: Report | Text) -> None:
         """Show a report. Of what broke, only a chat that was never open decides how the process ends."""
         match report:
-            case work.Opened():
+            case Opened():
                 self.exit_code = ExitCode.OK  # whatever could not be opened before
-            case work.Failed(error) if self.chat is None:
+            case Failed(error) if self.chat is None:
                 self.exit_code = error.exit_code
-            case work.Crashed() if self.chat is None:
+            case Crashed() if self.chat is None:
                 self.exit_code = ExitCode.BUG
         reports.show(report, self.pane, self._memory)
-        if isinstance(report, work.Opened):
+        if isinstance(report, Opened):
             self._watch()
 
     # What the person does

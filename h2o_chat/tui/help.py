@@ -13,8 +13,8 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from h2o_chat.tui.keys import Keys
-from h2o_chat.tui.talk import slash
+from h2o_chat.chat.commands import table
+from h2o_chat.tui.key_bar import Keys
 from h2o_chat.tui.theme import MUTED
 
 KEY_CELLS = 22
@@ -69,7 +69,7 @@ def help_text(places: Iterable[tuple[str, Widget | object]], width: int, *, comm
     if not commands:
         return Content("\n").join(lines[1:])
     lines += [Content(""), Content.styled("commands, typed into the prompt", "bold $primary")]
-    for command in slash.COMMANDS:
+    for command in table.COMMANDS:
         lines.append(_row(f"/{command.name} {command.arguments}", command.help, COMMAND_CELLS, width))
     lines += [
         Content(""),

@@ -9,11 +9,11 @@ from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
 from textual.theme import ThemeProvider
 
-from h2o_chat.tui.keys import Keys
+from h2o_chat.chat.commands import table
+from h2o_chat.tui.key_bar import Keys
 from h2o_chat.tui.pane import Pane
 from h2o_chat.tui.panel.strip import RememberStrip
-from h2o_chat.tui.talk import slash
-from h2o_chat.tui.talk.talk import TalkPane
+from h2o_chat.tui.prompt.talk_pane import TalkPane
 
 
 class Palette(CommandPalette):
@@ -51,13 +51,13 @@ def entries(app: App[None], pane: Pane) -> Iterator[SystemCommand]:
         yield SystemCommand("theme", "other colours", app.action_change_theme)
         yield SystemCommand("quit", "leave", app.exit)
         return
-    for command in slash.COMMANDS:
+    for command in table.COMMANDS:
         what = f"{command.arguments} · {command.help}" if command.arguments else command.help
         # The palette takes it for markup, in which [NUMBER] would vanish.
         yield SystemCommand(command.name, what.replace("[", "\\["), partial(choose, pane, command))
 
 
-def choose(pane: TalkPane, command: slash.Command) -> None:
+def choose(pane: TalkPane, command: table.Command) -> None:
     """Done at once, or begun in the prompt where something must be added."""
     required = command.arguments and not command.arguments.startswith("[")
     if required:

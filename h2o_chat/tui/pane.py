@@ -10,19 +10,19 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from h2o_chat.base.errors import H2OChatError
+from h2o_chat.chat.files.attached import Reading
 from h2o_chat.events.events import Note, Prompt, Said, Turn
 from h2o_chat.tui.divider import Divider
-from h2o_chat.tui.loading import Loading
-from h2o_chat.tui.talk.attach import Reading
-from h2o_chat.tui.talk.first_minute import Offers
-from h2o_chat.tui.telling import tell
+from h2o_chat.tui.fill_transcript import tell
+from h2o_chat.tui.jobs import ChatLike, Job, Jobs
+from h2o_chat.tui.loading_stages import Loading
+from h2o_chat.tui.prompt.first_minute import Offers
 from h2o_chat.tui.transcript import markdown
-from h2o_chat.tui.transcript.finding import FindBar
-from h2o_chat.tui.transcript.inspect import facts
-from h2o_chat.tui.transcript.tokens import Tokens
+from h2o_chat.tui.transcript.find_bar import FindBar
+from h2o_chat.tui.transcript.inspector import facts
+from h2o_chat.tui.transcript.shown_tokens import Tokens
 from h2o_chat.tui.transcript.transcript import Transcript
 from h2o_chat.tui.transcript.turn import TurnView
-from h2o_chat.tui.work import ChatLike, Job, Jobs
 
 HEAT = {
     "off": "heat off",

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from threading import Event as Flag
 
 from h2o_chat.base.progress import Progress
-from h2o_chat.chat.message import Message, of_event
+from h2o_chat.chat.conversation.message import Message, of_event
 from h2o_chat.events.events import CacheState, End, Event, Note, Prompt, ReadSoFar, Said, Session, Token, Turn
-from h2o_chat.tui.work import SHOWN_MESSAGES, ChatLike, Opened, Report
+from h2o_chat.tui.jobs import SHOWN_MESSAGES, ChatLike, Opened, Report
 
 LONGEST_WAIT_S = 5.0
 """Nobody watches a prompt being read for minutes."""

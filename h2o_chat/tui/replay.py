@@ -7,9 +7,9 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from h2o_chat.base.safe import safe_text
+from h2o_chat.tui.jobs import ChatLike, Jobs
 from h2o_chat.tui.pane import Pane
 from h2o_chat.tui.player import Player
-from h2o_chat.tui.work import ChatLike, Jobs
 
 
 class ReplayPane(Pane):

@@ -1,27 +1,27 @@
 """What the threads report is shown: each report in the one way that it is shown in."""
 
-from h2o_chat.chat.so_far import words
+from h2o_chat.chat.conversation.reading_progress import words
+from h2o_chat.chat.files.attached import Reading
+from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import CacheState, Error, Note, Prompt, ReadSoFar, Said, Token, Turn
-from h2o_chat.tui import work
+from h2o_chat.tui import jobs
 from h2o_chat.tui.crash import save_trace
 from h2o_chat.tui.pane import Pane
-from h2o_chat.tui.panel.held import CacheView
-from h2o_chat.tui.talk.attach import Reading
 from h2o_chat.tui.transcript.drawing import recalled_from
 
 
-def show(report: work.Report | work.Text, pane: Pane, memory: CacheView) -> None:
+def show(report: jobs.Report | jobs.Text, pane: Pane, memory: CacheView) -> None:
     """Shows it in the pane, and keeps what it tells of the cache."""
     messages = pane.transcript.messages
     if not isinstance(report, CacheState):  # which comes meanwhile
         pane.is_reading = isinstance(report, ReadSoFar)
     match report:
-        case work.Stage():
+        case jobs.Stage():
             _stage(report, pane)
-        case work.Opened():
+        case jobs.Opened():
             memory.begin(report.chat.session, report.chat.state, report.chat.messages)
             pane.opened(report.chat)
-        case work.Text():
+        case jobs.Text():
             messages.stream(report.text)
         case Token():
             memory.add(report)
@@ -56,16 +56,16 @@ def show(report: work.Report | work.Text, pane: Pane, memory: CacheView) -> None
             pane.noted(report)
         case Error():
             messages.error(report.code, report.message, report.hint)
-        case work.Stopped():
+        case jobs.Stopped():
             pane.not_opened()
-        case work.Failed(error):
+        case jobs.Failed(error):
             pane.show_error(error)
             pane.not_opened()
-        case work.Crashed(error, trace):
+        case jobs.Crashed(error, trace):
             hint = f"This is a bug of h2o-chat. The traceback is in {save_trace(trace)}"
             messages.error("bug", f"{type(error).__name__}: {error}", hint)
             pane.not_opened()
-        case work.Done():
+        case jobs.Done():
             pane.done()
         case Reading():
             pane.files_read(report)
@@ -73,7 +73,7 @@ def show(report: work.Report | work.Text, pane: Pane, memory: CacheView) -> None
         pane.offers.heard(report)
 
 
-def _stage(stage: work.Stage, pane: Pane) -> None:
+def _stage(stage: jobs.Stage, pane: Pane) -> None:
     """Loading goes on in the transcript; whatever else takes long, below it."""
     if (stages := pane.stages) is not None:
         stopped = stages.stops

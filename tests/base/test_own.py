@@ -9,7 +9,7 @@ import pytest
 
 from h2o_chat.base.errors import StoreError
 from h2o_chat.store import DATABASE, Store
-from h2o_chat.tui.talk.history import FILE, History
+from h2o_chat.tui.prompt.prompt_history import FILE, History
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache import absorb, arena, state
 from h2o_chat.cache.step import Step
-from h2o_chat.engine import saved
+from h2o_chat.engine import saved_cache
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Token
 from h2o_chat.models.load import load
@@ -109,7 +109,7 @@ class HalveHead(OracleHead):
 @pytest.fixture(autouse=True)
 def one_line_more(monkeypatch: pytest.MonkeyPatch) -> None:
     states = (*state.STATES, state.State("last_hit", "", "int32"))
-    for module in (state, arena, absorb, saved):
+    for module in (state, arena, absorb, saved_cache):
         monkeypatch.setattr(module, "STATES", states)
 
 

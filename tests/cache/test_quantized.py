@@ -28,7 +28,7 @@ from h2o_chat.cache.state import state_bytes
 from h2o_chat.cache.step import Step
 from h2o_chat.cli.cli import app
 from h2o_chat.engine.engine import Engine
-from h2o_chat.engine.saved import _check
+from h2o_chat.engine.saved_cache import _check
 from h2o_chat.events.events import Token
 from h2o_chat.lab.contestant import Contestant, crossed
 from h2o_chat.models.fits import equal_slots, estimate, slot_bytes

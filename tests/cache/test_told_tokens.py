@@ -7,8 +7,8 @@ import opened_models
 import pytest
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.chat.chat import Chat
-from h2o_chat.chat.keeping import Keeper
+from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.engine.detokenize import MOST_TEXTS, texts
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import CacheState, Event, Prompt, Said, Token

@@ -8,7 +8,7 @@ import pytest
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import BusyError, GenerationError, UsageError
-from h2o_chat.chat.results import ResultsFile, line_of, made_with
+from h2o_chat.chat.files.batch_results import ResultsFile, line_of, made_with
 from h2o_chat.events.events import Turn
 
 TURN = Turn("Hé\u2028\ud800", "eos", 10, 5, 1.0, 2.0, 14, 12, 2, 0.0)

@@ -10,8 +10,8 @@ from scripted import ScriptedEngine
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import GenerationError
-from h2o_chat.chat.chat import Chat
-from h2o_chat.chat.engine_like import EngineLike
+from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.conversation.engine_like import EngineLike
 from h2o_chat.events.events import Event, Turn
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from h2o_chat.chat.export import FORMATS, file_name, to_html, to_json, to_markdown
-from h2o_chat.chat.message import as_conversation, of_stored
+from h2o_chat.chat.conversation.message import as_conversation, of_stored
+from h2o_chat.chat.files.export import FORMATS, file_name, to_html, to_json, to_markdown
 from h2o_chat.store import Conversation, Store, StoredMessage
 
 anything = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)

@@ -3,8 +3,8 @@
 import random
 from collections.abc import Iterator
 
-from h2o_chat.chat.holds import Holds
-from h2o_chat.chat.message import Message
+from h2o_chat.chat.conversation.holds import Holds
+from h2o_chat.chat.conversation.message import Message
 from h2o_chat.events.events import CacheState
 
 TURNS = 500

@@ -11,9 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from h2o_chat.base.errors import UsageError
-from h2o_chat.chat import importer
-from h2o_chat.chat.export import to_json
-from h2o_chat.chat.importer import parse, read
+from h2o_chat.chat.files import importer
+from h2o_chat.chat.files.export import to_json
+from h2o_chat.chat.files.importer import parse, read
 from h2o_chat.store import Conversation, Store, StoredMessage
 
 MESSAGES = [

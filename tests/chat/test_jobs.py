@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import UsageError
-from h2o_chat.chat.jobs import Job, read_jobs, request_of, seed_of
-from h2o_chat.chat.templates import PlainTemplate
+from h2o_chat.chat.files.batch_lines import Job, read_jobs, request_of, seed_of
+from h2o_chat.chat.templates.chat_template import PlainTemplate
 
 Write = Callable[..., Path]
 

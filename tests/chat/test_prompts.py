@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from h2o_chat.base.errors import UsageError
-from h2o_chat.chat.message import LONGEST_CHARACTERS
-from h2o_chat.cli.prompts import MAX_BYTES, decode, prompt_of, read_script
+from h2o_chat.chat.conversation.message import LONGEST_CHARACTERS
+from h2o_chat.cli.prompt_input import MAX_BYTES, decode, prompt_of, read_script
 from h2o_chat.cli.run import turns_of
 
 

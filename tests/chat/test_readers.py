@@ -11,7 +11,7 @@ import pytest
 
 from h2o_chat.base.config import data_folder
 from h2o_chat.base.errors import LONGEST_CHARACTERS, H2OChatError, ModelError, StoreError, UsageError
-from h2o_chat.chat.templates import choose
+from h2o_chat.chat.templates.chat_template import choose
 from h2o_chat.lab.contestant import Contestant
 from h2o_chat.lab.recall import read_questions
 from h2o_chat.lab.texts import read_texts

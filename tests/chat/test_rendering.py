@@ -13,10 +13,10 @@ from psutil import Process, pid_exists
 from transformers.utils import chat_template_utils
 
 from h2o_chat.base.errors import ModelError
-from h2o_chat.chat.base_templates import BASE_TEMPLATES
-from h2o_chat.chat.rendering import Renderer, TemplateFailed
-from h2o_chat.chat.template_process import environment
-from h2o_chat.chat.templates import choose
+from h2o_chat.chat.templates.base_templates import BASE_TEMPLATES
+from h2o_chat.chat.templates.chat_template import choose
+from h2o_chat.chat.templates.rendering import Renderer, TemplateFailed
+from h2o_chat.chat.templates.template_process import environment
 
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"
 LOOPS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"

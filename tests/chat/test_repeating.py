@@ -7,8 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from h2o_chat.base.config import SCREEN_TOKENS, Sampling
-from h2o_chat.chat import advice
-from h2o_chat.chat.repeating import ENOUGH_TIMES, ENOUGH_TOKENS, EVERY_TOKENS, LONGEST_TOKENS, Repeating
+from h2o_chat.chat.conversation import advice
+from h2o_chat.chat.conversation.loops import (
+    ENOUGH_TIMES,
+    ENOUGH_TOKENS,
+    EVERY_TOKENS,
+    LONGEST_TOKENS,
+    Repeating,
+)
 from h2o_chat.events.events import Turn
 
 TURN = Turn("", "stopped", 1, 300, 0, 0, 301, 8, 293, 0)

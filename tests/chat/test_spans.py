@@ -1,7 +1,7 @@
 """Which tokens a message is: the rules in one place, and the same whoever asks."""
 
-from h2o_chat.chat.message import Message
-from h2o_chat.chat.spans import Spans, about_to_be, fed, of_prompt, own, texts_of, tokens_of
+from h2o_chat.chat.conversation.message import Message
+from h2o_chat.chat.conversation.spans import Spans, about_to_be, fed, of_prompt, own, texts_of, tokens_of
 from h2o_chat.events.events import Event, Prompt, Said, Token, Turn
 
 

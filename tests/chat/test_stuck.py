@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from h2o_chat.chat.message import Message
-from h2o_chat.chat.stuck import BEGIN, END, OF, loop_in
+from h2o_chat.chat.conversation.loops import BEGIN, END, OF, loop_in
+from h2o_chat.chat.conversation.message import Message
 
 THINGS = (
     *("apple", "boat", "candle", "drum", "eagle", "flute", "garden", "hammer", "island", "jacket"),

@@ -6,7 +6,7 @@ import pytest
 from found_templates import CHATML, FAMILIES, MARKS, byte_tokenizer, whole
 
 from h2o_chat.base.errors import ModelError, UsageError
-from h2o_chat.chat.templates import (
+from h2o_chat.chat.templates.chat_template import (
     PIECE_CHARACTERS,
     ModelTemplate,
     PlainTemplate,

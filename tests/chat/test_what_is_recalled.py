@@ -10,15 +10,15 @@ from talk import FACT, GREEDY, POCKET, TALK
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import BudgetError, UsageError
-from h2o_chat.chat.chat import Chat
-from h2o_chat.chat.export import to_json
-from h2o_chat.chat.importer import parse
-from h2o_chat.chat.keeping import Keeper
-from h2o_chat.chat.message import Message
-from h2o_chat.chat.pins import pin
+from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.conversation.keeper import Keeper
+from h2o_chat.chat.conversation.message import Message
+from h2o_chat.chat.conversation.pinning import pin
+from h2o_chat.chat.conversation.spans import tokens_of
+from h2o_chat.chat.files.export import to_json
+from h2o_chat.chat.files.importer import parse
 from h2o_chat.chat.recall.recall import Recall
-from h2o_chat.chat.spans import tokens_of
-from h2o_chat.chat.templates import literal
+from h2o_chat.chat.templates.chat_template import literal
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Event, Note, Prompt, Said, Turn
 from h2o_chat.store import Store

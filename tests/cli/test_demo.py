@@ -16,7 +16,7 @@ from h2o_chat.base.errors import ExitCode
 from h2o_chat.cli.replay_command import DEMO
 from h2o_chat.events.events import Note, Said, Session, Turn
 from h2o_chat.events.recording import read
-from h2o_chat.tui.talk.first_minute import CODE, OFFERS
+from h2o_chat.tui.prompt.first_minute import CODE, OFFERS
 
 ROOT = Path(__file__).parents[2]
 MOST_BYTES = 300_000

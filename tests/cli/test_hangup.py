@@ -17,7 +17,7 @@ from program import PROGRAM
 
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.store import Store
-from h2o_chat.tui.talk.first_minute import FILE
+from h2o_chat.tui.prompt.first_minute import FILE
 
 RECORDING = Path(__file__).parents[1] / "tui" / "recordings" / "chat.jsonl"
 POCKET = Path(__file__).parents[2] / "assets" / "pocket"

@@ -22,7 +22,7 @@ from test_hangup import POCKET, Terminal, alive
 from h2o_chat.base.errors import ExitCode, UsageError
 from h2o_chat.events.events import Token, from_json
 from h2o_chat.store import Store
-from h2o_chat.tui.talk.first_minute import FILE
+from h2o_chat.tui.prompt.first_minute import FILE
 
 GONE_S = 20.0
 """The deadline is 3 s; the machine may be loaded. What it must not do is wait for what is stuck."""
@@ -182,7 +182,7 @@ def looping(tmp_path: Path) -> Path:
 
 HASTY_ONCE = """
 import os
-from h2o_chat.chat import template_process
+from h2o_chat.chat.templates import template_process
 try:
     os.close(os.open({mark!r}, os.O_CREAT | os.O_EXCL))
     template_process.LONGEST_S = 0.3
@@ -192,7 +192,7 @@ template_process.main()
 """
 """The process of templates: the first may compute for 0.3 s, the next as long as the program lets it."""
 HASTY = """
-from h2o_chat.chat import rendering
+from h2o_chat.chat.templates import rendering
 rendering._PROGRAM = {program!r}
 from h2o_chat.cli.cli import main
 main()

@@ -16,8 +16,8 @@ from program import PROGRAM, Program
 from sweep import sweep
 
 from h2o_chat.base.errors import ExitCode, GenerationError, StoreError
-from h2o_chat.chat.jobs import seed_of
-from h2o_chat.chat.results import ResultsFile, line_of
+from h2o_chat.chat.files.batch_lines import seed_of
+from h2o_chat.chat.files.batch_results import ResultsFile, line_of
 from h2o_chat.engine.answer import Answer
 
 SHORT = ("--max-tokens", 24, "-b", 48)
@@ -201,7 +201,7 @@ def test_a_system_prompt_that_a_template_does_not_take_fails_its_line_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from h2o_chat.base.errors import ModelError
-    from h2o_chat.chat.templates import ModelTemplate
+    from h2o_chat.chat.templates.chat_template import ModelTemplate
 
     first = ModelTemplate.first
 
@@ -241,7 +241,7 @@ def test_what_does_not_go_with_it_is_refused(arguments: tuple[str, ...], said: s
 def test_rows_that_do_not_fit_are_refused_with_the_sum(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("h2o_chat.engine.rows.free_bytes", lambda device: 300 << 20)
+    monkeypatch.setattr("h2o_chat.engine.row_capacity.free_bytes", lambda device: 300 << 20)
     file = many(tmp_path / "in.jsonl", 40)
     done = h2o_here("run", "--batch", file, *SHORT, "-b", 512, "--rows", 32)
     assert done.code == ExitCode.MEMORY

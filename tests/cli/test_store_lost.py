@@ -14,7 +14,7 @@ from here import h2o_here
 from program import PROGRAM
 
 from h2o_chat.base.errors import ExitCode
-from h2o_chat.chat.importer import read
+from h2o_chat.chat.files.importer import read
 from h2o_chat.store import DATABASE, Store
 
 LONG = ("--ignore-eos", "--max-tokens", "400")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from h2o_chat.chat.template_process import LONGEST_S
+from h2o_chat.chat.templates.template_process import LONGEST_S
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="takes away what only POSIX has")
 
@@ -33,7 +33,7 @@ def test_a_conversation_is_held_stored_and_gone_on_with(tmp_path: Path) -> None:
 def test_a_template_that_does_not_end_is_ended(tmp_path: Path) -> None:
     """Windows cannot count what a process computes: a clock ends it."""
     program = (
-        "import sys; from h2o_chat.chat import template_process as process;"
+        "import sys; from h2o_chat.chat.templates import template_process as process;"
         " sys.platform = 'win32'; process.LONGEST_S = 0.3; process.main()"
     )
     endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"

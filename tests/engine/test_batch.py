@@ -16,7 +16,7 @@ from h2o_chat.engine.answer import Answer
 from h2o_chat.engine.batch import Batch
 from h2o_chat.engine.engine import Engine
 from h2o_chat.engine.request import Piece, Request, Told
-from h2o_chat.engine.rows import BESIDE, ROWS, row_bytes
+from h2o_chat.engine.row_capacity import BESIDE, ROWS, row_bytes
 from h2o_chat.engine.runner import Runner
 from h2o_chat.engine.sampling import Sampler
 from h2o_chat.events.events import CacheState, Prompt, Token, Turn
@@ -230,14 +230,14 @@ def test_rows_are_admitted_by_what_they_take(
     assert sum(tensor.nbytes for tensor in states) == 3 * (each - logits)
     for rows in (1, 9):
         free = HEADROOM_BYTES + native.packed.bytes + (rows + BESIDE) * each  # type: ignore[attr-defined]
-        monkeypatch.setattr("h2o_chat.engine.rows.free_bytes", lambda device, free=free: free)
+        monkeypatch.setattr("h2o_chat.engine.row_capacity.free_bytes", lambda device, free=free: free)
         assert Batch(native, settings).runner.rows == rows
         assert Batch(native, settings, most=4).runner.rows == min(rows, 4)
         assert Batch(native, settings, rows + 1, most=rows).runner.rows == rows
         with pytest.raises(BudgetError, match=f"{rows + 1} rows do not fit: each takes"):
             Batch(native, settings, rows + 1)
-        monkeypatch.setattr("h2o_chat.engine.rows.free_bytes", lambda device, free=free: free - 1)
+        monkeypatch.setattr("h2o_chat.engine.row_capacity.free_bytes", lambda device, free=free: free - 1)
         with pytest.raises(BudgetError, match="9 rows do not fit" if rows > 1 else "Not one row fits"):
             Batch(native, settings, rows)
-    monkeypatch.setattr("h2o_chat.engine.rows.free_bytes", lambda device: 1 << 50)
+    monkeypatch.setattr("h2o_chat.engine.row_capacity.free_bytes", lambda device: 1 << 50)
     assert Batch(native, settings).runner.rows == ROWS

@@ -13,7 +13,7 @@ from h2o_chat.base.errors import GenerationError, OutOfMemoryError, UsageError
 from h2o_chat.cache import absorb
 from h2o_chat.cache.arena import Arena
 from h2o_chat.engine.batch import Batch
-from h2o_chat.engine.observe import Observer
+from h2o_chat.engine.observer import Observer
 from h2o_chat.engine.request import Piece, Request, Told
 from h2o_chat.events.events import Token, Turn
 from h2o_chat.models.load import Loaded

@@ -80,7 +80,7 @@ def craft(file: Path, harm: str) -> None:
     """A file whose checks are right and whose content is not: somebody made it."""
     from safetensors import safe_open
 
-    from h2o_chat.engine.saved import _check
+    from h2o_chat.engine.saved_cache import _check
 
     with safe_open(file, framework="pt") as opened:
         about = json.loads(opened.metadata()["h2o-chat"])

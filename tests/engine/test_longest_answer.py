@@ -6,7 +6,7 @@ import pytest
 from stored_chats import SAID, SHORT, loaded, open_chat
 
 from h2o_chat.base.config import SCREEN_TOKENS, Sampling
-from h2o_chat.chat import advice
+from h2o_chat.chat.conversation import advice
 from h2o_chat.events.events import Note, Turn
 from h2o_chat.models.load import Loaded
 

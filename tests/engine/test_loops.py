@@ -8,11 +8,11 @@ import pytest
 from opened_models import loaded
 
 from h2o_chat.base.config import EngineName, Sampling, Settings
-from h2o_chat.chat.chat import Chat
-from h2o_chat.chat.stuck import BEGIN
+from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.conversation.loops import BEGIN
 from h2o_chat.engine.batch import Batch
+from h2o_chat.engine.diversion import Other
 from h2o_chat.engine.engine import Engine
-from h2o_chat.engine.other_words import Other
 from h2o_chat.engine.request import Piece, Request
 from h2o_chat.events.events import Event, Note, Token, Turn
 

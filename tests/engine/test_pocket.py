@@ -9,7 +9,7 @@ from safetensors import safe_open
 from typer.testing import CliRunner
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.cli.cli import app
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Token

@@ -10,7 +10,7 @@ from h2o_chat.base.config import Sampling
 from h2o_chat.engine import runner
 from h2o_chat.engine.batch import Batch
 from h2o_chat.engine.request import Piece, Request, Told
-from h2o_chat.engine.rows import READERS
+from h2o_chat.engine.row_capacity import READERS
 from h2o_chat.engine.runner import Runner
 from h2o_chat.events.events import Prompt
 from h2o_chat.models.load import Loaded

@@ -29,11 +29,11 @@ from sweep import sweep
 
 from h2o_chat.base.config import EngineName, Sampling
 from h2o_chat.base.errors import UsageError
-from h2o_chat.chat.again import edit, regenerate
-from h2o_chat.chat.feeding import turn_tokens
-from h2o_chat.chat.message import fed_text
-from h2o_chat.chat.saved_caches import SAVED_TURNS
-from h2o_chat.chat.stuck import in_tokens
+from h2o_chat.chat.conversation.feeding import turn_tokens
+from h2o_chat.chat.conversation.going_back import edit, regenerate
+from h2o_chat.chat.conversation.loops import in_tokens
+from h2o_chat.chat.conversation.message import fed_text
+from h2o_chat.chat.conversation.saved_caches import SAVED_TURNS
 from h2o_chat.events.events import Note, Token
 from h2o_chat.models.load import Loaded
 from h2o_chat.store import Store

@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save_file
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import SavedCacheError
 from h2o_chat.cache import absorb, arena, state
-from h2o_chat.engine import saved
+from h2o_chat.engine import saved_cache
 from h2o_chat.engine.engine import Engine
-from h2o_chat.engine.saved import _check
+from h2o_chat.engine.saved_cache import _check
 from h2o_chat.models.load import load
 
 Harm = Callable[[dict[str, Any], dict[str, Any]], object]
@@ -81,7 +81,7 @@ def test_a_state_that_came_later_than_the_file_begins_empty(
     list(engine.generate(list(range(5, 40)), Sampling(max_tokens=2, ignore_eos=True)))
     engine.save(file)
     later = (*state.STATES, state.State("later", "", "int32", empty=-7))
-    for module in (arena, absorb, saved):
+    for module in (arena, absorb, saved_cache):
         monkeypatch.setattr(module, "STATES", later)
     monkeypatch.setattr(state, "STATES", later)
     engine.reset()

@@ -31,8 +31,8 @@ from h2o_chat.events.events import (
 )
 from h2o_chat.events.recorder import Recorder
 from h2o_chat.events.recording import parse, read
+from h2o_chat.tui.jobs import Opened
 from h2o_chat.tui.player import Pace, Player
-from h2o_chat.tui.work import Opened
 
 SESSION = Session(
     *("m", None, "plain", "h2o", 64, 4, 32, 16, "chunked", "none", "float32", "float32", "cpu"),

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.chat.chat import Chat
-from h2o_chat.chat.templates import PlainTemplate, choose
+from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.templates.chat_template import PlainTemplate, choose
 from h2o_chat.cli.cli import app
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn

@@ -7,7 +7,7 @@ import opened_models
 import pytest
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.engine.engine import Engine
 from h2o_chat.lab.stuck import repeated
 

@@ -14,8 +14,8 @@ from torch.nn import functional
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import UsageError
 from h2o_chat.cache.step import Step
-from h2o_chat.chat.resume import prompt, read_again
-from h2o_chat.chat.templates import choose
+from h2o_chat.chat.conversation.restore import prompt, read_again
+from h2o_chat.chat.templates.chat_template import choose
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
 from h2o_chat.lab.contestant import Contestant

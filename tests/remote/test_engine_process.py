@@ -124,7 +124,7 @@ sys.path[:0] = ["", None]
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.events.events import Token
 from h2o_chat.remote.engine_apart import engine_apart
-from h2o_chat.chat.opening import opener
+from h2o_chat.chat.conversation.opening import opener
 chat = opener(Settings(model={str(POCKET)!r}, threads=1), None, engine_apart)(lambda *_: None)
 events = list(chat.send("Hello", Sampling(max_tokens=8)))
 assert events[-1].new_tokens, events

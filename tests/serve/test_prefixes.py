@@ -8,7 +8,7 @@ import pytest
 from serving import Answer, Client, Server
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
 from h2o_chat.models.load import Loaded

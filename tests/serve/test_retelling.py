@@ -9,7 +9,7 @@ import pytest
 from serving import SAMPLING, begin
 
 from h2o_chat.base.config import Settings
-from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.engine.engine import Engine
 from h2o_chat.events.events import Turn
 from h2o_chat.models.load import Loaded

@@ -14,11 +14,11 @@ from serving import SAMPLING, begin
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import GenerationError
-from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.engine.answer import Answer
 from h2o_chat.engine.batch import Batch
 from h2o_chat.engine.engine import Engine
-from h2o_chat.engine.rows import OBJECTS_BYTES
+from h2o_chat.engine.row_capacity import OBJECTS_BYTES
 from h2o_chat.events.events import Turn
 from h2o_chat.models.load import Loaded
 from h2o_chat.native.loading import open_model

@@ -12,7 +12,7 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.events.events import to_json
 from h2o_chat.events.recorder import Recorder
 from h2o_chat.tui.app import ChatApp
-from h2o_chat.tui.work import OpenChat
+from h2o_chat.tui.jobs import OpenChat
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +32,7 @@ def exact() -> Any:
 @pytest.fixture(scope="session")
 def told(exact: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recording of three turns with it, 24 slots in each of its 12 caches."""
-    from h2o_chat.chat.chat import Chat
+    from h2o_chat.chat.conversation.chat import Chat
     from h2o_chat.engine.engine import Engine
 
     settings = Settings(

@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 from h2o_chat.base.config import Settings
 from h2o_chat.base.progress import Progress
 from h2o_chat.tui.app import ChatApp
-from h2o_chat.tui.work import ChatLike, OpenChat
+from h2o_chat.tui.jobs import ChatLike, OpenChat
 
 WAIT_STEPS = 3000
 STEP_SECONDS = 0.02
@@ -37,7 +37,7 @@ def opener(settings: Settings) -> OpenChat:
     """What the command line hands to the screen."""
 
     def open_chat(progress: Progress) -> ChatLike:
-        from h2o_chat.chat.chat import Chat
+        from h2o_chat.chat.conversation.chat import Chat
         from h2o_chat.engine.engine import Engine
 
         return Chat(Engine(loaded(settings, progress), settings), settings)
@@ -50,8 +50,8 @@ def stored(models: Path, folder: Path, **others: Any) -> OpenChat:
     settings = Settings(model=str(models / "pilot-chat"), budget=48, threads=1, seed=7, **others)
 
     def open_chat(progress: Progress) -> ChatLike:
-        from h2o_chat.chat.chat import Chat
-        from h2o_chat.chat.keeping import Keeper
+        from h2o_chat.chat.conversation.chat import Chat
+        from h2o_chat.chat.conversation.keeper import Keeper
         from h2o_chat.engine.engine import Engine
         from h2o_chat.store import Store
 

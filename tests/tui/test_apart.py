@@ -14,7 +14,7 @@ from psutil import pid_exists
 from screens import POCKET, slowly
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.chat.opening import Kept, opener, opener_of
+from h2o_chat.chat.conversation.opening import Kept, opener, opener_of
 from h2o_chat.remote.engine_apart import _Process, engine_apart
 from h2o_chat.tui.app import ChatApp
 

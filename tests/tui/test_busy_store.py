@@ -10,8 +10,8 @@ from screens import WIDE, stored
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import StoreError
-from h2o_chat.chat.importer import read
-from h2o_chat.chat.stored import leave
+from h2o_chat.chat.conversation.release import leave
+from h2o_chat.chat.files.importer import read
 from h2o_chat.store import DATABASE, Store
 
 

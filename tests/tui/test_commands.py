@@ -15,14 +15,14 @@ from textual.binding import Binding
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import H2OChatError, UsageError
+from h2o_chat.chat.commands import table
+from h2o_chat.chat.files.attached import LIMIT_BYTES, with_files
 from h2o_chat.tui.app import ChatApp
 from h2o_chat.tui.help import help_text
-from h2o_chat.tui.talk import slash
-from h2o_chat.tui.talk.acts import ACTS
-from h2o_chat.tui.talk.attach import LIMIT_BYTES, with_files
-from h2o_chat.tui.talk.editor import edited
-from h2o_chat.tui.talk.history import KEPT, History
-from h2o_chat.tui.talk.talk import KEYS
+from h2o_chat.tui.prompt.acts import ACTS
+from h2o_chat.tui.prompt.external_editor import edited
+from h2o_chat.tui.prompt.prompt_history import KEPT, History
+from h2o_chat.tui.prompt.talk_pane import KEYS
 
 Drive = Callable[..., Any]
 
@@ -41,17 +41,17 @@ def menu(screen: Screen) -> list[str]:
 
 
 def test_every_command_has_one_name_and_stands_in_the_help() -> None:
-    names = [one.name for one in slash.COMMANDS]
+    names = [one.name for one in table.COMMANDS]
     assert len(set(names)) == len(names)
     shown = help_text([], 200).plain
     assert all(
-        f"/{one.name} {one.arguments}".strip() in shown and one.help in shown for one in slash.COMMANDS
+        f"/{one.name} {one.arguments}".strip() in shown and one.help in shown for one in table.COMMANDS
     )
 
 
 def test_every_command_and_every_key_does_something_and_nothing_else_is_there_to_be_done() -> None:
     keys = [re.fullmatch(r"act\('(.+)'\)", one.action) for one in KEYS if isinstance(one, Binding)]
-    assert {one.name for one in slash.COMMANDS} | {key[1] for key in keys if key} == ACTS.keys()
+    assert {one.name for one in table.COMMANDS} | {key[1] for key in keys if key} == ACTS.keys()
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_every_command_and_every_key_does_something_and_nothing_else_is_there_to
     ],
 )
 def test_what_is_no_command_is_sent(text: str, said: str) -> None:
-    assert slash.parse(text) == said
+    assert table.parse(text) == said
 
 
 @pytest.mark.parametrize(
@@ -78,17 +78,17 @@ def test_what_is_no_command_is_sent(text: str, said: str) -> None:
 )
 def test_one_slash_is_never_sent_and_what_was_meant_is_proposed(text: str, hint: str) -> None:
     with pytest.raises(UsageError, match="is no command") as wrong:
-        slash.parse(text)
+        table.parse(text)
     assert hint in wrong.value.hint
     assert "// sends a text that begins with /" in wrong.value.hint
 
 
 def test_a_command_with_what_stands_behind_it_and_the_nearest_of_a_wrong_one() -> None:
-    found = slash.parse("/system Be kind.\nAnd short.")
+    found = table.parse("/system Be kind.\nAnd short.")
     assert not isinstance(found, str)
     assert (found[0].name, found[1]) == ("system", "Be kind.\nAnd short.")
     with pytest.raises(UsageError, match="/polcy is no command") as wrong:
-        slash.parse("/polcy window")
+        table.parse("/polcy window")
     assert "Did you mean /policy?" in wrong.value.hint
     assert "//" in wrong.value.hint
 
@@ -335,7 +335,7 @@ async def test_another_model_and_one_that_is_not_there(
     drive: Drive, shared_models: Path, tmp_path: Path
 ) -> None:
     from h2o_chat.base.config import Settings
-    from h2o_chat.chat.opening import Kept, opener, opener_of
+    from h2o_chat.chat.conversation.opening import Kept, opener, opener_of
 
     settings = Settings(model=str(shared_models / "stories3m"), budget=64, threads=1, seed=7)
     kept = Kept(tmp_path / "data")

@@ -10,8 +10,8 @@ import pytest
 from screens import opener
 
 from h2o_chat.base.config import Settings
-from h2o_chat.tui.talk import menu
-from h2o_chat.tui.work import ChatLike, Progress
+from h2o_chat.tui.jobs import ChatLike, Progress
+from h2o_chat.tui.prompt import completion_menu
 
 Drive = Callable[..., Any]
 
@@ -30,12 +30,12 @@ def test_a_folder_that_does_not_answer_keeps_no_key_waiting(
     monkeypatch.setattr(Path, "iterdir", late)
     began = time.monotonic()
     for _ in range(20):
-        assert menu.choices(f"@{tmp_path}/", []) == []
+        assert completion_menu.choices(f"@{tmp_path}/", []) == []
     assert time.monotonic() - began < 20
     assert len(asked) == 1, "it is not asked again before it has answered"
     answers.set()
-    menu._unanswered[f"{tmp_path}/"].join()
-    assert [one.label for one in menu.choices(f"@{tmp_path}/", [])] == ["notes.md"]
+    completion_menu._unanswered[f"{tmp_path}/"].join()
+    assert [one.label for one in completion_menu.choices(f"@{tmp_path}/", [])] == ["notes.md"]
 
 
 async def test_a_file_is_sent_along_and_what_cannot_be_sent_stands_in_the_box(

@@ -12,8 +12,8 @@ from textual.widgets import Input, OptionList, Static
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.store import Store
-from h2o_chat.tui.talk import going_back
-from h2o_chat.tui.talk.conversations import Conversations
+from h2o_chat.tui.prompt import going_back
+from h2o_chat.tui.prompt.conversation_list import Conversations
 from h2o_chat.tui.transcript import drawing
 
 Drive = Callable[..., Any]

@@ -11,7 +11,7 @@ from screens import Screen, stored
 
 from h2o_chat.base.config import Sampling
 from h2o_chat.tui.transcript.heat import GONE, MODES
-from h2o_chat.tui.transcript.inspect import rank
+from h2o_chat.tui.transcript.inspector import rank
 from h2o_chat.tui.transcript.turn import TurnView
 
 Drive = Callable[..., Any]

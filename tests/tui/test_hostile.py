@@ -22,9 +22,9 @@ from h2o_chat.cli.run import PlainText
 from h2o_chat.events.events import Token, Turn
 from h2o_chat.events.recording import read
 from h2o_chat.tui.app import ChatApp
+from h2o_chat.tui.jobs import Jobs
 from h2o_chat.tui.player import Pace, Player
 from h2o_chat.tui.replay import ReplayPane
-from h2o_chat.tui.work import Jobs
 
 RECORDING = Path(__file__).parent / "recordings" / "chat.jsonl"
 TEXTS = ("text", "model", "policy", "template", "message", "hint", "device", "dtype", "quantization")

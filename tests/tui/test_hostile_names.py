@@ -14,13 +14,13 @@ from textual.widgets import OptionList
 
 from h2o_chat.base.config import Sampling, Settings, config_file
 from h2o_chat.base.errors import ModelError
-from h2o_chat.chat.export import file_name, to_html
+from h2o_chat.chat.files.export import file_name, to_html
 from h2o_chat.store import Conversation, Store, StoredMessage
 from h2o_chat.tui.app import ChatApp
-from h2o_chat.tui.talk.conversations import Conversations
-from h2o_chat.tui.talk.menu import choices
-from h2o_chat.tui.talk.models import Models, Row
-from h2o_chat.tui.work import Progress
+from h2o_chat.tui.jobs import Progress
+from h2o_chat.tui.prompt.completion_menu import choices
+from h2o_chat.tui.prompt.conversation_list import Conversations
+from h2o_chat.tui.prompt.model_list import Models, Row
 
 NAMES = [
     "\x1b[31mred\x1b[0m.txt",

@@ -11,13 +11,12 @@ from sweep import sweep
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import ModelError
+from h2o_chat.chat.conversation.greeting import ABOUT, FIRST_BUDGETS, first_budget
 from h2o_chat.models.resolve import BUNDLED
 from h2o_chat.models.smollm2 import PULL
 from h2o_chat.tui.app import ChatApp
-from h2o_chat.tui.first_budget import FIRST_BUDGETS, first_budget
-from h2o_chat.tui.talk import first_minute
-from h2o_chat.tui.talk.first_minute import MARKS, OFFERS, SMALL_TALK, real_model
-from h2o_chat.tui.talk.greeting import ABOUT
+from h2o_chat.tui.prompt import first_minute
+from h2o_chat.tui.prompt.first_minute import MARKS, OFFERS, SMALL_TALK, real_model
 
 TOY = ABOUT["pocket"]
 FIRST_BUDGET = FIRST_BUDGETS["pocket"]
@@ -35,7 +34,7 @@ def wait(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 
 @pytest.fixture
 def first(pocket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> First:
-    from h2o_chat.chat.chat import Chat
+    from h2o_chat.chat.conversation.chat import Chat
     from h2o_chat.engine.engine import Engine
 
     wait(monkeypatch, 0.01)

@@ -46,8 +46,8 @@ def talk(pocket: Any, tmp_path: Path) -> Callable[..., Any]:
 
     @asynccontextmanager
     async def talking(size: tuple[int, int], theme: str = "h2o-dark", **how: Any) -> AsyncIterator[Screen]:
-        from h2o_chat.chat.chat import Chat
-        from h2o_chat.chat.keeping import Keeper
+        from h2o_chat.chat.conversation.chat import Chat
+        from h2o_chat.chat.conversation.keeper import Keeper
         from h2o_chat.engine.engine import Engine
         from h2o_chat.store import Store
 

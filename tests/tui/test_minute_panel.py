@@ -12,8 +12,9 @@ from sweep import sweep
 from test_replay import ended, replaying
 
 from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.chat.memory import remembered_words
 from h2o_chat.tui.app import ChatApp
-from h2o_chat.tui.panel import details, history, now, remembered, strip
+from h2o_chat.tui.panel import details, loss_history, overview, strip
 from h2o_chat.tui.panel.panel import TABS, MemoryPanel
 from h2o_chat.tui.panel.strip import RememberStrip
 
@@ -26,7 +27,7 @@ SAID = (
     "Italian food.",
     "I need a taxi to the station at ten.",
 )
-LEGENDS = {"now": now.LEGEND, "history": history.LEGEND, "details": details.LEGEND}
+LEGENDS = {"now": overview.LEGEND, "history": loss_history.LEGEND, "details": details.LEGEND}
 ROW = re.compile(r"(?:▸| ) (\S+) +#(\d+) ([█▓░·]{6}) +(\d+) of (\d+) heads")
 """A row of the first tab: word, message, bar, heads."""
 
@@ -91,7 +92,7 @@ async def test_the_panel_is_in_words_at_every_size(size: tuple[int, int]) -> Non
         assert re.search(r"never over \d+ KiB · without limit [\d.]+ KiB", text)
         assert [one for one in LEGENDS if LEGENDS[one] in text] == ["now"]
         assert LEGENDS["now"] in drawn[-2]
-        assert now.HEADS in text
+        assert overview.HEADS in text
 
         rows = ROW.findall(text)
         said, held = said_words(screen), held_by(screen)
@@ -148,7 +149,7 @@ async def test_around_the_chat_too_words_come_first(size: tuple[int, int]) -> No
             line = next(line for line in lines if line.startswith(" remembers "))
             named = re.search(rf" remembers {kept} of {memory.seen} · still knows ([^·]*[^· ])", line)
             assert named
-            listed = remembered.remembered(memory)
+            listed = remembered_words.remembered(memory)
             old = [held for held in listed if held.word.first < memory.seen // 2] or listed
             known: dict[str, float] = {}
             for held in old:
@@ -173,7 +174,7 @@ async def test_a_panel_over_the_chat_says_what_it_covers(size: tuple[int, int]) 
     async with talked(size) as screen:
         panel = await open_panel(screen)
         assert "esc close" in screen.lines()[-1]
-        assert now.LEGEND in str(panel.render().plain)
+        assert overview.LEGEND in str(panel.render().plain)
         await screen.pilot.press("down")
         await screen.pilot.pause()
         memory, text = screen.app._memory, str(panel.render().plain)
@@ -295,5 +296,5 @@ async def test_a_click_opens_the_panel_chooses_and_turns(told: Path) -> None:
         rows = sorted(panel._lines)
         await screen.pilot.click(MemoryPanel, offset=(8, rows[1]))
         await screen.until(lambda: screen.app._memory.cursor is not None, "a word is chosen")
-        first = now.order(screen.app._memory)[1][0]
+        first = overview.order(screen.app._memory)[1][0]
         assert screen.app._memory.cursor == first

@@ -11,7 +11,7 @@ from sweep import sweep
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.progress import TELL_S
-from h2o_chat.chat.chat import Chat
+from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.events.events import CacheState, Prompt, ReadSoFar, Turn
 
 ONE_SIZE = [(80, 24), *sweep(((120, 36),), ((60, 20),))]
@@ -148,7 +148,7 @@ async def test_a_memory_that_is_built_again_tells_the_same(
 ) -> None:
     from dataclasses import asdict
 
-    from h2o_chat.chat.keeping import Keeper
+    from h2o_chat.chat.conversation.keeper import Keeper
     from h2o_chat.engine.engine import Engine
     from h2o_chat.store import Store
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from h2o_chat.chat.message import Message, give_texts
-from h2o_chat.chat.spans import Spans
+from h2o_chat.chat.conversation.message import Message, give_texts
+from h2o_chat.chat.conversation.spans import Spans
+from h2o_chat.chat.memory import remembered_words, words
+from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import CacheState, Event, Gone, Heavy, Prompt, Said, Token
-from h2o_chat.tui.panel import remembered, words
-from h2o_chat.tui.panel.held import CacheView
 
 
 def known(*texts: str, said: str, role: str = "user") -> words.Words:
@@ -74,8 +74,8 @@ def test_of_an_old_recording_only_whole_words_are_shown() -> None:
     ]
     changed = [(at, 1.0, 1.0) for at in range(5)]
     memory.add(CacheState(9, 8, 1, 2, 0.0, {"H": 5}, heavy, changed, [], gone=[Gone(6, " is", 0.5, 1.0)]))
-    assert [held.word.text for held in remembered.remembered(memory)] == ["here", "locker"]
-    assert [phrase.text for phrase in remembered.forgotten(memory)] == ["is"]
+    assert [held.word.text for held in remembered_words.remembered(memory)] == ["here", "locker"]
+    assert [phrase.text for phrase in remembered_words.forgotten(memory)] == ["is"]
 
 
 def test_of_a_long_conversation_the_oldest_words_are_found_and_no_more_is_looked_at() -> None:
@@ -98,7 +98,7 @@ def test_of_a_long_conversation_the_oldest_words_are_found_and_no_more_is_looked
         asked = memory.words.at
         looked.clear()
         memory.words.at = lambda at, text="", asked=asked: looked.append(at) or asked(at, text)  # type: ignore
-        found = remembered.remembered(memory, 5)
+        found = remembered_words.remembered(memory, 5)
         counts.append(len(looked))
         assert [held.word.text for held in found] == ["word0s", "and", "more", "word1s", "and"]
         assert [held.word.index for held in found] == [0, 0, 0, 1, 1]
@@ -107,8 +107,10 @@ def test_of_a_long_conversation_the_oldest_words_are_found_and_no_more_is_looked
 
 def test_older_messages_that_hold_something_have_their_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a conversation longer than what is spelt: else the oldest words could not be named."""
-    monkeypatch.setattr("h2o_chat.chat.message.MOST_TEXTS", 4)
-    monkeypatch.setattr("h2o_chat.chat.message.texts", lambda _, ids, special: [f"t{one}" for one in ids])
+    monkeypatch.setattr("h2o_chat.chat.conversation.message.MOST_TEXTS", 4)
+    monkeypatch.setattr(
+        "h2o_chat.chat.conversation.message.texts", lambda _, ids, special: [f"t{one}" for one in ids]
+    )
     messages = [Message("assistant", "", 2 * at, 2 * at + 1, hold=hold, id=at + 1)
                 for at, hold in enumerate((0.5, 0.0, 0.1, 0.2, 0.0, 0.0))]  # fmt: skip
     give_texts(messages, {at + 1: [2 * at, 2 * at + 1] for at in range(6)}, None)

@@ -9,7 +9,7 @@ from huggingface_hub import constants
 from screens import WIDE, Screen
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.chat.opening import Kept, opener, opener_of
+from h2o_chat.chat.conversation.opening import Kept, opener, opener_of
 from h2o_chat.tui.app import ChatApp
 
 pytestmark = pytest.mark.loopback

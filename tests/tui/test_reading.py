@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from test_transcript import TranscriptApp
 
 from h2o_chat.base.config import Sampling
-from h2o_chat.chat.spans import Span
+from h2o_chat.chat.conversation.spans import Span
+from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import CacheState, Session
-from h2o_chat.tui.panel.held import CacheView
-from h2o_chat.tui.transcript.body import fold_at
+from h2o_chat.tui.transcript.message_body import fold_at
+from h2o_chat.tui.transcript.shown_tokens import Tokens
 from h2o_chat.tui.transcript.thought import divide
-from h2o_chat.tui.transcript.tokens import Tokens
 from h2o_chat.tui.transcript.transcript import Transcript
 
 SESSION = Session(

@@ -9,13 +9,13 @@ from screens import WIDE, Screen
 from typer.testing import CliRunner
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.chat.opening import Kept, opener
+from h2o_chat.chat.conversation.greeting import FIRST_BUDGETS, first_budget
+from h2o_chat.chat.conversation.opening import Kept, opener
 from h2o_chat.cli.cli import app
 from h2o_chat.models import smollm2
 from h2o_chat.tui.app import ChatApp
-from h2o_chat.tui.first_budget import FIRST_BUDGETS, first_budget
-from h2o_chat.tui.talk import first_minute
-from h2o_chat.tui.talk.first_minute import DOG, OFFERS_TO
+from h2o_chat.tui.prompt import first_minute
+from h2o_chat.tui.prompt.first_minute import DOG, OFFERS_TO
 
 pytestmark = pytest.mark.real_model
 

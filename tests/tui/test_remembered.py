@@ -9,11 +9,11 @@ import pytest
 from screens import POCKET, TOLD
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.chat.chat import Chat
-from h2o_chat.engine.observe import ranking
+from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.memory.cache_view import CacheView
+from h2o_chat.engine.observer import ranking
 from h2o_chat.events.events import CacheState, Event, Prompt, Said, Token, Turn, from_json, to_json
 from h2o_chat.events.recording import _check
-from h2o_chat.tui.panel.held import CacheView
 
 SETTINGS = Settings(model=str(POCKET), budget=24, threads=1, seed=3, events_every=3, system="Be kind.")
 SHORT = Sampling(max_tokens=24, ignore_eos=True)

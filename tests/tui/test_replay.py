@@ -20,13 +20,13 @@ from h2o_chat.events.events import CacheState, Error, Note, Said, Session, Token
 from h2o_chat.events.recorder import Recorder
 from h2o_chat.events.recording import read
 from h2o_chat.tui.app import ChatApp
+from h2o_chat.tui.jobs import Jobs
 from h2o_chat.tui.panel.panel import TABS, MemoryPanel
 from h2o_chat.tui.panel.strip import RememberStrip
 from h2o_chat.tui.player import UNSAID, Pace, Player
 from h2o_chat.tui.replay import ReplayPane
 from h2o_chat.tui.status import StatusLine
-from h2o_chat.tui.transcript.below import FINISHES
-from h2o_chat.tui.work import Jobs
+from h2o_chat.tui.transcript.finish_line import FINISHES
 
 TURNS = "Hi, my name is Flora.\n---\nMy locker code is K7Q2.\n---\nWhat is my locker code?\n"
 

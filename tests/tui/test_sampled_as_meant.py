@@ -5,7 +5,7 @@ from pathlib import Path
 from screens import WIDE, Screen
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.chat.opening import opener, opener_of
+from h2o_chat.chat.conversation.opening import opener, opener_of
 from h2o_chat.tui.app import ChatApp
 
 

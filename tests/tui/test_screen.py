@@ -12,11 +12,11 @@ from sweep import sweep
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import ExitCode
-from h2o_chat.tui.panel.line import MemoryLine
+from h2o_chat.tui.panel.memory_line import MemoryLine
 from h2o_chat.tui.panel.panel import TABS, MemoryPanel
 from h2o_chat.tui.status import StatusLine
-from h2o_chat.tui.transcript.below import FINISHES
-from h2o_chat.tui.transcript.body import CARET
+from h2o_chat.tui.transcript.finish_line import FINISHES
+from h2o_chat.tui.transcript.message_body import CARET
 
 Drive = Callable[..., Any]
 LONG = Sampling(max_tokens=None, ignore_eos=True)

@@ -9,8 +9,8 @@ from screens import SMALL, WIDE, Screen, stored
 from textual.widgets import Input, Select, Static
 
 from h2o_chat.base.config import CHOSEN, Sampling
-from h2o_chat.tui.talk import changing
-from h2o_chat.tui.talk.settings import CHOICES, GROUPS, HELP, SettingsScreen
+from h2o_chat.chat.commands import settable
+from h2o_chat.tui.prompt.settings_screen import CHOICES, GROUPS, HELP, SettingsScreen
 
 Drive = Callable[..., Any]
 
@@ -40,9 +40,9 @@ async def opened(screen: Screen) -> None:
 
 
 def test_every_setting_has_a_field_and_its_meaning() -> None:
-    assert [name for names in GROUPS.values() for name in names] == [*changing.SETTABLE, "theme"]
-    assert HELP.keys() == {*changing.SETTABLE, "theme"}
-    assert all(changing.read(name, one) is not None for name, known in CHOICES.items() for one in known)
+    assert [name for names in GROUPS.values() for name in names] == [*settable.SETTABLE, "theme"]
+    assert HELP.keys() == {*settable.SETTABLE, "theme"}
+    assert all(settable.read(name, one) is not None for name, known in CHOICES.items() for one in known)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_every_setting_has_a_field_and_its_meaning() -> None:
     ],
 )
 def test_a_value_is_typed_as_it_is_read(name: str, value: Any) -> None:
-    assert changing.read(name, changing.typed(value)) == value
+    assert settable.read(name, settable.typed(value)) == value
 
 
 async def test_what_is_changed_holds_after_one_key(
@@ -104,7 +104,7 @@ async def test_what_is_wrong_is_said_beside_its_field(
     open_chat = stored(shared_models, tmp_path / "data")
     async with drive("pilot-chat", SMALL, open_chat=open_chat) as screen:
         await screen.opened()
-        before = changing.values(screen.chat, screen.app.pane.sampling)
+        before = settable.values(screen.chat, screen.app.pane.sampling)
         await opened(screen)
         await type_into(screen, "top_p", "3")
         assert "It must be in (0, 1]" in said(screen, "top_p")
@@ -121,10 +121,10 @@ async def test_what_is_wrong_is_said_beside_its_field(
         await screen.pilot.press("enter")
         assert "smallest budget that works here is" in said(screen, "budget")
         assert field(screen, "budget").has_focus
-        assert changing.values(screen.chat, screen.app.pane.sampling) == before
+        assert settable.values(screen.chat, screen.app.pane.sampling) == before
         await screen.pilot.press("up", "down", "escape")
         assert not is_open(screen)
-        assert changing.values(screen.chat, screen.app.pane.sampling) == before
+        assert settable.values(screen.chat, screen.app.pane.sampling) == before
 
 
 async def test_what_cannot_be_built_again_is_said_there_too(drive: Drive) -> None:

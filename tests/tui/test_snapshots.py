@@ -25,12 +25,12 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import GenerationError, ModelError, OutOfMemoryError
 from h2o_chat.events.recording import read
 from h2o_chat.tui.app import ChatApp
+from h2o_chat.tui.jobs import Jobs, OpenChat, Progress
 from h2o_chat.tui.panel.strip import RememberStrip
 from h2o_chat.tui.player import Pace, Player
+from h2o_chat.tui.prompt.model_list import Models, Row
 from h2o_chat.tui.replay import ReplayPane
 from h2o_chat.tui.status import StatusLine
-from h2o_chat.tui.talk.models import Models, Row
-from h2o_chat.tui.work import Jobs, OpenChat, Progress
 
 RECORDINGS = Path(__file__).parent / "recordings"
 
@@ -216,7 +216,7 @@ TALKS: dict[str, tuple[tuple[int, int], str, tuple[str, ...]]] = {
 async def test_a_conversation_looks_so(
     name: str, page: Any, exact: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from h2o_chat.chat.chat import Chat
+    from h2o_chat.chat.conversation.chat import Chat
     from h2o_chat.engine.engine import Engine
 
     size, awaited, keys = TALKS[name]

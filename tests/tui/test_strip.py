@@ -13,12 +13,12 @@ from screens import SMALL, WIDE, Screen
 from test_replay import ended, replaying
 from textual.geometry import Size
 
+from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import CacheState, Session
 from h2o_chat.events.recording import read
 from h2o_chat.tui.glyphs import height
-from h2o_chat.tui.panel.axis import AXES, Axis, by_age, choose, edges_of
-from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.panel.strip import LARGE_TOKENS, RememberStrip, cells_of
+from h2o_chat.tui.panel.strip_axis import AXES, Axis, by_age, choose, edges_of
 
 
 @given(

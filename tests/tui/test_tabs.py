@@ -11,12 +11,12 @@ from screens import POCKET, WIDE, Screen, opener
 from test_replay import SESSION, ended, replaying
 
 from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import CacheState, Session
 from h2o_chat.events.recorder import Recorder
 from h2o_chat.events.recording import read
 from h2o_chat.tui.app import ChatApp
-from h2o_chat.tui.panel import details, headmap, history, lives, now, ranks, went
-from h2o_chat.tui.panel.held import CacheView
+from h2o_chat.tui.panel import details, evictions, headmap, lives, loss_history, overview, ranks
 from h2o_chat.tui.panel.lives import COLUMNS, STEPS, Lives
 from h2o_chat.tui.panel.panel import TABS, MemoryPanel
 
@@ -133,7 +133,7 @@ def test_a_million_tokens_leave_a_small_history() -> None:
 
 
 def test_the_log_has_the_newest_first(memory: CacheView) -> None:
-    head, *lines, count = [line.plain for line in went.token_by_token(memory, 42, 12)]
+    head, *lines, count = [line.plain for line in evictions.token_by_token(memory, 42, 12)]
     assert "token" in head
     assert len(lines) == 10
     newest = list(reversed(memory.went))[:10]
@@ -149,7 +149,7 @@ async def test_keys_and_the_mouse_choose_tabs_and_words(told: Path) -> None:
         screen = Screen(app, pilot)
         await ended(screen)
         panel, memory = app.query_one(MemoryPanel), app._memory
-        legends = {"now": now.LEGEND, "history": history.LEGEND, "details": details.LEGEND}
+        legends = {"now": overview.LEGEND, "history": loss_history.LEGEND, "details": details.LEGEND}
         app.set_focus(panel)
         for name in (*TABS, TABS[0]):
             text = "\n".join(screen.lines())
@@ -161,7 +161,7 @@ async def test_keys_and_the_mouse_choose_tabs_and_words(told: Path) -> None:
         for number in (1, 2, 0):
             await pilot.click(MemoryPanel, offset=(shown.index(TABS[number]) + 1, panel._tabs_at))
             assert panel.tab == number
-        words = [first for first, _ in now.order(memory)]
+        words = [first for first, _ in overview.order(memory)]
         await pilot.press("down")
         assert memory.cursor == words[0]
         await pilot.press("down", "down", "up")
@@ -172,7 +172,7 @@ async def test_keys_and_the_mouse_choose_tabs_and_words(told: Path) -> None:
         await pilot.click(MemoryPanel, offset=(5, rows[2]))
         assert memory.cursor == words[2]
         await pilot.press("right", "down")
-        assert memory.cursor == history.order(memory)[0][0]
+        assert memory.cursor == loss_history.order(memory)[0][0]
         await pilot.press("right")
         assert memory.cache is not None
         heaviest = [heavy.position for heavy in memory.cache.heaviest]

@@ -9,8 +9,8 @@ from textual.selection import SELECT_ALL
 
 from h2o_chat.events.events import Turn
 from h2o_chat.tui.transcript import markdown
-from h2o_chat.tui.transcript.below import FINISHES
-from h2o_chat.tui.transcript.body import CARET, LIVE_CHARS, SETTLED_CHARS
+from h2o_chat.tui.transcript.finish_line import FINISHES
+from h2o_chat.tui.transcript.message_body import CARET, LIVE_CHARS, SETTLED_CHARS
 from h2o_chat.tui.transcript.transcript import Transcript
 
 CHARS = 300_000

@@ -77,8 +77,8 @@ async def talking(
 
 
 def chat_with(pocket: Any, given: Settings, folder: Path) -> Any:
-    from h2o_chat.chat.chat import Chat
-    from h2o_chat.chat.keeping import Keeper
+    from h2o_chat.chat.conversation.chat import Chat
+    from h2o_chat.chat.conversation.keeper import Keeper
     from h2o_chat.engine.engine import Engine
     from h2o_chat.store import Store
 

@@ -157,8 +157,8 @@ class _Imports:
         self.store: Any = None
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.chat.export import FORMATS
-        from h2o_chat.chat.importer import parse
+        from h2o_chat.chat.files.export import FORMATS
+        from h2o_chat.chat.files.importer import parse
         from h2o_chat.store import Store
 
         talks = parse(raw, "The file")
@@ -202,8 +202,8 @@ _OURS_ON_A_PAGE = {
 
 def _exports(raw: bytes) -> None:
     """Whatever a conversation holds, it is exported; the JSON is read again as it was."""
-    from h2o_chat.chat.export import to_html, to_json, to_markdown
-    from h2o_chat.chat.importer import parse
+    from h2o_chat.chat.files.export import to_html, to_json, to_markdown
+    from h2o_chat.chat.files.importer import parse
     from h2o_chat.store import Conversation, StoredMessage, clean
 
     pieces = [clean(piece.decode("utf-8", "surrogateescape")) for piece in raw.split(b'"')][:60]

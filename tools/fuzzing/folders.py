@@ -181,7 +181,7 @@ class _Tokenizer:
         }
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.chat.templates import choose
+        from h2o_chat.chat.templates.chat_template import choose
         from h2o_chat.models.load_tokenizer import load_tokenizer
 
         changed = "tokenizer.json" if b'"version"' in raw[:300] else "tokenizer_config.json"
@@ -205,7 +205,7 @@ class _Template:
         (folder / "tokenizer_config.json").write_text(json.dumps(about))
 
     def __call__(self, raw: bytes) -> None:
-        from h2o_chat.chat.templates import choose
+        from h2o_chat.chat.templates.chat_template import choose
         from h2o_chat.models.load_tokenizer import load_tokenizer
 
         self.path.write_bytes(raw)
@@ -225,7 +225,7 @@ class _Opened:
 
     def __call__(self, raw: bytes) -> None:
         from h2o_chat.base.config import Sampling, Settings
-        from h2o_chat.chat.chat import Chat
+        from h2o_chat.chat.conversation.chat import Chat
         from h2o_chat.models.resolve import read_config
         from h2o_chat.remote.engine_here import engine_here
 

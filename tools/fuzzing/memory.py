@@ -76,7 +76,7 @@ def _crafted(rng: Random, examples: Sequence[bytes]) -> bytes:
     from safetensors import SafetensorError, deserialize
     from safetensors.torch import load, save
 
-    from h2o_chat.engine.saved import _check
+    from h2o_chat.engine.saved_cache import _check
 
     raw = rng.choice(examples)
     tensors = load(raw)

@@ -45,7 +45,7 @@ def text_of(raw: bytes) -> str:
 
 
 def _script(raw: bytes) -> None:
-    from h2o_chat.cli.prompts import decode
+    from h2o_chat.cli.prompt_input import decode
     from h2o_chat.cli.run import turns_of
 
     turns = turns_of(decode(raw, "The script"))
@@ -84,8 +84,8 @@ def _path(raw: bytes) -> None:
     from h2o_chat.base import precedence
     from h2o_chat.base.config import data_folder
     from h2o_chat.base.errors import UsageError
-    from h2o_chat.chat import importer
-    from h2o_chat.cli.prompts import read_script
+    from h2o_chat.chat.files import importer
+    from h2o_chat.cli.prompt_input import read_script
     from h2o_chat.lab import recall, texts
 
     path = Path(os.fsdecode(raw.replace(b"\0", b"")))
@@ -113,7 +113,7 @@ class _Search:
 
     def __call__(self, raw: bytes) -> None:
         from h2o_chat.base.errors import UsageError
-        from h2o_chat.chat.export import file_name, one_line
+        from h2o_chat.chat.files.export import file_name, one_line
         from h2o_chat.store import Store, title_of
 
         if self.store is None:

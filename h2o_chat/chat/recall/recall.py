@@ -9,10 +9,10 @@ from typing import Protocol
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.errors import UsageError
-from h2o_chat.chat.message import Message, Recalled, fed_text, numbered
+from h2o_chat.chat.conversation.message import Message, Recalled, fed_text, numbered
+from h2o_chat.chat.conversation.spans import tokens_of, was_read
 from h2o_chat.chat.recall.index import Hit, Index, asked_from, features, question_of
 from h2o_chat.chat.recall.places import Places
-from h2o_chat.chat.spans import tokens_of, was_read
 from h2o_chat.events.events import Note
 
 SHARE, LEAST_TOKENS, MOST_SHARE = 0.25, 48, 0.5

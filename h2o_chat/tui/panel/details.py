@@ -3,11 +3,11 @@
 from textual.content import Content
 
 from h2o_chat.base.safe import fit, token_label
+from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import CacheState, Heavy
 from h2o_chat.tui.glyphs import bar, percent, spark
-from h2o_chat.tui.panel import headmap, ranks, went
+from h2o_chat.tui.panel import evictions, headmap, ranks
 from h2o_chat.tui.panel.gauge import kept_line
-from h2o_chat.tui.panel.held import CacheView
 from h2o_chat.tui.panel.lines import Line, chosen_at, title, window
 from h2o_chat.tui.theme import MUTED
 
@@ -31,7 +31,7 @@ def draw(memory: CacheView, inner: int) -> list[Line]:
     lines.append(title(f"which heads hold {_pointed(memory, max(inner - 24, 4))}".rstrip()))
     lines += map(Line, headmap.draw(memory, inner, MAP_ROWS))
     lines += [title("score by rank"), *map(Line, ranks.draw(memory, inner, PLOT_ROWS))]
-    lines += [title("tokens that went"), *map(Line, went.token_by_token(memory, inner, WENT_ROWS))]
+    lines += [title("tokens that went"), *map(Line, evictions.token_by_token(memory, inner, WENT_ROWS))]
     return lines
 
 

@@ -8,11 +8,11 @@ from textual.events import Blur, Click, MouseScrollDown, MouseScrollUp
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from h2o_chat.tui.cursor import Pointed
-from h2o_chat.tui.frame import edge, row
-from h2o_chat.tui.panel import details, gauge, history, now
-from h2o_chat.tui.panel.held import CacheView
+from h2o_chat.chat.memory.cache_view import CacheView
+from h2o_chat.tui.box_frame import edge, row
+from h2o_chat.tui.panel import details, gauge, loss_history, overview
 from h2o_chat.tui.panel.lines import Line, chosen_at, wrapped
+from h2o_chat.tui.pointing import Pointed
 from h2o_chat.tui.theme import MUTED
 
 TABS = ("now", "history", "details")
@@ -68,9 +68,9 @@ class MemoryPanel(Widget, can_focus=True):
         name = "▸ memory" if self.has_focus else "memory"
         drawn = [edge("╭", name, gauge.note(self._memory), "╮", width)]
         drawn += [row(line, inner) for line in gauge.draw(self._memory, inner)[: height - 4]]
-        legend = [(now.LEGEND, history.LEGEND, details.LEGEND)[self.tab]]
+        legend = [(overview.LEGEND, loss_history.LEGEND, details.LEGEND)[self.tab]]
         if TABS[self.tab] == "now" and height >= ROWS_FOR_HEADS:
-            legend.insert(0, now.HEADS)
+            legend.insert(0, overview.HEADS)
         if self.has_class(OVER) and self._memory.facts:  # the panel covers where it is said otherwise
             legend = wrapped(self._memory.facts, inner)[:3]
         rows = height - len(drawn) - 2 - len(legend)
@@ -91,9 +91,9 @@ class MemoryPanel(Widget, can_focus=True):
         """The lines of the tab, at most so many."""
         match TABS[self.tab]:
             case "now":
-                return now.draw(self._memory, inner, rows)
+                return overview.draw(self._memory, inner, rows)
             case "history":
-                return history.draw(self._memory, inner, rows)
+                return loss_history.draw(self._memory, inner, rows)
             case _:
                 lines = details.draw(self._memory, inner)
                 self._hidden = max(len(lines) - rows, 0)
@@ -152,7 +152,7 @@ class MemoryPanel(Widget, can_focus=True):
 
     def action_point(self, step: int) -> None:
         """Choose the word above or below, of those that the tab lists; in the details a token."""
-        listed = (now.order, history.order, details.order)[self.tab](self._memory)
+        listed = (overview.order, loss_history.order, details.order)[self.tab](self._memory)
         if not listed:
             return
         details_shown = TABS[self.tab] == "details"

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from h2o_chat.tui.transcript import markdown
-from h2o_chat.tui.transcript.inspect import Inspector
+from h2o_chat.tui.transcript.inspector import Inspector
 from h2o_chat.tui.transcript.messages import Messages
 from h2o_chat.tui.transcript.turn import TurnView
 from h2o_chat.tui.transcript.window import Window

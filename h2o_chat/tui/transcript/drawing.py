@@ -11,11 +11,11 @@ from textual.selection import Selection
 from textual.strip import Strip
 
 from h2o_chat.base.safe import fit
-from h2o_chat.chat.message import numbered
+from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.tui.glyphs import gauge
 from h2o_chat.tui.theme import MUTED
-from h2o_chat.tui.transcript.body import Piece
 from h2o_chat.tui.transcript.heat import Heat
+from h2o_chat.tui.transcript.message_body import Piece
 from h2o_chat.tui.transcript.turn import INDENT, TurnView
 
 COLOURS = {"user": "$secondary", "assistant": "$primary", "error": "$error"}

@@ -7,10 +7,10 @@ from typing import Literal, get_args
 
 from textual.content import Span
 
-from h2o_chat.chat.spans import fed
+from h2o_chat.chat.conversation.spans import fed
+from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import CacheState
-from h2o_chat.tui.panel.held import CacheView
-from h2o_chat.tui.transcript.tokens import Tokens
+from h2o_chat.tui.transcript.shown_tokens import Tokens
 
 Mode = Literal["off", "hold", "score", "just evicted"]
 MODES: tuple[Mode, ...] = get_args(Mode)

@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from textual.content import Content
 
 from h2o_chat.base.safe import safe_text
-from h2o_chat.chat.spans import texts_of
+from h2o_chat.chat.conversation.spans import texts_of
 from h2o_chat.events.events import Prompt, Token, Turn
-from h2o_chat.tui.transcript.find import Finder
 from h2o_chat.tui.transcript.heat import Heat
+from h2o_chat.tui.transcript.shown_tokens import Tokens
+from h2o_chat.tui.transcript.text_search import Finder
 from h2o_chat.tui.transcript.thought import OPEN
-from h2o_chat.tui.transcript.tokens import Tokens
 from h2o_chat.tui.transcript.turn import TurnView
 from h2o_chat.tui.transcript.window import Window
 

@@ -13,19 +13,19 @@ from textual.strip import Strip
 from textual.style import Style
 from textual.visual import Visual
 
-from h2o_chat.tui.cursor import Chosen, CodeClicked, Pointed
-from h2o_chat.tui.transcript.body import Piece
+from h2o_chat.tui.pointing import Chosen, CodeClicked, Pointed
 from h2o_chat.tui.transcript.choice import Choice, offers
 from h2o_chat.tui.transcript.drawing import draw_row, selected_text
-from h2o_chat.tui.transcript.dress import dressed, selected
-from h2o_chat.tui.transcript.find import Finder
 from h2o_chat.tui.transcript.heat import Heat
-from h2o_chat.tui.transcript.inspect import Inspector
+from h2o_chat.tui.transcript.inspector import Inspector
 from h2o_chat.tui.transcript.markdown import CODE, code_blocks
+from h2o_chat.tui.transcript.message_body import Piece
 from h2o_chat.tui.transcript.messages import Messages
 from h2o_chat.tui.transcript.page import Page
+from h2o_chat.tui.transcript.text_search import Finder
+from h2o_chat.tui.transcript.token_position import spot
+from h2o_chat.tui.transcript.token_styles import dressed, selected
 from h2o_chat.tui.transcript.turn import TurnView
-from h2o_chat.tui.transcript.where import spot
 from h2o_chat.tui.transcript.window import Window
 
 MOST_LINES = 1 << 32

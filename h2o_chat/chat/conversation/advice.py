@@ -1,0 +1,120 @@
+"""What a person should know about the room in the memory, in words."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from h2o_chat.base.config import SCREEN_TOKENS, Sampling, Settings
+from h2o_chat.base.errors import BudgetError, OutOfMemoryError
+from h2o_chat.chat.conversation.engine_like import EngineLike
+from h2o_chat.chat.conversation.message import Message, numbered
+from h2o_chat.chat.conversation.spans import tokens_of
+from h2o_chat.events.events import Note, Prompt, Session, Turn
+from h2o_chat.models.fits import mb
+
+WIDE = ("float32", "float64")
+"""Precisions of more than two bytes."""
+
+
+def longer_than(tokens: int, session: Session) -> Iterator[Note]:
+    """What will happen to a prompt, if it is longer than the budget: said before it is read.
+
+    Args:
+        tokens: of the prompt.
+    """
+    budget, recent = session.budget, session.recent
+    if budget is None or tokens <= budget:
+        return
+    stay = [f"about the newest {recent:,} tokens" if recent > 1 else "the newest token"] if recent else []
+    stay += ["the most important words"] if budget > recent + session.sinks else []
+    yield Note(
+        "long-prompt",
+        f"{tokens:,} tokens, {budget:,} slots: it is read once from beginning to end;"
+        f" {' and '.join(stay) or 'what the policy keeps'} stay.",
+        f"With a budget of {needed:,} none of it would be forgotten."
+        if (needed := tokens + budget // 2) <= session.window
+        else f"The model's window has {session.window:,} tokens: no budget would hold all of it.",
+    )
+
+
+def at_limit(turn: Turn, sampling: Sampling, repeated: int) -> Iterator[Note]:
+    """What can be done where an answer was ended at a limit that nobody asked for.
+
+    Args:
+        repeated: tokens that it said over and over; 0: it did not.
+    """
+    if repeated and turn.finish == "stopped" and sampling.max_tokens == SCREEN_TOKENS:
+        yield Note(
+            "answer-repeats",
+            f"The answer began to repeat the same {repeated} tokens: it was ended."
+            if repeated > 1
+            else "The answer began to repeat the same token: it was ended.",
+            "/regenerate gives another answer. /set max_tokens 20000 lets answers repeat themselves.",
+        )
+    if turn.finish == "length" and turn.new_tokens == sampling.max_tokens == SCREEN_TOKENS:
+        yield Note(
+            "answer-limit",
+            f"The answer was ended after {turn.new_tokens:,} tokens, the most that one may have.",
+            "/set max_tokens 20000 allows more, none any number. If it repeats itself: /regenerate.",
+        )
+
+
+def too_small(prompt: Prompt, budget: int, protected: int, fits: int | None) -> Iterator[Note]:
+    """What of the system prompt that was just read cannot be protected, and what would.
+
+    Args:
+        protected: slots of the fullest cache that are.
+        fits: the smallest budget that would protect all of the system prompt; None: no budget.
+    """
+    if prompt.system > protected:
+        yield Note(
+            "small-budget",
+            f"The system prompt has {prompt.system:,} tokens. The first {protected:,} are protected, the"
+            " others can be forgotten.",
+            f"A budget of {fits:,} would protect it all." if fits else "",
+        )
+
+
+def pinned(messages: Sequence[Message], message: Message, on: bool, held: int, engine: EngineLike) -> Note:
+    """What it costs that a message was pinned (`on`), or that it is no longer.
+
+    Args:
+        held: of its tokens, the ones that are left somewhere.
+    """
+    index, tokens = messages.index(message), len(tokens_of(message))
+    slots, left = engine.protection()
+    unread = sum(one.pinned and one.last >= engine.seen for one in messages)  # the last token of an answer
+    what = f"{held} tokens stay" if held == tokens else f"{held} of its {tokens} tokens are left and stay"
+    said = f"is pinned: {what}." if on else "is no longer pinned."
+    later = f" ({unread} with your next message)" if unread else ""
+    room = "" if left is None else f", {left:,} are left for what is important"
+    text = f"{numbered(index)} {said} {slots:,} slots protected{later}{room}."
+    return Note("pinned" if on else "unpinned", text, about=index)
+
+
+def with_hint(
+    error: OutOfMemoryError, session: Session, settings: Settings, engine: EngineLike
+) -> OutOfMemoryError:
+    """The same error, saying what to ask for."""
+    return OutOfMemoryError(error.message, smaller(session, settings, engine))
+
+
+def smaller(session: Session, settings: Settings, engine: EngineLike) -> str:
+    """What to ask for where a device was too small, in numbers of this model."""
+    if session.budget is None:
+        half = max(64, engine.seen // 2)
+        size = mb(half * session.slot_bytes)
+        return f"The full cache grows with every token: --policy h2o --budget {half} stays below {size}."
+    try:  # do sinks and recent tokens fit into half of it?
+        engine.check(replace(settings, budget=session.budget // 2))
+        fewer = f"--budget {session.budget // 2} needs half of that"
+    except BudgetError:
+        fewer = "they cannot be fewer"
+    more = [f"--chunk {session.chunk // 2} reads prompts in smaller parts"] if session.chunk > 16 else []
+    more = ["--prefill chunked reads prompts in parts"] if session.prefill == "full" else more
+    more += ["--kv-dtype int8 makes slots smaller"] if session.kv_dtype == session.dtype else []
+    more += ["--dtype bfloat16 halves slots and weights"] if session.dtype in WIDE else []
+    more += ["--quantize nf4 makes the weights smaller"] if session.quantization == "none" else []
+    return (
+        f"The {session.budget:,} slots take {mb(session.budget * session.slot_bytes)}, and as much again so"
+        f" that a turn can be taken back: {fewer}. Else: {'; '.join(more) or 'a smaller model'}."
+    )

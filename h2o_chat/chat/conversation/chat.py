@@ -1,0 +1,273 @@
+"""A conversation: template -> engine -> store. The engine is injected, so nothing here imports torch."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
+
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.errors import OutOfMemoryError
+from h2o_chat.base.progress import never, unheard
+from h2o_chat.chat.conversation import advice, loops
+from h2o_chat.chat.conversation.engine_like import EngineLike
+from h2o_chat.chat.conversation.exchange import Exchange
+from h2o_chat.chat.conversation.feeding import longer_than_budget, pin_before, pinned, too_small, turn_tokens
+from h2o_chat.chat.conversation.holds import Holds
+from h2o_chat.chat.conversation.keeper import Keeper
+from h2o_chat.chat.conversation.message import Message, as_event, give_texts, not_too_long, of_stored
+from h2o_chat.chat.conversation.restore import ended_in_marker, remember
+from h2o_chat.chat.conversation.spans import about_to_be, was_read
+from h2o_chat.chat.recall.recall import Recall
+from h2o_chat.chat.templates.chat_template import choose, literal
+from h2o_chat.events.events import CacheState, Event, Note, Prompt, ReadSoFar, Token, Turn
+from h2o_chat.models.makers import Makers
+
+
+class Chat:
+    """A conversation with one model.
+
+    Args:
+        engine: fresh, or reset.
+        settings: the system prompt and the template are taken from here.
+        keeper: writes it to disk; None keeps nothing.
+    """
+
+    def __init__(self, engine: EngineLike, settings: Settings, keeper: Keeper | None = None) -> None:
+        self.engine = engine
+        self.makers = Makers()  # of the model: what sampling they recommend
+        self.keeper = keeper
+        self.unkept = ""
+        """Why it is not stored, where it should have been."""
+        self.notes: list[Note] = keeper.notes if keeper else []
+        """What a person should know; whoever shows it takes it away."""
+        self.cured = True
+        """Whether what is done against loops is done; the lab asks for it with and without."""
+        self.state: CacheState | None = None
+        """What the cache held when last looked at."""
+        self.settings = settings
+        """What the conversation is held with."""
+        self.system = settings.system
+        """The system prompt of the conversation, which may be another than that of the settings."""
+        self.template = choose(engine.tokenizer, settings.template)
+        self.holds = Holds()
+        self.recall = Recall(self.notes, lambda text: len(literal(engine.tokenizer, text)))
+        self._marked = False
+        """The last answer ended in the marker that the next turn begins with: it was fed already."""
+        self.session = replace(engine.session, template=self.template.name)
+        self.messages: list[Message] = self._blank()
+
+    def send(
+        self,
+        text: str,
+        sampling: Sampling,
+        cancel: Callable[[], bool] = never,
+        *,
+        pin: bool = False,
+        unlike: Sequence[str] = (),
+    ) -> Iterator[Event]:
+        """Says something and streams the answer: `Said`, the engine's events, `Turn` with what is held.
+
+        The answer's text is in `messages` when its turn has ended. A message whose reading was stopped was
+        never said: it is not kept.
+
+        Args:
+            pin: protect all its tokens, as they are fed.
+            unlike: answers given to it before: this one begins with another word.
+
+        Raises:
+            UsageError: nothing to say, too much, or the model's template does not take the system prompt.
+            BudgetError: so many tokens cannot be protected; nothing was said.
+            H2OChatError: whatever the engine raises; then the model has not seen this turn.
+        """
+        not_too_long(text)
+        recalled, fed = self.recall.before(
+            text, self.messages, self.engine, self.settings, self.session.budget
+        )
+        ids, system_tokens = turn_tokens(self.engine, self.template, self.system, fed, self._marked)
+        place = about_to_be(self.engine.seen + len(self.engine.pending), len(ids), system_tokens)
+        if pin:
+            pin_before(self.engine, place, recalled)
+        others = loops.in_tokens(self.engine.tokenizer, unlike, 0)
+        if self.cured:
+            others += loops.out_of_a_loop(self.engine, self.messages, text, self.notes, bool(recalled))
+        exchange = Exchange(text, system_tokens, self.messages, self.keeper, recalled)
+        self.messages += [exchange.user, exchange.answer]
+        exchange.write_down(ids)
+        stop = sampling.stop
+        sampling = replace(sampling, stop=(*stop, *filter(None, (self.template.marker,))))
+        try:
+            yield as_event(len(self.messages) - 2, exchange.user)
+            yield from self.take_notes()
+            yield from longer_than_budget(self.engine, ids)
+            for event in self.engine.generate(ids, sampling, exchange.stops(sampling, cancel), others):
+                match event:
+                    case Prompt():
+                        self.recall.told()
+                        event = replace(event, system=system_tokens)
+                        exchange.read(event)
+                        yield event
+                        if pin:
+                            yield pinned(self, exchange.user, True, len(place))
+                        yield from too_small(self.engine, event)
+                        continue
+                    case Token():
+                        exchange.token(event)
+                    case CacheState():
+                        self._note(event)
+                    case Turn():
+                        exchange.ended(event)
+                        if event.finish != "error" and event.prompt_tokens:
+                            self._marked = event.finish == "stop" and not stop
+                        elif event.finish != "error":  # stopped before it was read: nothing was said
+                            del self.messages[-2:]
+                        event = replace(event, hold=self.holds.share_out(self.messages, event.seen))
+                        exchange.close(event, self.engine)
+                        self.notes += advice.at_limit(event, sampling, exchange.repeating.tokens)
+                yield from self.take_notes()
+                yield event
+        except OutOfMemoryError as error:
+            raise advice.with_hint(error, self.session, self.settings, self.engine) from error
+        finally:
+            exchange.answer.text = exchange.text
+            if pin and not was_read(exchange.user):  # it was not read
+                self.engine.unpin(place)
+                exchange.user.pinned = False
+
+    def reseed(self, seed: int) -> None:
+        """Draws from here on as with this seed."""
+        self.engine.reseed(seed)
+        self.settings = replace(self.settings, seed=seed)
+        self.session = replace(self.session, seed=seed)
+
+    @property
+    def begun(self) -> bool:
+        """Whether anybody has spoken."""
+        return self.messages != self._blank()
+
+    def go_on_with(self, engine: EngineLike, settings: Settings) -> None:
+        """Takes another engine, which has read the conversation."""
+        self.engine, self.settings = engine, settings
+        self.session = replace(engine.session, template=self.template.name)
+        if self.keeper:
+            self.keeper.changed(engine.session, asdict(settings))
+            self.keeper.save_again(engine)
+        self.holds.forget()
+        self.state = None
+        if engine.seen:
+            self.look()
+            self.holds.share_out(self.messages, engine.seen)
+
+    def close(self) -> None:
+        """Lets the conversation and the engine go."""
+        if self.keeper:
+            self.keeper.close()
+        self.engine.close()
+
+    def resume(
+        self,
+        progress: Callable[[ReadSoFar], None],
+        cancel: Callable[[], bool] = never,
+        leaf: int | None = None,
+    ) -> bool:
+        """Goes on with the stored conversation of the keeper, where it ended or at `leaf`; see `go_to`."""
+        assert self.keeper is not None
+        if done := self.go_to(self.keeper.leaf if leaf is None else leaf, progress, cancel):
+            self.spell()
+        return done
+
+    def go_to(
+        self,
+        leaf: int | None,
+        progress: Callable[[ReadSoFar], None] = unheard,
+        cancel: Callable[[], bool] = never,
+    ) -> bool:
+        """Makes a stored message the last one (None: the beginning), with the cache as it was after it.
+
+        Args:
+            progress: told now and then how far it is.
+
+        Returns:
+            False if it was cancelled: then nothing has changed.
+
+        Raises:
+            StoreError: the conversation cannot be read.
+        """
+        assert self.keeper is not None
+        path = self.keeper.path(leaf)
+        if not remember(self.engine, self.template, self.keeper, path, progress, cancel):
+            return False
+        self.keeper.move(leaf)
+        self.holds.forget()
+        self.messages = of_stored(path) or self._blank()
+        self.recall.read(self.messages)
+        self.keeper.mark_branches(self.messages)
+        if path:
+            self.system = path[0].text if path[0].role == "system" else None
+        self._marked = bool(path) and ended_in_marker(self.engine.tokenizer, self.template, path[-1])
+        self.look()
+        self.holds.share_out(self.messages, self.engine.seen)
+        return True
+
+    def opening(self) -> Iterator[Event]:
+        """The events that a new reader needs first: the session, the messages, what the cache holds."""
+        yield self.session
+        yield from self.said_from(0)
+
+    def said_from(self, start: int) -> Iterator[Event]:
+        """The messages from this place on, and what the cache holds."""
+        for index, message in enumerate(self.messages[start:], start):
+            yield as_event(index, message)
+        yield from self.looked()
+
+    def spell(self) -> None:
+        """Gives the messages of a stored conversation their tokens' texts, where events are asked for."""
+        if self.keeper and self.settings.events_every:
+            stored = {one.id: one.ids for one in self.keeper.path(self.keeper.leaf)}
+            give_texts(self.messages, stored, self.engine.tokenizer)
+
+    def looked(self) -> Iterator[Event]:
+        """What the cache held when last looked at, where events are asked for."""
+        if self.state is not None and self.settings.events_every:
+            yield self.state
+
+    def take_notes(self) -> Iterator[Note]:
+        while self.notes:
+            yield self.notes.pop(0)
+
+    def clear(self, system: str | None = None) -> None:
+        """Starts over with an empty cache; on disk a new conversation begins.
+
+        Args:
+            system: another system prompt from here on; None keeps that of the settings.
+
+        Raises:
+            StoreError: not all that was said is on disk yet; nothing has changed.
+        """
+        if self.keeper:
+            self.keeper.begin_anew()
+        if system is not None:
+            self.settings = replace(self.settings, system=system or None)
+        self.engine.reset()
+        self.holds.forget()
+        self.state = None
+        self._marked = False
+        self.system = self.settings.system
+        self.messages = self._blank()
+
+    def inspect(self, position: int) -> list[list[bool]]:
+        """Which caches hold the token at a position: [layers][KV heads]."""
+        return self.engine.inspect(position)
+
+    def watch(self, on: bool) -> None:
+        """Whether what only the memory panel shows is collected."""
+        self.engine.watch(on)
+
+    def _blank(self) -> list[Message]:
+        """The messages of a conversation in which nobody has spoken."""
+        return [Message("system", self.system)] if self.system else []
+
+    def look(self) -> None:
+        """Looks what the cache holds now."""
+        self._note(self.engine.look())
+
+    def _note(self, state: CacheState) -> None:
+        self.state = state
+        self.holds.take(state)

@@ -1,0 +1,109 @@
+"""A user's message and its answer while the turn goes on: their positions, and what is on disk of them."""
+
+from collections.abc import Callable, Sequence
+
+from h2o_chat.base.config import SCREEN_TOKENS, Sampling
+from h2o_chat.chat.conversation.keeper import Keeper
+from h2o_chat.chat.conversation.loops import Repeating
+from h2o_chat.chat.conversation.message import Message, Recalled
+from h2o_chat.chat.conversation.saved_caches import Saves
+from h2o_chat.chat.conversation.spans import of_prompt, was_read
+from h2o_chat.events.events import Prompt, Token, Turn
+
+
+class Exchange:
+    """One turn of a conversation, while it goes on.
+
+    Args:
+        text: what the user says.
+        system_tokens: how many of the tokens to be read are the system prompt.
+        before: the messages so far.
+        keeper: writes it to disk; None keeps nothing.
+        recalled: what the model reads once more with it.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        system_tokens: int,
+        before: Sequence[Message],
+        keeper: Keeper | None,
+        recalled: tuple[Recalled, ...] = (),
+    ) -> None:
+        self.user, self.answer = Message("user", text, recalled=recalled), Message("assistant", "")
+        self._recalled = tuple(
+            (before[one.index].id if one.index < len(before) else None, one.words) for one in recalled
+        )
+        """With the numbers of the messages in the store; None: words of this message itself."""
+        self._keeper = keeper
+        if keeper:
+            keeper.rescue.messages = before
+        self._system_tokens = system_tokens
+        self._system = before[0] if before and before[0].role == "system" else None
+        self._end = next((one.last for one in reversed(before) if was_read(one)), -1) + 1
+        self.repeating = Repeating()
+        self._pieces: list[str] = []  # joined once: a string that grows by a token costs its whole length
+
+    @property
+    def text(self) -> str:
+        """The answer so far."""
+        return "".join(self._pieces)
+
+    def stops(self, sampling: Sampling, cancel: Callable[[], bool]) -> Callable[[], bool]:
+        """Whether to stop: also where an answer repeats itself and nobody asked for so long a one."""
+        if sampling.max_tokens != SCREEN_TOKENS:
+            return cancel
+        return lambda: self.repeating.tokens > 0 or cancel()
+
+    def write_down(self, ids: list[int]) -> None:
+        """What a person typed is on disk before the model sees it.
+
+        Args:
+            ids: the tokens that will be read, those of the system prompt and the template with them.
+        """
+        if self._keeper is None:
+            return
+        if self._system and self._system.id is None:  # once
+            self._system.id = self._keeper.said(self._system.role, self._system.text)
+        self.user.id = self._keeper.said("user", self.user.text, ids, self._recalled)
+        self.answer.id = self._keeper.answering()
+
+    def read(self, prompt: Prompt) -> None:
+        """Gives messages their positions, once the prompt was read."""
+        for message, tokens in zip((self._system, self.user), of_prompt(prompt, self._end), strict=True):
+            if message is not None and tokens:
+                message.first, message.last = tokens.start, tokens.stop - 1
+                if self._keeper:
+                    self._keeper.placed(message.id, message.first, message.last)
+        if self._keeper:
+            self._keeper.placed(self.answer.id, prompt.last + 1, -1)  # its end is known when it has one
+
+    def token(self, token: Token) -> None:
+        """One more token of the answer."""
+        if self._keeper:
+            self._keeper.token(token.id, token.text)
+        self.repeating.hear(token.id)
+        self._pieces.append(token.text)
+        self.answer.first = self.answer.first if was_read(self.answer) else token.position
+        self.answer.last = token.position
+
+    def ended(self, turn: Turn) -> None:
+        """The answer has ended. If the turn failed, the engine went back: its tokens are nowhere."""
+        self._pieces, self.answer.finish = [turn.text], turn.finish
+        if turn.finish == "error":
+            system = [self._system] if self._system_tokens and self._system else []
+            for message in (self.user, self.answer, *system):
+                message.first = message.last = -1
+
+    def close(self, turn: Turn, engine: Saves) -> None:
+        """What is on disk of it ends too, and the cache is saved."""
+        if self._keeper is None:
+            return
+        if turn.finish == "error":
+            self._keeper.placed(self.user.id, -1, -1)
+        if not turn.prompt_tokens and turn.finish == "stopped":
+            self._keeper.withdraw([self.user.id, self.answer.id])
+            return
+        self._keeper.finished(turn.text, turn.finish, self.answer.first, self.answer.last)
+        if turn.finish not in ("error", "interrupted"):  # the engine of an interrupted answer is gone
+            self._keeper.save(engine, self.answer.id)

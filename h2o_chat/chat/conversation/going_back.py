@@ -1,0 +1,151 @@
+"""Going elsewhere: another answer, another message, another conversation, another cache; by restoring."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.errors import StoreError, UsageError
+from h2o_chat.base.progress import never, unheard
+from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.conversation.message import numbered
+from h2o_chat.chat.conversation.restore import build_anew
+from h2o_chat.events.events import Event, Note, ReadSoFar
+
+
+def regenerate(
+    chat: Chat,
+    sampling: Sampling,
+    cancel: Callable[[], bool] = never,
+    progress: Callable[[ReadSoFar], None] = unheard,
+) -> Iterator[Event]:
+    """Answers the last message again, from the cache as it was before, in other words; the answers before are
+    kept beside.
+
+    Args and events: see `edit`.
+
+    Raises:
+        UsageError: nothing was said yet.
+        StoreError: the conversation is not stored.
+    """
+    asked = [index for index, message in enumerate(chat.messages) if message.role == "user"]
+    if not asked:
+        raise UsageError("There is no answer to make again: nothing was said.")
+    yield from edit(chat, asked[-1], chat.messages[asked[-1]].text, sampling, cancel, progress)
+
+
+def edit(
+    chat: Chat,
+    index: int,
+    text: str,
+    sampling: Sampling,
+    cancel: Callable[[], bool] = never,
+    progress: Callable[[ReadSoFar], None] = unheard,
+) -> Iterator[Event]:
+    """Says something else instead of message `index`, or the same: then other words answer it.
+
+    What followed it is kept as another branch.
+
+    No event comes until the cache has been brought back, none at all if that was cancelled: then nothing has
+    changed.
+
+    Args:
+        progress: told now and then how far reading it again is.
+
+    Raises:
+        UsageError: it is not a message of the user.
+        StoreError: the conversation is not stored.
+    """
+    if not 0 <= index < len(chat.messages) or chat.messages[index].role != "user":
+        raise UsageError(f"{numbered(index)} is not one of yours.", "Only what you said can be said anew.")
+    before = chat.messages[index - 1].id if index else None
+    if chat.keeper is None or chat.messages[index].id is None:
+        raise StoreError("This conversation is not stored: there is nothing to go back to.")
+    leaf, pinned = chat.keeper.leaf, chat.messages[index].pinned
+    if not chat.go_to(before, progress, cancel):
+        return
+    yield from chat.looked()
+    # The cache was brought back with its random state: the same words would be drawn.
+    assert chat.keeper.conversation is not None
+    children = partial(chat.keeper.store.children, chat.keeper.conversation)
+    said_here = children(before)
+    chat.engine.reseed(chat.session.seed + len(said_here))
+    unlike = [answer.text for one in said_here if one.text == text for answer in children(one.id)]
+    yield from chat.send(text, sampling, cancel, pin=pinned, unlike=unlike)
+    chat.keeper.mark_branches(chat.messages)
+    if len(chat.messages) <= index:  # stopped before it was read: nothing was said instead
+        chat.go_to(leaf, progress)
+        yield from chat.take_notes()
+        chat.spell()
+        yield from chat.said_from(index)
+
+
+def open_another(
+    chat: Chat,
+    conversation: str,
+    progress: Callable[[ReadSoFar], None] = unheard,
+    cancel: Callable[[], bool] = never,
+) -> bool:
+    """Goes on with another stored conversation, where it ended; this one is let go.
+
+    Returns:
+        False if it was cancelled: then nothing has changed. So it is if anything is raised.
+
+    Raises:
+        StoreError: it cannot be read (`BusyError`: it is open elsewhere), or nothing is stored here.
+        UsageError: there is no such conversation, or it was held with another model.
+    """
+    if chat.keeper is None:
+        raise StoreError("Conversations are not stored here: there is none to open.")
+    left, opened = chat.keeper, False
+    left.leave()
+    chat.keeper = left.other(conversation)
+    try:
+        opened = chat.resume(progress, cancel)
+    finally:
+        gone = left if opened else chat.keeper
+        chat.keeper = chat.keeper if opened else left
+        gone.close()
+    chat.notes = chat.keeper.notes
+    return opened
+
+
+def check_rebuild(chat: Chat, settings: Settings) -> None:
+    """Lets settings through with which the cache can be built again.
+
+    Raises:
+        BudgetError: the budget cannot work.
+        StoreError: the conversation is not stored: there is nothing to read.
+    """
+    chat.engine.check(settings)
+    if chat.begun and (chat.keeper is None or chat.keeper.leaf is None):
+        raise StoreError(
+            "This conversation is not stored: there is nothing to build another memory from.",
+            "Begin a new one, then change it.",
+        )
+
+
+def rebuild(
+    chat: Chat,
+    settings: Settings,
+    progress: Callable[[ReadSoFar], None] = unheard,
+    cancel: Callable[[], bool] = never,
+) -> bool:
+    """Another cache from here on.
+
+    Returns:
+        False if it was cancelled: then nothing has changed. So it is if anything is raised.
+
+    Raises:
+        BudgetError: the budget cannot work.
+        StoreError: the conversation is not stored: there is nothing to read.
+    """
+    check_rebuild(chat, settings)
+    engine, notes = chat.engine.remade(settings), list[Note]()
+    if chat.begun and chat.keeper and chat.keeper.leaf is not None:
+        path = chat.keeper.path(chat.keeper.leaf)
+        if not build_anew(engine, chat.template, notes, path, progress, cancel):
+            return False
+    chat.go_on_with(engine, settings)
+    chat.spell()  # a screen that shows it from its beginning forgets what the tokens were
+    chat.notes += notes
+    return True

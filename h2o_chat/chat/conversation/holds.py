@@ -1,0 +1,109 @@
+"""Hold of messages and words: the share of caches that keep each token, by the `cache` events."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import Any
+
+from h2o_chat.chat.conversation.message import Message
+from h2o_chat.chat.conversation.spans import fed, own, tokens_of, was_read
+from h2o_chat.engine.detokenize import Detokenizer
+from h2o_chat.events.events import CacheState
+from h2o_chat.store import StoredMessage
+
+TURN = 3
+"""Messages whose positions one turn may change: the system prompt, what is said, the answer."""
+
+
+class Holds:
+    """Hold by position, of the tokens of which something is left: as many as the cache has slots."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, float] = {}
+        self._placed: list[int] = []
+        """Indices of the messages that were read."""
+        self._firsts: list[int] = []
+        """Of each of these, the position of its first token."""
+        self._known = 0
+        """Messages when last looked at."""
+        self._holding: list[int] = []
+        """Indices of those that held anything then."""
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def of(self, position: int) -> float:
+        """Of one token: 0 where nothing is left of it."""
+        return self._held.get(position, 0.0)
+
+    def forget(self) -> None:
+        """Nothing is known, until the next state; the messages may be others."""
+        for known in (self._held, self._placed, self._firsts, self._holding):
+            known.clear()
+        self._known = 0
+
+    def take(self, state: CacheState) -> None:
+        """What has changed since the last state."""
+        if state.whole:
+            self._held.clear()
+        for position, hold, _ in state.changed:
+            if hold > 0:
+                self._held[position] = hold
+            else:
+                self._held.pop(position, None)
+
+    def share_out(self, messages: Sequence[Message], seen: int) -> list[tuple[int, float]]:
+        """Sets what each message that was read holds; (index, mean hold of its tokens) where any is left.
+
+        Args:
+            seen: tokens fed so far.
+        """
+        new = self._place(messages)
+        total: dict[int, float] = {}
+        for position, hold in self._held.items():
+            at = bisect_right(self._firsts, position) - 1
+            if at >= 0:
+                total[self._placed[at]] = total.get(self._placed[at], 0.0) + hold
+        for index in {*self._holding, *total, *self._placed[new:]}:
+            message = messages[index]
+            read = fed(tokens_of(message), seen)
+            message.hold = total.get(index, 0.0) / read if read else 1.0
+        self._holding = sorted(total)
+        return [(index, messages[index].hold) for index in self._holding]
+
+    def _place(self, messages: Sequence[Message]) -> int:
+        """Looks where the messages lie that may have changed: a long conversation costs no more than a short.
+
+        Returns:
+            From where on `_placed` is new.
+        """
+        start = max(0, min(self._known, len(messages)) - TURN)
+        if messages and was_read(messages[0]) and self._placed[:1] != [0]:
+            start = 0  # a system prompt that was read at last
+        kept = bisect_left(self._placed, start)
+        del self._placed[kept:], self._firsts[kept:]
+        for index in range(start, len(messages)):
+            if was_read(messages[index]):
+                self._placed.append(index)
+                self._firsts.append(messages[index].first)
+        self._known = len(messages)
+        self._holding = [index for index in self._holding if index < len(messages)]
+        return kept
+
+    def by_token(self, message: StoredMessage, tokenizer: Any) -> list[tuple[str, float]]:
+        """The tokens of a message as they read, each with its hold; none where it was not read.
+
+        A character made of several tokens has the largest.
+        """
+        if not 0 < len(tokens_of(message)) <= len(message.ids):
+            return []
+        which = own(message, len(message.ids))
+        text = Detokenizer(tokenizer, list(message.ids[: which.start]))
+        pieces, hold = [], 0.0
+        for place, token in zip(tokens_of(message), message.ids[which], strict=True):
+            hold = max(hold, self._held.get(place, 0.0))
+            if piece := text.add(token):
+                pieces.append((piece, hold))
+                hold = 0.0
+        if piece := text.flush():
+            pieces.append((piece, hold))
+        return pieces

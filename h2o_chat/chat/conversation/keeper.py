@@ -1,0 +1,360 @@
+"""A conversation on disk while it goes on: what is said is written at once, the cache after each turn.
+
+Another process may be writing, or the disk may fail, while somebody talks. Then it is said, once, the
+conversation goes on, and what is said waits in memory until it can be written, in order. Where that will
+never be (the database was removed, or is damaged) the conversation is saved into a file (`rescued.py`).
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from h2o_chat.base import precedence
+from h2o_chat.base.called import called, data_flag
+from h2o_chat.base.errors import (
+    DiskError,
+    EngineError,
+    StoreBusyError,
+    StoreError,
+    StoreLostError,
+    UsageError,
+    refusal,
+)
+from h2o_chat.chat.conversation import saved_caches
+from h2o_chat.chat.conversation.message import Message
+from h2o_chat.chat.conversation.rescue import Rescue
+from h2o_chat.events.events import Note, Session
+from h2o_chat.store import Pieces, Store, StoredMessage, Writer
+
+GIVE_UP_S = 180.0
+"""Seconds of waiting after which a note says that nothing more is stored; writing is still tried."""
+
+
+class Keeper:
+    """Writes one conversation to the store.
+
+    Args:
+        conversation: claimed at once; None begins one when something is said.
+        session: what runs.
+        settings: what it was asked for with, for resuming it.
+
+    Raises:
+        StoreError: the conversation cannot be had (`BusyError`: it is open elsewhere).
+        UsageError: it was held with another model, whose tokens mean nothing to this one.
+    """
+
+    def __init__(
+        self, store: Store, conversation: str | None, session: Session, settings: dict[str, Any]
+    ) -> None:
+        self.store = store
+        self.conversation = conversation
+        self.before: str | None = None
+        """The conversation that was let go for this one, by `begin_anew`."""
+        self.notes: list[Note] = [*store.notes]
+        """What a person should know; whoever shows it takes it away."""
+        self.rescue = Rescue(store.folder)
+        """The file for the conversation if the store is lost."""
+        self._session, self._settings = session, settings
+        self._writer: Writer | None = None
+        self._trouble: Note | None = None
+        """The last note about trouble; None once all is written."""
+        self._memories_bytes = precedence.saved_memories_bytes()
+        self._gave_way = False  # on a full disk: all saved caches were removed
+        self._never: StoreError | None = None
+        """Why a conversation could not even be begun."""
+        if conversation is not None:
+            _check_model(store, conversation, session)
+            self._writer = store.claim(conversation)
+            self.notes += saved_caches.of_earlier_pocket(store, conversation, session)
+            self._writer.run(asdict(session))
+            _look(self)
+
+    def other(self, conversation: str) -> "Keeper":
+        """A keeper of another conversation in the same store; this one goes on holding its own.
+
+        Raises:
+            StoreError, UsageError: as when one is made.
+        """
+        return Keeper(self.store, conversation, self._session, self._settings)
+
+    def mark_branches(self, messages: Sequence[Message]) -> None:
+        """Sets `branch` of each message of the user in whose place others were said.
+
+        Raises:
+            StoreError: the conversation cannot be read.
+        """
+        branches = {} if self.conversation is None else self.store.branches(self.conversation)
+        for message in messages:
+            if message.role == "user" and message.id is not None:
+                message.branch = branches.get(message.id)
+
+    def close(self) -> None:
+        """Lets the conversation go."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def begin_anew(self) -> None:
+        """Lets the conversation go; the next thing said begins another.
+
+        Raises:
+            StoreError: not all of it is on disk yet.
+        """
+        self.leave()
+        self.close()
+        self.before = self.conversation or self.before
+        self._never = self._lost
+        self._writer = self.conversation = self._trouble = None
+        self.rescue = Rescue(self.store.folder)
+
+    def said(self, role: str, text: str, ids: Sequence[int] = (), recalled: Pieces = ()) -> int | None:
+        """A message of a person; its number, None where this conversation is not stored.
+
+        It is on disk when this returns, unless `waiting` says otherwise.
+        """
+        message = writer.said(role, text, ids, recalled) if (writer := _begun(self)) else None
+        _look(self)
+        return message
+
+    def answering(self) -> int | None:
+        """An answer begins."""
+        message = writer.answering() if (writer := _begun(self)) else None
+        self.rescue.pieces.clear()
+        _look(self)
+        return message
+
+    def placed(self, message: int | None, first: int, last: int) -> None:
+        """Where the tokens of a message lie."""
+        if self._writer and message is not None:
+            self._writer.place(message, first, last)
+            _look(self)
+
+    def pinned(self, message: int | None, on: bool) -> None:
+        """A message was pinned, or let go."""
+        if self._writer and message is not None:
+            self._writer.pinned(message, on)
+            _look(self)
+
+    def token(self, token: int, text: str) -> None:
+        """One more token of the answer; on disk when this returns, or it is said that it waits."""
+        self.rescue.pieces.append(text)
+        if self._writer:
+            self._writer.token(token, text)
+            _look(self, streaming=True)
+
+    def finished(self, text: str, finish: str, first: int, last: int) -> None:
+        """The answer has ended."""
+        if self._writer:
+            self._writer.finished(text, finish, first, last)
+        _look(self)
+
+    def withdraw(self, messages: Sequence[int | None]) -> None:
+        """Messages that were never read by the model are taken away again."""
+        if self._writer:
+            self._writer.withdraw([one for one in messages if one is not None])
+            _look(self)
+
+    def move(self, leaf: int | None) -> None:
+        """The conversation goes on from another message."""
+        if self._writer:
+            self._writer.move(leaf)
+            _look(self)
+
+    @property
+    def waiting(self) -> int:
+        """Things said that are not on disk yet."""
+        return len(self._writer.waiting) if self._writer else 0
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether only another process keeps the store busy, for less than GIVE_UP_S."""
+        waiting = self._writer.waiting if self._writer else None
+        return (
+            waiting is not None
+            and isinstance(waiting.trouble, StoreBusyError)
+            and time.monotonic() - waiting.trouble_since_s < GIVE_UP_S
+        )
+
+    @property
+    def unstored(self) -> str:
+        """What is not on disk, in words; empty where all is."""
+        if lost := self._lost:
+            waits = self._writer.waiting if self._writer else ()
+            what = f"Not stored: {waits.words}. " if waits else ""
+            return f"{what}{lost.message} {self.rescue.words}".strip()
+        if self._never:
+            return f"Nothing of this conversation is stored. {self._never.message}"
+        if self._writer is None or (waiting := self._writer.waiting).trouble is None:
+            return ""
+        return f"Not stored: {waiting.words}. {waiting.trouble.message}"
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the store will never have what is said from here on."""
+        return self._lost is not None
+
+    @property
+    def _lost(self) -> StoreError | None:
+        """Why it will not."""
+        if isinstance(self._never, StoreLostError):
+            return self._never
+        waiting = self._writer.waiting if self._writer else None
+        return waiting.trouble if waiting and waiting.for_good else None
+
+    def flush(self) -> bool:
+        """Tries again to write what waits; returns whether all is on disk."""
+        if self._writer is None:
+            return self._never is None
+        done = self._writer.waiting.flush()
+        _look(self)
+        return done
+
+    def end(self) -> None:
+        """Ends writing: an open answer is finished as far as it got."""
+        if self._writer:
+            self._writer.settle()
+        _look(self)
+
+    @property
+    def leaf(self) -> int | None:
+        """The last message of the active branch."""
+        return self._writer.leaf if self._writer else None
+
+    def path(self, leaf: int | None) -> list[StoredMessage]:
+        """The messages up to `leaf`, from the first on.
+
+        Raises:
+            StoreError: they cannot be read, or are not on disk yet.
+        """
+        if self.conversation is None or leaf is None:
+            return []
+        self.catch_up()
+        return self.store.path(self.conversation, leaf)
+
+    def leave(self) -> None:
+        """Checks that the conversation may be left: all of it is on disk.
+
+        Raises:
+            StoreError: it is not.
+        """
+        if self._writer and not self.rescue.file:
+            self.catch_up()
+
+    def catch_up(self) -> None:
+        """Writes what waits, so that the conversation can be read.
+
+        Raises:
+            StoreError: it still waits.
+        """
+        if not self.flush():
+            if lost := self._lost:
+                raise lost
+            why = self._writer.waiting.trouble if self._writer else self._never
+            raise StoreError(f"Not all that was said is on disk yet. {why}", "Try again when it is.")
+
+    def saved(self, message: int) -> Path | None:
+        """The file with the cache after an answer, if it may be there."""
+        folder = self.store.caches(self.conversation) if self.conversation else None
+        return folder and folder / f"{message}.safetensors"
+
+    def save(self, engine: saved_caches.Saves, message: int | None) -> None:
+        """Saves the cache after an answer, and removes those of the oldest messages.
+
+        Words come first: while any wait to be written, no cache is saved.
+        """
+        if message is None or not self.flush() or (path := self.saved(message)) is None:
+            return
+        try:
+            saved_caches.save(self.store, engine, path, self._memories_bytes)
+        except (OSError, EngineError) as error:
+            what = f"The memory could not be saved: {refusal(error)}."
+            self.notes.append(Note("store", what, "It will be rebuilt on resuming."))
+
+    def changed(self, session: Session, settings: dict[str, Any]) -> None:
+        """Another cache is in use from here on, and will be when the conversation is resumed."""
+        self._session, self._settings = session, settings
+        if self._writer:
+            self._writer.run(asdict(session))
+            self._writer.settings(_with_seed(settings, session))
+            _look(self)
+
+    def save_again(self, engine: saved_caches.Saves) -> None:
+        """Saves the cache as it is now in the place of the last saved one, where there is one."""
+        if self.leaf is None or not self.flush():
+            return
+        if (path := self.saved(self.leaf)) is not None and path.exists():
+            self.save(engine, self.leaf)
+
+
+def _begun(keeper: Keeper) -> Writer | None:
+    """The writer, made when the first message is said; None if the store cannot be written."""
+    if keeper._writer is None and keeper._never is None:
+        try:
+            keeper._writer = keeper.store.begin(
+                keeper._session.model, _with_seed(keeper._settings, keeper._session)
+            )
+        except StoreError as error:
+            keeper._never = error
+            if keeper._lost:
+                keeper.rescue.save(keeper._session.model, keeper._settings)
+                keeper.notes.append(keeper.rescue.note(error))
+                return None
+            hint = f"{error.hint} The conversation goes on.".strip()
+            keeper.notes.append(Note(error.code, f"This conversation is not stored: {error.message}", hint))
+        else:
+            keeper.conversation = keeper._writer.conversation
+            keeper._writer.run(asdict(keeper._session))
+    return keeper._writer
+
+
+def _look(keeper: Keeper, *, streaming: bool = False) -> None:
+    """Adds a note when writing fails, and another when all is written again.
+
+    Args:
+        streaming: of a lost store nothing new is saved before the answer ends.
+    """
+    if keeper.is_lost and not (streaming and (keeper.rescue.file or keeper.rescue.failed)):
+        keeper.rescue.save(keeper._session.model, keeper._settings)
+    if keeper._writer is None:
+        return
+    waiting = keeper._writer.waiting
+    if isinstance(waiting.trouble, DiskError) and not keeper._gave_way:
+        keeper._gave_way = saved_caches.give_way(keeper.store, keeper._writer.conversation, waiting.flush)
+    if (trouble := waiting.trouble) is None:
+        if keeper._trouble is not None:
+            keeper.notes.append(Note("stored", "All that was said is stored again."))
+        keeper._trouble, keeper._gave_way = None, False
+        return
+    note = _note(trouble, busy=keeper.may_pass)
+    if waiting.for_good:
+        note = keeper.rescue.note(trouble)
+    if note != keeper._trouble:
+        keeper._trouble = note
+        keeper.notes.append(note)
+
+
+def _note(trouble: StoreError, busy: bool) -> Note:
+    if busy:
+        return Note(
+            "store-busy",
+            "Another process is writing to the store: what is said stands only in memory.",
+            "It is written as soon as the store is free; that is said then.",
+        )
+    hint = "It is tried again with every step; what was stored before is safe."
+    return Note("store", f"Nothing more is being stored. {trouble.message}", hint)
+
+
+def _with_seed(settings: dict[str, Any], session: Session) -> dict[str, Any]:
+    """What a conversation is held with: where no seed was asked for, the one that was drawn."""
+    return {**settings, "seed": session.seed}
+
+
+def _check_model(store: Store, conversation: str, session: Session) -> None:
+    before = store.last_run(conversation).get("model", session.model)
+    if before != session.model:
+        raise UsageError(
+            f"Conversation {conversation} was held with {before}, and this is {session.model}.",
+            f"{called()} --resume {conversation}{data_flag(store.folder)} goes on with that model. Or export"
+            " the conversation and import it as a new one.",
+        )

@@ -1,0 +1,221 @@
+"""A conversation that says one thing whatever is said to it, and what is done about that.
+
+Small models copy. An answer that repeats an earlier one makes the next one repeat it too, until one sentence
+is left. Three repeating answers of four begin a loop, so that a refrain, a table or code asked for once more
+changes nothing. Answers that do not repeat, 32 in a row, end it; from then on one that does begins another.
+In a loop two things are done before a message is read (docs/STUCK.md has the evidence):
+
+- The memory gives up all that the model itself said. What people said stays.
+- The answer may begin as an earlier one did, but not go on so (`engine/diversion.py`).
+
+All follows from the words alone, so a conversation that is resumed, or that a client sends anew, is treated
+alike; the transcript keeps everything.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, Protocol
+
+from h2o_chat.chat.templates.chat_template import literal
+from h2o_chat.engine.diversion import Other
+from h2o_chat.events.events import Note
+
+BEFORE = 8
+"""Earlier answers that one is compared with."""
+SHARE = 0.5
+"""Share of an answer's grams that must stand in earlier ones: then it repeats them."""
+LEAST_GRAMS = 3
+"""A shorter answer repeats nothing: "Yes." answers many questions."""
+LONG_GRAMS = 100
+"""Words above which all grams must stand there: letters and stories are told anew with small changes."""
+OF, BEGIN = 4, 3
+"""Answers looked at, and how many of them must repeat: then a loop begins."""
+END = 32
+"""So many answers in a row must not repeat: then it ends. The next one that repeats begins another."""
+LOOKED_AT = 128
+"""Answers, the newest."""
+COMPARED_CHARACTERS = 4000
+"""Of a message or an answer: what is compared is kept for the next time, so it must be small."""
+AVOIDED = 64
+"""Earlier answers that may not be said on: it takes 100 microseconds to tokenise one."""
+FREE_TOKENS = 8
+"""An answer may begin with so many tokens of an earlier one, but with half of it at most."""
+LINES, LINE_WORDS = 4, 10
+"""In an answer of so many lines those of fewer words do not count: verse, lists, tables and code are asked
+for once more with a small change."""
+
+Grams = frozenset[tuple[str, ...]]
+
+
+class Spoken(Protocol):
+    """A message."""
+
+    @property
+    def role(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+
+
+class GivesUp(Protocol):
+    """An engine."""
+
+    tokenizer: Any
+
+    def give_up_generated(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop, in which the memory gives up what the model said before the next message is read."""
+
+    begins: bool
+    """Nothing was done before the message before."""
+    others: tuple[str, ...]
+    """Answers that the next one must not go on as."""
+
+
+BROKEN = Note(
+    "stuck",
+    "The answers repeat each other: the memory gives them up, and for a while they are made to differ.",
+    "What you said stays, and the transcript keeps everything.",
+)
+
+
+def loop_in(messages: Sequence[Spoken], asked: str) -> Loop | None:
+    """The loop in which a conversation is; None: it is in none.
+
+    Args:
+        asked: the message that comes next.
+    """
+    said = [
+        (before.text[:COMPARED_CHARACTERS], one.text[:COMPARED_CHARACTERS])
+        for before, one in pairwise(messages[-2 * LOOKED_AT - 1 :])
+        if (before.role, one.role) == ("user", "assistant")
+    ]
+    flags = [_repeats(tuple(said[max(0, at - BEFORE) : at + 1])) for at in range(len(said))]
+    if not _goes_on(flags):
+        return None
+    others = dict.fromkeys(
+        answer for message, answer in said[-AVOIDED:] if not same(message, asked[:COMPARED_CHARACTERS])
+    )
+    return Loop(not _goes_on(flags[:-1]), tuple(others))
+
+
+def out_of_a_loop(
+    engine: GivesUp, messages: Sequence[Spoken], asked: str, notes: list[Note], recalls: bool
+) -> list[Other]:
+    """Has the engine give up what the model said, where that is due; answers that the next must not go on as.
+
+    Args:
+        notes: gets what a person is told of it.
+        recalls: words are told again with the message: what they answer may have been answered before.
+    """
+    loop = loop_in(messages, asked)
+    if loop is None:
+        return []
+    if loop.begins:
+        notes.append(BROKEN)
+    engine.give_up_generated()
+    return [] if recalls else in_tokens(engine.tokenizer, loop.others)
+
+
+def in_tokens(tokenizer: Any, answers: Sequence[str], free: int = FREE_TOKENS) -> list[Other]:
+    """Answers that the next one must not go on as, beyond so many tokens, or half of it."""
+    ids = [tuple(literal(tokenizer, answer)) for answer in answers]
+    return [Other(one, min(free, len(one) // 2)) for one in ids]
+
+
+def same(message: str, other: str) -> bool:
+    """Whether two messages ask the same."""
+    return message.casefold().split() == other.casefold().split()
+
+
+def _goes_on(flags: Sequence[bool]) -> bool:
+    """Whether a loop has begun and not ended, by which answers repeat."""
+    on = before = False
+    for at in range(len(flags)):
+        on = on or sum(flags[max(0, at - OF + 1) : at + 1]) >= (1 if before else BEGIN)
+        on = on and any(flags[max(0, at - END + 1) : at + 1])
+        before = before or on
+    return on
+
+
+@lru_cache(maxsize=8 * LOOKED_AT)
+def _repeats(said: tuple[tuple[str, str], ...]) -> bool:
+    """Whether the last answer repeats those before it to other messages, or only what it was asked."""
+    *before, (message, answer) = said
+    found = _prose(answer)
+    if len(found) < LEAST_GRAMS:
+        return False
+    others = [_prose(one) for other, one in before if not same(other, message)]
+    again, only = len(found & frozenset().union(*others)), len(found & _prose(message))
+    if len(found) > LONG_GRAMS:
+        return len(found) in (again, only)
+    return again >= SHARE * len(found) or only >= ALIKE * len(found)
+
+
+@lru_cache(maxsize=2 * LOOKED_AT)
+def _prose(text: str) -> Grams:
+    """The grams of a text that are compared."""
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    few = len(lines) < LINES
+    return grams(" ".join(" ".join(words) for words in lines if few or len(words) >= LINE_WORDS))
+
+
+GRAM_WORDS = 3
+"""Words that follow each other and are compared together."""
+ALIKE = 0.8
+"""Share of an answer's grams that stand in another one, from which on it says the same."""
+_WORD = re.compile(r"\w+")
+
+
+def grams(text: str) -> Grams:
+    """Each three words that follow each other; an answer of fewer words is one gram."""
+    words = _WORD.findall(text.casefold())
+    size = min(GRAM_WORDS, len(words))
+    return frozenset(zip(*(words[at:] for at in range(size)), strict=False)) if size else frozenset()
+
+
+def alike(answer: Grams, earlier: Grams) -> bool:
+    """Whether an answer says what an earlier one said."""
+    return bool(answer) and len(answer & earlier) >= ALIKE * len(answer)
+
+
+LONGEST_TOKENS = 64
+"""Of what is repeated."""
+ENOUGH_TOKENS, ENOUGH_TIMES = 256, 16
+"""So many tokens of nothing else, and so many times, are a loop: rows of a table that are alike are no loop.
+Who asks for a hundred equal lines gets these, and is told how to get more."""
+EVERY_TOKENS = 32
+"""So often it is looked: it takes 30 microseconds."""
+_KEPT = LONGEST_TOKENS * ENOUGH_TIMES
+
+
+class Repeating:
+    """Hears the tokens of one answer."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        """Of what is repeated; 0 while nothing is."""
+        self._newest: list[int] = []
+        self._heard = 0
+
+    def hear(self, token: int) -> None:
+        """One more token."""
+        self._newest.append(token)
+        self._heard += 1
+        if self.tokens or self._heard % EVERY_TOKENS:
+            return
+        self._newest = self._newest[-_KEPT:]
+        self.tokens = next((one for one in range(1, LONGEST_TOKENS + 1) if self._repeats(one)), 0)
+
+    def _repeats(self, length: int) -> bool:
+        """Whether the newest tokens are the same so many, for long enough."""
+        newest = self._newest
+        enough = max(ENOUGH_TOKENS, length * ENOUGH_TIMES)
+        if len(newest) < enough or newest[-1] != newest[-1 - length]:
+            return False
+        return newest[-enough + length :] == newest[-enough:-length]

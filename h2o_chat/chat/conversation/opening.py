@@ -1,0 +1,240 @@
+"""What opens a conversation: the model, the engine, and the place on disk where it is kept."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from h2o_chat.base.called import called
+from h2o_chat.base.config import QUANTIZE, Settings
+from h2o_chat.base.errors import BusyError, H2OChatError, ModelError, StoreError, UsageError
+from h2o_chat.base.progress import Progress
+from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.conversation.engine_like import EngineLike
+from h2o_chat.chat.conversation.keeper import Keeper
+from h2o_chat.chat.conversation.reading_progress import words
+from h2o_chat.events.events import Note, Session
+from h2o_chat.models import smollm2
+from h2o_chat.models.gguf import is_gguf
+from h2o_chat.models.hub import Agree, agreed, stay_offline
+from h2o_chat.models.makers import Makers, recommended
+from h2o_chat.models.obtain import ASK_FROM_BYTES, fetch_missing, to_be_fetched
+from h2o_chat.models.resolve import POCKET, Found, find, look_up
+from h2o_chat.remote.engine_here import engine_here
+from h2o_chat.store import DATABASE, Store
+
+EARLIER = "pocket-1"
+"""An earlier pocket, which came with some versions beside the one of then."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Where a conversation is kept."""
+
+    folder: Path | None
+    """The data folder; None keeps it in memory, until the process ends."""
+    conversation: str | None = None
+    """The one to go on with; None begins one."""
+    notes: tuple[Note, ...] = ()
+    """What a person should know about the folder."""
+
+
+def stored(folder: Path, wanted: str) -> tuple[Kept, dict[str, Any]]:
+    """The conversation to resume, and the settings it was held with.
+
+    Args:
+        wanted: its id, the beginning of it, or `last`.
+
+    Raises:
+        UsageError: there is no such conversation.
+        BusyError: it is open elsewhere.
+        StoreError: it cannot be read.
+    """
+    store = Store(folder)
+    try:
+        conversation = store.find(wanted)
+        store.claim(conversation).close()  # before minutes are spent on loading its model
+        settings = store.settings(conversation)
+        known = {field.name for field in fields(Settings)}
+        if settings.get("model") in (None, EARLIER):  # nobody named one; or a pocket that is gone
+            settings["model"] = store.last_run(conversation).get("model", POCKET)
+        # Before there was another step every conversation was held with transformers'.
+        held_with = {"engine": "transformers"} | {k: v for k, v in settings.items() if k in known}
+        if held_with["engine"] == "native":  # where it can be had; else the cache is rebuilt, which is said
+            held_with["engine"] = "auto"
+        if begun := store.children(conversation, None):  # /system begins with another than was set
+            held_with["system"] = begun[0].text if begun[0].role == "system" else None
+        return Kept(folder, conversation, tuple(store.notes)), held_with
+    finally:
+        store.close()
+
+
+def choose_unnamed(settings: Settings, folder: Path) -> tuple[Settings, str]:
+    """The settings for a start at which no model was named, and what was chosen, in words.
+
+    The model of the newest stored conversation, if one was named for it and it is here; else none is set,
+    which means SmolLM2 if that is here, else pocket.
+
+    Args:
+        folder: the data folder.
+    """
+    last, gone = _last_named(folder), ""
+    if last is not None:
+        try:
+            if isinstance(found := look_up(last), Found):
+                return replace(settings, model=last), f"{found.name}, the last one used"
+            gone = f"; {last}, the last one used, is not here any more"
+        except ModelError:
+            gone = f"; {last}, the last one used, cannot be had any more"
+    found = find(None)
+    toy = f", a toy; to fetch one that talks: {called()} models pull {smollm2.NAME}"
+    return settings, f"{found.name}{toy if found.name == POCKET else ''}{gone}"
+
+
+def _last_named(folder: Path) -> str | None:
+    """The model that somebody named for the newest stored conversation; None: nobody did."""
+    if not (folder / DATABASE).is_file():
+        return None
+    try:
+        store = Store(folder)
+        try:
+            model = store.settings(store.find("last")).get("model")
+        finally:
+            store.close()
+    except (StoreError, UsageError):  # none is there; or what is wrong is said where a conversation is stored
+        return None
+    return str(model) if model not in (None, EARLIER) else None
+
+
+OpenEngine = Callable[[Settings, Progress], EngineLike]
+"""`remote.engine_here`, or `remote.engine_apart`."""
+
+
+Opener = Callable[[Progress], Chat]
+"""Opens a conversation, kept on disk or not; tells how far it is."""
+
+
+def opener(
+    settings: Settings,
+    kept: Kept | None,
+    open_engine: OpenEngine = engine_here,
+    agree: Agree = agreed,
+    named: set[str] | None = None,
+) -> Opener:
+    """What opens the conversation, when and in whatever thread it is called.
+
+    Args:
+        kept: None keeps nothing, so that nobody can go back.
+        agree: is asked before a model that is not here is fetched.
+        named: the settings that a person named, which grow; other sampling is as the model's makers recommend
+            it. None: what they recommend is not looked for.
+    """
+
+    def open_chat(progress: Progress) -> Chat:
+        progress("resolve", None)
+        fetch_missing(settings.model, progress, agree)
+        stay_offline()
+        engine = open_engine(settings, progress)
+        held = _as_held(settings, engine.session)
+        makers = Makers() if named is None else Makers(recommended(find(settings.model)), named)
+        if kept is None:
+            chat = Chat(engine, held)
+            chat.makers = makers
+            return chat
+        try:
+            keeper = Keeper(Store(kept.folder), kept.conversation, engine.session, _lasting(held))
+        except BusyError:
+            raise
+        except StoreError as error:
+            if kept.conversation is not None:
+                raise
+            chat = Chat(engine, held, Keeper(Store(None), None, engine.session, _lasting(held)))
+            chat.makers = makers
+            chat.unkept = error.message
+            chat.notes.append(_not_kept(error))
+            return chat
+        chat = Chat(engine, held, keeper)
+        chat.makers = makers
+        chat.notes += kept.notes
+        if kept.conversation is not None:
+            progress("remember", 0.0)
+            chat.resume(lambda so_far: progress(f"remember: {words(so_far)}", so_far.share))
+            if any(note.code == "pocket" for note in keeper.notes):
+                keeper.save(engine, keeper.leaf)
+            if chat.system != settings.system:
+                chat.notes.append(_OTHER_SYSTEM)
+        return chat
+
+    return open_chat
+
+
+def opener_of(
+    settings: Settings,
+    kept: Kept | None,
+    open_engine: OpenEngine = engine_here,
+    fitted: Callable[[Settings], Settings] = lambda settings: settings,
+    named: set[str] | None = None,
+) -> Callable[[str], Opener]:
+    """By a model's name: what opens it, in a new conversation that is kept in the same place.
+
+    A model that is not here is fetched if it is small, or the name is followed by `YES`; else the opener
+    raises UsageError, which says how large it is.
+
+    Args:
+        fitted: the settings as they suit their model; called while it is opened.
+        named: as for `opener`.
+    """
+    folder = None if kept is None else Kept(kept.folder)
+
+    def of(words: str) -> Opener:
+        name = words.removesuffix(YES)
+        asked = replace(settings, model=name)
+        agree = agreed if words != name else partial(_small_alone, name)
+        return lambda progress: opener(fitted(asked), folder, open_engine, agree, named)(progress)
+
+    return of
+
+
+YES = " --yes"
+"""Behind a model's name: it is fetched, however large it is."""
+
+
+def _small_alone(name: str, repository: str, missing_bytes: int, free_bytes: int) -> None:
+    """
+    Raises:
+        UsageError: whoever waits should know how large it is.
+    """
+    if missing_bytes >= ASK_FROM_BYTES:
+        raise UsageError(
+            to_be_fetched(repository, missing_bytes, free_bytes), f"/model {name}{YES} fetches it."
+        )
+
+
+_OTHER_SYSTEM = Note(
+    "system",
+    "The conversation goes on with the system prompt that it began with: what was read cannot be changed.",
+    "Another one begins another conversation: leave out --resume, or say /system TEXT on the screen.",
+)
+
+
+def _as_held(settings: Settings, session: Session) -> Settings:
+    """The settings with the step and the weights that were chosen: whoever resumes it has the same."""
+    chosen = {"engine": session.engine}
+    if session.quantization in QUANTIZE:  # fp4 only comes with the weights
+        chosen["quantize"] = session.quantization
+    return Settings(**asdict(settings) | chosen)
+
+
+def _lasting(settings: Settings) -> dict[str, Any]:
+    """Settings as they still mean the same in another folder."""
+    values = asdict(settings)
+    if settings.model is not None:
+        place = Path(settings.model).expanduser()
+        if place.is_dir() or is_gguf(place):
+            values["model"] = str(place.resolve())
+    return values
+
+
+def _not_kept(error: H2OChatError) -> Note:
+    return Note(error.code, f"This conversation is not stored: {error.message}", error.hint)

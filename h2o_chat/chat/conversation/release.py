@@ -1,0 +1,104 @@
+"""The end of a conversation: nobody leaves before all is stored, or it was said what is not."""
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from h2o_chat.base.called import NAME, called, data_flag
+from h2o_chat.base.errors import StoreError, UsageError
+from h2o_chat.base.system import ENDING
+from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.conversation.keeper import Keeper
+
+LOOK_S = 0.05
+"""Between two looks whether the store is free."""
+SAY_S = 5.0
+"""Between two words that it is still waited for."""
+
+
+def let_go(keeper: Keeper) -> str:
+    """Ends what is written of a conversation; while another process writes to the store, waits, and says so.
+
+    A signal ends the wait.
+
+    Returns:
+        What is not stored, in words; empty: nothing.
+    """
+    keeper.end()
+    with _until_signalled() as left:
+        said_at = float("-inf")
+        while not keeper.flush() and keeper.may_pass and not left():
+            if time.monotonic() - said_at > SAY_S:
+                said_at = time.monotonic()
+                sys.stderr.write(f"h2o-chat: {_waiting_for(keeper.waiting)}\n")
+                sys.stderr.flush()
+            time.sleep(LOOK_S)
+    unstored = keeper.unstored
+    keeper.close()
+    return unstored
+
+
+def leave(chat: Chat, say: bool) -> None:
+    """Lets a conversation of the screen go, which is closed already.
+
+    Args:
+        say: on stderr how to go on with it.
+
+    Raises:
+        StoreError: not all of it is stored.
+    """
+    unstored = let_go(chat.keeper) if chat.keeper else ""
+    known_as = stored_as(chat.keeper) if chat.keeper else None
+    chat.close()
+    if chat.keeper:
+        chat.keeper.store.empty_log()
+    if chat.keeper and known_as and say:
+        flags, other = f"--resume {known_as}{data_flag(chat.keeper.store.folder)}", called()
+        whole = "" if other == NAME else f" ({other} {flags})"
+        sys.stderr.write(f"{NAME}: go on with {flags}{whole}\n")
+    if unstored:
+        raise StoreError(unstored, chat.keeper.rescue.way_back if chat.keeper else "")
+
+
+def stored_as(keeper: Keeper) -> str | None:
+    """The id of a conversation, if any of it is on disk; of the one before, where nothing was said since.
+
+    None where the store is lost: what stands there now is not what was said.
+    """
+    known_as = keeper.conversation or keeper.before
+    if keeper.is_lost or keeper.store.folder is None:
+        return None
+    try:
+        if known_as:
+            keeper.store.leaf(known_as)
+    except (StoreError, UsageError):
+        return None
+    return known_as
+
+
+def _waiting_for(things: int) -> str:
+    what = "1 thing is" if things == 1 else f"{things:,} things are"
+    return f"waiting for the store: {what} not written yet · ctrl+c leaves without"
+
+
+@contextmanager
+def _until_signalled() -> Iterator[Callable[[], bool]]:
+    """Signals end nothing but the wait: what is yielded says whether one came."""
+    came = False
+
+    def handle(*_: Any) -> None:
+        nonlocal came
+        came = True
+
+    before = {number: signal.getsignal(number) for number in ENDING}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, handle)
+    try:
+        yield lambda: came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,225 @@
+"""From a stored transcript to the cache: a saved one where there is one, else reading it all again."""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from h2o_chat.base.errors import BudgetError, SavedCacheError
+from h2o_chat.base.progress import Seldom, never, unheard
+from h2o_chat.chat.conversation.loops import loop_in
+from h2o_chat.chat.conversation.message import numbered
+from h2o_chat.chat.conversation.spans import tokens_of, was_read
+from h2o_chat.chat.templates.chat_template import Template, literal
+from h2o_chat.events.events import Note, ReadSoFar
+from h2o_chat.models.tokenizing import text_of
+from h2o_chat.store import StoredMessage
+
+CHARACTERS = 4
+"""Of a token, about: how many tokens an imported message has is known when it is read."""
+
+
+class Restorable(Protocol):
+    """What an engine must be able to do to be restored."""
+
+    tokenizer: Any
+
+    @property
+    def seen(self) -> int: ...
+    def relive(
+        self,
+        ids: Sequence[int],
+        *,
+        answer: bool,
+        exact: bool,
+        cancel: Callable[[], bool],
+        tick: Callable[[int], None] = ...,
+    ) -> bool: ...
+    def load(self, path: Path) -> None: ...
+    def snapshot(self) -> Any: ...
+    def restore(self, snapshot: Any, *, hand_over: bool = False) -> None: ...
+    def protect(self, tokens: int) -> int: ...
+    def pin(self, positions: range) -> int: ...
+    def unpin(self, positions: range | None = None, keep: Sequence[int] = ()) -> None: ...
+    def give_up_generated(self) -> None: ...
+    def reset(self) -> None: ...
+
+
+class SavedCaches(Protocol):
+    """Where saved caches are, and where to say what was wrong with one: a keeper."""
+
+    notes: list[Note]
+
+    def saved(self, message: int) -> Path | None: ...
+
+
+def remember(
+    engine: Restorable,
+    template: Template,
+    keeper: SavedCaches,
+    path: Sequence[StoredMessage],
+    progress: Callable[[ReadSoFar], None],
+    cancel: Callable[[], bool],
+) -> bool:
+    """Gives the engine the cache that it had after the messages of a path.
+
+    From the last saved cache on the path; what was said since is fed as it was then, token by token, so the
+    cache is the same. Where none can be used all is read anew, in chunks, which is faster; the cache may then
+    differ, and a note says so.
+
+    Args:
+        progress: told now and then how far it is.
+
+    Returns:
+        False if it was cancelled: then the engine is as it was.
+    """
+    before = engine.snapshot()
+    try:
+        engine.reset()
+        known, wrong = _load_nearest(engine, keeper, path)
+        _pin_again(engine, keeper.notes, path)
+        whole = read_again(engine, template, path, known, progress, cancel)
+    except BaseException:
+        engine.restore(before, hand_over=True)
+        raise
+    if wrong is not None:
+        instead = "An older one was taken and what was said since read again: the memory is the same."
+        keeper.notes.append(Note(wrong.code, wrong.message, instead if known and whole else ""))
+    if not whole:
+        engine.restore(before, hand_over=True)
+    elif not known and engine.seen:
+        text = "The memory was rebuilt from the transcript: it may differ from what it was."
+        keeper.notes.append(Note("rebuilt", text))
+    return whole
+
+
+def _pin_again(engine: Restorable, notes: list[Note], path: Sequence[StoredMessage]) -> None:
+    """Pins what the messages say is pinned, whatever was pinned when the cache was saved.
+
+    What has no room stays marked as pinned: a cache with more room will protect it.
+    """
+    if path and path[0].role == "system" and was_read(path[0]):
+        engine.protect(len(tokens_of(path[0])))
+    pinned = [message for message in path if message.pinned and was_read(message)]
+    engine.unpin(keep=[at for message in pinned for at in tokens_of(message)])
+    for index, message in enumerate(path):
+        if message.pinned and was_read(message):
+            try:
+                engine.pin(tokens_of(message))
+            except BudgetError as error:
+                text = f"{numbered(index)} stays pinned, but is not protected now. {error.message}"
+                notes.append(Note(error.code, text, f"{error.hint} Once it has room, it is protected again."))
+
+
+def build_anew(
+    engine: Restorable,
+    template: Template,
+    notes: list[Note],
+    path: Sequence[StoredMessage],
+    progress: Callable[[ReadSoFar], None],
+    cancel: Callable[[], bool],
+) -> bool:
+    """Gives an engine with an empty cache all the messages of a path to read, and pins what was pinned.
+
+    Args:
+        notes: gets what is pinned no longer.
+
+    Returns:
+        False if it was cancelled.
+    """
+    _pin_again(engine, notes, path)
+    return read_again(engine, template, path, 0, progress, cancel)
+
+
+def ended_in_marker(tokenizer: Any, template: Template, answer: StoredMessage) -> bool:
+    """Whether an answer ended in the marker that the next turn begins with (base models, see `templates`)."""
+    if template.marker is None or answer.finish != "stop":
+        return False
+    return template.marker in text_of(tokenizer, answer.ids[-16:])
+
+
+def _load_nearest(
+    engine: Restorable, keeper: SavedCaches, path: Sequence[StoredMessage]
+) -> tuple[int, SavedCacheError | None]:
+    """Loads the last usable saved cache of a path.
+
+    Returns:
+        How many of its messages that one knows; what was wrong with the newest, where it was not that.
+    """
+    wrong = None
+    for index in range(len(path) - 1, -1, -1):
+        file = keeper.saved(path[index].id) if path[index].role == "assistant" else None
+        if file is None or not file.exists():
+            continue
+        try:
+            engine.load(file)
+        except SavedCacheError as error:
+            wrong = wrong or error
+        else:
+            return index + 1, wrong
+    return 0, wrong
+
+
+def read_again(
+    engine: Restorable,
+    template: Template,
+    path: Sequence[StoredMessage],
+    known: int = 0,
+    progress: Callable[[ReadSoFar], None] = unheard,
+    cancel: Callable[[], bool] = never,
+) -> bool:
+    """Feeds the messages after the first `known`, in the tokens they had or, without any, as they read.
+
+    Returns:
+        False if it was cancelled.
+    """
+    rest = path[known:]
+    began, seldom, done = time.perf_counter(), Seldom(at_once=True), 0
+    left = [
+        0 if message.role == "system" else len(message.ids) or len(message.text) // CHARACTERS
+        for message in rest
+    ]
+    to_come = sum(left)
+
+    def tell(fed: int = 0) -> None:
+        if seldom.due() or not to_come:
+            progress(ReadSoFar(done + fed, max(done + fed, done + to_come), _ms_since(began)))
+
+    system, read = path[0].text if path and path[0].role == "system" else None, True
+    for index, message in enumerate(rest, known):
+        if message.role == "system":
+            engine.protect(len(tokens_of(message)))
+            continue
+        ids: Sequence[int] = message.ids
+        if message.role == "user":
+            # The tokens of a turn that failed, or was cut off before it was read, are nowhere.
+            read = not ids or was_read(message)
+            if read and loop_in(path[:index], message.text):
+                engine.give_up_generated()  # as it was done before this was read then
+            if not ids:
+                ids = prompt(engine, template, path[:index], system, message.text)
+        elif not ids:
+            ids = literal(engine.tokenizer, message.text)
+        if read and message.finish != "error":
+            answer = message.role == "assistant"
+            if ids and not engine.relive(ids, answer=answer, exact=known > 0, cancel=cancel, tick=tell):
+                return False
+            done += len(ids)
+        to_come -= left[index - known]
+        tell()
+    return True
+
+
+def _ms_since(clock: float) -> float:
+    return 1000 * (time.perf_counter() - clock)
+
+
+def prompt(
+    engine: Restorable, template: Template, before: Sequence[StoredMessage], system: str | None, text: str
+) -> list[int]:
+    """The tokens of a user's message that was never said to a model, after `before`."""
+    if not engine.seen:
+        fed = template.first(system, text)
+        engine.protect(fed.head if system else 0)
+        return fed.ids
+    return template.later(text, ended_in_marker(engine.tokenizer, template, before[-1])).ids

@@ -1,0 +1,1 @@
+"""Conversations as files: export, import, batches, and files attached to a message."""

@@ -1,0 +1,269 @@
+"""The file of answers of `run --batch`: a line each, written at once; a run that was killed goes on in it."""
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import IO, Any, TextIO
+
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.errors import BusyError, StoreLostError, UsageError, name_of
+from h2o_chat.base.own import stands_at
+from h2o_chat.base.system import lock
+from h2o_chat.chat.files.batch_lines import Job
+from h2o_chat.events.events import Turn
+from h2o_chat.models.resolve import find
+
+_BEGINS = b'{"id": '
+"""So begins every line."""
+_FINISH = {"eos": "stop", "stop": "stop", "length": "length", "stopped": "stopped", "error": "error"}
+"""As OpenAI's clients know it."""
+_ALWAYS_SAID = ("model", "policy", "budget")
+_DECIDE_NOTHING = ("threads", "events_every", "recall")
+"""The same answers with whatever value: a batch tells nothing again."""
+
+
+def made_with(settings: Settings, sampling: Sampling) -> dict[str, Any]:
+    """What decides the answers of a run: model, policy, budget, and what else is not at its default.
+
+    A system prompt is given by its digest: every line has this.
+    """
+    found: dict[str, Any] = {}
+    name = settings.model or find(None).name
+    settings = replace(settings, model=name, seed=settings.seed or None)  # 0: not given
+    for group in (settings, sampling):
+        for one in fields(group):
+            value = getattr(group, one.name)
+            if one.name in _ALWAYS_SAID or (value != one.default and one.name not in _DECIDE_NOTHING):
+                found[one.name] = list(value) if isinstance(value, tuple) else value
+    if settings.system is not None:
+        found["system"] = f"sha256 {hashlib.sha256(settings.system.encode()).hexdigest()[:16]}"
+    return found
+
+
+def line_of(
+    id: str | int,
+    turn: Turn | None,
+    error: Exception | None = None,
+    *,
+    made: dict[str, Any] | None = None,
+    asked: str | None = None,
+) -> str:
+    """One answer, or why there is none, as a line of JSON with its newline.
+
+    Args:
+        turn: None where nothing was read.
+        error: one of ours has a code and a hint.
+        made: see `made_with`.
+        asked: `Job.digest`.
+    """
+    read, said = (turn.prompt_tokens, turn.new_tokens) if turn else (0, 0)
+    wrong = None
+    if error is not None:
+        wrong = {
+            "code": getattr(error, "code", "bug"),
+            "message": getattr(error, "message", f"{type(error).__name__}: {error}"),
+            "hint": getattr(error, "hint", "This is a bug of h2o-chat: please report it."),
+        }
+    answer: dict[str, Any] = {
+        "id": id,
+        "text": turn.text if turn else "",
+        "finish_reason": _FINISH[turn.finish] if turn else "error",
+        "usage": {
+            "prompt_tokens": read,
+            "completion_tokens": said,
+            "total_tokens": read + said,
+            "evicted_tokens": turn.evicted if turn else 0,
+        },
+        "error": wrong,
+        "settings": made,
+        "asked": asked,
+    }
+    return json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace").decode() + "\n"
+
+
+class ResultsFile:
+    """The file, which is this process's alone until it is closed.
+
+    A last line that was not written to its end is cut off; nothing else of the file is touched. Before each
+    line it is looked at whether the file still stands at its path, as it was left.
+
+    Args:
+        made: see `made_with`; lines of versions before, which do not say it, are taken as they are.
+
+    Raises:
+        UsageError: it cannot be opened, or holds something else, or answers that were made otherwise.
+        BusyError: another process writes to it.
+    """
+
+    def __init__(self, path: Path, made: dict[str, Any] | None = None) -> None:
+        self._path, self._made = path, made
+        self.done: dict[str, str | None] = {}
+        """By id that it has an answer to: the digest of what was asked; None in lines of versions before."""
+        self._bytes: int | None = None
+        """Its length; None where it is no regular file."""
+        try:
+            self._file = os.fdopen(
+                os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "rb+", buffering=0
+            )
+        except (OSError, ValueError) as error:
+            what = error.strerror if isinstance(error, OSError) else error
+            raise UsageError(f"{path} cannot be opened: {what}.", "Give -o another file.") from error
+        try:
+            if stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
+                self._lock()
+                self._read()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def left(self, jobs: Sequence[Job]) -> list[Job]:
+        """Those that it has no answer to.
+
+        Raises:
+            UsageError: it has an answer to a line that asks for something else now.
+        """
+        for job in jobs:
+            if self.done.get(str(job.id), job.digest) not in (job.digest, None):
+                raise UsageError(
+                    f"Line {job.line:,}, id {name_of(job.id)}, has changed since {self._path} got its answer:"
+                    " nothing was changed.",
+                    "Give it another id, take its answer out of that file, or give -o another file.",
+                )
+        return [job for job in jobs if str(job.id) not in self.done]
+
+    def write(self, line: str) -> None:
+        """Writes a whole line at once.
+
+        Raises:
+            OSError: the disk is full, say; what was written of it is cut off by the next run.
+            StoreLostError: as from `require`.
+        """
+        self.require()
+        rest = memoryview(line.encode())
+        while rest:
+            rest = rest[self._file.write(rest) :]
+        if self._bytes is not None:
+            self._bytes += len(line.encode())
+
+    def require(self) -> None:
+        """
+        Raises:
+            StoreLostError: the file was removed, moved, replaced or cut; says where its lines are.
+        """
+        if self._bytes is None:
+            return
+        about = os.fstat(self._file.fileno())
+        if about.st_size != self._bytes:
+            raise StoreLostError(
+                f"{self._path} was changed by somebody else while it was written: it has {about.st_size:,}"
+                f" bytes, and {self._bytes:,} were written.",
+                "Run it again with -o another file.",
+            )
+        if not stands_at(self._file.fileno(), self._path):
+            beside = self._path.with_name(f"{self._path.name}.rescued-{os.getpid()}")
+            try:
+                _copy(self._file, beside)
+                where = f"All lines so far are in {beside}: -o with that name goes on."
+            except OSError as error:
+                where = f"They could not be written to {beside} either: {error.strerror}."
+            raise StoreLostError(f"{self._path} was removed or moved while it was written.", where)
+
+    def close(self) -> None:
+        """Others may write to it."""
+        self._file.close()
+
+    def _lock(self) -> None:
+        try:
+            lock(self._file.fileno())
+        except BlockingIOError as error:
+            raise BusyError(
+                f"Another process writes to {self._path}.", "Wait until it ends, or give -o another file."
+            ) from error
+
+    def _read(self) -> None:
+        """Notes what is there, and goes behind it."""
+        end, raw, answer = 0, b"", None
+        with self._path.open("rb") as file:
+            for number, raw in enumerate(file, 1):
+                answer = _answer_in(raw)
+                if answer is not None:
+                    self._compare(number, answer.get("settings"))
+                    asked = answer.get("asked")
+                    self.done[str(answer["id"])] = asked if isinstance(asked, str) else None
+                    end += len(raw)
+                elif raw.endswith(b"\n") or not _begun(raw):
+                    raise UsageError(
+                        f"{self._path} line {number:,} is no answer of a batch: nothing was changed.",
+                        "Give -o another file.",
+                    )
+        self._file.truncate(end)
+        self._file.seek(end)
+        if end and answer is not None and not raw.endswith(b"\n"):  # whole, but for its end
+            self._file.write(b"\n")
+        self._bytes = self._file.tell()
+
+    def _compare(self, number: int, before: Any) -> None:
+        if self._made is None or not isinstance(before, dict) or before == self._made:
+            return
+        name = next(key for key in {**self._made, **before} if before.get(key) != self._made.get(key))
+        was, now = (name_of(one.get(name, "not given")) for one in (before, self._made))
+        raise UsageError(
+            f"{self._path} line {number:,} was made with another {name} ({was}, now {now}):"
+            " nothing was changed.",
+            "Give the flags of that run, or -o another file.",
+        )
+
+
+class Stdout:
+    """Answers go to stdout: nothing was answered before."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def left(self, jobs: Sequence[Job]) -> list[Job]:
+        """All of them."""
+        return list(jobs)
+
+    def require(self) -> None:
+        """Whoever reads is told of by `write`."""
+
+    def write(self, line: str) -> None:
+        """Hands a line to the reader at once.
+
+        Raises:
+            BrokenPipeError: nobody reads any more.
+        """
+        self._stream.write(line)
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _copy(opened: IO[bytes], to: Path) -> None:
+    """What an open file holds, though nothing leads to it any more; its folder is made again."""
+    to.parent.mkdir(parents=True, exist_ok=True)
+    with to.open("xb") as copy:
+        opened.seek(0)
+        shutil.copyfileobj(opened, copy)
+
+
+def _begun(raw: bytes) -> bool:
+    """Whether it may be the beginning of a line of ours."""
+    return raw.startswith(_BEGINS) or _BEGINS.startswith(raw)
+
+
+def _answer_in(raw: bytes) -> dict[str, Any] | None:
+    """None where it is none."""
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or not {"id", "text", "finish_reason", "usage", "error"} <= found.keys():
+        return None
+    return found

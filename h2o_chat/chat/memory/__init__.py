@@ -1,0 +1,1 @@
+"""What the cache remembers of a conversation, in words: folded from the event stream. No widgets."""

@@ -1,0 +1,252 @@
+"""What the events have said of the cache so far, as the screen shows it. No widgets here.
+
+Bounded: of tokens it knows those that the cache holds, and of the past a fixed number of points.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Literal
+
+from h2o_chat.chat.conversation.message import Message
+from h2o_chat.chat.conversation.spans import Span, Spans
+from h2o_chat.chat.memory.words import Word, Words
+from h2o_chat.events.events import CacheState, Event, Gone, Heavy, Prompt, Said, Session, Token, Turn
+from h2o_chat.tui.panel.lives import Lives
+
+LOST_KEPT = 64
+"""Points of the history of `lost`."""
+PACE_TOKENS = 32
+"""Steps over which the running tokens per second are averaged."""
+LOG_KEPT = 200
+"""Tokens in the log of what went."""
+MOST_CACHES = 1 << 16
+"""A map of more (layer, KV head) pairs is not drawn: no model has them, but a recording may say so."""
+
+Kind = Literal["S", "H", "R", "·"]
+"""`S` pinned, `H` important, `R` newest, `·` forgotten by every head."""
+
+
+@dataclass(frozen=True)
+class Went:
+    """A token that left the last cache, and how much had been seen when that was told."""
+
+    seen: int
+    token: Gone
+
+
+@dataclass
+class CacheView:
+    """What the screen knows of the cache: the newest of every event, and what no single event carries."""
+
+    session: Session | None = None
+    cache: CacheState | None = None
+    tok_s: float | None = None
+    answering: bool = False
+    """Tokens of an answer come in."""
+    cursor: int | None = None
+    """Position of the token that the panel tells of; set by `ChatApp.on_pointed` alone."""
+    facts: str = ""
+    """What is known of that token, in words."""
+    hold: dict[int, float] = field(default_factory=dict)
+    """Hold by position, of the tokens that some cache holds."""
+    score: dict[int, float] = field(default_factory=dict)
+    """Their scores, to a factor of two."""
+    attended: dict[int, int] = field(default_factory=dict)
+    """How much had been seen when more than its even share of the attention last went to a token held."""
+    places: Spans = field(default_factory=Spans)
+    """Of the messages whose tokens were read."""
+    words: Words = field(init=False)
+    lost: deque[float] = field(default_factory=lambda: deque(maxlen=LOST_KEPT))
+    went: deque[Went] = field(default_factory=lambda: deque(maxlen=LOG_KEPT))
+    """The newest last."""
+    lives: Lives = field(default_factory=Lives)
+    """What was held at each step."""
+    gone_tokens: int = 0
+    """How many tokens have gone, of which `went` has the last few."""
+    _gone_reading: int = 0
+    """Of `gone_tokens`, those that went since the last prompt was read."""
+    states: int = 0
+    """`cache` events so far: whoever draws them sees whether there is another one."""
+    _bitmaps: dict[int, str] = field(default_factory=dict)
+    _told: dict[int, str] = field(default_factory=dict)
+    """Texts by position that the last state told, of the heaviest tokens."""
+    _steps_ms: deque[float] = field(default_factory=lambda: deque(maxlen=PACE_TOKENS))
+
+    def __post_init__(self) -> None:
+        self.words = Words(self.places)
+
+    def begin(
+        self, session: Session, cache: CacheState | None, messages: list[Message] | None = None
+    ) -> None:
+        """Forget all: another conversation is shown from here on, of which the cache holds this."""
+        self.__init__(session, states=self.states + 1)  # type: ignore[misc]
+        self.words = Words(self.places, messages or [])
+        for index, message in enumerate(messages or []):
+            self.places.place(index, message.role, message.first, message.last)
+        if cache is not None:
+            self._take(cache)
+            self.lost.clear()
+
+    def add(self, event: Event) -> None:
+        """Take in one event; those that say nothing about memory change nothing."""
+        self.places.add(event)
+        self.words.add(event)
+        match event:
+            case Said():
+                self.answering = False
+            case Token():
+                self.answering = True
+                self._steps_ms.append(event.ms)
+                self.tok_s = 1000 * len(self._steps_ms) / max(sum(self._steps_ms), 1e-3)
+            case CacheState():
+                self._take(event)
+            case Said() | Prompt():
+                self._gone_reading = 0
+            case Turn(finish="stopped", prompt_tokens=0):
+                self.answering = False
+                self._unread(event.seen)
+            case Turn():
+                self.answering = False
+                self._steps_ms.clear()
+                if event.new_tokens:
+                    self.tok_s = event.tok_s
+
+    # What is asked
+
+    @property
+    def seen(self) -> int:
+        return self.cache.seen if self.cache else 0
+
+    @property
+    def evicted(self) -> int:
+        """Tokens that the fullest cache has let go; what `seen` and `kept` say, nothing guessed."""
+        return self.cache.seen - self.cache.kept if self.cache else 0
+
+    @property
+    def knows_lost(self) -> bool:
+        """Whether anything was told of what eviction cost: not of a conversation that was just resumed."""
+        return bool(self.lost or not self.evicted or (self.cache and self.cache.lost))
+
+    @property
+    def caches(self) -> int:
+        """(layer, KV head) pairs, each of which decides alone."""
+        return self.session.layers * self.session.kv_heads if self.session else 0
+
+    @property
+    def recent_from(self) -> int:
+        """Position of the first token that is safe for being new."""
+        if self.session is None or self.session.budget is None:
+            return 0
+        return max(0, self.seen - self.session.recent)
+
+    def holders(self, hold: float) -> int:
+        """How many of the caches a share of them is."""
+        return round(hold * self.caches)
+
+    def kind(self, position: int) -> Kind:
+        if position not in self.hold:
+            return "·"
+        if self.is_protected(position):
+            return "S"
+        return "R" if position >= self.recent_from else "H"
+
+    def is_protected(self, position: int) -> bool:
+        if self.cache is None:
+            return False
+        runs = self.cache.protected
+        if not runs and not self.cache.whole:  # recorded before they were told: those at the beginning
+            return position < self.cache.kinds.get("S", 0)
+        at = bisect_right(runs, position, key=lambda run: run[0]) - 1
+        return at >= 0 and position <= runs[at][1]
+
+    def which(self, position: int) -> list[list[bool]] | None:
+        """[layers][KV heads] whether each cache holds the token; None where that was not told."""
+        if self.session is None or self.cache is None or self.caches > MOST_CACHES:
+            return None
+        length = -(-self.caches // 8) * 2
+        digits = self._bitmaps.get(position, "") if position in self.hold else "0" * length
+        if len(digits) != length:
+            return None
+        bits = [bool(int(digit, 16) >> by & 1) for digit in digits for by in (3, 2, 1, 0)]
+        heads = self.session.kv_heads
+        return [bits[layer * heads : (layer + 1) * heads] for layer in range(self.session.layers)]
+
+    def heavy(self, position: int) -> tuple[int, Heavy] | None:
+        """Rank among the heavy hitters, from 1 on, and what is known of it; None where it is none of them."""
+        heaviest = self.cache.heaviest if self.cache else []
+        return next(((rank, one) for rank, one in enumerate(heaviest, 1) if one.position == position), None)
+
+    @property
+    def pointed(self) -> int | None:
+        """The token under the cursor; while nobody moves that, the heaviest that is not protected."""
+        heaviest = self.cache.heaviest if self.cache else []
+        if self.cursor is not None or not heaviest:
+            return self.cursor
+        return next((one.position for one in heaviest if one.kind == "H"), heaviest[0].position)
+
+    def word(self, position: int) -> Word | None:
+        """The word that a token is a part of; None where it is none, or that is not known."""
+        return self.words.at(position, self._told.get(position, ""))
+
+    def hold_of(self, word: Word) -> float:
+        """The share of caches that hold a word: as many as hold the least held of its tokens."""
+        return min(self.hold.get(position, 0.0) for position in word.tokens)
+
+    def left(self, position: int) -> Went | None:
+        """When a token left the last cache, where the log still tells."""
+        return next((one for one in reversed(self.went) if one.token.position == position), None)
+
+    def text(self, position: int) -> str | None:
+        """The text of a token by itself, where that is known."""
+        if (text := self.words.text(position)) is not None:
+            return text
+        if position in self._told:
+            return self._told[position]
+        went = self.left(position)
+        return went.token.text if went else None
+
+    @property
+    def spans(self) -> list[Span]:
+        """Of the messages whose tokens were read, in order."""
+        return self.places.all
+
+    def span(self, position: int) -> Span | None:
+        """The message that a token belongs to."""
+        return self.places.at(position)
+
+    # What is told
+
+    def _take(self, cache: CacheState) -> None:
+        self.cache = cache
+        self.states += 1
+        self._told = {one.position: one.text for one in cache.heaviest}
+        self.lost.append(cache.lost)
+        if cache.whole:
+            self.hold.clear()
+            self.score.clear()
+            self.attended.clear()
+            self._bitmaps.clear()
+        for position, hold, score in cache.changed:
+            if self.hold.get(position) != hold:
+                self._bitmaps.pop(position, None)  # unless it is told anew it is not known
+            if hold > 0:
+                self.hold[position], self.score[position] = hold, score
+            else:
+                self.hold.pop(position, None)
+                self.score.pop(position, None)
+                self.attended.pop(position, None)
+        self._bitmaps.update(cache.holders)
+        if cache.heads:  # else nobody looks
+            self.lives.add(cache.seen, self.hold)
+        self.attended.update((position, cache.seen) for position in cache.attended if position in self.hold)
+        self.went.extend(Went(cache.seen, token) for token in cache.gone)
+        self.gone_tokens += cache.gone_tokens
+        self._gone_reading += cache.gone_tokens
+
+    def _unread(self, seen: int) -> None:
+        """The reading of a prompt was stopped: none of its tokens ever was there."""
+        while self.went and self.went[-1].seen > seen:
+            self.went.pop()
+        self.gone_tokens -= self._gone_reading
+        self._gone_reading = 0

@@ -1,0 +1,96 @@
+"""Which words are still held, and which were just forgotten. What it costs depends on what is held."""
+
+from bisect import bisect_right, insort
+from dataclasses import dataclass
+from heapq import nlargest
+
+from h2o_chat.chat.memory.cache_view import CacheView, Kind
+from h2o_chat.chat.memory.words import Word
+
+LISTED = 64
+"""Words that are listed, at most."""
+LOOKED = 512
+"""Tokens of a message that are looked at for words, those that most heads hold: a book is one message."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """A word that is held."""
+
+    word: Word
+    hold: float
+    """Of the least held of its tokens."""
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """Words that stood side by side and are forgotten."""
+
+    text: str
+    first: int
+    last: int
+    index: int
+    """The place of their message in the conversation."""
+    seen: int
+    """Tokens that had been seen when the last of them was told to be forgotten."""
+
+
+def remembered(memory: CacheView, most: int = LISTED) -> list[Held]:
+    """The words that are held for another reason than being new, of the oldest message first.
+
+    Of a message those that most heads hold come first, each word once. What is pinned follows behind all
+    others, and the system prompt is left out: neither can go. Until something is forgotten: all words.
+    """
+    bound = memory.recent_from if memory.evicted else memory.seen
+    old = sorted(position for position in memory.hold if position < bound)
+    found: list[Held] = []
+    pinned: list[Held] = []
+    at = 0
+    while at < len(old) and len(found) < most:
+        span = memory.span(old[at])
+        end = bisect_right(old, span.last, at) if span else at + 1
+        if span and span.role != "system":
+            for held in _of_message(memory, old[at:end], most):
+                (pinned if held.kind == "S" else found).append(held)
+        at = end
+    return (found + pinned)[:most]
+
+
+def _of_message(memory: CacheView, positions: list[int], most: int) -> list[Held]:
+    best: dict[str, Held] = {}
+    tried: set[int] = set()
+    least: list[float] = []
+    """The holds found, with a minus, the largest first."""
+    for position in nlargest(LOOKED, positions, key=lambda position: memory.hold[position]):
+        if len(least) >= most and memory.hold[position] <= -least[most - 1]:
+            break  # a word is held as its least held token
+        word = memory.word(position)
+        if word is None or word.first in tried:
+            continue
+        tried.add(word.first)
+        hold, same = memory.hold_of(word), best.get(word.text.lower())
+        if hold > 0 and (same is None or hold > same.hold):
+            best[word.text.lower()] = Held(word, hold, memory.kind(word.first))
+            insort(least, -hold)
+    return sorted(best.values(), key=lambda held: (-held.hold, held.word.first))[:most]
+
+
+def forgotten(memory: CacheView) -> list[Phrase]:
+    """What the log tells of the words that went, neighbours in one piece, the newest first.
+
+    A word is forgotten as soon as one of its tokens has left the last cache.
+    """
+    words: dict[int, tuple[Word, int]] = {}
+    for went in memory.went:
+        if word := memory.words.at(went.token.position, went.token.text):
+            words.setdefault(word.first, (word, went.seen))
+    phrases: list[Phrase] = []
+    for _, (word, seen) in sorted(words.items()):
+        before = phrases[-1] if phrases else None
+        if before and before.index == word.index and word.first - before.last <= 1:
+            text = memory.words.between(before.first, word.last) or f"{before.text} {word.text}"
+            phrases[-1] = Phrase(text, before.first, word.last, word.index, max(seen, before.seen))
+        else:
+            phrases.append(Phrase(word.text, word.first, word.last, word.index, seen))
+    return sorted(phrases, key=lambda phrase: (-phrase.seen, -phrase.first))

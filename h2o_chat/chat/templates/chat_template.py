@@ -1,0 +1,275 @@
+"""The tokens of a turn: what the chat template adds to a conversation, and nothing that went before.
+
+A later turn is rendered on a fixed base conversation, [user, assistant, user], and cut after the assistant's
+words: what is left closes the last answer, holds the user's text and opens the next answer. So the cost does
+not grow with the history, and templates that rewrite history (Qwen3 drops old thinking) do not matter.
+
+Text cannot forge a turn: what a user types never becomes one of the tokens that mark turns. (Where a family
+marks turns by plain words, as Llama 2 does with [INST], no tokenizer can tell them from a user's.)
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Protocol
+
+from h2o_chat.base.errors import ModelError, UsageError
+from h2o_chat.chat.templates.base_templates import BASE_TEMPLATES
+from h2o_chat.chat.templates.rendering import TemplateFailed, render
+from h2o_chat.models.tokenizing import tokens_of
+
+PIECE_CHARACTERS = 16 << 10
+"""A longer text is tokenised in pieces: one takes at most .1 s. It reaches its template as a word, too."""
+after_piece: ContextVar[Callable[[int], None]] = ContextVar("after_piece", default=lambda tokens: None)
+"""Called in this thread after each piece with the tokens of the text so far; what it raises ends the work."""
+
+
+@dataclass(frozen=True)
+class Fed:
+    """The tokens of one turn."""
+
+    ids: list[int]
+    head: int
+    """How many stand before the user's own text: the system prompt, or what closes the last answer."""
+
+
+class Template(Protocol):
+    """How a turn is put to a model."""
+
+    name: str
+    """What the session calls it: "model" for the model's own, or the name of a fallback."""
+    marker: str | None
+    """What ends an answer beside the model's own end."""
+
+    def first(self, system: str | None, text: str) -> Fed:
+        """The first turn of a conversation."""
+
+    def later(self, text: str, marked: bool = False) -> Fed:
+        """Any other, after an answer of whatever length; `marked`: one that ended in the marker itself."""
+
+
+def choose(tokenizer: Any, wanted: str) -> Template:
+    """The model's own template where it has one and nothing else is wanted, else plain or a named one."""
+    if wanted in BASE_TEMPLATES:
+        return NamedTemplate(tokenizer, wanted)
+    if wanted == "auto" and tokenizer.chat_template:
+        return ModelTemplate(tokenizer)
+    return PlainTemplate(tokenizer)
+
+
+class PlainTemplate:
+    """Plain continuation, for models that only know text: a start token if there is one, then the words."""
+
+    name = "plain"
+    marker: str | None = None
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+
+    def first(self, system: str | None, text: str) -> Fed:
+        start = self._tokenizer.bos_token_id
+        head = [] if start is None else [start]
+        if system is None:
+            return Fed([*head, *literal(self._tokenizer, text)], len(head))
+        ids = [*head, *literal(self._tokenizer, f"{system}\n{text}")]
+        return Fed(ids, _agree(ids, [*head, *literal(self._tokenizer, f"{system}\n")]))
+
+    def later(self, text: str, marked: bool = False) -> Fed:
+        return Fed(literal(self._tokenizer, text), 0)
+
+
+class ModelTemplate:
+    """The chat template that comes with the model's tokenizer."""
+
+    name = "model"
+    marker: str | None = None
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._jinja: str | None = None
+        """None: the tokenizer's own."""
+
+    def first(self, system: str | None, text: str) -> Fed:
+        words = {} if system is None else {"system": system}
+        return self._turn({**words, "user": text}, after_answer=False)
+
+    def later(self, text: str, marked: bool = False) -> Fed:
+        return self._turn({"user": text}, after_answer=True, marked=marked)
+
+    def _turn(self, said: dict[str, str], after_answer: bool, marked: bool = False) -> Fed:
+        """What the template makes of `said` (role -> text)."""
+        word = {role: _word_not_in(said.values(), role) for role in ("system", "user", "assistant")}
+        anchor = word["assistant"] if after_answer else ""
+        blank = self._render({role: word[role] for role in said}, anchor, marked)
+        lost = [role for role in said if word[role] not in blank]
+        if lost:
+            raise UsageError(
+                f"The model's chat template leaves out what the {lost[0]} says.",
+                "Leave --system out." if lost == ["system"] else "Use --template plain.",
+            )
+        marks = self._marks(blank)
+        before = blank[: blank.index(word["user"])]
+        contents = {word[role]: text for role, text in said.items()}
+        if sum(map(len, said.values())) <= PIECE_CHARACTERS:
+            ids = self._tokenize(self._render(said, anchor, marked), anchor)
+            if _is_safe(said.values(), marks, ids, self._tokenize(blank, anchor)):
+                filled = "".join(contents.get(part, part) for part in _split(before, contents))
+                return Fed(ids, _agree(ids, self._tokenize(filled, anchor)))
+        ids = self._piecewise(blank, contents, marks, anchor)
+        return Fed(ids, _agree(ids, self._piecewise(before, contents, marks, anchor)))
+
+    def _render(self, said: dict[str, str], anchor: str, marked: bool) -> str:
+        """The conversation as text; with an anchor, what follows an answer that consists of that word."""
+        messages = [{"role": role, "content": text} for role, text in said.items()]
+        if anchor:
+            earlier = {"role": "user", "content": "Hello"}
+            messages = [earlier, {"role": "assistant", "content": anchor}, *messages]
+        values = {"messages": messages, "tools": None, "documents": None, "add_generation_prompt": True}
+        try:
+            template = self._tokenizer.get_chat_template(self._jinja)
+            text = render(template, {**self._tokenizer.special_tokens_map, **values})
+        except (
+            TemplateFailed,
+            ValueError,
+        ) as error:  # ValueError: several templates, and none is the default
+            if "system" in said:
+                raise UsageError(
+                    f"The model's chat template does not take this system prompt: {error}",
+                    "Leave --system out and say it in the first message.",
+                ) from error
+            raise ModelError(f"The model's chat template fails: {error}", "Use --template plain.") from error
+        parts = text.rsplit(anchor, 1) if anchor else [text]
+        if anchor and len(parts) == 1:
+            raise ModelError("The model's chat template leaves out its answers.", "Use --template plain.")
+        return parts[-1].split(self.marker, 1)[-1] if marked else parts[-1]
+
+    def _marks(self, blank: str) -> dict[str, int]:
+        """Tokens that no text may become: all special ones, and what else the template marks turns with."""
+        added = self._tokenizer.added_tokens_decoder
+        special = set(self._tokenizer.all_special_ids)
+        return {
+            str(token): number
+            for number, token in added.items()
+            if token.special or number in special or (str(token).strip() and str(token) in blank)
+        }
+
+    def _tokenize(self, text: str, anchor: str = "") -> list[int]:
+        """Ids of rendered text, as they are after an answer."""
+        return _behind(anchor, text, lambda whole: _ids(self._tokenizer, whole))
+
+    def _piecewise(
+        self, blank: str, contents: dict[str, str], marks: dict[str, int], anchor: str
+    ) -> list[int]:
+        """The template's own marks as tokens, everything between them with special tokens switched off."""
+        ids: list[int] = []
+        between = ""
+        for part in _split(blank, contents):
+            if part in contents:
+                between += contents[part]
+                continue
+            for piece in _split(part, marks):
+                if piece in marks:
+                    ids += [*literal(self._tokenizer, between, marks, anchor), marks[piece]]
+                    between = anchor = ""
+                else:
+                    between += piece
+        return ids + literal(self._tokenizer, between, marks, anchor)
+
+
+class NamedTemplate(ModelTemplate):
+    """One of the well-known templates, for a base model that has none."""
+
+    def __init__(self, tokenizer: Any, name: str) -> None:
+        super().__init__(tokenizer)
+        self.name = name
+        self._jinja, self.marker = BASE_TEMPLATES[name].jinja, BASE_TEMPLATES[name].marker
+
+
+def _ids(tokenizer: Any, text: str) -> list[int]:
+    """Ids of text in which special tokens are tokens."""
+    return tokens_of(tokenizer, text)
+
+
+def literal(tokenizer: Any, text: str, marks: Mapping[str, int] | None = None, behind: str = "") -> list[int]:
+    """Ids of text in which special tokens, and marks, are mere characters.
+
+    A long text is tokenised in pieces, each from the space before a word on: no token of a tokenizer that we
+    know reaches over such a place, so they are those of the whole. Where half a piece has none, a token may
+    be cut in two. Tokenizers treat the start of a text apart: each piece but the first stands behind a word.
+
+    Args:
+        marks: what no text may become, with its ids; where it would, its text is cut in two.
+        behind: a word that the text stands behind.
+
+    Raises:
+        ModelError: the tokenizer fails.
+    """
+    numbers = set((marks or {}).values())
+    ids: list[int] = []
+    for piece in pieces(text):
+        before = "x" if ids else behind
+        found = _plain_behind(before, piece, tokenizer)
+        if not numbers.isdisjoint(found):
+            inside = "|".join(
+                f"(?<={re.escape(mark[0])})(?={re.escape(mark[1:])})"
+                for mark in marks or ()
+                if mark[1:] and mark in piece
+            )
+            first, *others = re.split(inside, piece) if inside else [piece]
+            found = _plain_behind(before, first, tokenizer)
+            found += [number for part in others for number in _plain_behind("x", part, tokenizer)]
+        ids += found
+        after_piece.get()(len(ids))
+    return ids
+
+
+def pieces(text: str) -> Iterator[str]:
+    """The text in pieces of at most PIECE_CHARACTERS, each but the first from the space before a word on."""
+    begin = 0
+    while len(text) - begin > PIECE_CHARACTERS:
+        end = begin + PIECE_CHARACTERS
+        spaces = (at for at in range(end, end - PIECE_CHARACTERS // 2, -1) if text[at] == " ")
+        cut = next((at for at in spaces if not text[at - 1].isspace()), end)
+        yield text[begin:cut]
+        begin = cut
+    yield text[begin:]
+
+
+def _plain_behind(before: str, text: str, tokenizer: Any) -> list[int]:
+    return _behind(before, text, lambda whole: tokens_of(tokenizer, whole, split_special_tokens=True))
+
+
+def _behind(before: str, text: str, tokenize: Callable[[str], list[int]]) -> list[int]:
+    """Ids of text as they are behind some other, if that has the same ids there as alone."""
+    ids, first = tokenize(before + text), tokenize(before) if before else []
+    return ids[len(first) :] if ids[: len(first)] == first else tokenize(text)
+
+
+def _is_safe(texts: Iterable[str], marks: dict[str, int], ids: list[int], blank_ids: list[int]) -> bool:
+    """Whether tokenising everything at once let no text become a mark."""
+    if any(mark in text for text in texts for mark in marks):
+        return False
+    numbers = set(marks.values())
+    return [i for i in ids if i in numbers] == [i for i in blank_ids if i in numbers]
+
+
+def _agree(ids: list[int], other: list[int]) -> int:
+    """Length of the common beginning."""
+    pairs = zip(ids, other, strict=False)
+    return next((n for n, (one, two) in enumerate(pairs) if one != two), min(len(ids), len(other)))
+
+
+def _split(text: str, at: Iterable[str]) -> list[str]:
+    """Text cut at, and including, each of some strings; the longest wins."""
+    longest = sorted(at, key=len, reverse=True)
+    return [part for part in re.split(f"({'|'.join(map(re.escape, longest))})", text) if part]
+
+
+def _word_not_in(texts: Iterable[str], role: str) -> str:
+    """A word to find the place of a message by: one that nobody has said."""
+    word = f"The{role}word"
+    said = "\0".join(texts)
+    # A counter would be a loop that whoever writes the text has in hand.
+    return word + sha256(said.encode("utf-8", "surrogatepass")).hexdigest() if word in said else word

@@ -1,0 +1,84 @@
+"""What is to be said: from the command line, a pipe or a script. Text, and not more than can be meant."""
+
+import os
+import select
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+from h2o_chat.base.errors import UsageError
+from h2o_chat.chat.conversation.message import not_too_long
+from h2o_chat.cli.run import turns_of
+
+MAX_BYTES = 16 << 20
+"""Of what is read for a prompt or a script; of a message, see `message.LONGEST_CHARACTERS`."""
+SILENT_S = 3.0
+"""After so long it is said that a pipe is waited for."""
+
+
+def prompt_of(words: str | None, pipe: BinaryIO | None) -> str:
+    """One prompt: what was said on the command line, and what is piped in behind it.
+
+    Raises:
+        UsageError: nothing, too much, or no text.
+    """
+    if pipe is not None and words:
+        _say_what_is_waited_for(pipe)
+    piped = "" if pipe is None else decode(_limited(pipe, "stdin"), "stdin").strip("\n")
+    # What stands on the command line comes in the encoding of the system, and is UTF-8 whatever that is.
+    words = decode(os.fsencode(words), "The prompt") if words else ""
+    said = [text for text in (words, piped) if text]
+    if not any(text.strip() for text in said):  # blanks are tokens too, but nothing is said with them
+        raise UsageError("There is nothing to say.", "Give a prompt, pipe one in, or use --script FILE.")
+    return not_too_long("\n\n".join(said))
+
+
+def read_script(path: Path) -> list[str]:
+    """The turns of a file.
+
+    Raises:
+        UsageError: it cannot be read, is too large, is no text, has no turns, or one that is too long.
+    """
+    try:
+        with path.open("rb") as file:
+            raw = _limited(file, str(path))
+    except (OSError, ValueError) as error:  # ValueError: there is a NUL in the name
+        what = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"{path} cannot be read: {what}.", "Give a text file of turns.") from error
+    return [not_too_long(turn) for turn in turns_of(decode(raw, str(path)))]
+
+
+def decode(raw: bytes, what: str) -> str:
+    """UTF-8 text.
+
+    Raises:
+        UsageError: it is none; begins with `what`.
+    """
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{what} is not UTF-8 text ({error.reason} at byte {error.start}).") from error
+    nul = text.find("\0")
+    if nul >= 0:
+        raise UsageError(
+            f"{what} is no text: character {nul + 1:,} is a NUL.",
+            "If it is UTF-16, write it as UTF-8; programs and archives cannot be said.",
+        )
+    return text
+
+
+def _say_what_is_waited_for(pipe: BinaryIO) -> None:
+    """Whoever starts us may keep a pipe open and never write; nobody can tell that from a slow writer."""
+    try:
+        ready, _, _ = select.select([pipe], [], [], SILENT_S)
+    except (OSError, ValueError):  # nothing that can be waited for
+        return
+    if not ready:
+        sys.stderr.write("h2o-chat: waiting for the end of what is piped in; without any: < /dev/null\n")
+
+
+def _limited(stream: BinaryIO, what: str) -> bytes:
+    raw = stream.read(MAX_BYTES + 1)
+    if len(raw) > MAX_BYTES:
+        raise UsageError(f"{what} is larger than {MAX_BYTES >> 20} MiB.", "Say it in parts.")
+    return raw

@@ -1,0 +1,216 @@
+"""`h2o-chat run --batch`: many conversations at once, their answers as lines of JSON.
+
+The contract: a line for each id, whole or not there, written as soon as it is answered; the same input is
+answered the same, in whatever order, after whatever kill; notes, progress and errors go to stderr; the exit
+code is one of `ExitCode`.
+"""
+
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from h2o_chat.base.config import Sampling, Settings
+from h2o_chat.base.errors import ExitCode, H2OChatError, UsageError, name_of, written_out
+from h2o_chat.base.progress import Progress, Seldom, progress_bar
+from h2o_chat.chat.conversation.reading_progress import about
+from h2o_chat.chat.files.batch_lines import SHOWN, Job, read_jobs, request_of
+from h2o_chat.chat.files.batch_results import ResultsFile, Stdout, line_of, made_with
+from h2o_chat.chat.templates.chat_template import Template, choose
+from h2o_chat.cli.interruptible import interruptible
+from h2o_chat.cli.run import complain, discard_stdout, ending, note_session
+from h2o_chat.engine.request import Request, Told
+from h2o_chat.events.events import Turn
+from h2o_chat.models.hub import stay_offline
+from h2o_chat.models.obtain import fetch_missing
+from h2o_chat.remote.engine_here import batch_here
+
+if TYPE_CHECKING:
+    from h2o_chat.engine.batch import Batch
+
+AHEAD = 2
+"""Requests that wait in the batch: the template of the next one is rendered while others are answered."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What to do: checked, but nothing loaded yet."""
+
+    settings: Settings
+    """Of every line; `seed` is that of the lines that name none, with their id."""
+    sampling: Sampling
+    """For what a line does not say."""
+    jobs: list[Job]
+    output: Path | None
+    """None: stdout."""
+    rows: int | None
+
+
+def asked_for(
+    settings: Settings,
+    sampling: Sampling,
+    input: Path,
+    output: Path | None,
+    rows: int | None,
+    skip_bad: bool,
+) -> Asked:
+    """Reads the lines; those that are left out are named on stderr.
+
+    Raises:
+        UsageError: the input cannot be read or is the output too, or a line is bad and may not be left out.
+    """
+    if output and output.exists() and input.exists() and output.samefile(input):
+        raise UsageError(f"{output} is the input, too.", "Give -o another file.")
+    jobs, bad = read_jobs(input, skip_bad)
+    for error in bad[:SHOWN]:
+        complain(f"Left out: {error.message}", "")
+    if len(bad) > SHOWN:
+        complain(f"Left out: {len(bad) - SHOWN:,} more lines.", "")
+    return Asked(settings, sampling, jobs, output, rows)
+
+
+@dataclass
+class _Tally:
+    """How far it is."""
+
+    of: int
+    before: int
+    """Answered by runs before."""
+    began: float = field(default_factory=time.monotonic)
+    done: int = 0
+    tokens: int = 0
+    failed: list[str] = field(default_factory=list)
+    bugs: int = 0
+
+    def told(self) -> str:
+        """`120 of 1,000 · 345 tok/s · about 14 min`"""
+        took = time.monotonic() - self.began
+        left = self.of - self.before - self.done
+        words = f"{self.before + self.done:,} of {self.of:,} · {self.tokens / max(took, 1e-9):,.0f} tok/s"
+        return f"{words} · about {about(took / self.done * left)}" if self.done and left else words
+
+    def share(self) -> float:
+        return (self.before + self.done) / max(1, self.of)
+
+
+def run_batch(prepare: Callable[[], Asked]) -> ExitCode:
+    """Answers every line of the input that the output has no answer to.
+
+    Args:
+        prepare: checks what was asked for; its errors are said like all others.
+    """
+    sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
+    try:
+        return ending(lambda: _answer_all(prepare()))
+    except BrokenPipeError:
+        discard_stdout()
+        return ExitCode.OK
+
+
+def _answer_all(asked: Asked) -> ExitCode:
+    jobs = asked.jobs
+    made = made_with(asked.settings, asked.sampling)
+    results = ResultsFile(asked.output, made) if asked.output else Stdout(sys.stdout)
+    try:
+        left = results.left(jobs)
+        tally = _Tally(len(jobs), len(jobs) - len(left))
+        if tally.before:
+            sys.stderr.write(f"h2o-chat: {tally.before:,} of {len(jobs):,} are answered already\n")
+        if not left:
+            return ExitCode.OK
+        with progress_bar() as progress:
+            fetch_missing(asked.settings.model, progress)
+            stay_offline()
+            batch = batch_here(asked.settings, asked.rows, len(left), progress)
+        return _Run(asked, batch, results, tally).all(left)
+    finally:
+        results.close()
+
+
+class _Run:
+    """The lines that are left, and the batch that answers them."""
+
+    def __init__(self, asked: Asked, batch: "Batch", results: ResultsFile | Stdout, tally: _Tally) -> None:
+        self.asked, self.batch, self.results, self.tally = asked, batch, results, tally
+        self.tokenizer = batch.runner.loaded.tokenizer
+        self.template: Template = choose(self.tokenizer, asked.settings.template)
+        self.made = made_with(asked.settings, asked.sampling)
+        self.under_way: dict[Request, Job] = {}
+
+    def all(self, left: list[Job]) -> ExitCode:
+        """Answers them; the exit code."""
+        session = self.batch.session(self.asked.settings.seed or 0)
+        note_session(replace(session, template=self.template.name), self.asked.sampling)
+        sys.stderr.write(f"h2o-chat: {len(left):,} to answer, {self.batch.runner.rows} at once\n")
+        coming = iter(left)
+        job = next(coming, None)
+        self.tally.began, seldom = time.monotonic(), Seldom(at_once=True)
+        with interruptible(self._say_how_it_ended) as interrupted, progress_bar() as progress:
+            while (job or self.batch.busy) and not interrupted():
+                while job and self.batch.waiting < AHEAD:
+                    self._add(job)
+                    job = next(coming, None)
+                for told in self.batch.step():
+                    self._hear(told)
+                if seldom.due():
+                    self._show(progress)
+        self.results.require()
+        self._sum_up(interrupted())
+        if interrupted():
+            return interrupted()
+        if self.tally.bugs:
+            return ExitCode.BUG
+        return ExitCode.FAILED if self.tally.failed else ExitCode.OK
+
+    def _add(self, job: Job) -> None:
+        """Has a line wait its turn; one that the model's template does not take has its error at once."""
+        settings = self.asked.settings
+        try:
+            request = request_of(
+                job, self.template, self.tokenizer, self.asked.sampling, settings.system, settings.seed or 0
+            )
+            self.batch.add(request)
+        except H2OChatError as error:
+            self._write(job, None, error)
+        else:
+            self.under_way[request] = job
+
+    def _hear(self, told: Told) -> None:
+        if isinstance(told.event, Turn):
+            self._write(self.under_way.pop(told.request), told.event, told.error)
+
+    def _write(self, job: Job, turn: Turn | None, error: Exception | None) -> None:
+        self.results.write(line_of(job.id, turn, error, made=self.made, asked=job.digest))
+        self.tally.done += 1
+        self.tally.tokens += turn.new_tokens if turn else 0
+        if error is None:
+            return
+        self.tally.failed.append(str(job.id))
+        if not isinstance(error, H2OChatError):
+            self.tally.bugs += 1
+            sys.stderr.write(written_out("".join(traceback.format_exception(error))))
+        message = getattr(error, "message", f"{type(error).__name__}: {error}")
+        complain(f"line {job.line:,}, id {name_of(job.id)}: {message}", getattr(error, "hint", ""))
+
+    def _show(self, progress: Progress) -> None:
+        progress(f"answers: {self.tally.told()}", self.tally.share())
+
+    def _sum_up(self, interrupted: ExitCode) -> None:
+        """On stderr."""
+        tally = self.tally
+        took = time.monotonic() - tally.began
+        failed = f", {len(tally.failed):,} of them failed" if tally.failed else ""
+        left = tally.of - tally.before - tally.done
+        more = f"; {left:,} are left: run it again" if interrupted and left else ""
+        sys.stderr.write(
+            f"h2o-chat: {tally.done:,} answered{failed}: {tally.tokens:,} tokens in {about(took)},"
+            f" {tally.tokens / max(took, 1e-9):,.0f} tok/s{more}\n"
+        )
+
+    def _say_how_it_ended(self) -> None:
+        said = "h2o-chat: ended in the middle of a step that took too long; all lines written are whole\n"
+        os.write(2, said.encode())  # sys.stderr may be held by what is stuck

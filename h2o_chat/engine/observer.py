@@ -1,0 +1,309 @@
+"""What a cache holds, as a `cache` event: made between steps, from one copy of small tensors to the host."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from h2o_chat.base import devices
+from h2o_chat.cache.arena import Arena
+from h2o_chat.cache.clock import Clock
+from h2o_chat.cache.settle import rank
+from h2o_chat.engine.holder_bitmaps import Holders
+from h2o_chat.events.events import CacheState, Gone, Heavy
+from h2o_chat.models.tokenizing import text_of
+from h2o_chat.transformers_cache.cache import H2OCache
+
+HEAVIEST = 20
+"""Tokens listed in `heaviest`."""
+
+PROTECTED = 2
+"""Of them those that are protected, at most: nobody has to watch who stays anyway."""
+
+GONE = 32
+"""Tokens listed in `gone`."""
+
+RANKS = 48
+"""The most that `ranks` has."""
+
+COUNTED = 1 << 19
+"""Positions this far apart are sorted: to count them takes longer from there on."""
+
+POOLED = 32
+"""A head map has at most this many rows and columns."""
+
+
+class Observer:
+    """Remembers the last event, so that the next one can say what changed; bounded like the cache.
+
+    Args:
+        row: of the cache, the one that is looked at.
+    """
+
+    def __init__(self, cache: H2OCache, tokenizer: Any, row: int = 0) -> None:
+        self._cache, self._row = cache, row
+        self._tokenizer = tokenizer
+        self.ids: dict[int, int] = {}
+        """Token ids by position, of tokens that some cache holds."""
+        self._texts: dict[int, str] = {}
+        """Of each token that was asked for: as many as the vocabulary has, at most."""
+        self.hold: dict[int, float] | None = None
+        """Hold by position, as the last event told it; None while none did."""
+        self.score: dict[int, float] = {}
+        """Score by position, as the last event found it."""
+        self._told = (np.empty(0, np.int64), np.empty(0))
+        """Positions [P] in order, and their scores, as they were last told."""
+        self.holders = Holders()
+        self.lost = (0, 0.0)
+        """`lost_mark` at the last event."""
+
+    def move_to(self, cache: H2OCache, row: int) -> None:
+        """What it looks at is there from here on."""
+        self._cache, self._row = cache, row
+
+    def fed(self, first: int, ids: Sequence[int]) -> None:
+        """Notes the ids of tokens at the positions first, first + 1 ..."""
+        self.ids.update(enumerate(ids, first))
+
+    def text_of(self, position: int) -> str:
+        """Text of one held token; empty if it is gone."""
+        token = self.ids.get(position)
+        if token is None:
+            return ""
+        if token not in self._texts:
+            self._texts[token] = text_of(self._tokenizer, [token])
+        return self._texts[token]
+
+    def lost_since(self, mark: tuple[int, float]) -> float:
+        """`lost` per token since an earlier `lost_mark`, 0 to 1."""
+        return _per_token(mark, self.lost_mark())
+
+    def lost_mark(self) -> tuple[int, float]:
+        """(tokens seen, attention lost so far, averaged over layers and heads)."""
+        arenas = self._cache.arenas
+        heads = sum(len(arena.layers) * arena.layer_shape.heads for arena in arenas)
+        return self._seen, sum(float(arena.lost[self._row]) for arena in arenas) / max(1, heads)
+
+    @property
+    def _seen(self) -> int:
+        clocks = self._cache.clocks
+        return clocks[self._row].seen if self._row < len(clocks) else 0
+
+    def state(self, watched: bool = True) -> CacheState:
+        """What the cache holds now, and what changed since the last call.
+
+        Args:
+            watched: whether anybody looks at what only a memory panel shows.
+        """
+        cache, seen = self._cache, self._seen
+        at, scores, protected, lately = _on_host(cache, self._row)
+        held = at >= 0
+        slots = np.flatnonzero(held)
+        positions, which, counts = _distinct(at.ravel()[slots])
+
+        def mean(of: NDArray[Any]) -> NDArray[Any]:
+            """[P] over the slots that hold each."""
+            return np.bincount(which, of.ravel()[slots], len(positions)) / counts
+
+        caches = at.shape[0] * at.shape[1]
+        hold, score, sinks = counts / caches, mean(scores), mean(protected) > 0
+        recent_from = self._recent_from(seen)
+        before, self.lost = self.lost, self.lost_mark()
+        gone, gone_tokens = self._gone(positions) if watched else ([], 0)
+        kept = int(held.sum(-1).max())
+        whole, rows = self.hold is None, max(1, len(cache.clocks))
+        if whole or not watched:
+            self.holders.forget()
+        return CacheState(
+            seen=seen,
+            kept=kept,
+            bytes=cache.bytes_held // rows,
+            bytes_full=sum(arena.plain_slot_bytes for arena in cache.arenas) // rows * seen,
+            lost=_per_token(before, self.lost),
+            kinds=_kinds(at, protected, recent_from),
+            heaviest=self._heaviest(positions, hold, score, sinks, recent_from, seen) if watched else [],
+            changed=self._changed(positions, hold, score),
+            heads=_heads(at, slots, hold[which], recent_from) if watched else [],
+            whole=whole,
+            protected=_runs(positions[sinks]),
+            holders=self.holders.changed(positions, which, slots // at.shape[2], caches) if watched else [],
+            gone=gone,
+            gone_tokens=gone_tokens,
+            ranks=_ranks(score) if watched else [],
+            # Those that lately received more than if all that is held received the same.
+            attended=positions[mean(lately) * kept > 1].tolist() if watched else [],
+        )
+
+    def _recent_from(self, seen: int) -> int:
+        return max(0, seen - self._cache.plan.shares.recent)
+
+    def _heaviest(
+        self,
+        positions: NDArray[Any],
+        hold: NDArray[Any],
+        score: NDArray[Any],
+        sinks: NDArray[Any],
+        recent_from: int,
+        seen: int,
+    ) -> list[Heavy]:
+        old = np.flatnonzero(positions < recent_from)
+        ranked = old[np.lexsort((score[old], hold[old]))[::-1]]
+        ranked = ranked[~sinks[ranked] | (np.cumsum(sinks[ranked]) <= PROTECTED)][:HEAVIEST]
+        return [
+            Heavy(
+                position=int(positions[i]),
+                text=self.text_of(int(positions[i])),
+                hold=float(hold[i]),
+                score=float(score[i]),
+                mean=float(score[i] / (seen - positions[i])),
+                kind="S" if sinks[i] else "H",
+            )
+            for i in ranked
+        ]
+
+    def _gone(self, positions: NDArray[Any]) -> tuple[list[Gone], int]:
+        """Of the tokens that were held, or fed, since the last event and are in no cache now."""
+        now = set(positions.tolist())
+        hold = self.hold or {}
+        gone = sorted((-hold.get(at, 0.0), at) for at in self.ids if at not in now)
+        listed = [
+            Gone(position, self.text_of(position), -hold, self.score.get(position, 0.0))
+            for hold, position in gone[:GONE]
+        ]
+        return sorted(listed, key=lambda one: one.position), len(gone)
+
+    def _changed(
+        self, positions: NDArray[Any], hold: NDArray[Any], score: NDArray[Any]
+    ) -> list[tuple[int, float, float]]:
+        now = dict(zip(positions.tolist(), hold.tolist(), strict=True))
+        told, marks = self.hold or {}, self._marks(positions)
+        self.score = dict(zip(now, score.tolist(), strict=True))
+        held_so = np.fromiter((told.get(position, -1.0) for position in now), float, len(now))
+        # Of a score smaller steps would be told all the time.
+        tell = (held_so != hold) | (np.abs(score - marks) > np.maximum(np.abs(score), np.abs(marks)) / 2)
+        changed = [(at, now[at], self.score[at]) for at in positions[tell].tolist()]
+        gone = [(position, 0.0, 0.0) for position in told if position not in now]
+        self.hold = now
+        self._told = positions, np.where(tell, score, marks)
+        self.ids = {position: self.ids[position] for position in now if position in self.ids}
+        return sorted(changed + gone)
+
+    def _marks(self, positions: NDArray[Any]) -> NDArray[Any]:
+        """The scores of these tokens as they were last told; 0 where none was."""
+        told, marks = self._told
+        if not len(told):
+            return np.zeros(len(positions))
+        at = np.minimum(np.searchsorted(told, positions), len(told) - 1)
+        return np.where(told[at] == positions, marks[at], 0.0)
+
+
+def _per_token(before: tuple[int, float], now: tuple[int, float]) -> float:
+    """What was lost per token between two marks."""
+    return (now[1] - before[1]) / max(1, now[0] - before[0])
+
+
+def _on_host(cache: H2OCache, row: int) -> tuple[NDArray[Any], ...]:
+    """Positions, scores, protected and lately of one row, [L, H, S] each, layers in order.
+
+    Views where the slots are on the host, else one copy an arena. One empty slot before any token.
+    """
+    if not cache.arenas:
+        return np.array([[[-1]]]), np.zeros((1, 1, 1)), np.zeros((1, 1, 1), bool), np.zeros((1, 1, 1))
+    parts = []
+    for arena in cache.arenas:
+        slots, ranked = arena.slots, ranking(arena, cache.clocks, row)
+        states = [slots.positions[:, row], ranked, slots.protected[:, row], slots.lately[:, row]]
+        if devices.reads_free(arena.device):
+            parts.append([state.numpy() for state in states])
+        else:
+            parts.append(list(torch.stack([state.double() for state in states]).cpu().numpy()))
+    if len(parts) == 1:
+        at, scores, protected, lately = parts[0]
+    else:
+        order = np.argsort([layer for arena in cache.arenas for layer in arena.layers])
+        at, scores, protected, lately = (np.concatenate(states)[order] for states in zip(*parts, strict=True))
+    return at.astype(np.int64), scores, protected.astype(bool, copy=False), lately
+
+
+def ranking(arena: Arena, clocks: Sequence[Clock], row: int) -> Tensor:
+    """What the policy ranks the slots of a row by: at the settle just now, else it is asked. [L, H, S]"""
+    seen, ranking = arena.ranked.get(row, (-1, None))
+    if ranking is not None and seen == clocks[row].seen:
+        return ranking
+    return rank(arena, arena.slots, [clock.compared for clock in clocks])[:, row]
+
+
+def _distinct(at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Positions [P] in order, for each number in `at` which of them it is, and how often each is there."""
+    first = at.min() if len(at) else 0
+    if len(at) == 0 or at.max() - first > COUNTED:
+        return np.unique(at, return_inverse=True, return_counts=True)
+    counts = np.bincount(at - first)  # a twentieth of the time of sorting
+    places = np.flatnonzero(counts)
+    which = np.empty(len(counts), np.int64)
+    which[places] = np.arange(len(places))
+    return places + first, which[at - first], counts[places]
+
+
+def _kinds(at: NDArray[Any], protected: NDArray[Any], recent_from: int) -> dict[str, int]:
+    """Slots by kind in the fullest cache; of those as full in the first with most that are protected.
+
+    So it is as many as a person is told when they pin (`Row.protection`).
+    """
+    fullest = (at >= 0).sum(-1) * (at.shape[-1] + 1) + protected.sum(-1)
+    layer, head = divmod(int(fullest.argmax()), at.shape[1])
+    at, protected = at[layer, head], protected[layer, head]
+    recent = (at >= recent_from) & (at >= 0) & ~protected
+    heavy = (at >= 0) & ~protected & ~recent
+    return {"S": int(protected.sum()), "H": int(heavy.sum()), "R": int(recent.sum())}
+
+
+def _heads(
+    at: NDArray[Any], slots: NDArray[np.int64], hold: NDArray[Any], recent_from: int
+) -> list[list[float]]:
+    """[layers][KV heads], pooled: mean hold of what each cache keeps outside the recent part.
+
+    Args:
+        slots: those in use, as numbers from 0 on.
+        hold: of what each of them holds.
+    """
+    outside = (at >= 0) & (at < recent_from)
+    of_each = np.zeros(at.shape)
+    of_each.ravel()[slots] = hold
+    return _pool((of_each * outside).sum(-1) / np.maximum(1, np.count_nonzero(outside, -1)))
+
+
+def _runs(positions: NDArray[Any]) -> list[tuple[int, int]]:
+    """(first, last) of each run of whole numbers that follow each other."""
+    if not len(positions):
+        return []
+    runs = np.split(positions, np.flatnonzero(np.diff(positions) != 1) + 1)
+    return [(int(run[0]), int(run[-1])) for run in runs]
+
+
+def _ranks(score: NDArray[Any]) -> list[tuple[int, float]]:
+    """(rank, score): the first, the last, and some between, evenly spaced on a logarithmic axis."""
+    if not len(score):
+        return []
+    ranked, ranks = np.sort(score)[::-1], _spaced(len(score))
+    return list(zip(ranks.tolist(), ranked[ranks - 1].tolist(), strict=True))
+
+
+@lru_cache(maxsize=256)
+def _spaced(count: int) -> NDArray[Any]:
+    """Up to RANKS whole numbers from 1 to `count`, evenly spaced on a logarithmic axis."""
+    return np.unique(np.geomspace(1, count, RANKS).round().astype(int))
+
+
+def _pool(values: NDArray[Any]) -> list[list[float]]:
+    """[layers, heads] averaged down to at most POOLED x POOLED."""
+    if max(values.shape) > POOLED:
+        rows = np.array_split(values, min(POOLED, values.shape[0]), 0)
+        pooled = np.stack([part.mean(0) for part in rows])
+        columns = np.array_split(pooled, min(POOLED, values.shape[1]), 1)
+        values = np.stack([column.mean(1) for column in columns], 1)
+    return [[round(x, 4) for x in row] for row in values.tolist()]

@@ -1,0 +1,233 @@
+"""What runs in a thread, one job at a time, and the queue through which it reports.
+
+Whatever happens is put in the queue, exceptions too; the screen empties it about twenty times a second.
+One message per token would drown its loop (2,000 of 2,000 are delivered one by one).
+"""
+
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Protocol
+
+from h2o_chat.base.errors import H2OChatError
+from h2o_chat.base.progress import Progress
+from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.conversation.message import Message
+from h2o_chat.chat.conversation.reading_progress import words
+from h2o_chat.chat.files.attached import Reading
+from h2o_chat.events.events import CacheState, Error, Event, Note, ReadSoFar, Session, Token
+from h2o_chat.events.recorder import Recorder
+
+MOST_WAITING = 500
+"""Reports in the queue after which a job waits: a recording may be read faster than it can be shown."""
+
+SHOWN_MESSAGES = 1000
+"""Shown of a conversation that is opened; what is older is in the store."""
+
+
+class ChatLike(Protocol):
+    """What the screen shows of a conversation; a recording has it as well as a model."""
+
+    session: Session
+    messages: list[Message]
+    state: CacheState | None
+
+    def take_notes(self) -> Iterator[Note]: ...
+
+
+OpenChat = Callable[[Progress], ChatLike]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Loading has come this far; `share` is None while nobody can tell. See `progress.Progress`."""
+
+    name: str
+    share: float | None
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A conversation is open, to be shown from its beginning: the first, or another one."""
+
+    chat: ChatLike
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A job ended with an error that a person can cause or meet."""
+
+    error: H2OChatError
+
+
+@dataclass(frozen=True)
+class Crashed:
+    """A job ended with an error of our own making."""
+
+    error: BaseException
+    trace: str
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """A person has stopped the opening."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """The job is over, however it went."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """The text of all tokens since the last report, in one piece."""
+
+    text: str
+
+
+Report = Stage | Opened | Stopped | Failed | Crashed | Done | Reading | Event
+
+Job = Callable[[Callable[[], bool], Callable[[ReadSoFar], None]], Iterator[Report]]
+"""(whether it was cancelled, how far it is) -> what it reports; it asks between any two steps."""
+
+
+class Jobs:
+    """At most one job at a time, each in a thread of its own: `start(lambda: jobs.work(...))`.
+
+    Args:
+        recorder: gets every event, as it happens.
+    """
+
+    def __init__(self, recorder: Recorder | None = None) -> None:
+        self._recorder = recorder
+        self._reports: SimpleQueue[Report] = SimpleQueue()
+        self._cancel = threading.Event()
+        self._todo: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._over = threading.Event()
+        self._over.set()
+        self._thread: threading.Thread | None = None
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Do it in a thread, which no end of the process waits for by itself: it may be stuck.
+
+        One thread does all jobs: where memory is short Python can start no other, and would wait for it for
+        ever.
+        """
+        self._over.clear()
+        self._todo.put(work)
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._do, name="job", daemon=True)
+            self._thread.start()
+
+    def _do(self) -> None:
+        while True:
+            try:
+                self._todo.get()()  # without a name, which would hold on to it
+            finally:
+                self._over.set()
+
+    def wait(self) -> None:
+        """Return when the job is over."""
+        self._over.wait()
+
+    @property
+    def recording(self) -> bool:
+        """Whether every event is written to a file."""
+        return self._recorder is not None
+
+    def load(self, open_chat: OpenChat) -> None:
+        """Open the conversation; `cancel` ends it at the next sign of progress."""
+
+        def progress(stage: str, share: float | None) -> None:
+            if self._cancel.is_set():
+                raise _Left
+            self._reports.put(Stage(stage, share))
+
+        with self._reporting():
+            self._report(Opened(open_chat(progress)))
+
+    def load_instead(self, open_chat: OpenChat) -> None:
+        """Open another conversation while one is open."""
+        self.load(open_chat)
+        self._reports.put(Done())
+
+    def work(self, job: Job) -> None:
+        """Run a job to its end, or to where it was cancelled."""
+
+        def progress(so_far: ReadSoFar) -> None:
+            self._reports.put(Stage(f"reading again {words(so_far)}", so_far.share))
+
+        with self._reporting():
+            for report in job(self._cancel.is_set, progress):
+                self._report(report)
+                while self._reports.qsize() > MOST_WAITING and not self._cancel.is_set():
+                    time.sleep(0.005)
+        self._reports.put(Done())
+
+    def begin(self) -> None:
+        """Forget an earlier `cancel`; called before a job is given its thread."""
+        self._cancel.clear()
+
+    def cancel(self) -> None:
+        """Ask the job to end at its next step."""
+        self._cancel.set()
+
+    def read(self, files: Reading) -> None:
+        """Read the files of a message in a thread of their own; a report follows when they are read."""
+        files.begin(self._reports.put)
+
+    def drain(self) -> Iterator[Report | Text]:
+        """Everything reported since the last time; tokens are followed by their text in one piece."""
+        pieces: list[str] = []
+        for _ in range(self._reports.qsize()):  # not until it is empty, which it may never be
+            report = self._reports.get()
+            if pieces and not isinstance(report, Token):
+                yield Text("".join(pieces))
+                pieces.clear()
+            yield report
+            if isinstance(report, Token):
+                pieces.append(report.text)
+        if pieces:
+            yield Text("".join(pieces))
+
+    def _report(self, report: Report) -> None:
+        if self._recorder is not None:
+            for event in _events(report):
+                if note := self._recorder.write(event):
+                    self._reports.put(note)
+        self._reports.put(report)
+
+    @contextmanager
+    def _reporting(self) -> Iterator[None]:
+        """Puts what was raised into the queue: nothing that happens in a thread may be lost."""
+        try:
+            yield
+        except _Left:
+            self._reports.put(Stopped())
+        except H2OChatError as error:
+            self._report(Failed(error))
+        except BaseException as error:  # a panic of Rust is no `Exception`
+            self._report(Crashed(error, traceback.format_exc()))
+
+
+def _events(report: Report) -> Iterator[Event]:
+    """What is recorded of a report."""
+    match report:
+        case Opened(Chat() as chat):
+            yield from chat.opening()
+        case Failed(error):
+            yield Error(error.code, error.message, error.hint)
+        case Crashed(error):
+            yield Error("bug", f"{type(error).__name__}: {error}", "")
+        case Stage() | Opened() | Stopped() | Done() | Reading():
+            return
+        case _:
+            yield report
+
+
+class _Left(BaseException):
+    """The person left, or stopped the loading. A `BaseException`: what opens the model must not catch it."""

@@ -1,0 +1,83 @@
+"""The prompt is home: what is typed beside it leads there, unless it does something with what is chosen."""
+
+from typing import Any
+
+from textual.app import App
+from textual.events import Event, Key, Paste
+from textual.widgets import Input, TextArea
+
+from h2o_chat.tui.help import Help
+from h2o_chat.tui.prompt.talk_pane import TalkPane
+
+
+class Home:
+    """The way to the prompt.
+
+    Args:
+        app: whose keys they are.
+        pane: which has the prompt.
+    """
+
+    def __init__(self, app: App[Any], pane: TalkPane) -> None:
+        self._app, self._pane = app, pane
+
+    @property
+    def away(self) -> bool:
+        """Whether what is typed now would not go to the prompt, nor to another line or a dialog."""
+        alone = len(self._app.screen_stack) == 1 or self._helping
+        return self._pane.is_mounted and alone and not isinstance(self._app.focused, Input | TextArea)
+
+    @property
+    def _helping(self) -> bool:
+        return isinstance(self._app.screen, Help)
+
+    async def took(self, event: Event) -> bool:
+        """Whether all was done that a key does beside the prompt; text goes to the prompt from here.
+
+        Textual lets a key bubble through all widgets first: then the next one would be given out before it is
+        known whether something is chosen.
+        """
+        if not isinstance(event, Key | Paste) or event.is_forwarded:
+            return False
+        self._app.app_focus = True  # as Textual does, before it is asked who has the keyboard
+        if not self.away:
+            return False
+        if self._is_text(event):
+            if self._helping:
+                self._app.pop_screen()
+            self.go()
+            return False
+        if self._helping:
+            return False
+        assert isinstance(event, Key)
+        if not await self._app._check_bindings(event.key, priority=True):
+            await self._app._check_bindings(event.key)
+            if event.key in ("escape", "enter"):
+                self.go()
+        return True
+
+    def _is_text(self, event: Key | Paste) -> bool:
+        """Whether this is text for the prompt, or sends what stands there."""
+        transcript = self._pane.transcript
+        if isinstance(event, Paste):
+            return True
+        if self._helping:
+            return event.is_printable
+        if event.key == "enter":
+            return not transcript.choice.on and self._pane.memory.cursor is None
+        command = transcript.letters and event.key in self._app.screen.active_bindings
+        return event.is_printable and not command
+
+    def go(self) -> None:
+        """The prompt has the keyboard; nothing is chosen any more."""
+        self._pane.transcript.choice.end()
+        self._app.screen.clear_selection()
+        self._app.screen_stack[0].set_focus(self._pane.prompt)
+
+    def keep(self) -> None:
+        """The end of the screen: what stands in the prompt is found again with `up`."""
+        self._pane.prompt.keep()
+
+    def put_aside(self) -> bool:
+        """Empty the prompt, `up` brings its text back; False where it is empty, or behind a dialog."""
+        return len(self._app.screen_stack) == 1 and self._pane.editing.put_aside()

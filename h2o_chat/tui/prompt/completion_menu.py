@@ -1,0 +1,158 @@
+"""What may be typed next, in a list above the prompt: commands, their arguments, paths behind an `@`."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from threading import Thread
+
+from rich.cells import cell_len
+from textual.content import Content
+from textual.widgets import Static
+
+from h2o_chat.base.config import CHOSEN
+from h2o_chat.base.errors import H2OChatError
+from h2o_chat.base.safe import fit, safe_text
+from h2o_chat.chat.commands import settable, table
+from h2o_chat.chat.files.attached import path_being_typed
+from h2o_chat.models.resolve import names_starting_with
+from h2o_chat.tui.theme import MUTED
+
+ROWS = 8
+PATHS = 200
+"""The most names looked at in a folder."""
+ANSWER_S = 0.1
+"""How long a folder is waited for: a key must not be felt."""
+LABEL_CELLS = 28
+"""At most."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One line of the list."""
+
+    begin: int
+    """Where what it replaces begins, in the text before the cursor."""
+    text: str
+    label: str
+    help: str = ""
+    final: bool = False
+    """Nothing can follow: with enter it is sent at once."""
+
+
+def choices(before: str, themes: list[str]) -> list[Choice]:
+    """What the text before the cursor may become; empty where there is nothing to choose."""
+    if commands := table.matching(before):
+        return [
+            Choice(
+                0,
+                f"/{one.name}" + (" " if one.arguments else ""),
+                f"/{one.name} {one.arguments}",
+                one.help,
+                not one.arguments,
+            )
+            for one in commands
+        ]
+    if before.startswith("/") and "\n" not in before and before.count(" ") == 1:
+        name, _, typed = before[1:].partition(" ")
+        known = {
+            "set": settable.SETTABLE,
+            "policy": CHOSEN,
+            "export": ("md", "json", "html"),
+            "theme": themes,
+            "model": models(typed) if name == "model" else (),
+        }.get(name, ())
+        return [
+            Choice(len(before) - len(typed), one + (" " if name in ("set", "export") else ""), one)
+            for one in known
+            if one.startswith(typed) and typed not in known  # else it is typed out, and enter sends it
+        ]
+    typed_path = path_being_typed(before)
+    return [] if typed_path is None else _paths(len(before) - len(typed_path), typed_path)
+
+
+def models(typed: str) -> list[str]:
+    """Names of models, those that are here and those that can be had."""
+    try:
+        return names_starting_with(typed)
+    except H2OChatError:  # a damaged configuration, which is told when one is opened
+        return []
+
+
+def _paths(begin: int, typed: str) -> list[Choice]:
+    folder, _, start = typed.rpartition("/")
+    where = folder + "/" if folder or typed.startswith("/") else "."
+    prefix = typed[: len(typed) - len(start)]
+    return [
+        Choice(begin, f"{prefix}{name}" + (" " if is_file else "/"), name if is_file else f"{name}/")
+        for is_file, name in sorted(_listed(where))
+        if name.startswith(start) and (start or not name.startswith(".")) and " " not in name
+    ]
+
+
+_unanswered: dict[str, Thread] = {}
+"""By folder: who still waits for it."""
+
+
+def _listed(where: str) -> list[tuple[bool, str]]:
+    """The first names in a folder, and whether each is a file; none where it does not answer in time.
+
+    A disk of a network that is gone may never answer; then it is not asked again until it has.
+    """
+    if where in _unanswered and _unanswered[where].is_alive():
+        return []
+    found = list[tuple[bool, str]]()
+
+    def look() -> None:
+        with suppress(OSError, RuntimeError, ValueError):
+            for path in islice(Path(where).expanduser().iterdir(), PATHS):
+                # A name that cannot be shown cannot be typed either.
+                if safe_text(path.name) == path.name and "\n" not in path.name:
+                    found.append((not path.is_dir(), path.name))
+
+    looking = Thread(target=look, name="folder", daemon=True)
+    looking.start()
+    looking.join(ANSWER_S)
+    if looking.is_alive():
+        _unanswered[where] = looking
+        return []
+    return found
+
+
+class Menu(Static):
+    """The list, with one line chosen; hidden while there is nothing to choose."""
+
+    DEFAULT_CSS = """
+    Menu {
+        height: auto; padding: 0 1; display: none; text-wrap: nowrap; text-overflow: ellipsis;
+        border-left: solid $border; border-right: solid $border;
+    }
+    """
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id=id, markup=False)
+        self.at = 0
+
+    def show(self, found: list[Choice]) -> None:
+        """Show these; none hides it."""
+        self.display = bool(found)
+        if not found:
+            self.at = 0
+            return
+        self.at = min(self.at, len(found) - 1)
+        first = max(min(self.at - ROWS // 2, len(found) - ROWS), 0)
+        shown = [(one, safe_text(one.label)) for one in found[first : first + ROWS]]
+        cells = min(max(cell_len(label) for _, label in shown), LABEL_CELLS)
+        lines = []
+        for number, (one, label) in enumerate(shown, first):
+            chosen = number == self.at
+            lines.append(
+                Content.assemble(
+                    ("▸ " if chosen else "  ", "$accent"),
+                    (fit(label, cells), "bold" if chosen else ""),
+                    (f"  {one.help}", MUTED),
+                )
+            )
+        if len(found) > ROWS:
+            lines.append(Content.styled(f"  {self.at + 1}/{len(found)}", MUTED))
+        self.update(Content("\n").join(lines))

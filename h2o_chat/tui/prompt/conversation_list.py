@@ -1,0 +1,268 @@
+"""The stored conversations: found by typing, opened, renamed, removed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.events import Key
+from textual.message import Message
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from h2o_chat.base.errors import H2OChatError
+from h2o_chat.chat.files.export import one_line, when
+from h2o_chat.store import Store, Summary
+from h2o_chat.tui.key_bar import Keys, typed_ahead
+from h2o_chat.tui.theme import MUTED
+
+SHOWN = 200
+"""The list is as long as anybody reads; typing finds the others."""
+HITS = 200
+"""Messages looked at for the words; many may be of one conversation."""
+TITLE_CHARACTERS = 100
+FIND = "words of a title or a message"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A conversation, and where the words stand in it if not in its title."""
+
+    about: Summary
+    snippet: str = ""
+
+
+def find(store: Store, words: str) -> list[Found]:
+    """Conversations with all the words in the title, then those with a message that has them, newest first.
+
+    Raises:
+        StoreError: they cannot be read.
+    """
+    everything = {about.id: about for about in store.list()}
+    wanted = words.lower().split()
+    named = (about for about in everything.values() if all(word in about.title.lower() for word in wanted))
+    found = {about.id: Found(about) for about in named}
+    for hit in store.search(words, HITS):
+        if hit.conversation in everything:  # it may have been removed meanwhile
+            found.setdefault(hit.conversation, Found(everything[hit.conversation], hit.snippet))
+    return list(found.values())
+
+
+class Conversations(ModalScreen[str | None]):
+    """Ends with the id of the conversation to open, or None.
+
+    Args:
+        store: where they are.
+        current: the one on the screen behind; None if that is not stored yet.
+        model: what runs: it can open only what was held with it.
+    """
+
+    DEFAULT_CSS = """
+    Conversations #box { height: 90%; }
+    Conversations #remark { height: auto; padding: 0 2; color: $muted; }
+    Conversations #asking { height: 1; }
+    Conversations #label { width: auto; padding: 0 1 0 2; color: $accent; text-style: bold; }
+    Conversations Input { width: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", "back"),
+        Binding("up", "move('up')", show=False),
+        Binding("down", "move('down')", show=False),
+        Binding("pageup", "move('page_up')", show=False),
+        Binding("pagedown", "move('page_down')", show=False),
+        Binding("ctrl+r", "rename", "rename", priority=True),
+        Binding("ctrl+d", "remove", "remove", priority=True),
+        Binding("ctrl+c", "app.interrupt", show=False, priority=True),
+    ]
+
+    @dataclass
+    class Listed(Message):
+        """What a thread has found, or what kept it from finding anything."""
+
+        number: int
+        """Of the question."""
+        found: list[Found]
+        trouble: H2OChatError | None
+
+    def __init__(self, store: Store, current: str | None, model: str) -> None:
+        super().__init__()
+        self._store, self._current, self._model = store, current, model
+        self._found: dict[str, Found] = {}
+        self._asking: Literal["find", "rename", "remove"] = "find"
+        self._number = 0
+        """Of the last question."""
+        self._words = ""
+        """What was looked for when something else was asked."""
+        self._about: Summary | None = None
+        """The conversation to rename or to remove."""
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="box"):
+            yield OptionList(markup=False)
+            yield Static(id="remark", markup=False)
+            with Horizontal(id="asking"):
+                yield Static("find", id="label", markup=False)
+                yield Input(placeholder=FIND, select_on_focus=False)
+        yield Keys()
+
+    def on_mount(self) -> None:
+        self.query_one("#box").border_title = "conversations"
+        self._list = self.query_one(OptionList)
+        self._list.can_focus = False  # keys are for the line below, the arrows move here
+        self._input = self.query_one(Input)
+        self.set_focus(self._input)
+        self._look()
+
+    def on_key(self, event: Key) -> None:
+        """What is typed before the line has the keyboard is for it."""
+        typed_ahead(self._input, event)
+
+    # What is there
+
+    def _look(self, first: Callable[[], None] | None = None) -> None:
+        """Find what is asked for, in a thread; do something else there before."""
+        self._number += 1
+        number, words = self._number, self._input.value
+
+        def work() -> None:
+            found: list[Found] = []
+            trouble = None
+            try:
+                if first:
+                    first()
+            except H2OChatError as error:
+                trouble = error
+            try:
+                found = find(self._store, words)
+            except H2OChatError as error:
+                trouble = error
+            self.post_message(self.Listed(number, found, trouble))
+
+        self.run_worker(work, thread=True)
+
+    def on_conversations_listed(self, listed: Listed) -> None:
+        if listed.trouble:
+            self._remark(f"✗ {listed.trouble.message} {listed.trouble.hint}".strip())
+        if listed.number != self._number or self._asking != "find":
+            return  # more was typed meanwhile: that will be answered
+        before = self._highlighted
+        self._found = {found.about.id: found for found in listed.found}
+        self._list.set_options(self._option(found) for found in listed.found[:SHOWN])
+        ids = list(self._found)[:SHOWN]
+        self._list.highlighted = ids.index(before) if before in ids else 0 if ids else None
+        if not listed.trouble:
+            more = len(listed.found) - SHOWN
+            opens = "enter opens it"
+            if more > 0:
+                opens += f" · {more} more: type to find them"
+            self._remark(opens if ids else "nothing found")
+
+    def _option(self, found: Found) -> Option:
+        about = found.about
+        title = Content(one_line(about.title) or "no title").truncate(TITLE_CHARACTERS, ellipsis=True)
+        facts = [when(about.updated), f"{about.messages:,} messages"]
+        if about.model != self._model:
+            facts.append(f"held with {one_line(about.model)}")
+        if about.id == self._current:
+            facts.append("on the screen now")
+        lines = [
+            title.stylize("bold"),
+            Content.styled(" · ".join(facts), MUTED),
+        ]
+        if found.snippet:
+            lines.append(Content(one_line(found.snippet)))
+        return Option(Content("\n").join(lines), about.id)
+
+    @property
+    def _highlighted(self) -> str | None:
+        option = self._list.highlighted_option
+        return option.id if option else None
+
+    def _remark(self, text: str) -> None:
+        self.query_one("#remark", Static).update(one_line(text))
+
+    # What the person does
+
+    def action_move(self, where: str) -> None:
+        """Move in the list."""
+        moves = {
+            "up": self._list.action_cursor_up,
+            "down": self._list.action_cursor_down,
+            "page_up": self._list.action_page_up,
+            "page_down": self._list.action_page_down,
+        }
+        moves[where]()  # type: ignore[no-untyped-call]
+
+    def action_back(self) -> None:
+        """Leave what is being asked, or the list."""
+        if self._asking == "find":
+            self.dismiss(None)
+        else:
+            self._find_again()
+
+    def action_rename(self) -> None:
+        """Ask for another title."""
+        if about := self._chosen():
+            self._ask("rename", "new title", about.title)
+            self._remark("enter renames it · esc leaves it as it is")
+
+    def action_remove(self) -> None:
+        """Ask whether it is meant."""
+        if about := self._chosen():
+            if about.id == self._current:
+                self._remark("this one is on the screen: begin or open another first")
+                return
+            self._ask("remove", "remove? y/n", "")
+            title = about.title or "no title"
+            self._remark(f"y removes “{title}” with its {about.messages:,} messages, for ever · esc keeps it")
+
+    def _chosen(self) -> Summary | None:
+        """The conversation under the bar, while nothing else is asked."""
+        highlighted = self._highlighted
+        if self._asking != "find" or highlighted is None:
+            return None
+        self._about = self._found[highlighted].about
+        return self._about
+
+    def _ask(self, what: Literal["rename", "remove"], label: str, value: str) -> None:
+        self._words, self._asking = self._input.value, what
+        self.query_one("#label", Static).update(label)
+        self._input.placeholder = ""
+        self._input.value = one_line(value)
+        self._input.cursor_position = len(self._input.value)
+
+    def _find_again(self, first: Callable[[], None] | None = None) -> None:
+        self._asking = "find"
+        self.query_one("#label", Static).update("find")
+        self._remark("")
+        self._input.placeholder = FIND
+        with self.prevent(Input.Changed):  # it would be looked for twice
+            self._input.value = self._words
+        self._look(first)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        if self._asking == "find":
+            self._look()
+        # Not the value of the event: that may have been typed before this was asked.
+        elif self._asking == "remove" and self._input.value.strip().lower() in ("y", "yes"):
+            about = self._about
+            assert about is not None
+            self._find_again(lambda: self._store.remove(about.id))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        if self._asking == "find":
+            self._open(self._highlighted)
+        elif self._asking == "rename" and self._about is not None:
+            about, title = self._about, event.value.strip()
+            self._find_again((lambda: self._store.rename(about.id, title)) if title else None)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self._open(event.option_id)
+
+    def _open(self, conversation: str | None) -> None:
+        if conversation is not None:
+            self.dismiss(None if conversation == self._current else conversation)

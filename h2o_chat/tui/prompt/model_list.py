@@ -1,0 +1,142 @@
+"""The models: what is here, what can be had; enter opens one, fetched first where it is not here."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.events import Key
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from h2o_chat.base.config import user_aliases
+from h2o_chat.chat.conversation.opening import YES
+from h2o_chat.chat.files.export import one_line
+from h2o_chat.models import ollama, smollm2
+from h2o_chat.models.aliases import ALIASES, fits
+from h2o_chat.models.cached import repositories
+from h2o_chat.models.resolve import BUNDLED, POCKET
+from h2o_chat.tui.glyphs import size
+from h2o_chat.tui.key_bar import Keys, typed_ahead
+from h2o_chat.tui.theme import MUTED
+
+
+@dataclass(frozen=True)
+class Row:
+    """A model that can be opened."""
+
+    name: str
+    """By which it is opened."""
+    facts: str
+    sized: bool = False
+    """Whether they say how much is to be fetched: whoever chooses it has agreed."""
+
+
+def rows(memory_bytes: int) -> Iterator[Row]:
+    """What is here, then what can be had, as a machine with so much memory could run it.
+
+    Raises:
+        UsageError: the configuration, which may name models, cannot be read.
+    """
+    if smollm2.is_here():
+        yield Row(smollm2.NAME, f"here · {size(smollm2.place().stat().st_size)}")
+    if any(folder.is_dir() for folder in BUNDLED):
+        yield Row(POCKET, "here · comes with the program")
+    there = {one.repository: one for one in repositories()}
+    for name, one in there.items():
+        yield Row(
+            name, f"here · {size(one.bytes)}" if one.folder else f"in part · {size(one.bytes)} are here"
+        )
+    for kept in ollama.kept():
+        yield Row(kept.name, f"here, ollama's · {size(kept.bytes)}")
+    for name, target in user_aliases().items():
+        yield Row(name, f"your own name for {target}")
+    for alias in ALIASES.values():
+        if alias.repository in there:
+            continue
+        room = fits(alias, memory_bytes)
+        facts = [alias.repository, f"{size(alias.bytes_16)} to fetch"]
+        facts.append("does not fit" if room == "no" else f"fits in {room}")
+        yield Row(alias.name, " · ".join(facts + (["gated"] if alias.gated else [])), sized=True)
+
+
+class Models(ModalScreen[str | None]):
+    """Ends with the name of the model to open, with `YES` where its size was shown; or None."""
+
+    DEFAULT_CSS = """
+    Models #box { height: 90%; }
+    Models #remark { height: auto; padding: 0 2; color: $muted; }
+    Models #asking { height: 1; }
+    Models #label { width: auto; padding: 0 1 0 2; color: $accent; text-style: bold; }
+    Models Input { width: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", "back"),
+        Binding("up", "move(-1)", show=False),
+        Binding("down", "move(1)", show=False),
+        Binding("ctrl+c", "app.interrupt", show=False, priority=True),
+    ]
+
+    def __init__(self, rows: list[Row]) -> None:
+        super().__init__()
+        self._rows = rows
+        self._found = rows
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="box"):
+            yield OptionList(markup=False)
+            yield Static("enter opens it, fetched first if it is not here", id="remark", markup=False)
+            with Horizontal(id="asking"):
+                yield Static("model", id="label", markup=False)
+                yield Input(placeholder="a name, a folder or org/name")
+        yield Keys()
+
+    def on_mount(self) -> None:
+        self.query_one("#box").border_title = "models"
+        self._list = self.query_one(OptionList)
+        self._list.can_focus = False  # keys are for the line below, the arrows move here
+        self.set_focus(self.query_one(Input))
+        self._look("")
+
+    def on_key(self, event: Key) -> None:
+        """What is typed before the line has the keyboard is for it."""
+        typed_ahead(self.query_one(Input), event)
+
+    def _look(self, text: str) -> None:
+        words = text.lower().split()
+        self._found = [
+            row for row in self._rows if all(word in f"{row.name} {row.facts}".lower() for word in words)
+        ] or [Row(text.strip(), "a folder, or org/name of the hub: fetched if it is there")]
+        self._list.set_options(
+            Option(Content.assemble((f"{one_line(row.name)}\n", "bold"), (one_line(row.facts), MUTED)))
+            for row in self._found
+        )
+        self._list.highlighted = 0
+
+    # What the person does
+
+    def action_move(self, step: int) -> None:
+        """Move in the list."""
+        assert self._list.highlighted is not None
+        self._list.highlighted = (self._list.highlighted + step) % len(self._found)
+
+    def action_back(self) -> None:
+        """Leave the list."""
+        self.dismiss(None)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self._look(event.value)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self._open(self._list.highlighted or 0)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self._open(event.option_index)
+
+    def _open(self, at: int) -> None:
+        row = self._found[at]
+        self.dismiss(row.name + YES if row.sized else row.name)

@@ -1,0 +1,146 @@
+"""What was sent and waits its turn: behind an answer, for a model that is opened, for files that it names."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from textual.content import Content
+from textual.widget import Widget
+
+from h2o_chat.base.safe import fit, safe_text
+from h2o_chat.chat.commands import table
+from h2o_chat.chat.files.attached import Reading, names_files
+from h2o_chat.tui.prompt.editing import Editing
+from h2o_chat.tui.theme import MUTED
+
+MOST_ROWS = 3
+LOW = 16
+"""Rows under which all that waits has one row."""
+BACK = " · up takes it back"
+BACK_FROM = 40
+"""Columns from which it is said how the text comes back."""
+
+
+@dataclass(eq=False)
+class Waiting:
+    """A message that was sent."""
+
+    typed: str
+    """As it stood in the box."""
+    edits: int | None = None
+    """Place of the message that it replaces; None: it is a new message."""
+    files: Reading | None = None
+    """The files that it names, while they are read."""
+
+
+class Outbox(Widget):
+    """One line above the prompt for each text that waits, in the order in which they will be sent.
+
+    Args:
+        editing: puts a text that comes back into the box.
+    """
+
+    DEFAULT_CSS = """
+    Outbox {
+        height: auto; padding: 0 1; display: none; text-wrap: nowrap;
+        border-left: solid $border; border-right: solid $border;
+    }
+    """
+
+    def __init__(self, editing: Editing, id: str) -> None:
+        super().__init__(id=id)
+        self._editing = editing
+        self._waiting: list[Waiting] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def files(self) -> Reading | None:
+        """What the first text waits for, where that is for its files."""
+        return self._waiting[0].files if self._waiting else None
+
+    def add(self, typed: str, edits: int | None) -> None:
+        """A text waits behind those that wait already."""
+        self._waiting.append(Waiting(typed, edits))
+        self._changed()
+
+    def due(self, read: Callable[[Reading], None]) -> tuple[Waiting, str] | None:
+        """The text whose turn it is, which waits no longer, and what it says.
+
+        Args:
+            read: reads the files that it names; it waits for them, and for nothing else.
+        """
+        if not self._waiting or self.files is not None:
+            return None
+        first = self._waiting[0]
+        said = table.parse(first.typed)
+        assert isinstance(said, str), "commands do not wait"
+        if not names_files(said):
+            return self._take(0), said
+        first.files = Reading(said)
+        self._changed()
+        read(first.files)
+        return None
+
+    def take_first(self) -> Waiting:
+        """The first text, which waits no longer."""
+        return self._take(0)
+
+    def read_later(self) -> None:
+        """The files of the first text were read too early."""
+        self._waiting[0].files = None
+        self._changed()
+
+    def give_back(self) -> None:
+        """All of it stands in the box again, as it was typed, before what was typed meanwhile."""
+        for waiting in reversed(self._waiting):
+            self._editing.give(waiting.typed, waiting.edits)
+        self._waiting.clear()
+        self._changed()
+
+    def take_back(self) -> bool:
+        """What was sent last stands in the box again; False where nothing waits."""
+        if not self._waiting or self._waiting[-1].files is not None:
+            return False
+        newest = self._take(-1)
+        self._editing.give(newest.typed, newest.edits)
+        return True
+
+    def _take(self, at: int) -> Waiting:
+        taken = self._waiting.pop(at)
+        self._changed()
+        return taken
+
+    def _changed(self) -> None:
+        self.display = bool(self._shown())
+        self.refresh(layout=True)
+        self.app.refresh_bindings()  # escape stops, and gives back, while something waits
+
+    def on_click(self) -> None:
+        """As `up` in the prompt that is empty."""
+        self.take_back()
+
+    # What is drawn
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        return len(self._shown())
+
+    def _shown(self) -> list[Waiting]:
+        """The newest, which comes back first, and those before it that have room.
+
+        Files are read within a blink: a line that came and went for that would only move the rest.
+        """
+        rows = 1 if self.app.size.height < LOW else MOST_ROWS
+        return [one for one in self._waiting if one.files is None][-rows:]
+
+    def render(self) -> Content:
+        width, lines = self.size.width, []
+        for waiting in self._shown():
+            number = self._waiting.index(waiting) + 1
+            back = BACK if number == len(self._waiting) and width >= BACK_FROM else ""
+            which = "waits: " if len(self._waiting) == 1 else f"waits {number}: "
+            text = " ".join(safe_text(waiting.typed).split())
+            room = max(width - len(which) - len(back) - 2, 1)
+            text = text if Content(text).cell_length <= room else fit(text, room - 1).rstrip() + "…"
+            lines.append(Content.assemble((which, "$accent"), f"“{text}”", (back, MUTED)))
+        return Content("\n").join(lines)

@@ -1,0 +1,237 @@
+"""The prompt box: several lines, sent with enter; what was typed before, and a menu of what may come next."""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual import events
+from textual.app import SuspendNotSupported
+from textual.binding import Binding, BindingType
+from textual.widgets import TextArea
+
+from h2o_chat.base.errors import H2OChatError
+from h2o_chat.base.safe import safe_text
+from h2o_chat.chat.commands import table
+from h2o_chat.tui.prompt.completion_menu import Choice, Menu, choices
+from h2o_chat.tui.prompt.external_editor import edited
+from h2o_chat.tui.prompt.prompt_history import History
+
+NEW_LINE = ("shift+enter", "ctrl+j")
+"""Two ways: shift+enter does not reach every terminal."""
+EMPTY = "ask something, or / for commands"
+KEYS = ("enter", *NEW_LINE, "up", "down", "tab", "escape")
+
+
+class PromptBox(TextArea):
+    """Grows with what is typed up to a third of the screen. Keeps a text that was refused."""
+
+    DEFAULT_CSS = """
+    PromptBox, PromptBox:focus {
+        height: auto;
+        min-height: 1;
+        max-height: 8;
+        border: none;
+        padding: 0 1;
+        background: transparent;
+        scrollbar-size-vertical: 1;
+        & .text-area--cursor-line { background: transparent; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        # The app's own meaning of ctrl+c comes first: here it copied.
+        Binding("ctrl+c", "app.interrupt", show=False),
+        Binding("ctrl+g", "editor", "write in $EDITOR", show=False),
+    ]
+
+    OWN_KEYS: ClassVar[dict[str, str]] = {
+        "enter": "send",
+        "shift+enter, ctrl+j": "a new line",
+        "up, down": "what was typed before, from the first and the last line; up first takes back what waits",
+        "tab": "take what the menu proposes; without a menu: on to the transcript",
+        "escape": "close the menu",
+    }
+    """For the help: those that `_took` takes."""
+
+    def __init__(
+        self, send: Callable[[str], bool], id: str, menu: Menu | None = None, history: History | None = None
+    ) -> None:
+        """
+        Args:
+            send: takes a text that is more than blanks, and says whether it was taken.
+            id: of the widget.
+            menu: where choices are shown.
+            history: what was sent before.
+        """
+        super().__init__(
+            id=id,
+            soft_wrap=True,
+            show_line_numbers=False,
+            tab_behavior="focus",
+            highlight_cursor_line=False,
+            placeholder=EMPTY,
+        )
+        self._send = send
+        self.take_back: Callable[[], bool] = lambda: False
+        """Puts here what was sent last and waits; False where nothing waits."""
+        self._refused = ""
+        """A command that failed: it is selected, though nobody has selected it."""
+        self._menu = menu
+        self._history = history or History(None)
+        self._take_offer: Callable[[], None] | None = None
+        self._closed_for: str | None = None
+        """The text for which the menu was closed."""
+
+    def put(self, text: str) -> None:
+        """Show this text instead of what stands there, and go to its end."""
+        self.text = text
+        self.move_cursor(self.document.end)
+
+    def put_before(self, text: str) -> None:
+        """A text comes back: it stands before what was typed meanwhile, on lines of its own."""
+        if self.text:
+            self.insert(f"{text}\n", (0, 0))
+        else:
+            self.put(text)
+
+    def put_aside(self) -> None:
+        """Empty the box; `up` brings its text back."""
+        self.keep()
+        self.clear()
+
+    def keep(self) -> None:
+        """`up` brings the text back, whatever becomes of the box."""
+        if self.text.strip():
+            self._history.add(self.text)
+
+    @property
+    def selected_by_hand(self) -> str:
+        """What a person has selected."""
+        return "" if self.selected_text == self._refused else self.selected_text
+
+    def offer(self, shown: str, take: Callable[[], None] | None = None) -> None:
+        """Show a faint line while the box is empty (none: the usual one); enter calls `take` then."""
+        self.placeholder, self._take_offer = f"{shown} ↵" if take else shown or EMPTY, take
+
+    @property
+    def offering(self) -> bool:
+        """Whether such a line is offered."""
+        return self._take_offer is not None
+
+    def on_text_area_changed(self) -> None:
+        self._show_menu()
+
+    def action_editor(self) -> None:
+        """Write the prompt in $EDITOR; what it leaves stands in the box."""
+        try:
+            with self.app.suspend():
+                text = edited(self.text)
+        except SuspendNotSupported:
+            self.app.notify("This terminal cannot be lent to an editor.", severity="warning", markup=False)
+        except H2OChatError as error:
+            self.app.notify(f"{error.message} {error.hint}".strip(), severity="error", markup=False)
+        else:
+            self.put(safe_text(text))
+
+    async def _on_key(self, event: events.Key) -> None:
+        # Not bindings: those run ahead of the keys typed just before, and a message to the app behind the
+        # keys typed just after, so fast typing would send half a text or lose the next one's beginning.
+        if event.key not in KEYS or not self._took(event.key):
+            await super()._on_key(event)
+            return
+        event.stop()
+        event.prevent_default()
+
+    def _took(self, key: str) -> bool:
+        """Whether the key means something here."""
+        if key in NEW_LINE:
+            self.insert("\n")
+            return True
+        if found := self._choices():
+            return self._chose(key, found)
+        match key:
+            case "enter":
+                if self.text.strip():
+                    self._send_text()
+                elif self._take_offer and not self.text:
+                    self._take_offer()
+                return True
+            case "up" if not self.text and self.take_back():
+                return True
+            case "up" if self.cursor_at_first_line:
+                return self._recall(self._history.older(self.text))
+            case "down" if self.cursor_at_last_line:
+                return self._recall(self._history.newer(self.text))
+        return False
+
+    def _chose(self, key: str, found: list[Choice]) -> bool:
+        """A key while the menu is open."""
+        assert self._menu is not None
+        at = min(self._menu.at, len(found) - 1)
+        match key:
+            case "up" | "down":
+                self._menu.at = (at + (1 if key == "down" else -1)) % len(found)
+                self._menu.show(found)
+            case "escape":
+                self._closed_for = self.text
+                self._show_menu()
+            case "enter" if any(self._typed_out(one) for one in (found if at == 0 else [found[at]])):
+                self._send_text()
+            case _:
+                self._complete(found[at], send=key == "enter")
+        return True
+
+    def _typed_out(self, choice: Choice) -> bool:
+        """Whether it stands there already: there is nothing to complete."""
+        return self._before()[choice.begin :] == choice.text.strip()
+
+    def _complete(self, choice: Choice, send: bool) -> None:
+        row, column = self.cursor_location
+        start = column - (len(self._before()) - choice.begin)
+        self.replace(choice.text, (row, start), (row, column))
+        self.move_cursor((row, start + len(choice.text)))
+        if send and choice.final:
+            self._send_text()
+
+    def _send_text(self) -> None:
+        text = self.text
+        self.clear()  # before: what it does may put another text here
+        failed = not self._send(text)
+        if not failed or table.is_command(text):
+            self._history.add(text)
+        if failed and not table.is_command(text):
+            self.put_before(text)
+        elif failed and not self.text:
+            self.put(text)
+            self.select_all()  # typing replaces it
+            self._refused = self._closed_for = text
+
+    def _recall(self, text: str | None) -> bool:
+        if text is None:
+            return False
+        self.put(text)
+        self._closed_for = text
+        return True
+
+    def _before(self) -> str:
+        """What stands before the cursor, on its line; on the first that is where commands are."""
+        row, column = self.cursor_location
+        return self.document.get_line(row)[:column]
+
+    def _choices(self) -> list[Choice]:
+        if self._menu is None or self.text == self._closed_for:
+            return []
+        before = self._before()
+        if before.startswith("/") and self.cursor_location[0]:
+            return []  # a command stands at the very beginning
+        return choices(before, sorted(self.app.available_themes))
+
+    def _show_menu(self) -> None:
+        if self.text != self._closed_for:
+            self._closed_for = None
+        if self._menu is not None:
+            self._menu.show(self._choices())
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        # A pasted escape sequence must reach neither the terminal nor, unseen, the model; and terminals
+        # send the line breaks of a paste as carriage returns. Textual calls the inherited method, which
+        # inserts the text, by itself.
+        event.text = safe_text(event.text.replace("\r\n", "\n").replace("\r", "\n"))

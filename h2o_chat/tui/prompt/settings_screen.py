@@ -1,0 +1,216 @@
+"""The settings, each a field with its check beside it; all that was changed holds from one key on."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widget import Widget
+from textual.widgets import Input, Select, Static
+
+from h2o_chat.base.config import CHOSEN, KV_DTYPES, PREFILLS, RECALLS
+from h2o_chat.base.errors import H2OChatError
+from h2o_chat.chat.commands import settable
+from h2o_chat.tui.key_bar import Keys
+
+HELP = {
+    "temperature": "0: always the likeliest token",
+    "top_p": "sample from this share of the probability",
+    "top_k": "sample from so many tokens; 0: all",
+    "min_p": "drop tokens below this share of the likeliest",
+    "repetition_penalty": "above 1: repeat less",
+    "max_tokens": "longest answer; empty: no limit",
+    "stop": 'texts that end an answer: ["###", "User:"]',
+    "ignore_eos": "go on past the model's own end",
+    "seed": "for sampling",
+    "recall": "auto: read forgotten words that a question needs once more",
+    "policy": "what to forget first",
+    "budget": "tokens kept per layer and KV head",
+    "sinks": "first tokens always kept; empty: by policy",
+    "recent": "newest tokens always kept; empty: by policy",
+    "chunk": "prompt tokens read at once; empty: budget / 4",
+    "prefill": "full: a whole prompt attends to itself first",
+    "kv_dtype": "precision of the memory",
+    "theme": "colours of the screen",
+}
+GROUPS = {
+    "answers · from the next one on": (*settable.ANSWERING, "seed", "recall"),
+    "memory · built again from what was said": settable.REBUILDING,
+    "screen": ("theme",),
+}
+CHOICES = {
+    "ignore_eos": ("false", "true"),
+    "recall": RECALLS,
+    "policy": CHOSEN,
+    "prefill": PREFILLS,
+    "kv_dtype": KV_DTYPES,
+}
+NARROW = 100
+"""Columns under which what is said of a field stands below it, and only what is wrong is said."""
+
+
+class OneOf(Select[str], inherit_bindings=False):
+    """A choice; the arrows are left to moving between the fields."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "show_overlay", "choose")]
+
+
+@dataclass(frozen=True)
+class Changed:
+    """What the screen of settings ends with."""
+
+    values: dict[str, Any]
+    """By name, those that are not as they were."""
+    theme: str | None
+
+
+class SettingsScreen(ModalScreen[Changed | None]):
+    """Ends with what was changed, or None.
+
+    Args:
+        values: of all settings, as they are.
+        themes: to choose from.
+        theme: the one that is on.
+        check: lets changed values through, taken together, or raises what is wrong with them.
+    """
+
+    DEFAULT_CSS = """
+    SettingsScreen #box { height: auto; max-height: 90%; padding: 0 1; }
+    SettingsScreen VerticalScroll { height: auto; scrollbar-size-vertical: 1; }
+    SettingsScreen .group { color: $primary; text-style: bold; margin-top: 1; }
+    SettingsScreen .group:first-child { margin-top: 0; }
+    SettingsScreen .setting { height: auto; }
+    SettingsScreen .name { width: 20; }
+    SettingsScreen .remark { width: 1fr; padding-left: 1; color: $muted; }
+    SettingsScreen .remark.-wrong { color: $error; }
+    SettingsScreen Input, SettingsScreen Input:focus {
+        width: 24; height: 1; border: none; padding: 0 1; background: $panel;
+    }
+    SettingsScreen OneOf { width: 24; padding: 0 0 0 1; background: $panel; }
+    SettingsScreen OneOf > SelectCurrent { background: $panel; padding: 0 1; }
+    SettingsScreen .setting:focus-within .name { color: $accent; text-style: bold; }
+    SettingsScreen.-narrow .setting { layout: grid; grid-size: 2; grid-columns: 20 1fr; grid-rows: auto; }
+    SettingsScreen.-narrow Input, SettingsScreen.-narrow Input:focus { width: 1fr; }
+    SettingsScreen.-narrow OneOf { width: 1fr; }
+    SettingsScreen.-narrow .remark { column-span: 2; padding-left: 0; display: none; }
+    SettingsScreen.-narrow .remark.-wrong { display: block; }
+    """
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (NARROW, "-wide")]  # noqa: RUF012  (Screen has it so)
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s", "apply", "apply", priority=True),
+        Binding("escape", "back", "leave all as it was", key_display="esc"),
+        Binding("up", "app.focus_previous", show=False),
+        Binding("down", "app.focus_next", show=False),
+        Binding("ctrl+c", "app.interrupt", show=False, priority=True),
+    ]
+
+    def __init__(
+        self,
+        values: dict[str, Any],
+        themes: list[str],
+        theme: str,
+        check: Callable[[dict[str, Any]], None],
+    ) -> None:
+        super().__init__()
+        self._before = {name: settable.typed(value) for name, value in values.items()} | {"theme": theme}
+        self._choices = CHOICES | {"theme": tuple(themes)}
+        self._check = check
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="box"), VerticalScroll(can_focus=False):
+            for title, names in GROUPS.items():
+                yield Static(title, classes="group", markup=False)
+                for name in names:
+                    with Horizontal(classes="setting"):
+                        yield Static(name, classes="name", markup=False)
+                        yield self._field(name)
+                        yield Static(HELP[name], id=f"remark-{name}", classes="remark", markup=False)
+        yield Keys()
+
+    def _field(self, name: str) -> Widget:
+        value = self._before[name]
+        if name not in self._choices:
+            return Input(value, id=name, placeholder="none" if name in (*settable.OPTIONAL, "stop") else "")
+        # A policy to compare with is no choice, unless it is the one that is on.
+        choices = [(one, one) for one in dict.fromkeys((*self._choices[name], value))]
+        return OneOf(choices, value=value, allow_blank=False, id=name, compact=True)
+
+    def on_mount(self) -> None:
+        self.query_one("#box").border_title = "settings"
+
+    # What stands in the fields
+
+    def _typed(self, name: str) -> str:
+        field = self.query_one(f"#{name}")
+        return (
+            field.value.strip() if isinstance(field, Input) else str(self.query_one(f"#{name}", OneOf).value)
+        )
+
+    def _read(self) -> dict[str, Any] | None:
+        """What was changed; None if something of it is wrong, which is said beside it."""
+        new, right = {}, True
+        for name in settable.SETTABLE:
+            if (typed := self._typed(name)) == self._before[name]:
+                continue
+            try:
+                new[name] = settable.read(name, typed)
+            except H2OChatError as error:
+                right = right and self._wrong(name, error)
+        return new if right else None
+
+    def _wrong(self, name: str, error: H2OChatError | None) -> bool:
+        """Say beside a field what is wrong with it, or that nothing is; returns whether nothing is."""
+        remark = self.query_one(f"#remark-{name}", Static)
+        remark.set_class(error is not None, "-wrong")
+        remark.update(HELP[name] if error is None else f"✗ {error.message} {error.hint}".strip())
+        return error is None
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self._look(event.input.id)
+
+    def on_select_changed(self, event: Select.Changed) -> None:
+        self._look(event.select.id)
+
+    def _look(self, name: str | None) -> None:
+        """A field has changed."""
+        assert name is not None
+        error = None
+        try:
+            if name in settable.SETTABLE and (typed := self._typed(name)) != self._before[name]:
+                settable.read(name, typed)
+        except H2OChatError as wrong:
+            error = wrong
+        self._wrong(name, error)
+
+    # What the person does
+
+    def on_input_submitted(self) -> None:
+        self.action_apply()
+
+    def action_apply(self) -> None:
+        """Make what was changed hold, if nothing of it is wrong."""
+        new = self._read()
+        if new is not None:
+            try:
+                self._check(new)
+            except H2OChatError as error:
+                self._wrong(self._to_blame(new), error)
+            else:
+                theme = self._typed("theme")
+                self.dismiss(Changed(new, theme if theme != self._before["theme"] else None))
+                return
+        wrong = next(iter(self.query(".remark.-wrong")))
+        assert wrong.parent is not None
+        wrong.parent.query("Input, OneOf").first().focus()
+
+    def _to_blame(self, new: dict[str, Any]) -> str:
+        """The field beside which it is said that such a memory cannot be."""
+        changed = [name for name in settable.REBUILDING if name in new]
+        return "budget" if "budget" in changed else changed[0]
+
+    def action_back(self) -> None:
+        """Leave everything as it was."""
+        self.dismiss(None)

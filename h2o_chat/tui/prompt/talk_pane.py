@@ -1,0 +1,324 @@
+"""The pane with a prompt box: what is typed is sent, or done where it is a command."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+from textual.widgets import Static
+
+from h2o_chat.base.config import Sampling
+from h2o_chat.base.errors import H2OChatError, UsageError
+from h2o_chat.chat.commands import table
+from h2o_chat.chat.conversation import going_back
+from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.files.attached import Reading
+from h2o_chat.chat.memory.cache_view import CacheView
+from h2o_chat.events.events import Said, Turn
+from h2o_chat.tui.fill_transcript import show_marks
+from h2o_chat.tui.jobs import ChatLike, Jobs, OpenChat
+from h2o_chat.tui.pane import Pane
+from h2o_chat.tui.prompt.completion_menu import Menu
+from h2o_chat.tui.prompt.editing import Editing, Sent
+from h2o_chat.tui.prompt.first_minute import Offers
+from h2o_chat.tui.prompt.outbox import Outbox, Waiting
+from h2o_chat.tui.prompt.prompt_box import PromptBox
+from h2o_chat.tui.prompt.prompt_history import History
+
+STORE_S = 0.5
+"""Between two tries to write what waits."""
+
+HINT = "enter send · ctrl+j newline · esc stop"
+
+Act = Callable[["TalkPane", str], None]
+"""What a command does; gets what stands behind its name."""
+
+KEYS: list[BindingType] = [
+    Binding("escape", "give_up", "give up", tooltip="leave the message that is edited as it was"),
+    Binding(
+        "ctrl+r", "act('regenerate')", "again", priority=True, tooltip="answer the last message once more"
+    ),
+    Binding("e", "act('edit chosen')", "edit", tooltip="chosen: say something else instead of the message"),
+    Binding("p", "act('pin chosen')", "pin", tooltip="chosen: protect the message, or let it be forgotten"),
+    Binding("b", "act('branch')", "branch", tooltip="chosen: go to what was said there before, and back"),
+    # The box would go to the end of the line, which the end key does.
+    Binding(
+        *("ctrl+e", "act('edit last')", "edit last"),
+        priority=True,
+        show=False,
+        tooltip="say something else instead of your last message",
+    ),
+    Binding("ctrl+n", "act('new')", "new", priority=True, tooltip="begin another conversation"),
+    Binding(
+        *("ctrl+o", "act('open')", "open"),
+        priority=True,
+        tooltip="stored conversations: find, open, rename, remove",
+    ),
+    Binding("f2", "act('set')", "settings", priority=True, show=False),
+]
+"""Most of them do what a command does."""
+LETTERS = (("edit chosen",), ("branch",), ("pin chosen",))
+"""What `act` does with the chosen message."""
+AT_REST = ("new", "open", "regenerate", "edit")
+"""Commands that would do nothing, and say nothing, while something goes on."""
+
+
+class TalkPane(Pane):
+    """The pane with a prompt box.
+
+    Args:
+        sampling: how answers are made.
+        memory: what the events have told.
+        acts: what commands and keys do, by name (`acts.py`).
+        history: what was typed before; None begins empty.
+        opener_of: by a model's name, what opens it; None where there is only one.
+    """
+
+    STOP = " · esc stops"
+    READING = "reading · esc stops"
+    ANSWERING = "answering · esc stops"
+    BINDINGS = KEYS
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        sampling: Sampling,
+        memory: CacheView,
+        acts: Mapping[str, Act],
+        history: History | None = None,
+        opener_of: Callable[[str], OpenChat] | None = None,
+    ) -> None:
+        super().__init__(jobs)
+        self.menu = Menu(id="menu")
+        self.prompt: PromptBox = PromptBox(self.send, "prompt", self.menu, history)
+        self.sampling = sampling
+        self.memory = memory
+        self.opener_of = opener_of
+        self._acts = acts
+        self.pins_next = False  # the next message is protected as it is sent
+        self.transcript.needs_choice = True
+        self._failed_now = False  # what goes on has failed: what waits behind it comes back
+        self.editing = Editing(self.prompt, self.transcript, self.divider)
+        self.outbox = Outbox(self.editing, id="outbox")
+        self.prompt.take_back = self.outbox.take_back
+        self.sent = Sent()
+        self.offers: Offers = Offers(self.prompt, self.transcript, history, self.send, self.write_hint)
+        self._drawn: int | None = None
+        """The message that was shown when enter was pressed, and is yet to be reported."""
+
+    def entry(self) -> list[Widget]:
+        return [Static("❯", id="sign", markup=False), self.prompt]
+
+    def above_the_line(self) -> list[Widget]:
+        return [self.menu, self.outbox]
+
+    def on_mount(self) -> None:
+        self.write_hint()
+        self.prompt.focus()
+        self.set_interval(STORE_S, partial(_look_at_the_store, self))
+
+    @property
+    def selected_text(self) -> str:
+        return self.prompt.selected_by_hand
+
+    def idle(self) -> Chat:
+        """The conversation, with which something can be done now.
+
+        Raises:
+            UsageError: there is none, or it is answering.
+        """
+        if (talk := self.ready) is None:
+            raise UsageError("Not now: " + ("no model is open." if self.chat is None else "it is answering."))
+        return talk
+
+    def write_hint(self) -> None:
+        pinned = "the next message is pinned · " if self.pins_next else ""
+        self.query_one("#entry").border_subtitle = pinned + (self.offers.keys or HINT)
+
+    @property
+    def ready(self) -> Chat | None:
+        """The conversation, while nothing is happening to it."""
+        return self.chat if isinstance(self.chat, Chat) and not self.busy else None
+
+    # What a job reports
+
+    def opened(self, chat: ChatLike) -> None:
+        super().opened(chat)
+        if isinstance(chat, Chat):
+            self.sampling = chat.makers.complete(self.sampling)
+        self.sent.taken = True
+        if self.outbox.files is not None:
+            self._give_back("")  # it was meant for what was open before
+        if not self.busy:
+            self.call_after_refresh(self._send_next)
+
+    def broke(self) -> None:
+        super().broke()
+        self._give_back("")
+
+    def not_opened(self) -> None:
+        super().not_opened()
+        self._failed_now = True
+
+    def ended(self, turn: Turn) -> None:
+        super().ended(turn)
+        self._failed_now = turn.finish == "error"
+
+    def said(self, said: Said) -> None:
+        if said.index == self._drawn:
+            self._drawn = None
+            return
+        super().said(said)
+        if self.sent.edits in (said.index, None) and not self.sent.withdrawn:
+            self.sent.taken = True
+
+    def unsaid(self) -> None:
+        super().unsaid()
+        self.sent.taken, self.sent.withdrawn = False, True
+
+    def done(self) -> None:
+        if self._drawn is not None:  # it was never said: the engine is gone, say
+            self.transcript.messages.withdraw()
+        self.sent.taken &= self._drawn is None
+        super().done()
+        if isinstance(self.chat, Chat):
+            show_marks(self.transcript.messages, self.chat)
+        self._drawn = None
+        sent = self.sent
+        if sent.taken:
+            if sent.fork is not None:
+                self.transcript.select(sent.fork, chosen=sent.chosen and self.transcript.has_focus)
+            if sent.edits is not None:
+                self.divider.say("what was said before is kept · /branch goes there")
+            if self.editing.index is None:
+                self.editing.bring_back()
+        else:
+            self.divider.say(self.editing.take_back(sent))
+        failed, self._failed_now = self._failed_now, False
+        if failed and self.outbox:
+            self._give_back("what waited was not sent · it is back")
+        else:
+            self._send_next()
+
+    # What the person does
+
+    def send(self, text: str) -> bool:
+        """Send the text, or do what it says; else say why not, and it stays in the box."""
+        shown = len(self.transcript.messages.views)
+        try:
+            said = table.parse(text)
+            if not isinstance(said, str):
+                command, words = said
+                if command.name in AT_REST:
+                    self.idle()
+                self._acts[command.name](self, words)
+                return True
+        except H2OChatError as error:
+            self.show_error(error)
+            return False
+        finally:
+            if len(self.transcript.messages.views) > shown:  # an answer stands at the end: to be seen
+                self.transcript.window.follow()
+        if self.failed:
+            self.divider.say("no model is open · your text stays here")
+            return False
+        if self.chat is None:
+            self.divider.say("sent as soon as the model is open", 1.5)
+        self.outbox.add(text, self.editing.end())
+        self._send_next()
+        return True
+
+    def _send_next(self) -> None:
+        """Send what waits, if its turn has come."""
+        if (talk := self.ready) is None:
+            return
+        if due := self.outbox.due(self.jobs.read):
+            self._speak(talk, *due)
+        elif self.outbox.files is not None:
+            self.divider.doing("reading files · esc gives up")
+            self.app.refresh_bindings()
+
+    def _speak(self, talk: Chat, waiting: Waiting, text: str) -> None:
+        """Say it, or say it in the place of the message that was edited."""
+        index = waiting.edits
+        if index is None:
+            self.say(talk, waiting.typed, text)
+            return
+        self.sent = Sent(waiting.typed, index)
+        self.begin(
+            lambda cancel, progress: going_back.edit(talk, index, text, self.sampling, cancel, progress),
+            "going back · esc stops",
+        )
+
+    def files_read(self, files: Reading) -> None:
+        if files is not self.outbox.files:
+            return  # nobody waits for them any more
+        if files.error:
+            self.show_error(files.error)
+            self.transcript.window.follow()
+            self._give_back("")
+        elif (talk := self.ready) is None:
+            self.outbox.read_later()
+        else:
+            self._speak(talk, self.outbox.take_first(), files.text)
+
+    def _give_back(self, why: str) -> None:
+        """All that waits stands in the box again."""
+        self.outbox.give_back()
+        if not self.busy and not self.failed and self.editing.index is None:
+            self.divider.doing("")
+        self.divider.say(why)
+        self.app.refresh_bindings()
+
+    @property
+    def stoppable(self) -> bool:
+        return bool(self.outbox) or self.offers.playing or super().stoppable
+
+    def stop(self) -> None:
+        if self.outbox:
+            files = self.outbox.files is not None
+            self._give_back("stopped reading files · your text is back" if files else "")
+        if not self.offers.stop() and super().stoppable:
+            super().stop()
+
+    def say(self, talk: Chat, typed: str, text: str) -> None:
+        self.offers.said()
+        index = len(talk.messages)
+        pin, self.pins_next = self.pins_next, False
+        self.sent = Sent(typed, taken=not pin)  # so many tokens may not be protected: then nothing is said
+        if not pin:
+            self.said(Said(index, "user", text))
+            self._drawn = index
+        self.write_hint()
+        self.begin(lambda cancel, _: talk.send(text, self.sampling, cancel, pin=pin), self.READING)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that would do nothing now are neither bound nor shown."""
+        if action == "give_up":
+            return self.editing.index is not None and not self.stoppable
+        if action == "act":
+            return self.transcript.letters if parameters in LETTERS else self.ready is not None
+        return super().check_action(action, parameters)
+
+    def action_give_up(self) -> None:
+        """Leave the message as it was."""
+        self.editing.give_up()
+
+    def action_act(self, name: str) -> None:
+        """A key that does what a command does."""
+        if self.ready is None:  # letters are no text while a message is chosen, whatever goes on
+            self.divider.say("not now · esc leaves the message, esc again stops what goes on")
+            return
+        try:
+            self._acts[name](self, "")
+        except H2OChatError as error:
+            self.show_error(error)
+
+
+def _look_at_the_store(pane: TalkPane) -> None:
+    """While nothing goes on: what waits for another process that writes is tried again."""
+    talk = pane.ready
+    if talk is not None and talk.keeper and talk.keeper.waiting:
+        talk.keeper.flush()
+        for note in talk.take_notes():
+            pane.noted(note)

@@ -1,1 +1,0 @@
-"""What is typed and what it does: the prompt, slash commands, menus, settings."""

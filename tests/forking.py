@@ -34,7 +34,7 @@ from typing import Any
 IMPORTED = (
     "h2o_chat.chat.conversation.opening", "h2o_chat.chat.recall.recall", "h2o_chat.cli.run_batch",
     "h2o_chat.cli.cli",
-    "h2o_chat.cli.doctor", "h2o_chat.cli.plain_acts", "h2o_chat.cli.run", "h2o_chat.engine.batch",
+    "h2o_chat.cli.doctor", "h2o_chat.cli.plain", "h2o_chat.cli.run", "h2o_chat.engine.batch",
     "h2o_chat.engine.saved_cache", "h2o_chat.native.loading", "h2o_chat.remote.engine_apart",
     "h2o_chat.tui.app", "transformers.models.llama.modeling_llama",
 )  # fmt: skip

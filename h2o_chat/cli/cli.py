@@ -247,7 +247,6 @@ def _plain(
     """The chat line by line."""
     from h2o_chat.chat.conversation.opening import opener, opener_of
     from h2o_chat.cli import plain
-    from h2o_chat.cli.plain_acts import act
     from h2o_chat.events.recorder import Recorder
 
     recorder = Recorder(record) if record else None
@@ -255,7 +254,7 @@ def _plain(
         recorder.open()
     name = settings.model or find(None).name
     open_first, open_other = opener(settings, kept, named=named), opener_of(settings, kept, named=named)
-    return plain.run(open_first, open_other, name, sampling, act, recorder)
+    return plain.run(open_first, open_other, name, sampling, recorder)
 
 
 def _no_flags_before(context: typer.Context) -> ExitCode:

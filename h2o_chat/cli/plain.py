@@ -7,20 +7,25 @@ import time
 from collections.abc import Callable, Iterator
 
 from h2o_chat.base.config import Sampling
-from h2o_chat.base.errors import ExitCode, H2OChatError
-from h2o_chat.chat.commands import table
+from h2o_chat.base.errors import ExitCode, H2OChatError, UsageError
+from h2o_chat.chat.commands import settable, table
+from h2o_chat.chat.commands.surface import Job, Opened
 from h2o_chat.chat.conversation import going_back
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.conversation.greeting import greeting
+from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.conversation.opening import Opener
 from h2o_chat.chat.conversation.reading_progress import words
 from h2o_chat.chat.conversation.release import leave
 from h2o_chat.chat.files.attached import names_files, with_files
-from h2o_chat.chat.files.export import MARKS
+from h2o_chat.chat.files.export import MARKS, one_line, when
+from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.cli.plain_lines import HOW, Ended, Lines, Signals, nobody_reads
-from h2o_chat.events.events import Error, Event, Note, Prompt, ReadSoFar, Said, Token, Turn
+from h2o_chat.events.events import Error, Event, Note, ReadSoFar, Said, Token, Turn
 from h2o_chat.events.recorder import Recorder
 
+LISTED = 20
+"""Stored conversations that `/open` lists."""
 SAY_S = 5.0
 """Between two lines about what takes long: each is read aloud."""
 SHOWN_MESSAGES = 10
@@ -28,19 +33,18 @@ SHOWN_MESSAGES = 10
 
 
 class PlainChat:
-    """A conversation, line by line.
+    """A conversation, line by line: a `Surface` for the slash commands.
 
     Args:
         opener_of: by a model's name, what opens it.
-        act: does a command; false where there is no such command here.
         recorder: gets every event.
 
     Attributes:
-        texts: Of the tokens, by position.
-        editing: The message in whose place the next text is said.
+        editing: Index of the message that the next text replaces.
         pins_next: The next message is protected as it is sent.
-        left: Somebody has asked to leave.
     """
+
+    selected = None  # no message is ever chosen here
 
     def __init__(
         self,
@@ -49,24 +53,22 @@ class PlainChat:
         lines: Lines,
         signals: Signals,
         opener_of: Callable[[str], Opener],
-        act: Callable[["PlainChat", str, str], bool],
         recorder: Recorder | None = None,
     ) -> None:
         self.chat, self.lines, self.signals = chat, lines, signals
         self.sampling = chat.makers.complete(sampling)
-        self.opener_of = opener_of
-        self.texts: dict[int, str] = {}
+        self.memory = CacheView()
         self.editing: int | None = None
-        self.pins_next = self.left = False
-        self._act, self._recorder = act, recorder
+        self.pins_next = self._left = False
+        self._opener_of, self._recorder = opener_of, recorder
         self._said_at = float("-inf")
 
-    def run(self) -> ExitCode:
+    def converse(self) -> ExitCode:
         """Until somebody leaves."""
         self.lines.note(greeting(self.chat.session), f"/help shows the commands; {HOW}.")
         self.show()
         interrupted = False
-        while not self.left:
+        while not self._left:
             try:
                 with self.signals.waiting():
                     text = self.lines.read()
@@ -90,27 +92,60 @@ class PlainChat:
     def _take(self, text: str) -> None:
         """Do what a text says, or say it to the model."""
         try:
-            said = table.parse(text) if not text.startswith("/") or not self._own(text) else None
-            if isinstance(said, tuple):
-                command, rest = said
-                if not self._act(self, command.name, rest):
-                    self.lines.error(f"/{command.name} is of the screen: there is none here.")
-            elif said is not None and (said.strip() or self.editing is not None):
-                self._speak(said)
+            parsed = table.parse(text, "plain")
+            if not isinstance(parsed, str):
+                command, words = parsed
+                assert command.body is not None
+                command.body(self, words)
+            elif parsed.strip() or self.editing is not None:
+                self.speak(parsed)
         except H2OChatError as error:
             self.lines.error(error.message, error.hint)
         for note in self.chat.take_notes():
-            self.lines.note(note.message, note.hint)
+            self.note(note)
 
-    def _own(self, text: str) -> bool:
-        """Does a command that the screen does not have; whether it was one."""
-        name, _, rest = text[1:].partition(" ")
-        return name.isalpha() and not table.matching(f"/{name}") and self._act(self, name, rest.strip())
+    # What commands use: see `chat/commands/surface.py`
 
-    def _speak(self, text: str) -> None:
+    def idle(self) -> Chat:
+        return self.chat
+
+    def say(self, text: str) -> None:
+        self.lines.say(text)
+
+    def remark(self, text: str) -> None:
+        self.lines.note(text)
+
+    def note(self, note: Note) -> None:
+        self.lines.note(note.message, note.hint)
+
+    def run(
+        self,
+        job: Job,
+        doing: str,
+        *,
+        edits: int | None = None,
+        fork: int | None = None,
+        keeps_messages: bool = False,
+    ) -> None:
+        reported = False
+
+        def events() -> Iterator[Event]:
+            nonlocal reported
+            for report in job(self.signals.stops, self.reading):
+                reported = True
+                if isinstance(report, Opened):
+                    self.opened(self.chat, report.rebuilt)
+                else:
+                    yield report
+
+        self.hear(events())
+        if not reported:
+            self.lines.note("stopped: nothing has changed.")
+
+    def speak(self, text: str) -> None:
         index, self.editing = self.editing, None
         if index is not None and not text.strip():
-            self.lines.note(f"#{index + 1} stays as it was.")
+            self.lines.note(f"{numbered(index)} stays as it was.")
             return
         if names_files(text):
             text = with_files(text)
@@ -118,9 +153,58 @@ class PlainChat:
             pin, self.pins_next = self.pins_next, False
             self.hear(self.chat.send(text, self.sampling, self.signals.stops, pin=pin))
         else:
-            self.hear(
-                going_back.edit(self.chat, index, text, self.sampling, self.signals.stops, self.reading)
-            )
+            stops = self.signals.stops
+            self.hear(going_back.edit(self.chat, index, text, self.sampling, stops, self.reading))
+
+    def begin_edit(self, index: int) -> None:
+        self._say_message(index)
+        self.editing = index
+        self.lines.note("what you type next is said instead; an empty line leaves it as it was.")
+
+    def pin_next(self, on: bool) -> None:
+        self.pins_next = on
+        self.lines.note(f"the next message is {'pinned as it is sent' if on else 'not pinned'}.")
+
+    def open_model(self, name: str) -> None:
+        before = self.chat
+        if before.keeper:
+            before.keeper.leave()
+        chat = self._opener_of(name)(progress_in(self.lines))
+        before.close()
+        self.opened(chat)
+        self.lines.note(f"{chat.session.model} is ready.")
+
+    def choose_model(self) -> None:
+        raise UsageError("Which model?", "/model NAME; h2o-chat models lists them.")
+
+    def choose_conversation(self) -> None:
+        assert self.chat.keeper is not None
+        for about in self.chat.keeper.store.list(LISTED):
+            title = one_line(about.title) or "no title"
+            self.say(f"{about.id}: {title}, {when(about.updated)}, {about.messages:,} messages")
+        self.say("/open ID goes on with one of them")
+
+    def choose_setting(self) -> None:
+        for name, value in settable.values(self.chat, self.sampling).items():
+            self.say(f"{name} = {settable.shown(value)}")
+
+    def find(self, words: str) -> None:
+        found = [n for n, one in enumerate(self.chat.messages) if words.lower() in one.text.lower()]
+        if not found:
+            raise UsageError(f"{words!r} stands in no message.", "/find WORDS")
+        for index in found:
+            self._say_message(index)
+
+    def help(self) -> None:
+        for command in table.commands("plain"):
+            self.say(f"/{command.name} {command.arguments}".rstrip() + f": {command.help}")
+        self.say(f"{HOW}.")
+        self.say(
+            "@FILE in a message sends a file along. ctrl+c stops an answer, once more leaves; ctrl+d leaves."
+        )
+
+    def leave(self) -> None:
+        self._left = True
 
     # What is said
 
@@ -129,6 +213,7 @@ class PlainChat:
         answer, number = "", 0
         self._said_at = time.monotonic()
         for event in events:
+            self.memory.add(event)
             if self._recorder and (note := self._recorder.write(event)):
                 self.lines.note(note.message, note.hint)
             match event:
@@ -136,14 +221,11 @@ class PlainChat:
                     number = event.index + 2
                 case ReadSoFar():
                     self.reading(event)
-                case Prompt():
-                    self.texts.update(enumerate(event.texts, event.first))
                 case Note():
-                    self.lines.note(event.message, event.hint)
+                    self.note(event)
                 case Error():
                     self.lines.error(event.message, event.hint)
                 case Token():
-                    self.texts[event.position] = event.text
                     answer = self._answer(number, answer, event.text)
                 case Turn():
                     self._answer(number, answer, event.text.removeprefix(answer))
@@ -169,10 +251,16 @@ class PlainChat:
             self._said_at = time.monotonic()
             self.lines.say(f"reading {words(so_far)} · ctrl+c stops")
 
-    def opened(self, chat: Chat) -> None:
-        """Go on with another conversation."""
-        self.chat, self.editing, self.pins_next = chat, None, False
+    def opened(self, chat: Chat, rebuilt: bool = False) -> None:
+        """Go on with another conversation, or with another cache for this one."""
+        self.chat = chat
         self.sampling = chat.makers.complete(self.sampling)
+        if rebuilt:
+            self.memory.begin(chat.session, chat.state, chat.messages)
+            return
+        self.editing, self.pins_next = None, False
+        if not chat.begun:
+            self.lines.note("another conversation begins.")
         self.show()
 
     def show(self) -> None:
@@ -181,18 +269,16 @@ class PlainChat:
         if self._recorder:
             for event in chat.opening():
                 self._recorder.write(event)
-        self.texts = {
-            message.first + at: text for message in chat.messages for at, text in enumerate(message.texts)
-        }
+        self.memory.begin(chat.session, chat.state, chat.messages)
         earlier = max(0, len(chat.messages) - SHOWN_MESSAGES)
         if earlier:
             self.lines.note(f"{earlier} earlier messages are not shown; h2o-chat sessions show has them all.")
         for index in range(earlier, len(chat.messages)):
-            self.say_message(index)
+            self._say_message(index)
         for note in chat.take_notes():
-            self.lines.note(note.message, note.hint)
+            self.note(note)
 
-    def say_message(self, index: int) -> None:
+    def _say_message(self, index: int) -> None:
         """One message, with its number."""
         message = self.chat.messages[index]
         pinned = " (pinned)" if message.pinned else ""
@@ -208,7 +294,6 @@ def run(
     opener_of: Callable[[str], Opener],
     name: str,
     sampling: Sampling,
-    act: Callable[[PlainChat, str, str], bool],
     recorder: Recorder | None = None,
 ) -> ExitCode:
     """A conversation from the opening to its end.
@@ -222,10 +307,10 @@ def run(
     lines, signals = Lines(), Signals()
     lines.note(f"opening {name}")
     chat = open_chat(progress_in(lines))
-    talk = PlainChat(chat, sampling, lines, signals, opener_of, act, recorder)
+    talk = PlainChat(chat, sampling, lines, signals, opener_of, recorder)
     try:
         with signals.taken():
-            code = talk.run()
+            code = talk.converse()
     except BrokenPipeError:
         code = ExitCode.OK
         nobody_reads()

@@ -17,13 +17,14 @@ from pathlib import Path
 
 from h2o_chat.base.config import Settings
 from h2o_chat.base.progress import progress_bar
+from h2o_chat.chat.commands.surface import Opened
 from h2o_chat.chat.conversation.message import Message
 from h2o_chat.events.events import CacheState, Event, Prompt, Said, Session, Token, Turn, to_json
 from h2o_chat.events.recording import read
 from h2o_chat.lab.ui_share import SPOKEN, record, share
 from h2o_chat.store import Conversation, Store, StoredMessage
 from h2o_chat.tui.headless_driver import Terminal, drawn, press, settled, shown, until, written
-from h2o_chat.tui.jobs import Jobs, Opened
+from h2o_chat.tui.jobs import Jobs
 from h2o_chat.tui.player import Pace, Player, Recorded
 from h2o_chat.tui.replay import ReplayPane
 

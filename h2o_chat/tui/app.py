@@ -20,6 +20,7 @@ from textual.widget import Widget
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.deadline import Deadline
 from h2o_chat.base.errors import ExitCode, H2OChatError
+from h2o_chat.chat.commands.surface import ChatLike, Opened
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.recorder import Recorder
@@ -28,14 +29,14 @@ from h2o_chat.tui import leaving, palette, reports
 from h2o_chat.tui.compositor import PartialCompositor
 from h2o_chat.tui.divider import Divider
 from h2o_chat.tui.help import Help
-from h2o_chat.tui.jobs import ChatLike, Crashed, Failed, Jobs, OpenChat, Opened, Report, Text
+from h2o_chat.tui.jobs import Crashed, Failed, Jobs, OpenChat, Report, Text
 from h2o_chat.tui.key_bar import Keys
 from h2o_chat.tui.key_routing import Home
 from h2o_chat.tui.pane import Pane
 from h2o_chat.tui.pointing import CodeClicked, Pointed
-from h2o_chat.tui.prompt.acts import ACTS
 from h2o_chat.tui.prompt.prompt_box import PromptBox
 from h2o_chat.tui.prompt.prompt_history import History
+from h2o_chat.tui.prompt.screen_commands import ACTS
 from h2o_chat.tui.prompt.talk_pane import TalkPane
 from h2o_chat.tui.side_panels import Beside
 from h2o_chat.tui.theme import H2O_DARK, OWN, variables

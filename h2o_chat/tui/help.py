@@ -69,7 +69,7 @@ def help_text(places: Iterable[tuple[str, Widget | object]], width: int, *, comm
     if not commands:
         return Content("\n").join(lines[1:])
     lines += [Content(""), Content.styled("commands, typed into the prompt", "bold $primary")]
-    for command in table.COMMANDS:
+    for command in table.commands("screen"):
         lines.append(_row(f"/{command.name} {command.arguments}", command.help, COMMAND_CELLS, width))
     lines += [
         Content(""),

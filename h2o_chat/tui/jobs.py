@@ -11,15 +11,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Protocol
 
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.base.progress import Progress
+from h2o_chat.chat.commands.surface import ChatLike, Job, Opened
 from h2o_chat.chat.conversation.chat import Chat
-from h2o_chat.chat.conversation.message import Message
 from h2o_chat.chat.conversation.reading_progress import words
 from h2o_chat.chat.files.attached import Reading
-from h2o_chat.events.events import CacheState, Error, Event, Note, ReadSoFar, Session, Token
+from h2o_chat.events.events import Error, Event, ReadSoFar, Token
 from h2o_chat.events.recorder import Recorder
 
 MOST_WAITING = 500
@@ -27,16 +26,6 @@ MOST_WAITING = 500
 
 SHOWN_MESSAGES = 1000
 """Shown of a conversation that is opened; what is older is in the store."""
-
-
-class ChatLike(Protocol):
-    """What the screen shows of a conversation; a recording has it as well as a model."""
-
-    session: Session
-    messages: list[Message]
-    state: CacheState | None
-
-    def take_notes(self) -> Iterator[Note]: ...
 
 
 OpenChat = Callable[[Progress], ChatLike]
@@ -48,13 +37,6 @@ class Stage:
 
     name: str
     share: float | None
-
-
-@dataclass(frozen=True)
-class Opened:
-    """A conversation is open, to be shown from its beginning: the first, or another one."""
-
-    chat: ChatLike
 
 
 @dataclass(frozen=True)
@@ -90,9 +72,6 @@ class Text:
 
 
 Report = Stage | Opened | Stopped | Failed | Crashed | Done | Reading | Event
-
-Job = Callable[[Callable[[], bool], Callable[[ReadSoFar], None]], Iterator[Report]]
-"""(whether it was cancelled, how far it is) -> what it reports; it asks between any two steps."""
 
 
 class Jobs:

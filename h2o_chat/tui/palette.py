@@ -12,7 +12,6 @@ from textual.theme import ThemeProvider
 from h2o_chat.chat.commands import table
 from h2o_chat.tui.key_bar import Keys
 from h2o_chat.tui.pane import Pane
-from h2o_chat.tui.panel.strip import RememberStrip
 from h2o_chat.tui.prompt.talk_pane import TalkPane
 
 
@@ -47,11 +46,10 @@ def entries(app: App[None], pane: Pane) -> Iterator[SystemCommand]:
     """What the palette of commands lists: what stands behind a slash; of a recording, what there is to do."""
     if not isinstance(pane, TalkPane):
         yield SystemCommand("help", "the keys", partial(app.call_later, app.run_action, "help"))
-        yield SystemCommand("axis", "another axis for the strip", app.query_one(RememberStrip).next_axis)
         yield SystemCommand("theme", "other colours", app.action_change_theme)
         yield SystemCommand("quit", "leave", app.exit)
         return
-    for command in table.COMMANDS:
+    for command in table.commands("screen"):
         what = f"{command.arguments} · {command.help}" if command.arguments else command.help
         # The palette takes it for markup, in which [NUMBER] would vanish.
         yield SystemCommand(command.name, what.replace("[", "\\["), partial(choose, pane, command))

@@ -10,11 +10,12 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from h2o_chat.base.errors import H2OChatError
+from h2o_chat.chat.commands.surface import ChatLike, Job
 from h2o_chat.chat.files.attached import Reading
 from h2o_chat.events.events import Note, Prompt, Said, Turn
 from h2o_chat.tui.divider import Divider
 from h2o_chat.tui.fill_transcript import tell
-from h2o_chat.tui.jobs import ChatLike, Job, Jobs
+from h2o_chat.tui.jobs import Jobs
 from h2o_chat.tui.loading_stages import Loading
 from h2o_chat.tui.prompt.first_minute import Offers
 from h2o_chat.tui.transcript import markdown

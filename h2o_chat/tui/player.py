@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from threading import Event as Flag
 
 from h2o_chat.base.progress import Progress
+from h2o_chat.chat.commands.surface import ChatLike, Opened
 from h2o_chat.chat.conversation.message import Message, of_event
 from h2o_chat.events.events import CacheState, End, Event, Note, Prompt, ReadSoFar, Said, Session, Token, Turn
-from h2o_chat.tui.jobs import SHOWN_MESSAGES, ChatLike, Opened, Report
+from h2o_chat.tui.jobs import SHOWN_MESSAGES
 
 LONGEST_WAIT_S = 5.0
 """Nobody watches a prompt being read for minutes."""
@@ -117,7 +118,9 @@ class Player:
         recorded.notes[:0] = notes
         return recorded
 
-    def play(self, cancel: Callable[[], bool], progress: Callable[[ReadSoFar], None]) -> Iterator[Report]:
+    def play(
+        self, cancel: Callable[[], bool], progress: Callable[[ReadSoFar], None]
+    ) -> Iterator[Event | Opened]:
         """What happened then, as it happened; a job of `work.Jobs`.
 
         Raises:

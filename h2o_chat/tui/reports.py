@@ -1,5 +1,6 @@
 """What the threads report is shown: each report in the one way that it is shown in."""
 
+from h2o_chat.chat.commands.surface import Opened
 from h2o_chat.chat.conversation.reading_progress import words
 from h2o_chat.chat.files.attached import Reading
 from h2o_chat.chat.memory.cache_view import CacheView
@@ -18,7 +19,7 @@ def show(report: jobs.Report | jobs.Text, pane: Pane, memory: CacheView) -> None
     match report:
         case jobs.Stage():
             _stage(report, pane)
-        case jobs.Opened():
+        case Opened():
             memory.begin(report.chat.session, report.chat.state, report.chat.messages)
             pane.opened(report.chat)
         case jobs.Text():

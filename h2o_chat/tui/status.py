@@ -3,10 +3,10 @@
 from textual.content import Content
 from textual.widget import Widget
 
+from h2o_chat.base.glyphs import short
 from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import Session
-from h2o_chat.tui.glyphs import short
 from h2o_chat.tui.theme import MUTED
 
 WIDE = 80

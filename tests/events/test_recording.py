@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from h2o_chat.base.errors import UsageError
+from h2o_chat.chat.commands.surface import Opened
 from h2o_chat.events import recording
 from h2o_chat.events.events import (
     SCHEMA,
@@ -31,7 +32,6 @@ from h2o_chat.events.events import (
 )
 from h2o_chat.events.recorder import Recorder
 from h2o_chat.events.recording import parse, read
-from h2o_chat.tui.jobs import Opened
 from h2o_chat.tui.player import Pace, Player
 
 SESSION = Session(

@@ -19,9 +19,9 @@ from h2o_chat.chat.commands import table
 from h2o_chat.chat.files.attached import LIMIT_BYTES, with_files
 from h2o_chat.tui.app import ChatApp
 from h2o_chat.tui.help import help_text
-from h2o_chat.tui.prompt.acts import ACTS
 from h2o_chat.tui.prompt.external_editor import edited
 from h2o_chat.tui.prompt.prompt_history import KEPT, History
+from h2o_chat.tui.prompt.screen_commands import ACTS
 from h2o_chat.tui.prompt.talk_pane import KEYS
 
 Drive = Callable[..., Any]
@@ -45,13 +45,14 @@ def test_every_command_has_one_name_and_stands_in_the_help() -> None:
     assert len(set(names)) == len(names)
     shown = help_text([], 200).plain
     assert all(
-        f"/{one.name} {one.arguments}".strip() in shown and one.help in shown for one in table.COMMANDS
+        f"/{one.name} {one.arguments}".strip() in shown and one.help in shown
+        for one in table.commands("screen")
     )
 
 
 def test_every_command_and_every_key_does_something_and_nothing_else_is_there_to_be_done() -> None:
     keys = [re.fullmatch(r"act\('(.+)'\)", one.action) for one in KEYS if isinstance(one, Binding)]
-    assert {one.name for one in table.COMMANDS} | {key[1] for key in keys if key} == ACTS.keys()
+    assert {one.name for one in table.commands("screen")} | {key[1] for key in keys if key} == ACTS.keys()
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from h2o_chat.base.glyphs import bar, gauge, percent, short, size, spark
 from h2o_chat.base.safe import fit, safe_text, token_label
-from h2o_chat.tui.glyphs import bar, gauge, percent, short, size, spark
 from h2o_chat.tui.transcript import markdown
 
 

@@ -10,7 +10,8 @@ import pytest
 from screens import opener
 
 from h2o_chat.base.config import Settings
-from h2o_chat.tui.jobs import ChatLike, Progress
+from h2o_chat.chat.commands.surface import ChatLike
+from h2o_chat.tui.jobs import Progress
 from h2o_chat.tui.prompt import completion_menu
 
 Drive = Callable[..., Any]

@@ -26,7 +26,6 @@ from h2o_chat.base.errors import GenerationError, ModelError, OutOfMemoryError
 from h2o_chat.events.recording import read
 from h2o_chat.tui.app import ChatApp
 from h2o_chat.tui.jobs import Jobs, OpenChat, Progress
-from h2o_chat.tui.panel.strip import RememberStrip
 from h2o_chat.tui.player import Pace, Player
 from h2o_chat.tui.prompt.model_list import Models, Row
 from h2o_chat.tui.replay import ReplayPane
@@ -45,8 +44,6 @@ class Shot:
     recording: str = "chat"
     no_color: bool = False
     theme: str = "h2o-dark"
-    axes: int = 0
-    """How often another axis was chosen for the strip."""
 
 
 SHOTS = {
@@ -64,7 +61,6 @@ SHOTS = {
     "panel-wide": Shot(120, 36, ("ctrl+b",)),
     "panel-over-80": Shot(80, 24, ("ctrl+b",)),
     "panel-over-60": Shot(60, 20, ("ctrl+b",)),
-    "strip-turns": Shot(120, 36, axes=1),
     "heat-hold": Shot(120, 36, ("ctrl+t",)),
     "heat-score": Shot(120, 36, ("ctrl+t", "ctrl+t")),
     "heat-evicted": Shot(120, 36, ("ctrl+t", "ctrl+t", "ctrl+t")),
@@ -132,8 +128,6 @@ async def test_a_recording_looks_so(name: str, page: Any, monkeypatch: pytest.Mo
         app.transcript.window.follow()
         await pilot.pause(0.1)
         await pilot.press(*shot.keys)
-        for _ in range(shot.axes):
-            app.query_one(RememberStrip).next_axis()
         await pilot.pause(0.1)
         assert drawn(screen) == page
 

@@ -1,14 +1,17 @@
-"""What can be changed while a conversation goes on, as `/set` and the screen of settings read and show it."""
+"""The settings that can be changed while a conversation goes on: read, shown, checked, applied."""
 
 import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from h2o_chat.base import precedence
-from h2o_chat.base.config import RecallName, Sampling
+from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import UsageError
+from h2o_chat.chat.commands.surface import Opened, Surface
 from h2o_chat.chat.conversation import going_back
 from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.events.events import Note, ReadSoFar
 
 ANSWERING = tuple(asdict(Sampling()))
 """Settings that hold from the next answer on."""
@@ -20,17 +23,10 @@ OPTIONAL = ("max_tokens", "sinks", "recent", "chunk")
 """Those that may be left to the program."""
 
 
-def values(talk: Chat, sampling: Sampling) -> dict[str, Any]:
+def values(chat: Chat, sampling: Sampling) -> dict[str, Any]:
     """All of them as they are now."""
-    now = asdict(talk.settings) | asdict(sampling) | {"seed": talk.session.seed}
+    now = asdict(chat.settings) | asdict(sampling) | {"seed": chat.session.seed}
     return {name: now[name] for name in SETTABLE}
-
-
-def set_recall(talk: Chat, value: RecallName) -> None:
-    """Whether what is gone and asked for is recalled, from the next message on."""
-    talk.settings = replace(talk.settings, recall=value)
-    if talk.keeper:
-        talk.keeper.changed(talk.session, asdict(talk.settings))
 
 
 def read(name: str, text: str) -> Any:
@@ -67,12 +63,53 @@ def shown(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def check(talk: Chat, new: dict[str, Any]) -> None:
-    """Whether these values can hold together.
-
+def check(chat: Chat, new: dict[str, Any]) -> None:
+    """
     Raises:
         BudgetError: such a cache cannot work.
         StoreError: the cache cannot be built again: the conversation is not stored.
     """
-    if other := {name: value for name, value in new.items() if name in REBUILDING}:
-        going_back.check_rebuild(talk, replace(talk.settings, **other))
+    if rebuilding := _only(new, REBUILDING):
+        going_back.check_rebuild(chat, replace(chat.settings, **rebuilding))
+
+
+def apply(surface: Surface, new: dict[str, Any]) -> None:
+    """Makes these values hold; the cache is built again at most once.
+
+    Raises:
+        UsageError: there is no conversation now.
+    """
+    chat = surface.idle()
+    if "seed" in new:
+        chat.reseed(new["seed"])
+    if "recall" in new:
+        chat.settings = replace(chat.settings, recall=new["recall"])
+        if chat.keeper:
+            chat.keeper.changed(chat.session, asdict(chat.settings))
+    answering = _only(new, ANSWERING)
+    surface.sampling = replace(surface.sampling, **answering)
+    chat.makers.named.update(answering)
+    rebuilding = _only(new, REBUILDING)
+    soon = _named({name: value for name, value in new.items() if name not in rebuilding})
+    if soon and rebuilding:  # the messages that are shown now will be shown anew
+        chat.notes.append(Note("setting", f"{soon}, from the next answer on"))
+    elif soon:
+        surface.say(f"{soon}, from the next answer on")
+    if not rebuilding:
+        return
+    settings, named = replace(chat.settings, **rebuilding), _named(rebuilding)
+
+    def work(cancel: Callable[[], bool], progress: Callable[[ReadSoFar], None]) -> Iterator[Opened]:
+        if going_back.rebuild(chat, settings, progress, cancel):
+            chat.notes.append(Note("setting", f"{named}; the conversation was read again"))
+            yield Opened(chat, rebuilt=True)
+
+    surface.run(work, f"reading {surface.memory.seen:,} tokens again · esc stops")
+
+
+def _only(values: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name in names}
+
+
+def _named(values: dict[str, Any]) -> str:
+    return ", ".join(f"{name} = {shown(value)}" for name, value in values.items())

@@ -1,9 +1,15 @@
-"""The commands that begin with a slash: what the menu, the help and the palette show. `acts.py` does them."""
+"""The slash commands, once: name, arguments, help, body. The screen and `--plain` type and show them."""
 
 import difflib
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from h2o_chat.base.errors import UsageError
+from h2o_chat.chat.commands import bodies
+from h2o_chat.chat.commands.surface import Surface
+
+Where = Literal["screen", "plain"]
 
 
 @dataclass(frozen=True)
@@ -14,44 +20,61 @@ class Command:
     arguments: str
     """As they are shown; empty where there are none."""
     help: str
+    body: Callable[[Surface, str], None] | None
+    """Gets what stands behind the name. None: only the screen has it (`tui/prompt/screen_commands.py`)."""
+    only: Where | None = None
+    """The only place where it can be typed; None: both."""
 
 
 COMMANDS = (
-    Command("help", "", "the keys and these commands"),
-    Command("new", "", "begin another conversation"),
-    Command("open", "", "stored conversations: find, open, rename"),
-    Command("system", "[TEXT]", "begin anew with this system prompt"),
-    Command("set", "[NAME VALUE]", "settings: how to answer, how to remember; all of them, or one"),
-    Command("policy", "NAME", "another policy; the memory is built again"),
-    Command("budget", "TOKENS", "another budget; the memory is built again"),
-    Command("model", "[NAME]", "begin with another model; without a name: which there are"),
-    Command("stats", "", "what the memory holds, in numbers"),
+    Command("help", "", "the keys and these commands", bodies.show_help),
+    Command("new", "", "begin another conversation", bodies.new),
+    Command("open", "", "stored conversations: find, open, rename", bodies.open_stored),
+    Command("system", "[TEXT]", "begin anew with this system prompt", bodies.system),
     Command(
-        "pin", "[next|NUMBER|again NUMBER]", "protect a message: the next, one by its number, or said again"
+        *("set", "[NAME VALUE]", "settings: how to answer, how to remember; all of them, or one"),
+        bodies.setting,
     ),
-    Command("unpin", "[NUMBER]", "let a pinned message be forgotten again"),
-    Command("recall", "WORDS", "have the model read earlier words once more"),
-    Command("why", "WORD|@POSITION", "why a word was kept or forgotten"),
-    Command("find", "WORDS", "look for words in this conversation"),
-    Command("copy", "[code|NUMBER]", "copy the last answer, its last code block, or a message"),
-    Command("export", "md|json|html [FILE]", "this conversation as a file"),
-    Command("regenerate", "[TEMPERATURE]", "answer the last message in other words"),
-    Command("edit", "[NUMBER]", "say something else instead of a message"),
-    Command("branch", "[NUMBER]", "go to what was said there before, and back"),
-    Command("axis", "", "another axis for the strip: by tokens, by turns, by age"),
-    Command("theme", "[NAME]", "other colours"),
-    Command("editor", "", "write in $EDITOR"),
-    Command("quit", "", "leave"),
+    Command(*("policy", "NAME", "another policy; the memory is built again"), bodies.setting_named("policy")),
+    Command(
+        *("budget", "TOKENS", "another budget; the memory is built again"), bodies.setting_named("budget")
+    ),
+    Command(*("model", "[NAME]", "begin with another model; without a name: which there are"), bodies.model),
+    Command("stats", "", "what the memory holds, in numbers", bodies.stats),
+    Command("memory", "", "what the memory holds, in words", bodies.memory, only="plain"),
+    Command(
+        *("pin", "[next|NUMBER|again NUMBER]"),
+        *("protect a message: the next, one by its number, or said again", bodies.pin),
+    ),
+    Command("unpin", "[NUMBER]", "let a pinned message be forgotten again", bodies.unpin),
+    Command("recall", "WORDS", "have the model read earlier words once more", bodies.recall),
+    Command("why", "WORD|@POSITION", "why a word was kept or forgotten", bodies.why),
+    Command("find", "WORDS", "look for words in this conversation", bodies.find),
+    Command(
+        *("copy", "[code|NUMBER]", "copy the last answer, its last code block, or a message"),
+        *(None, "screen"),
+    ),
+    Command("export", "md|json|html [FILE]", "this conversation as a file", bodies.export),
+    Command("regenerate", "[TEMPERATURE]", "answer the last message in other words", bodies.regenerate),
+    Command("again", "", "the same as /regenerate", bodies.regenerate, only="plain"),
+    Command("edit", "[NUMBER]", "say something else instead of a message", bodies.edit),
+    Command("branch", "[NUMBER]", "go to what was said there before, and back", bodies.branch),
+    Command("theme", "[NAME]", "other colours", None, only="screen"),
+    Command("editor", "", "write in $EDITOR", None, only="screen"),
+    Command("quit", "", "leave", bodies.leave),
 )
 
-_BY_NAME = {command.name: command for command in COMMANDS}
+
+def commands(where: Where) -> list[Command]:
+    """Those that can be typed on the screen, or in the plain chat."""
+    return [command for command in COMMANDS if command.only in (None, where)]
 
 
-def parse(text: str) -> tuple[Command, str] | str:
+def parse(text: str, where: Where = "screen") -> tuple[Command, str] | str:
     """A command and what stands behind it, or the text to send: `//` at its beginning stands for one slash.
 
     Raises:
-        UsageError: it begins with one slash and is no command; names the nearest.
+        UsageError: it begins with one slash and is no command here; names the nearest.
     """
     if not text.startswith("/"):
         return text
@@ -59,23 +82,26 @@ def parse(text: str) -> tuple[Command, str] | str:
         return text[1:]
     word, _, rest = text[1:].partition(" ")
     word, newline, more = word.partition("\n")
-    if command := _BY_NAME.get(word):
+    there = {command.name: command for command in commands(where)}
+    if command := there.get(word):
         return command, (more + rest if newline else rest).strip()
-    raise UsageError(f"/{word} is no command.", f"{_near(word)} // sends a text that begins with /")
+    if where == "plain" and any(command.name == word for command in COMMANDS):
+        raise UsageError(f"/{word} is of the screen: there is none here.")
+    raise UsageError(f"/{word} is no command.", f"{_near(word, there)} // sends a text that begins with /")
 
 
-def _near(word: str) -> str:
+def _near(word: str, there: dict[str, Command]) -> str:
     """The command that may have been meant."""
     name, slash, behind = word.lower().partition("/")
-    near = difflib.get_close_matches(name, _BY_NAME, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name, there, n=1, cutoff=0.5)
     if not near:
         return "/help shows them."
-    said = f"{near[0]} {behind}" if slash and _BY_NAME[near[0]].arguments else near[0]
-    return f"Did you mean /{said}?"
+    meant = f"{near[0]} {behind}" if slash and there[near[0]].arguments else near[0]
+    return f"Did you mean /{meant}?"
 
 
 def is_command(text: str) -> bool:
-    """Whether it is a command, or looks like one."""
+    """Whether a text is a command of the screen, or looks like one."""
     try:
         return not isinstance(parse(text), str)
     except UsageError:
@@ -83,7 +109,7 @@ def is_command(text: str) -> bool:
 
 
 def matching(text: str) -> list[Command]:
-    """The commands that `/text` may become; all for `/`."""
+    """The commands of the screen that `/text` may become; all for `/`."""
     if not text.startswith("/") or any(character.isspace() for character in text):
         return []
-    return [command for command in COMMANDS if command.name.startswith(text[1:].lower())]
+    return [command for command in commands("screen") if command.name.startswith(text[1:].lower())]

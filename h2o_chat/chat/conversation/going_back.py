@@ -1,6 +1,7 @@
 """Going elsewhere: another answer, another message, another conversation, another cache; by restoring."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 
 from h2o_chat.base.config import Sampling, Settings
@@ -149,3 +150,62 @@ def rebuild(
     chat.spell()  # a screen that shows it from its beginning forgets what the tokens were
     chat.notes += notes
     return True
+
+
+@dataclass(frozen=True)
+class Fork:
+    """A message in whose place something else was said, too."""
+
+    index: int
+    """Its place in the conversation."""
+    number: int
+    """Which of them the next one is, from 1 on."""
+    count: int
+    leaf: int
+    """The newest message that followed the next one."""
+
+
+def next_fork(chat: Chat, index: int | None = None) -> Fork | None:
+    """What else was said in the place of a message; None: of the last one of which there is anything.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    own = {
+        at: message.id
+        for at, message in enumerate(chat.messages)
+        if message.role == "user" and message.id is not None
+    }
+    places = sorted(own, reverse=True)
+    if index is not None:  # an answer is made again together with what it answers
+        places = [at for at in places if at <= index][:1]
+    for at in places:
+        there = _children(chat, chat.messages[at - 1].id if at else None)
+        if len(there) > 1:
+            number = (there.index(own[at]) + 1) % len(there)
+            leaf = there[number]
+            while after := _children(chat, leaf):
+                leaf = after[-1]
+            return Fork(at, number + 1, len(there), leaf)
+    return None
+
+
+def go_to_fork(
+    chat: Chat,
+    fork: Fork,
+    progress: Callable[[ReadSoFar], None] = unheard,
+    cancel: Callable[[], bool] = never,
+) -> bool:
+    """Goes on with the other branch, with the cache as it was there; False if it was cancelled."""
+    if not chat.resume(progress, cancel, fork.leaf):
+        return False
+    text = f"Branch {fork.number} of {fork.count} from {numbered(fork.index)} on."
+    chat.notes.append(Note("branch", text))
+    return True
+
+
+def _children(chat: Chat, parent: int | None) -> list[int]:
+    keeper = chat.keeper
+    if keeper is None or keeper.conversation is None:
+        return []
+    return [message.id for message in keeper.store.children(keeper.conversation, parent)]

@@ -10,9 +10,9 @@ from typing import Literal
 
 from h2o_chat.chat.conversation.message import Message
 from h2o_chat.chat.conversation.spans import Span, Spans
+from h2o_chat.chat.memory.survival import Lives
 from h2o_chat.chat.memory.words import Word, Words
 from h2o_chat.events.events import CacheState, Event, Gone, Heavy, Prompt, Said, Session, Token, Turn
-from h2o_chat.tui.panel.lives import Lives
 
 LOST_KEPT = 64
 """Points of the history of `lost`."""

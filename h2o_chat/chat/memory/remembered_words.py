@@ -4,6 +4,8 @@ from bisect import bisect_right, insort
 from dataclasses import dataclass
 from heapq import nlargest
 
+from h2o_chat.base.glyphs import heads
+from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.memory.cache_view import CacheView, Kind
 from h2o_chat.chat.memory.words import Word
 
@@ -11,6 +13,10 @@ LISTED = 64
 """Words that are listed, at most."""
 LOOKED = 512
 """Tokens of a message that are looked at for words, those that most heads hold: a book is one message."""
+
+
+MESSAGES, WORDS = 12, 8
+"""Messages that `in_lines` lists, and words of each: nobody listens to more."""
 
 
 @dataclass(frozen=True)
@@ -94,3 +100,28 @@ def forgotten(memory: CacheView) -> list[Phrase]:
         else:
             phrases.append(Phrase(word.text, word.first, word.last, word.index, seen))
     return sorted(phrases, key=lambda phrase: (-phrase.seen, -phrase.first))
+
+
+def in_lines(memory: CacheView) -> list[str]:
+    """What is remembered, line by line, the oldest message first: for readers without a screen."""
+    session, cache = memory.session, memory.cache
+    if session is None or cache is None or not cache.seen:
+        return ["nothing was read yet"]
+    pinned = cache.kinds.get("S", 0) > session.sinks
+    kinds = (("R", "newest"), ("H", "important"), ("S", "pinned" if pinned else "first"))
+    lines = [
+        f"remembers {cache.kept:,} of {cache.seen:,} tokens, {memory.evicted:,} are forgotten"
+        if memory.evicted
+        else f"{cache.kept:,} of {session.budget or 'all'} tokens are taken: nothing is forgotten yet",
+        ", ".join(f"{name} {cache.kinds.get(kind, 0):,}" for kind, name in kinds),
+    ]
+    by_message: dict[int, list[str]] = {}
+    for held in remembered(memory):
+        words = by_message.setdefault(held.word.index, [])
+        if len(words) < WORDS:
+            words.append(f"{held.word.text} ({heads(held.hold, memory.caches)})")
+    if by_message:
+        lines.append("still remembered from long ago:")
+    return lines + [
+        f"{numbered(index)} {', '.join(words)}" for index, words in [*by_message.items()][:MESSAGES]
+    ]

@@ -1,12 +1,11 @@
 """Why a word was kept or dropped: a line for each place where it stands. No widgets here."""
 
 from h2o_chat.base.errors import UsageError
+from h2o_chat.base.glyphs import NAMES, heads
 from h2o_chat.base.safe import safe_text, token_label
 from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.chat.memory.words import Word
-from h2o_chat.tui.glyphs import NAMES, heads
-from h2o_chat.tui.panel.evictions import since
 
 MOST = 20
 """Places told of, the oldest; the others are counted."""
@@ -43,6 +42,12 @@ def why(memory: CacheView, wanted: str) -> list[str]:
     lines = [_place(memory, one) for one in found[:MOST]]
     more = len(found) - len(lines)
     return lines + ([f"and {more:,} later time{'s' * (more > 1)}"] if more else [])
+
+
+def since(memory: CacheView, seen: int) -> str:
+    """Which message was said when so many tokens had been seen."""
+    span = memory.span(seen - 1)
+    return f"since {numbered(span.index)}" if span else f"since token {seen:,}"
 
 
 def _place(memory: CacheView, found: Word | int) -> str:

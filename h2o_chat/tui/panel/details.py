@@ -2,10 +2,10 @@
 
 from textual.content import Content
 
+from h2o_chat.base.glyphs import bar, percent, spark
 from h2o_chat.base.safe import fit, token_label
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import CacheState, Heavy
-from h2o_chat.tui.glyphs import bar, percent, spark
 from h2o_chat.tui.panel import evictions, headmap, ranks
 from h2o_chat.tui.panel.gauge import kept_line
 from h2o_chat.tui.panel.lines import Line, chosen_at, title, window

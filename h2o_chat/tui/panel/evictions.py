@@ -4,11 +4,12 @@ from itertools import islice
 
 from textual.content import Content
 
+from h2o_chat.base.glyphs import number, percent
 from h2o_chat.base.safe import fit, safe_text, token_label
 from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.memory.cache_view import CacheView, Went
 from h2o_chat.chat.memory.remembered_words import Phrase, forgotten
-from h2o_chat.tui.glyphs import number, percent
+from h2o_chat.chat.memory.why import since
 from h2o_chat.tui.panel.lines import Line, muted, whole_words, window
 from h2o_chat.tui.theme import MUTED
 
@@ -27,12 +28,6 @@ def in_words(memory: CacheView, inner: int, rows: int) -> list[Line]:
 
 def _is_here(memory: CacheView, phrase: Phrase) -> bool:
     return memory.cursor is not None and phrase.first <= memory.cursor <= phrase.last
-
-
-def since(memory: CacheView, seen: int) -> str:
-    """Which message was said when so many tokens had been seen."""
-    span = memory.span(seen - 1)
-    return f"since {numbered(span.index)}" if span else f"since token {seen:,}"
 
 
 def _phrase(memory: CacheView, phrase: Phrase, when: str, inner: int, columns: tuple[int, int]) -> Line:

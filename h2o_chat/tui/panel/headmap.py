@@ -2,8 +2,8 @@
 
 from textual.content import Content
 
+from h2o_chat.base.glyphs import NAMES, number
 from h2o_chat.chat.memory.cache_view import CacheView
-from h2o_chat.tui.glyphs import NAMES, number
 from h2o_chat.tui.theme import MUTED
 
 FACTS_CELLS = 17

@@ -2,7 +2,7 @@
 
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.chat.memory.remembered_words import forgotten
-from h2o_chat.tui.panel import evictions, lives
+from h2o_chat.tui.panel import evictions, survival_map
 from h2o_chat.tui.panel.lines import Line, title
 
 LEGEND = "taller: more heads hold it   · forgotten"
@@ -13,7 +13,7 @@ def draw(memory: CacheView, inner: int, rows: int) -> list[Line]:
     low = max(rows // 3, 1) if rows >= 6 else 0
     high = rows - 1 - (low + 1 if low else 0)
     lines = [title("what was held, when so many tokens were read")]
-    lines += map(Line, lives.draw(memory.lives, inner, high))
+    lines += map(Line, survival_map.draw(memory.lives, inner, high))
     if low:
         lines += [
             title("forgotten: of which message, since which"),

@@ -3,11 +3,11 @@
 from rich.cells import cell_len
 from textual.content import Content
 
+from h2o_chat.base.glyphs import MARKS, heads, held_bar
 from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.chat.memory.remembered_words import Held, Phrase, forgotten, remembered
-from h2o_chat.tui.glyphs import MARKS, heads, held_bar
 from h2o_chat.tui.panel.gauge import STYLES
 from h2o_chat.tui.panel.lines import Line, chosen_at, clipped, muted, title, whole_words, window
 from h2o_chat.tui.theme import MUTED

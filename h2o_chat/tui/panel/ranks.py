@@ -7,8 +7,8 @@ from math import log10
 
 from textual.content import Content
 
+from h2o_chat.base.glyphs import number, short
 from h2o_chat.chat.memory.cache_view import CacheView
-from h2o_chat.tui.glyphs import number, short
 from h2o_chat.tui.theme import MUTED
 
 LABEL_CELLS = 8

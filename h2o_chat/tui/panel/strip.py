@@ -9,16 +9,15 @@ from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.events import Click, MouseMove
-from textual.reactive import reactive
 from textual.widget import Widget
 
+from h2o_chat.base.glyphs import height, percent
 from h2o_chat.base.safe import fit, safe_text, token_label
 from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.memory.cache_view import CacheView, Kind
 from h2o_chat.tui.box_frame import edge, row
-from h2o_chat.tui.glyphs import height, percent
 from h2o_chat.tui.panel.lines import whole_words
-from h2o_chat.tui.panel.strip_axis import AXES, NAME_CELLS, Axis, choose, edges_of
+from h2o_chat.tui.panel.strip_axis import NAME_CELLS, Axis, choose, edges_of
 from h2o_chat.tui.pointing import Pointed
 from h2o_chat.tui.theme import MUTED
 
@@ -108,11 +107,7 @@ class _Group:
 
 
 class RememberStrip(Widget, can_focus=True):
-    """Drawn from `CacheView`; the arrows and the mouse move along it, and the transcript follows.
-
-    Attributes:
-        axis: The one that was chosen; None leaves that to the length.
-    """
+    """Drawn from `CacheView`; the arrows and the mouse move along it, and the transcript follows."""
 
     DEFAULT_CSS = """
     RememberStrip { height: 5; color: $border; }
@@ -128,7 +123,6 @@ class RememberStrip(Widget, can_focus=True):
         Binding("end", "end(-1)", "the end", show=False),
         Binding("escape", "leave", "leave the token"),
     ]
-    axis: reactive[Axis | None] = reactive(None)
 
     def __init__(self, memory: CacheView, id: str) -> None:
         super().__init__(id=id)
@@ -136,17 +130,12 @@ class RememberStrip(Widget, can_focus=True):
         self._drawn: tuple[object, ...] = ()
         self._cells: list[Cell] = []
 
-    def next_axis(self) -> None:
-        """The next axis; after the last one the length chooses again."""
-        order: list[Axis | None] = [None, *AXES]
-        self.axis = order[(order.index(self.axis) + 1) % len(order)]
-
     # What is drawn
 
     def cells(self) -> list[Cell]:
         """The cells as they are now; worked out once for each state of the cache."""
         memory = self._memory
-        key = (memory.states, len(memory.spans), self._room, self.axis)
+        key = (memory.states, len(memory.spans), self._room)
         if key != self._drawn:
             firsts = [span.first for span in memory.spans]
             edges = edges_of(self._axis, memory.seen, self._room, firsts)
@@ -163,7 +152,7 @@ class RememberStrip(Widget, can_focus=True):
 
     @property
     def _axis(self) -> Axis:
-        return self.axis or choose(self._memory.seen, self._room, len(self._memory.spans))
+        return choose(self._memory.seen, self._room, len(self._memory.spans))
 
     @property
     def _here(self) -> int | None:
@@ -288,10 +277,7 @@ class RememberStrip(Widget, can_focus=True):
             self._point(at % len(cells))
 
     def on_click(self, event: Click) -> None:
-        if self._framed and event.y == 0:  # its title
-            self.next_axis()
-        else:
-            self._scrub(event.x)
+        self._scrub(event.x)
 
     def on_mouse_move(self, event: MouseMove) -> None:
         if event.button:

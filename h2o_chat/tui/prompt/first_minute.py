@@ -9,14 +9,15 @@ from psutil import virtual_memory
 
 from h2o_chat.base.called import called
 from h2o_chat.base.errors import StoreError
+from h2o_chat.base.glyphs import size
 from h2o_chat.base.own import open_own
+from h2o_chat.chat.commands.surface import ChatLike, Opened
 from h2o_chat.chat.conversation.greeting import ABOUT, why_small
 from h2o_chat.events.events import CacheState, Note
 from h2o_chat.models import smollm2
 from h2o_chat.models.aliases import ALIASES, fits
 from h2o_chat.models.resolve import POCKET
-from h2o_chat.tui.glyphs import size
-from h2o_chat.tui.jobs import ChatLike, Done, Opened, Report, Text
+from h2o_chat.tui.jobs import Done, Report, Text
 from h2o_chat.tui.prompt.prompt_box import PromptBox
 from h2o_chat.tui.prompt.prompt_history import History
 from h2o_chat.tui.transcript.transcript import Transcript

@@ -14,13 +14,13 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from h2o_chat.base.config import user_aliases
+from h2o_chat.base.glyphs import size
 from h2o_chat.chat.conversation.opening import YES
 from h2o_chat.chat.files.export import one_line
 from h2o_chat.models import ollama, smollm2
 from h2o_chat.models.aliases import ALIASES, fits
 from h2o_chat.models.cached import repositories
 from h2o_chat.models.resolve import BUNDLED, POCKET
-from h2o_chat.tui.glyphs import size
 from h2o_chat.tui.key_bar import Keys, typed_ahead
 from h2o_chat.tui.theme import MUTED
 

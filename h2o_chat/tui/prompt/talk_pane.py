@@ -10,13 +10,14 @@ from textual.widgets import Static
 from h2o_chat.base.config import Sampling
 from h2o_chat.base.errors import H2OChatError, UsageError
 from h2o_chat.chat.commands import table
+from h2o_chat.chat.commands.surface import ChatLike
 from h2o_chat.chat.conversation import going_back
 from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.files.attached import Reading
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import Said, Turn
 from h2o_chat.tui.fill_transcript import show_marks
-from h2o_chat.tui.jobs import ChatLike, Jobs, OpenChat
+from h2o_chat.tui.jobs import Jobs, OpenChat
 from h2o_chat.tui.pane import Pane
 from h2o_chat.tui.prompt.completion_menu import Menu
 from h2o_chat.tui.prompt.editing import Editing, Sent
@@ -59,8 +60,6 @@ KEYS: list[BindingType] = [
 """Most of them do what a command does."""
 LETTERS = (("edit chosen",), ("branch",), ("pin chosen",))
 """What `act` does with the chosen message."""
-AT_REST = ("new", "open", "regenerate", "edit")
-"""Commands that would do nothing, and say nothing, while something goes on."""
 
 
 class TalkPane(Pane):
@@ -209,8 +208,6 @@ class TalkPane(Pane):
             said = table.parse(text)
             if not isinstance(said, str):
                 command, words = said
-                if command.name in AT_REST:
-                    self.idle()
                 self._acts[command.name](self, words)
                 return True
         except H2OChatError as error:

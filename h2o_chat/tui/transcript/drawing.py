@@ -10,9 +10,9 @@ from textual.content import Content
 from textual.selection import Selection
 from textual.strip import Strip
 
+from h2o_chat.base.glyphs import gauge
 from h2o_chat.base.safe import fit
 from h2o_chat.chat.conversation.message import numbered
-from h2o_chat.tui.glyphs import gauge
 from h2o_chat.tui.theme import MUTED
 from h2o_chat.tui.transcript.heat import Heat
 from h2o_chat.tui.transcript.message_body import Piece

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
+from h2o_chat.base.glyphs import NAMES, heads
 from h2o_chat.base.safe import safe_text, token_label
 from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.memory.cache_view import CacheView
-from h2o_chat.tui.glyphs import NAMES, heads
-from h2o_chat.tui.panel.evictions import since
+from h2o_chat.chat.memory.why import since
 from h2o_chat.tui.transcript.drawing import Canvas
 from h2o_chat.tui.transcript.messages import Messages
 from h2o_chat.tui.transcript.token_position import character, shows, spot

@@ -4,7 +4,7 @@ from textual.content import Content
 from textual.selection import Selection
 from textual.style import Style
 
-from h2o_chat.tui.glyphs import heads
+from h2o_chat.base.glyphs import heads
 from h2o_chat.tui.transcript.heat import Heat
 from h2o_chat.tui.transcript.message_body import Piece
 from h2o_chat.tui.transcript.text_search import Finder

@@ -1,0 +1,287 @@
+"""What the slash commands do, on the screen and in `--plain` alike; `table.py` lists them."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from h2o_chat.base.errors import UsageError
+from h2o_chat.base.glyphs import percent, size
+from h2o_chat.chat.commands import settable
+from h2o_chat.chat.commands.surface import Opened, Surface
+from h2o_chat.chat.conversation import going_back
+from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.conversation.message import no_such, numbered
+from h2o_chat.chat.conversation.pinning import pin as pin_message
+from h2o_chat.chat.files.export_chat import export as export_chat
+from h2o_chat.chat.memory import why as reasons
+from h2o_chat.chat.memory.remembered_words import in_lines
+from h2o_chat.events.events import ReadSoFar
+
+
+def show_help(surface: Surface, _: str) -> None:
+    surface.help()
+
+
+def leave(surface: Surface, _: str) -> None:
+    surface.leave()
+
+
+# Another conversation, another model
+
+
+def new(surface: Surface, _: str) -> None:
+    """Begin another conversation; this one stays where it is kept."""
+    _begin(surface, None)
+
+
+def system(surface: Surface, words: str) -> None:
+    """Begin another conversation with this system prompt; without words, show the present one."""
+    if words:
+        _begin(surface, words)
+        return
+    prompt = surface.idle().system
+    surface.say(f"The system prompt: {prompt}" if prompt else "There is no system prompt.")
+
+
+def _begin(surface: Surface, system_prompt: str | None) -> None:
+    chat = surface.idle()
+
+    def work(*_: object) -> Iterator[Opened]:
+        chat.clear(system_prompt)
+        yield Opened(chat)
+
+    surface.run(work, "beginning anew")
+
+
+def open_stored(surface: Surface, words: str) -> None:
+    """Show the stored conversations, or open the one with this id."""
+    chat = surface.idle()
+    if chat.keeper is None:
+        surface.remark("conversations are not stored here: there are none to open")
+    elif words:
+        open_conversation(surface, chat.keeper.store.find(words))
+    else:
+        surface.choose_conversation()
+
+
+def open_conversation(surface: Surface, conversation: str) -> None:
+    """Go on with another stored conversation."""
+    chat = surface.idle()
+
+    def work(cancel: Callable[[], bool], progress: Callable[[ReadSoFar], None]) -> Iterator[Opened]:
+        if going_back.open_another(chat, conversation, progress, cancel):
+            yield Opened(chat)
+
+    surface.run(work, "opening · esc stops")
+
+
+def model(surface: Surface, words: str) -> None:
+    """Begin a conversation with another model; without a name, show which there are."""
+    if words:
+        surface.open_model(words)
+    else:
+        surface.choose_model()
+
+
+# Settings
+
+
+def setting(surface: Surface, words: str) -> None:
+    """`NAME VALUE` changes a setting, `NAME` shows its value, nothing shows all of them."""
+    name, _, value = words.partition(" ")
+    name, value = name.replace("-", "_"), value.strip()
+    if not name:
+        surface.choose_setting()
+    elif value or name not in settable.SETTABLE:
+        settable.apply(surface, {name: settable.read(name, value)})
+    else:
+        present = settable.values(surface.idle(), surface.sampling)[name]
+        surface.say(f"{name} = {settable.shown(present)}")
+
+
+def setting_named(name: str) -> Callable[[Surface, str], None]:
+    """The body of `/name VALUE`, which stands for `/set name VALUE`."""
+    return lambda surface, words: setting(surface, f"{name} {words}")
+
+
+# What the memory holds
+
+
+def stats(surface: Surface, _: str) -> None:
+    """The cache in numbers."""
+    memory = surface.memory
+    if memory.session is None or memory.cache is None:
+        raise UsageError("Nothing was seen yet.")
+    cache, session = memory.cache, memory.session
+    kinds = ", ".join(
+        f"{cache.kinds.get(kind, 0):,} {name}"
+        for kind, name in (("S", "protected"), ("H", "heavy"), ("R", "recent"))
+    )
+    slots = "" if session.budget is None else f" of {session.budget:,} slots"
+    full = f"a full cache would hold {size(cache.bytes_full)}"
+    if cache.bytes > cache.bytes_full:
+        full = f"all set aside at once; {full} so far"
+    lines = [
+        f"{session.model} · {session.policy} · {session.layers} layers x {session.kv_heads} KV heads",
+        f"seen {cache.seen:,} tokens, kept {cache.kept:,}{slots}: {kinds}",
+        f"{size(cache.bytes)} of keys and values; {full}",
+        f"lost {percent(cache.lost)} of the attention per token, lately",
+    ]
+    if memory.tok_s is not None:
+        lines.append(f"{memory.tok_s:.1f} tokens a second")
+    surface.say("\n".join(lines))
+
+
+def memory(surface: Surface, _: str) -> None:
+    """The words that the cache holds."""
+    surface.say("\n".join(in_lines(surface.memory)))
+
+
+def why(surface: Surface, words: str) -> None:
+    """Why a word was kept or forgotten."""
+    if not words:
+        raise UsageError("Which word?", "/why WORD or /why @POSITION")
+    surface.say("\n".join(reasons.why(surface.memory, words)))
+
+
+def recall(surface: Surface, words: str) -> None:
+    """Put earlier words in front of the next message."""
+    chat = surface.idle()
+    surface.note(chat.recall.by_hand(words, chat.messages, chat.session.budget))
+
+
+def pin(surface: Surface, words: str) -> None:
+    """Protect a message: the next, one by its number, or one that is said once more."""
+    if words == "next" or (not words and surface.selected is None):
+        surface.pin_next(not surface.pins_next or words == "next")
+    elif words.split(" ")[0] == "again":
+        _say_again(surface, words.removeprefix("again").strip())
+    else:
+        _pin(surface, message_index(surface, words), True)
+
+
+def unpin(surface: Surface, words: str) -> None:
+    """Let a pinned message be forgotten again."""
+    if not words and surface.selected is None:
+        if surface.pins_next:
+            surface.pin_next(False)
+            return
+        pinned = [numbered(index) for index, one in enumerate(surface.idle().messages) if one.pinned]
+        if not pinned:
+            raise UsageError("No message is pinned.", "/pin NUMBER protects one.")
+        if len(pinned) > 1:
+            raise UsageError("Which message?", f"/unpin NUMBER; pinned are: {', '.join(pinned)}.")
+        words = pinned[0]
+    _pin(surface, message_index(surface, words), False)
+
+
+def _say_again(surface: Surface, words: str) -> None:
+    """Say a forgotten message once more, and pin it."""
+    if not words and surface.selected is None:
+        raise UsageError("Which message?", "/pin again NUMBER")
+    index = message_index(surface, words)
+    message = surface.idle().messages[index]
+    if message.role != "user":
+        raise UsageError(f"{numbered(index)} is not one of yours.", "Only what you said can be said again.")
+    surface.pins_next = True
+    surface.speak(message.text)
+
+
+def _pin(surface: Surface, index: int, on: bool) -> None:
+    chat = surface.idle()
+    surface.run(lambda *_: pin_message(chat, index, on), "pinning", keeps_messages=True)
+
+
+# What was said
+
+
+def find(surface: Surface, words: str) -> None:
+    """Look for words in this conversation."""
+    if not words:
+        raise UsageError("Find what?", "/find WORDS; /open looks through all stored conversations.")
+    surface.find(words)
+
+
+def export(surface: Surface, words: str) -> None:
+    """Write this conversation to a file."""
+    surface.say(f"Wrote {export_chat(surface.idle(), words)}")
+
+
+def regenerate(surface: Surface, words: str) -> None:
+    """Answer the last message in other words, at the temperature named or that of all answers."""
+    chat = surface.idle()
+    last = _last_to_go_back_to(surface, chat)
+    if last is None:
+        return
+    sampling = surface.sampling
+    if words:
+        sampling = replace(sampling, temperature=settable.read("temperature", words))
+    surface.run(
+        lambda cancel, progress: going_back.regenerate(chat, sampling, cancel, progress),
+        "going back · esc stops",
+        edits=last,
+    )
+
+
+def edit(surface: Surface, words: str) -> None:
+    """Say something else instead of a message: by its number, the chosen one, or the last."""
+    edit_message(surface, message_index(surface, words) if words else surface.selected)
+
+
+def edit_message(surface: Surface, index: int | None) -> None:
+    """Say something else instead of a message of the user; None: the last one."""
+    chat = surface.idle()
+    last = _last_to_go_back_to(surface, chat)
+    if last is None:
+        return
+    index = last if index is None else index
+    if not 0 <= index < len(chat.messages) or chat.messages[index].role != "user":
+        raise UsageError(f"{numbered(index)} is not one of yours.", "Only what you said can be said anew.")
+    surface.begin_edit(index)
+
+
+def branch(surface: Surface, words: str) -> None:
+    """Go to the next branch at a message, or at the last one that has any; and back."""
+    chat = surface.idle()
+    index = message_index(surface, words) if words else surface.selected
+    if _last_to_go_back_to(surface, chat) is None:
+        return
+    fork = going_back.next_fork(chat, index)
+    if fork is None:
+        surface.remark("nothing else was said here · /edit and /regenerate begin a branch")
+        return
+
+    def work(cancel: Callable[[], bool], progress: Callable[[ReadSoFar], None]) -> Iterator[Opened]:
+        if going_back.go_to_fork(chat, fork, progress, cancel):
+            yield Opened(chat)
+
+    surface.run(work, "going there · esc stops", fork=fork.index)
+
+
+def _last_to_go_back_to(surface: Surface, chat: Chat) -> int | None:
+    """Index of the last message of the user; None, after a remark, where there is no going back."""
+    own = [index for index, message in enumerate(chat.messages) if message.role == "user"]
+    if not own:
+        surface.remark("nothing was said yet")
+        return None
+    if chat.keeper is None or chat.messages[own[-1]].id is None:
+        surface.remark("this conversation is not stored: there is no going back")
+        return None
+    return own[-1]
+
+
+def message_index(surface: Surface, words: str) -> int:
+    """Index of a message: by the number at its head (`3` or `#3`), or, without words, the chosen one.
+
+    Raises:
+        UsageError: it is no number, or no message has it.
+    """
+    if not words:
+        assert surface.selected is not None
+        return surface.selected
+    if not re.fullmatch(r"#?\d{1,9}", words):
+        raise UsageError(f"{words!r} is no number of a message.", "It stands at its head: 3 or #3.")
+    index, count = int(words.removeprefix("#")) - 1, len(surface.idle().messages)
+    if not 0 <= index < count:
+        raise no_such(index, count)
+    return index

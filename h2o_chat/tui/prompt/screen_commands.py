@@ -1,0 +1,239 @@
+"""The slash commands on the screen: `ScreenSurface` for those of the table, and what only the screen has."""
+
+from collections.abc import Mapping
+from functools import partial
+
+from h2o_chat.base.config import Sampling
+from h2o_chat.base.errors import H2OChatError, UsageError
+from h2o_chat.base.progress import Progress
+from h2o_chat.chat.commands import bodies, settable
+from h2o_chat.chat.commands.surface import ChatLike, Job
+from h2o_chat.chat.commands.table import Command, commands
+from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.conversation.message import numbered
+from h2o_chat.chat.conversation.opening import YES
+from h2o_chat.chat.memory.cache_view import CacheView
+from h2o_chat.events.events import Note
+from h2o_chat.tui.prompt.conversation_list import Conversations
+from h2o_chat.tui.prompt.editing import Sent
+from h2o_chat.tui.prompt.model_list import Models, rows
+from h2o_chat.tui.prompt.settings_screen import Changed, SettingsScreen
+from h2o_chat.tui.prompt.talk_pane import Act, TalkPane
+from h2o_chat.tui.transcript.markdown import code_blocks
+
+
+class ScreenSurface:
+    """The screen, as commands use it (`chat/commands/surface.py`)."""
+
+    def __init__(self, pane: TalkPane) -> None:
+        self._pane = pane
+
+    @property
+    def sampling(self) -> Sampling:
+        return self._pane.sampling
+
+    @sampling.setter
+    def sampling(self, sampling: Sampling) -> None:
+        self._pane.sampling = sampling
+
+    @property
+    def pins_next(self) -> bool:
+        return self._pane.pins_next
+
+    @pins_next.setter
+    def pins_next(self, on: bool) -> None:
+        self._pane.pins_next = on
+
+    @property
+    def memory(self) -> CacheView:
+        return self._pane.memory
+
+    @property
+    def selected(self) -> int | None:
+        return self._pane.transcript.selected
+
+    def idle(self) -> Chat:
+        return self._pane.idle()
+
+    def say(self, text: str) -> None:
+        self._pane.transcript.messages.note(text)
+
+    def remark(self, text: str) -> None:
+        self._pane.divider.say(text)
+
+    def note(self, note: Note) -> None:
+        self._pane.noted(note)
+
+    def run(
+        self,
+        job: Job,
+        doing: str,
+        *,
+        edits: int | None = None,
+        fork: int | None = None,
+        keeps_messages: bool = False,
+    ) -> None:
+        pane = self._pane
+        chosen = pane.transcript.letters  # before editing ends that
+        if not keeps_messages:
+            pane.editing.give_up()
+        pane.sent = Sent(edits=edits, fork=fork, chosen=chosen, taken=keeps_messages)
+        pane.begin(job, doing)
+
+    def speak(self, text: str) -> None:
+        self._pane.say(self.idle(), "", text)  # it was not typed: a refusal puts it into no box
+
+    def begin_edit(self, index: int) -> None:
+        self._pane.editing.begin(index, self.idle().messages[index].text)
+
+    def pin_next(self, on: bool) -> None:
+        self.pins_next = on
+        self._pane.write_hint()
+
+    def open_model(self, name: str) -> None:
+        """The present conversation stays open until the other one is.
+
+        Args:
+            name: a model's, or that and `YES`.
+        """
+        pane = self._pane
+        chat = None if pane.failed else pane.idle()
+        if pane.opener_of is None:
+            raise UsageError("Other models cannot be opened here.")
+        open_chat = pane.opener_of(name)
+        if chat is not None and chat.keeper:
+            chat.keeper.leave()
+
+        def instead(progress: Progress) -> ChatLike:
+            other = open_chat(progress)
+            if chat is not None:
+                chat.close()
+            return other
+
+        pane.editing.give_up()
+        pane.sent = Sent(taken=True)
+        pane.failed = False
+        shown = name.removesuffix(YES)
+        pane.opening(shown)
+        pane.start(lambda: pane.jobs.load_instead(instead), f"opening {shown} · esc stops")
+
+    def choose_model(self) -> None:
+        from psutil import virtual_memory
+
+        def chosen(name: str | None) -> None:
+            if name:
+                self._try(partial(self.open_model, name))
+
+        self._pane.app.push_screen(Models(list(rows(virtual_memory().total))), chosen)
+
+    def choose_conversation(self) -> None:
+        chat = self.idle()
+        assert chat.keeper is not None
+
+        def chosen(conversation: str | None) -> None:
+            if conversation is not None and self._pane.ready is not None:
+                bodies.open_conversation(self, conversation)
+
+        keeper = chat.keeper
+        screen = Conversations(keeper.store, keeper.conversation, chat.session.model)
+        self._pane.app.push_screen(screen, chosen)
+
+    def choose_setting(self) -> None:
+        app = self._pane.app
+
+        def chosen(changed: Changed | None) -> None:
+            if changed and changed.theme:
+                app.theme = changed.theme
+            if changed and changed.values:
+                self._try(partial(settable.apply, self, changed.values))
+
+        screen = SettingsScreen(
+            settable.values(self.idle(), self.sampling),
+            sorted(app.available_themes),
+            app.theme,
+            lambda new: settable.check(self.idle(), new),
+        )
+        app.push_screen(screen, chosen)
+
+    def find(self, words: str) -> None:
+        self._pane.find_bar.open(words)
+
+    def help(self) -> None:
+        self._pane.app.action_help()  # type: ignore[attr-defined]
+
+    def leave(self) -> None:
+        self._pane.app.exit()
+
+    def _try(self, act: partial[None]) -> None:
+        """After a dialog: what cannot be done is shown in the transcript."""
+        try:
+            act()
+        except H2OChatError as error:
+            self._pane.show_error(error)
+
+
+def copy(pane: TalkPane, words: str) -> None:
+    """Copy the last answer, its last code block, or a message by its number."""
+    messages = pane.idle().messages
+    if any(character.isdecimal() for character in words):
+        index = bodies.message_index(ScreenSurface(pane), words)
+    elif words not in ("", "code"):
+        raise UsageError(f"{words!r} is nothing to copy.", "/copy, /copy code or /copy NUMBER")
+    else:
+        index = max((n for n, one in enumerate(messages) if one.role == "assistant"), default=-1)
+    view = pane.transcript.messages.by_index.get(index)
+    text = view.said if view is not None else ""
+    if not text:
+        raise UsageError("There is nothing to copy.", "/copy, /copy code or /copy NUMBER")
+    if words != "code":
+        pane.copy(text, numbered(index))
+    elif blocks := code_blocks(text):
+        pane.copy(blocks[-1], "the last code block")
+    else:
+        raise UsageError("The last answer has no code block.")
+
+
+def theme(pane: TalkPane, words: str) -> None:
+    """Choose other colours, by name or from a list."""
+    themes = pane.app.available_themes
+    if not words:
+        pane.app.action_change_theme()
+        return
+    if words not in themes:
+        raise UsageError(f"There is no theme {words!r}.", f"One of: {', '.join(sorted(themes))}.")
+    pane.app.theme = words
+
+
+def edit_chosen(pane: TalkPane, _: str) -> None:
+    """Edit the chosen message, or the last one; where the model said it, say so."""
+    index = pane.transcript.selected
+    view = None if index is None else pane.transcript.messages.by_index.get(index)
+    if view is not None and view.kind != "user":
+        pane.divider.say("only what you said can be said anew · up and down choose that")
+    else:
+        bodies.edit_message(ScreenSurface(pane), index)
+
+
+def pin_chosen(pane: TalkPane, _: str) -> None:
+    """Protect the chosen message, or let it be forgotten."""
+    view = pane.transcript.choice.view
+    if view is not None:
+        (bodies.unpin if view.pinned else bodies.pin)(ScreenSurface(pane), "")
+
+
+def _of_table(command: Command, pane: TalkPane, words: str) -> None:
+    assert command.body is not None
+    command.body(ScreenSurface(pane), words)
+
+
+ACTS: Mapping[str, Act] = {
+    **{command.name: partial(_of_table, command) for command in commands("screen") if command.body},
+    "copy": copy,
+    "theme": theme,
+    "editor": lambda pane, _: pane.prompt.action_editor(),
+    # keys alone
+    "edit chosen": edit_chosen,
+    "edit last": lambda pane, _: bodies.edit_message(ScreenSurface(pane), None),
+    "pin chosen": pin_chosen,
+}
+"""What commands and keys do, by name."""

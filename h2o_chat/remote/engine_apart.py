@@ -1,4 +1,4 @@
-"""An engine in a process of its own, to be used like one that is here (`EngineLike`).
+"""An engine in a process of its own, to be used like one that is here.
 
 Python runs one thread of a process at a time. Drawing took a quarter of a small engine's time, and the
 engine made the screen wait (docs/MEASURED.md, "The screen"). Apart, each has a core; torch is imported on the
@@ -20,10 +20,10 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from multiprocessing.connection import Connection
-from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import EngineError
@@ -31,8 +31,11 @@ from h2o_chat.base.own_process import python
 from h2o_chat.base.progress import Progress, never, unheard
 from h2o_chat.base.system import KILL
 from h2o_chat.engine.diversion import Other
-from h2o_chat.events.events import CacheState, Event, Finish, Prompt, Token, Turn
+from h2o_chat.events.events import Event, Finish, Prompt, Token, Turn
 from h2o_chat.remote.engine_process import Call, Cancel, Held, Known, Reply
+
+if TYPE_CHECKING:  # importing torch takes seconds
+    from h2o_chat.engine.engine import Engine
 
 _PROGRAM = "from h2o_chat.remote.engine_process import main; main()"
 LOOK_S = 0.02
@@ -162,8 +165,20 @@ def _end(process: "subprocess.Popen[bytes]", pipe: "Connection[Any, Any]", words
         process.wait(ENDING_S)
 
 
+FORWARDED = frozenset(
+    {
+        *("relive", "restore", "reset", "save", "load", "check", "protection", "budget_for"),
+        *("protect", "pin", "unpin", "give_up_generated", "look", "inspect", "held"),
+    }
+)
+"""Methods of `Engine` that are called in the other process, and nothing else."""
+
+
 class EngineApart:
-    """See `engine.Engine`, which does what this asks for. Not thread-safe but for `watch`, as that one is."""
+    """Stands in for an `Engine` in another process: its methods stand there, see `engine/engine.py`.
+
+    Not thread-safe but for `watch`, as that one is.
+    """
 
     def __init__(self, process: _Process, known: Known, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
@@ -204,25 +219,9 @@ class EngineApart:
                 yield Turn("".join(text), finish, read, len(text), 0.0, 0.0, seen, 0, seen, 0.0)
             raise
 
-    def relive(
-        self,
-        ids: Sequence[int],
-        *,
-        answer: bool,
-        exact: bool,
-        cancel: Callable[[], bool],
-        tick: Callable[[int], None] = unheard,
-    ) -> bool:
-        """See `Engine.relive`."""
-        return bool(self._ask("relive", list(ids), answer=answer, exact=exact, cancel=cancel, tick=tick))
-
     def snapshot(self) -> Held:
         """See `Engine.snapshot`; it is there, and this is its number."""
         return self._kept(self._ask("snapshot"))
-
-    def restore(self, snapshot: Held, *, hand_over: bool = False) -> None:
-        """See `Engine.restore`."""
-        self._ask("restore", snapshot, hand_over=hand_over)
 
     def remade(self, settings: Settings) -> "EngineApart":
         """See `Engine.remade`."""
@@ -238,61 +237,11 @@ class EngineApart:
         with suppress(EngineError):  # whoever asks something of it next is told
             self._process.over(self._process.begin(self._held, "watch", on))
 
-    def check(self, settings: Settings) -> None:
-        """See `Engine.check`."""
-        self._ask("check", settings)
-
-    def protect(self, tokens: int) -> int:
-        """See `Engine.protect`."""
-        return int(self._ask("protect", tokens))
-
-    def pin(self, positions: range) -> int:
-        """See `Engine.pin`."""
-        return int(self._ask("pin", positions))
-
-    def unpin(self, positions: range | None = None, keep: Sequence[int] = ()) -> None:
-        """See `Engine.unpin`."""
-        self._ask("unpin", positions, keep)
-
-    def give_up_generated(self) -> None:
-        """See `Engine.give_up_generated`."""
-        self._ask("give_up_generated")
-
-    def protection(self) -> tuple[int, int | None]:
-        """See `Engine.protection`."""
-        slots: tuple[int, int | None] = self._ask("protection")
-        return slots
-
-    def budget_for(self, protected: int) -> int | None:
-        """See `Engine.budget_for`."""
-        budget: int | None = self._ask("budget_for", protected)
-        return budget
-
-    def look(self) -> CacheState:
-        """See `Engine.look`."""
-        state: CacheState = self._ask("look")
-        return state
-
-    def inspect(self, position: int) -> list[list[bool]]:
-        """See `Engine.inspect`."""
-        holders: list[list[bool]] = self._ask("inspect", position)
-        return holders
-
-    def held(self, positions: range) -> float:
-        """See `Engine.held`."""
-        return float(self._ask("held", positions))
-
-    def save(self, path: Path) -> None:
-        """See `Engine.save`."""
-        self._ask("save", path)
-
-    def load(self, path: Path) -> None:
-        """See `Engine.load`."""
-        self._ask("load", path)
-
-    def reset(self) -> None:
-        """See `Engine.reset`."""
-        self._ask("reset")
+    def __getattr__(self, name: str) -> Any:
+        """A method of `FORWARDED`, which the other process does."""
+        if name not in FORWARDED:
+            raise AttributeError(name)
+        return partial(self._ask, name)
 
     def close(self) -> None:
         """See `Engine.close`; its process ends, and that of all that were `remade` from it."""
@@ -354,7 +303,7 @@ class EngineApart:
                 self.seen, self.pending, over = reply.seen, reply.pending, reply.kind != "yielded"
 
 
-def engine_apart(settings: Settings, progress: Progress) -> EngineApart:
+def engine_apart(settings: Settings, progress: Progress) -> "Engine":
     """What `engine_here` opens, in a process of its own.
 
     Raises:
@@ -372,7 +321,7 @@ def engine_apart(settings: Settings, progress: Progress) -> EngineApart:
         raise
 
 
-def _opened(process: _Process, settings: Settings, progress: Progress) -> EngineApart:
+def _opened(process: _Process, settings: Settings, progress: Progress) -> "Engine":
     call = process.begin(None, "open", settings)
     stage: tuple[str, float | None] = ("start", None)  # Python and torch, which takes seconds
     progress(*stage)
@@ -387,6 +336,6 @@ def _opened(process: _Process, settings: Settings, progress: Progress) -> Engine
                     progress(*stage)
             case "returned":
                 process.over(call)
-                return EngineApart(process, *reply.value)
+                return cast("Engine", EngineApart(process, *reply.value))
             case "raised":
                 raise reply.value

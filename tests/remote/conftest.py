@@ -1,7 +1,7 @@
 """The same engine twice: in another process, and here."""
 
 import subprocess
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from apart import SETTINGS, unheard
@@ -16,7 +16,7 @@ def opened() -> EngineApart:
     """Forked from a process that has imported torch; how one begins, `test_engine_process.py` tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subprocess, "Popen", Forked)
-        return engine_apart(SETTINGS, unheard)
+        return cast(EngineApart, engine_apart(SETTINGS, unheard))
 
 
 @pytest.fixture

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from h2o_chat.base.config import SCREEN_TOKENS, Sampling, Settings
 from h2o_chat.base.errors import BudgetError, OutOfMemoryError
-from h2o_chat.chat.conversation.engine_like import EngineLike
 from h2o_chat.chat.conversation.message import Message, numbered
 from h2o_chat.chat.conversation.spans import tokens_of
 from h2o_chat.events.events import Note, Prompt, Session, Turn
 from h2o_chat.models.fits import mb
+
+if TYPE_CHECKING:  # importing torch takes seconds
+    from h2o_chat.engine.engine import Engine
 
 WIDE = ("float32", "float64")
 """Precisions of more than two bytes."""
@@ -74,7 +77,7 @@ def too_small(prompt: Prompt, budget: int, protected: int, fits: int | None) -> 
         )
 
 
-def pinned(messages: Sequence[Message], message: Message, on: bool, held: int, engine: EngineLike) -> Note:
+def pinned(messages: Sequence[Message], message: Message, on: bool, held: int, engine: "Engine") -> Note:
     """What it costs that a message was pinned (`on`), or that it is no longer.
 
     Args:
@@ -92,13 +95,13 @@ def pinned(messages: Sequence[Message], message: Message, on: bool, held: int, e
 
 
 def with_hint(
-    error: OutOfMemoryError, session: Session, settings: Settings, engine: EngineLike
+    error: OutOfMemoryError, session: Session, settings: Settings, engine: "Engine"
 ) -> OutOfMemoryError:
     """The same error, saying what to ask for."""
     return OutOfMemoryError(error.message, smaller(session, settings, engine))
 
 
-def smaller(session: Session, settings: Settings, engine: EngineLike) -> str:
+def smaller(session: Session, settings: Settings, engine: "Engine") -> str:
     """What to ask for where a device was too small, in numbers of this model."""
     if session.budget is None:
         half = max(64, engine.seen // 2)

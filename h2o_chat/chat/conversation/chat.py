@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import OutOfMemoryError
 from h2o_chat.base.progress import never, unheard
 from h2o_chat.chat.conversation import advice, loops
-from h2o_chat.chat.conversation.engine_like import EngineLike
 from h2o_chat.chat.conversation.exchange import Exchange
-from h2o_chat.chat.conversation.feeding import longer_than_budget, pin_before, pinned, too_small, turn_tokens
+from h2o_chat.chat.conversation.feeding import longer_than_budget, pin_before, too_small, turn_tokens
 from h2o_chat.chat.conversation.holds import Holds
 from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.chat.conversation.message import Message, as_event, give_texts, not_too_long, of_stored
@@ -19,6 +19,9 @@ from h2o_chat.chat.recall.recall import Recall
 from h2o_chat.chat.templates.chat_template import choose, literal
 from h2o_chat.events.events import CacheState, Event, Note, Prompt, ReadSoFar, Token, Turn
 from h2o_chat.models.makers import Makers
+
+if TYPE_CHECKING:  # importing torch takes seconds
+    from h2o_chat.engine.engine import Engine
 
 
 class Chat:
@@ -30,7 +33,7 @@ class Chat:
         keeper: writes it to disk; None keeps nothing.
     """
 
-    def __init__(self, engine: EngineLike, settings: Settings, keeper: Keeper | None = None) -> None:
+    def __init__(self, engine: "Engine", settings: Settings, keeper: Keeper | None = None) -> None:
         self.engine = engine
         self.makers = Makers()  # of the model: what sampling they recommend
         self.keeper = keeper
@@ -105,7 +108,7 @@ class Chat:
                         exchange.read(event)
                         yield event
                         if pin:
-                            yield pinned(self, exchange.user, True, len(place))
+                            yield self.mark_pinned(exchange.user, True, len(place))
                         yield from too_small(self.engine, event)
                         continue
                     case Token():
@@ -131,6 +134,17 @@ class Chat:
                 self.engine.unpin(place)
                 exchange.user.pinned = False
 
+    def mark_pinned(self, message: Message, on: bool, held: int) -> Note:
+        """Marks a message as pinned, or not; the note says what it costs.
+
+        Args:
+            held: how many of its tokens are protected.
+        """
+        message.pinned = on
+        if self.keeper:
+            self.keeper.pinned(message.id, on)
+        return advice.pinned(self.messages, message, on, held, self.engine)
+
     def reseed(self, seed: int) -> None:
         """Draws from here on as with this seed."""
         self.engine.reseed(seed)
@@ -142,7 +156,7 @@ class Chat:
         """Whether anybody has spoken."""
         return self.messages != self._blank()
 
-    def go_on_with(self, engine: EngineLike, settings: Settings) -> None:
+    def go_on_with(self, engine: "Engine", settings: Settings) -> None:
         """Takes another engine, which has read the conversation."""
         self.engine, self.settings = engine, settings
         self.session = replace(engine.session, template=self.template.name)

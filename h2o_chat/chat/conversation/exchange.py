@@ -1,14 +1,17 @@
 """A user's message and its answer while the turn goes on: their positions, and what is on disk of them."""
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from h2o_chat.base.config import SCREEN_TOKENS, Sampling
 from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.chat.conversation.loops import Repeating
 from h2o_chat.chat.conversation.message import Message, Recalled
-from h2o_chat.chat.conversation.saved_caches import Saves
 from h2o_chat.chat.conversation.spans import of_prompt, was_read
 from h2o_chat.events.events import Prompt, Token, Turn
+
+if TYPE_CHECKING:  # importing torch takes seconds
+    from h2o_chat.engine.row import Row
 
 
 class Exchange:
@@ -95,7 +98,7 @@ class Exchange:
             for message in (self.user, self.answer, *system):
                 message.first = message.last = -1
 
-    def close(self, turn: Turn, engine: Saves) -> None:
+    def close(self, turn: Turn, engine: "Row") -> None:
         """What is on disk of it ends too, and the cache is saved."""
         if self._keeper is None:
             return

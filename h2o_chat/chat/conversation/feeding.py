@@ -1,19 +1,20 @@
 """What a turn is fed to the engine as, and what to say where it leaves the cache too little room."""
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from h2o_chat.base.errors import BudgetError
 from h2o_chat.chat.conversation import advice
-from h2o_chat.chat.conversation.engine_like import EngineLike
-from h2o_chat.chat.conversation.keeper import Keeper
-from h2o_chat.chat.conversation.message import Message, Recalled
+from h2o_chat.chat.conversation.message import Recalled
 from h2o_chat.chat.templates.chat_template import Template
 from h2o_chat.events.events import Note, Prompt
 
+if TYPE_CHECKING:  # importing torch takes seconds
+    from h2o_chat.engine.engine import Engine
+
 
 def turn_tokens(
-    engine: EngineLike, template: Template, system: str | None, text: str, marked: bool
+    engine: "Engine", template: Template, system: str | None, text: str, marked: bool
 ) -> tuple[list[int], int]:
     """The tokens of a turn, and how many of them are the system prompt, which is protected.
 
@@ -33,7 +34,7 @@ def turn_tokens(
     return fed.ids, 0
 
 
-def pin_before(engine: EngineLike, place: range, recalled: Sequence[Recalled]) -> None:
+def pin_before(engine: "Engine", place: range, recalled: Sequence[Recalled]) -> None:
     """Protects a message that is about to be read.
 
     Args:
@@ -52,32 +53,12 @@ def pin_before(engine: EngineLike, place: range, recalled: Sequence[Recalled]) -
         raise BudgetError(error.message, f"{error.hint} {what}") from error
 
 
-class Pinning(Protocol):
-    """A chat."""
-
-    engine: EngineLike
-    keeper: Keeper | None
-    messages: list[Message]
-
-
-def pinned(chat: Pinning, message: Message, on: bool, held: int) -> Note:
-    """Marks a message as pinned, or not; the note says what it costs.
-
-    Args:
-        held: how many of its tokens are protected.
-    """
-    message.pinned = on
-    if chat.keeper:
-        chat.keeper.pinned(message.id, on)
-    return advice.pinned(chat.messages, message, on, held, chat.engine)
-
-
-def longer_than_budget(engine: EngineLike, ids: list[int]) -> Iterator[Note]:
+def longer_than_budget(engine: "Engine", ids: list[int]) -> Iterator[Note]:
     """See `advice.longer_than`."""
     return advice.longer_than(len(engine.pending) + len(ids), engine.session)
 
 
-def too_small(engine: EngineLike, prompt: Prompt) -> Iterator[Note]:
+def too_small(engine: "Engine", prompt: Prompt) -> Iterator[Note]:
     """See `advice.too_small`; nothing where the cache keeps all."""
     budget = engine.session.budget
     if budget is not None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from h2o_chat.base import precedence
 from h2o_chat.base.called import called, data_flag
@@ -27,6 +27,9 @@ from h2o_chat.chat.conversation.message import Message
 from h2o_chat.chat.conversation.rescue import Rescue
 from h2o_chat.events.events import Note, Session
 from h2o_chat.store import Pieces, Store, StoredMessage, Writer
+
+if TYPE_CHECKING:  # importing torch takes seconds
+    from h2o_chat.engine.row import Row
 
 GIVE_UP_S = 180.0
 """Seconds of waiting after which a note says that nothing more is stored; writing is still tried."""
@@ -258,7 +261,7 @@ class Keeper:
         folder = self.store.caches(self.conversation) if self.conversation else None
         return folder and folder / f"{message}.safetensors"
 
-    def save(self, engine: saved_caches.Saves, message: int | None) -> None:
+    def save(self, engine: "Row", message: int | None) -> None:
         """Saves the cache after an answer, and removes those of the oldest messages.
 
         Words come first: while any wait to be written, no cache is saved.
@@ -279,7 +282,7 @@ class Keeper:
             self._writer.settings(_with_seed(settings, session))
             _look(self)
 
-    def save_again(self, engine: saved_caches.Saves) -> None:
+    def save_again(self, engine: "Row") -> None:
         """Saves the cache as it is now in the place of the last saved one, where there is one."""
         if self.leaf is None or not self.flush():
             return

@@ -17,11 +17,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from h2o_chat.chat.templates.chat_template import literal
 from h2o_chat.engine.diversion import Other
 from h2o_chat.events.events import Note
+
+if TYPE_CHECKING:  # importing torch takes seconds
+    from h2o_chat.engine.row import Row
 
 BEFORE = 8
 """Earlier answers that one is compared with."""
@@ -57,14 +60,6 @@ class Spoken(Protocol):
     def role(self) -> str: ...
     @property
     def text(self) -> str: ...
-
-
-class GivesUp(Protocol):
-    """An engine."""
-
-    tokenizer: Any
-
-    def give_up_generated(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -105,7 +100,7 @@ def loop_in(messages: Sequence[Spoken], asked: str) -> Loop | None:
 
 
 def out_of_a_loop(
-    engine: GivesUp, messages: Sequence[Spoken], asked: str, notes: list[Note], recalls: bool
+    engine: "Row", messages: Sequence[Spoken], asked: str, notes: list[Note], recalls: bool
 ) -> list[Other]:
     """Has the engine give up what the model said, where that is due; answers that the next must not go on as.
 

@@ -4,14 +4,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from h2o_chat.base.called import called
 from h2o_chat.base.config import QUANTIZE, Settings
 from h2o_chat.base.errors import BusyError, H2OChatError, ModelError, StoreError, UsageError
 from h2o_chat.base.progress import Progress
 from h2o_chat.chat.conversation.chat import Chat
-from h2o_chat.chat.conversation.engine_like import EngineLike
 from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.chat.conversation.reading_progress import words
 from h2o_chat.events.events import Note, Session
@@ -23,6 +22,9 @@ from h2o_chat.models.obtain import ASK_FROM_BYTES, fetch_missing, to_be_fetched
 from h2o_chat.models.resolve import POCKET, Found, find, look_up
 from h2o_chat.remote.engine_here import engine_here
 from h2o_chat.store import DATABASE, Store
+
+if TYPE_CHECKING:  # importing torch takes seconds
+    from h2o_chat.engine.engine import Engine
 
 EARLIER = "pocket-1"
 """An earlier pocket, which came with some versions beside the one of then."""
@@ -107,7 +109,7 @@ def _last_named(folder: Path) -> str | None:
     return str(model) if model not in (None, EARLIER) else None
 
 
-OpenEngine = Callable[[Settings, Progress], EngineLike]
+OpenEngine = Callable[[Settings, Progress], "Engine"]
 """`remote.engine_here`, or `remote.engine_apart`."""
 
 

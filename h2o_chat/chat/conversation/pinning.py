@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.chat.conversation.chat import Chat
-from h2o_chat.chat.conversation.feeding import pinned
 from h2o_chat.chat.conversation.message import no_such, numbered
 from h2o_chat.chat.conversation.spans import tokens_of
 from h2o_chat.events.events import Event
@@ -38,7 +37,7 @@ def pin(chat: Chat, index: int, on: bool = True) -> Iterator[Event]:
             raise UsageError(f"Nothing of {numbered(index)} is left to pin: all of it is forgotten.", hint)
     else:
         chat.engine.unpin(place)
-    note = pinned(chat, message, on, tokens)
+    note = chat.mark_pinned(message, on, tokens)
     if chat.keeper:
         chat.keeper.save_again(chat.engine)
     chat.look()

@@ -2,11 +2,11 @@
 
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from h2o_chat.base.errors import BudgetError, SavedCacheError
 from h2o_chat.base.progress import Seldom, never, unheard
+from h2o_chat.chat.conversation.keeper import Keeper
 from h2o_chat.chat.conversation.loops import loop_in
 from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.conversation.spans import tokens_of, was_read
@@ -15,48 +15,17 @@ from h2o_chat.events.events import Note, ReadSoFar
 from h2o_chat.models.tokenizing import text_of
 from h2o_chat.store import StoredMessage
 
+if TYPE_CHECKING:  # importing torch takes seconds
+    from h2o_chat.engine.engine import Engine
+
 CHARACTERS = 4
 """Of a token, about: how many tokens an imported message has is known when it is read."""
 
 
-class Restorable(Protocol):
-    """What an engine must be able to do to be restored."""
-
-    tokenizer: Any
-
-    @property
-    def seen(self) -> int: ...
-    def relive(
-        self,
-        ids: Sequence[int],
-        *,
-        answer: bool,
-        exact: bool,
-        cancel: Callable[[], bool],
-        tick: Callable[[int], None] = ...,
-    ) -> bool: ...
-    def load(self, path: Path) -> None: ...
-    def snapshot(self) -> Any: ...
-    def restore(self, snapshot: Any, *, hand_over: bool = False) -> None: ...
-    def protect(self, tokens: int) -> int: ...
-    def pin(self, positions: range) -> int: ...
-    def unpin(self, positions: range | None = None, keep: Sequence[int] = ()) -> None: ...
-    def give_up_generated(self) -> None: ...
-    def reset(self) -> None: ...
-
-
-class SavedCaches(Protocol):
-    """Where saved caches are, and where to say what was wrong with one: a keeper."""
-
-    notes: list[Note]
-
-    def saved(self, message: int) -> Path | None: ...
-
-
 def remember(
-    engine: Restorable,
+    engine: "Engine",
     template: Template,
-    keeper: SavedCaches,
+    keeper: Keeper,
     path: Sequence[StoredMessage],
     progress: Callable[[ReadSoFar], None],
     cancel: Callable[[], bool],
@@ -93,7 +62,7 @@ def remember(
     return whole
 
 
-def _pin_again(engine: Restorable, notes: list[Note], path: Sequence[StoredMessage]) -> None:
+def _pin_again(engine: "Engine", notes: list[Note], path: Sequence[StoredMessage]) -> None:
     """Pins what the messages say is pinned, whatever was pinned when the cache was saved.
 
     What has no room stays marked as pinned: a cache with more room will protect it.
@@ -112,7 +81,7 @@ def _pin_again(engine: Restorable, notes: list[Note], path: Sequence[StoredMessa
 
 
 def build_anew(
-    engine: Restorable,
+    engine: "Engine",
     template: Template,
     notes: list[Note],
     path: Sequence[StoredMessage],
@@ -139,7 +108,7 @@ def ended_in_marker(tokenizer: Any, template: Template, answer: StoredMessage) -
 
 
 def _load_nearest(
-    engine: Restorable, keeper: SavedCaches, path: Sequence[StoredMessage]
+    engine: "Engine", keeper: Keeper, path: Sequence[StoredMessage]
 ) -> tuple[int, SavedCacheError | None]:
     """Loads the last usable saved cache of a path.
 
@@ -161,7 +130,7 @@ def _load_nearest(
 
 
 def read_again(
-    engine: Restorable,
+    engine: "Engine",
     template: Template,
     path: Sequence[StoredMessage],
     known: int = 0,
@@ -215,7 +184,7 @@ def _ms_since(clock: float) -> float:
 
 
 def prompt(
-    engine: Restorable, template: Template, before: Sequence[StoredMessage], system: str | None, text: str
+    engine: "Engine", template: Template, before: Sequence[StoredMessage], system: str | None, text: str
 ) -> list[int]:
     """The tokens of a user's message that was never said to a model, after `before`."""
     if not engine.seen:

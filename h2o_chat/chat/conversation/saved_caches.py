@@ -7,12 +7,15 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from h2o_chat.base.errors import StoreError, refusal
 from h2o_chat.events.events import Note, Session
 from h2o_chat.models.resolve import POCKET
 from h2o_chat.store import Store, saved_caches, saved_caches_bytes
+
+if TYPE_CHECKING:  # importing torch takes seconds
+    from h2o_chat.engine.row import Row
 
 SAVED_TURNS = 4
 """Saved caches kept of a conversation: going back this many turns needs no replay."""
@@ -20,14 +23,8 @@ FULL_BYTES = 4 << 20
 """A disk with less room than this is full."""
 
 
-class Saves(Protocol):
-    """What an engine must be able to do to be saved."""
-
-    def save(self, path: Path) -> None: ...
-
-
-def save(store: Store, engine: Saves, path: Path, most_bytes: int) -> None:
-    """Saves the cache, and removes the oldest files beyond SAVED_TURNS; never the one that was just saved.
+def save(store: Store, engine: "Row", path: Path, most_bytes: int) -> None:
+    """ "Row" the cache, and removes the oldest files beyond SAVED_TURNS; never the one that was just saved.
 
     On a full disk the others are removed first.
 
@@ -94,7 +91,7 @@ def of_earlier_pocket(store: Store, conversation: str, session: Session) -> Iter
     yield Note("pocket", text, f"Every word is kept: the {POCKET} of now reads them again.")
 
 
-def _save(store: Store, engine: Saves, path: Path) -> None:
+def _save(store: Store, engine: "Row", path: Path) -> None:
     try:
         engine.save(path)
     except OSError:

@@ -36,7 +36,7 @@ IMPORTED = (
     "h2o_chat.cli.cli",
     "h2o_chat.cli.doctor", "h2o_chat.cli.plain", "h2o_chat.cli.run", "h2o_chat.engine.batch",
     "h2o_chat.engine.saved_cache", "h2o_chat.native.loading", "h2o_chat.remote.engine_apart",
-    "h2o_chat.tui.app", "transformers.models.llama.modeling_llama",
+    "h2o_chat.tui.chat_app", "transformers.models.llama.modeling_llama",
 )  # fmt: skip
 LATE = (
     *("COLUMNS", "LINES", "TERM", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),

@@ -33,6 +33,9 @@ PACKAGES = (
 )
 """Each may import those before it and itself."""
 
+ROOMS = ("widgets", "transcript", "panel", "pane", "prompt")
+"""Rooms of `tui`: each may import those before it and itself; the files beside them import all."""
+
 HEAVY = {"torch", "transformers", "accelerate", "bitsandbytes"}
 LIGHT = ("base", "events", "store", "remote", "chat", "serve", "tui", "cli")
 """These load without `HEAVY`: importing it takes seconds, and help and errors come at once."""
@@ -130,6 +133,23 @@ def test_packages_import_downwards_only(package: str) -> None:
         if package_of(module) == package
         for one in found
         if (there := file_of(one.name)) and package_of(there) in above
+    ]
+    assert not up
+
+
+def test_rooms_of_the_screen_import_downwards_only() -> None:
+    place = {room: at for at, room in enumerate(ROOMS)}
+
+    def height(module: str) -> int:
+        parts = module.split(".")
+        return place.get(parts[2], len(ROOMS)) if parts[1:2] == ["tui"] else -1
+
+    up = [
+        f"{module}, line {one.line}: {there}"
+        for module, found in imports().items()
+        if package_of(module) == "tui"
+        for one in found
+        if (there := file_of(one.name)) and height(there) > height(module)
     ]
     assert not up
 

@@ -38,7 +38,7 @@ def test_no_torch() -> None:
         "from h2o_chat.cli.cli import app; app(['run', 'hi', '--budget', '0'])",
         "from h2o_chat.cli.cli import app; app(['run', 'hi', '--model', 'no/such-model'])",
         "from h2o_chat.cli.cli import app; app(['config', 'show'])",
-        "import h2o_chat.tui.app",
+        "import h2o_chat.tui.chat_app",
         "from h2o_chat.cli.cli import app; app(['replay', 'no such file'])",
         "from h2o_chat.cli.cli import app; app(['demo'])",
         "import h2o_chat.events.recorder, h2o_chat.tui.replay",
@@ -56,7 +56,7 @@ def test_no_torch() -> None:
     found = dict(zip(codes, lines, strict=True))
     assert not {code: names for code, names in found.items() if {"torch", "transformers"} & {*names}}
     assert found[WITHOUT_A_SCREEN] == [], "no textual either"
-    assert found["import h2o_chat.tui.app"] == ["textual"], "it is seen"
+    assert found["import h2o_chat.tui.chat_app"] == ["textual"], "it is seen"
 
 
 # -- a start of the native step

@@ -22,7 +22,7 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.conversation.greeting import first_budget
 from h2o_chat.chat.conversation.message import Message
 from h2o_chat.chat.conversation.opening import Kept, opener
-from h2o_chat.tui.app import ChatApp
+from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.prompt import first_minute
 from h2o_chat.tui.prompt.first_minute import OFFERS, Offer
 

@@ -209,7 +209,7 @@ def screen(
         from h2o_chat.remote.engine_apart import engine_apart
         from h2o_chat.remote.engine_here import engine_here
         from h2o_chat.tui import leaving
-        from h2o_chat.tui.app import ChatApp
+        from h2o_chat.tui.chat_app import ChatApp
         from h2o_chat.tui.terminal_watch import leave_with_the_terminal
 
         recorder = Recorder(record) if record else None

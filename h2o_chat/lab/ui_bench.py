@@ -24,7 +24,7 @@ from h2o_chat.events.recording import read
 from h2o_chat.lab.ui_share import SPOKEN, record, share
 from h2o_chat.store import Conversation, Store, StoredMessage
 from h2o_chat.tui.headless_driver import Terminal, drawn, press, settled, shown, until, written
-from h2o_chat.tui.jobs import Jobs
+from h2o_chat.tui.pane.jobs import Jobs
 from h2o_chat.tui.player import Pace, Player, Recorded
 from h2o_chat.tui.replay import ReplayPane
 

@@ -14,9 +14,9 @@ from textual.drivers.headless_driver import HeadlessDriver
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import H2OChatError
-from h2o_chat.tui.app import ChatApp
-from h2o_chat.tui.jobs import OpenChat
-from h2o_chat.tui.pane import Pane
+from h2o_chat.tui.chat_app import ChatApp
+from h2o_chat.tui.pane.jobs import OpenChat
+from h2o_chat.tui.pane.pane import Pane
 
 SIZE = (120, 36)
 DRAWN_S = 120.0

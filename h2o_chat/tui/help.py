@@ -14,8 +14,8 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from h2o_chat.chat.commands import table
-from h2o_chat.tui.key_bar import Keys
-from h2o_chat.tui.theme import MUTED
+from h2o_chat.tui.widgets.key_bar import Keys
+from h2o_chat.tui.widgets.theme import MUTED
 
 KEY_CELLS = 22
 COMMAND_CELLS = 30

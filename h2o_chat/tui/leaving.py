@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from h2o_chat.base.deadline import Deadline
 from h2o_chat.base.errors import ExitCode
 from h2o_chat.base.system import ENDING
-from h2o_chat.tui.jobs import Jobs
+from h2o_chat.tui.pane.jobs import Jobs
 
 if sys.platform != "win32":
     import termios

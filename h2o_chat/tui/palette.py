@@ -10,9 +10,9 @@ from textual.command import CommandPalette
 from textual.theme import ThemeProvider
 
 from h2o_chat.chat.commands import table
-from h2o_chat.tui.key_bar import Keys
-from h2o_chat.tui.pane import Pane
+from h2o_chat.tui.pane.pane import Pane
 from h2o_chat.tui.prompt.talk_pane import TalkPane
+from h2o_chat.tui.widgets.key_bar import Keys
 
 
 class Palette(CommandPalette):

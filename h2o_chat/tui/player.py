@@ -9,7 +9,7 @@ from h2o_chat.base.progress import Progress
 from h2o_chat.chat.commands.surface import ChatLike, Opened
 from h2o_chat.chat.conversation.message import Message, of_event
 from h2o_chat.events.events import CacheState, End, Event, Note, Prompt, ReadSoFar, Said, Session, Token, Turn
-from h2o_chat.tui.jobs import SHOWN_MESSAGES
+from h2o_chat.tui.pane.jobs import SHOWN_MESSAGES
 
 LONGEST_WAIT_S = 5.0
 """Nobody watches a prompt being read for minutes."""

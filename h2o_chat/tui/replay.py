@@ -8,8 +8,8 @@ from textual.widgets import Static
 
 from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.commands.surface import ChatLike
-from h2o_chat.tui.jobs import Jobs
-from h2o_chat.tui.pane import Pane
+from h2o_chat.tui.pane.jobs import Jobs
+from h2o_chat.tui.pane.pane import Pane
 from h2o_chat.tui.player import Player
 
 

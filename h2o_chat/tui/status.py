@@ -7,7 +7,7 @@ from h2o_chat.base.glyphs import short
 from h2o_chat.base.safe import safe_text
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import Session
-from h2o_chat.tui.theme import MUTED
+from h2o_chat.tui.widgets.theme import MUTED
 
 WIDE = 80
 """Columns from which numbers are written out."""

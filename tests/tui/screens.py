@@ -13,8 +13,8 @@ from textual.pilot import Pilot
 from h2o_chat.base.config import Settings
 from h2o_chat.base.progress import Progress
 from h2o_chat.chat.commands.surface import ChatLike
-from h2o_chat.tui.app import ChatApp
-from h2o_chat.tui.jobs import OpenChat
+from h2o_chat.tui.chat_app import ChatApp
+from h2o_chat.tui.pane.jobs import OpenChat
 
 WAIT_STEPS = 3000
 STEP_SECONDS = 0.02

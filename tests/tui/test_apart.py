@@ -16,7 +16,7 @@ from screens import POCKET, slowly
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.conversation.opening import Kept, opener, opener_of
 from h2o_chat.remote.engine_apart import _Process, engine_apart
-from h2o_chat.tui.app import ChatApp
+from h2o_chat.tui.chat_app import ChatApp
 
 Drive = Callable[..., Any]
 SETTINGS = Settings(model=str(POCKET), budget=48, threads=1, seed=3)

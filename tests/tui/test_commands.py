@@ -17,7 +17,7 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import H2OChatError, UsageError
 from h2o_chat.chat.commands import table
 from h2o_chat.chat.files.attached import LIMIT_BYTES, with_files
-from h2o_chat.tui.app import ChatApp
+from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.help import help_text
 from h2o_chat.tui.prompt.external_editor import edited
 from h2o_chat.tui.prompt.prompt_history import KEPT, History

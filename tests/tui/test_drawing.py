@@ -165,7 +165,9 @@ def test_numbers_are_drawn() -> None:
 
 
 def test_the_screen_does_not_import_torch() -> None:
-    code = "import sys, h2o_chat.tui.app; print([m for m in ('torch', 'transformers') if m in sys.modules])"
+    code = (
+        "import sys, h2o_chat.tui.chat_app; print([m for m in ('torch', 'transformers') if m in sys.modules])"
+    )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
 

@@ -11,7 +11,7 @@ from screens import opener
 
 from h2o_chat.base.config import Settings
 from h2o_chat.chat.commands.surface import ChatLike
-from h2o_chat.tui.jobs import Progress
+from h2o_chat.tui.pane.jobs import Progress
 from h2o_chat.tui.prompt import completion_menu
 
 Drive = Callable[..., Any]

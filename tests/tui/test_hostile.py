@@ -21,8 +21,8 @@ from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.cli.run import PlainText
 from h2o_chat.events.events import Token, Turn
 from h2o_chat.events.recording import read
-from h2o_chat.tui.app import ChatApp
-from h2o_chat.tui.jobs import Jobs
+from h2o_chat.tui.chat_app import ChatApp
+from h2o_chat.tui.pane.jobs import Jobs
 from h2o_chat.tui.player import Pace, Player
 from h2o_chat.tui.replay import ReplayPane
 

@@ -16,8 +16,8 @@ from h2o_chat.base.config import Sampling, Settings, config_file
 from h2o_chat.base.errors import ModelError
 from h2o_chat.chat.files.export import file_name, to_html
 from h2o_chat.store import Conversation, Store, StoredMessage
-from h2o_chat.tui.app import ChatApp
-from h2o_chat.tui.jobs import Progress
+from h2o_chat.tui.chat_app import ChatApp
+from h2o_chat.tui.pane.jobs import Progress
 from h2o_chat.tui.prompt.completion_menu import choices
 from h2o_chat.tui.prompt.conversation_list import Conversations
 from h2o_chat.tui.prompt.model_list import Models, Row

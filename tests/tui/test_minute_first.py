@@ -14,7 +14,7 @@ from h2o_chat.base.errors import ModelError
 from h2o_chat.chat.conversation.greeting import ABOUT, FIRST_BUDGETS, first_budget
 from h2o_chat.models.resolve import BUNDLED
 from h2o_chat.models.smollm2 import PULL
-from h2o_chat.tui.app import ChatApp
+from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.prompt import first_minute
 from h2o_chat.tui.prompt.first_minute import MARKS, OFFERS, SMALL_TALK, real_model
 

@@ -14,8 +14,8 @@ from screens import POCKET, Screen
 from sweep import sweep
 
 from h2o_chat.base.config import Sampling, Settings
-from h2o_chat.tui.app import ChatApp
-from h2o_chat.tui.theme import OWN
+from h2o_chat.tui.chat_app import ChatApp
+from h2o_chat.tui.widgets.theme import OWN
 
 SIZES = [(120, 36), (80, 24), (60, 20)]
 ONE_SIZE = [(80, 24), *sweep(((120, 36),), ((60, 20),))]

@@ -13,7 +13,7 @@ from test_replay import ended, replaying
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.memory import remembered_words
-from h2o_chat.tui.app import ChatApp
+from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.panel import details, loss_history, overview, strip
 from h2o_chat.tui.panel.panel import TABS, MemoryPanel
 from h2o_chat.tui.panel.strip import RememberStrip

@@ -10,7 +10,7 @@ from screens import WIDE, Screen
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.conversation.opening import Kept, opener, opener_of
-from h2o_chat.tui.app import ChatApp
+from h2o_chat.tui.chat_app import ChatApp
 
 pytestmark = pytest.mark.loopback
 

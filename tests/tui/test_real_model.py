@@ -13,7 +13,7 @@ from h2o_chat.chat.conversation.greeting import FIRST_BUDGETS, first_budget
 from h2o_chat.chat.conversation.opening import Kept, opener
 from h2o_chat.cli.cli import app
 from h2o_chat.models import smollm2
-from h2o_chat.tui.app import ChatApp
+from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.prompt import first_minute
 from h2o_chat.tui.prompt.first_minute import DOG, OFFERS_TO
 

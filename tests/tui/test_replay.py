@@ -19,8 +19,8 @@ from h2o_chat.cli.replay_command import _times
 from h2o_chat.events.events import CacheState, Error, Note, Said, Session, Token, Turn, to_json
 from h2o_chat.events.recorder import Recorder
 from h2o_chat.events.recording import read
-from h2o_chat.tui.app import ChatApp
-from h2o_chat.tui.jobs import Jobs
+from h2o_chat.tui.chat_app import ChatApp
+from h2o_chat.tui.pane.jobs import Jobs
 from h2o_chat.tui.panel.panel import TABS, MemoryPanel
 from h2o_chat.tui.player import UNSAID, Pace, Player
 from h2o_chat.tui.replay import ReplayPane

@@ -6,7 +6,7 @@ from screens import WIDE, Screen
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.chat.conversation.opening import opener, opener_of
-from h2o_chat.tui.app import ChatApp
+from h2o_chat.tui.chat_app import ChatApp
 
 
 async def test_another_model_is_sampled_as_its_own_makers_recommend(shared_models: Path) -> None:

@@ -24,8 +24,8 @@ from textual.widgets import Input
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import GenerationError, ModelError, OutOfMemoryError
 from h2o_chat.events.recording import read
-from h2o_chat.tui.app import ChatApp
-from h2o_chat.tui.jobs import Jobs, OpenChat, Progress
+from h2o_chat.tui.chat_app import ChatApp
+from h2o_chat.tui.pane.jobs import Jobs, OpenChat, Progress
 from h2o_chat.tui.player import Pace, Player
 from h2o_chat.tui.prompt.model_list import Models, Row
 from h2o_chat.tui.replay import ReplayPane
@@ -174,7 +174,7 @@ OPENINGS: dict[str, tuple[OpenChat, str]] = {
 @pytest.mark.parametrize("name", OPENINGS)
 async def test_opening_looks_so(name: str, page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     open_chat, until = OPENINGS[name]
-    monkeypatch.setattr("h2o_chat.tui.reports.save_trace", lambda trace: Path("/a/folder/bug.log"))
+    monkeypatch.setattr("h2o_chat.tui.pane.reports.save_trace", lambda trace: Path("/a/folder/bug.log"))
     looked_at.clear()
     app = ChatApp(open_chat, Settings(model="pocket"), Sampling())
     async with app.run_test(size=(100, 30)) as pilot:

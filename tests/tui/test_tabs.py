@@ -15,7 +15,7 @@ from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import CacheState, Session
 from h2o_chat.events.recorder import Recorder
 from h2o_chat.events.recording import read
-from h2o_chat.tui.app import ChatApp
+from h2o_chat.tui.chat_app import ChatApp
 from h2o_chat.tui.panel import details, evictions, headmap, loss_history, overview, ranks, survival_map
 from h2o_chat.tui.panel.panel import TABS, MemoryPanel
 from h2o_chat.tui.panel.survival_map import COLUMNS, STEPS, Lives

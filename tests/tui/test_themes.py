@@ -16,11 +16,11 @@ from h2o_chat.base import precedence
 from h2o_chat.base.config import Look, Sampling, Settings, config_file
 from h2o_chat.cli import config_command
 from h2o_chat.events.recording import read
-from h2o_chat.tui.app import ChatApp
-from h2o_chat.tui.jobs import Jobs, Progress
+from h2o_chat.tui.chat_app import ChatApp
+from h2o_chat.tui.pane.jobs import Jobs, Progress
 from h2o_chat.tui.player import Pace, Player
 from h2o_chat.tui.replay import ReplayPane
-from h2o_chat.tui.theme import H2O_ANSI, H2O_DARK, H2O_LIGHT, ramp, variables
+from h2o_chat.tui.widgets.theme import H2O_ANSI, H2O_DARK, H2O_LIGHT, ramp, variables
 
 RECORDING = Path(__file__).parent / "recordings" / "chat.jsonl"
 # Machado, Oliveira, Fernandes: A physiologically-based model for simulation of color vision deficiency, 2009.

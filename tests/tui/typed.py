@@ -16,7 +16,7 @@ from textual.geometry import Offset
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import H2OChatError
-from h2o_chat.tui.app import ChatApp
+from h2o_chat.tui.chat_app import ChatApp
 
 SIZES = [(120, 36), (80, 24), (60, 20)]
 ONE_SIZE = [(80, 24), *sweep(((120, 36),), ((60, 20),))]

@@ -11,7 +11,7 @@ from h2o_chat.chat.memory.cache_view import CacheView, Went
 from h2o_chat.chat.memory.remembered_words import Phrase, forgotten
 from h2o_chat.chat.memory.why import since
 from h2o_chat.tui.panel.lines import Line, muted, whole_words, window
-from h2o_chat.tui.theme import MUTED
+from h2o_chat.tui.widgets.theme import MUTED
 
 
 def in_words(memory: CacheView, inner: int, rows: int) -> list[Line]:

@@ -6,7 +6,7 @@ from h2o_chat.base.glyphs import MARKS, NAMES, size
 from h2o_chat.base.safe import fit
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import CacheState
-from h2o_chat.tui.theme import MUTED
+from h2o_chat.tui.widgets.theme import MUTED
 
 STYLES = {"H": "$accent", "R": "$primary", "S": "$secondary", "·": MUTED}
 ORDER = ("H", "R", "S")

@@ -4,7 +4,7 @@ from textual.content import Content
 
 from h2o_chat.base.glyphs import NAMES, number
 from h2o_chat.chat.memory.cache_view import CacheView
-from h2o_chat.tui.theme import MUTED
+from h2o_chat.tui.widgets.theme import MUTED
 
 FACTS_CELLS = 17
 WIDEST = 4

@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
-from rich._wrap import divide_line
 from rich.cells import cell_len
 from textual.content import Content
 
 from h2o_chat.base.safe import fit
-from h2o_chat.tui.theme import MUTED
+from h2o_chat.tui.widgets.theme import MUTED
 
 
 @dataclass(frozen=True)
@@ -47,12 +45,6 @@ def whole_words(text: str, cells: int) -> str:
             break
         shown = longer
     return f"{shown} …" if shown else clipped(text, cells).rstrip()
-
-
-def wrapped(text: str, cells: int) -> list[str]:
-    """In lines of so many columns, broken between words where that will do."""
-    breaks = [0, *divide_line(text, cells), len(text)]
-    return [text[start:end].rstrip() for start, end in pairwise(breaks)]
 
 
 def window(chosen: int | None, count: int, rows: int) -> slice:

@@ -10,7 +10,7 @@ from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.chat.memory.remembered_words import Held, Phrase, forgotten, remembered
 from h2o_chat.tui.panel.gauge import STYLES
 from h2o_chat.tui.panel.lines import Line, chosen_at, clipped, muted, title, whole_words, window
-from h2o_chat.tui.theme import MUTED
+from h2o_chat.tui.widgets.theme import MUTED
 
 LEGEND = "█ holds it   · let it go   oldest first"
 HEADS = "a head: one of the model's small memories"

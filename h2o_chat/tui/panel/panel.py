@@ -9,11 +9,11 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from h2o_chat.chat.memory.cache_view import CacheView
-from h2o_chat.tui.box_frame import edge, row
 from h2o_chat.tui.panel import details, gauge, loss_history, overview
-from h2o_chat.tui.panel.lines import Line, chosen_at, wrapped
-from h2o_chat.tui.pointing import Pointed
-from h2o_chat.tui.theme import MUTED
+from h2o_chat.tui.panel.lines import Line, chosen_at
+from h2o_chat.tui.widgets.box_frame import edge, row, wrapped
+from h2o_chat.tui.widgets.pointing import Pointed
+from h2o_chat.tui.widgets.theme import MUTED
 
 TABS = ("now", "history", "details")
 OVER = "-over"

@@ -9,7 +9,7 @@ from textual.content import Content
 
 from h2o_chat.base.glyphs import number, short
 from h2o_chat.chat.memory.cache_view import CacheView
-from h2o_chat.tui.theme import MUTED
+from h2o_chat.tui.widgets.theme import MUTED
 
 LABEL_CELLS = 8
 POINT, FIT, CUT, HERE = "•", "·", "┊", "◆"

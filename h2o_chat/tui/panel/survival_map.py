@@ -4,7 +4,7 @@ from textual.content import Content
 
 from h2o_chat.base.glyphs import MARKS, height, short
 from h2o_chat.chat.memory.survival import Lives, Step
-from h2o_chat.tui.theme import MUTED
+from h2o_chat.tui.widgets.theme import MUTED
 
 LABEL_CELLS = 7
 

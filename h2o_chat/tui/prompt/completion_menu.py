@@ -16,7 +16,7 @@ from h2o_chat.base.safe import fit, safe_text
 from h2o_chat.chat.commands import settable, table
 from h2o_chat.chat.files.attached import path_being_typed
 from h2o_chat.models.resolve import names_starting_with
-from h2o_chat.tui.theme import MUTED
+from h2o_chat.tui.widgets.theme import MUTED
 
 ROWS = 8
 PATHS = 200

@@ -17,8 +17,8 @@ from textual.widgets.option_list import Option
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.chat.files.export import one_line, when
 from h2o_chat.store import Store, Summary
-from h2o_chat.tui.key_bar import Keys, typed_ahead
-from h2o_chat.tui.theme import MUTED
+from h2o_chat.tui.widgets.key_bar import Keys, typed_ahead
+from h2o_chat.tui.widgets.theme import MUTED
 
 SHOWN = 200
 """The list is as long as anybody reads; typing finds the others."""

@@ -1,28 +1,9 @@
 """Texts that come back into the prompt box: an earlier message to edit, and a text that was not sent."""
 
-from dataclasses import dataclass
-
-from h2o_chat.tui.divider import Divider
+from h2o_chat.tui.prompt.outgoing import Outgoing
 from h2o_chat.tui.prompt.prompt_box import PromptBox
 from h2o_chat.tui.transcript.transcript import Transcript
-
-
-@dataclass
-class Sent:
-    """The text and the place that a job was begun with."""
-
-    text: str = ""
-    """What the person typed for it."""
-    edits: int | None = None
-    """Place of the message that it replaces; None: it is a new message."""
-    taken: bool = False
-    """It has become part of the conversation."""
-    withdrawn: bool = False
-    """It was stopped before the model had read it."""
-    fork: int | None = None
-    """Place of the message where another branch begins, where that is opened."""
-    chosen: bool = False
-    """That message was chosen by hand, and stays so."""
+from h2o_chat.tui.widgets.divider import Divider
 
 
 class Editing:
@@ -72,11 +53,11 @@ class Editing:
             self._prompt.put_aside()
         return there
 
-    def take_back(self, sent: Sent) -> str:
+    def take_back(self, sent: Outgoing) -> str:
         """Put a text that was sent and not taken into the box again; returns the remark."""
-        if not sent.text:
+        if not sent.typed:
             return "nothing has changed"
-        self.give(sent.text, sent.edits)
+        self.give(sent.typed, sent.edits)
         return "stopped · nothing was sent · your text is back"
 
     def give(self, text: str, edits: int | None) -> None:

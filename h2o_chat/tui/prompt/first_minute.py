@@ -17,7 +17,7 @@ from h2o_chat.events.events import CacheState, Note
 from h2o_chat.models import smollm2
 from h2o_chat.models.aliases import ALIASES, fits
 from h2o_chat.models.resolve import POCKET
-from h2o_chat.tui.jobs import Done, Report, Text
+from h2o_chat.tui.pane.jobs import Done, Report, Text
 from h2o_chat.tui.prompt.prompt_box import PromptBox
 from h2o_chat.tui.prompt.prompt_history import History
 from h2o_chat.tui.transcript.transcript import Transcript

@@ -21,8 +21,8 @@ from h2o_chat.models import ollama, smollm2
 from h2o_chat.models.aliases import ALIASES, fits
 from h2o_chat.models.cached import repositories
 from h2o_chat.models.resolve import BUNDLED, POCKET
-from h2o_chat.tui.key_bar import Keys, typed_ahead
-from h2o_chat.tui.theme import MUTED
+from h2o_chat.tui.widgets.key_bar import Keys, typed_ahead
+from h2o_chat.tui.widgets.theme import MUTED
 
 
 @dataclass(frozen=True)

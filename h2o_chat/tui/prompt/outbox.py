@@ -1,7 +1,6 @@
 """What was sent and waits its turn: behind an answer, for a model that is opened, for files that it names."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from textual.content import Content
 from textual.widget import Widget
@@ -10,7 +9,8 @@ from h2o_chat.base.safe import fit, safe_text
 from h2o_chat.chat.commands import table
 from h2o_chat.chat.files.attached import Reading, names_files
 from h2o_chat.tui.prompt.editing import Editing
-from h2o_chat.tui.theme import MUTED
+from h2o_chat.tui.prompt.outgoing import Outgoing
+from h2o_chat.tui.widgets.theme import MUTED
 
 MOST_ROWS = 3
 LOW = 16
@@ -18,18 +18,6 @@ LOW = 16
 BACK = " · up takes it back"
 BACK_FROM = 40
 """Columns from which it is said how the text comes back."""
-
-
-@dataclass(eq=False)
-class Waiting:
-    """A message that was sent."""
-
-    typed: str
-    """As it stood in the box."""
-    edits: int | None = None
-    """Place of the message that it replaces; None: it is a new message."""
-    files: Reading | None = None
-    """The files that it names, while they are read."""
 
 
 class Outbox(Widget):
@@ -49,7 +37,7 @@ class Outbox(Widget):
     def __init__(self, editing: Editing, id: str) -> None:
         super().__init__(id=id)
         self._editing = editing
-        self._waiting: list[Waiting] = []
+        self._waiting: list[Outgoing] = []
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -61,10 +49,10 @@ class Outbox(Widget):
 
     def add(self, typed: str, edits: int | None) -> None:
         """A text waits behind those that wait already."""
-        self._waiting.append(Waiting(typed, edits))
+        self._waiting.append(Outgoing(typed, edits))
         self._changed()
 
-    def due(self, read: Callable[[Reading], None]) -> tuple[Waiting, str] | None:
+    def due(self, read: Callable[[Reading], None]) -> tuple[Outgoing, str] | None:
         """The text whose turn it is, which waits no longer, and what it says.
 
         Args:
@@ -82,12 +70,12 @@ class Outbox(Widget):
         read(first.files)
         return None
 
-    def take_first(self) -> Waiting:
+    def take_first(self) -> Outgoing:
         """The first text, which waits no longer."""
         return self._take(0)
 
     def read_later(self) -> None:
-        """The files of the first text were read too early."""
+        """The files of the first text were read too early: they will be read again."""
         self._waiting[0].files = None
         self._changed()
 
@@ -106,7 +94,7 @@ class Outbox(Widget):
         self._editing.give(newest.typed, newest.edits)
         return True
 
-    def _take(self, at: int) -> Waiting:
+    def _take(self, at: int) -> Outgoing:
         taken = self._waiting.pop(at)
         self._changed()
         return taken
@@ -125,7 +113,7 @@ class Outbox(Widget):
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
         return len(self._shown())
 
-    def _shown(self) -> list[Waiting]:
+    def _shown(self) -> list[Outgoing]:
         """The newest, which comes back first, and those before it that have room.
 
         Files are read within a blink: a line that came and went for that would only move the rest.

@@ -15,8 +15,8 @@ from h2o_chat.chat.conversation.opening import YES
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import Note
 from h2o_chat.tui.prompt.conversation_list import Conversations
-from h2o_chat.tui.prompt.editing import Sent
 from h2o_chat.tui.prompt.model_list import Models, rows
+from h2o_chat.tui.prompt.outgoing import Outgoing, State
 from h2o_chat.tui.prompt.settings_screen import Changed, SettingsScreen
 from h2o_chat.tui.prompt.talk_pane import Act, TalkPane
 from h2o_chat.tui.transcript.markdown import code_blocks
@@ -77,11 +77,12 @@ class ScreenSurface:
         chosen = pane.transcript.letters  # before editing ends that
         if not keeps_messages:
             pane.editing.give_up()
-        pane.sent = Sent(edits=edits, fork=fork, chosen=chosen, taken=keeps_messages)
+        state: State = "answering" if keeps_messages else "sent"
+        pane.current = Outgoing("", edits, state, fork=fork, chosen=chosen)
         pane.begin(job, doing)
 
     def speak(self, text: str) -> None:
-        self._pane.say(self.idle(), "", text)  # it was not typed: a refusal puts it into no box
+        self._pane.say(self.idle(), Outgoing(), text)
 
     def begin_edit(self, index: int) -> None:
         self._pane.editing.begin(index, self.idle().messages[index].text)
@@ -111,7 +112,7 @@ class ScreenSurface:
             return other
 
         pane.editing.give_up()
-        pane.sent = Sent(taken=True)
+        pane.current = Outgoing(state="answering")
         pane.failed = False
         shown = name.removesuffix(YES)
         pane.opening(shown)

@@ -14,7 +14,7 @@ from textual.widgets import Input, Select, Static
 from h2o_chat.base.config import CHOSEN, KV_DTYPES, PREFILLS, RECALLS
 from h2o_chat.base.errors import H2OChatError
 from h2o_chat.chat.commands import settable
-from h2o_chat.tui.key_bar import Keys
+from h2o_chat.tui.widgets.key_bar import Keys
 
 HELP = {
     "temperature": "0: always the likeliest token",

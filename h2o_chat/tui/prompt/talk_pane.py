@@ -16,13 +16,14 @@ from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.files.attached import Reading
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import Said, Turn
-from h2o_chat.tui.fill_transcript import show_marks
-from h2o_chat.tui.jobs import Jobs, OpenChat
-from h2o_chat.tui.pane import Pane
+from h2o_chat.tui.pane.fill_transcript import show_marks
+from h2o_chat.tui.pane.jobs import Jobs, OpenChat, Report, Text
+from h2o_chat.tui.pane.pane import Pane
 from h2o_chat.tui.prompt.completion_menu import Menu
-from h2o_chat.tui.prompt.editing import Editing, Sent
+from h2o_chat.tui.prompt.editing import Editing
 from h2o_chat.tui.prompt.first_minute import Offers
-from h2o_chat.tui.prompt.outbox import Outbox, Waiting
+from h2o_chat.tui.prompt.outbox import Outbox
+from h2o_chat.tui.prompt.outgoing import Outgoing
 from h2o_chat.tui.prompt.prompt_box import PromptBox
 from h2o_chat.tui.prompt.prompt_history import History
 
@@ -96,14 +97,12 @@ class TalkPane(Pane):
         self._acts = acts
         self.pins_next = False  # the next message is protected as it is sent
         self.transcript.needs_choice = True
-        self._failed_now = False  # what goes on has failed: what waits behind it comes back
         self.editing = Editing(self.prompt, self.transcript, self.divider)
         self.outbox = Outbox(self.editing, id="outbox")
         self.prompt.take_back = self.outbox.take_back
-        self.sent = Sent()
-        self.offers: Offers = Offers(self.prompt, self.transcript, history, self.send, self.write_hint)
-        self._drawn: int | None = None
-        """The message that was shown when enter was pressed, and is yet to be reported."""
+        self.current = Outgoing()
+        """What was begun last."""
+        self.offers = Offers(self.prompt, self.transcript, history, self.send, self.write_hint)
 
     def entry(self) -> list[Widget]:
         return [Static("❯", id="sign", markup=False), self.prompt]
@@ -145,7 +144,7 @@ class TalkPane(Pane):
         super().opened(chat)
         if isinstance(chat, Chat):
             self.sampling = chat.makers.complete(self.sampling)
-        self.sent.taken = True
+        self.current.state = "answering"
         if self.outbox.files is not None:
             self._give_back("")  # it was meant for what was open before
         if not self.busy:
@@ -157,34 +156,33 @@ class TalkPane(Pane):
 
     def not_opened(self) -> None:
         super().not_opened()
-        self._failed_now = True
+        self.current.failed = True
 
     def ended(self, turn: Turn) -> None:
         super().ended(turn)
-        self._failed_now = turn.finish == "error"
+        self.current.failed = turn.finish == "error"
 
     def said(self, said: Said) -> None:
-        if said.index == self._drawn:
-            self._drawn = None
+        current = self.current
+        if current.state == "sent" and said.index == current.drawn:
+            current.state = "answering"
             return
         super().said(said)
-        if self.sent.edits in (said.index, None) and not self.sent.withdrawn:
-            self.sent.taken = True
+        if current.state == "sent" and current.edits in (said.index, None):
+            current.state = "answering"
 
     def unsaid(self) -> None:
         super().unsaid()
-        self.sent.taken, self.sent.withdrawn = False, True
+        self.current.state = "withdrawn"
 
     def done(self) -> None:
-        if self._drawn is not None:  # it was never said: the engine is gone, say
+        sent = self.current
+        if sent.state == "sent" and sent.drawn is not None:  # it was never said: the engine is gone, say
             self.transcript.messages.withdraw()
-        self.sent.taken &= self._drawn is None
         super().done()
         if isinstance(self.chat, Chat):
             show_marks(self.transcript.messages, self.chat)
-        self._drawn = None
-        sent = self.sent
-        if sent.taken:
+        if sent.state == "answering":
             if sent.fork is not None:
                 self.transcript.select(sent.fork, chosen=sent.chosen and self.transcript.has_focus)
             if sent.edits is not None:
@@ -193,11 +191,13 @@ class TalkPane(Pane):
                 self.editing.bring_back()
         else:
             self.divider.say(self.editing.take_back(sent))
-        failed, self._failed_now = self._failed_now, False
-        if failed and self.outbox:
+        if sent.failed and self.outbox:
             self._give_back("what waited was not sent · it is back")
         else:
             self._send_next()
+
+    def heard(self, report: Report | Text) -> None:
+        self.offers.heard(report)
 
     # What the person does
 
@@ -235,13 +235,13 @@ class TalkPane(Pane):
             self.divider.doing("reading files · esc gives up")
             self.app.refresh_bindings()
 
-    def _speak(self, talk: Chat, waiting: Waiting, text: str) -> None:
+    def _speak(self, talk: Chat, message: Outgoing, text: str) -> None:
         """Say it, or say it in the place of the message that was edited."""
-        index = waiting.edits
+        index = message.edits
         if index is None:
-            self.say(talk, waiting.typed, text)
+            self.say(talk, message, text)
             return
-        self.sent = Sent(waiting.typed, index)
+        self.current, message.state = message, "sent"
         self.begin(
             lambda cancel, progress: going_back.edit(talk, index, text, self.sampling, cancel, progress),
             "going back · esc stops",
@@ -278,14 +278,14 @@ class TalkPane(Pane):
         if not self.offers.stop() and super().stoppable:
             super().stop()
 
-    def say(self, talk: Chat, typed: str, text: str) -> None:
+    def say(self, talk: Chat, message: Outgoing, text: str) -> None:
         self.offers.said()
         index = len(talk.messages)
         pin, self.pins_next = self.pins_next, False
-        self.sent = Sent(typed, taken=not pin)  # so many tokens may not be protected: then nothing is said
-        if not pin:
-            self.said(Said(index, "user", text))
-            self._drawn = index
+        self.current, message.state = message, "sent"
+        if not pin:  # so many tokens may not be protected: then nothing is said
+            super().said(Said(index, "user", text))
+            message.drawn = index
         self.write_hint()
         self.begin(lambda cancel, _: talk.send(text, self.sampling, cancel, pin=pin), self.READING)
 

@@ -13,10 +13,10 @@ from textual.strip import Strip
 from h2o_chat.base.glyphs import gauge
 from h2o_chat.base.safe import fit
 from h2o_chat.chat.conversation.message import numbered
-from h2o_chat.tui.theme import MUTED
 from h2o_chat.tui.transcript.heat import Heat
 from h2o_chat.tui.transcript.message_body import Piece
 from h2o_chat.tui.transcript.turn import INDENT, TurnView
+from h2o_chat.tui.widgets.theme import MUTED
 
 COLOURS = {"user": "$secondary", "assistant": "$primary", "error": "$error"}
 """Of the titles, for kinds that have one."""

@@ -2,7 +2,7 @@
 
 from textual.content import Content
 
-from h2o_chat.tui.theme import MUTED
+from h2o_chat.tui.widgets.theme import MUTED
 
 FINISHES = {
     "stopped": "stopped here; what was said is kept",

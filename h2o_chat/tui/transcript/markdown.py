@@ -21,8 +21,8 @@ from textual.highlight import highlight
 from textual.style import Style
 
 from h2o_chat.base.safe import safe_text
-from h2o_chat.tui.theme import MUTED
-from h2o_chat.tui.transcript import table
+from h2o_chat.tui.transcript import markdown_table
+from h2o_chat.tui.widgets.theme import MUTED
 
 BULLETS = "•◦▪"
 LONGEST_FENCE = 16
@@ -176,7 +176,7 @@ def _open_table(tokens: Sequence[Token], source: str) -> str:
         return ""
     first = tokens[0].map[0] if tokens[0].map else 0  # blank lines may stand before it
     below = source.split("\n", first)[-1]
-    return table.without_header(below) if below.count("\n") >= 2 else ""
+    return markdown_table.without_header(below) if below.count("\n") >= 2 else ""
 
 
 def _blocks(tokens: Sequence[Token]) -> Iterator[Content]:
@@ -210,7 +210,7 @@ def _block(opening: Token, inside: Sequence[Token]) -> Content:
         case "fence" | "code_block":
             return _code(opening)
         case "table":
-            return table.draw(opening.content, opening.meta["width"], _words)
+            return markdown_table.draw(opening.content, opening.meta["width"], _words)
         case "hr":
             return Content.styled("─" * 24, MUTED)
         case "inline":

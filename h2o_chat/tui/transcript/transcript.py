@@ -13,7 +13,6 @@ from textual.strip import Strip
 from textual.style import Style
 from textual.visual import Visual
 
-from h2o_chat.tui.pointing import Chosen, CodeClicked, Pointed
 from h2o_chat.tui.transcript.choice import Choice, offers
 from h2o_chat.tui.transcript.drawing import draw_row, selected_text
 from h2o_chat.tui.transcript.heat import Heat
@@ -27,6 +26,7 @@ from h2o_chat.tui.transcript.token_position import spot
 from h2o_chat.tui.transcript.token_styles import dressed, selected
 from h2o_chat.tui.transcript.turn import TurnView
 from h2o_chat.tui.transcript.window import Window
+from h2o_chat.tui.widgets.pointing import Chosen, CodeClicked, Pointed
 
 MOST_LINES = 1 << 32
 """Lines of one message, so that each line of all messages has a number; in order."""

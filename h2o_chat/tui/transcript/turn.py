@@ -6,11 +6,11 @@ from textual.content import Content
 from textual.strip import Strip
 
 from h2o_chat.base.safe import safe_text
-from h2o_chat.tui.theme import MUTED
 from h2o_chat.tui.transcript.finish_line import below
 from h2o_chat.tui.transcript.message_body import CARET, Growing, Piece, fold_at, joined, placed, plain, whole
 from h2o_chat.tui.transcript.shown_tokens import Tokens
 from h2o_chat.tui.transcript.thought import divide
+from h2o_chat.tui.widgets.theme import MUTED
 
 INDENT = 2
 """Columns before the text; one is left free behind it."""

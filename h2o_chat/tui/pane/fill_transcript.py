@@ -5,7 +5,7 @@ from collections.abc import Callable
 from h2o_chat.chat.commands.surface import ChatLike
 from h2o_chat.chat.conversation.greeting import greeting
 from h2o_chat.chat.conversation.spans import was_read
-from h2o_chat.tui.jobs import SHOWN_MESSAGES
+from h2o_chat.tui.pane.jobs import SHOWN_MESSAGES
 from h2o_chat.tui.transcript.drawing import recalled_from
 from h2o_chat.tui.transcript.messages import Messages
 from h2o_chat.tui.transcript.shown_tokens import Tokens

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from textual.content import Content
 
-from h2o_chat.tui.theme import MUTED
+from h2o_chat.tui.widgets.theme import MUTED
 
 LEAST_CELLS = 8
 """Columns of the screen below which words in a column of the table cannot be read."""

@@ -25,22 +25,23 @@ from h2o_chat.chat.conversation.chat import Chat
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.recorder import Recorder
 from h2o_chat.models.resolve import find
-from h2o_chat.tui import leaving, palette, reports
-from h2o_chat.tui.compositor import PartialCompositor
-from h2o_chat.tui.divider import Divider
+from h2o_chat.tui import leaving, palette
 from h2o_chat.tui.help import Help
-from h2o_chat.tui.jobs import Crashed, Failed, Jobs, OpenChat, Report, Text
-from h2o_chat.tui.key_bar import Keys
 from h2o_chat.tui.key_routing import Home
-from h2o_chat.tui.pane import Pane
-from h2o_chat.tui.pointing import CodeClicked, Pointed
+from h2o_chat.tui.pane import reports
+from h2o_chat.tui.pane.jobs import Crashed, Failed, Jobs, OpenChat, Report, Text
+from h2o_chat.tui.pane.pane import Pane
 from h2o_chat.tui.prompt.prompt_box import PromptBox
 from h2o_chat.tui.prompt.prompt_history import History
 from h2o_chat.tui.prompt.screen_commands import ACTS
 from h2o_chat.tui.prompt.talk_pane import TalkPane
 from h2o_chat.tui.side_panels import Beside
-from h2o_chat.tui.theme import H2O_DARK, OWN, variables
 from h2o_chat.tui.transcript.transcript import Transcript
+from h2o_chat.tui.widgets.compositor import PartialCompositor
+from h2o_chat.tui.widgets.divider import Divider
+from h2o_chat.tui.widgets.key_bar import Keys
+from h2o_chat.tui.widgets.pointing import CodeClicked, Pointed
+from h2o_chat.tui.widgets.theme import H2O_DARK, OWN, variables
 
 LOOK_S, BESIDE_ENGINE_S = 1 / 20, 1 / 12
 """Between two looks at what the threads report; the second while an engine answers: two processes share a

@@ -5,9 +5,9 @@ from h2o_chat.chat.conversation.reading_progress import words
 from h2o_chat.chat.files.attached import Reading
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.events.events import CacheState, Error, Note, Prompt, ReadSoFar, Said, Token, Turn
-from h2o_chat.tui import jobs
-from h2o_chat.tui.crash import save_trace
-from h2o_chat.tui.pane import Pane
+from h2o_chat.tui.pane import jobs
+from h2o_chat.tui.pane.crash import save_trace
+from h2o_chat.tui.pane.pane import Pane
 from h2o_chat.tui.transcript.drawing import recalled_from
 
 
@@ -70,8 +70,7 @@ def show(report: jobs.Report | jobs.Text, pane: Pane, memory: CacheView) -> None
             pane.done()
         case Reading():
             pane.files_read(report)
-    if pane.offers is not None:
-        pane.offers.heard(report)
+    pane.heard(report)
 
 
 def _stage(stage: jobs.Stage, pane: Pane) -> None:

@@ -7,8 +7,8 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from h2o_chat.base.safe import safe_text
-from h2o_chat.tui.panel.lines import wrapped
-from h2o_chat.tui.theme import MUTED
+from h2o_chat.tui.widgets.box_frame import wrapped
+from h2o_chat.tui.widgets.theme import MUTED
 
 SAID_SECONDS = 4.0
 MOST_ROWS = 4

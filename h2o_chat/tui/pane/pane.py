@@ -13,17 +13,16 @@ from h2o_chat.base.errors import H2OChatError
 from h2o_chat.chat.commands.surface import ChatLike, Job
 from h2o_chat.chat.files.attached import Reading
 from h2o_chat.events.events import Note, Prompt, Said, Turn
-from h2o_chat.tui.divider import Divider
-from h2o_chat.tui.fill_transcript import tell
-from h2o_chat.tui.jobs import Jobs
-from h2o_chat.tui.loading_stages import Loading
-from h2o_chat.tui.prompt.first_minute import Offers
+from h2o_chat.tui.pane.fill_transcript import tell
+from h2o_chat.tui.pane.jobs import Jobs, Report, Text
+from h2o_chat.tui.pane.loading_stages import Loading
 from h2o_chat.tui.transcript import markdown
 from h2o_chat.tui.transcript.find_bar import FindBar
 from h2o_chat.tui.transcript.inspector import facts
 from h2o_chat.tui.transcript.shown_tokens import Tokens
 from h2o_chat.tui.transcript.transcript import Transcript
 from h2o_chat.tui.transcript.turn import TurnView
+from h2o_chat.tui.widgets.divider import Divider
 
 HEAT = {
     "off": "heat off",
@@ -66,8 +65,6 @@ class Pane(Vertical):
     ]
 
     busy: reactive[bool] = reactive(False, bindings=True)
-    offers: Offers | None = None
-    """Hears every report that is shown."""
 
     def __init__(self, jobs: Jobs) -> None:
         super().__init__(id="chat")
@@ -264,6 +261,9 @@ class Pane(Vertical):
         """The prompt was stopped before it was read: the model has not seen it."""
         self.transcript.messages.withdraw()
         self.divider.say("stopped while reading · nothing was sent")
+
+    def heard(self, report: Report | Text) -> None:
+        """A report was shown."""
 
     def done(self) -> None:
         """The job is over."""

@@ -4,9 +4,9 @@ from textual.content import Content
 
 from h2o_chat.base.glyphs import bar
 from h2o_chat.base.safe import fit, safe_text
-from h2o_chat.tui.jobs import Stage
-from h2o_chat.tui.theme import MUTED
+from h2o_chat.tui.pane.jobs import Stage
 from h2o_chat.tui.transcript.turn import TurnView
+from h2o_chat.tui.widgets.theme import MUTED
 
 BAR_CELLS = 24
 NAME_CELLS = 12

@@ -1,8 +1,11 @@
 """Frames drawn as text: a border line with words in it, a row between two borders."""
 
+from itertools import pairwise
+
+from rich._wrap import divide_line
 from textual.content import Content
 
-from h2o_chat.tui.theme import MUTED
+from h2o_chat.tui.widgets.theme import MUTED
 
 
 def row(line: Content, inner: int, pad: str = " ") -> Content:
@@ -21,3 +24,9 @@ def edge(left: str, title: str | Content, note: str, right: str, width: int) -> 
     tail = Content.assemble(" " if note else "", (note, MUTED), f" ─{right}" if note else f"─{right}")
     gap = max(width - head.cell_length - tail.cell_length, 0)
     return head.truncate(max(width - tail.cell_length, 0)) + "─" * gap + tail
+
+
+def wrapped(text: str, cells: int) -> list[str]:
+    """In lines of so many columns, broken between words where that will do."""
+    breaks = [0, *divide_line(text, cells), len(text)]
+    return [text[start:end].rstrip() for start, end in pairwise(breaks)]

@@ -1,1 +1,1 @@
-"""A conversation: templates, turns, what is kept, resume, export, import. No torch."""
+"""Conversations: turns and storage, recall, templates, files, commands, memory in words. No torch."""

@@ -24,7 +24,7 @@ def held(chat: Chat, index: int) -> float:
     """Share of its tokens that every cache holds."""
     message = chat.messages[index]
     places = range(message.first, message.last + 1)
-    return sum(all(map(all, chat.inspect(place))) for place in places) / len(places)
+    return sum(all(map(all, chat.engine.inspect(place))) for place in places) / len(places)
 
 
 def test_a_message_is_pinned_as_it_is_said_and_stays(loaded: Loaded, store: Store) -> None:

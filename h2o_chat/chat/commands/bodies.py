@@ -30,12 +30,10 @@ def leave(surface: Surface, _: str) -> None:
 
 
 def new(surface: Surface, _: str) -> None:
-    """Begin another conversation; this one stays where it is kept."""
     _begin(surface, None)
 
 
 def system(surface: Surface, words: str) -> None:
-    """Begin another conversation with this system prompt; without words, show the present one."""
     if words:
         _begin(surface, words)
         return
@@ -54,7 +52,6 @@ def _begin(surface: Surface, system_prompt: str | None) -> None:
 
 
 def open_stored(surface: Surface, words: str) -> None:
-    """Show the stored conversations, or open the one with this id."""
     chat = surface.idle()
     if chat.keeper is None:
         surface.remark("conversations are not stored here: there are none to open")
@@ -65,7 +62,6 @@ def open_stored(surface: Surface, words: str) -> None:
 
 
 def open_conversation(surface: Surface, conversation: str) -> None:
-    """Go on with another stored conversation."""
     chat = surface.idle()
 
     def work(cancel: Callable[[], bool], progress: Callable[[ReadSoFar], None]) -> Iterator[Opened]:
@@ -76,7 +72,6 @@ def open_conversation(surface: Surface, conversation: str) -> None:
 
 
 def model(surface: Surface, words: str) -> None:
-    """Begin a conversation with another model; without a name, show which there are."""
     if words:
         surface.open_model(words)
     else:
@@ -108,7 +103,6 @@ def setting_named(name: str) -> Callable[[Surface, str], None]:
 
 
 def stats(surface: Surface, _: str) -> None:
-    """The cache in numbers."""
     memory = surface.memory
     if memory.session is None or memory.cache is None:
         raise UsageError("Nothing was seen yet.")
@@ -133,19 +127,16 @@ def stats(surface: Surface, _: str) -> None:
 
 
 def memory(surface: Surface, _: str) -> None:
-    """The words that the cache holds."""
     surface.say("\n".join(in_lines(surface.memory)))
 
 
 def why(surface: Surface, words: str) -> None:
-    """Why a word was kept or forgotten."""
     if not words:
         raise UsageError("Which word?", "/why WORD or /why @POSITION")
     surface.say("\n".join(reasons.why(surface.memory, words)))
 
 
 def recall(surface: Surface, words: str) -> None:
-    """Put earlier words in front of the next message."""
     chat = surface.idle()
     surface.note(chat.recall.by_hand(words, chat.messages, chat.session.budget))
 
@@ -161,7 +152,6 @@ def pin(surface: Surface, words: str) -> None:
 
 
 def unpin(surface: Surface, words: str) -> None:
-    """Let a pinned message be forgotten again."""
     if not words and surface.selected is None:
         if surface.pins_next:
             surface.pin_next(False)
@@ -176,7 +166,6 @@ def unpin(surface: Surface, words: str) -> None:
 
 
 def _say_again(surface: Surface, words: str) -> None:
-    """Say a forgotten message once more, and pin it."""
     if not words and surface.selected is None:
         raise UsageError("Which message?", "/pin again NUMBER")
     index = message_index(surface, words)
@@ -196,14 +185,12 @@ def _pin(surface: Surface, index: int, on: bool) -> None:
 
 
 def find(surface: Surface, words: str) -> None:
-    """Look for words in this conversation."""
     if not words:
         raise UsageError("Find what?", "/find WORDS; /open looks through all stored conversations.")
     surface.find(words)
 
 
 def export(surface: Surface, words: str) -> None:
-    """Write this conversation to a file."""
     surface.say(f"Wrote {export_chat(surface.idle(), words)}")
 
 

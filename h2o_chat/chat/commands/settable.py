@@ -48,7 +48,7 @@ def read(name: str, text: str) -> Any:
 
 
 def typed(value: Any) -> str:
-    """A value as it would be typed; `read` gives it back."""
+    """A value as it would be typed: `read` gives it back."""
     if isinstance(value, tuple):
         return json.dumps(value, ensure_ascii=False) if value else ""
     if isinstance(value, bool):
@@ -57,7 +57,7 @@ def typed(value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as it is told."""
+    """A value for people to read."""
     if isinstance(value, tuple):
         return ", ".join(map(repr, value)) or "none"
     return "none" if value is None else str(value)

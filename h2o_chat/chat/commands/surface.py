@@ -39,21 +39,14 @@ class Surface(Protocol):
 
     sampling: Sampling
     pins_next: bool
-    """The next message is pinned as it is sent."""
 
     @property
     def memory(self) -> CacheView: ...
 
     @property
-    def selected(self) -> int | None:
-        """Index of the message that is chosen; None where none is."""
+    def selected(self) -> int | None: ...
 
-    def idle(self) -> Chat:
-        """The open conversation.
-
-        Raises:
-            UsageError: none is open, or it is answering.
-        """
+    def idle(self) -> Chat: ...
 
     def say(self, text: str) -> None:
         """Show lines that answer a command."""
@@ -61,8 +54,7 @@ class Surface(Protocol):
     def remark(self, text: str) -> None:
         """Show one short line, for a moment where that is possible."""
 
-    def note(self, note: Note) -> None:
-        """Show a note of the conversation."""
+    def note(self, note: Note) -> None: ...
 
     def run(
         self,
@@ -88,23 +80,17 @@ class Surface(Protocol):
     def begin_edit(self, index: int) -> None:
         """Ask for the text that replaces a message of the user."""
 
-    def pin_next(self, on: bool) -> None:
-        """Set `pins_next` and show it."""
+    def pin_next(self, on: bool) -> None: ...
 
-    def open_model(self, name: str) -> None:
-        """Begin a conversation with another model."""
+    def open_model(self, name: str) -> None: ...
 
-    def choose_model(self) -> None:
-        """Show which models there are."""
+    def choose_model(self) -> None: ...
 
-    def choose_conversation(self) -> None:
-        """Show the stored conversations."""
+    def choose_conversation(self) -> None: ...
 
-    def choose_setting(self) -> None:
-        """Show all settings."""
+    def choose_setting(self) -> None: ...
 
-    def find(self, words: str) -> None:
-        """Show where words stand in the conversation."""
+    def find(self, words: str) -> None: ...
 
     def help(self) -> None: ...
 

@@ -14,8 +14,6 @@ Where = Literal["screen", "plain"]
 
 @dataclass(frozen=True)
 class Command:
-    """One row of the table below."""
-
     name: str
     arguments: str
     """As they are shown; empty where there are none."""

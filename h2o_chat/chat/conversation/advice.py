@@ -1,4 +1,4 @@
-"""What a person should know about the room in the memory, in words."""
+"""Notes for people about the room in the memory."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ WIDE = ("float32", "float64")
 
 
 def longer_than(tokens: int, session: Session) -> Iterator[Note]:
-    """What will happen to a prompt, if it is longer than the budget: said before it is read.
+    """A note before a prompt is read that is longer than the budget: what will stay of it.
 
     Args:
         tokens: of the prompt.
@@ -40,7 +40,7 @@ def longer_than(tokens: int, session: Session) -> Iterator[Note]:
 
 
 def at_limit(turn: Turn, sampling: Sampling, repeated: int) -> Iterator[Note]:
-    """What can be done where an answer was ended at a limit that nobody asked for.
+    """A note where an answer ended at a limit that nobody asked for: what can be done.
 
     Args:
         repeated: tokens that it said over and over; 0: it did not.
@@ -62,7 +62,7 @@ def at_limit(turn: Turn, sampling: Sampling, repeated: int) -> Iterator[Note]:
 
 
 def too_small(prompt: Prompt, budget: int, protected: int, fits: int | None) -> Iterator[Note]:
-    """What of the system prompt that was just read cannot be protected, and what would.
+    """A note where part of the system prompt that was just read cannot be protected: which budget would do.
 
     Args:
         protected: slots of the fullest cache that are.
@@ -78,7 +78,7 @@ def too_small(prompt: Prompt, budget: int, protected: int, fits: int | None) -> 
 
 
 def pinned(messages: Sequence[Message], message: Message, on: bool, held: int, engine: "Engine") -> Note:
-    """What it costs that a message was pinned (`on`), or that it is no longer.
+    """A note with what it costs that a message was pinned (`on`), or is pinned no longer.
 
     Args:
         held: of its tokens, the ones that are left somewhere.
@@ -97,12 +97,12 @@ def pinned(messages: Sequence[Message], message: Message, on: bool, held: int, e
 def with_hint(
     error: OutOfMemoryError, session: Session, settings: Settings, engine: "Engine"
 ) -> OutOfMemoryError:
-    """The same error, saying what to ask for."""
+    """A copy of the error whose hint says what to ask for."""
     return OutOfMemoryError(error.message, smaller(session, settings, engine))
 
 
 def smaller(session: Session, settings: Settings, engine: "Engine") -> str:
-    """What to ask for where a device was too small, in numbers of this model."""
+    """Settings that take less memory, in numbers of this model."""
     if session.budget is None:
         half = max(64, engine.seen // 2)
         size = mb(half * session.slot_bytes)

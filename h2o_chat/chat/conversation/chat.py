@@ -1,4 +1,4 @@
-"""A conversation: template -> engine -> store. The engine is injected, so nothing here imports torch."""
+"""A conversation: template -> engine -> store. The engine is handed in, so nothing here imports torch."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
@@ -38,22 +38,22 @@ class Chat:
         self.makers = Makers()  # of the model: what sampling they recommend
         self.keeper = keeper
         self.unkept = ""
-        """Why it is not stored, where it should have been."""
+        """Why it is not stored although it should have been."""
         self.notes: list[Note] = keeper.notes if keeper else []
-        """What a person should know; whoever shows it takes it away."""
+        """Notes for people; whoever shows them takes them away."""
         self.cured = True
-        """Whether what is done against loops is done; the lab asks for it with and without."""
+        """Loops are broken; the lab measures with and without."""
         self.state: CacheState | None = None
-        """What the cache held when last looked at."""
+        """The newest state of the cache."""
         self.settings = settings
         """What the conversation is held with."""
         self.system = settings.system
-        """The system prompt of the conversation, which may be another than that of the settings."""
+        """The system prompt of the conversation; it may differ from that of the settings."""
         self.template = choose(engine.tokenizer, settings.template)
         self.holds = Holds()
         self.recall = Recall(self.notes, lambda text: len(literal(engine.tokenizer, text)))
         self._marked = False
-        """The last answer ended in the marker that the next turn begins with: it was fed already."""
+        """The last answer ended in the marker that the next turn begins with: that marker was fed already."""
         self.session = replace(engine.session, template=self.template.name)
         self.messages: list[Message] = self._blank()
 
@@ -170,7 +170,6 @@ class Chat:
             self.holds.share_out(self.messages, engine.seen)
 
     def close(self) -> None:
-        """Lets the conversation and the engine go."""
         if self.keeper:
             self.keeper.close()
         self.engine.close()
@@ -238,7 +237,7 @@ class Chat:
             give_texts(self.messages, stored, self.engine.tokenizer)
 
     def looked(self) -> Iterator[Event]:
-        """What the cache held when last looked at, where events are asked for."""
+        """The newest state of the cache, where events are asked for."""
         if self.state is not None and self.settings.events_every:
             yield self.state
 
@@ -266,12 +265,8 @@ class Chat:
         self.system = self.settings.system
         self.messages = self._blank()
 
-    def inspect(self, position: int) -> list[list[bool]]:
-        """Which caches hold the token at a position: [layers][KV heads]."""
-        return self.engine.inspect(position)
-
     def watch(self, on: bool) -> None:
-        """Whether what only the memory panel shows is collected."""
+        """Collect what only the memory panel shows, or do not."""
         self.engine.watch(on)
 
     def _blank(self) -> list[Message]:
@@ -279,7 +274,7 @@ class Chat:
         return [Message("system", self.system)] if self.system else []
 
     def look(self) -> None:
-        """Looks what the cache holds now."""
+        """Look at the cache now."""
         self._note(self.engine.look())
 
     def _note(self, state: CacheState) -> None:

@@ -1,4 +1,5 @@
-"""A user's message and its answer while the turn goes on: their positions, and what is on disk of them."""
+"""A user's message and its answer while the turn goes on: their positions, and how both are written to
+disk."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -37,7 +38,7 @@ class Exchange:
         self._recalled = tuple(
             (before[one.index].id if one.index < len(before) else None, one.words) for one in recalled
         )
-        """With the numbers of the messages in the store; None: words of this message itself."""
+        """(number of the message in the store, words); None: the words are of this message itself."""
         self._keeper = keeper
         if keeper:
             keeper.rescue.messages = before
@@ -49,17 +50,17 @@ class Exchange:
 
     @property
     def text(self) -> str:
-        """The answer so far."""
         return "".join(self._pieces)
 
     def stops(self, sampling: Sampling, cancel: Callable[[], bool]) -> Callable[[], bool]:
-        """Whether to stop: also where an answer repeats itself and nobody asked for so long a one."""
+        """A function that says when to stop: also where an answer repeats itself and nobody asked for so long
+        a one."""
         if sampling.max_tokens != SCREEN_TOKENS:
             return cancel
         return lambda: self.repeating.tokens > 0 or cancel()
 
     def write_down(self, ids: list[int]) -> None:
-        """What a person typed is on disk before the model sees it.
+        """Writes what a person typed to disk, before the model sees it.
 
         Args:
             ids: the tokens that will be read, those of the system prompt and the template with them.
@@ -82,7 +83,6 @@ class Exchange:
             self._keeper.placed(self.answer.id, prompt.last + 1, -1)  # its end is known when it has one
 
     def token(self, token: Token) -> None:
-        """One more token of the answer."""
         if self._keeper:
             self._keeper.token(token.id, token.text)
         self.repeating.hear(token.id)
@@ -99,7 +99,7 @@ class Exchange:
                 message.first = message.last = -1
 
     def close(self, turn: Turn, engine: "Row") -> None:
-        """What is on disk of it ends too, and the cache is saved."""
+        """Ends the answer on disk and saves the cache."""
         if self._keeper is None:
             return
         if turn.finish == "error":

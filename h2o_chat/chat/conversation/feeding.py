@@ -1,4 +1,4 @@
-"""What a turn is fed to the engine as, and what to say where it leaves the cache too little room."""
+"""The tokens that a turn feeds to the engine, and notes where they leave the cache too little room."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # importing torch takes seconds
 def turn_tokens(
     engine: "Engine", template: Template, system: str | None, text: str, marked: bool
 ) -> tuple[list[int], int]:
-    """The tokens of a turn, and how many of them are the system prompt, which is protected.
+    """The tokens of a turn, and how many of them are the protected system prompt.
 
     Args:
         marked: the last answer ended in the marker that the next turn begins with: it was fed already.

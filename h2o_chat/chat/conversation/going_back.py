@@ -1,4 +1,4 @@
-"""Going elsewhere: another answer, another message, another conversation, another cache; by restoring."""
+"""Going elsewhere by restoring: another answer, message, branch, conversation or cache."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ def regenerate(
     cancel: Callable[[], bool] = never,
     progress: Callable[[ReadSoFar], None] = unheard,
 ) -> Iterator[Event]:
-    """Answers the last message again, from the cache as it was before, in other words; the answers before are
-    kept beside.
+    """Answers the last message again in other words, from the cache as it was before; the answers before are
+    kept.
 
     Args and events: see `edit`.
 
@@ -44,10 +44,8 @@ def edit(
 ) -> Iterator[Event]:
     """Says something else instead of message `index`, or the same: then other words answer it.
 
-    What followed it is kept as another branch.
-
-    No event comes until the cache has been brought back, none at all if that was cancelled: then nothing has
-    changed.
+    The messages that followed are kept as another branch. No event comes until the cache has been brought
+    back, and none at all where that was cancelled: then nothing has changed.
 
     Args:
         progress: told now and then how far reading it again is.
@@ -89,7 +87,7 @@ def open_another(
     """Goes on with another stored conversation, where it ended; this one is let go.
 
     Returns:
-        False if it was cancelled: then nothing has changed. So it is if anything is raised.
+        False if it was cancelled. Then, and where anything is raised, nothing has changed.
 
     Raises:
         StoreError: it cannot be read (`BusyError`: it is open elsewhere), or nothing is stored here.
@@ -111,7 +109,7 @@ def open_another(
 
 
 def check_rebuild(chat: Chat, settings: Settings) -> None:
-    """Lets settings through with which the cache can be built again.
+    """Raises where the cache cannot be built again with these settings.
 
     Raises:
         BudgetError: the budget cannot work.
@@ -131,14 +129,13 @@ def rebuild(
     progress: Callable[[ReadSoFar], None] = unheard,
     cancel: Callable[[], bool] = never,
 ) -> bool:
-    """Another cache from here on.
+    """Builds another cache by reading the conversation again.
 
     Returns:
-        False if it was cancelled: then nothing has changed. So it is if anything is raised.
+        False if it was cancelled. Then, and where anything is raised, nothing has changed.
 
     Raises:
-        BudgetError: the budget cannot work.
-        StoreError: the conversation is not stored: there is nothing to read.
+        BudgetError, StoreError: see `check_rebuild`.
     """
     check_rebuild(chat, settings)
     engine, notes = chat.engine.remade(settings), list[Note]()
@@ -154,19 +151,18 @@ def rebuild(
 
 @dataclass(frozen=True)
 class Fork:
-    """A message in whose place something else was said, too."""
+    """A message that has siblings: other messages were said in its place."""
 
     index: int
-    """Its place in the conversation."""
     number: int
-    """Which of them the next one is, from 1 on."""
+    """The number of the next sibling, from 1 on."""
     count: int
     leaf: int
-    """The newest message that followed the next one."""
+    """Id of the newest message behind the next sibling."""
 
 
 def next_fork(chat: Chat, index: int | None = None) -> Fork | None:
-    """What else was said in the place of a message; None: of the last one of which there is anything.
+    """The next sibling of a message; without `index`, of the last message that has any. None: there is none.
 
     Raises:
         StoreError: it cannot be read.

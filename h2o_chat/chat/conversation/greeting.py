@@ -1,4 +1,4 @@
-"""The first words: what was opened and what its memory is."""
+"""The first words: the model that was opened, its memory, and the small budget of the first models."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -9,7 +9,7 @@ from h2o_chat.models import smollm2
 from h2o_chat.models.resolve import BUNDLED, POCKET, Found, look_up
 
 WORDS = {64: 50, 128: 100}
-"""About so many words are so many tokens."""
+"""About how many words these numbers of tokens are."""
 FOUR_LINES = "Four lines are offered to try that: enter sends the one in the prompt, or type your own."
 ABOUT = {
     POCKET: "pocket is a toy: it knows next to nothing of the world, but it remembers what it is told. "
@@ -17,7 +17,7 @@ ABOUT = {
     smollm2.NAME: "SmolLM2 is a small model: it talks, and is often wrong about the world. Watch what it"
     " forgets, and what comes back when you ask for it. " + FOUR_LINES,
 }
-"""By model. Said once, before the first offer."""
+"""What is said once of each first model, before the first offer."""
 
 
 def why_small(session: Session) -> str:
@@ -46,10 +46,11 @@ def greeting(session: Session) -> str:
 
 
 FIRST_BUDGETS = {POCKET: 64, smollm2.NAME: 128}
-"""By model. The first tokens go with the third or fourth message. With 48 to 96 slots `pocket` still answers
-what it was told (dev/LOG.md); SmolLM2 spends 31 tokens on its system prompt alone."""
+"""Budgets of the first models on the screen: the first tokens are evicted with the third or fourth message.
+With 48 to 96 slots `pocket` still answers (dev/LOG.md); SmolLM2's system prompt alone takes 31 tokens.
+"""
 ABOUT_MEMORY = frozenset({"budget", "policy", "sinks", "recent", "chunk", "prefill", "system"})
-"""Whoever names one of these wants the usual budget: some, and a system prompt, may need more."""
+"""Settings that keep the usual budget when a person names one: they, and a system prompt, may need more."""
 
 
 def first_budget(settings: Settings, named: Collection[str]) -> Settings:

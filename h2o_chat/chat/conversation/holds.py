@@ -1,4 +1,4 @@
-"""Hold of messages and words: the share of caches that keep each token, by the `cache` events."""
+"""Hold of messages and words: the share of caches that keep each token, from the `cache` events."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -11,38 +11,38 @@ from h2o_chat.events.events import CacheState
 from h2o_chat.store import StoredMessage
 
 TURN = 3
-"""Messages whose positions one turn may change: the system prompt, what is said, the answer."""
+"""Messages whose positions one turn may change: system prompt, message, answer."""
 
 
 class Holds:
-    """Hold by position, of the tokens of which something is left: as many as the cache has slots."""
+    """Hold by position, for the tokens that some cache keeps: at most as many as the cache has slots."""
 
     def __init__(self) -> None:
         self._held: dict[int, float] = {}
         self._placed: list[int] = []
         """Indices of the messages that were read."""
         self._firsts: list[int] = []
-        """Of each of these, the position of its first token."""
+        """Position of the first token of each."""
         self._known = 0
-        """Messages when last looked at."""
+        """How many messages there were at the last look."""
         self._holding: list[int] = []
-        """Indices of those that held anything then."""
+        """Indices of the messages that held anything then."""
 
     def __len__(self) -> int:
         return len(self._held)
 
     def of(self, position: int) -> float:
-        """Of one token: 0 where nothing is left of it."""
+        """Hold of one token; 0 where no cache keeps it."""
         return self._held.get(position, 0.0)
 
     def forget(self) -> None:
-        """Nothing is known, until the next state; the messages may be others."""
+        """Forget all until the next state; the messages may be others."""
         for known in (self._held, self._placed, self._firsts, self._holding):
             known.clear()
         self._known = 0
 
     def take(self, state: CacheState) -> None:
-        """What has changed since the last state."""
+        """Take in a state of the cache."""
         if state.whole:
             self._held.clear()
         for position, hold, _ in state.changed:
@@ -52,7 +52,8 @@ class Holds:
                 self._held.pop(position, None)
 
     def share_out(self, messages: Sequence[Message], seen: int) -> list[tuple[int, float]]:
-        """Sets what each message that was read holds; (index, mean hold of its tokens) where any is left.
+        """Sets `hold` of each message that was read; returns (index, mean hold of its tokens) where any is
+        left.
 
         Args:
             seen: tokens fed so far.
@@ -71,7 +72,7 @@ class Holds:
         return [(index, messages[index].hold) for index in self._holding]
 
     def _place(self, messages: Sequence[Message]) -> int:
-        """Looks where the messages lie that may have changed: a long conversation costs no more than a short.
+        """Finds the messages that may have moved: a long conversation costs no more than a short one.
 
         Returns:
             From where on `_placed` is new.
@@ -90,9 +91,9 @@ class Holds:
         return kept
 
     def by_token(self, message: StoredMessage, tokenizer: Any) -> list[tuple[str, float]]:
-        """The tokens of a message as they read, each with its hold; none where it was not read.
+        """(text, hold) of each token of a message; none where it was not read.
 
-        A character made of several tokens has the largest.
+        A character made of several tokens has the largest hold of them.
         """
         if not 0 < len(tokens_of(message)) <= len(message.ids):
             return []

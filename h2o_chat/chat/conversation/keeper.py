@@ -1,8 +1,8 @@
-"""A conversation on disk while it goes on: what is said is written at once, the cache after each turn.
+"""A conversation on disk while it goes on: messages are written at once, the cache after each turn.
 
-Another process may be writing, or the disk may fail, while somebody talks. Then it is said, once, the
-conversation goes on, and what is said waits in memory until it can be written, in order. Where that will
-never be (the database was removed, or is damaged) the conversation is saved into a file (`rescued.py`).
+Another process may be writing, or the disk may fail, while somebody talks. A note says so once, the
+conversation goes on, and its words wait in memory until they can be written, in order. Where that will never
+be (the database was removed, or is damaged) the conversation is saved into a file (`rescue.py`).
 """
 
 import time
@@ -54,9 +54,9 @@ class Keeper:
         self.store = store
         self.conversation = conversation
         self.before: str | None = None
-        """The conversation that was let go for this one, by `begin_anew`."""
+        """The conversation before this one, let go by `begin_anew`."""
         self.notes: list[Note] = [*store.notes]
-        """What a person should know; whoever shows it takes it away."""
+        """Notes for people; whoever shows them takes them away."""
         self.rescue = Rescue(store.folder)
         """The file for the conversation if the store is lost."""
         self._session, self._settings = session, settings
@@ -94,12 +94,12 @@ class Keeper:
                 message.branch = branches.get(message.id)
 
     def close(self) -> None:
-        """Lets the conversation go."""
+        """Let the conversation go."""
         if self._writer is not None:
             self._writer.close()
 
     def begin_anew(self) -> None:
-        """Lets the conversation go; the next thing said begins another.
+        """Let the conversation go; the next message begins another.
 
         Raises:
             StoreError: not all of it is on disk yet.
@@ -112,7 +112,7 @@ class Keeper:
         self.rescue = Rescue(self.store.folder)
 
     def said(self, role: str, text: str, ids: Sequence[int] = (), recalled: Pieces = ()) -> int | None:
-        """A message of a person; its number, None where this conversation is not stored.
+        """Writes a message of a person; returns its number, None where this conversation is not stored.
 
         It is on disk when this returns, unless `waiting` says otherwise.
         """
@@ -121,57 +121,57 @@ class Keeper:
         return message
 
     def answering(self) -> int | None:
-        """An answer begins."""
+        """Begin an answer; returns its number."""
         message = writer.answering() if (writer := _begun(self)) else None
         self.rescue.pieces.clear()
         _look(self)
         return message
 
     def placed(self, message: int | None, first: int, last: int) -> None:
-        """Where the tokens of a message lie."""
+        """Write where the tokens of a message lie."""
         if self._writer and message is not None:
             self._writer.place(message, first, last)
             _look(self)
 
     def pinned(self, message: int | None, on: bool) -> None:
-        """A message was pinned, or let go."""
+        """Write that a message is pinned, or not."""
         if self._writer and message is not None:
             self._writer.pinned(message, on)
             _look(self)
 
     def token(self, token: int, text: str) -> None:
-        """One more token of the answer; on disk when this returns, or it is said that it waits."""
+        """Write one more token of the answer: on disk when this returns, or a note says that it waits."""
         self.rescue.pieces.append(text)
         if self._writer:
             self._writer.token(token, text)
             _look(self, streaming=True)
 
     def finished(self, text: str, finish: str, first: int, last: int) -> None:
-        """The answer has ended."""
+        """End the answer."""
         if self._writer:
             self._writer.finished(text, finish, first, last)
         _look(self)
 
     def withdraw(self, messages: Sequence[int | None]) -> None:
-        """Messages that were never read by the model are taken away again."""
+        """Take messages away again that the model has never read."""
         if self._writer:
             self._writer.withdraw([one for one in messages if one is not None])
             _look(self)
 
     def move(self, leaf: int | None) -> None:
-        """The conversation goes on from another message."""
+        """Go on from another message."""
         if self._writer:
             self._writer.move(leaf)
             _look(self)
 
     @property
     def waiting(self) -> int:
-        """Things said that are not on disk yet."""
+        """How many things are not on disk yet."""
         return len(self._writer.waiting) if self._writer else 0
 
     @property
     def may_pass(self) -> bool:
-        """Whether only another process keeps the store busy, for less than GIVE_UP_S."""
+        """Whether another process keeps the store busy, for less than GIVE_UP_S."""
         waiting = self._writer.waiting if self._writer else None
         return (
             waiting is not None
@@ -181,7 +181,7 @@ class Keeper:
 
     @property
     def unstored(self) -> str:
-        """What is not on disk, in words; empty where all is."""
+        """A sentence about what is not on disk; empty where all is."""
         if lost := self._lost:
             waits = self._writer.waiting if self._writer else ()
             what = f"Not stored: {waits.words}. " if waits else ""
@@ -194,19 +194,19 @@ class Keeper:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the store will never have what is said from here on."""
+        """Whether the store is lost: nothing more can ever be written."""
         return self._lost is not None
 
     @property
     def _lost(self) -> StoreError | None:
-        """Why it will not."""
+        """Why the store is lost; None: it is not."""
         if isinstance(self._never, StoreLostError):
             return self._never
         waiting = self._writer.waiting if self._writer else None
         return waiting.trouble if waiting and waiting.for_good else None
 
     def flush(self) -> bool:
-        """Tries again to write what waits; returns whether all is on disk."""
+        """Try again to write what waits; returns whether all is on disk."""
         if self._writer is None:
             return self._never is None
         done = self._writer.waiting.flush()
@@ -257,7 +257,7 @@ class Keeper:
             raise StoreError(f"Not all that was said is on disk yet. {why}", "Try again when it is.")
 
     def saved(self, message: int) -> Path | None:
-        """The file with the cache after an answer, if it may be there."""
+        """The file with the cache after an answer; None where there can be none."""
         folder = self.store.caches(self.conversation) if self.conversation else None
         return folder and folder / f"{message}.safetensors"
 
@@ -275,7 +275,7 @@ class Keeper:
             self.notes.append(Note("store", what, "It will be rebuilt on resuming."))
 
     def changed(self, session: Session, settings: dict[str, Any]) -> None:
-        """Another cache is in use from here on, and will be when the conversation is resumed."""
+        """Write that another cache is in use from here on."""
         self._session, self._settings = session, settings
         if self._writer:
             self._writer.run(asdict(session))
@@ -283,7 +283,7 @@ class Keeper:
             _look(self)
 
     def save_again(self, engine: "Row") -> None:
-        """Saves the cache as it is now in the place of the last saved one, where there is one."""
+        """Save the cache in the place of the last saved one, where there is one."""
         if self.leaf is None or not self.flush():
             return
         if (path := self.saved(self.leaf)) is not None and path.exists():
@@ -349,7 +349,7 @@ def _note(trouble: StoreError, busy: bool) -> Note:
 
 
 def _with_seed(settings: dict[str, Any], session: Session) -> dict[str, Any]:
-    """What a conversation is held with: where no seed was asked for, the one that was drawn."""
+    """The settings to store: with the seed that was drawn, where none was asked for."""
     return {**settings, "seed": session.seed}
 
 

@@ -1,15 +1,15 @@
-"""A conversation that says one thing whatever is said to it, and what is done about that.
+"""Loops: conversations whose answers repeat each other, and answers that repeat themselves.
 
 Small models copy. An answer that repeats an earlier one makes the next one repeat it too, until one sentence
 is left. Three repeating answers of four begin a loop, so that a refrain, a table or code asked for once more
-changes nothing. Answers that do not repeat, 32 in a row, end it; from then on one that does begins another.
+changes nothing. 32 answers in a row that do not repeat end it; from then on one that does begins another.
 In a loop two things are done before a message is read (docs/STUCK.md has the evidence):
 
-- The memory gives up all that the model itself said. What people said stays.
+- The memory evicts all that the model itself said. What people said stays.
 - The answer may begin as an earlier one did, but not go on so (`engine/diversion.py`).
 
-All follows from the words alone, so a conversation that is resumed, or that a client sends anew, is treated
-alike; the transcript keeps everything.
+The words alone decide, so a conversation that is resumed, or that a client sends anew, is treated alike; the
+transcript keeps everything.
 """
 
 import re
@@ -27,28 +27,29 @@ if TYPE_CHECKING:  # importing torch takes seconds
     from h2o_chat.engine.row import Row
 
 BEFORE = 8
-"""Earlier answers that one is compared with."""
+"""Number of earlier answers that one is compared with."""
 SHARE = 0.5
-"""Share of an answer's grams that must stand in earlier ones: then it repeats them."""
+"""Share of an answer's grams that must stand in earlier ones, so that it counts as repeating."""
 LEAST_GRAMS = 3
 """A shorter answer repeats nothing: "Yes." answers many questions."""
 LONG_GRAMS = 100
-"""Words above which all grams must stand there: letters and stories are told anew with small changes."""
+"""Above this length all grams must be repeated: letters and stories are often repeated with small changes."""
 OF, BEGIN = 4, 3
-"""Answers looked at, and how many of them must repeat: then a loop begins."""
+"""Of the last OF answers BEGIN must repeat: then a loop begins."""
 END = 32
-"""So many answers in a row must not repeat: then it ends. The next one that repeats begins another."""
+"""This many answers in a row must not repeat: then it ends. The next one that repeats begins another."""
 LOOKED_AT = 128
-"""Answers, the newest."""
+"""Number of newest answers that are looked at."""
 COMPARED_CHARACTERS = 4000
-"""Of a message or an answer: what is compared is kept for the next time, so it must be small."""
+"""Length at which messages and answers are cut: what is compared is kept for the next time."""
 AVOIDED = 64
-"""Earlier answers that may not be said on: it takes 100 microseconds to tokenise one."""
+"""Number of earlier answers that may not be continued: it takes 100 microseconds to tokenise one."""
 FREE_TOKENS = 8
-"""An answer may begin with so many tokens of an earlier one, but with half of it at most."""
+"""An answer may begin with this many tokens of an earlier one, but with half of it at most."""
 LINES, LINE_WORDS = 4, 10
-"""In an answer of so many lines those of fewer words do not count: verse, lists, tables and code are asked
-for once more with a small change."""
+"""An answer of at least LINES lines loses those below LINE_WORDS words before it is compared: people ask for
+verse, lists, tables and code once more with a small change.
+"""
 
 Grams = frozenset[tuple[str, ...]]
 
@@ -64,12 +65,12 @@ class Spoken(Protocol):
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop, in which the memory gives up what the model said before the next message is read."""
+    """A loop: the memory evicts what the model said before the next message is read."""
 
     begins: bool
-    """Nothing was done before the message before."""
+    """The message before was not in a loop yet."""
     others: tuple[str, ...]
-    """Answers that the next one must not go on as."""
+    """Answers that the next one must not continue."""
 
 
 BROKEN = Note(
@@ -80,7 +81,7 @@ BROKEN = Note(
 
 
 def loop_in(messages: Sequence[Spoken], asked: str) -> Loop | None:
-    """The loop in which a conversation is; None: it is in none.
+    """The loop that a conversation is in; None: it is in none.
 
     Args:
         asked: the message that comes next.
@@ -102,11 +103,12 @@ def loop_in(messages: Sequence[Spoken], asked: str) -> Loop | None:
 def out_of_a_loop(
     engine: "Row", messages: Sequence[Spoken], asked: str, notes: list[Note], recalls: bool
 ) -> list[Other]:
-    """Has the engine give up what the model said, where that is due; answers that the next must not go on as.
+    """Has the engine evict what the model said, where that is due; returns answers that the next must not
+    continue.
 
     Args:
-        notes: gets what a person is told of it.
-        recalls: words are told again with the message: what they answer may have been answered before.
+        notes: gets a note for people.
+        recalls: words are recalled with the message: the answer to it may have been given before.
     """
     loop = loop_in(messages, asked)
     if loop is None:
@@ -118,7 +120,7 @@ def out_of_a_loop(
 
 
 def in_tokens(tokenizer: Any, answers: Sequence[str], free: int = FREE_TOKENS) -> list[Other]:
-    """Answers that the next one must not go on as, beyond so many tokens, or half of it."""
+    """Answers that the next one must not continue beyond `free` tokens, or half of it."""
     ids = [tuple(literal(tokenizer, answer)) for answer in answers]
     return [Other(one, min(free, len(one) // 2)) for one in ids]
 
@@ -129,7 +131,7 @@ def same(message: str, other: str) -> bool:
 
 
 def _goes_on(flags: Sequence[bool]) -> bool:
-    """Whether a loop has begun and not ended, by which answers repeat."""
+    """Whether a loop has begun and not ended."""
     on = before = False
     for at in range(len(flags)):
         on = on or sum(flags[max(0, at - OF + 1) : at + 1]) >= (1 if before else BEGIN)
@@ -140,7 +142,7 @@ def _goes_on(flags: Sequence[bool]) -> bool:
 
 @lru_cache(maxsize=8 * LOOKED_AT)
 def _repeats(said: tuple[tuple[str, str], ...]) -> bool:
-    """Whether the last answer repeats those before it to other messages, or only what it was asked."""
+    """Whether the last answer repeats those before it to other messages, or only its own message."""
     *before, (message, answer) = said
     found = _prose(answer)
     if len(found) < LEAST_GRAMS:
@@ -161,45 +163,45 @@ def _prose(text: str) -> Grams:
 
 
 GRAM_WORDS = 3
-"""Words that follow each other and are compared together."""
+"""Length of a gram in words."""
 ALIKE = 0.8
-"""Share of an answer's grams that stand in another one, from which on it says the same."""
+"""Share of an answer's grams that stand in another one, from which on both count as the same."""
 _WORD = re.compile(r"\w+")
 
 
 def grams(text: str) -> Grams:
-    """Each three words that follow each other; an answer of fewer words is one gram."""
+    """Every three consecutive words; an answer of fewer words is one gram."""
     words = _WORD.findall(text.casefold())
     size = min(GRAM_WORDS, len(words))
     return frozenset(zip(*(words[at:] for at in range(size)), strict=False)) if size else frozenset()
 
 
 def alike(answer: Grams, earlier: Grams) -> bool:
-    """Whether an answer says what an earlier one said."""
+    """Whether an answer says the same as an earlier one."""
     return bool(answer) and len(answer & earlier) >= ALIKE * len(answer)
 
 
 LONGEST_TOKENS = 64
-"""Of what is repeated."""
+"""The longest piece whose repetition is noticed."""
 ENOUGH_TOKENS, ENOUGH_TIMES = 256, 16
-"""So many tokens of nothing else, and so many times, are a loop: rows of a table that are alike are no loop.
-Who asks for a hundred equal lines gets these, and is told how to get more."""
+"""A loop inside an answer is this many tokens of one piece, and this many times: similar rows of a table are
+no loop. Who asks for a hundred equal lines gets these, and is told how to get more.
+"""
 EVERY_TOKENS = 32
-"""So often it is looked: it takes 30 microseconds."""
+"""Tokens between two looks; one takes 30 microseconds."""
 _KEPT = LONGEST_TOKENS * ENOUGH_TIMES
 
 
 class Repeating:
-    """Hears the tokens of one answer."""
+    """Notices when one answer repeats itself."""
 
     def __init__(self) -> None:
         self.tokens = 0
-        """Of what is repeated; 0 while nothing is."""
+        """Length of the repeated piece; 0 while nothing repeats."""
         self._newest: list[int] = []
         self._heard = 0
 
     def hear(self, token: int) -> None:
-        """One more token."""
         self._newest.append(token)
         self._heard += 1
         if self.tokens or self._heard % EVERY_TOKENS:
@@ -208,7 +210,7 @@ class Repeating:
         self.tokens = next((one for one in range(1, LONGEST_TOKENS + 1) if self._repeats(one)), 0)
 
     def _repeats(self, length: int) -> bool:
-        """Whether the newest tokens are the same so many, for long enough."""
+        """Whether the newest tokens are one piece of this length, repeated often enough."""
         newest = self._newest
         enough = max(ENOUGH_TOKENS, length * ENOUGH_TIMES)
         if len(newest) < enough or newest[-1] != newest[-1 - length]:

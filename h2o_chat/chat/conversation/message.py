@@ -1,4 +1,4 @@
-"""One message of a conversation: on the screen, from the store, as an event."""
+"""A message of a conversation: shown, stored, and as an event."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,25 +13,25 @@ from h2o_chat.events.events import Finish, Role, Said
 from h2o_chat.store import Conversation, StoredMessage, title_of
 
 LONGEST_CHARACTERS = 4 << 20
-"""Of what is said at once: about a million tokens. Reading them takes a small model minutes."""
+"""The longest message: about a million tokens, which a small model reads for minutes."""
 
 
 def numbered(index: int) -> str:
-    """What a message is called everywhere, by its place: `#1` is the first."""
+    """The name of a message everywhere, by its index: `#1` is the first."""
     return f"#{index + 1}"
 
 
 def no_such(index: int, count: int) -> UsageError:
-    """There is no message in this place."""
+    """The error for an index that no message has."""
     there = f"They are #1 to #{count}." if count else "Nothing was said yet."
     return UsageError(f"There is no message {numbered(index)}.", there)
 
 
 def not_too_long(text: str) -> str:
-    """The same text.
+    """Returns the text.
 
     Raises:
-        UsageError: it is longer than may be said at once.
+        UsageError: it is longer than a message may be.
     """
     if len(text) > LONGEST_CHARACTERS:
         raise UsageError(
@@ -43,17 +43,17 @@ def not_too_long(text: str) -> str:
 
 @dataclass(frozen=True)
 class Recalled:
-    """Words said before that the model reads once more, with a later message."""
+    """Earlier words that the model reads once more, with a later message."""
 
     index: int
-    """The place of the message they come from; -1 where that is not known."""
+    """Index of the message they come from; -1 where that is not known."""
     words: str
     by_user: bool = True
     """The user said them, not the model."""
 
 
 def fed_text(text: str, recalled: Sequence[Recalled]) -> str:
-    """A message as the model is fed it: what is recalled stands in front of its question."""
+    """The text that is fed for a message: what is recalled stands in front of its question."""
     if not recalled:
         return text
     at = asked_from(text)
@@ -66,7 +66,7 @@ def fed_text(text: str, recalled: Sequence[Recalled]) -> str:
 
 @dataclass
 class Message:
-    """What one side said, and where its tokens lie."""
+    """A message, and where its tokens lie."""
 
     role: str
     """system | user | assistant"""
@@ -87,11 +87,11 @@ class Message:
     recalled: tuple[Recalled, ...] = ()
     """Pieces that the model read once more with it."""
     branch: tuple[int, int] | None = None
-    """(which it is, from 1; of how many) of those said in this place; None: nothing else was said here."""
+    """(number from 1, count) among the messages said in this place; None: it is the only one."""
 
 
 def of_stored(path: Sequence[StoredMessage]) -> list[Message]:
-    """The messages of a branch as they were written down; their hold is set by `Holds`."""
+    """The messages of a stored branch; `Holds` sets their hold."""
     places: dict[int | None, int] = {stored.id: index for index, stored in enumerate(path)}
     return [_of_stored(stored, places, path) for stored in path]
 
@@ -124,7 +124,7 @@ def as_event(index: int, message: Message) -> Said:
 
 
 def of_event(said: Said) -> Message:
-    """The message that an event tells of: the other way round."""
+    """The message of an event: the inverse of `as_event`."""
     first, hold = (-1, 1.0) if said.hold is None else (max(said.first, 0), said.hold)
     return Message(
         *(said.role, said.text, first, said.last, said.finish, hold),
@@ -135,7 +135,7 @@ def of_event(said: Said) -> Message:
 
 
 def as_conversation(messages: Sequence[Message], model: str) -> Conversation:
-    """Messages that are not stored, as if they had been: without tokens and times."""
+    """Messages that are not stored, in the form of stored ones: without tokens and times."""
     stored = [
         StoredMessage(
             id=number,
@@ -158,14 +158,13 @@ def as_conversation(messages: Sequence[Message], model: str) -> Conversation:
 
 
 def _named(index: int) -> int | None:
-    """The number of a message that is not stored: its place, from 0."""
+    """The number of a message that is not stored: its index."""
     return None if index < 0 else index
 
 
 def give_texts(messages: Sequence[Message], stored: Mapping[int, Sequence[int]], tokenizer: Any) -> None:
-    """Gives the newest messages, up to MOST_TEXTS tokens of them, the texts of their tokens.
-
-    So with as many tokens of older ones of which something is held, the oldest first.
+    """Sets `texts` of the newest messages, up to MOST_TEXTS tokens, and of as many tokens of older ones that
+    are held.
 
     Args:
         stored: token ids by the number of their message in the store.
@@ -181,7 +180,7 @@ def give_texts(messages: Sequence[Message], stored: Mapping[int, Sequence[int]],
 def _spelt(
     messages: Sequence[Message], stored: Mapping[int, Sequence[int]]
 ) -> Iterator[tuple[Message, Sequence[int]]]:
-    """Those that get texts, and their ids."""
+    """The messages that get texts, and their ids."""
     read = [(message, stored.get(message.id or -1, ())) for message in messages]
     read = [(message, ids) for message, ids in read if was_read(message) and ids]
     left = MOST_TEXTS

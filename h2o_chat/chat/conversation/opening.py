@@ -1,4 +1,4 @@
-"""What opens a conversation: the model, the engine, and the place on disk where it is kept."""
+"""Opening a conversation: the model, the engine, and the place on disk where it is kept."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # importing torch takes seconds
     from h2o_chat.engine.engine import Engine
 
 EARLIER = "pocket-1"
-"""An earlier pocket, which came with some versions beside the one of then."""
+"""A pocket model that came with some earlier versions."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,9 @@ class Kept:
     """Where a conversation is kept."""
 
     folder: Path | None
-    """The data folder; None keeps it in memory, until the process ends."""
     conversation: str | None = None
     """The one to go on with; None begins one."""
     notes: tuple[Note, ...] = ()
-    """What a person should know about the folder."""
 
 
 def stored(folder: Path, wanted: str) -> tuple[Kept, dict[str, Any]]:
@@ -73,10 +71,10 @@ def stored(folder: Path, wanted: str) -> tuple[Kept, dict[str, Any]]:
 
 
 def choose_unnamed(settings: Settings, folder: Path) -> tuple[Settings, str]:
-    """The settings for a start at which no model was named, and what was chosen, in words.
+    """The settings for a start at which no model was named, and a sentence about the choice.
 
-    The model of the newest stored conversation, if one was named for it and it is here; else none is set,
-    which means SmolLM2 if that is here, else pocket.
+    The model of the newest stored conversation, if one was named for it and it is here; otherwise none is
+    set, which means SmolLM2 if that is here, else pocket.
 
     Args:
         folder: the data folder.
@@ -110,11 +108,11 @@ def _last_named(folder: Path) -> str | None:
 
 
 OpenEngine = Callable[[Settings, Progress], "Engine"]
-"""`remote.engine_here`, or `remote.engine_apart`."""
+"""`engine_here` or `engine_apart` of `remote`."""
 
 
 Opener = Callable[[Progress], Chat]
-"""Opens a conversation, kept on disk or not; tells how far it is."""
+"""Opens a conversation, stored or not, and reports its progress."""
 
 
 def opener(
@@ -124,13 +122,13 @@ def opener(
     agree: Agree = agreed,
     named: set[str] | None = None,
 ) -> Opener:
-    """What opens the conversation, when and in whatever thread it is called.
+    """Returns what opens the conversation, in whatever thread it is called.
 
     Args:
         kept: None keeps nothing, so that nobody can go back.
         agree: is asked before a model that is not here is fetched.
-        named: the settings that a person named, which grow; other sampling is as the model's makers recommend
-            it. None: what they recommend is not looked for.
+        named: the settings that a person named; it grows. Other sampling is what the model's makers
+            recommend. None: their recommendation is not used.
     """
 
     def open_chat(progress: Progress) -> Chat:
@@ -178,10 +176,11 @@ def opener_of(
     fitted: Callable[[Settings], Settings] = lambda settings: settings,
     named: set[str] | None = None,
 ) -> Callable[[str], Opener]:
-    """By a model's name: what opens it, in a new conversation that is kept in the same place.
+    """Returns what makes an opener from a model's name, for a new conversation that is kept in the same
+    place.
 
-    A model that is not here is fetched if it is small, or the name is followed by `YES`; else the opener
-    raises UsageError, which says how large it is.
+    A small model that is not here is fetched; a large one only where the name is followed by `YES`, otherwise
+    the opener raises UsageError, which says how large it is.
 
     Args:
         fitted: the settings as they suit their model; called while it is opened.
@@ -199,13 +198,12 @@ def opener_of(
 
 
 YES = " --yes"
-"""Behind a model's name: it is fetched, however large it is."""
+"""Stands behind a model's name: it is fetched, however large it is."""
 
 
 def _small_alone(name: str, repository: str, missing_bytes: int, free_bytes: int) -> None:
-    """
-    Raises:
-        UsageError: whoever waits should know how large it is.
+    """Raises:
+    UsageError: the model is large; says how large.
     """
     if missing_bytes >= ASK_FROM_BYTES:
         raise UsageError(
@@ -221,7 +219,7 @@ _OTHER_SYSTEM = Note(
 
 
 def _as_held(settings: Settings, session: Session) -> Settings:
-    """The settings with the step and the weights that were chosen: whoever resumes it has the same."""
+    """The settings with the step and the weights that were chosen, so that resuming uses the same."""
     chosen = {"engine": session.engine}
     if session.quantization in QUANTIZE:  # fp4 only comes with the weights
         chosen["quantize"] = session.quantization
@@ -229,7 +227,7 @@ def _as_held(settings: Settings, session: Session) -> Settings:
 
 
 def _lasting(settings: Settings) -> dict[str, Any]:
-    """Settings as they still mean the same in another folder."""
+    """Settings that mean the same from another working directory."""
     values = asdict(settings)
     if settings.model is not None:
         place = Path(settings.model).expanduser()

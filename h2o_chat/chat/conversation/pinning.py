@@ -1,4 +1,4 @@
-"""Pinned messages: what is still held of them is protected from eviction."""
+"""Pinned messages: their tokens that are still held are protected from eviction."""
 
 from collections.abc import Iterator
 
@@ -10,11 +10,11 @@ from h2o_chat.events.events import Event
 
 
 def pin(chat: Chat, index: int, on: bool = True) -> Iterator[Event]:
-    """Protects what is still held of message `index` from eviction, or lets it go: `CacheState`, `Note`.
+    """Protects what is still held of message `index`, or stops that; yields `CacheState` and `Note`.
 
     Raises:
-        UsageError: there is no such message, it was not read, nothing of it is left to protect, or it was not
-            pinned and is to be let go.
+        UsageError: there is no such message, it was not read, none of its tokens is left to protect, or it
+            was not pinned and is to be unpinned.
         BudgetError: so many tokens cannot be protected; nothing has changed.
     """
     if not 0 <= index < len(chat.messages):

@@ -1,4 +1,4 @@
-"""How far the reading of a prompt is, in words: the screen, `run` and the plain chat say the same."""
+"""Progress of reading a prompt, in the words of the screen, `run` and the plain chat."""
 
 from h2o_chat.events.events import ReadSoFar
 
@@ -15,5 +15,4 @@ def words(so_far: ReadSoFar) -> str:
 
 
 def about(seconds: float) -> str:
-    """A time in words, `28 s` or `3 min`: nobody needs the seconds of minutes."""
     return f"{max(seconds, 1):.0f} s" if seconds < 100 else f"{seconds / 60:,.0f} min"

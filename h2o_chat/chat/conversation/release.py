@@ -16,16 +16,16 @@ from h2o_chat.chat.conversation.keeper import Keeper
 LOOK_S = 0.05
 """Between two looks whether the store is free."""
 SAY_S = 5.0
-"""Between two words that it is still waited for."""
+"""Between two lines that it is still waited for."""
 
 
 def let_go(keeper: Keeper) -> str:
-    """Ends what is written of a conversation; while another process writes to the store, waits, and says so.
+    """Ends the writing of a conversation; waits, and says so, while another process writes to the store.
 
     A signal ends the wait.
 
     Returns:
-        What is not stored, in words; empty: nothing.
+        A sentence about what is not stored; empty: all is.
     """
     keeper.end()
     with _until_signalled() as left:
@@ -42,10 +42,10 @@ def let_go(keeper: Keeper) -> str:
 
 
 def leave(chat: Chat, say: bool) -> None:
-    """Lets a conversation of the screen go, which is closed already.
+    """Lets a conversation of a closed screen go.
 
     Args:
-        say: on stderr how to go on with it.
+        say: tell on stderr how to go on with it.
 
     Raises:
         StoreError: not all of it is stored.
@@ -64,9 +64,10 @@ def leave(chat: Chat, say: bool) -> None:
 
 
 def stored_as(keeper: Keeper) -> str | None:
-    """The id of a conversation, if any of it is on disk; of the one before, where nothing was said since.
+    """The id of a conversation that is at least partly on disk; of the one before, where nothing was said
+    since.
 
-    None where the store is lost: what stands there now is not what was said.
+    None where the store is lost: what stands there now is not this conversation.
     """
     known_as = keeper.conversation or keeper.before
     if keeper.is_lost or keeper.store.folder is None:
@@ -86,7 +87,7 @@ def _waiting_for(things: int) -> str:
 
 @contextmanager
 def _until_signalled() -> Iterator[Callable[[], bool]]:
-    """Signals end nothing but the wait: what is yielded says whether one came."""
+    """Signals only end the wait; yields a function that says whether one came."""
     came = False
 
     def handle(*_: Any) -> None:

@@ -1,4 +1,4 @@
-"""A conversation whose store was lost while it went on: saved into a file, which `sessions import` reads."""
+"""A conversation whose store is lost is saved into a file, which `sessions import` reads."""
 
 import shlex
 import time
@@ -25,16 +25,15 @@ class Rescue:
 
     def __init__(self, folder: Path | None) -> None:
         self.messages: Sequence[Message] = ()
-        """What was said, as the chat has it: all that is left then."""
+        """The messages of the chat: all that is left then."""
         self.pieces: list[str] = []
-        """Of the answer that is being written."""
+        """Pieces of the answer that is being written."""
         self.file: Path | None = None
         self.failed = ""
-        """Why it could not be written."""
         self._folder = folder
 
     def save(self, model: str, settings: dict[str, Any]) -> None:
-        """Writes what was said until now."""
+        """Write what was said until now."""
         if not self.messages or self._folder is None:
             return
         try:
@@ -57,18 +56,18 @@ class Rescue:
 
     @property
     def words(self) -> str:
-        """Where the conversation is."""
+        """A sentence that says where the conversation is."""
         return f"This conversation was saved in {self.file}." if self.file else self.failed
 
     @property
     def way_back(self) -> str:
-        """What to do about it."""
+        """A sentence that says how to get it back."""
         if self.file:
             return f"{called()} sessions import {shlex.quote(str(self.file))} brings it back."
         return NOWHERE_ELSE
 
     def note(self, trouble: StoreError) -> Note:
-        """What a person should know."""
+        """The note for people."""
         saved = f"What is said here is saved in {self.file} from here on." if self.file else self.failed
         hint = f"{saved} {trouble.hint}".strip()
         return Note("store", f"Nothing more is being stored. {trouble.message}", hint)

@@ -1,4 +1,5 @@
-"""From a stored transcript to the cache: a saved one where there is one, else reading it all again."""
+"""From a stored transcript to the cache: by a saved cache where there is one, else by reading it all
+again."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ if TYPE_CHECKING:  # importing torch takes seconds
     from h2o_chat.engine.engine import Engine
 
 CHARACTERS = 4
-"""Of a token, about: how many tokens an imported message has is known when it is read."""
+"""Characters per token, roughly: an imported message has no tokens before it is read."""
 
 
 def remember(
@@ -32,9 +33,9 @@ def remember(
 ) -> bool:
     """Gives the engine the cache that it had after the messages of a path.
 
-    From the last saved cache on the path; what was said since is fed as it was then, token by token, so the
-    cache is the same. Where none can be used all is read anew, in chunks, which is faster; the cache may then
-    differ, and a note says so.
+    The last saved cache on the path is loaded, and the messages since are fed token by token as they were
+    then, so the cache is the same. Where none can be loaded all is read anew, in chunks, which is faster;
+    then the cache may differ, and a note says so.
 
     Args:
         progress: told now and then how far it is.
@@ -63,9 +64,9 @@ def remember(
 
 
 def _pin_again(engine: "Engine", notes: list[Note], path: Sequence[StoredMessage]) -> None:
-    """Pins what the messages say is pinned, whatever was pinned when the cache was saved.
+    """Pins the messages that are marked as pinned, whatever was pinned when the cache was saved.
 
-    What has no room stays marked as pinned: a cache with more room will protect it.
+    A message that has no room stays marked: a cache with more room will protect it.
     """
     if path and path[0].role == "system" and was_read(path[0]):
         engine.protect(len(tokens_of(path[0])))
@@ -88,7 +89,7 @@ def build_anew(
     progress: Callable[[ReadSoFar], None],
     cancel: Callable[[], bool],
 ) -> bool:
-    """Gives an engine with an empty cache all the messages of a path to read, and pins what was pinned.
+    """Has an engine with an empty cache read all messages of a path, and pins what was pinned.
 
     Args:
         notes: gets what is pinned no longer.
@@ -101,7 +102,8 @@ def build_anew(
 
 
 def ended_in_marker(tokenizer: Any, template: Template, answer: StoredMessage) -> bool:
-    """Whether an answer ended in the marker that the next turn begins with (base models, see `templates`)."""
+    """Whether an answer ended in the marker that the next turn begins with (base models, see
+    `chat_template.py`)."""
     if template.marker is None or answer.finish != "stop":
         return False
     return template.marker in text_of(tokenizer, answer.ids[-16:])
@@ -113,7 +115,7 @@ def _load_nearest(
     """Loads the last usable saved cache of a path.
 
     Returns:
-        How many of its messages that one knows; what was wrong with the newest, where it was not that.
+        (number of messages that it covers, error of the newest one if that could not be used).
     """
     wrong = None
     for index in range(len(path) - 1, -1, -1):
@@ -137,7 +139,8 @@ def read_again(
     progress: Callable[[ReadSoFar], None] = unheard,
     cancel: Callable[[], bool] = never,
 ) -> bool:
-    """Feeds the messages after the first `known`, in the tokens they had or, without any, as they read.
+    """Feeds the messages after the first `known`: by the tokens they had, or by their text where they have
+    none.
 
     Returns:
         False if it was cancelled.
@@ -186,7 +189,7 @@ def _ms_since(clock: float) -> float:
 def prompt(
     engine: "Engine", template: Template, before: Sequence[StoredMessage], system: str | None, text: str
 ) -> list[int]:
-    """The tokens of a user's message that was never said to a model, after `before`."""
+    """The tokens of a user's message that follows `before` and was never said to a model."""
     if not engine.seen:
         fed = template.first(system, text)
         engine.protect(fed.head if system else 0)

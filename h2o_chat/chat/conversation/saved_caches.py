@@ -1,6 +1,6 @@
-"""The files with the cache after an answer: which are kept, and which give way.
+"""The files with the cache after an answer: which are kept, and which are removed for room.
 
-A cache can be built again from what was said, so words come first.
+A cache can be built again from the words, so words come first.
 """
 
 import shutil
@@ -18,19 +18,19 @@ if TYPE_CHECKING:  # importing torch takes seconds
     from h2o_chat.engine.row import Row
 
 SAVED_TURNS = 4
-"""Saved caches kept of a conversation: going back this many turns needs no replay."""
+"""Saved caches kept of a conversation: going back this many turns needs no reading."""
 FULL_BYTES = 4 << 20
 """A disk with less room than this is full."""
 
 
 def save(store: Store, engine: "Row", path: Path, most_bytes: int) -> None:
-    """ "Row" the cache, and removes the oldest files beyond SAVED_TURNS; never the one that was just saved.
+    """Saves the cache, and removes the oldest files beyond SAVED_TURNS; never the one that was just saved.
 
     On a full disk the others are removed first.
 
     Args:
-        most_bytes: of all saved caches together. Those of the conversation that was used longest ago give way
-            first, the one just saved last; what is open in another process stays.
+        most_bytes: of all saved caches together. Those of the conversation that was used longest ago are
+            removed first, the one just saved last; what is open in another process stays.
 
     Raises:
         OSError: it cannot be written.
@@ -50,11 +50,11 @@ def save(store: Store, engine: "Row", path: Path, most_bytes: int) -> None:
 
 
 def give_way(store: Store, conversation: str, write: Callable[[], bool]) -> bool:
-    """On a full disk: removes saved caches until words can be written. Those of open conversations stay.
+    """Removes saved caches on a full disk until words can be written. Those of open conversations stay.
 
     Args:
-        conversation: the one that is written; its saved caches go last.
-        write: tries to write; whether it could.
+        conversation: the one that is written; its saved caches are removed last.
+        write: tries to write; returns whether it could.
 
     Returns:
         Whether all of them were removed.
@@ -73,7 +73,7 @@ def give_way(store: Store, conversation: str, write: Callable[[], bool]) -> bool
 
 
 def of_earlier_pocket(store: Store, conversation: str, session: Session) -> Iterator[Note]:
-    """Removes all saved caches of a conversation that was held with a pocket of other weights, and says so.
+    """Removes the saved caches of a conversation with a pocket of other weights, and says so.
 
     Raises:
         StoreError: they cannot be removed.
@@ -107,7 +107,7 @@ def _save(store: Store, engine: "Row", path: Path) -> None:
 
 
 def _removed_bytes(file: Path) -> int:
-    """How many bytes it had; 0 where somebody else has removed it."""
+    """Removes a file; returns its size, 0 where somebody else has removed it."""
     try:
         count = file.stat().st_size
         file.unlink()

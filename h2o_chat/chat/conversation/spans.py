@@ -1,8 +1,8 @@
 """Which tokens a message is: the one place that knows; the conversation, exports and the screen ask here.
 
 A prompt has, in this order: the last token of the answer before, if that was not fed yet (it stays the
-answer's); the system prompt, with the first message; what the user says, with the template around it. An
-answer has the tokens that follow, one by one.
+answer's); the system prompt, with the first message; the user's text, with the template around it. An answer
+has the tokens that follow, one by one.
 """
 
 from bisect import bisect_right
@@ -30,7 +30,7 @@ def was_read(message: Placed) -> bool:
 
 
 def tokens_of(message: Placed) -> range:
-    """The positions of its tokens; none where it was not read."""
+    """The positions of its tokens; empty where it was not read."""
     return range(message.first, message.last + 1) if was_read(message) else range(0)
 
 
@@ -40,7 +40,7 @@ def fed(tokens: range, seen: int) -> int:
 
 
 def about_to_be(before: int, ids: int, system: int) -> range:
-    """Positions of what the user says, before it is read.
+    """Positions of the user's text, before it is read.
 
     Args:
         before: tokens seen or waiting.
@@ -51,10 +51,10 @@ def about_to_be(before: int, ids: int, system: int) -> range:
 
 
 def of_prompt(prompt: Prompt, after: int) -> tuple[range, range]:
-    """Positions of the system prompt and of what the user says, of a prompt that was read.
+    """Positions of the system prompt and of the user's text, in a prompt that was read.
 
     Args:
-        after: behind the last message before.
+        after: first position behind the message before.
     """
     first = max(prompt.first, after)
     system = range(first, min(first + prompt.system, prompt.last + 1))
@@ -69,9 +69,9 @@ def texts_of(prompt: Prompt, tokens: range) -> Sequence[str]:
 
 
 def own(message: Placed, stored: int) -> slice:
-    """Which of the ids stored with a message are its own.
+    """The slice of the ids stored with a message that are its own.
 
-    With a user's message all ids are stored that were read with it; its own are the last ones.
+    A user's message is stored with all ids that were read with it; its own are the last ones.
 
     Args:
         stored: how many ids there are.
@@ -82,10 +82,7 @@ def own(message: Placed, stored: int) -> slice:
 
 @dataclass
 class Span:
-    """A message and the positions of its tokens."""
-
     index: int
-    """Its place in the conversation."""
     role: str
     first: int
     last: int
@@ -101,10 +98,10 @@ class Spans:
     def __init__(self) -> None:
         self.all: list[Span] = []
         self._asked = 0
-        """The place of the message that the model answers, or is about to."""
+        """Index of the message that the model answers, or is about to."""
 
     def add(self, event: Event) -> None:
-        """Take in one event; those that move no message change nothing."""
+        """Take in one event; most events move no message."""
         match event:
             case Said():
                 self._cut(event.index)
@@ -121,7 +118,7 @@ class Spans:
                 self._cut(self._asked if self._asked > 1 else 0)
 
     def place(self, index: int, role: str, first: int, last: int) -> None:
-        """A message lies here; what cannot be, since something lies there already, is left out."""
+        """Place a message; one that overlaps an earlier one is left out."""
         if self._end <= first <= last:
             self.all.append(Span(index, role, first, last))
 
@@ -132,7 +129,7 @@ class Spans:
 
     @property
     def _end(self) -> int:
-        """Behind the last message."""
+        """First position behind the last message."""
         return self.all[-1].last + 1 if self.all else 0
 
     def _answer(self, position: int) -> None:
@@ -143,6 +140,6 @@ class Spans:
             self.place(self._asked + 1, "assistant", position, position)
 
     def _cut(self, index: int) -> None:
-        """Message `index` and all behind it are on another branch."""
+        """Forget message `index` and all behind it: they are on another branch."""
         while self.all and self.all[-1].index >= index:
             self.all.pop()

@@ -9,7 +9,7 @@ from pathlib import Path
 from h2o_chat.base.errors import H2OChatError, UsageError
 
 LIMIT_BYTES = 256 * 1024
-"""Of all files of one message."""
+"""For all files of one message together."""
 
 _NAMED = re.compile(r'(?:(?<=\s)|^)@(@|"[^"\n]+"|[^\s@"][^\s]*)')
 _TYPED = re.compile(r"(?:^|\s)@([^\s@\"]*)$")
@@ -20,9 +20,9 @@ class Reading:
     """The files of a message, while they are read."""
 
     text: str
-    """What is to be said; when it is read, with the files."""
+    """The message; after reading, with the files."""
     error: H2OChatError | None = None
-    """Why they cannot be read."""
+    """Why the files cannot be read."""
 
     def begin(self, tell: Callable[["Reading"], None]) -> None:
         """Read them in a thread and tell: a network that is gone may never answer, nor may /proc/kmsg."""
@@ -43,7 +43,7 @@ def names_files(text: str) -> bool:
 
 
 def path_being_typed(before: str) -> str | None:
-    """What stands behind an `@` at the end of a text; None where there is none."""
+    """The text behind an `@` at the end of a text; None where there is none."""
     found = _TYPED.search(before)
     return None if found is None else found[1]
 
@@ -76,7 +76,7 @@ def with_files(text: str) -> str:
 
 
 def _read(name: str, left: int) -> str | None:
-    """The text of a file; None if that is no name of one."""
+    """The text of a file; None if the name does not look like one."""
     try:
         path = Path(name).expanduser()
         there = path.exists()
@@ -107,7 +107,7 @@ def _read(name: str, left: int) -> str | None:
 
 
 def _fenced(content: str) -> str:
-    """Between marks longer than any inside."""
+    """A fence longer than any inside."""
     longest = max((len(run) for run in re.findall(r"`{3,}", content)), default=2)
     marks = "`" * (longest + 1)
     return f"{marks}\n{content.rstrip()}\n{marks}"

@@ -1,4 +1,4 @@
-"""What `run --batch` is asked: a line of JSON each, all checked before anything is computed."""
+"""The input of `run --batch`: a JSON object a line, all checked before anything is computed."""
 
 import json
 from collections.abc import Iterator
@@ -16,13 +16,12 @@ from h2o_chat.engine.request import Piece, Request
 from h2o_chat.store import clean
 
 LINE_BYTES = 64 << 20
-"""Of a line at most."""
 ID_CHARACTERS = 1_000
 SHOWN = 20
-"""Bad lines that are named; of the others it is said how many there are."""
+"""Bad lines that are named; the others are counted."""
 
 SAMPLING = tuple(field.name for field in fields(Sampling))
-"""Keys of a line that say how its answer is drawn; what a line does not say, the flags do."""
+"""Keys of a line that say how its answer is drawn; flags say the rest."""
 KEYS = ("id", "prompt", "messages", "seed", "max_completion_tokens", *SAMPLING)
 
 _HINT = (
@@ -37,22 +36,21 @@ class Job:
 
     id: str | int
     line: int
-    """From 1."""
     messages: tuple[tuple[str, str], ...]
-    """(role, text): perhaps a system prompt, then user and assistant by turns; the last is a user's."""
+    """(role, text): perhaps a system prompt, then user and assistant by turns; a user's is last."""
     changes: dict[str, Any]
-    """Of the sampling."""
+    """Sampling that this line sets."""
     seed: int | None
 
     @property
     def digest(self) -> str:
-        """Of what is asked: another one, another answer."""
+        """Digest of the question: another question, another answer."""
         asked = json.dumps([self.messages, self.changes, self.seed], sort_keys=True)
         return f"sha256 {sha256(asked.encode()).hexdigest()[:16]}"
 
 
 def read_jobs(path: Path, skip_bad: bool) -> tuple[list[Job], list[UsageError]]:
-    """The lines of a file, and what is wrong with those that are left out.
+    """The lines of a file, and the errors of those that are left out.
 
     Empty lines do not count. Of two lines with one id the first counts.
 
@@ -80,10 +78,10 @@ def read_jobs(path: Path, skip_bad: bool) -> tuple[list[Job], list[UsageError]]:
 def request_of(
     job: Job, template: Template, tokenizer: Any, sampling: Sampling, system: str | None, seed: int
 ) -> Request:
-    """A line in tokens.
+    """The request of a line.
 
     Args:
-        sampling: for what the line does not say; so is `system`, the system prompt.
+        sampling, system: for what the line does not say.
         seed: of the whole batch.
 
     Raises:
@@ -107,7 +105,7 @@ def request_of(
 
 
 def seed_of(seed: int, id: str | int) -> int:
-    """The seed of a line that names none: the same in every run, in whatever order."""
+    """The seed of a line that names none: the same in every run, in any order."""
     return int.from_bytes(sha256(f"{seed}:{id}".encode("utf-8", "surrogatepass")).digest()[:4])
 
 
@@ -174,7 +172,7 @@ def _id(line: dict[str, Any], where: str) -> str | int:
 
 
 def _messages(line: dict[str, Any], where: str) -> Iterator[tuple[str, str]]:
-    """(role, text) of each."""
+    """(role, text) of each message."""
     given = [key for key in ("prompt", "messages") if line.get(key) is not None]
     if len(given) != 1:
         _wrong(

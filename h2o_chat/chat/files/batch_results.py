@@ -1,4 +1,5 @@
-"""The file of answers of `run --batch`: a line each, written at once; a run that was killed goes on in it."""
+"""The output of `run --batch`: a line for each answer, written at once; a run that was killed goes on in
+it."""
 
 import hashlib
 import json
@@ -19,18 +20,19 @@ from h2o_chat.events.events import Turn
 from h2o_chat.models.resolve import find
 
 _BEGINS = b'{"id": '
-"""So begins every line."""
+"""The beginning of every line."""
 _FINISH = {"eos": "stop", "stop": "stop", "length": "length", "stopped": "stopped", "error": "error"}
-"""As OpenAI's clients know it."""
+"""Names that clients of OpenAI know."""
 _ALWAYS_SAID = ("model", "policy", "budget")
 _DECIDE_NOTHING = ("threads", "events_every", "recall")
-"""The same answers with whatever value: a batch tells nothing again."""
+"""Settings that change no answer: nothing is recalled in a batch."""
 
 
 def made_with(settings: Settings, sampling: Sampling) -> dict[str, Any]:
-    """What decides the answers of a run: model, policy, budget, and what else is not at its default.
+    """The settings that decide the answers of a run: model, policy, budget, and all that is not at its
+    default.
 
-    A system prompt is given by its digest: every line has this.
+    A system prompt is given by its digest, because every line repeats it.
     """
     found: dict[str, Any] = {}
     name = settings.model or find(None).name
@@ -53,7 +55,7 @@ def line_of(
     made: dict[str, Any] | None = None,
     asked: str | None = None,
 ) -> str:
-    """One answer, or why there is none, as a line of JSON with its newline.
+    """One answer, or the reason why there is none, as a line of JSON with its newline.
 
     Args:
         turn: None where nothing was read.
@@ -87,13 +89,13 @@ def line_of(
 
 
 class ResultsFile:
-    """The file, which is this process's alone until it is closed.
+    """The file of answers, locked for this process until it is closed.
 
-    A last line that was not written to its end is cut off; nothing else of the file is touched. Before each
-    line it is looked at whether the file still stands at its path, as it was left.
+    A last line that was not written to its end is cut off; the rest of the file is not touched. Before each
+    line it is checked that the file still stands at its path, as it was left.
 
     Args:
-        made: see `made_with`; lines of versions before, which do not say it, are taken as they are.
+        made: see `made_with`; lines of earlier versions, which do not say it, are accepted.
 
     Raises:
         UsageError: it cannot be opened, or holds something else, or answers that were made otherwise.
@@ -103,9 +105,9 @@ class ResultsFile:
     def __init__(self, path: Path, made: dict[str, Any] | None = None) -> None:
         self._path, self._made = path, made
         self.done: dict[str, str | None] = {}
-        """By id that it has an answer to: the digest of what was asked; None in lines of versions before."""
+        """Digest of the question, by id of the answers that are there; None in lines of earlier versions."""
         self._bytes: int | None = None
-        """Its length; None where it is no regular file."""
+        """Length of the file; None where it is no regular file."""
         try:
             self._file = os.fdopen(
                 os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "rb+", buffering=0
@@ -122,10 +124,10 @@ class ResultsFile:
             raise
 
     def left(self, jobs: Sequence[Job]) -> list[Job]:
-        """Those that it has no answer to.
+        """The jobs that have no answer yet.
 
         Raises:
-            UsageError: it has an answer to a line that asks for something else now.
+            UsageError: the file has an answer to a line that asks for something else now.
         """
         for job in jobs:
             if self.done.get(str(job.id), job.digest) not in (job.digest, None):
@@ -174,7 +176,6 @@ class ResultsFile:
             raise StoreLostError(f"{self._path} was removed or moved while it was written.", where)
 
     def close(self) -> None:
-        """Others may write to it."""
         self._file.close()
 
     def _lock(self) -> None:
@@ -186,7 +187,7 @@ class ResultsFile:
             ) from error
 
     def _read(self) -> None:
-        """Notes what is there, and goes behind it."""
+        """Read the answers that are there, and go to the end."""
         end, raw, answer = 0, b"", None
         with self._path.open("rb") as file:
             for number, raw in enumerate(file, 1):
@@ -220,17 +221,15 @@ class ResultsFile:
 
 
 class Stdout:
-    """Answers go to stdout: nothing was answered before."""
+    """Writes answers to stdout, where none was written before."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def left(self, jobs: Sequence[Job]) -> list[Job]:
-        """All of them."""
         return list(jobs)
 
-    def require(self) -> None:
-        """Whoever reads is told of by `write`."""
+    def require(self) -> None: ...
 
     def write(self, line: str) -> None:
         """Hands a line to the reader at once.
@@ -241,12 +240,11 @@ class Stdout:
         self._stream.write(line)
         self._stream.flush()
 
-    def close(self) -> None:
-        """Nothing is held."""
+    def close(self) -> None: ...
 
 
 def _copy(opened: IO[bytes], to: Path) -> None:
-    """What an open file holds, though nothing leads to it any more; its folder is made again."""
+    """Copy the content of an open file that has lost its name; its folder is made again."""
     to.parent.mkdir(parents=True, exist_ok=True)
     with to.open("xb") as copy:
         opened.seek(0)
@@ -259,7 +257,7 @@ def _begun(raw: bytes) -> bool:
 
 
 def _answer_in(raw: bytes) -> dict[str, Any] | None:
-    """None where it is none."""
+    """The answer on a line; None where it is none."""
     try:
         found = json.loads(raw)
     except (ValueError, RecursionError):

@@ -31,14 +31,15 @@ MARKS = {
     "error": "failed",
     "interrupted": "interrupted: the program ended before the answer did",
 }
-"""What is said behind an answer that did not end by itself."""
+"""Shown behind an answer that was ended by something."""
 
 _FILE_NAME_CHARACTERS = 50
-"""Of a title: with four bytes each it still fits where names have 255 bytes."""
+"""At four bytes each a title of this length fits where names have 255 bytes."""
 
 
 def to_json(conversation: Conversation) -> str:
-    """Everything, a message a line. In ASCII: whatever shows or sends it, no character of it is obeyed."""
+    """All branches, one message a line. In ASCII, so that nothing that shows or sends it obeys a character of
+    it."""
     data: dict[str, Any] = {
         "format": FORMAT,
         "schema": SCHEMA,
@@ -55,7 +56,7 @@ def to_json(conversation: Conversation) -> str:
 
 
 def to_markdown(conversation: Conversation) -> str:
-    """The active branch. What was said stands as it was said, since it often is Markdown itself."""
+    """The active branch. Messages stand unchanged, since they often are Markdown themselves."""
     parts = [f"# {_escape_markdown(one_line(_title(conversation)))}", f"*{_about(conversation)}*"]
     branch = conversation.branch()
     recalled = [_recalled(message) for message in of_stored(branch)]
@@ -68,14 +69,14 @@ def to_markdown(conversation: Conversation) -> str:
 
 
 Heat = Mapping[int, Sequence[tuple[str, float]]]
-"""By message: its tokens as they read, each with the share of the caches that hold it."""
+"""For each message id: (text, share of the caches that hold it) of its tokens."""
 
 
 def to_html(conversation: Conversation, heat: Heat | None = None) -> str:
     """The active branch as one page, which loads and runs nothing.
 
     Args:
-        heat: the words of these messages stand on a ground as dark as they are held.
+        heat: the more caches hold a word of these messages, the darker its background.
     """
     style = _STYLE + (_HEAT_STYLE if heat else "")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -112,14 +113,15 @@ FORMATS: dict[str, Callable[[Conversation], str]] = {"md": to_markdown, "json": 
 
 
 def file_name(conversation: Conversation, suffix: str) -> str:
-    """A name made of the title: letters, digits and hyphens only, so it is a name and never a way."""
+    """A name made of the title: letters, digits and hyphens only, so that it never leads into another
+    folder."""
     plain = unicodedata.normalize("NFKC", conversation.title).lower()
     words = re.sub(r"[\W_]+", "-", plain)[:_FILE_NAME_CHARACTERS].strip("-")
     return "-".join(part for part in (words, conversation.id) if part) + f".{suffix}"
 
 
 def write_file(path: Path, text: str, force: bool) -> None:
-    """A new file for its owner alone, whole or not at all; with `force` also in the place of another.
+    """Writes a new file for its owner alone, completely or not at all; `force` replaces another.
 
     Raises:
         UsageError: it is there, or its folder is not.
@@ -150,12 +152,12 @@ def _privately(path: str, flags: int) -> int:
 
 
 def mark_of(message: StoredMessage) -> str:
-    """What is said behind an answer that did not end by itself."""
+    """The mark behind an answer that was ended by something."""
     return MARKS.get(message.finish or "", "")
 
 
 def one_line(text: str) -> str:
-    """A title as it may be shown anywhere: on one line, and nothing in it is obeyed."""
+    """A title on one line, with control characters made visible."""
     return " ".join(safe_text(text).split())
 
 
@@ -182,14 +184,14 @@ def _as_dict(message: StoredMessage) -> dict[str, Any]:
 
 
 def _sometimes(message: StoredMessage) -> dict[str, Any]:
-    """What few messages have."""
+    """Fields that few messages have."""
     return ({"pinned": True} if message.pinned else {}) | (
         {"recalled": message.recalled} if message.recalled else {}
     )
 
 
 def _recalled(message: Message) -> list[str]:
-    """Pieces that the model read once more with a message."""
+    """Lines that say what the model read once more with a message."""
     return [
         f"recalled{f' from {numbered(one.index)}' if one.index >= 0 else ''}: “{one.words}”"
         for one in message.recalled
@@ -215,7 +217,7 @@ def _escape_markdown(text: str) -> str:
 
 
 def _closed(text: str) -> str:
-    """The text; a block of code that it leaves open would go on through all that follows, so it is closed."""
+    """The text, with an open code block closed: it would go on through all that follows."""
     fence = ""
     for line in text.split("\n"):
         found = re.match(r" {0,3}(`{3,}|~{3,})(.*)", line)
@@ -245,7 +247,7 @@ def _article(
 
 
 def _heated(tokens: Sequence[tuple[str, float]]) -> str:
-    """Neighbours that are held alike share one element; what is gone is struck through too."""
+    """Neighbours of equal hold share one element; forgotten ones are struck through too."""
     parts = []
     for level, alike in groupby(tokens, lambda token: _level(token[1])):
         text = _escape_html("".join(piece for piece, _ in alike))
@@ -254,7 +256,7 @@ def _heated(tokens: Sequence[tuple[str, float]]) -> str:
 
 
 def _level(hold: float) -> int:
-    """0 for what is gone, then 1 to 8."""
+    """0 for forgotten tokens, then 1 to 8."""
     return 0 if hold <= 0 else min(1 + int(hold * 8), 8)
 
 

@@ -1,4 +1,4 @@
-"""A conversation as a whole, for a file."""
+"""The present conversation as a file."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from h2o_chat.store import Conversation
 
 
 def whole(chat: Chat) -> Conversation:
-    """All of it; of one that is not stored, what is on the screen.
+    """The present conversation; where it is not stored, what is on the screen.
 
     Raises:
         StoreError: it cannot be read.
@@ -22,7 +22,8 @@ def whole(chat: Chat) -> Conversation:
 
 
 def export(chat: Chat, words: str) -> Path:
-    """Writes it as the words of `/export` say: `md|json|html [FILE] [--force]`; where it stands now.
+    """Writes the conversation as the words of `/export` say: `md|json|html [FILE] [--force]`; returns the
+    path.
 
     Raises:
         UsageError: no such format or folder, or the file is there.
@@ -46,9 +47,7 @@ def export(chat: Chat, words: str) -> Path:
 
 
 def heat(chat: Chat) -> dict[int, list[tuple[str, float]]]:
-    """By message number in the store: its tokens as they read, each with its hold now.
-
-    Only of what is stored: the tokens are there.
+    """(text, hold) of the tokens of each stored message, by its number.
 
     Raises:
         StoreError: it cannot be read.

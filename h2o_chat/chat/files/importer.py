@@ -1,8 +1,8 @@
-"""Conversations out of files: our own JSON, and messages as OpenAI writes them.
+"""Conversations from files: our own JSON, and messages in OpenAI's format.
 
 A file is a stranger's: all of it is checked before anything is stored, everything has a limit, and token ids
-and positions are not taken over. They would let a file say what no text can (the marks between turns), so
-what was imported is read anew when the conversation is resumed.
+and positions are not taken over. They would let a file say what no text can (the marks between turns), so an
+imported conversation is read anew when it is resumed.
 """
 
 import json
@@ -21,11 +21,9 @@ from h2o_chat.store import Conversation, StoredMessage, clean, title_of
 
 MAX_BYTES = 64 << 20
 MAX_MESSAGES = 100_000
-"""In one file."""
+"""Limit for one file."""
 MAX_CHARACTERS = LONGEST_CHARACTERS
-"""In one message."""
 MAX_NAME_CHARACTERS = 1_000
-"""In a title or the name of a model."""
 
 _FINISHES = get_args(Finish)
 _ROLES = ("system", "user", "assistant")
@@ -37,7 +35,7 @@ def read(path: Path, notes: list[str] | None = None) -> list[Conversation]:
     """The conversations of a file.
 
     Args:
-        notes: gets what was left out.
+        notes: gets notes about what was left out.
 
     Raises:
         UsageError: it cannot be read, or something in it is wrong; says where.
@@ -51,11 +49,11 @@ def read(path: Path, notes: list[str] | None = None) -> list[Conversation]:
 
 
 def parse(raw: bytes, name: str, notes: list[str] | None = None) -> list[Conversation]:
-    """The conversations of what stands in a file; no conversation without messages.
+    """The conversations in the bytes of a file; none without messages.
 
     Args:
-        name: what the file is called in errors.
-        notes: gets what was left out.
+        name: of the file, for errors.
+        notes: gets notes about what was left out.
 
     Raises:
         UsageError: something in it is wrong; says where and what.
@@ -85,11 +83,11 @@ _HINT = (
 
 @dataclass(frozen=True)
 class _Part:
-    """A value in a file, and where it stands."""
+    """A value in a file, and the place where it stands."""
 
     value: Any
     file: str
-    """What the file is called, and the line where it has several."""
+    """Name of the file, and the line where it has several."""
     path: str = ""
 
     @property
@@ -97,9 +95,8 @@ class _Part:
         return f"{self.file}: {self.path}" if self.path else self.file
 
     def wrong(self, what: str, hint: str = "") -> NoReturn:
-        """
-        Raises:
-            UsageError: that this is wrong.
+        """Raises:
+        UsageError: always; it names the place.
         """
         raise UsageError(f"{self.where} {what}.", hint)
 
@@ -162,7 +159,7 @@ class _Part:
         """One of these words.
 
         Raises:
-            UsageError: it is something else.
+            UsageError: it is another.
         """
         if self.value not in known:
             self.wrong(f"is {_seen(self.value)}", f"One of: {', '.join(known)}.")
@@ -192,7 +189,7 @@ def _conversations(text: str, name: str, left_out: list[_Part]) -> Iterator[Conv
 
 
 def _lines(text: str, name: str) -> Iterator[_Part]:
-    """JSON lines; empty ones do not count."""
+    """The values of JSON lines; empty lines do not count."""
     count = 0
     for number, line in enumerate(text.split("\n"), 1):  # splitlines() would also cut inside of texts
         if not line.strip():
@@ -226,7 +223,7 @@ def _conversation(part: _Part, left_out: list[_Part]) -> Conversation:
 
 
 def _of_openai(parts: list[_Part], model: str, whole: _Part, left_out: list[_Part]) -> Conversation:
-    """Messages one after the other; `whole` is where they stand. What nobody said goes to `left_out`."""
+    """Messages in a row; `whole` is where they stand. Messages that nobody said go to `left_out`."""
     said: list[_Part] = []
     for part in _limited(parts, whole):
         (left_out if _is_of_a_tool(part) else said).append(part)
@@ -250,7 +247,7 @@ def _of_openai(parts: list[_Part], model: str, whole: _Part, left_out: list[_Par
 
 
 def _is_of_a_tool(part: _Part) -> bool:
-    """Whether a message is the result of a tool, or an answer without a word: a call of one."""
+    """Whether a message is the result of a tool, or an answer without a word: the call of one."""
     role = part.value.get("role") if isinstance(part.value, dict) else None
     if role in ("tool", "function"):
         return True
@@ -291,7 +288,7 @@ def _content(part: _Part) -> str:
 
 
 def _ours(part: _Part) -> Conversation:
-    """What `export.to_json` wrote. Keys that it does not know are left alone."""
+    """A conversation written by `export.to_json`. Unknown keys are ignored."""
     if part.at("format").value != FORMAT:
         part.at("format").wrong(f"is {_seen(part.value['format'])} and not {FORMAT!r}", _HINT)
     if part.at("schema").value != SCHEMA:
@@ -320,7 +317,7 @@ def _ours(part: _Part) -> Conversation:
 
 
 def _message(part: _Part, before: dict[int | None, StoredMessage | None]) -> StoredMessage:
-    """One message of our own, after those that stand before it."""
+    """One message of our own format."""
     number, parent = part.at("id"), part.at("parent")
     if type(number.value) is not int or number.value in before:
         number.wrong(f"is {_seen(number.value)}, which is no number or was there before")
@@ -342,7 +339,7 @@ def _message(part: _Part, before: dict[int | None, StoredMessage | None]) -> Sto
 
 
 def _settings(part: _Part) -> dict[str, Any]:
-    """Those that are settings here; the rest is of another version."""
+    """The settings that this version knows."""
     return {
         name: _cleaned(precedence.check(name, value, f"{part.where}.{name}"))
         for name, value in part.of(dict).items()

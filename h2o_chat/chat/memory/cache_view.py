@@ -1,6 +1,6 @@
-"""What the events have said of the cache so far, as the screen shows it. No widgets here.
+"""The state of the cache as the screen and `--plain` show it, folded from the events. No widgets here.
 
-Bounded: of tokens it knows those that the cache holds, and of the past a fixed number of points.
+Bounded: it knows the tokens that the cache holds, and a fixed number of points of the past.
 """
 
 from bisect import bisect_right
@@ -15,11 +15,9 @@ from h2o_chat.chat.memory.words import Word, Words
 from h2o_chat.events.events import CacheState, Event, Gone, Heavy, Prompt, Said, Session, Token, Turn
 
 LOST_KEPT = 64
-"""Points of the history of `lost`."""
 PACE_TOKENS = 32
-"""Steps over which the running tokens per second are averaged."""
+"""Steps over which tokens per second are averaged."""
 LOG_KEPT = 200
-"""Tokens in the log of what went."""
 MOST_CACHES = 1 << 16
 """A map of more (layer, KV head) pairs is not drawn: no model has them, but a recording may say so."""
 
@@ -29,7 +27,7 @@ Kind = Literal["S", "H", "R", "·"]
 
 @dataclass(frozen=True)
 class Went:
-    """A token that left the last cache, and how much had been seen when that was told."""
+    """A token that left the last cache that held it, and how many tokens had been seen by then."""
 
     seen: int
     token: Gone
@@ -37,40 +35,40 @@ class Went:
 
 @dataclass
 class CacheView:
-    """What the screen knows of the cache: the newest of every event, and what no single event carries."""
+    """The newest of every event, and what no single event carries."""
 
     session: Session | None = None
     cache: CacheState | None = None
     tok_s: float | None = None
     answering: bool = False
-    """Tokens of an answer come in."""
+    """Tokens of an answer are coming in."""
     cursor: int | None = None
-    """Position of the token that the panel tells of; set by `ChatApp.on_pointed` alone."""
+    """Position of the token that the panel describes; set by `ChatApp.on_pointed` alone."""
     facts: str = ""
-    """What is known of that token, in words."""
+    """A line about that token."""
     hold: dict[int, float] = field(default_factory=dict)
-    """Hold by position, of the tokens that some cache holds."""
+    """Hold by position, for the tokens that some cache holds."""
     score: dict[int, float] = field(default_factory=dict)
     """Their scores, to a factor of two."""
     attended: dict[int, int] = field(default_factory=dict)
-    """How much had been seen when more than its even share of the attention last went to a token held."""
+    """Tokens seen when a held token last got more than its even share of the attention."""
     places: Spans = field(default_factory=Spans)
-    """Of the messages whose tokens were read."""
+    """The messages whose tokens were read."""
     words: Words = field(init=False)
     lost: deque[float] = field(default_factory=lambda: deque(maxlen=LOST_KEPT))
     went: deque[Went] = field(default_factory=lambda: deque(maxlen=LOG_KEPT))
     """The newest last."""
     lives: Lives = field(default_factory=Lives)
-    """What was held at each step."""
+    """The survival map."""
     gone_tokens: int = 0
-    """How many tokens have gone, of which `went` has the last few."""
+    """How many tokens were evicted by every cache; `went` has the last few."""
     _gone_reading: int = 0
-    """Of `gone_tokens`, those that went since the last prompt was read."""
+    """How many of them since the last prompt was read."""
     states: int = 0
-    """`cache` events so far: whoever draws them sees whether there is another one."""
+    """Number of `cache` events so far: whoever draws them sees whether there is another one."""
     _bitmaps: dict[int, str] = field(default_factory=dict)
     _told: dict[int, str] = field(default_factory=dict)
-    """Texts by position that the last state told, of the heaviest tokens."""
+    """Texts of the heaviest tokens by position, from the newest state."""
     _steps_ms: deque[float] = field(default_factory=lambda: deque(maxlen=PACE_TOKENS))
 
     def __post_init__(self) -> None:
@@ -79,7 +77,7 @@ class CacheView:
     def begin(
         self, session: Session, cache: CacheState | None, messages: list[Message] | None = None
     ) -> None:
-        """Forget all: another conversation is shown from here on, of which the cache holds this."""
+        """Begin with another conversation, of which the cache holds this."""
         self.__init__(session, states=self.states + 1)  # type: ignore[misc]
         self.words = Words(self.places, messages or [])
         for index, message in enumerate(messages or []):
@@ -89,7 +87,7 @@ class CacheView:
             self.lost.clear()
 
     def add(self, event: Event) -> None:
-        """Take in one event; those that say nothing about memory change nothing."""
+        """Take in one event; some say nothing about memory."""
         self.places.add(event)
         self.words.add(event)
         match event:
@@ -120,28 +118,28 @@ class CacheView:
 
     @property
     def evicted(self) -> int:
-        """Tokens that the fullest cache has let go; what `seen` and `kept` say, nothing guessed."""
+        """Tokens that the fullest cache has evicted: `seen` minus `kept`."""
         return self.cache.seen - self.cache.kept if self.cache else 0
 
     @property
     def knows_lost(self) -> bool:
-        """Whether anything was told of what eviction cost: not of a conversation that was just resumed."""
+        """Whether `lost` is known: it is not for a conversation that was just resumed."""
         return bool(self.lost or not self.evicted or (self.cache and self.cache.lost))
 
     @property
     def caches(self) -> int:
-        """(layer, KV head) pairs, each of which decides alone."""
+        """Number of (layer, KV head) pairs, each of which decides alone."""
         return self.session.layers * self.session.kv_heads if self.session else 0
 
     @property
     def recent_from(self) -> int:
-        """Position of the first token that is safe for being new."""
+        """Position of the first token that is protected for being new."""
         if self.session is None or self.session.budget is None:
             return 0
         return max(0, self.seen - self.session.recent)
 
     def holders(self, hold: float) -> int:
-        """How many of the caches a share of them is."""
+        """Number of caches that a share of them is."""
         return round(hold * self.caches)
 
     def kind(self, position: int) -> Kind:
@@ -161,7 +159,7 @@ class CacheView:
         return at >= 0 and position <= runs[at][1]
 
     def which(self, position: int) -> list[list[bool]] | None:
-        """[layers][KV heads] whether each cache holds the token; None where that was not told."""
+        """[layers][KV heads] whether each cache holds the token; None where no event said it."""
         if self.session is None or self.cache is None or self.caches > MOST_CACHES:
             return None
         length = -(-self.caches // 8) * 2
@@ -173,32 +171,32 @@ class CacheView:
         return [bits[layer * heads : (layer + 1) * heads] for layer in range(self.session.layers)]
 
     def heavy(self, position: int) -> tuple[int, Heavy] | None:
-        """Rank among the heavy hitters, from 1 on, and what is known of it; None where it is none of them."""
+        """(rank from 1, what is known) of a heavy hitter; None where the token is none."""
         heaviest = self.cache.heaviest if self.cache else []
         return next(((rank, one) for rank, one in enumerate(heaviest, 1) if one.position == position), None)
 
     @property
     def pointed(self) -> int | None:
-        """The token under the cursor; while nobody moves that, the heaviest that is not protected."""
+        """The token under the cursor; without a cursor the heaviest that is not protected."""
         heaviest = self.cache.heaviest if self.cache else []
         if self.cursor is not None or not heaviest:
             return self.cursor
         return next((one.position for one in heaviest if one.kind == "H"), heaviest[0].position)
 
     def word(self, position: int) -> Word | None:
-        """The word that a token is a part of; None where it is none, or that is not known."""
+        """The word that a token belongs to; None where it is no part of one, or that is not known."""
         return self.words.at(position, self._told.get(position, ""))
 
     def hold_of(self, word: Word) -> float:
-        """The share of caches that hold a word: as many as hold the least held of its tokens."""
+        """The hold of a word: that of its least held token."""
         return min(self.hold.get(position, 0.0) for position in word.tokens)
 
     def left(self, position: int) -> Went | None:
-        """When a token left the last cache, where the log still tells."""
+        """When a token left the last cache, where the log still has it."""
         return next((one for one in reversed(self.went) if one.token.position == position), None)
 
     def text(self, position: int) -> str | None:
-        """The text of a token by itself, where that is known."""
+        """The text of a single token, where that is known."""
         if (text := self.words.text(position)) is not None:
             return text
         if position in self._told:
@@ -208,7 +206,7 @@ class CacheView:
 
     @property
     def spans(self) -> list[Span]:
-        """Of the messages whose tokens were read, in order."""
+        """The messages whose tokens were read, in order."""
         return self.places.all
 
     def span(self, position: int) -> Span | None:
@@ -245,7 +243,7 @@ class CacheView:
         self._gone_reading += cache.gone_tokens
 
     def _unread(self, seen: int) -> None:
-        """The reading of a prompt was stopped: none of its tokens ever was there."""
+        """Take back an unfinished prompt: its tokens were never there."""
         while self.went and self.went[-1].seen > seen:
             self.went.pop()
         self.gone_tokens -= self._gone_reading

@@ -1,4 +1,4 @@
-"""Which words are still held, and which were just forgotten. What it costs depends on what is held."""
+"""The words that are still held, and those that were just forgotten. The cost depends on what is held."""
 
 from bisect import bisect_right, insort
 from dataclasses import dataclass
@@ -10,9 +10,8 @@ from h2o_chat.chat.memory.cache_view import CacheView, Kind
 from h2o_chat.chat.memory.words import Word
 
 LISTED = 64
-"""Words that are listed, at most."""
 LOOKED = 512
-"""Tokens of a message that are looked at for words, those that most heads hold: a book is one message."""
+"""Tokens of a message that are searched for words, those that most heads hold: a book is one message."""
 
 
 MESSAGES, WORDS = 12, 8
@@ -21,32 +20,29 @@ MESSAGES, WORDS = 12, 8
 
 @dataclass(frozen=True)
 class Held:
-    """A word that is held."""
-
     word: Word
     hold: float
-    """Of the least held of its tokens."""
+    """Hold of its least held token."""
     kind: Kind
 
 
 @dataclass(frozen=True)
 class Phrase:
-    """Words that stood side by side and are forgotten."""
+    """Neighbouring words that are forgotten."""
 
     text: str
     first: int
     last: int
     index: int
-    """The place of their message in the conversation."""
     seen: int
-    """Tokens that had been seen when the last of them was told to be forgotten."""
+    """Tokens seen when the last of them was forgotten."""
 
 
 def remembered(memory: CacheView, most: int = LISTED) -> list[Held]:
-    """The words that are held for another reason than being new, of the oldest message first.
+    """The words that are held for another reason than being new, the oldest message first.
 
-    Of a message those that most heads hold come first, each word once. What is pinned follows behind all
-    others, and the system prompt is left out: neither can go. Until something is forgotten: all words.
+    In each message the words that most heads hold come first, each word once. Pinned words follow behind all
+    others, and the system prompt is left out: neither can be evicted. Before the first eviction: all words.
     """
     bound = memory.recent_from if memory.evicted else memory.seen
     old = sorted(position for position in memory.hold if position < bound)
@@ -67,7 +63,7 @@ def _of_message(memory: CacheView, positions: list[int], most: int) -> list[Held
     best: dict[str, Held] = {}
     tried: set[int] = set()
     least: list[float] = []
-    """The holds found, with a minus, the largest first."""
+    """The negated holds found, the largest hold first."""
     for position in nlargest(LOOKED, positions, key=lambda position: memory.hold[position]):
         if len(least) >= most and memory.hold[position] <= -least[most - 1]:
             break  # a word is held as its least held token
@@ -83,7 +79,7 @@ def _of_message(memory: CacheView, positions: list[int], most: int) -> list[Held
 
 
 def forgotten(memory: CacheView) -> list[Phrase]:
-    """What the log tells of the words that went, neighbours in one piece, the newest first.
+    """The words in the log of evictions, neighbours in one phrase, the newest first.
 
     A word is forgotten as soon as one of its tokens has left the last cache.
     """

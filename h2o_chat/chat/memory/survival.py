@@ -3,33 +3,31 @@
 from dataclasses import dataclass, field
 
 COLUMNS = 256
-"""The most ranges of positions; when they are used up, neighbours become one."""
+"""The most ranges of positions; beyond that, neighbours are merged."""
 STEPS = 64
-"""The most rows; when they are used up, every second one is forgotten."""
+"""The most rows; beyond that, every second one is dropped."""
 
 
 @dataclass
 class Step:
-    """What was held when so much had been seen."""
-
     seen: int
     held: list[float]
-    """The sum of hold in each range."""
+    """Sum of hold in each range."""
 
 
 @dataclass
 class Lives:
-    """The history of a conversation in a fixed amount of memory, however long it is."""
+    """The history of a conversation in a fixed amount of memory."""
 
     width: int = 1
-    """Positions in a range: a power of two."""
+    """Positions per range: a power of two."""
     steps: list[Step] = field(default_factory=list)
     _every: int = 1
-    """So many states make a row: a power of two."""
+    """States per row: a power of two."""
     _skipped: int = 0
 
     def add(self, seen: int, hold: dict[int, float]) -> None:
-        """One more state; `hold` by position, of the tokens that are held."""
+        """Add a state: `hold` by position, for the tokens that are held."""
         while self.steps and self.steps[-1].seen > seen:  # the conversation went back
             self.steps.pop()
         while seen > self.width * COLUMNS:

@@ -1,4 +1,4 @@
-"""Why a word was kept or dropped: a line for each place where it stands. No widgets here."""
+"""Why a word was kept or evicted: a line for each place where it stands. No widgets here."""
 
 from h2o_chat.base.errors import UsageError
 from h2o_chat.base.glyphs import NAMES, heads
@@ -8,7 +8,7 @@ from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.chat.memory.words import Word
 
 MOST = 20
-"""Places told of, the oldest; the others are counted."""
+"""The oldest places, which are listed; the others are counted."""
 KEPT_BECAUSE = {
     "h2o": "attention came back to it, or it stands out",
     "h2o-paper": "attention came back to it most",
@@ -23,7 +23,7 @@ KEPT_BECAUSE = {
     "fair-share": "it is among the first of its message",
     "snapkv": "the end of the prompt attended to it",
 }
-"""By policy, of those that rank by something that a person can see."""
+"""Reasons of the policies that rank by something a person can see."""
 
 
 def why(memory: CacheView, wanted: str) -> list[str]:
@@ -45,7 +45,7 @@ def why(memory: CacheView, wanted: str) -> list[str]:
 
 
 def since(memory: CacheView, seen: int) -> str:
-    """Which message was said when so many tokens had been seen."""
+    """The message that was being said when so many tokens had been seen."""
     span = memory.span(seen - 1)
     return f"since {numbered(span.index)}" if span else f"since token {seen:,}"
 

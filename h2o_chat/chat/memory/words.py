@@ -1,6 +1,6 @@
-"""The words of a conversation: found from the tokens that they consist of. No widgets here.
+"""The words of a conversation, found from the tokens that they consist of. No widgets here.
 
-A word counts as held by as many heads as the least held of its tokens: without one of them it cannot be said.
+A word is held by as many heads as the least held of its tokens: without one of them it cannot be said.
 """
 
 import re
@@ -16,28 +16,26 @@ from h2o_chat.chat.conversation.spans import Span, Spans, texts_of
 from h2o_chat.events.events import Event, Prompt, Said, Token
 
 LOOKS = (8, 64)
-"""Tokens on each side of one that are looked at for the rest of its word; the second where it goes on."""
+"""Tokens on each side that are searched for the rest of a word; the second where it goes on."""
 KNOWN_ALONE = 4096
-"""Answers that are remembered of whether a token is a word by itself."""
+"""Size of the memory of whether a token is a word by itself."""
 
 _CHUNK = re.compile(r"(?:(?!--)[^\s—–…/()\[\]{}<>\"“”„«»!?;|*=+`#~\\。，、！？；：])+")
-"""What no blank and none of these marks divides; other marks stand inside words: `don't`, `3.5`."""
+"""Letters between blanks and these marks; other marks stand inside words: `don't`, `3.5`."""
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
-"""Scripts that put no blank between words: there every token stands for itself."""
+"""Scripts without blanks between words: there every token stands for itself."""
 _SPECIAL = re.compile(r"<[|｜]?[^\s<>]*[|｜]?>|\[/?[A-Z_]+\]")
-"""Tokens of a template, where nothing better is known."""
+"""Tokens that look like a template's, where nothing better is known."""
 
 
 @dataclass(frozen=True)
 class Word:
-    """A word, and the tokens that have a part in it."""
+    """A word, and its tokens."""
 
     text: str
     first: int
-    """Position of its first token."""
     last: int
     index: int
-    """The place of its message in the conversation."""
 
     @property
     def tokens(self) -> range:
@@ -46,16 +44,16 @@ class Word:
 
 @dataclass
 class _Texts:
-    """The tokens of one message."""
+    """The texts of the tokens of one message."""
 
     first: int
     texts: list[str] = field(default_factory=list)
     own: range | None = None
-    """Those that are not the template's; None: nobody has looked yet."""
+    """Range of the tokens that are not the template's; None: not looked at yet."""
 
 
 class Words:
-    """The texts of the tokens, as events tell of them, and the words that they are.
+    """The texts of the tokens, and the words that they make.
 
     Args:
         places: which message lies where; it has had each event before.
@@ -102,10 +100,10 @@ class Words:
     # What is asked
 
     def at(self, position: int, text: str = "") -> Word | None:
-        """The word that a token is a part of; None where it is none: a mark, a blank, the template's.
+        """The word that a token belongs to; None for a mark, a blank, or a token of the template.
 
         Args:
-            text: of the token, where it was told; of a message without texts only whole words are known.
+            text: of the token, where an event told it; in a message without texts only whole words are known.
         """
         span = self._places.at(position)
         if span is None:
@@ -134,7 +132,7 @@ class Words:
         return word
 
     def text(self, position: int) -> str | None:
-        """The text of a token by itself, where that is known."""
+        """The text of a single token, where that is known."""
         span = self._places.at(position)
         known = self._texts.get(span.index) if span else None
         if known is None or span is None or known.first != span.first:
@@ -143,7 +141,7 @@ class Words:
         return known.texts[at] if 0 <= at < len(known.texts) else None
 
     def between(self, first: int, last: int) -> str:
-        """What stands from one token to another of the same message, on one line; empty: not known."""
+        """The text from one token to another of the same message, on one line; empty: not known."""
         start, end = self.at(first), self.at(last)
         span = self._places.at(first)
         if span is None or start is None or end is None or (known := self._texts.get(span.index)) is None:
@@ -153,9 +151,9 @@ class Words:
         return " ".join(whole[begin : stop + len(end.text)].split())
 
     def find(self, wanted: str) -> Iterator[Word | int]:
-        """Every place where a word stands, or several in a row, the oldest first; small or large letters.
+        """Every place where one word or several in a row stand, the oldest first; case is ignored.
 
-        Of a message whose tokens are not known its place in the conversation, once.
+        For a message whose tokens are not known, its index, once.
         """
         pattern = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)", re.IGNORECASE)
         for span in self._places.all:
@@ -171,7 +169,7 @@ class Words:
                 yield Word(match[0], start + first, start + last, span.index)
 
     def _own(self, span: Span) -> tuple[_Texts | None, range]:
-        """The texts of a message, and which of its tokens are its own."""
+        """The texts of a message, and the range of tokens that are its own."""
         known = self._texts.get(span.index)
         if known is None or known.first != span.first:
             return None, range(0)
@@ -182,7 +180,7 @@ class Words:
         return known, known.own
 
     def _is_alone(self, index: int, text: str) -> bool:
-        """Whether a token is a whole word of a message of which only the text is known."""
+        """Whether a token is a whole word, in a message of which only the text is known."""
         word = _stripped(text)
         if not word or _SPECIAL.fullmatch(text.strip()):
             return False
@@ -196,7 +194,7 @@ class Words:
 
 
 def word_in(text: str, start: int, end: int) -> tuple[int, int] | None:
-    """(first, behind the last) character of the word that has one of the characters from `start` to `end`."""
+    """(first, behind the last) character of the word that overlaps `start` to `end`."""
     for match in _CHUNK.finditer(text):
         if match.end() <= start:
             continue
@@ -211,7 +209,7 @@ def word_in(text: str, start: int, end: int) -> tuple[int, int] | None:
 
 
 def _trimmed(text: str, first: int, last: int) -> tuple[int, int]:
-    """The same without the marks around it."""
+    """The range without the marks around it."""
     while first < last and not text[first].isalnum():
         first += 1
     while first < last and not (text[last - 1].isalnum() or unicodedata.category(text[last - 1])[0] == "M"):
@@ -224,7 +222,7 @@ def _stripped(text: str) -> str:
 
 
 def _own(texts: Sequence[str], said: str) -> range:
-    """Which of the tokens of a message are what was said; the others are the template's."""
+    """The range of tokens that were said; the others are the template's."""
     whole = "".join(texts)
     for words in (said, said.strip()):
         at = whole.find(words) if words else -1

@@ -50,8 +50,6 @@ Feature = str | tuple[str, str]
 
 @dataclass(frozen=True)
 class Piece:
-    """Some sentences of one message."""
-
     message: int
     """The place of the message in the conversation."""
     text: str

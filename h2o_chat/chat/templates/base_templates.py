@@ -1,7 +1,7 @@
-"""Ways to put a conversation to a model that has no chat template of its own, by name. Standard library only.
+"""Chat templates for models that have none of their own, by name. Standard library only.
 
-Which one fits is known from how a model was tuned; for a model that was only trained on text any of them is a
-guess. Words as they were published: github.com/tatsu-lab/stanford_alpaca, github.com/lm-sys/FastChat,
+How a model was tuned decides which one fits; for a model that was only trained on text any of them is a
+guess. Wording as published: github.com/tatsu-lab/stanford_alpaca, github.com/lm-sys/FastChat,
 github.com/meta-llama/llama, github.com/openai/openai-python (chatml.md).
 """
 
@@ -10,11 +10,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class BaseTemplate:
-    """A chat template, as tokenizers carry them, and how its models fall into the other's part."""
-
     jinja: str
     marker: str
-    """What a turn of the user begins with, or an answer ends with: where it comes up, the answer is over."""
+    """The beginning of a user's turn, or the end of an answer: where it comes up, the answer is over."""
 
 
 _ALPACA = r"""
@@ -64,4 +62,4 @@ BASE_TEMPLATES: dict[str, BaseTemplate] = {
     "llama-2": BaseTemplate(_LLAMA_2.strip(), "[INST]"),
     "chatml": BaseTemplate(_CHATML.strip(), "<|im_end|>"),
 }
-"""All end where the answer begins, as every conversation that is fed does."""
+"""All end where the answer begins."""

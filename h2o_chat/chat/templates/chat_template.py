@@ -1,8 +1,9 @@
-"""The tokens of a turn: what the chat template adds to a conversation, and nothing that went before.
+"""The tokens of a turn: what the chat template adds to a conversation.
 
 A later turn is rendered on a fixed base conversation, [user, assistant, user], and cut after the assistant's
-words: what is left closes the last answer, holds the user's text and opens the next answer. So the cost does
-not grow with the history, and templates that rewrite history (Qwen3 drops old thinking) do not matter.
+words: the rest closes the last answer, holds the user's text and opens the next answer. The cost does not
+    grow
+with the history, and templates that rewrite history (Qwen3 drops old thinking) do not matter.
 
 Text cannot forge a turn: what a user types never becomes one of the tokens that mark turns. (Where a family
 marks turns by plain words, as Llama 2 does with [INST], no tokenizer can tell them from a user's.)
@@ -21,37 +22,32 @@ from h2o_chat.chat.templates.rendering import TemplateFailed, render
 from h2o_chat.models.tokenizing import tokens_of
 
 PIECE_CHARACTERS = 16 << 10
-"""A longer text is tokenised in pieces: one takes at most .1 s. It reaches its template as a word, too."""
+"""A longer text is tokenised in pieces, each in at most 0.1 s; its template gets a word in its place."""
 after_piece: ContextVar[Callable[[int], None]] = ContextVar("after_piece", default=lambda tokens: None)
-"""Called in this thread after each piece with the tokens of the text so far; what it raises ends the work."""
+"""Called in this thread after each piece with the tokens so far; what it raises ends the work."""
 
 
 @dataclass(frozen=True)
 class Fed:
-    """The tokens of one turn."""
-
     ids: list[int]
     head: int
-    """How many stand before the user's own text: the system prompt, or what closes the last answer."""
+    """Number of tokens before the user's own text: the system prompt, or the end of the last answer."""
 
 
 class Template(Protocol):
-    """How a turn is put to a model."""
-
     name: str
     """What the session calls it: "model" for the model's own, or the name of a fallback."""
     marker: str | None
-    """What ends an answer beside the model's own end."""
+    """Ends an answer, beside the model's own end."""
 
-    def first(self, system: str | None, text: str) -> Fed:
-        """The first turn of a conversation."""
+    def first(self, system: str | None, text: str) -> Fed: ...
 
     def later(self, text: str, marked: bool = False) -> Fed:
-        """Any other, after an answer of whatever length; `marked`: one that ended in the marker itself."""
+        """The tokens of a later turn; `marked`: the answer before ended in the marker itself."""
 
 
 def choose(tokenizer: Any, wanted: str) -> Template:
-    """The model's own template where it has one and nothing else is wanted, else plain or a named one."""
+    """The model's own template where it has one and no other is wanted; else a named or the plain one."""
     if wanted in BASE_TEMPLATES:
         return NamedTemplate(tokenizer, wanted)
     if wanted == "auto" and tokenizer.chat_template:
@@ -99,7 +95,7 @@ class ModelTemplate:
         return self._turn({"user": text}, after_answer=True, marked=marked)
 
     def _turn(self, said: dict[str, str], after_answer: bool, marked: bool = False) -> Fed:
-        """What the template makes of `said` (role -> text)."""
+        """The tokens that the template makes of `said` (role -> text)."""
         word = {role: _word_not_in(said.values(), role) for role in ("system", "user", "assistant")}
         anchor = word["assistant"] if after_answer else ""
         blank = self._render({role: word[role] for role in said}, anchor, marked)
@@ -121,7 +117,7 @@ class ModelTemplate:
         return Fed(ids, _agree(ids, self._piecewise(before, contents, marks, anchor)))
 
     def _render(self, said: dict[str, str], anchor: str, marked: bool) -> str:
-        """The conversation as text; with an anchor, what follows an answer that consists of that word."""
+        """The conversation as text; with an anchor, the part behind an answer that consists of that word."""
         messages = [{"role": role, "content": text} for role, text in said.items()]
         if anchor:
             earlier = {"role": "user", "content": "Hello"}
@@ -146,7 +142,7 @@ class ModelTemplate:
         return parts[-1].split(self.marker, 1)[-1] if marked else parts[-1]
 
     def _marks(self, blank: str) -> dict[str, int]:
-        """Tokens that no text may become: all special ones, and what else the template marks turns with."""
+        """Tokens that no text may become: all special ones, and other marks of turns in the template."""
         added = self._tokenizer.added_tokens_decoder
         special = set(self._tokenizer.all_special_ids)
         return {
@@ -156,13 +152,13 @@ class ModelTemplate:
         }
 
     def _tokenize(self, text: str, anchor: str = "") -> list[int]:
-        """Ids of rendered text, as they are after an answer."""
+        """Ids of rendered text, as it is tokenised behind an answer."""
         return _behind(anchor, text, lambda whole: _ids(self._tokenizer, whole))
 
     def _piecewise(
         self, blank: str, contents: dict[str, str], marks: dict[str, int], anchor: str
     ) -> list[int]:
-        """The template's own marks as tokens, everything between them with special tokens switched off."""
+        """The template's own marks as tokens, all between them with special tokens switched off."""
         ids: list[int] = []
         between = ""
         for part in _split(blank, contents):
@@ -195,9 +191,10 @@ def _ids(tokenizer: Any, text: str) -> list[int]:
 def literal(tokenizer: Any, text: str, marks: Mapping[str, int] | None = None, behind: str = "") -> list[int]:
     """Ids of text in which special tokens, and marks, are mere characters.
 
-    A long text is tokenised in pieces, each from the space before a word on: no token of a tokenizer that we
-    know reaches over such a place, so they are those of the whole. Where half a piece has none, a token may
-    be cut in two. Tokenizers treat the start of a text apart: each piece but the first stands behind a word.
+    A long text is tokenised in pieces, each from the space before a word on: no token of a known tokenizer
+        reaches
+    over such a place, so the ids are those of the whole. Where half a piece has no space, a token may be cut
+    in two. Tokenizers treat the start of a text apart: each piece but the first stands behind a word.
 
     Args:
         marks: what no text may become, with its ids; where it would, its text is cut in two.
@@ -226,7 +223,7 @@ def literal(tokenizer: Any, text: str, marks: Mapping[str, int] | None = None, b
 
 
 def pieces(text: str) -> Iterator[str]:
-    """The text in pieces of at most PIECE_CHARACTERS, each but the first from the space before a word on."""
+    """Pieces of at most PIECE_CHARACTERS, each but the first from the space before a word on."""
     begin = 0
     while len(text) - begin > PIECE_CHARACTERS:
         end = begin + PIECE_CHARACTERS
@@ -242,13 +239,13 @@ def _plain_behind(before: str, text: str, tokenizer: Any) -> list[int]:
 
 
 def _behind(before: str, text: str, tokenize: Callable[[str], list[int]]) -> list[int]:
-    """Ids of text as they are behind some other, if that has the same ids there as alone."""
+    """Ids of text behind some other text, if that has the same ids there as alone."""
     ids, first = tokenize(before + text), tokenize(before) if before else []
     return ids[len(first) :] if ids[: len(first)] == first else tokenize(text)
 
 
 def _is_safe(texts: Iterable[str], marks: dict[str, int], ids: list[int], blank_ids: list[int]) -> bool:
-    """Whether tokenising everything at once let no text become a mark."""
+    """Whether tokenising everything at once turned no text into a mark."""
     if any(mark in text for text in texts for mark in marks):
         return False
     numbers = set(marks.values())
@@ -256,19 +253,18 @@ def _is_safe(texts: Iterable[str], marks: dict[str, int], ids: list[int], blank_
 
 
 def _agree(ids: list[int], other: list[int]) -> int:
-    """Length of the common beginning."""
     pairs = zip(ids, other, strict=False)
     return next((n for n, (one, two) in enumerate(pairs) if one != two), min(len(ids), len(other)))
 
 
 def _split(text: str, at: Iterable[str]) -> list[str]:
-    """Text cut at, and including, each of some strings; the longest wins."""
+    """The text cut at each of some strings, which are kept; the longest wins."""
     longest = sorted(at, key=len, reverse=True)
     return [part for part in re.split(f"({'|'.join(map(re.escape, longest))})", text) if part]
 
 
 def _word_not_in(texts: Iterable[str], role: str) -> str:
-    """A word to find the place of a message by: one that nobody has said."""
+    """A placeholder for a message: a word that nobody has said."""
     word = f"The{role}word"
     said = "\0".join(texts)
     # A counter would be a loop that whoever writes the text has in hand.

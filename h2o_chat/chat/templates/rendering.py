@@ -1,7 +1,8 @@
-"""Chat templates are rendered in a process of their own, with a limit of time and of size.
+"""Renders chat templates in a process of their own, with limits of time and size.
 
-A template comes with a model, and is a program: two nested loops would hold this process for hours, in which
-it could be neither stopped nor left.
+A template comes with a model, and is a program: two nested loops would occupy this process for hours, without
+    a
+way to stop it.
 """
 
 import json
@@ -17,21 +18,21 @@ _PROGRAM = "from h2o_chat.chat.templates.template_process import main; main()"
 
 
 class TemplateFailed(Exception):
-    """The template itself has raised something; says what."""
+    """The template itself has raised an error; says which."""
 
 
 class Renderer:
-    """The process, for every template there is; it begins with the first question and ends with this one."""
+    """The process, for all templates; it begins with the first question and ends with this process."""
 
     def __init__(self) -> None:
         self._asking = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
 
     def render(self, template: str, values: dict[str, Any]) -> str:
-        """What a template makes of values, which are what JSON knows; as transformers would render it.
+        """The text that a template makes of JSON values, as transformers would render it.
 
         Raises:
-            TemplateFailed: it has raised something.
+            TemplateFailed: it has raised an error.
             ModelError: it has passed a limit.
         """
         question = json.dumps({"template": template, "values": values}, default=str) + "\n"

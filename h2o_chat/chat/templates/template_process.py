@@ -22,17 +22,17 @@ import jinja2.ext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 LONGEST_S = 1.5
-"""Of computing, so a busy machine does not count; real templates take a few milliseconds."""
+"""Computing time, so that a busy machine does not count; real templates take a few milliseconds."""
 OVERRUN = -signal.SIGPROF if hasattr(signal, "SIGPROF") else 1
-"""How this process ends then, as its parent sees it."""
+"""Exit code after too much computing, as the parent sees it."""
 MOST_BYTES = 1 << 30
-"""Of memory, for all of the process."""
+"""Memory of the whole process."""
 MOST_CHARACTERS = 1 << 20
-"""That a template may add to what is said; real ones add some thousands."""
+"""Characters that a template may add to the messages; real ones add some thousands."""
 
 
 class _Generation(jinja2.ext.Extension):
-    """`{% generation %}` marks, for training, what an assistant says: here it is only what stands inside."""
+    """Marks for training what an assistant says (`{% generation %}`); here only their content counts."""
 
     tags = {"generation"}  # noqa: RUF012  (as jinja2 declares it)
 
@@ -46,7 +46,7 @@ class _Generation(jinja2.ext.Extension):
 
 
 class _Namespace(jinja2.utils.Namespace):
-    """Takes no name that begins with an underscore: those lead into Python."""
+    """Accepts no name that begins with an underscore: those lead into Python."""
 
     def __init__(*arguments: Any, **named: Any) -> None:
         self, *given = arguments  # so that a template may set `self`
@@ -66,7 +66,7 @@ def _checked(name: str) -> str:
 
 
 class _Dict:
-    """`dict`, without what hangs on the type."""
+    """`dict`, without the attributes of the type."""
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         return dict(*arguments, **named)
@@ -93,7 +93,7 @@ def _to_json(
 
 
 def environment() -> ImmutableSandboxedEnvironment:
-    """What a chat template finds; the same as in transformers, which takes a second to import."""
+    """The environment of a chat template, equal to that of transformers, which takes a second to import."""
     made = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, jinja2.ext.loopcontrols]
     )
@@ -111,7 +111,8 @@ def _compiled(template: str) -> jinja2.Template:
 
 
 def answer(question: dict[str, Any]) -> dict[str, str]:
-    """`text` that a template makes of its values; else `error`: why not, or `limit`: which was passed."""
+    """`text` that a template makes of its values; else `error` that it raised, or the `limit` that it
+    passed."""
     said = sum(len(message["content"]) for message in question["values"]["messages"])
     try:
         text = _compiled(question["template"]).render(**question["values"])
@@ -140,7 +141,7 @@ def _clock() -> Iterator[None]:
 
 
 def main() -> None:
-    """The program: it answers until nobody asks any more."""
+    """Answers until nobody asks any more."""
     with suppress(ImportError, ValueError, OSError):  # a system that knows no such limit
         import resource
 

@@ -171,7 +171,7 @@ def forked(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Chat templates may compute for 0.3 s, not 1.5; what renders them."""
-    from h2o_chat.chat.templates.chat_template import rendering, template_process
+    from h2o_chat.chat.templates import rendering, template_process
 
     code = "from h2o_chat.chat.templates import template_process as one; one.LONGEST_S = 0.3; one.main()"
     monkeypatch.setattr(rendering, "_PROGRAM", code)

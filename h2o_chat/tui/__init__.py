@@ -1,1 +1,1 @@
-"""The screen. It is built on events alone and never imports torch, transformers or the engine."""
+"""The screen, drawn from events alone; it never imports torch, transformers or the engine."""

@@ -1,7 +1,7 @@
 """The chat screen: one conversation beside what the model still remembers of it.
 
-It paints first and loads in a thread. Threads report through one queue, which a timer empties; every
-change that is not the answer to a key starts in `_take` (`reports.py`).
+It paints first and loads in a thread. Threads report through one queue, which a timer empties; every change
+that is not the answer to a key starts in `_take` (`pane/reports.py`).
 """
 
 from collections.abc import Callable, Iterable
@@ -44,14 +44,15 @@ from h2o_chat.tui.widgets.pointing import CodeClicked, Pointed
 from h2o_chat.tui.widgets.theme import H2O_DARK, OWN, variables
 
 LOOK_S, BESIDE_ENGINE_S = 1 / 20, 1 / 12
-"""Between two looks at what the threads report; the second while an engine answers: two processes share a
-memory, and often the halves of one core."""
+"""Seconds between two looks at the reports; the second while an engine answers: two processes share memory,
+and often the halves of one core.
+"""
 LEAVE_SECONDS = 2.0
 """A second ctrl+c within this time leaves."""
 
 
 class ChatScreen(Screen[None]):
-    """The keyboard goes from the prompt to the transcript, and from there on through the rest."""
+    """Sorts the focus chain: the prompt first, then the transcript, then the rest."""
 
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
@@ -66,18 +67,18 @@ class ChatApp(App[None], inherit_bindings=False):
     """The whole screen.
 
     Args:
-        open_chat: Opens the conversation; called in a thread, reports its progress, may take minutes.
-        settings: What was asked for; shown while loading.
-        sampling: How answers are made.
-        recorder: Gets every event. pane: The conversation's half, where it is not one to talk to.
-        folder: Where prompts are remembered; None remembers them while the app runs.
-        opener_of: By a model's name, what opens that.
-        theme: The colours to begin with.
-        keep_theme: Remembers that other ones were chosen.
+        open_chat: opens the conversation; called in a thread, reports its progress, may take minutes.
+        settings: shown while loading.
+        recorder: gets every event.
+        pane: the conversation's half, where it is not a `TalkPane`.
+        folder: where prompts are remembered; None remembers them while the app runs.
+        opener_of: returns what opens a model, by its name.
+        theme: the colours to begin with.
+        keep_theme: remembers that others were chosen.
 
     Attributes:
-        exit_code: Of the process: why no model could be opened, which signal ended it, or 0.
-        deadline: Of leaving; None where the process is not the screen's own (see `leaving.run`).
+        exit_code: of the process: why no model could be opened, which signal ended it, or 0.
+        deadline: for leaving; None where the process is not the screen's own (see `leaving.run`).
     """
 
     CSS_PATH = "app.tcss"
@@ -96,7 +97,7 @@ class ChatApp(App[None], inherit_bindings=False):
         "any character": "goes to the prompt, wherever the keyboard is, unless a message is chosen",
         "tab, shift+tab": "on to the transcript, the memory panel, the strip, the prompt; or back",
     }
-    """For the help: those that are no bindings, or Textual's."""
+    """Keys in the help that are no bindings, or Textual's."""
 
     def __init__(
         self,
@@ -126,17 +127,14 @@ class ChatApp(App[None], inherit_bindings=False):
 
     @property
     def chat(self) -> ChatLike | None:
-        """The conversation, None until it is open."""
         return self.pane.chat
 
     @property
     def busy(self) -> bool:
-        """An answer is made."""
         return self.pane.busy
 
     @property
     def jobs(self) -> Jobs:
-        """What runs in a thread."""
         return self.pane.jobs
 
     @property
@@ -177,7 +175,7 @@ class ChatApp(App[None], inherit_bindings=False):
         return variables(self.current_theme)
 
     def watch_theme(self, theme: str) -> None:
-        """Other colours: remembered, wherever they were chosen."""
+        """Remember other colours, wherever they were chosen."""
         if self.no_color:
             # Textual chooses this once. Of a terminal's own colours its greys are black on black.
             grey = NoColor() if self.native_ansi_color else Monochrome()
@@ -217,7 +215,7 @@ class ChatApp(App[None], inherit_bindings=False):
         self.set_timer(BESIDE_ENGINE_S if beside_engine else LOOK_S, self._drain)
 
     def _take(self, report: Report | Text) -> None:
-        """Show a report. Of what broke, only a chat that was never open decides how the process ends."""
+        """Show a report. An error decides how the process ends only while no chat was ever open."""
         match report:
             case Opened():
                 self.exit_code = ExitCode.OK  # whatever could not be opened before
@@ -232,7 +230,6 @@ class ChatApp(App[None], inherit_bindings=False):
     # What the person does
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys that would do nothing now are neither bound nor shown."""
         if action == "stop":
             return self.pane.stoppable
         if action == "home":
@@ -240,19 +237,18 @@ class ChatApp(App[None], inherit_bindings=False):
         return super().check_action(action, parameters)
 
     async def on_event(self, event: Event) -> None:
-        """What is typed beside the prompt leads there."""
+        """Lead typed text to the prompt, wherever the keyboard is."""
         if self._home is None or not await self._home.took(event):
             await super().on_event(event)
 
     def action_home(self) -> None:
-        """Back to the prompt: escape leads there whatever else it does."""
+        """Go back to the prompt: `KeyRouting` does it, whatever else escape does."""
 
     def action_stop(self) -> None:
-        """Stop the answer and keep what there is of it."""
         self.pane.stop()
 
     def action_interrupt(self) -> None:
-        """Ctrl+c: copy a selection, else stop, else empty the prompt, else leave when pressed twice."""
+        """Copy a selection, else stop, else empty the prompt, else leave when pressed twice."""
         if monotonic() - self._interrupted < LEAVE_SECONDS:
             self.exit()
         elif selected := self.pane.selected_text or self.screen.get_selected_text():
@@ -267,12 +263,11 @@ class ChatApp(App[None], inherit_bindings=False):
             self.divider.say("ctrl+c again leaves", LEAVE_SECONDS)
 
     def action_toggle_panel(self) -> None:
-        """The memory panel: shown, wide, hidden; on a narrow screen over the chat, or not."""
+        """Beside the chat: shown, wide, hidden; on a narrow screen over the chat, or not."""
         self._beside.toggle_panel()
         self._watch()
 
     def action_help(self) -> None:
-        """The keys and the commands."""
         talks = isinstance(self.pane, TalkPane)
         places: list[tuple[str, object]] = [("the prompt", self.prompt)] if talks else []
         places += [("everywhere", self), ("the conversation", self.pane), ("the transcript", self.transcript)]
@@ -283,11 +278,10 @@ class ChatApp(App[None], inherit_bindings=False):
     search_themes = palette.show_themes
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The palette."""
         return palette.entries(self, self.pane)
 
     def on_pointed(self, message: Pointed) -> None:
-        """The token under the cursor is another one."""
+        """Move the cursor to another token."""
         if (self._memory.cursor is None) != (message.position is None):
             self.call_next(self.refresh_bindings)
         self._memory.cursor = message.position
@@ -307,6 +301,6 @@ class ChatApp(App[None], inherit_bindings=False):
         self._watch()
 
     def _watch(self) -> None:
-        """What only the panel shows is not even collected while it is hidden, unless it is recorded."""
+        """Collect what only the panel shows while it is visible or recorded, and not otherwise."""
         if isinstance(self.chat, Chat):
             self.chat.watch(self._beside.wanted or self.jobs.recording)

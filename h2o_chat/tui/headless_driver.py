@@ -1,6 +1,6 @@
-"""The screen on a terminal that only notes what is written to it and when, driven key by key (`bench ui`).
+"""Drives the screen key by key on a terminal that only notes what is written to it and when (`bench ui`).
 
-Nothing waits for idle widgets, which is what driving it through Textual's Pilot would measure.
+It does not wait for idle widgets, as Textual's Pilot would, because that would be measured too.
 """
 
 import asyncio
@@ -20,17 +20,17 @@ from h2o_chat.tui.pane.pane import Pane
 
 SIZE = (120, 36)
 DRAWN_S = 120.0
-"""What is not on the screen after this time never will be."""
+"""A wait beyond this has failed."""
 QUIET_S = 0.3
 
 
 class Terminal(HeadlessDriver):
-    """A terminal nobody looks at, where the app draws all the same."""
+    """A headless terminal for which the app draws all the same."""
 
     drawn: ClassVar[list[float]] = []
-    """When something was written, by `time.perf_counter`."""
+    """Times of writes, by `time.perf_counter`."""
     wrote: ClassVar[asyncio.Event]
-    """Something was, since it was last cleared."""
+    """Set by each write; whoever waits clears it."""
 
     def start_application_mode(self) -> None:
         Terminal.wrote = asyncio.Event()
@@ -47,7 +47,6 @@ class Terminal(HeadlessDriver):
 
 @asynccontextmanager
 async def shown(open_chat: OpenChat, pane: Pane | None = None) -> AsyncIterator[ChatApp]:
-    """The app, with its first conversation open."""
     app = ChatApp(open_chat, Settings(), Sampling(), pane=pane)
     app.driver_class = Terminal
     running = asyncio.create_task(app.run_async(size=SIZE))
@@ -71,7 +70,7 @@ def press(app: ChatApp, key: str) -> None:
 async def drawn(
     seen: Callable[[int], Awaitable[float]], act: Callable[[], object] = lambda: None
 ) -> tuple[float, float]:
-    """Milliseconds from an act to when it is seen, and those that this thread worked."""
+    """Milliseconds from an act to when it is seen, and milliseconds of work in this thread."""
     before, began, worked = len(Terminal.drawn), time.perf_counter(), time.thread_time()
     act()
     end = await seen(before)
@@ -79,7 +78,7 @@ async def drawn(
 
 
 async def written(before: int) -> float:
-    """When something more was written."""
+    """Time of the next write."""
     while len(Terminal.drawn) <= before:  # not by looking again and again, which would be work too
         Terminal.wrote.clear()
         try:
@@ -90,7 +89,7 @@ async def written(before: int) -> float:
 
 
 async def settled(before: int) -> float:
-    """When the last was written, of what comes after so much was."""
+    """Time of the last write before it falls silent."""
     await written(before)
     while time.perf_counter() - Terminal.drawn[-1] < QUIET_S:
         await asyncio.sleep(QUIET_S / 3)

@@ -1,4 +1,4 @@
-"""The help screen, made from the bindings and from the table of commands themselves."""
+"""The help screen, made from the bindings and from the table of commands."""
 
 import textwrap
 from collections.abc import Iterable
@@ -20,14 +20,14 @@ from h2o_chat.tui.widgets.theme import MUTED
 KEY_CELLS = 22
 COMMAND_CELLS = 30
 LEAST_CELLS = 24
-"""Columns that are enough for what stands beside them."""
+"""Columns that are enough for the right side."""
 
 
 class Help(ModalScreen[None]):
     """All keys and commands; any of the usual keys closes it, and text goes to the prompt.
 
     Args:
-        places: what has bindings, each with a title.
+        places: (title, what has bindings).
         commands: there is a prompt to type them into.
     """
 
@@ -53,14 +53,13 @@ class Help(ModalScreen[None]):
         self.query_one("#box").focus()
 
     def on_resize(self) -> None:
-        """Wrapped anew."""
         box = self.query_one("#box")
         width = box.scrollable_content_region.width
         self.query_one(Static).update(help_text(self._places, width, commands=self._commands))
 
 
 def help_text(places: Iterable[tuple[str, Widget | object]], width: int, *, commands: bool = True) -> Content:
-    """Keys by place, then the commands, on lines of so many columns."""
+    """Keys by place, then the commands, wrapped to a width."""
     lines: list[Content] = []
     for title, place in places:
         rows = _keys(place, width)
@@ -81,7 +80,7 @@ def help_text(places: Iterable[tuple[str, Widget | object]], width: int, *, comm
 
 
 def _keys(place: object, width: int) -> list[Content]:
-    """What a widget binds, keys for the same thing on one line; not what Textual binds for it."""
+    """The bindings of a widget's own classes, keys for the same action on one line."""
     bound: dict[str, list[str]] = {}
     for kind in (one for one in type(place).__mro__ if one.__module__.startswith("h2o_chat.")):
         for binding in vars(kind).get("BINDINGS", ()):
@@ -94,13 +93,13 @@ def _keys(place: object, width: int) -> list[Content]:
 
 
 def _as_typed(key: str) -> str:
-    """What stands on the key: `[` for `left_square_bracket`."""
+    """The character on the key: `[` for `left_square_bracket`."""
     character = key_to_character(key)
     return character if character and character.isprintable() and not character.isspace() else key
 
 
 def _row(left: str, what: str, cells: int, width: int) -> Content:
-    """What a key or a command does beside it, in a column of its own; below it where there is no room."""
+    """A key or command with its explanation in a column of its own; below it where there is no room."""
     indent = cells if width - cells >= LEAST_CELLS else 4
     words = textwrap.wrap(what, max(width - indent, 1))
     if indent < cells or len(left) >= cells:

@@ -1,4 +1,5 @@
-"""The prompt is home: what is typed beside it leads there, unless it does something with what is chosen."""
+"""Key routing: text goes to the prompt, wherever the keyboard is, unless it is a command for a chosen
+message."""
 
 from typing import Any
 
@@ -11,11 +12,10 @@ from h2o_chat.tui.prompt.talk_pane import TalkPane
 
 
 class Home:
-    """The way to the prompt.
+    """Routes keys to the prompt.
 
     Args:
-        app: whose keys they are.
-        pane: which has the prompt.
+        pane: has the prompt.
     """
 
     def __init__(self, app: App[Any], pane: TalkPane) -> None:
@@ -23,7 +23,7 @@ class Home:
 
     @property
     def away(self) -> bool:
-        """Whether what is typed now would not go to the prompt, nor to another line or a dialog."""
+        """Whether a key would go neither to the prompt nor to another line or a dialog."""
         alone = len(self._app.screen_stack) == 1 or self._helping
         return self._pane.is_mounted and alone and not isinstance(self._app.focused, Input | TextArea)
 
@@ -32,10 +32,11 @@ class Home:
         return isinstance(self._app.screen, Help)
 
     async def took(self, event: Event) -> bool:
-        """Whether all was done that a key does beside the prompt; text goes to the prompt from here.
+        """True if the key was handled here; otherwise its text goes to the prompt.
 
-        Textual lets a key bubble through all widgets first: then the next one would be given out before it is
-        known whether something is chosen.
+        Textual lets a key bubble through all widgets first: then the next key would be routed before it is
+            known whether
+        a message is chosen.
         """
         if not isinstance(event, Key | Paste) or event.is_forwarded:
             return False
@@ -57,7 +58,7 @@ class Home:
         return True
 
     def _is_text(self, event: Key | Paste) -> bool:
-        """Whether this is text for the prompt, or sends what stands there."""
+        """Whether this is text for the prompt, or sends the text there."""
         transcript = self._pane.transcript
         if isinstance(event, Paste):
             return True
@@ -69,13 +70,13 @@ class Home:
         return event.is_printable and not command
 
     def go(self) -> None:
-        """The prompt has the keyboard; nothing is chosen any more."""
+        """Give the keyboard to the prompt; nothing stays chosen."""
         self._pane.transcript.choice.end()
         self._app.screen.clear_selection()
         self._app.screen_stack[0].set_focus(self._pane.prompt)
 
     def keep(self) -> None:
-        """The end of the screen: what stands in the prompt is found again with `up`."""
+        """Keep the text of the prompt in the history, at the end of the screen."""
         self._pane.prompt.keep()
 
     def put_aside(self) -> bool:

@@ -1,9 +1,9 @@
-"""The way out of the screen: in order where everything goes on, within a deadline where something is stuck.
+"""Leaving the screen: in order where everything works, within a deadline where something is stuck.
 
 Whoever leaves (ctrl+c twice, `/quit`, a signal, a terminal or a browser that is gone) asks the job in the
 thread to stop. It ends at its next step, closes the answer and saves the memory; then the store is let go. If
 that step does not come, the engine's process is killed, which ends the job too; if even that does not help,
-this process ends as it is.
+this process ends at once.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ _SHOWN_AGAIN = (
     "\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l"  # no mouse
     "\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"  # keys as they were, what stood there before, the cursor
 )
-"""What Textual says to a terminal at the end, for an end that it does not come to."""
+"""The escape sequences with which Textual ends, for an end that it does not reach."""
 
 
 class Left(Protocol):
-    """The screen, as far as leaving it goes: `app.ChatApp`."""
+    """The part of `ChatApp` that leaving needs."""
 
     exit_code: ExitCode
     deadline: Deadline | None
@@ -42,10 +42,10 @@ class Left(Protocol):
 
 
 def run(screen: Left) -> None:
-    """Runs the screen, and returns when somebody has left it and nothing goes on in its thread.
+    """Runs the screen until somebody has left it and nothing runs in its thread.
 
-    What is still to be done then is to let the conversation go (`Chat.close`): it may wait for the store, so
-    no deadline counts any more.
+    Then the conversation has still to be let go (`Chat.close`). It may wait for the store, so no deadline
+    counts any more.
     """
     terminal = _Terminal()
     screen.deadline = Deadline(terminal.restore)
@@ -65,7 +65,7 @@ def run(screen: Left) -> None:
 
 
 def take_signals(screen: Left, deadline: Deadline) -> None:
-    """SIGINT, SIGTERM and SIGHUP leave the screen from here on; a second SIGINT or SIGTERM waits for nothing.
+    """Makes SIGINT, SIGTERM and SIGHUP leave the screen; a second SIGINT or SIGTERM waits for nothing.
 
     Python calls the handler also where the loop of the screen is stuck, in which asyncio would call its own.
     """
@@ -86,7 +86,7 @@ def take_signals(screen: Left, deadline: Deadline) -> None:
 
 
 class _Terminal:
-    """The terminal as it was before, to be brought back where Textual does not come to it."""
+    """The attributes of the terminal, restored where Textual does not do it."""
 
     def __init__(self) -> None:
         self.in_use = True

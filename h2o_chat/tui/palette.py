@@ -16,12 +16,12 @@ from h2o_chat.tui.widgets.key_bar import Keys
 
 
 class Palette(CommandPalette):
-    """The list, and below it the line to type into; how it looks stands in `app.tcss`.
+    """The list, and below it the line to type into; `app.tcss` has its look.
 
     Args:
-        title: what is listed.
-        placeholder: what may be typed.
-        providers: who finds it; None lists the commands.
+        title: of the box.
+        placeholder: of the line.
+        providers: find the entries; None lists the commands.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -43,7 +43,7 @@ class Palette(CommandPalette):
 
 
 def entries(app: App[None], pane: Pane) -> Iterator[SystemCommand]:
-    """What the palette of commands lists: what stands behind a slash; of a recording, what there is to do."""
+    """The entries of the palette: the slash commands; for a recording, its few actions."""
     if not isinstance(pane, TalkPane):
         yield SystemCommand("help", "the keys", partial(app.call_later, app.run_action, "help"))
         yield SystemCommand("theme", "other colours", app.action_change_theme)
@@ -56,7 +56,7 @@ def entries(app: App[None], pane: Pane) -> Iterator[SystemCommand]:
 
 
 def choose(pane: TalkPane, command: table.Command) -> None:
-    """Done at once, or begun in the prompt where something must be added."""
+    """Run a command, or begin it in the prompt where an argument is required."""
     required = command.arguments and not command.arguments.startswith("[")
     if required:
         pane.prompt.put_aside()
@@ -67,11 +67,10 @@ def choose(pane: TalkPane, command: table.Command) -> None:
 
 
 def show_commands(app: App[None]) -> None:
-    """All commands, unless a palette is open."""
+    """Show all commands, unless a palette is open."""
     if not isinstance(app.screen, Palette):
         app.push_screen(Palette("commands", "words of a command"))
 
 
 def show_themes(app: App[None]) -> None:
-    """All themes."""
     app.push_screen(Palette("themes", "a name", [ThemeProvider]))

@@ -1,4 +1,4 @@
-"""Plays a recording: its events at the pace at which they happened, as a chat reports them."""
+"""Plays a recording at its own pace, with the reports of a chat."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -14,20 +14,19 @@ from h2o_chat.tui.pane.jobs import SHOWN_MESSAGES
 LONGEST_WAIT_S = 5.0
 """Nobody watches a prompt being read for minutes."""
 STEP_S = 0.05
-"""The longest sleep: how soon a key is answered."""
 BEHIND_S = 0.25
-"""The most that is caught up with; after that the replay is late for good."""
+"""The most that is caught up with; after that the replay stays late."""
 
 UNSAID = "(what was said is not in this recording)"
 FORGOTTEN = Message("user", "")
-"""In the place of messages too old to be shown."""
+"""Stands for messages too old to be shown."""
 
 
 class Pace:
     """Waits as long as it took then, unless somebody pauses or leaves.
 
     Args:
-        speed: so many times as fast; infinity waits for nothing.
+        speed: factor; infinity waits for nothing.
     """
 
     def __init__(self, speed: float) -> None:
@@ -41,7 +40,6 @@ class Pace:
         return self._paused.is_set()
 
     def pause(self) -> None:
-        """Pause, or go on."""
         if self.paused:
             self._paused.clear()
         else:
@@ -57,7 +55,7 @@ class Pace:
             self._pay(nothing=paused)
 
     def _pay(self, nothing: bool = False) -> None:
-        """Time has passed; in a pause it does not count."""
+        """Count the time that has passed; in a pause it does not count."""
         now = time.monotonic()
         if not nothing:
             self._owed_s = max(self._owed_s - (now - self._clock), -BEHIND_S)
@@ -78,7 +76,7 @@ class Recorded:
             yield self.notes.pop(0)
 
     def add(self, said: Said) -> None:
-        """One more message; of those too old to be shown only the number is kept."""
+        """Add a message; messages too old to be shown are replaced by `FORGOTTEN`."""
         del self.messages[said.index :]
         self.messages += [FORGOTTEN] * (said.index - len(self.messages))
         self.messages.append(of_event(said))
@@ -87,11 +85,11 @@ class Recorded:
 
 
 class Player:
-    """Reports what a recording says.
+    """Reports the events of a recording.
 
     Args:
-        events: of a recording; they begin with a session, but for notes.
-        pace: asked before whatever took its time.
+        events: begin with a session, perhaps after notes.
+        pace: asked before every event that took time.
     """
 
     def __init__(self, events: Iterator[Event], pace: Pace) -> None:
@@ -101,7 +99,7 @@ class Player:
         self._next_index = 0
         self._answering = False
         self._waited_ms = 0.0
-        """For the prompt that is read now."""
+        """Milliseconds for the prompt that is being read."""
 
     def open(self, progress: Progress) -> ChatLike:
         """The first conversation.
@@ -121,7 +119,7 @@ class Player:
     def play(
         self, cancel: Callable[[], bool], progress: Callable[[ReadSoFar], None]
     ) -> Iterator[Event | Opened]:
-        """What happened then, as it happened; a job of `work.Jobs`.
+        """The events at their pace; a job of `Jobs`.
 
         Raises:
             UsageError: the recording is damaged here.
@@ -140,13 +138,13 @@ class Player:
             yield self._note(event)
 
     def _read(self, event: ReadSoFar | Prompt, cancel: Callable[[], bool]) -> None:
-        """Waits as long as it took since the last word of this prompt: `LONGEST_WAIT_S` in all."""
+        """Waits as long as it took since the last report of this prompt: `LONGEST_WAIT_S` in all."""
         until_ms = min(event.ms, 1000 * LONGEST_WAIT_S)
         self.pace.wait(max(until_ms - self._waited_ms, 0.0), cancel)
         self._waited_ms = 0.0 if isinstance(event, Prompt) else until_ms
 
     def _begin(self, session: Session) -> Recorded:
-        """A conversation, with what was said in it before; up to where something happens."""
+        """A conversation with its earlier messages, up to the first event that happens."""
         recorded = Recorded(session)
         while (event := self._peek(0)) is not None:
             if isinstance(event, Said) and not self._asks(event):
@@ -168,7 +166,7 @@ class Player:
         return said.role == "user" and not isinstance(self._peek(1), Said | CacheState | Session | End | None)
 
     def _note(self, event: Event) -> Event:
-        """Keeps count of the messages."""
+        """Keep count of the messages."""
         match event:
             case Said(index, role):
                 self._answering = role == "user"

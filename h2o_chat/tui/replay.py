@@ -1,4 +1,4 @@
-"""Watching a recording: the transcript of a chat, and in the place of the prompt a line that says so."""
+"""The pane of a recording: a transcript, and instead of the prompt a line that says so."""
 
 from typing import ClassVar
 
@@ -14,11 +14,10 @@ from h2o_chat.tui.player import Player
 
 
 class ReplayPane(Pane):
-    """The pane of a recording.
+    """Plays a recording.
 
     Args:
-        player: of the recording.
-        name: what the recording is called.
+        name: of the recording.
     """
 
     UNENDED = "interrupted"
@@ -54,11 +53,9 @@ class ReplayPane(Pane):
         self._say_where("■", "it has ended")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """There is nothing to pause where nothing plays."""
         return self.busy if action == "pause" else super().check_action(action, parameters)
 
     def action_pause(self) -> None:
-        """Pause, or go on."""
         self._player.pace.pause()
         paused = self._player.pace.paused
         self._say_where("‖" if paused else "▶", "paused, space goes on" if paused else "space pauses")

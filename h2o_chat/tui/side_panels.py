@@ -1,4 +1,4 @@
-"""What stands around the conversation: the top line, the memory panel or its one line, the strip."""
+"""The panels around the conversation: top line, memory panel or its one line, strip."""
 
 from time import monotonic
 from typing import Literal, get_args
@@ -15,9 +15,9 @@ from h2o_chat.tui.status import StatusLine
 NUMBERS_A_SECOND = 3
 """While an answer is made: nobody reads faster."""
 FOLD_BELOW = 100
-"""Columns under which the panel becomes one line, and lies over the chat when it is asked for."""
+"""On fewer columns the panel becomes one line, and lies over the chat when it is asked for."""
 STRIP_COLUMNS, STRIP_ROWS, FRAME_ROWS = 60, 16, 30
-"""What a screen must have for the strip; the rows it must have for a frame around that."""
+"""Least columns and rows for the strip; least rows for a frame around it."""
 
 
 Room = Literal["shown", "wide", "hidden"]
@@ -25,11 +25,11 @@ ROOMS: tuple[Room, ...] = get_args(Room)
 
 
 class Beside:
-    """The widgets, which of them have room, and when they are drawn again.
+    """The panels: which of them have room, and when they are drawn again.
 
     Attributes:
-        room: How much of the screen the panel gets where it stands beside the chat.
-        over: It lies over the chat, where it cannot stand beside it.
+        room: how much of the screen the panel gets where it stands beside the chat.
+        over: it lies over the chat, where it cannot stand beside it.
     """
 
     def __init__(self, memory: CacheView) -> None:
@@ -40,11 +40,11 @@ class Beside:
         self.room: Room = "shown"
         self.over = False
         self._before: Widget | None = None
-        """What had the keyboard before the panel was over the chat."""
+        """The widget that had the keyboard before the panel was over the chat."""
         self._memory = memory
         self._terminal = Size(0, 0)
         self._drawn = -1
-        """The state of the cache that panel and strip show."""
+        """Number of the state that panel and strip show."""
         self._numbers_drawn = float("-inf")
 
     @property
@@ -59,7 +59,7 @@ class Beside:
 
     @property
     def wanted(self) -> bool:
-        """What the panel or its line shows is looked at."""
+        """Whether the panel or its line is visible."""
         return self.room != "hidden" or not self.beside
 
     def toggle_panel(self) -> None:
@@ -77,7 +77,6 @@ class Beside:
             self._before.focus()
 
     def fold(self, terminal: Size) -> None:
-        """Show what has room."""
         self._terminal = terminal
         columns, rows = terminal
         self.over = self.over and not self.beside
@@ -89,7 +88,7 @@ class Beside:
         self.line.display = not self.beside and not self.over
 
     def refresh(self, *, busy: bool = False, moved: bool = False) -> None:
-        """Draw what has changed; panel and strip only when the cache has reported, or the cursor moved."""
+        """Draw the changes; panel and strip only when the cache has reported, or the cursor moved."""
         now = monotonic()
         if not busy and not moved:
             self._memory.answering = False

@@ -1,4 +1,4 @@
-"""The top line: which model, how, how much it remembers, and how fast it answers."""
+"""The top line: the model, how it runs, how much it remembers, how fast it answers."""
 
 from textual.content import Content
 from textual.widget import Widget
@@ -14,8 +14,6 @@ WIDE = 80
 
 
 class StatusLine(Widget):
-    """Everything from `CacheView`; narrow screens shorten the model's name, never drop a number."""
-
     DEFAULT_CSS = """
     StatusLine { height: 1; padding: 0 1; background: $panel; }
     """
@@ -65,7 +63,7 @@ def _remembers(memory: CacheView, wide: bool) -> str:
 
 
 def _weights(session: Session) -> str:
-    """How the weights are held: the quantisation, or their type when there is none."""
+    """The quantisation of the weights, or their type."""
     if session.quantization != "none":
         return safe_text(session.quantization)
     return safe_text(session.dtype).replace("float", "fp").replace("bfp", "bf")

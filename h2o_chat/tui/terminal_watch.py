@@ -1,6 +1,6 @@
-"""A terminal, or a browser, that goes away is left, also where no signal tells of it.
+"""Leaves with a terminal or a browser that goes away, also where no signal tells of it.
 
-A terminal may not be the controlling one; a browser is behind two pipes to the server of the page. Textual
+The terminal may not be the controlling one; a browser is behind two pipes to the server of the page. Textual
 would read nothing from it for ever, and wait for ever to write to it.
 """
 
@@ -11,10 +11,10 @@ import threading
 
 
 def leave_with_the_terminal(in_browser: bool = False) -> None:
-    """From here on the process gets SIGHUP when the terminal goes away; what it still says goes nowhere.
+    """Sends SIGHUP to this process when the terminal goes away; what it still writes goes nowhere.
 
     Args:
-        in_browser: The terminal is a pair of pipes, whose other ends the server has.
+        in_browser: the terminal is a pair of pipes, whose other ends the server has.
     """
     if not hasattr(select, "poll"):  # Windows, where a window that is closed ends its programs
         return

@@ -1,4 +1,4 @@
-"""Where the traceback of our own bug goes, so that it can be sent to somebody."""
+"""Writes the traceback of a bug of ours to a file that can be sent to somebody."""
 
 import tempfile
 from pathlib import Path
@@ -7,7 +7,7 @@ from platformdirs import user_log_path
 
 
 def save_trace(trace: str) -> Path:
-    """Write a traceback to the log folder of the user, or to the temporary one; returns the file."""
+    """Writes a traceback to the log folder of the user, or to the temporary one; returns the file."""
     for folder in (user_log_path("h2o-chat"), Path(tempfile.gettempdir())):
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,3 @@
-"""What the transcript shows of a conversation that is opened."""
-
 from collections.abc import Callable
 
 from h2o_chat.chat.commands.surface import ChatLike
@@ -12,7 +10,7 @@ from h2o_chat.tui.transcript.shown_tokens import Tokens
 
 
 def tell(messages: Messages, chat: ChatLike, speaker: Callable[[str], str]) -> None:
-    """A greeting, and the last of its messages."""
+    """Shows a greeting and the last messages of a conversation."""
     messages.note(greeting(chat.session))
     earlier = max(len(chat.messages) - SHOWN_MESSAGES, 0)
     if earlier:
@@ -28,7 +26,7 @@ def tell(messages: Messages, chat: ChatLike, speaker: Callable[[str], str]) -> N
 
 
 def show_marks(messages: Messages, chat: ChatLike) -> None:
-    """Which of them are pinned, and where branches part."""
+    """Shows which messages are pinned, and where branches part."""
     pinned = {n for n, one in enumerate(chat.messages) if one.pinned}
     branches = {n: one.branch for n, one in enumerate(chat.messages) if one.branch}
     messages.show_marks(pinned, branches)

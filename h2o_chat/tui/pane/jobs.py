@@ -1,7 +1,7 @@
-"""What runs in a thread, one job at a time, and the queue through which it reports.
+"""Jobs in a thread, one at a time, and the queue of their reports.
 
-Whatever happens is put in the queue, exceptions too; the screen empties it about twenty times a second.
-One message per token would drown its loop (2,000 of 2,000 are delivered one by one).
+Everything is put in the queue, exceptions too; the screen empties it about twenty times a second. One message
+per token would drown its loop (2,000 of 2,000 are delivered one by one).
 """
 
 import threading
@@ -22,10 +22,10 @@ from h2o_chat.events.events import Error, Event, ReadSoFar, Token
 from h2o_chat.events.recorder import Recorder
 
 MOST_WAITING = 500
-"""Reports in the queue after which a job waits: a recording may be read faster than it can be shown."""
+"""Length of the queue at which a job waits: a recording may be read faster than it can be shown."""
 
 SHOWN_MESSAGES = 1000
-"""Shown of a conversation that is opened; what is older is in the store."""
+"""Messages shown of a conversation that is opened; older ones are in the store."""
 
 
 OpenChat = Callable[[Progress], ChatLike]
@@ -33,7 +33,7 @@ OpenChat = Callable[[Progress], ChatLike]
 
 @dataclass(frozen=True)
 class Stage:
-    """Loading has come this far; `share` is None while nobody can tell. See `progress.Progress`."""
+    """Progress of loading; `share` is None while it is unknown. See `progress.Progress`."""
 
     name: str
     share: float | None
@@ -48,7 +48,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Crashed:
-    """A job ended with an error of our own making."""
+    """A job ended with a bug of ours."""
 
     error: BaseException
     trace: str
@@ -75,7 +75,7 @@ Report = Stage | Opened | Stopped | Failed | Crashed | Done | Reading | Event
 
 
 class Jobs:
-    """At most one job at a time, each in a thread of its own: `start(lambda: jobs.work(...))`.
+    """At most one job at a time, in a thread: `start(lambda: jobs.work(...))`.
 
     Args:
         recorder: gets every event, as it happens.
@@ -91,10 +91,10 @@ class Jobs:
         self._thread: threading.Thread | None = None
 
     def start(self, work: Callable[[], None]) -> None:
-        """Do it in a thread, which no end of the process waits for by itself: it may be stuck.
+        """Runs it in a daemon thread: it may be stuck, and the end of the process must not wait for it.
 
         One thread does all jobs: where memory is short Python can start no other, and would wait for it for
-        ever.
+            ever.
         """
         self._over.clear()
         self._todo.put(work)
@@ -110,7 +110,6 @@ class Jobs:
                 self._over.set()
 
     def wait(self) -> None:
-        """Return when the job is over."""
         self._over.wait()
 
     @property
@@ -152,15 +151,14 @@ class Jobs:
         self._cancel.clear()
 
     def cancel(self) -> None:
-        """Ask the job to end at its next step."""
         self._cancel.set()
 
     def read(self, files: Reading) -> None:
-        """Read the files of a message in a thread of their own; a report follows when they are read."""
+        """Read the files of a message in a thread of their own; a report follows."""
         files.begin(self._reports.put)
 
     def drain(self) -> Iterator[Report | Text]:
-        """Everything reported since the last time; tokens are followed by their text in one piece."""
+        """Yields all reports since the last time; the text of tokens follows in one piece."""
         pieces: list[str] = []
         for _ in range(self._reports.qsize()):  # not until it is empty, which it may never be
             report = self._reports.get()
@@ -182,7 +180,7 @@ class Jobs:
 
     @contextmanager
     def _reporting(self) -> Iterator[None]:
-        """Puts what was raised into the queue: nothing that happens in a thread may be lost."""
+        """Puts exceptions into the queue: nothing that happens in a thread may be lost."""
         try:
             yield
         except _Left:
@@ -194,7 +192,7 @@ class Jobs:
 
 
 def _events(report: Report) -> Iterator[Event]:
-    """What is recorded of a report."""
+    """The events of a report, for the recording."""
     match report:
         case Opened(Chat() as chat):
             yield from chat.opening()

@@ -1,4 +1,4 @@
-"""What happens before the first question: the stages of loading, each with its bar."""
+"""The stages of loading before the first question, each with its bar."""
 
 from textual.content import Content
 
@@ -13,29 +13,29 @@ NAME_CELLS = 12
 
 
 class Loading(TurnView):
-    """A list of stages that grows as they begin; a stage is over when the next one begins."""
+    """A list of stages that grows; a stage is over when the next one begins."""
 
     def __init__(self, model: str) -> None:
         super().__init__("loading", "", Content())
         self._model = safe_text(model)
         self._stages: dict[str, tuple[str, float | None]] = {}
-        """By name: details, and the share that is done."""
+        """(details, share done) by name."""
         self._failed = False
         self._draw()
 
     def stage(self, stage: Stage) -> None:
-        """Note how far a stage is; its name ends at a colon."""
+        """Take in the progress of a stage; its name ends at a colon."""
         name, _, details = stage.name.partition(":")
         self._stages[name] = details, stage.share
         self._draw()
 
     @property
     def stops(self) -> bool:
-        """What goes on now can be stopped."""
+        """Whether the present stage can be stopped."""
         return next(reversed(self._stages), None) == "download" and not self._failed
 
     def fail(self) -> None:
-        """Nothing more will come; the stage that was running is the one that failed."""
+        """Mark the present stage as failed."""
         self._failed = True
         self._draw()
 

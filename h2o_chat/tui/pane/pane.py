@@ -1,4 +1,4 @@
-"""The conversation's half of the screen: the transcript, a line with what goes on, and an entry below it."""
+"""The conversation's half of the screen: the transcript, the divider, and an entry below it."""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -34,20 +34,20 @@ HEAT = {
 
 
 class Pane(Vertical):
-    """Shows what is reported of a conversation; `TalkPane` and `ReplayPane` say what there is to do with it.
+    """Shows the reports of a conversation; `TalkPane` and `ReplayPane` add what a person can do.
 
     Attributes:
-        chat: The conversation, None until one is open.
-        jobs: What runs in a thread, and its reports.
-        busy: Whether such a job is running.
-        is_reading: A prompt is being read: what is told of the cache is shown as it comes.
-        about_prompt: What was said last of a prompt, before it was read.
-        failed: No conversation is open: the first could not be opened.
-        stages: The stages of opening, while one goes on.
+        chat: the conversation, None until one is open.
+        jobs: the thread and its reports.
+        busy: a job is running.
+        is_reading: a prompt is being read: states of the cache are shown as they come.
+        about_prompt: the note about a long prompt, before that is read.
+        failed: no conversation is open: the first could not be opened.
+        stages: the stages of opening, while one goes on.
     """
 
     STOP: ClassVar[str] = ""
-    """Behind what goes on: how it is stopped."""
+    """How a job is stopped, appended to its description."""
     READING: ClassVar[str] = "reading"
     ANSWERING: ClassVar[str] = "answering"
     UNENDED: ClassVar[str] = "error"
@@ -78,7 +78,7 @@ class Pane(Vertical):
         self.divider = Divider(id="divider")
         self.find_bar = FindBar(self.transcript)
         self._copied = 0
-        """Code blocks of the chosen message that were copied, one after the other."""
+        """Number of code blocks of the chosen message that were copied."""
 
     def compose(self) -> ComposeResult:
         yield self.transcript
@@ -89,24 +89,23 @@ class Pane(Vertical):
             yield from self.entry()
 
     def above_the_line(self) -> list[Widget]:
-        """What stands between the transcript and the line."""
+        """The widgets between the transcript and the divider."""
         return []
 
     def entry(self) -> list[Widget]:
-        """What stands below the line."""
         return []
 
     @property
     def selected_text(self) -> str:
-        """What is selected in the entry."""
+        """The selected text in the entry."""
         return ""
 
     def begin(self, job: Job, doing: str) -> None:
-        """Run a job; what it reports comes back to the methods below."""
+        """Run a job; its reports come back to the methods below."""
         self.start(lambda: self.jobs.work(job), doing)
 
     def start(self, work: Callable[[], None], doing: str) -> None:
-        """Let `jobs` do it in a thread; its last report is `Done`."""
+        """Run work in the thread; its last report is `Done`."""
         if self.transcript.heat.memory.cursor is not None:
             self.transcript.inspector.end()  # what is known of a token would stand before what goes on
         self.divider.doing(doing)
@@ -118,40 +117,36 @@ class Pane(Vertical):
 
     @property
     def stoppable(self) -> bool:
-        """Whether something goes on that `stop` ends."""
+        """Whether `stop` would end something."""
         fetching = self.stages is not None and self.stages.stops
         return (self.busy or fetching) and self.STOPS
 
     def stop(self) -> None:
-        """Stop what goes on; what there is of an answer is kept."""
         self.jobs.cancel()
         self.divider.doing("stopping")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys that would do nothing now are neither bound nor shown."""
         if action in ("copy", "copy_code"):
             return self.transcript.letters
         return super().check_action(action, parameters)
 
     def on_chosen(self) -> None:
-        """Say what can be done with the message that is chosen."""
+        """Say what can be done with the chosen message."""
         self.divider.offer(self.transcript.offers())
         self.app.refresh_bindings()
 
     def action_heat(self) -> None:
-        """Another kind of heat on the words."""
         self.divider.say(HEAT[self.transcript.cycle_heat()])
 
     def action_find(self) -> None:
-        """Find words in the conversation."""
         self.find_bar.open()
 
     def action_copy(self) -> None:
-        """Copy what was said in the chosen message, or in the last one."""
+        """Copy the chosen message, or the last one."""
         self.copy(self.transcript.chosen_text(), "the message")
 
     def action_copy_code(self) -> None:
-        """Copy the code in it; pressed again, its next block."""
+        """Copy the code of that message; pressed again, its next block."""
         blocks = markdown.code_blocks(self.transcript.chosen_text())
         if not blocks:
             self.divider.say("there is no code in this message")
@@ -167,19 +162,18 @@ class Pane(Vertical):
             self.divider.say(f"copied {what} · {len(text):,} characters")
 
     def show_error(self, error: H2OChatError) -> None:
-        """What went wrong, in the transcript."""
+        """Show an error in the transcript."""
         self.transcript.messages.error(error.code, error.message, error.hint)
 
     # What a job reports
 
     def opening(self, name: str) -> None:
-        """A model is being opened: show its stages."""
+        """Show the stages of opening a model."""
         self.stages = Loading(name)
         self.transcript.messages.add(self.stages)
         self.transcript.window.follow()
 
     def not_opened(self) -> None:
-        """The model could not be opened."""
         if self.stages is not None:
             self.stages.fail()
             self.transcript.messages.redraw(self.stages)
@@ -200,12 +194,11 @@ class Pane(Vertical):
         self.app.refresh_bindings()
 
     def broke(self) -> None:
-        """The first conversation could not be opened."""
         self.failed = True
         self.divider.doing("nothing is open · ctrl+q quits")
 
     def said(self, said: Said) -> None:
-        """A message takes its place; behind one of the user an answer begins."""
+        """Show a message; behind one of the user an answer begins."""
         if said.role == "assistant" and said.index == self.transcript.messages.answering:
             self.transcript.messages.close_answer(said.finish or "eos", said.text)
             if said.hold is not None:
@@ -225,26 +218,23 @@ class Pane(Vertical):
             self.divider.doing(self.READING)
 
     def noted(self, note: Note) -> None:
-        """What a person should know."""
         self.transcript.messages.notice(note.message, note.hint)
         if note.about is not None and note.code in ("pinned", "unpinned"):
             self.transcript.messages.show_pin(note.about, note.code == "pinned")
 
-    def files_read(self, files: Reading) -> None:
-        """The files of a message were read."""
+    def files_read(self, files: Reading) -> None: ...
 
     def read(self, prompt: Prompt) -> None:
-        """The prompt was read."""
         self.transcript.messages.read(prompt)
         self.divider.doing(self.ANSWERING)
 
     def remembered(self) -> None:
-        """The cache has reported."""
+        """Show a new state of the cache."""
         self.transcript.messages.remembered()
         self.pointed()
 
     def pointed(self) -> None:
-        """Another token is under the cursor, or more is known of it."""
+        """Show what is known of the token under the cursor."""
         memory, line = self.transcript.heat.memory, ""
         if memory.cursor is not None and (view := self.transcript.inspector.view_of(memory.cursor)):
             line = facts(memory, view, memory.cursor)
@@ -253,25 +243,23 @@ class Pane(Vertical):
         self.transcript.refresh_changed()
 
     def ended(self, turn: Turn) -> None:
-        """The answer is whole."""
+        """Show the end of an answer."""
         self.transcript.messages.close_answer(turn.finish, turn.text)
         self.transcript.messages.show_hold(turn)
 
     def unsaid(self) -> None:
-        """The prompt was stopped before it was read: the model has not seen it."""
+        """Take back a prompt that was stopped before the model had read it."""
         self.transcript.messages.withdraw()
         self.divider.say("stopped while reading · nothing was sent")
 
-    def heard(self, report: Report | Text) -> None:
-        """A report was shown."""
+    def heard(self, report: Report | Text) -> None: ...
 
     def done(self) -> None:
-        """The job is over."""
         self.busy = False
         self.divider.doing("")
         self.transcript.messages.close_answer(self.UNENDED)  # unless a turn event has closed it
 
     def speaker(self, role: str) -> str:
-        """Who stands at the head of a message."""
+        """The name at the head of a message."""
         model = self.chat.session.model.rsplit("/", 1)[-1] if self.chat else "model"
         return {"user": "you", "assistant": model}.get(role, role)

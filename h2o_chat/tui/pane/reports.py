@@ -1,4 +1,4 @@
-"""What the threads report is shown: each report in the one way that it is shown in."""
+"""Shows the reports of the thread: one case for each."""
 
 from h2o_chat.chat.commands.surface import Opened
 from h2o_chat.chat.conversation.reading_progress import words
@@ -12,7 +12,7 @@ from h2o_chat.tui.transcript.drawing import recalled_from
 
 
 def show(report: jobs.Report | jobs.Text, pane: Pane, memory: CacheView) -> None:
-    """Shows it in the pane, and keeps what it tells of the cache."""
+    """Shows a report in the pane, and hands its event to the memory."""
     messages = pane.transcript.messages
     if not isinstance(report, CacheState):  # which comes meanwhile
         pane.is_reading = isinstance(report, ReadSoFar)
@@ -74,7 +74,7 @@ def show(report: jobs.Report | jobs.Text, pane: Pane, memory: CacheView) -> None
 
 
 def _stage(stage: jobs.Stage, pane: Pane) -> None:
-    """Loading goes on in the transcript; whatever else takes long, below it."""
+    """Shows the progress of loading in the transcript, other progress below it."""
     if (stages := pane.stages) is not None:
         stopped = stages.stops
         stages.stage(stage)

@@ -1,1 +1,1 @@
-"""The memory panel: what is held, drawn from events."""
+"""The memory panel, drawn from events."""

@@ -1,4 +1,4 @@
-"""The third tab, in the words of the paper: kinds, lost, bytes, heavy hitters, head map, ranks, what went."""
+"""The third tab, in the terms of the paper: kinds, lost, bytes, heavy hitters, head map, ranks, evictions."""
 
 from textual.content import Content
 
@@ -14,12 +14,11 @@ from h2o_chat.tui.widgets.theme import MUTED
 LEGEND = "↑↓ another token   pgdn more   █ held"
 LABEL_CELLS = 7
 HITTERS, MAP_ROWS, PLOT_ROWS, WENT_ROWS = 5, 12, 9, 14
-"""Lines of each part, at most; together they are longer than the panel, which shows a window of them."""
+"""Most lines of each part; together they are longer than the panel, which shows a window of them."""
 NAME_CELLS = 12
 
 
 def draw(memory: CacheView, inner: int) -> list[Line]:
-    """All lines, one part below the other."""
     cache, session = memory.cache, memory.session
     if cache is None or session is None:
         return [title("details"), Line(Content.styled("nothing read yet", MUTED))]
@@ -50,7 +49,7 @@ def _summary(memory: CacheView, cache: CacheState, inner: int) -> list[Content]:
 
 
 def _kinds(memory: CacheView, cache: CacheState) -> Content:
-    """Slots by kind; what is protected beyond the sinks is a system prompt or was pinned."""
+    """Slots by kind; protected ones beyond the sinks are a system prompt or pinned."""
     sinks = memory.session.sinks if memory.session else 0
     protected = cache.kinds.get("S", 0)
     names = {"S": "sink" if protected <= sinks else "pinned", "H": "heavy", "R": "recent"}
@@ -58,7 +57,7 @@ def _kinds(memory: CacheView, cache: CacheState) -> Content:
 
 
 def _lost(memory: CacheView, cache: CacheState, room: int) -> Content:
-    """Lately, and its history; a memory that was saved does not know what it had lost lately."""
+    """The loss lately, and its history; a resumed memory does not know its loss lately."""
     if not memory.knows_lost:
         return Content("not told before the next answer")
     history = spark(list(memory.lost)[-max(room - 19, 1) :])
@@ -66,7 +65,7 @@ def _lost(memory: CacheView, cache: CacheState, room: int) -> Content:
 
 
 def _pointed(memory: CacheView, cells: int) -> str:
-    """The token under the cursor: its text, where that is known, and its position."""
+    """The text and the position of the token under the cursor."""
     position = memory.pointed
     if position is None:
         return ""
@@ -79,7 +78,7 @@ def _pointed(memory: CacheView, cells: int) -> str:
 
 
 def _hitters(memory: CacheView, inner: int) -> list[Line]:
-    """The ranking, those around the token under the cursor: no., token, position, heads, bar."""
+    """The ranks around the token under the cursor: number, token, position, heads, bar."""
     heaviest = memory.cache.heaviest if memory.cache else []
     if not heaviest:
         return [Line(Content.styled("none yet", MUTED))]

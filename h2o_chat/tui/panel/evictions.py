@@ -1,4 +1,4 @@
-"""What went: in words for whoever talks, token by token with its score for whoever looks closer."""
+"""Evictions: in words on the second tab, token by token with scores on the third."""
 
 from itertools import islice
 
@@ -15,7 +15,7 @@ from h2o_chat.tui.widgets.theme import MUTED
 
 
 def in_words(memory: CacheView, inner: int, rows: int) -> list[Line]:
-    """A line a phrase: what it was, in which message, and which one was said when it was forgotten."""
+    """A line a phrase: its text, its message, and the message that was being said when it was forgotten."""
     phrases = forgotten(memory)
     if not phrases or rows < 1:
         return [muted("no words to show yet" if memory.evicted else "nothing yet")]
@@ -46,7 +46,7 @@ def _phrase(memory: CacheView, phrase: Phrase, when: str, inner: int, columns: t
 
 
 def token_by_token(memory: CacheView, width: int, rows: int) -> list[Content]:
-    """The tokens that left the last cache: when, what, how many heads held it when last told, its score."""
+    """The tokens that left their last cache: when, text, share of heads before, score."""
     if not memory.went:
         return [Content.styled("nothing has gone yet", MUTED)]
     name_cells = max(width - 31, 4)

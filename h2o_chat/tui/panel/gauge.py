@@ -1,4 +1,4 @@
-"""How full the memory is, in words: what stands at the top of the panel, whatever tab is shown."""
+"""How full the memory is: the top of the panel on every tab."""
 
 from textual.content import Content
 
@@ -13,7 +13,7 @@ ORDER = ("H", "R", "S")
 
 
 def note(memory: CacheView) -> str:
-    """For the frame: how much is kept, of how much."""
+    """The note in the frame: tokens kept, of how many."""
     cache, session = memory.cache, memory.session
     if cache is None or session is None:
         return ""
@@ -25,7 +25,7 @@ def note(memory: CacheView) -> str:
 
 
 def draw(memory: CacheView, inner: int) -> list[Content]:
-    """A bar of the slots, what its marks mean, and bytes where they say something."""
+    """A bar of the slots, the meaning of its marks, and bytes where they say something."""
     cache, session = memory.cache, memory.session
     if cache is None or session is None:
         return [Content.styled("nothing read yet", MUTED)]
@@ -42,7 +42,7 @@ def draw(memory: CacheView, inner: int) -> list[Content]:
 
 
 def _bar(cache: CacheState, budget: int, cells: int) -> list[tuple[str, str]]:
-    """The slots of the fullest cache, by kind; a kind that has any always shows."""
+    """The slots of the fullest cache by kind; a kind that has any always shows."""
     parts, used, drawn = [], 0, 0
     for kind in ORDER:
         count = cache.kinds.get(kind, 0)
@@ -54,7 +54,7 @@ def _bar(cache: CacheState, budget: int, cells: int) -> list[tuple[str, str]]:
 
 
 def _marks(cache: CacheState, sinks: int, inner: int) -> Content:
-    """The legend of the bar, with the numbers. The first tokens stay though nobody has pinned anything."""
+    """The legend of the bar, with numbers. The first tokens are protected though nobody has pinned them."""
     nothing_pinned = 0 < cache.kinds.get("S", 0) <= sinks
     names = NAMES | ({"S": "first"} if nothing_pinned else {})
     parts = [
@@ -67,7 +67,7 @@ def _marks(cache: CacheState, sinks: int, inner: int) -> Content:
 
 
 def kept_line(cache: CacheState, inner: int) -> str:
-    """The bytes, allocated at once, whatever they say."""
+    """Bytes of the slots, which are allocated at once."""
     if cache.bytes >= cache.bytes_full:
         return f"{size(cache.bytes)} allocated, full: {size(cache.bytes_full)}"
     left = f"{size(cache.bytes)} of {size(cache.bytes_full)} full"

@@ -1,4 +1,4 @@
-"""Which caches hold the token under the cursor: a map of layers down and KV heads across."""
+"""The head map: which caches hold the token under the cursor; layers down, KV heads across."""
 
 from textual.content import Content
 
@@ -8,7 +8,7 @@ from h2o_chat.tui.widgets.theme import MUTED
 
 FACTS_CELLS = 17
 WIDEST = 4
-"""Columns that one KV head takes at most."""
+"""Most columns for one KV head."""
 HALVES = {(True, True): "█", (True, False): "▀", (False, True): "▄", (False, False): "·"}
 
 
@@ -34,7 +34,7 @@ def draw(memory: CacheView, width: int, rows: int) -> list[Content]:
 
 
 def head_map(which: list[list[bool]], width: int, rows: int) -> tuple[list[str], str]:
-    """Lines of at most `width` columns, at most `rows` of them, and a note where cells had to be pooled.
+    """Lines of the map, and a note where cells were pooled.
 
     A layer takes a row where there is room, else half of one; layers and heads that still do not fit are
     pooled, and a pooled cell is lit where at least half of its caches hold the token.
@@ -63,7 +63,7 @@ def _most(layers: list[list[bool]], left: int, across: int) -> bool:
 
 
 def _facts(memory: CacheView, position: int, which: list[list[bool]] | None, rows: int) -> list[str]:
-    """What fits beside the map, the first lines first; its numbers are never cut."""
+    """Lines that fit beside the map, the most important first; their numbers are never cut."""
     hold, heavy = memory.hold.get(position, 0.0), memory.heavy(position)
     score = heavy[1].score if heavy else memory.score.get(position)
     saw = max(memory.seen - position, 0)

@@ -1,4 +1,4 @@
-"""What a tab of the panel is made of: lines, and what can be chosen on them."""
+"""Lines of a tab, and what can be chosen on them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,16 +12,14 @@ from h2o_chat.tui.widgets.theme import MUTED
 
 @dataclass(frozen=True)
 class Line:
-    """One line inside the frame, or a line of the frame itself with a title in it."""
-
     content: Content
     spots: tuple[tuple[int, int, int], ...] = ()
-    """(first column, behind the last, position of a token): what a click there chooses."""
+    """(first column, behind the last, position of the token that a click there chooses)."""
     title: bool = False
 
 
 def title(text: str) -> Line:
-    """The beginning of another part."""
+    """The title of a part."""
     return Line(Content(text), title=True)
 
 
@@ -30,12 +28,12 @@ def muted(text: str) -> Line:
 
 
 def clipped(text: str, cells: int) -> str:
-    """A word in exactly so many columns; one that is longer says so."""
+    """A word in exactly this many columns; a longer one is marked as cut."""
     return fit(text, cells) if cell_len(text) <= cells else f"{fit(text, cells - 1)}…"
 
 
 def whole_words(text: str, cells: int) -> str:
-    """As many words as there is room for; the first one at least, as far as it fits."""
+    """As many words as fit; at least the beginning of the first."""
     if cell_len(text) <= cells:
         return text
     shown = ""
@@ -48,13 +46,13 @@ def whole_words(text: str, cells: int) -> str:
 
 
 def window(chosen: int | None, count: int, rows: int) -> slice:
-    """Which of so many lines are shown, so that the chosen one is among them."""
+    """The lines that are shown, the chosen one among them."""
     first = 0 if chosen is None else max(min(chosen - rows // 2, count - rows), 0)
     return slice(first, first + max(rows, 0))
 
 
 def chosen_at(spans: Sequence[tuple[int, int]], cursor: int | None) -> int | None:
-    """Which of these (first, last) positions has the token under the cursor."""
+    """Index of the (first, last) span that has the cursor."""
     if cursor is None:
         return None
     return next((at for at, (first, last) in enumerate(spans) if first <= cursor <= last), None)

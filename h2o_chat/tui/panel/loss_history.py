@@ -1,4 +1,4 @@
-"""The second tab: what was held at each step, and what went, in words and with when."""
+"""The second tab: the survival map, and what was evicted, in words."""
 
 from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.chat.memory.remembered_words import forgotten
@@ -9,7 +9,7 @@ LEGEND = "taller: more heads hold it   · forgotten"
 
 
 def draw(memory: CacheView, inner: int, rows: int) -> list[Line]:
-    """The map above, the words that went below, in at most as many lines as are given."""
+    """The map above, the evicted words below, in at most this many lines."""
     low = max(rows // 3, 1) if rows >= 6 else 0
     high = rows - 1 - (low + 1 if low else 0)
     lines = [title("what was held, when so many tokens were read")]

@@ -1,4 +1,4 @@
-"""The memory panel on one line, for screens without room for it."""
+"""The memory panel on one line, for narrow screens."""
 
 from rich.cells import cell_len
 from textual.content import Content
@@ -10,11 +10,11 @@ from h2o_chat.chat.memory.cache_view import CacheView
 from h2o_chat.chat.memory.remembered_words import forgotten, remembered
 
 WORDS = 3
-"""Remembered words that are named, at most: of the first half of what was said those that most heads hold."""
+"""Most words that are named: in the first half of the conversation, those that most heads hold."""
 
 
 class MemoryLine(Widget):
-    """How much is remembered, which old words, what was just forgotten; what has no room is left out."""
+    """How much is remembered, some old words, what was just forgotten; parts without room are left out."""
 
     DEFAULT_CSS = """
     MemoryLine { height: 1; padding: 0 1; color: $muted; }

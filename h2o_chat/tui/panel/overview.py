@@ -1,4 +1,4 @@
-"""The first tab: which words are still remembered, the oldest first, and what was just forgotten."""
+"""The first tab: words that are still remembered, the oldest first, and words that were just forgotten."""
 
 from rich.cells import cell_len
 from textual.content import Content
@@ -16,17 +16,17 @@ LEGEND = "█ holds it   · let it go   oldest first"
 HEADS = "a head: one of the model's small memories"
 BAR_CELLS = 6
 WORD_CELLS = (6, 18)
-"""Columns of a word, at least and at most."""
+"""Least and most columns of a word."""
 
 
 def order(memory: CacheView) -> list[tuple[int, int]]:
-    """(first, last) position of what can be chosen, in the order in which it stands there."""
+    """(first, last) position of what can be chosen, as they stand there."""
     words = [(held.word.first, held.word.last) for held in remembered(memory)]
     return words + [(phrase.first, phrase.last) for phrase in forgotten(memory)]
 
 
 def draw(memory: CacheView, inner: int, rows: int) -> list[Line]:
-    """The two parts, one below the other, in exactly as many lines as are given."""
+    """Both parts, in exactly as many lines as are given."""
     held, went = remembered(memory), forgotten(memory)
     wrapped = [Line(Content())] if not went else _phrases(memory, went, inner)
     low = 0 if rows < 5 else min(len(wrapped), max(1, rows // 4))
@@ -73,7 +73,7 @@ def _words(memory: CacheView, held: list[Held], inner: int, rows: int) -> list[L
 
 
 def _phrases(memory: CacheView, phrases: list[Phrase], inner: int) -> list[Line]:
-    """As many side by side as fit."""
+    """As many phrases side by side as fit."""
     lines: list[Line] = []
     content = Content()
     spots: list[tuple[int, int, int]] = []
@@ -94,6 +94,6 @@ def _phrases(memory: CacheView, phrases: list[Phrase], inner: int) -> list[Line]
 
 
 def _shown(lines: list[Line], cursor: int | None, rows: int) -> list[Line]:
-    """Those with the chosen phrase, else the first."""
+    """The lines with the chosen phrase, else the first."""
     marked = (at for at, line in enumerate(lines) if "▸" in line.content.plain)
     return lines[window(next(marked, None) if cursor is not None else None, len(lines), rows)]

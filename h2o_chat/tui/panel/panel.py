@@ -1,4 +1,4 @@
-"""The memory panel: how full, and below that one of three tabs; its last line says what the marks mean."""
+"""The memory panel: the gauge, below it one of three tabs; its last line explains the marks."""
 
 from typing import ClassVar
 
@@ -17,17 +17,17 @@ from h2o_chat.tui.widgets.theme import MUTED
 
 TABS = ("now", "history", "details")
 OVER = "-over"
-"""The class of a panel that lies over the chat, where there is no room beside it."""
+"""Class of a panel that lies over the chat, where there is no room beside it."""
 LEAST_COLUMNS, LEAST_ROWS = 24, 6
 ROWS_FOR_HEADS = 16
-"""From here on there is room for a line that says what a head is."""
+"""Rows from which there is room for a line that says what a head is."""
 
 
 class MemoryPanel(Widget, can_focus=True):
-    """Drawn as a whole, frame included, from `CacheView`; one node, redrawn when the cache reports.
+    """Drawn from `CacheView` as one node, frame included, whenever the cache reports.
 
     Attributes:
-        tab: The index of the tab that is shown.
+        tab: index of the tab that is shown.
     """
 
     DEFAULT_CSS = """
@@ -52,13 +52,13 @@ class MemoryPanel(Widget, can_focus=True):
         super().__init__(id=id)
         self._memory = memory
         self._lines: dict[int, Line] = {}
-        """What can be chosen, by row, as drawn last."""
+        """The lines that can be chosen, by row, as drawn last."""
         self._tabs_at = 0
         """The row of the tabs' names, as drawn last."""
         self._top = 0
         """The first line of the details that is shown."""
         self._hidden = 0
-        """How many of them are not."""
+        """The number of lines that are not shown."""
 
     def render(self) -> Content:
         width, height = self.size
@@ -88,7 +88,6 @@ class MemoryPanel(Widget, can_focus=True):
         return Content("\n").join(drawn)
 
     def _shown(self, inner: int, rows: int) -> list[Line]:
-        """The lines of the tab, at most so many."""
         match TABS[self.tab]:
             case "now":
                 return overview.draw(self._memory, inner, rows)
@@ -110,7 +109,6 @@ class MemoryPanel(Widget, can_focus=True):
     # What the person does
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys that would do nothing now are neither bound nor shown."""
         if action == "leave":
             return self._memory.cursor is not None and not self.has_class(OVER)
         if action == "close":
@@ -118,26 +116,25 @@ class MemoryPanel(Widget, can_focus=True):
         return TABS[self.tab] == "details" if action == "scroll_page" else True
 
     def action_leave(self) -> None:
-        """No word is chosen any more."""
+        """Leave the chosen word."""
         self.post_message(Pointed(None))
 
     async def action_close(self) -> None:
-        """A panel over the chat goes away, and no word is chosen any more."""
+        """Close a panel over the chat, and leave the chosen word."""
         if self._memory.cursor is not None:
             self.action_leave()
         await self.run_action("app.toggle_panel")
 
     async def on_blur(self, event: Blur) -> None:
-        """Whoever goes on elsewhere wants to see it; not so while the whole terminal is left."""
+        """Close it when the keyboard goes elsewhere; not when the whole terminal is left."""
         if self.has_class(OVER) and self.screen.focused is not None:
             await self.run_action("app.toggle_panel")
 
     def action_turn(self, step: int) -> None:
-        """Show the tab beside this one."""
+        """Show the next or the previous tab."""
         self.tab, self._top = (self.tab + step) % len(TABS), 0
 
     def action_scroll_page(self, step: int) -> None:
-        """More of the details."""
         self._scroll(step * max(self.size.height - 8, 1))
 
     def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
@@ -151,7 +148,7 @@ class MemoryPanel(Widget, can_focus=True):
         self.refresh()
 
     def action_point(self, step: int) -> None:
-        """Choose the word above or below, of those that the tab lists; in the details a token."""
+        """Choose the word above or below; in the details, a token."""
         listed = (overview.order, loss_history.order, details.order)[self.tab](self._memory)
         if not listed:
             return
@@ -161,7 +158,7 @@ class MemoryPanel(Widget, can_focus=True):
         self.post_message(Pointed(listed[place][0]))
 
     def on_click(self, event: Click) -> None:
-        """A click chooses a word, or a tab by its name."""
+        """Choose a word, or a tab by its name."""
         column = event.x - 2
         if event.y == self._tabs_at:
             end = 1

@@ -1,6 +1,6 @@
-"""The plot of score against rank on logarithmic axes, where a power law is a straight line.
+"""A plot of score against rank on logarithmic axes, where a power law is a straight line.
 
-Some policies rank by numbers that may be below zero: then that axis is linear, and nothing is fitted.
+Some policies rank by numbers that may be negative: then that axis is linear, and nothing is fitted.
 """
 
 from math import log10
@@ -16,7 +16,7 @@ POINT, FIT, CUT, HERE = "•", "·", "┊", "◆"
 
 
 def draw(memory: CacheView, width: int, rows: int) -> list[Content]:
-    """The plot, its axes, and a line that says what the fitted one is."""
+    """The plot, its axes, and a line about the fitted power law."""
     points = memory.cache.ranks if memory.cache else []
     if len(points) < 2 or rows < 5:
         return [Content.styled("no scores yet" if rows >= 5 else "no room", MUTED)]
@@ -67,7 +67,7 @@ def _rank_of(score: float, points: list[tuple[int, float]]) -> int:
 
 
 class _Plot:
-    """Characters in a grid, addressed by rank and the score, or its logarithm."""
+    """Characters in a grid, addressed by rank and score, or its logarithm."""
 
     def __init__(self, width: int, height: int, last: int, top: float, bottom: float) -> None:
         self.width, self.last = max(width, 2), last
@@ -93,7 +93,7 @@ class _Plot:
 
 
 def _axis(plot: _Plot) -> str:
-    """The powers of ten that fit, each where it belongs, and what the axis is of."""
+    """The powers of ten that fit, and the name of the axis."""
     line, rank = [" "] * (plot.width + 8), 1
     free = 0
     while rank <= plot.last:

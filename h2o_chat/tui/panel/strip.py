@@ -25,28 +25,28 @@ COLORS = {"S": "$secondary", "H": "$accent", "R": "$primary", "·": MUTED}
 TALLEST = ", height of the most held"
 TITLE = "what the model still remembers"
 WORDS_TOKENS, WORDS_CELLS = 8, 30
-"""A cell of so many tokens at most shows all its words, in at most so many columns."""
+"""A cell of at most WORDS_TOKENS shows all its words, in at most WORDS_CELLS columns."""
 LARGE_TOKENS = 32
-"""A cell of more tokens is as high as the one of them that is held most."""
+"""A cell of more tokens is as high as its most held one."""
 LEGENDS = (
     "a tall block: many heads hold it   H important   R newest   S pinned   · forgotten",
     "tall: many heads H important R newest S pinned · forgotten",
     "H important R newest S pinned · forgotten",
 )
-"""What the marks mean; the first one that there is room for."""
+"""Explanations of the marks; the first that fits is shown."""
 TOLD = {"linear": "", "turns": "by turns · ", "age": "by age · "}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What the strip shows of the positions from `first` up to `end`."""
+    """The positions from `first` up to `end`."""
 
     first: int
     end: int
     hold: float
-    """Mean hold of all its tokens, those gone included; where cells are large that of the token held most."""
+    """Mean hold of all its tokens, evicted ones included; in large cells that of the most held token."""
     kind: Kind
-    """What most of its tokens are, or that token is; `S` if any is protected."""
+    """The kind of most of its tokens, or of that token; `S` if any is protected."""
     held_most: int
     """Position of the token that most caches hold, the newest of those; the first one where none is held."""
 
@@ -57,7 +57,7 @@ def large(edges: list[int]) -> bool:
 
 
 def cells_of(memory: CacheView, edges: list[int]) -> list[Cell]:
-    """The cells of an axis; what it costs depends on what is held, not on the conversation."""
+    """The cells of an axis; the cost depends on what is held, not on the conversation."""
     count, mean = len(edges) - 1, not large(edges)
     total, heavy, recent = [0.0] * count, [0] * count, [0] * count
     most: list[tuple[float, int]] = [(0.0, first) for first in edges[:-1]]
@@ -97,7 +97,7 @@ def _protected(memory: CacheView, edges: list[int]) -> set[int]:
 
 @dataclass
 class _Group:
-    """Messages that begin so near each other that their names find no room."""
+    """Messages that begin so near each other that their names have no room."""
 
     first: int
     last: int
@@ -133,7 +133,7 @@ class RememberStrip(Widget, can_focus=True):
     # What is drawn
 
     def cells(self) -> list[Cell]:
-        """The cells as they are now; worked out once for each state of the cache."""
+        """The present cells; computed once for each state of the cache."""
         memory = self._memory
         key = (memory.states, len(memory.spans), self._room)
         if key != self._drawn:
@@ -156,7 +156,6 @@ class RememberStrip(Widget, can_focus=True):
 
     @property
     def _here(self) -> int | None:
-        """The cell under the cursor."""
         cursor, cells = self._memory.cursor, self.cells()
         if cursor is None or not cells or not cells[0].first <= cursor < cells[-1].end:
             return None
@@ -184,7 +183,7 @@ class RememberStrip(Widget, can_focus=True):
         return Content("\n").join([top, *lines, edge("╰", Content.styled(legend, MUTED), "", "╯", width)])
 
     def _note(self, here: int | None) -> str:
-        """What a cell stands for; of the one under the cursor, what it holds."""
+        """The meaning of a cell; for the one under the cursor, what it holds."""
         cells = self.cells()
         if not cells:
             return ""
@@ -200,7 +199,7 @@ class RememberStrip(Widget, can_focus=True):
         return f"{TOLD[self._axis]}1 cell = {size} token{'s' * (most > 1)}{TALLEST * (most > LARGE_TOKENS)}"
 
     def _words(self, cell: Cell) -> str:
-        """The words in a cell; of a large one that which most heads hold."""
+        """The words in a cell; in a large one the word that most heads hold."""
         large = cell.end - cell.first > WORDS_TOKENS
         tokens = range(cell.held_most, cell.held_most + 1) if large else range(cell.first, cell.end)
         found = (self._memory.word(position) for position in tokens)
@@ -208,7 +207,7 @@ class RememberStrip(Widget, can_focus=True):
         return whole_words(" ".join(words.values()), WORDS_CELLS)
 
     def _labels(self, inner: int) -> str:
-        """Under the cells whose turn it is, as far as there is room."""
+        """The names of the speakers, under the cells whose turn it is, where there is room."""
         spans = self._memory.spans
         groups: list[_Group] = []
         done = 0
@@ -249,15 +248,13 @@ class RememberStrip(Widget, can_focus=True):
     # What the person does
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys that would do nothing now are neither bound nor shown."""
         return self._memory.cursor is not None if action == "leave" else True
 
     def action_leave(self) -> None:
-        """No token is under the cursor any more."""
+        """Leave the token under the cursor."""
         self.post_message(Pointed(None))
 
     def action_go(self, step: int) -> None:
-        """Move by a cell."""
         if cells := self.cells():
             here = self._here
             self._point(len(cells) - 1 if here is None else here + step)

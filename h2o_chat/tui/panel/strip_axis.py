@@ -1,7 +1,7 @@
-"""A conversation of any length on a row of cells: which positions each cell stands for.
+"""Axes of the strip: which positions each cell of a row stands for, in a conversation of any length.
 
 An axis is a list of edges, one more than it has cells: cell i stands for the positions from edges[i] up to
-edges[i + 1], of which there is at least one. What it costs depends on the cells, not on the conversation.
+edges[i + 1], at least one. The cost depends on the cells, not on the conversation.
 """
 
 from collections.abc import Sequence
@@ -12,22 +12,22 @@ Axis = Literal["linear", "turns", "age"]
 AXES: tuple[Axis, ...] = ("linear", "turns", "age")
 
 LINEAR_TOKENS = 32
-"""Up to so many tokens a cell the linear axis is readable: memory is not yet a single lit cell."""
+"""Most tokens a cell on the linear axis: beyond, memory would be a single lit cell."""
 TURNS_TOKENS = 512
-"""The same for the axis by turns, where every turn has room for its name."""
+"""Most tokens a cell on the axis by turns, where every turn has room for its name."""
 NAME_CELLS = 3
-"""A name needs so many, the line in front of it included."""
+"""Columns of a name, the line in front of it included."""
 
 
 def choose(seen: int, cells: int, messages: int) -> Axis:
-    """The axis that can be read at this length."""
+    """The axis that is readable at this length."""
     if seen <= cells * LINEAR_TOKENS:
         return "linear"
     return "turns" if seen <= cells * TURNS_TOKENS and NAME_CELLS * messages <= cells else "age"
 
 
 def edges_of(axis: Axis, seen: int, cells: int, firsts: Sequence[int]) -> list[int]:
-    """The axis of a conversation of `seen` tokens whose messages begin at the positions `firsts`."""
+    """The edges for `seen` tokens whose messages begin at the positions `firsts`."""
     if seen <= 0 or cells <= 0:
         return []
     match axis:
@@ -40,13 +40,13 @@ def edges_of(axis: Axis, seen: int, cells: int, firsts: Sequence[int]) -> list[i
 
 
 def linear(first: int, end: int, cells: int) -> list[int]:
-    """Cells of equal size; fewer of them where there are fewer tokens."""
+    """Cells of equal size; fewer where there are fewer tokens."""
     cells = min(cells, end - first)
     return [first + at * (end - first) // cells for at in range(cells + 1)]
 
 
 def by_turns(seen: int, cells: int, firsts: Sequence[int]) -> list[int]:
-    """Every message gets as many cells as any other, or one for each of its tokens; within it they are equal.
+    """Every message gets the same number of cells, or one for each of its tokens; within it they are equal.
 
     Where there are more messages than cells, each cell stands for several messages.
     """
@@ -66,7 +66,7 @@ def by_turns(seen: int, cells: int, firsts: Sequence[int]) -> list[int]:
 
 
 def by_age(seen: int, cells: int) -> list[int]:
-    """The newest tokens one by one, and the older they are the more of them in a cell."""
+    """The newest tokens one by one; the older they are, the more of them in a cell."""
     if seen <= cells or cells == 1:
         return linear(0, seen, cells)
     low, high = 1.0, float(seen)

@@ -10,7 +10,7 @@ LABEL_CELLS = 7
 
 
 def draw(lives: Lives, width: int, rows: int) -> list[Content]:
-    """The map, newest step last, and a line that says which tokens its columns are."""
+    """The map, newest step last, and a line that names the ends of its columns."""
     if not lives.steps or rows < 2:
         return [Content.styled("no step yet" if rows >= 2 else "no room", MUTED)][:rows]
     seen, steps, cells = lives.steps[-1].seen, lives.steps, max(width - LABEL_CELLS, 1)
@@ -26,13 +26,12 @@ def draw(lives: Lives, width: int, rows: int) -> list[Content]:
 
 
 def _range(cell: int, cells: int, seen: int) -> tuple[int, int]:
-    """Positions of one cell; each has at least one, so a short conversation repeats its tokens."""
     first = cell * seen // cells
     return first, max((cell + 1) * seen // cells, first + 1)
 
 
 def _mark(step: Step, width: int, first: int, end: int) -> str:
-    """Of the ranges that a cell touches; blank where nothing had been said yet."""
+    """The mark of a cell; blank where nothing had been said yet."""
     end = min(end, step.seen)
     if first >= end:
         return " "

@@ -1,4 +1,4 @@
-"""What may be typed next, in a list above the prompt: commands, their arguments, paths behind an `@`."""
+"""The completion menu above the prompt: commands, their arguments, paths behind an `@`."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,19 +20,19 @@ from h2o_chat.tui.widgets.theme import MUTED
 
 ROWS = 8
 PATHS = 200
-"""The most names looked at in a folder."""
+"""Most names looked at in a folder."""
 ANSWER_S = 0.1
-"""How long a folder is waited for: a key must not be felt."""
+"""Seconds that a folder is waited for: a key must not be felt."""
 LABEL_CELLS = 28
-"""At most."""
+"""Most columns of a label."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One line of the list."""
+    """A line of the menu."""
 
     begin: int
-    """Where what it replaces begins, in the text before the cursor."""
+    """Index in the text before the cursor where the replaced part begins."""
     text: str
     label: str
     help: str = ""
@@ -41,7 +41,7 @@ class Choice:
 
 
 def choices(before: str, themes: list[str]) -> list[Choice]:
-    """What the text before the cursor may become; empty where there is nothing to choose."""
+    """Completions of the text before the cursor; empty where there are none."""
     if commands := table.matching(before):
         return [
             Choice(
@@ -91,11 +91,11 @@ def _paths(begin: int, typed: str) -> list[Choice]:
 
 
 _unanswered: dict[str, Thread] = {}
-"""By folder: who still waits for it."""
+"""The thread that still waits for a folder."""
 
 
 def _listed(where: str) -> list[tuple[bool, str]]:
-    """The first names in a folder, and whether each is a file; none where it does not answer in time.
+    """(is a file, name) of the first names in a folder; none where it does not answer in time.
 
     A disk of a network that is gone may never answer; then it is not asked again until it has.
     """
@@ -134,7 +134,7 @@ class Menu(Static):
         self.at = 0
 
     def show(self, found: list[Choice]) -> None:
-        """Show these; none hides it."""
+        """Show these choices; none hides the menu."""
         self.display = bool(found)
         if not found:
             self.at = 0

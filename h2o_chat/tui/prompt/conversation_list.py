@@ -1,4 +1,4 @@
-"""The stored conversations: found by typing, opened, renamed, removed."""
+"""The dialog of stored conversations: found by typing, opened, renamed, removed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,16 +21,16 @@ from h2o_chat.tui.widgets.key_bar import Keys, typed_ahead
 from h2o_chat.tui.widgets.theme import MUTED
 
 SHOWN = 200
-"""The list is as long as anybody reads; typing finds the others."""
+"""Nobody reads a longer list; typing finds the others."""
 HITS = 200
-"""Messages looked at for the words; many may be of one conversation."""
+"""Messages with the words that are looked at; many may be of one conversation."""
 TITLE_CHARACTERS = 100
 FIND = "words of a title or a message"
 
 
 @dataclass(frozen=True)
 class Found:
-    """A conversation, and where the words stand in it if not in its title."""
+    """A conversation, and the place of the words in it if they are not in its title."""
 
     about: Summary
     snippet: str = ""
@@ -56,9 +56,8 @@ class Conversations(ModalScreen[str | None]):
     """Ends with the id of the conversation to open, or None.
 
     Args:
-        store: where they are.
         current: the one on the screen behind; None if that is not stored yet.
-        model: what runs: it can open only what was held with it.
+        model: the one that runs: it can open only its own conversations.
     """
 
     DEFAULT_CSS = """
@@ -81,10 +80,10 @@ class Conversations(ModalScreen[str | None]):
 
     @dataclass
     class Listed(Message):
-        """What a thread has found, or what kept it from finding anything."""
+        """The result of a search in a thread, or its error."""
 
         number: int
-        """Of the question."""
+        """Number of the search."""
         found: list[Found]
         trouble: H2OChatError | None
 
@@ -94,9 +93,9 @@ class Conversations(ModalScreen[str | None]):
         self._found: dict[str, Found] = {}
         self._asking: Literal["find", "rename", "remove"] = "find"
         self._number = 0
-        """Of the last question."""
+        """Number of the newest search."""
         self._words = ""
-        """What was looked for when something else was asked."""
+        """The searched words, while something else is asked."""
         self._about: Summary | None = None
         """The conversation to rename or to remove."""
 
@@ -118,13 +117,13 @@ class Conversations(ModalScreen[str | None]):
         self._look()
 
     def on_key(self, event: Key) -> None:
-        """What is typed before the line has the keyboard is for it."""
+        """Type into the line before it has the keyboard."""
         typed_ahead(self._input, event)
 
     # What is there
 
     def _look(self, first: Callable[[], None] | None = None) -> None:
-        """Find what is asked for, in a thread; do something else there before."""
+        """Search in a thread; do something else there before."""
         self._number += 1
         number, words = self._number, self._input.value
 
@@ -188,7 +187,6 @@ class Conversations(ModalScreen[str | None]):
     # What the person does
 
     def action_move(self, where: str) -> None:
-        """Move in the list."""
         moves = {
             "up": self._list.action_cursor_up,
             "down": self._list.action_cursor_down,
@@ -198,20 +196,17 @@ class Conversations(ModalScreen[str | None]):
         moves[where]()  # type: ignore[no-untyped-call]
 
     def action_back(self) -> None:
-        """Leave what is being asked, or the list."""
         if self._asking == "find":
             self.dismiss(None)
         else:
             self._find_again()
 
     def action_rename(self) -> None:
-        """Ask for another title."""
         if about := self._chosen():
             self._ask("rename", "new title", about.title)
             self._remark("enter renames it · esc leaves it as it is")
 
     def action_remove(self) -> None:
-        """Ask whether it is meant."""
         if about := self._chosen():
             if about.id == self._current:
                 self._remark("this one is on the screen: begin or open another first")

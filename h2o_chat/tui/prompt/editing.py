@@ -10,7 +10,7 @@ class Editing:
     """An earlier message that is edited in the box, and the draft that stood there before.
 
     Attributes:
-        index: The place of the message; None while none is edited.
+        index: of the message; None while none is edited.
     """
 
     def __init__(self, prompt: PromptBox, transcript: Transcript, divider: Divider) -> None:
@@ -19,7 +19,6 @@ class Editing:
         self._draft = ""
 
     def begin(self, index: int, text: str) -> None:
-        """Put a message into the box, to say something else instead; a draft that stands there is kept."""
         self._transcript.inspector.end()
         if self.index is None:
             self._draft = "\n".join(filter(None, (self._draft, self._prompt.text)))
@@ -31,7 +30,7 @@ class Editing:
         self._transcript.refresh_bindings()
 
     def end(self) -> int | None:
-        """Stop editing; returns the place of the message, None if none was edited."""
+        """Stop editing; returns the index of the message, None if none was edited."""
         index, self.index = self.index, None
         self._transcript.select(None)
         return index
@@ -45,7 +44,7 @@ class Editing:
             self._transcript.refresh_bindings()
 
     def put_aside(self) -> bool:
-        """Empty the box, `up` brings its text back; False where nothing stands there."""
+        """Empty the box, `up` brings its text back; False where it is empty."""
         there = bool(self._prompt.text)
         if self.index is not None:
             self.give_up()
@@ -54,14 +53,14 @@ class Editing:
         return there
 
     def take_back(self, sent: Outgoing) -> str:
-        """Put a text that was sent and not taken into the box again; returns the remark."""
+        """Put a text that was not taken into the box again; returns a remark."""
         if not sent.typed:
             return "nothing has changed"
         self.give(sent.typed, sent.edits)
         return "stopped · nothing was sent · your text is back"
 
     def give(self, text: str, edits: int | None) -> None:
-        """Put a text that was not sent into the box again, as what it was; what stands there is kept."""
+        """Put a text that was not sent into the box again, before what stands there."""
         if edits is not None and self.index is None:
             self.begin(edits, text)
         else:

@@ -1,4 +1,4 @@
-"""Writing a prompt in the person's own editor."""
+"""Writes a prompt in the person's own editor."""
 
 import os
 import shlex
@@ -15,7 +15,7 @@ def edited(text: str, environment: Mapping[str, str] = os.environ) -> str:
 
     Raises:
         UsageError: the editor cannot be started.
-        H2OChatError: it failed, or left what is no text; the prompt stays as it was.
+        H2OChatError: it failed, or left no text; the prompt stays as it was.
     """
     named = environment.get("VISUAL") or environment.get("EDITOR") or "vi"
     try:

@@ -1,4 +1,4 @@
-"""The first minute with SmolLM2 or pocket: four lines to send with enter, and what the marks mean; once."""
+"""The first minute with SmolLM2 or pocket, once: four lines to send with enter, and what the marks mean."""
 
 import os
 from collections.abc import Callable
@@ -23,18 +23,18 @@ from h2o_chat.tui.prompt.prompt_history import History
 from h2o_chat.tui.transcript.transcript import Transcript
 
 FILE = "first-minute"
-"""In the data folder: it was shown."""
+"""This file in the data folder says that it was shown."""
 BETWEEN_S = 1.2
-"""Between two messages of the small talk: they are to be seen."""
+"""Between two messages of the small talk, so that they are seen."""
 MARKS_S = 5.0
-"""The same when the marks were just explained: that is to be read."""
+"""The same when the marks were just explained, so that it is read."""
 OWN_MOST = 2
-"""With so many messages of their own, visitors are left alone."""
+"""A visitor who has typed this many messages is left alone."""
 
 
 @dataclass(frozen=True)
 class Offer:
-    """A line in the empty prompt, and what enter says then: one message after the other."""
+    """A line in the empty prompt, and the messages that enter sends then, one after the other."""
 
     shown: str
     texts: tuple[str, ...]
@@ -57,7 +57,7 @@ OFFERS = (
     Offer(f"… {len(SMALL_TALK)} lines of small talk, to be forgotten", SMALL_TALK),
     Offer("What is my locker code?", ("What is my locker code?",)),
 )
-"""To pocket, which has learned to talk of tables and films."""
+"""The offers of pocket, which has learned to talk of tables and films."""
 QUESTIONS = (
     "What is the capital of France?",
     "Why is the sky blue? Answer in one sentence.",
@@ -79,7 +79,7 @@ OFFERS_TO = {
     ),
 }
 ANSWER = {POCKET: ("the code", CODE), smollm2.NAME: ("the name", DOG)}
-"""By model: what the last offer asks for."""
+"""(name, word) that the last offer asks for, by model."""
 
 MARKS = (
     "The memory is full: from now on words are forgotten. The brighter a word, the more heads remember it;"
@@ -90,7 +90,7 @@ REAL = ("qwen2.5-3b-instruct", "qwen2.5-1.5b-instruct", "qwen2.5-0.5b-instruct")
 
 
 def next_model(model: str, memory_bytes: int) -> tuple[str, str]:
-    """Models to try after pocket, or after SmolLM2 with so much memory, each with its command."""
+    """(sentence, command) about models to try after pocket, or after SmolLM2 with so much memory."""
     if model == POCKET and smollm2.is_here():
         return "A model that talks, and is here:", f"{called()} -m {smollm2.NAME}"
     if model == POCKET:
@@ -100,7 +100,7 @@ def next_model(model: str, memory_bytes: int) -> tuple[str, str]:
 
 
 def real_model(memory_bytes: int) -> tuple[str, str]:
-    """A real model that fits into so much memory: what it is, and the command."""
+    """(sentence, command) about a real model that fits into so much memory."""
     best = next((ALIASES[name] for name in REAL if fits(ALIASES[name], memory_bytes) == "16 bit"), None)
     if best is None:
         return "Which real models fit this machine:", f"{called()} models"
@@ -109,13 +109,13 @@ def real_model(memory_bytes: int) -> tuple[str, str]:
 
 
 class Offers:
-    """What is offered and said in the first conversation with SmolLM2 or pocket.
+    """Offers in the first conversation with SmolLM2 or pocket.
 
     Args:
-        prompt: where lines are offered, and it is said what is played.
-        transcript: where all else is said.
-        history: in the data folder, where it is remembered that all this was shown; None: it is not shown.
-        send: says a text; whether it was taken.
+        prompt: shows the offers and what is played.
+        transcript: shows all else.
+        history: in the data folder, where it is remembered that all this was shown; None: nothing is shown.
+        send: says a text; returns whether it was taken.
         changed: called when `keys` may have changed.
     """
 
@@ -131,9 +131,8 @@ class Offers:
         self._path = history.folder / FILE if history and history.folder else None
         self._send, self._changed = send, changed
         self._model = ""
-        """The model that the conversation is held with."""
         self._offers: list[Offer] = []
-        """Not sent yet, the next one first."""
+        """Offers that were not sent, the next one first."""
         self._playing: list[str] = []
         """Messages of the small talk that follow by themselves."""
         self._between = False
@@ -143,26 +142,24 @@ class Offers:
         self._asked = False
         """The last offer, the question, was sent and is not answered yet."""
         self._recalled = False
-        """So was what the question asks for."""
+        """The answer to the question was recalled."""
         self._marks_due = False
-        """Nothing is forgotten yet; when it is, the marks are explained."""
+        """The marks are explained at the first eviction."""
         self._lit = False
-        """They were just explained."""
+        """The marks were just explained."""
         self._own = 0
-        """Messages that were typed."""
+        """Number of messages that were typed."""
 
     @property
     def keys(self) -> str:
-        """What enter does, while a line stands in the empty prompt."""
+        """The hint about enter, while a line stands in the empty prompt."""
         return "enter sends the line shown · or type your own" if self._prompt.offering else ""
 
     @property
     def playing(self) -> bool:
-        """Whether messages follow by themselves."""
         return bool(self._playing)
 
     def heard(self, report: Report | Text) -> None:
-        """A report was shown."""
         match report:
             case Opened(chat):
                 self._begin(chat)
@@ -184,7 +181,8 @@ class Offers:
         self._hide()
 
     def stop(self) -> bool:
-        """No more small talk; whether it was between two messages, so that nothing else is to be stopped."""
+        """End the small talk; returns whether it was between two messages, so that nothing else is to be
+        stopped."""
         between = self._between and self.playing
         self._playing.clear()
         self._hide()
@@ -195,7 +193,7 @@ class Offers:
     # What is reported
 
     def _begin(self, chat: ChatLike) -> None:
-        """A conversation is open. In the first one with the small budget the offers begin."""
+        """Begin the offers in the first conversation with the small budget."""
         self._offers.clear()
         self._playing.clear()
         self._marks_due = self._asked = self._recalled = False
@@ -211,14 +209,14 @@ class Offers:
             self._show()
 
     def _light(self) -> None:
-        """The first token has gone: the words are marked."""
+        """Mark the words at the first eviction, and explain the marks."""
         self._marks_due, self._lit = False, True
         if self._transcript.heat.mode == "off":
             self._transcript.cycle_heat()
         self._transcript.messages.note(MARKS)
 
     def _go_on(self) -> None:
-        """An answer is over: what comes next is sent, or offered."""
+        """Send or offer what comes next after an answer."""
         if self._playing:
             self._between = True
             self._prompt.set_timer(MARKS_S if self._lit else BETWEEN_S, self._play)
@@ -231,7 +229,7 @@ class Offers:
         self._show()
 
     def _result(self) -> str:
-        """What the question has shown, if it was answered rightly."""
+        """A sentence about the answer to the question, if that was right."""
         memory = self._transcript.heat.memory
         what, answer = ANSWER[self._model]
         if answer not in self._transcript.chosen_text() or not memory.evicted:
@@ -242,7 +240,6 @@ class Offers:
     # What is offered and played
 
     def _show(self) -> None:
-        """Offer the next line."""
         if self._offers:
             self._offer(self._offers[0].shown, self._take)
 
@@ -257,7 +254,6 @@ class Offers:
         self._prompt.app.refresh_bindings()  # esc stops what is played
 
     def _take(self) -> None:
-        """Enter in the empty prompt."""
         offer = self._offers[0]
         if self._say(offer.texts[0]):
             del self._offers[0]
@@ -266,7 +262,7 @@ class Offers:
             self._hide()
 
     def _play(self) -> None:
-        """The next message of the small talk, unless somebody stopped it or something else goes on."""
+        """Send the next message of the small talk, unless it was stopped or something else goes on."""
         self._between = False
         if self._playing and self._say(self._playing[0]):
             del self._playing[0]
@@ -283,8 +279,9 @@ class Offers:
 def _remember(path: Path) -> bool:
     """Writes down that it was shown; False if it was before.
 
-    Also False where that cannot be written: it would be in the way at every start. A disk that fails is told
-    where conversations are stored.
+    Also False where that cannot be written: it would be shown at every start. A failing disk is reported
+        where
+    conversations are stored.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

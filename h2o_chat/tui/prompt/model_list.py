@@ -1,4 +1,5 @@
-"""The models: what is here, what can be had; enter opens one, fetched first where it is not here."""
+"""The dialog of models: those that are here, those that can be had; enter opens one, fetched first if
+needed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,17 +28,15 @@ from h2o_chat.tui.widgets.theme import MUTED
 
 @dataclass(frozen=True)
 class Row:
-    """A model that can be opened."""
-
     name: str
-    """By which it is opened."""
+    """The name that opens it."""
     facts: str
     sized: bool = False
-    """Whether they say how much is to be fetched: whoever chooses it has agreed."""
+    """The facts say how much is to be fetched: whoever chooses it has agreed."""
 
 
 def rows(memory_bytes: int) -> Iterator[Row]:
-    """What is here, then what can be had, as a machine with so much memory could run it.
+    """The models that are here, then those that can be had on a machine with so much memory.
 
     Raises:
         UsageError: the configuration, which may name models, cannot be read.
@@ -103,7 +102,6 @@ class Models(ModalScreen[str | None]):
         self._look("")
 
     def on_key(self, event: Key) -> None:
-        """What is typed before the line has the keyboard is for it."""
         typed_ahead(self.query_one(Input), event)
 
     def _look(self, text: str) -> None:
@@ -120,12 +118,10 @@ class Models(ModalScreen[str | None]):
     # What the person does
 
     def action_move(self, step: int) -> None:
-        """Move in the list."""
         assert self._list.highlighted is not None
         self._list.highlighted = (self._list.highlighted + step) % len(self._found)
 
     def action_back(self) -> None:
-        """Leave the list."""
         self.dismiss(None)
 
     def on_input_changed(self, event: Input.Changed) -> None:

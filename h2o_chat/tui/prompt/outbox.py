@@ -1,4 +1,4 @@
-"""What was sent and waits its turn: behind an answer, for a model that is opened, for files that it names."""
+"""Messages that wait their turn: behind an answer, for a model that is opened, for files that they name."""
 
 from collections.abc import Callable
 
@@ -14,14 +14,14 @@ from h2o_chat.tui.widgets.theme import MUTED
 
 MOST_ROWS = 3
 LOW = 16
-"""Rows under which all that waits has one row."""
+"""On fewer rows only one message is shown."""
 BACK = " · up takes it back"
 BACK_FROM = 40
-"""Columns from which it is said how the text comes back."""
+"""On fewer columns the hint how a text comes back is left out."""
 
 
 class Outbox(Widget):
-    """One line above the prompt for each text that waits, in the order in which they will be sent.
+    """One line above the prompt for each message that waits, in the order in which they will be sent.
 
     Args:
         editing: puts a text that comes back into the box.
@@ -44,16 +44,16 @@ class Outbox(Widget):
 
     @property
     def files(self) -> Reading | None:
-        """What the first text waits for, where that is for its files."""
+        """The files that the first message waits for."""
         return self._waiting[0].files if self._waiting else None
 
     def add(self, typed: str, edits: int | None) -> None:
-        """A text waits behind those that wait already."""
+        """Queue a text."""
         self._waiting.append(Outgoing(typed, edits))
         self._changed()
 
     def due(self, read: Callable[[Reading], None]) -> tuple[Outgoing, str] | None:
-        """The text whose turn it is, which waits no longer, and what it says.
+        """The message whose turn it is, taken from the queue, and its text; None where none is ready.
 
         Args:
             read: reads the files that it names; it waits for them, and for nothing else.
@@ -71,7 +71,7 @@ class Outbox(Widget):
         return None
 
     def take_first(self) -> Outgoing:
-        """The first text, which waits no longer."""
+        """Take the first message from the queue."""
         return self._take(0)
 
     def read_later(self) -> None:
@@ -80,14 +80,14 @@ class Outbox(Widget):
         self._changed()
 
     def give_back(self) -> None:
-        """All of it stands in the box again, as it was typed, before what was typed meanwhile."""
+        """Put all texts back into the box, before what was typed meanwhile."""
         for waiting in reversed(self._waiting):
             self._editing.give(waiting.typed, waiting.edits)
         self._waiting.clear()
         self._changed()
 
     def take_back(self) -> bool:
-        """What was sent last stands in the box again; False where nothing waits."""
+        """Put the newest text back into the box; False where nothing waits."""
         if not self._waiting or self._waiting[-1].files is not None:
             return False
         newest = self._take(-1)
@@ -105,7 +105,7 @@ class Outbox(Widget):
         self.app.refresh_bindings()  # escape stops, and gives back, while something waits
 
     def on_click(self) -> None:
-        """As `up` in the prompt that is empty."""
+        """Like `up` in the empty prompt."""
         self.take_back()
 
     # What is drawn
@@ -114,9 +114,10 @@ class Outbox(Widget):
         return len(self._shown())
 
     def _shown(self) -> list[Outgoing]:
-        """The newest, which comes back first, and those before it that have room.
+        """The newest messages that have room.
 
-        Files are read within a blink: a line that came and went for that would only move the rest.
+        Messages whose files are read are left out: a line that came and went in a blink would only move the
+            rest.
         """
         rows = 1 if self.app.size.height < LOW else MOST_ROWS
         return [one for one in self._waiting if one.files is None][-rows:]

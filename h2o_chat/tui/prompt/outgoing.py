@@ -16,7 +16,7 @@ class Outgoing:
     """A message, or what a command or a key has begun."""
 
     typed: str = ""
-    """As it stood in the box; empty where nothing was typed."""
+    """The text in the box; empty where nothing was typed."""
     edits: int | None = None
     """Index of the message that it replaces; None: it is a new message."""
     state: State = "queued"
@@ -29,4 +29,4 @@ class Outgoing:
     fork: int | None = None
     """Index of the message where another branch begins, where that is opened."""
     chosen: bool = False
-    """That message was chosen by hand, and stays so."""
+    """The person has chosen that message, and it stays chosen."""

@@ -1,4 +1,4 @@
-"""The prompt box: several lines, sent with enter; what was typed before, and a menu of what may come next."""
+"""The prompt box: several lines, sent with enter, with a history and a completion menu."""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -16,13 +16,13 @@ from h2o_chat.tui.prompt.external_editor import edited
 from h2o_chat.tui.prompt.prompt_history import History
 
 NEW_LINE = ("shift+enter", "ctrl+j")
-"""Two ways: shift+enter does not reach every terminal."""
+"""Two keys, because shift+enter does not reach every terminal."""
 EMPTY = "ask something, or / for commands"
 KEYS = ("enter", *NEW_LINE, "up", "down", "tab", "escape")
 
 
 class PromptBox(TextArea):
-    """Grows with what is typed up to a third of the screen. Keeps a text that was refused."""
+    """Grows with its text up to a third of the screen. Keeps a text that was refused."""
 
     DEFAULT_CSS = """
     PromptBox, PromptBox:focus {
@@ -49,17 +49,15 @@ class PromptBox(TextArea):
         "tab": "take what the menu proposes; without a menu: on to the transcript",
         "escape": "close the menu",
     }
-    """For the help: those that `_took` takes."""
+    """Keys in the help that `_took` handles."""
 
     def __init__(
         self, send: Callable[[str], bool], id: str, menu: Menu | None = None, history: History | None = None
     ) -> None:
-        """
-        Args:
-            send: takes a text that is more than blanks, and says whether it was taken.
-            id: of the widget.
-            menu: where choices are shown.
-            history: what was sent before.
+        """Args:
+        send: takes a text that is more than blanks, and returns whether it was taken.
+        menu: shows the choices.
+        history: of prompts sent before.
         """
         super().__init__(
             id=id,
@@ -71,7 +69,7 @@ class PromptBox(TextArea):
         )
         self._send = send
         self.take_back: Callable[[], bool] = lambda: False
-        """Puts here what was sent last and waits; False where nothing waits."""
+        """Puts the newest waiting text here; False where nothing waits."""
         self._refused = ""
         """A command that failed: it is selected, though nobody has selected it."""
         self._menu = menu
@@ -81,12 +79,11 @@ class PromptBox(TextArea):
         """The text for which the menu was closed."""
 
     def put(self, text: str) -> None:
-        """Show this text instead of what stands there, and go to its end."""
         self.text = text
         self.move_cursor(self.document.end)
 
     def put_before(self, text: str) -> None:
-        """A text comes back: it stands before what was typed meanwhile, on lines of its own."""
+        """Put a text before what was typed meanwhile, on lines of its own."""
         if self.text:
             self.insert(f"{text}\n", (0, 0))
         else:
@@ -98,13 +95,13 @@ class PromptBox(TextArea):
         self.clear()
 
     def keep(self) -> None:
-        """`up` brings the text back, whatever becomes of the box."""
+        """Keep the text in the history, whatever becomes of the box."""
         if self.text.strip():
             self._history.add(self.text)
 
     @property
     def selected_by_hand(self) -> str:
-        """What a person has selected."""
+        """The text that a person has selected."""
         return "" if self.selected_text == self._refused else self.selected_text
 
     def offer(self, shown: str, take: Callable[[], None] | None = None) -> None:
@@ -113,14 +110,13 @@ class PromptBox(TextArea):
 
     @property
     def offering(self) -> bool:
-        """Whether such a line is offered."""
         return self._take_offer is not None
 
     def on_text_area_changed(self) -> None:
         self._show_menu()
 
     def action_editor(self) -> None:
-        """Write the prompt in $EDITOR; what it leaves stands in the box."""
+        """Write the prompt in $EDITOR."""
         try:
             with self.app.suspend():
                 text = edited(self.text)
@@ -141,7 +137,7 @@ class PromptBox(TextArea):
         event.prevent_default()
 
     def _took(self, key: str) -> bool:
-        """Whether the key means something here."""
+        """True if the key was handled here."""
         if key in NEW_LINE:
             self.insert("\n")
             return True
@@ -163,7 +159,6 @@ class PromptBox(TextArea):
         return False
 
     def _chose(self, key: str, found: list[Choice]) -> bool:
-        """A key while the menu is open."""
         assert self._menu is not None
         at = min(self._menu.at, len(found) - 1)
         match key:
@@ -180,7 +175,7 @@ class PromptBox(TextArea):
         return True
 
     def _typed_out(self, choice: Choice) -> bool:
-        """Whether it stands there already: there is nothing to complete."""
+        """Whether the choice is typed already, so that there is nothing to complete."""
         return self._before()[choice.begin :] == choice.text.strip()
 
     def _complete(self, choice: Choice, send: bool) -> None:
@@ -212,7 +207,7 @@ class PromptBox(TextArea):
         return True
 
     def _before(self) -> str:
-        """What stands before the cursor, on its line; on the first that is where commands are."""
+        """The text before the cursor, on its line; commands stand on the first."""
         row, column = self.cursor_location
         return self.document.get_line(row)[:column]
 

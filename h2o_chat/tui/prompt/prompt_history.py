@@ -1,4 +1,4 @@
-"""What was typed before, to go back to; kept in a file of the data folder, for its owner alone."""
+"""The history of prompts, in a file of the data folder, for its owner alone."""
 
 import json
 import os
@@ -8,17 +8,17 @@ from h2o_chat.base.errors import StoreError
 from h2o_chat.base.own import open_own
 
 KEPT = 1000
-"""Prompts; the oldest go first."""
+"""Most prompts; the oldest are dropped."""
 FILE = "prompts.jsonl"
 LIMIT_BYTES = 8 << 20
-"""More is not read: it is no history of ours."""
+"""A longer file is not read: it is no history of ours."""
 
 
 class History:
     """The prompts, oldest first, and which of them stands in the box.
 
     Args:
-        folder: where the file is; None keeps it in memory alone. A folder that cannot be used does so too.
+        folder: of the file; None, or a folder that cannot be used, keeps it in memory alone.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -27,10 +27,10 @@ class History:
         self._texts = self._load()
         self._at = len(self._texts)
         self._edited: dict[int, str] = {}
-        """What was typed in the box where one of them stood, or none yet, until something is sent."""
+        """Edited texts by index of their prompt, until something is sent."""
 
     def add(self, text: str) -> None:
-        """It was sent."""
+        """Append a prompt that was sent."""
         if not self._texts or self._texts[-1] != text:
             self._texts = [*self._texts, text][-KEPT:]
             self._write(text)
@@ -73,7 +73,7 @@ class History:
         return texts
 
     def _write(self, text: str) -> None:
-        """One more line. What was sent is stored with the conversation: a disk that fails is said there."""
+        """Append a line. A failing disk is reported where conversations are stored."""
         if self._path is None:
             return
         try:

@@ -1,4 +1,5 @@
-"""The slash commands on the screen: `ScreenSurface` for those of the table, and what only the screen has."""
+"""The slash commands on the screen: `ScreenSurface` for those of the table, and those that only the screen
+has."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -23,8 +24,6 @@ from h2o_chat.tui.transcript.markdown import code_blocks
 
 
 class ScreenSurface:
-    """The screen, as commands use it (`chat/commands/surface.py`)."""
-
     def __init__(self, pane: TalkPane) -> None:
         self._pane = pane
 
@@ -166,7 +165,7 @@ class ScreenSurface:
         self._pane.app.exit()
 
     def _try(self, act: partial[None]) -> None:
-        """After a dialog: what cannot be done is shown in the transcript."""
+        """Run the choice of a dialog; its error is shown in the transcript."""
         try:
             act()
         except H2OChatError as error:

@@ -1,4 +1,4 @@
-"""The settings, each a field with its check beside it; all that was changed holds from one key on."""
+"""The dialog of settings: a field with its check for each; all changes hold from one key on."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -49,32 +49,30 @@ CHOICES = {
     "kv_dtype": KV_DTYPES,
 }
 NARROW = 100
-"""Columns under which what is said of a field stands below it, and only what is wrong is said."""
+"""On fewer columns the remark of a field stands below it, and only errors are shown."""
 
 
 class OneOf(Select[str], inherit_bindings=False):
-    """A choice; the arrows are left to moving between the fields."""
-
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "show_overlay", "choose")]
 
 
 @dataclass(frozen=True)
 class Changed:
-    """What the screen of settings ends with."""
+    """The result of the dialog."""
 
     values: dict[str, Any]
-    """By name, those that are not as they were."""
+    """The changed values by name."""
     theme: str | None
 
 
 class SettingsScreen(ModalScreen[Changed | None]):
-    """Ends with what was changed, or None.
+    """Ends with the changes, or None.
 
     Args:
-        values: of all settings, as they are.
+        values: of all settings.
         themes: to choose from.
-        theme: the one that is on.
-        check: lets changed values through, taken together, or raises what is wrong with them.
+        theme: the present one.
+        check: raises where changed values cannot hold together.
     """
 
     DEFAULT_CSS = """
@@ -150,7 +148,7 @@ class SettingsScreen(ModalScreen[Changed | None]):
         )
 
     def _read(self) -> dict[str, Any] | None:
-        """What was changed; None if something of it is wrong, which is said beside it."""
+        """The changed values; None if one is wrong, which is said beside it."""
         new, right = {}, True
         for name in settable.SETTABLE:
             if (typed := self._typed(name)) == self._before[name]:
@@ -162,7 +160,7 @@ class SettingsScreen(ModalScreen[Changed | None]):
         return new if right else None
 
     def _wrong(self, name: str, error: H2OChatError | None) -> bool:
-        """Say beside a field what is wrong with it, or that nothing is; returns whether nothing is."""
+        """Show the error of a field, or its help; returns whether it has no error."""
         remark = self.query_one(f"#remark-{name}", Static)
         remark.set_class(error is not None, "-wrong")
         remark.update(HELP[name] if error is None else f"✗ {error.message} {error.hint}".strip())
@@ -175,7 +173,7 @@ class SettingsScreen(ModalScreen[Changed | None]):
         self._look(event.select.id)
 
     def _look(self, name: str | None) -> None:
-        """A field has changed."""
+        """Check a field that has changed."""
         assert name is not None
         error = None
         try:
@@ -191,7 +189,7 @@ class SettingsScreen(ModalScreen[Changed | None]):
         self.action_apply()
 
     def action_apply(self) -> None:
-        """Make what was changed hold, if nothing of it is wrong."""
+        """End with the changes, if none of them is wrong."""
         new = self._read()
         if new is not None:
             try:
@@ -207,7 +205,7 @@ class SettingsScreen(ModalScreen[Changed | None]):
         wrong.parent.query("Input, OneOf").first().focus()
 
     def _to_blame(self, new: dict[str, Any]) -> str:
-        """The field beside which it is said that such a memory cannot be."""
+        """The field that shows an error about several."""
         changed = [name for name in settable.REBUILDING if name in new]
         return "budget" if "budget" in changed else changed[0]
 

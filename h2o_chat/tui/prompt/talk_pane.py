@@ -1,4 +1,4 @@
-"""The pane with a prompt box: what is typed is sent, or done where it is a command."""
+"""The pane with a prompt box: text is sent, commands are run."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -33,7 +33,7 @@ STORE_S = 0.5
 HINT = "enter send · ctrl+j newline · esc stop"
 
 Act = Callable[["TalkPane", str], None]
-"""What a command does; gets what stands behind its name."""
+"""Runs a command; gets the text behind its name."""
 
 KEYS: list[BindingType] = [
     Binding("escape", "give_up", "give up", tooltip="leave the message that is edited as it was"),
@@ -58,20 +58,20 @@ KEYS: list[BindingType] = [
     ),
     Binding("f2", "act('set')", "settings", priority=True, show=False),
 ]
-"""Most of them do what a command does."""
+"""Most of them run a command."""
 LETTERS = (("edit chosen",), ("branch",), ("pin chosen",))
-"""What `act` does with the chosen message."""
+"""Names of `act` that concern the chosen message."""
 
 
 class TalkPane(Pane):
     """The pane with a prompt box.
 
     Args:
-        sampling: how answers are made.
-        memory: what the events have told.
-        acts: what commands and keys do, by name (`acts.py`).
-        history: what was typed before; None begins empty.
-        opener_of: by a model's name, what opens it; None where there is only one.
+        sampling: for the answers.
+        memory: the state of the cache.
+        acts: what commands and keys do, by name (`screen_commands.py`).
+        history: of prompts; None begins empty.
+        opener_of: returns what opens a model, by its name; None where there is only one.
     """
 
     STOP = " · esc stops"
@@ -101,7 +101,6 @@ class TalkPane(Pane):
         self.outbox = Outbox(self.editing, id="outbox")
         self.prompt.take_back = self.outbox.take_back
         self.current = Outgoing()
-        """What was begun last."""
         self.offers = Offers(self.prompt, self.transcript, history, self.send, self.write_hint)
 
     def entry(self) -> list[Widget]:
@@ -120,11 +119,6 @@ class TalkPane(Pane):
         return self.prompt.selected_by_hand
 
     def idle(self) -> Chat:
-        """The conversation, with which something can be done now.
-
-        Raises:
-            UsageError: there is none, or it is answering.
-        """
         if (talk := self.ready) is None:
             raise UsageError("Not now: " + ("no model is open." if self.chat is None else "it is answering."))
         return talk
@@ -135,7 +129,7 @@ class TalkPane(Pane):
 
     @property
     def ready(self) -> Chat | None:
-        """The conversation, while nothing is happening to it."""
+        """The conversation, while no job runs."""
         return self.chat if isinstance(self.chat, Chat) and not self.busy else None
 
     # What a job reports
@@ -202,7 +196,7 @@ class TalkPane(Pane):
     # What the person does
 
     def send(self, text: str) -> bool:
-        """Send the text, or do what it says; else say why not, and it stays in the box."""
+        """Send the text, or run its command; False leaves it in the box, and the reason is shown."""
         shown = len(self.transcript.messages.views)
         try:
             said = table.parse(text)
@@ -226,7 +220,6 @@ class TalkPane(Pane):
         return True
 
     def _send_next(self) -> None:
-        """Send what waits, if its turn has come."""
         if (talk := self.ready) is None:
             return
         if due := self.outbox.due(self.jobs.read):
@@ -236,7 +229,7 @@ class TalkPane(Pane):
             self.app.refresh_bindings()
 
     def _speak(self, talk: Chat, message: Outgoing, text: str) -> None:
-        """Say it, or say it in the place of the message that was edited."""
+        """Send a message, or replace the one that was edited."""
         index = message.edits
         if index is None:
             self.say(talk, message, text)
@@ -260,7 +253,6 @@ class TalkPane(Pane):
             self._speak(talk, self.outbox.take_first(), files.text)
 
     def _give_back(self, why: str) -> None:
-        """All that waits stands in the box again."""
         self.outbox.give_back()
         if not self.busy and not self.failed and self.editing.index is None:
             self.divider.doing("")
@@ -290,7 +282,6 @@ class TalkPane(Pane):
         self.begin(lambda cancel, _: talk.send(text, self.sampling, cancel, pin=pin), self.READING)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys that would do nothing now are neither bound nor shown."""
         if action == "give_up":
             return self.editing.index is not None and not self.stoppable
         if action == "act":
@@ -298,11 +289,10 @@ class TalkPane(Pane):
         return super().check_action(action, parameters)
 
     def action_give_up(self) -> None:
-        """Leave the message as it was."""
         self.editing.give_up()
 
     def action_act(self, name: str) -> None:
-        """A key that does what a command does."""
+        """Run a command for a key."""
         if self.ready is None:  # letters are no text while a message is chosen, whatever goes on
             self.divider.say("not now · esc leaves the message, esc again stops what goes on")
             return
@@ -313,7 +303,7 @@ class TalkPane(Pane):
 
 
 def _look_at_the_store(pane: TalkPane) -> None:
-    """While nothing goes on: what waits for another process that writes is tried again."""
+    """While nothing runs: try again to write what waits for another process."""
     talk = pane.ready
     if talk is not None and talk.keeper and talk.keeper.waiting:
         talk.keeper.flush()

@@ -1,1 +1,1 @@
-"""The conversation as it is read: messages, their tokens, what is still held of them."""
+"""The transcript: messages, their tokens, and what is still held of them."""

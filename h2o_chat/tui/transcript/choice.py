@@ -1,4 +1,4 @@
-"""What was chosen in the transcript, with the arrows or a click: a message, and maybe a token of it."""
+"""The choice in the transcript, by arrows or a click: a message, and maybe a token of it."""
 
 from collections.abc import Callable
 
@@ -10,13 +10,13 @@ from h2o_chat.tui.transcript.window import Window
 
 
 class Choice:
-    """While something is chosen single letters are commands; else they are text for the prompt.
+    """While something is chosen single letters are commands; otherwise they are text for the prompt.
 
     Args:
         messages: one of which may be chosen.
-        window: where they are seen.
-        inspector: of their tokens.
-        tell: called whenever something else is chosen, or nothing any more.
+        window: shows them.
+        inspector: for their tokens.
+        tell: called whenever the choice changes.
     """
 
     def __init__(
@@ -27,29 +27,26 @@ class Choice:
 
     @property
     def view(self) -> TurnView | None:
-        """The message that was chosen. One that is only marked, as it is edited say, is not."""
         selected = self._messages.selected
         return self._messages.by_index[selected] if self._by_hand and selected is not None else None
 
     @property
     def on(self) -> bool:
-        """Whether something is chosen."""
         return self.view is not None
 
     def pick(self, index: int | None) -> None:
-        """Choose a message; one that is not there ends the choice."""
+        """Choose a message; a missing one ends the choice."""
         self._messages.mark(index)
         self._by_hand = self._messages.selected is not None
         self._tell()
 
     def mark(self, index: int | None) -> None:
-        """Mark a message, which is not chosen by that: nobody has asked for letters to be commands."""
+        """Mark a message without choosing it: letters stay text."""
         self._messages.mark(index)
         self._by_hand = False
         self._tell()
 
     def step(self, step: int) -> None:
-        """Choose the next message, up or down; below the last one none is chosen."""
         there = sorted(self._messages.by_index)
         if not there:
             return
@@ -59,17 +56,17 @@ class Choice:
         self.pick(there[at] if at < len(there) else None)
 
     def end(self) -> None:
-        """Neither a message nor a token is chosen any more."""
+        """Choose nothing any more."""
         if self._inspector.on or self._inspector.memory.cursor is not None:
             self._inspector.end()
         if self._by_hand:
             self.mark(None)
 
     def click(self, at: int, row: int, column: int) -> None:
-        """A click chooses a message and, where heat is shown, a token; what is folded it unfolds.
+        """Choose the clicked message and, where heat is shown, its token; unfold what is folded.
 
         Args:
-            at: which of all that is shown.
+            at: index among all views.
             row, column: in the whole transcript.
         """
         page = self._window.page
@@ -91,7 +88,7 @@ class Choice:
     # What is done with it
 
     def fold(self) -> None:
-        """Fold the message, or unfold it; where none is marked, the first long one that is seen."""
+        """Fold or unfold the message; where none is marked, the first long one that is visible."""
         view = self._messages.by_index.get(-1 if self._messages.selected is None else self._messages.selected)
         view = view or next((one for one in self._window.seen() if one.folded or one.is_long), None)
         if view is not None and view.is_long:
@@ -102,7 +99,7 @@ class Choice:
         self._window.changed(view)
 
     def show_thought(self) -> None:
-        """Show what was thought before an answer, or fold it away."""
+        """Show the thought before an answer, or fold it away."""
         turns, selected = self._messages.by_index, self._messages.selected
         chosen = [turns[selected]] if selected in turns else reversed(self._window.seen())
         view = next((one for one in chosen if one.thought is not None), None)
@@ -115,10 +112,10 @@ class Choice:
 
 
 def offers(view: TurnView, *, talks: bool) -> list[str]:
-    """The number of a message, and the keys that do something with it, the most wanted first.
+    """The number of a message, and the keys that act on it, the most wanted first.
 
     Args:
-        talks: there is a prompt: the conversation can be changed.
+        talks: there is a prompt, so the conversation can be changed.
     """
     assert view.index is not None
     parts = [f"#{view.index + 1} chosen"]

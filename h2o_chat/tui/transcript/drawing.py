@@ -1,4 +1,4 @@
-"""A message as rows of the screen: its title with the gauge of its hold, its pieces, an empty row."""
+"""Draws a message as rows: its title with the gauge of its hold, its pieces, an empty row."""
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol
@@ -19,33 +19,31 @@ from h2o_chat.tui.transcript.turn import INDENT, TurnView
 from h2o_chat.tui.widgets.theme import MUTED
 
 COLOURS = {"user": "$secondary", "assistant": "$primary", "error": "$error"}
-"""Of the titles, for kinds that have one."""
+"""Colours of the titles, by kind."""
 
 
 class Canvas(Protocol):
-    """What messages are drawn on."""
-
     heat: Heat
 
     @property
     def ground(self) -> Style:
-        """Of what is empty."""
+        """Style of empty cells."""
 
     def draw(self, content: Content, width: int) -> Sequence[Strip]:
         """The rows of a text, wrapped; each segment with the offset of its first character."""
 
     def dress(self, view: TurnView, piece: Piece, line: int) -> Content:
-        """What a piece shows, with the styles of the moment; `line` is that of the title."""
+        """The content of a piece with the styles of the moment; `line` is that of the title."""
 
     def key(self, view: TurnView, piece: Piece) -> object:
-        """Another one whenever `dress` gives something else."""
+        """Changes whenever `dress` gives something else."""
 
 
 def draw_row(view: TurnView, row: int, width: int, line: int, canvas: Canvas) -> Strip:
     """One row of a message.
 
     Args:
-        line: of the title; the lines of the text follow. What is selected is said in these.
+        line: of the title; the lines of the text follow. Selections are given in these.
     """
     piece, local = view.at(row, width)
     if piece is None:
@@ -62,7 +60,7 @@ def draw_row(view: TurnView, row: int, width: int, line: int, canvas: Canvas) ->
 
 
 def _titles(view: TurnView, width: int, line: int, canvas: Canvas) -> Strip:
-    """The title: who speaks, and how much of it is held."""
+    """The title: the speaker, and how much of the message is held."""
     marks = (view.hold, view.marked, view.pinned, view.branch, view.remark)
     key = (width, line, *marks, canvas.key(view, Piece(Content())))
     if view.drawn_title is None or view.drawn_title[0] != key:
@@ -74,7 +72,7 @@ def _titles(view: TurnView, width: int, line: int, canvas: Canvas) -> Strip:
 
 
 def title(view: TurnView, width: int, caches: int) -> Content:
-    """What stands above the text; `caches` is of how many heads."""
+    """The text of the title; `caches` is the number of heads."""
     number = "" if view.index is None else f"{numbered(view.index)} "
     speaker = f"▸ {number}{view.name}" if view.marked else f"{number}{view.name}"
     speaker += " ‹{}/{}›".format(*view.branch) if view.branch else ""
@@ -94,7 +92,7 @@ def recalled_from(places: Iterable[int]) -> str:
 
 
 def selected_text(view: TurnView, selection: Selection, line: int) -> str:
-    """What is selected of the text of a message; `line` is that of the title."""
+    """The selected part of a message's text; `line` is that of the title."""
     lines = view.plain.split("\n")
     spans = [(text, selection.get_span(line + 1 + n)) for n, text in enumerate(lines)]
     return "\n".join(text[span[0] : None if span[1] < 0 else span[1]] for text, span in spans if span)
@@ -125,13 +123,13 @@ def _row(
 
 
 def offset(segments: Sequence[Segment], y: int) -> tuple[int, int]:
-    """Of the first character of a row; an empty one is a line of its own, which is said."""
+    """Offset of the first character of a row; an empty row is a line of its own."""
     style = segments[0].style if segments else None
     x, y = style.meta["offset"] if style and "offset" in style.meta else (0, y)
     return int(x), int(y)
 
 
 def _bare(segment: Segment) -> Style:
-    """Its style, without what was drawn from where."""
+    """The style of a segment, without its offset."""
     style = segment.style or Style()
     return style.clear_meta_and_links()

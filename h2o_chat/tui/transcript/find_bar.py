@@ -1,4 +1,4 @@
-"""The line in which words to be found are typed."""
+"""The find bar, into which words to be found are typed."""
 
 from typing import ClassVar
 
@@ -12,8 +12,6 @@ from h2o_chat.tui.transcript.transcript import Transcript
 
 
 class FindBar(Horizontal):
-    """Opens above the prompt; the transcript goes from place to place while it is open."""
-
     DEFAULT_CSS = """
     FindBar { height: 1; display: none; background: $panel; }
     FindBar.-open { display: block; }
@@ -54,7 +52,7 @@ class FindBar(Horizontal):
             self._input.value = words
 
     def action_close(self) -> None:
-        """Mark nothing any more; the keyboard is where it was."""
+        """Unmark everything and give the keyboard back."""
         self.remove_class("-open")
         self._transcript.find("")
         self._found.update("")
@@ -64,7 +62,6 @@ class FindBar(Horizontal):
             self._before.focus()
 
     def action_step(self, step: int) -> None:
-        """The next place, or the one before."""
         self._found.update(self._transcript.find(self._input.value, step))
 
     def on_input_changed(self, event: Input.Changed) -> None:

@@ -1,4 +1,4 @@
-"""Line below an answer that did not end by itself."""
+"""The line below an answer that was ended by something."""
 
 from textual.content import Content
 
@@ -10,9 +10,9 @@ FINISHES = {
     "error": "broken off by an error",
     "interrupted": "broken off: the program was killed here",
 }
-"""What is said under an answer that did not end by itself."""
+"""The text of that line, by finish."""
 
 
 def below(finish: str | None) -> Content:
-    """How it ended; nothing where there is nothing to say."""
+    """The line; empty for an answer that ended by itself."""
     return Content.styled(f"■ {FINISHES[finish]}", f"italic {MUTED}") if finish in FINISHES else Content()

@@ -1,4 +1,4 @@
-"""Heat on the words: how much of each token is held, how it is ranked, or how much was just let go."""
+"""Heat on the words: how much of each token is held, its rank, or how much was just evicted."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -17,30 +17,28 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 
 LEVELS = 8
 GONE = "$gone strike"
-"""Struck through and pale: gone from every cache."""
+"""Struck through and pale: evicted from every cache."""
 KINDS = {"S": " bold underline", "H": " bold", "R": "", "·": ""}
-"""Beside the colour: what is kept for being important is bold, what is protected is underlined too."""
+"""Styles beside the colour: important tokens are bold, protected ones underlined too."""
 
 
 class Heat:
-    """What the words show, of what the events have told."""
+    """The styles of the words, from the state of the cache."""
 
     def __init__(self) -> None:
         self.memory = CacheView()
         self.mode: Mode = "off"
         self.version = 0
-        """Another one whenever a word may look different."""
         self._let_go: dict[int, float] = {}
-        """Share of all caches that let a token go, by position, as the last event told."""
+        """Share of all caches that evicted a token, by position, in the last event."""
         self._octiles: list[float] | None = None
 
     def cycle(self) -> None:
-        """The next mode."""
         self.mode = MODES[(MODES.index(self.mode) + 1) % len(MODES)]
         self.version += 1
 
     def take(self, state: CacheState) -> None:
-        """The cache has reported; the memory does not know it yet."""
+        """Take in a state that the memory does not have yet."""
         before = {} if state.whole else self.memory.hold
         self._let_go = {gone.position: 1.0 for gone in state.gone if gone.position not in before}
         for position, hold, _ in state.changed:
@@ -65,7 +63,7 @@ class Heat:
                 return None
 
     def _score_level(self, position: int) -> int:
-        """In which eighth of all that is held its score is."""
+        """The eighth of all held scores that its score is in."""
         if position not in self.memory.score:
             return 0
         if self._octiles is None:
@@ -74,7 +72,7 @@ class Heat:
         return 1 + bisect_left(self._octiles, self.memory.score[position])
 
     def style(self, position: int) -> str:
-        """How a word of this token looks."""
+        """The style of a token's word."""
         level = self.level(position)
         if level is None:
             return ""
@@ -104,12 +102,11 @@ class Heat:
             yield Span(begun - start, stop - start, running)
 
     def held(self, first: int, last: int) -> float:
-        """Mean hold of the tokens at these positions that the model has read."""
         read = range(first, min(last + 1, self.memory.seen))
         return sum(self.memory.hold.get(position, 0.0) for position in read) / len(read) if read else 1.0
 
     def gauges(self) -> dict[int, float]:
-        """Mean hold by message, of those whose tokens were read."""
+        """Mean hold by message, for those whose tokens were read."""
         memory = self.memory
         total = dict.fromkeys((span.index for span in memory.spans), 0.0)
         for position, hold in memory.hold.items():

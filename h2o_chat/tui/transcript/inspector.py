@@ -1,4 +1,4 @@
-"""The token under the cursor: moved with the arrows, picked with the mouse, told on one line."""
+"""The inspector: the cursor on a token, moved with the arrows or the mouse, and a line about the token."""
 
 from collections.abc import Callable
 
@@ -14,17 +14,17 @@ from h2o_chat.tui.transcript.turn import TurnView
 from h2o_chat.tui.transcript.window import Window
 
 FARTHEST = 4096
-"""Tokens that are passed over to find the next one that is shown."""
+"""Tokens that are passed over to find the next visible one."""
 
 
 class Inspector:
-    """Moves the cursor over the tokens of the messages; where it is stands in `CacheView.cursor`.
+    """Moves the cursor over the tokens; its position is `CacheView.cursor`.
 
     Args:
-        messages: whose tokens they are.
+        messages: that have the tokens.
         window: follows the cursor.
-        canvas: what they are drawn on.
-        point: says where the cursor shall be; None: nowhere.
+        canvas: draws the messages.
+        point: sets the cursor; None removes it.
     """
 
     def __init__(
@@ -39,10 +39,10 @@ class Inspector:
         return self._messages.heat.memory
 
     def begin(self, chosen: TurnView | None = None) -> bool:
-        """The cursor appears, at the last token of a message or, where that has none, the last that is seen.
+        """Show the cursor at the last token of a message or, where that has none, the last visible one.
 
         Returns:
-            False where no token is seen.
+            False where no token is visible.
         """
         seen = [view for view in (*self._window.seen(), chosen) if view is not None and view.tokens]
         ends = [view.tokens.first + len(view.tokens) - 1 for view in reversed(seen) if view.tokens]
@@ -53,17 +53,15 @@ class Inspector:
         return self.on
 
     def end(self) -> None:
-        """The cursor goes away."""
         self.on = False
         self._tell(None)
 
     def step(self, step: int) -> None:
-        """The next token, or the one before."""
         if self.memory.cursor is not None:
             self._point(self._shown(self.memory.cursor + step, step))
 
     def line(self, step: int) -> None:
-        """The token in the row below, or above."""
+        """Move to the token in the row below, or above."""
         if self.memory.cursor is None or (place := self.place(self.memory.cursor)) is None:
             return
         row, column = place
@@ -74,18 +72,17 @@ class Inspector:
                 return
 
     def keep_in_sight(self) -> None:
-        """The window has another size: what is looked at stays in it."""
+        """Keep the token visible in a window of another size."""
         if self.on and self.memory.cursor is not None:
             self._go_to(self.memory.cursor)
 
     def pick(self, position: int | None) -> None:
-        """The token that was clicked."""
         if position is not None:
             self.on = True
             self._point(position)
 
     def show_place(self, position: int) -> bool:
-        """Bring into the window about where a token stands in its message; False if that is not shown."""
+        """Scroll near the token's place in its message; False if that is not shown."""
         if (span := self.memory.span(position)) is None:
             return True  # of no message: there is nowhere to go
         if (view := self._messages.by_index.get(span.index)) is None:
@@ -96,7 +93,7 @@ class Inspector:
     # Where tokens are
 
     def view_of(self, position: int) -> TurnView | None:
-        """The message that a token belongs to, if that is shown and its tokens are known."""
+        """The message of a token, if that is shown and its tokens are known."""
         span = self.memory.span(position)
         view = self._messages.by_index.get(span.index) if span else None
         return view if view is not None and view.tokens is not None else None
@@ -111,7 +108,7 @@ class Inspector:
         return None if found is None else view.tokens.at(found)
 
     def place(self, position: int) -> tuple[int, int] | None:
-        """(row, column) of a token in the whole transcript; None where it is not shown as itself."""
+        """(row, column) of a token in the whole transcript; None where it is not visible."""
         page, view = self._window.page, self.view_of(position)
         if view is None or view.tokens is None or not shows(view, position):
             return None
@@ -123,7 +120,7 @@ class Inspector:
         return page.starts[at] + row, column
 
     def _shown(self, position: int, step: int) -> int | None:
-        """The first token from this one on that is shown as itself."""
+        """The first visible token from this one on."""
         for at in range(position, position + step * FARTHEST, step):
             view = self.view_of(at)
             if view is not None and shows(view, at):
@@ -144,7 +141,7 @@ class Inspector:
 
 
 def facts(memory: CacheView, view: TurnView, position: int) -> str:
-    """What is known of a token, on one line: its word, where it was said, which heads hold it and why.
+    """A line about a token: its word, where it was said, which heads hold it and why.
 
     Scores and ranks are in the details of the memory panel.
     """
@@ -170,7 +167,7 @@ def facts(memory: CacheView, view: TurnView, position: int) -> str:
 
 
 def rank(memory: CacheView, position: int) -> int | None:
-    """Among the tokens kept outside the recent part, by hold and then score; None if it is none of them."""
+    """Rank among the tokens outside the recent part, by hold and then score; None if it is none of them."""
     if position not in memory.hold or position >= memory.recent_from:
         return None
     if heavy := memory.heavy(position):

@@ -1,4 +1,4 @@
-"""Markdown drawn as one `Content`, without loss: what markup does not explain is shown as written.
+"""Markdown drawn as one `Content`, without loss: unexplained markup is shown as written.
 
 Textual's own Markdown widget drops html, backslashes and link targets, joins lines, and reads the text of a
 table cell as markup when the mouse rests on it; hence this small renderer. HTML, images, entities and escapes
@@ -26,26 +26,26 @@ from h2o_chat.tui.widgets.theme import MUTED
 
 BULLETS = "•◦▪"
 LONGEST_FENCE = 16
-"""Marks of a code block that is opened again; longer ones would leave no room for the code."""
+"""Longest fence of a code block that is opened again; longer ones would leave no room for the code."""
 SLOW = frozenset(("autoit", "autohotkey", "ahk", "gherkin", "cucumber"))
 """Languages shown without colour: their rules in Pygments take seconds for a page of blank lines."""
 _INLINE = {"em": "italic", "strong": "bold", "s": "strike"}
 _MARKS = frozenset("*_~`[|\n")
 _BEGINS = frozenset("#>-+=0123456789 \t")
-"""What a heading, a quotation, a list or code may begin with."""
+"""Characters that may begin a heading, a quotation, a list or code."""
 _OFF = ("link", "image", "autolink", "entity", "escape", "html_inline", "html_block", "reference")
 
 
 _LINK = re.compile(r"\[([^\[\]\n]+)\]\(([^()\s]*(?:\([^()\s]*\)[^()\s]*)*)\)")
-"""Words and address; a link that has more, a title say, stays as it is written."""
+"""Words and address; a link with more parts, a title say, stays as it is written."""
 COPY = "⧉ copy"
 """The mark of a code block."""
 CODE = "code"
-"""In the style of that mark: which code block of the message it copies, from 0."""
+"""Key in the style of that mark: the number of its code block in the message, from 0."""
 
 
 def _link(state: StateInline, silent: bool) -> bool:
-    """Takes the address as it is written: the parser's own rule would spell it anew."""
+    """Keeps the address as it is written: the parser's own rule would change its spelling."""
     found = _LINK.match(state.src, state.pos, state.posMax)
     if found is None:
         return False
@@ -57,7 +57,7 @@ def _link(state: StateInline, silent: bool) -> bool:
 
 
 def _table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Takes the lines as they are: the parser's own tokens lack cells beyond the header."""
+    """Keeps the lines of a table: the parser's own tokens lack cells beyond the header."""
     before = len(state.tokens)
     if not gfm_table(state, start, end, silent):
         return False
@@ -79,11 +79,11 @@ _PARSER.block.ruler.at("table", _table, {"alt": ["paragraph", "reference"]})
 
 
 def render(source: str, width: int = 0, first_block: int = 0, *, continues: bool = False) -> Content:
-    """The whole of `source`, blocks separated by an empty line.
+    """Draws all of `source`, blocks separated by an empty line.
 
     Args:
-        width: columns that tables have; 0 where that is not known.
-        first_block: the number of its first code block in the message.
+        width: for tables; 0 where it is unknown.
+        first_block: number of its first code block in the message.
         continues: it begins within a code block, whose mark stands above.
     """
     text = safe_text(source)
@@ -99,17 +99,17 @@ def render(source: str, width: int = 0, first_block: int = 0, *, continues: bool
 
 @dataclass(frozen=True)
 class Cut:
-    """Where a text that goes on is divided: what stands before can stay as it is drawn."""
+    """The place where a growing text is divided: the part before it can stay as it is drawn."""
 
     at: int
     joint: str
-    """What is between the two parts: an empty line, a new line, a space or nothing."""
+    """Stands between the two parts: an empty line, a new line, a space or nothing."""
     reopen: str = ""
-    """What the rest must begin with to be read as before."""
+    """Prefix of the rest, so that it is read as before."""
 
 
 def code_blocks(source: str) -> list[str]:
-    """The code in it, block by block, as it would be pasted."""
+    """The code blocks of a text, as they would be pasted."""
     return [token.content for token in _code_of(_PARSER.parse(source))]
 
 
@@ -118,7 +118,7 @@ def _code_of(tokens: Sequence[Token]) -> Iterator[Token]:
 
 
 def cut(source: str) -> Cut:
-    """Divide a text before its last block, else its last item, else line, else word, else at its end."""
+    """Divides a text before its last block, else its last item, else line, else word, else at its end."""
     tokens = _PARSER.parse(safe_text(source))
     if found := _before_last(tokens, source, 0) or _before_last(tokens, source, 1):
         return found
@@ -132,8 +132,10 @@ def cut(source: str) -> Cut:
 
 
 def early_cut(source: str, width: int) -> Cut | None:
-    """Divide a text where nobody can see it: before its last block, else before the last two rows of one
-    paragraph of words without markup, as it is drawn in this width. None where neither is to be had.
+    """Divides a text where nobody can see it; None where there is no such place.
+
+    Before its last block, else before the last two rows of a paragraph of words without markup, in this
+    width.
     """
     if "\n" in source.strip("\n"):
         return _before_last(_PARSER.parse(safe_text(source)), source, 0)
@@ -150,7 +152,7 @@ def early_cut(source: str, width: int) -> Cut | None:
 
 
 def _before_last(tokens: Sequence[Token], source: str, level: int) -> Cut | None:
-    """Divide it before the last block of a level, if there are several."""
+    """Divides before the last block of a level, if there are several."""
     starts = [token.map[0] for token in tokens if token.map and token.level == level and token.nesting >= 0]
     if len(starts) < 2 or starts[-1] == 0:
         return None
@@ -161,7 +163,7 @@ def _before_last(tokens: Sequence[Token], source: str, level: int) -> Cut | None
 
 
 def _open_fence(tokens: Sequence[Token], source: str) -> str:
-    """The line that opens the code block again in which `source` ends; its language was said once."""
+    """The line that opens again the code block in which `source` ends."""
     if not tokens or tokens[0].type != "fence":
         return ""
     mark = tokens[0].markup
@@ -171,7 +173,7 @@ def _open_fence(tokens: Sequence[Token], source: str) -> str:
 
 
 def _open_table(tokens: Sequence[Token], source: str) -> str:
-    """Lines that open the table again in which `source` ends."""
+    """The lines that open again the table in which `source` ends."""
     if not tokens or tokens[0].type != "table" or source.endswith("\n\n"):
         return ""
     first = tokens[0].map[0] if tokens[0].map else 0  # blank lines may stand before it
@@ -240,7 +242,7 @@ def _tight(body: Sequence[Token]) -> bool:
 
 
 def _code(token: Token) -> Content:
-    """Code, coloured where its language is known, behind a bar that marks it without colour."""
+    """Code, coloured where its language is known, behind a bar."""
     language = token.info.split()[0] if token.info.split() else ""
     plain = not language or language.lower() in SLOW
     code = highlight(token.content.rstrip("\n"), language="text" if plain else language)
@@ -252,7 +254,7 @@ def _code(token: Token) -> Content:
 
 
 def _words(text: str) -> Content:
-    """A text of one line."""
+    """The words of one line."""
     return _inline(_PARSER.parseInline(text)[0])
 
 

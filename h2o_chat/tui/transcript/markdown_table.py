@@ -1,4 +1,4 @@
-"""A table of an answer, drawn for the width there is: a grid, and where that has no room one line a cell.
+"""Draws a table of an answer: as a grid, or one line a cell where the grid has no room.
 
 Nothing is lost: a row may have more cells than the header, which Markdown would leave out.
 """
@@ -11,9 +11,9 @@ from textual.content import Content
 from h2o_chat.tui.widgets.theme import MUTED
 
 LEAST_CELLS = 8
-"""Columns of the screen below which words in a column of the table cannot be read."""
+"""Columns of the screen below which a column of the table cannot be read."""
 MOST_CELLS = 400
-"""Of a column, where no width is known."""
+"""Widest column, where the width of the screen is unknown."""
 
 Row = Sequence[Content]
 
@@ -27,7 +27,7 @@ def split(line: str) -> list[str]:
 
 
 def without_header(source: str) -> str:
-    """Lines that open the same table again, with nothing in its header."""
+    """Lines that open the same table again, with an empty header."""
     head, marks = source.split("\n")[:2]
     return "|" + " |" * len(split(head)) + f"\n{marks.strip()}\n"
 
@@ -36,7 +36,7 @@ def draw(source: str, width: int, inline: Callable[[str], Content]) -> Content:
     """A table as it stands in the text.
 
     Args:
-        width: columns of the screen; 0 where that is not known yet.
+        width: columns of the screen; 0 where it is not known yet.
         inline: draws the text of a cell.
     """
     head, marks, *lines = source.split("\n")
@@ -57,7 +57,7 @@ def draw(source: str, width: int, inline: Callable[[str], Content]) -> Content:
 
 
 def _widths(rows: Sequence[Row], width: int) -> list[int] | None:
-    """Columns of the screen for each of the table; None: it cannot be read beside each other."""
+    """Width of each column of the table; None: they have no room beside each other."""
     most = min(width, MOST_CELLS) or MOST_CELLS
     widths = [max(1, *(min(cell.cell_length, most) for cell in column)) for column in zip(*rows, strict=True)]
     room = width - 3 * (len(widths) - 1) if width else sum(widths)
@@ -70,7 +70,7 @@ def _widths(rows: Sequence[Row], width: int) -> list[int] | None:
 
 
 def _grid(row: Row, widths: Sequence[int], right: Sequence[bool]) -> Content:
-    """Cells beside each other, wrapped in their columns."""
+    """A row of cells, wrapped in their columns."""
     wrapped = [cell.wrap(width) or [Content()] for cell, width in zip(row, widths, strict=True)]
     lines = []
     for at in range(max(map(len, wrapped))):

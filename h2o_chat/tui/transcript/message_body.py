@@ -1,6 +1,6 @@
 """The text of a message in pieces: each is wrapped and drawn alone, and kept until it changes.
 
-So a message of any length costs as much to draw, and to lengthen, as what is seen of it.
+The cost of drawing or lengthening a message depends on its visible part, not on its length.
 """
 
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ from h2o_chat.base.safe import raw_text, safe_text
 from h2o_chat.tui.transcript import markdown
 
 LIVE_CHARS = 2_000
-"""The most that is drawn again as a text grows; what it costs does not depend on how long it is."""
+"""Most characters that are drawn again as a text grows."""
 FEW_CHARS = 300
 """The same where the text can be cut sooner: between blocks, or rows without markup."""
 SETTLED_CHARS = 3_000
-"""A piece of running text that is settled goes on to about this size."""
+"""Settled pieces of running text grow to about this size."""
 CARET = "▌"
 FOLD_ABOVE, FOLD_SHOWS = 24, 8
-"""Lines that a text must have to be folded, and how many are shown then."""
+"""Lines from which a text is folded, and lines that are shown then."""
 FOLD_COLUMNS = 80
-"""A longer line counts as several, whatever the width: what is folded does not change with that."""
+"""A longer line counts as several, in every width, so that the fold does not move with the width."""
 
 
 @dataclass(eq=False)
@@ -31,22 +31,22 @@ class Piece:
 
     content: Content
     joint: str = ""
-    """What stands between it and the next piece."""
+    """Stands between it and the next piece."""
     start: int = -1
-    """Where it begins in the text of the message's tokens; -1 where it is not character for character."""
+    """Index of its beginning in the text of the message's tokens; -1 where it differs from that text."""
     x: int = 0
-    """Of its first character in the line of the whole text that it begins in."""
+    """Column of its first character, in the line of the whole text."""
     y: int = 0
-    """The line of the whole text that it begins in."""
+    """Line of the whole text in which it begins."""
     fold: bool = False
     """This piece stands for the folded part; its line is written when it is drawn."""
     strips: Sequence[Strip] = field(default=(), repr=False)
     """Its rows, as they were drawn last."""
     key: object = None
-    """The key they were drawn for: another key means they must be drawn again."""
+    """The key they were drawn for; another key means drawing them again."""
 
     def height(self, width: int) -> int:
-        """Rows, with the empty one below it if there is one."""
+        """Number of rows, with the empty one below it if there is one."""
         return int(self.content.get_height({}, width)) + self.gap
 
     @property
@@ -55,7 +55,7 @@ class Piece:
 
 
 def placed(pieces: list[Piece]) -> list[Piece]:
-    """The pieces, each told where it stands in the whole text."""
+    """The pieces with their places in the whole text."""
     x = y = 0
     for piece in pieces:
         piece.x, piece.y = x, y
@@ -75,10 +75,10 @@ def joined(pieces: Sequence[Piece]) -> Content:
 
 
 def plain(text: str, start: int = -1) -> list[Piece]:
-    """A text as it was typed, cut where lines end.
+    """A typed text, cut at its lines.
 
     Args:
-        start: where it begins in the text of its message's tokens, if it is shown character for character.
+        start: index in the text of its message's tokens, if it is shown character for character.
     """
     show = safe_text if start < 0 else raw_text
     pieces, at = [], 0
@@ -92,7 +92,7 @@ def plain(text: str, start: int = -1) -> list[Piece]:
 
 
 def fold_at(text: str) -> int:
-    """The character from which on a long text is folded; its end if it is not long."""
+    """The character from which a long text is folded; its end if it is not long."""
     if text.count("\n") + len(text) // FOLD_COLUMNS <= FOLD_ABOVE:
         return len(text)
     at = lines = 0
@@ -107,40 +107,35 @@ def fold_at(text: str) -> int:
 
 
 class Growing:
-    """Markdown that grows: what is settled stays as it is drawn, only the end is drawn again."""
+    """Growing Markdown: settled pieces stay as they are drawn, only the end is drawn again."""
 
     def __init__(self) -> None:
         self.pieces = [Piece(Content(CARET))]
         self.begun = False
         """Whether anything was written."""
         self._source = ""
-        """What the last piece shows."""
+        """Source of the last piece."""
         self._reopened = 0
         """Characters at the beginning of `_source` that only repeat how a code block was opened."""
         self._frozen = 0
-        """Characters of the text that earlier pieces show."""
+        """Characters of the text in earlier pieces."""
         self._blocks = 0
         """Code blocks that begin in earlier pieces."""
         self.room = 0
-        """Columns in which it is drawn, where that is known: for tables."""
+        """Columns for tables, where they are known."""
 
     def write(self, text: str, width: int = 0) -> None:
-        """Append; the last piece ends in a caret.
-
-        Args:
-            width: in which it is drawn, where that is known.
-        """
         self._grow(text)
         while len(self._source) > FEW_CHARS and (cut := markdown.early_cut(self._source, width)):
             self._cut(cut)
         self._show(Content.styled(CARET, "$accent"))
 
     def close(self, text: str | None, below: Content) -> None:
-        """It is whole.
+        """End the text.
 
         Args:
-            text: all of it, where that is known; what was written may lack the last characters.
-            below: said on a line of its own.
+            text: all of it, where it is known; the written text may lack the last characters.
+            below: a line of its own.
         """
         rest = ""
         if text is not None:
@@ -158,14 +153,14 @@ class Growing:
 
     @property
     def _in_code(self) -> bool:
-        """The last piece begins within a code block."""
+        """Whether the last piece begins within a code block."""
         return self._source[: self._reopened].startswith(("`", "~"))
 
     def _replace(self, content: Content) -> None:
         self.pieces[-1] = Piece(content)
 
     def _grow(self, text: str) -> None:
-        """Append to the source of the last piece, settling what is too long for one."""
+        """Append to the source of the last piece; settle what is too long for one."""
         self.begun = self.begun or bool(text)
         self._source += text
         while len(self._source) > LIVE_CHARS:
@@ -181,7 +176,7 @@ class Growing:
         self._source = cut.reopen + self._source[cut.at :]
 
     def _settle(self, piece: Piece) -> None:
-        """Add a piece before the last one; words that run on stay in one."""
+        """Add a piece before the last one; running words stay in one piece."""
         above = self.pieces[-2] if len(self.pieces) > 1 else None
         if above and "\n" not in above.joint and len(above.content) < SETTLED_CHARS:
             piece = Piece(above.content + above.joint + piece.content, piece.joint)
@@ -193,8 +188,8 @@ def whole(source: str, below: Content, room: int) -> list[Piece]:
     """A Markdown text that has ended.
 
     Args:
-        below: said on a line of its own.
-        room: columns in which it is drawn; 0 where that is not known yet.
+        below: a line of its own.
+        room: columns for tables; 0 where they are not known yet.
     """
     text = Growing()
     text.room = room

@@ -1,4 +1,4 @@
-"""What a transcript shows: the messages of the conversation, and what is said between them."""
+"""The views of a transcript: the messages of the conversation, and the notes between them."""
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,21 +17,21 @@ from h2o_chat.tui.transcript.window import Window
 
 
 class Messages:
-    """The messages on the page, in order and by their place in the conversation.
+    """The messages on the page, in order and by their index in the conversation.
 
     Args:
         window: on the page where they stand.
-        heat: what their words show.
-        finder: what is marked in them.
+        heat: styles of the words.
+        finder: marks what is found.
     """
 
     def __init__(self, window: Window, heat: Heat, finder: Finder) -> None:
         self.heat = heat
         self.selected: int | None = None
-        """The place of the message that is marked."""
+        """Index of the message that is marked."""
         self._window, self._page, self._finder = window, window.page, finder
         self.by_index: dict[int, TurnView] = {}
-        """The messages of the conversation that are shown, by their place in it."""
+        """The messages that are shown, by their index in the conversation."""
         self.answer: TurnView | None = None
         """The answer that is being written."""
         self._index = 0
@@ -44,18 +44,16 @@ class Messages:
 
     @property
     def answering(self) -> int | None:
-        """The place of the answer that is open, if one is."""
+        """Index of the open answer, if there is one."""
         return None if self.answer is None else self._index
 
     def add(self, view: TurnView, before: TurnView | None = None) -> TurnView:
-        """Show something more."""
         place = self.views.index(before) if before else len(self.views)
         self.views.insert(place, view)
         self._laid(place)
         return view
 
     def redraw(self, view: TurnView) -> None:
-        """One of them shows something else."""
         self._laid(self.views.index(view))
 
     @contextmanager
@@ -69,7 +67,6 @@ class Messages:
             self._laid()
 
     def clear(self) -> None:
-        """Show nothing."""
         self.views.clear()
         self.by_index.clear()
         self.answer = self.selected = None
@@ -77,7 +74,7 @@ class Messages:
         self._window.follow()
 
     def cut(self, index: int) -> None:
-        """Take away message `index` and all that stands below it."""
+        """Take away message `index` and all below it."""
         first = min((message for message in self.by_index if message >= index), default=None)
         if first is None:
             return
@@ -112,10 +109,10 @@ class Messages:
         """Add a finished message.
 
         Args:
-            index: its place in the conversation.
+            index: in the conversation.
             finish: how an answer ended.
-            hold: how much of it is held, where that is known.
-            tokens: of which it consists, where that is known.
+            hold: share that is held, where it is known.
+            tokens: of its text, where they are known.
         """
         view = TurnView(role, name, text, index, finish)
         view.hold, view.tokens, view.raw = hold, tokens, self.heat.mode != "off"
@@ -123,31 +120,30 @@ class Messages:
         self.by_index[index] = self.add(view)
 
     def unfold_last(self) -> None:
-        """Unfold the last message."""
         if self.by_index:
             last = self.by_index[max(self.by_index)]
             last.folded = False
             self._window.changed(last)
 
     def note(self, text: str) -> TurnView:
-        """Say something that is no part of the conversation; an answer that has not begun comes after it."""
+        """Show a remark that is no part of the conversation; an answer that has not begun comes after it."""
         answer = self.answer
         unbegun = answer is not None and answer.growing is not None and not answer.growing.begun
         return self.add(TurnView("note", "note", text), before=answer if unbegun else None)
 
     def notice(self, message: str, hint: str = "") -> TurnView:
-        """Say something that a person should know, though nothing failed."""
+        """Show a note for people, though nothing failed."""
         return self.note(f"{message}\n→ {hint}" if hint else message)
 
     def error(self, title: str, message: str, hint: str = "") -> None:
-        """Say what went wrong and, after an arrow, what to do."""
+        """Show an error and, after an arrow, what to do."""
         body = Content.assemble(safe_text(message), (f"\n→ {safe_text(hint)}" if hint else "", "bold"))
         self.add(TurnView("error", f"✗ error · {title}", body))
 
     # The answer that is being written
 
     def open_answer(self, name: str, message: int) -> None:
-        """Begin the message that `stream` continues; `message` is its place in the conversation."""
+        """Begin the answer that `stream` continues; `message` is its index in the conversation."""
         for view in self.by_index.values():  # what was read is out of the way
             if not view.folded and view.kept_open is None and view.is_long:
                 view.folded = True
@@ -167,11 +163,11 @@ class Messages:
         self._laid(self.views.index(self.answer))
 
     def close_answer(self, finish: str, text: str | None = None) -> None:
-        """Freeze the open answer, if there is one; say so if it did not end by itself.
+        """Close the open answer, if there is one; say so if it was ended by something.
 
         Args:
             finish: how it ended.
-            text: all of it, where that is known; what was streamed may lack the last characters.
+            text: all of it, where it is known; the streamed text may lack the last characters.
         """
         if self.answer is None:
             return
@@ -182,7 +178,7 @@ class Messages:
         self._laid()
 
     def withdraw(self) -> None:
-        """Take back the open answer and the message that it was to answer: neither was said."""
+        """Take back the open answer and its question: neither was said."""
         assert self.answer is not None
         self._finder.look("", [])
         self.views.remove(self.by_index.pop(self._index - 1))
@@ -193,7 +189,7 @@ class Messages:
     # Their tokens, and how much of them is held
 
     def read(self, prompt: Prompt) -> None:
-        """A prompt was read: its messages get their tokens. `CacheView` must have the event already."""
+        """Give the messages of a prompt their tokens. `CacheView` must have the event already."""
         for span in self.heat.memory.spans[-2:]:
             view, texts = self.by_index.get(span.index), texts_of(prompt, span.tokens)
             if view is not None and view.kind == span.role != "assistant" and texts:
@@ -203,39 +199,38 @@ class Messages:
             self.answer.thinks = "".join(prompt.texts[-8:]).rstrip().endswith(OPEN)
 
     def token(self, token: Token) -> None:
-        """One more token of the open answer; its text is streamed apart."""
         if self.answer is not None:
             if self.answer.tokens is None:
                 self.answer.tokens = Tokens(token.position)
             self.answer.tokens.add(token.text)
 
     def remembered(self) -> None:
-        """The cache has reported: show the gauges. `CacheView` must have the event already."""
+        """Show the gauges of a new state. `CacheView` must have the event already."""
         for index, hold in self.heat.gauges().items():
             if index in self.by_index:
                 self.by_index[index].hold = hold
         self._window.redraw()
 
     def show_marks(self, pinned: Collection[int], branches: Mapping[int, tuple[int, int]]) -> None:
-        """Write which messages are pinned, and in whose places something else was said, too."""
+        """Show which messages are pinned, and where branches part."""
         for index, view in self.by_index.items():
             view.pinned, view.branch = index in pinned, branches.get(index)
         self._window.redraw()
 
     def show_pin(self, index: int, on: bool) -> None:
-        """Write whether a message is pinned, where it is shown."""
+        """Show whether a message is pinned."""
         if index in self.by_index:
             self.by_index[index].pinned = on
             self._window.redraw()
 
     def show_message_hold(self, index: int, hold: float) -> None:
-        """Write the gauge of one message, where that is known."""
+        """Show the gauge of one message, where its hold is known."""
         if index in self.by_index:
             self.by_index[index].hold = hold
             self._window.redraw()
 
     def show_hold(self, turn: Turn) -> None:
-        """Write every message's gauge; a message that is not mentioned has nothing left."""
+        """Show every message's gauge; a message that is not mentioned has nothing left."""
         held = dict(turn.hold)
         for message, view in self.by_index.items():
             view.hold = held.get(message, 0.0)
@@ -245,7 +240,7 @@ class Messages:
         self._window.redraw()
 
     def show_raw(self, raw: bool) -> None:
-        """Show all as the text of their tokens, or as they are read."""
+        """Show all messages as the text of their tokens, or as they are read."""
         for view in self.by_index.values():
             view.raw = raw
             view.changed()
@@ -254,7 +249,6 @@ class Messages:
             self.answer.changed()
 
     def _laid(self, place: int = 0) -> None:
-        """From this place on some have another height."""
         if self._filling:
             self._page.changed(place)
         else:

@@ -1,4 +1,5 @@
-"""All messages one below the other: which rows are whose. Heights are guessed until somebody looks there."""
+"""The page: all messages one below the other, and which rows are whose. Heights are guessed until they are
+needed."""
 
 from bisect import bisect_right
 
@@ -8,7 +9,7 @@ from h2o_chat.tui.transcript.turn import TurnView
 class Page:
     """Messages from top to bottom, in a width.
 
-    Wrapping a long conversation takes a second; only what is seen is wrapped, the rest is guessed.
+    Wrapping a long conversation takes a second; only the visible part is wrapped, the rest is guessed.
     """
 
     def __init__(self) -> None:
@@ -16,7 +17,7 @@ class Page:
         self.width = 1
         self._starts = [0]
         self._good = 0
-        """So many of the first are right."""
+        """Number of the first messages whose rows are right."""
 
     @property
     def starts(self) -> list[int]:
@@ -35,22 +36,22 @@ class Page:
         return self.starts[-1]
 
     def changed(self, place: int = 0) -> None:
-        """From this place on some have another height, or there are others."""
+        """Forget the rows from this index on."""
         self._good = min(self._good, place)
 
     def at(self, row: int) -> int | None:
-        """The place of the message that a row belongs to."""
+        """Index of the message that a row belongs to."""
         if not 0 <= row < self.height:
             return None
         return bisect_right(self.starts, row) - 1
 
     def look(self, top: int, rows: int, follow: bool) -> int:
-        """Wrap all that is seen; where the top row of the window is now, so that what was seen stays.
+        """Wrap the visible part; returns the new top row of the window, at the same text.
 
         Args:
-            top: the first row that is seen.
-            rows: how many are.
-            follow: the window stays at the end, however long it all is.
+            top: the first visible row.
+            rows: of the window.
+            follow: the window stays at the end.
         """
         for _ in self.views:  # wrapping one may bring in the next
             top = max(self.height - rows, 0) if follow else min(top, max(self.height - rows, 0))

@@ -1,4 +1,4 @@
-"""The texts of a message's tokens, and which character belongs to which of them."""
+"""The texts of a message's tokens, and the token of each character."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -13,7 +13,7 @@ class Tokens:
 
     Args:
         first: position of the first token.
-        texts: of the tokens, from that on.
+        texts: of the tokens.
     """
 
     def __init__(self, first: int, texts: Sequence[str] = ()) -> None:
@@ -25,12 +25,11 @@ class Tokens:
         return len(self._ends)
 
     def add(self, text: str) -> None:
-        """One more token."""
         self.text += text
         self._ends.append(len(self.text))
 
     def span(self, position: int) -> tuple[int, int] | None:
-        """(first, behind the last) character that shows a token; None where none does."""
+        """(first, behind the last) character of a token; None where it has none."""
         at = position - self.first
         if not 0 <= at < len(self._ends):
             return None
@@ -40,7 +39,7 @@ class Tokens:
         return start, self._ends[bisect_right(self._ends, start)]
 
     def own_text(self, position: int) -> str:
-        """What a token adds by itself."""
+        """The characters that a token adds by itself."""
         at = position - self.first
         if not 0 <= at < len(self._ends):
             return ""
@@ -67,7 +66,7 @@ class Tokens:
             at = self._ends[last]
 
     def own(self, source: str) -> tuple[int, int]:
-        """Where the words of a message stand in it, without what the template puts around them.
+        """Range of the message's own words, without the template around them.
 
         All of it where they are not found: some tokenizers change what they read.
         """

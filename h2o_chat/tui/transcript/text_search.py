@@ -14,26 +14,24 @@ CURRENT = "bold underline $background on $primary"
 
 @dataclass(frozen=True)
 class Match:
-    """Where the words stand."""
-
     view: TurnView
     at: int
-    """The first character, in what the message shows."""
+    """Index of the first character, in the shown text."""
 
 
 class Finder:
-    """The words that are looked for, and where they stand; letters count the same, small and capital."""
+    """The searched words, and their places; case is ignored."""
 
     def __init__(self) -> None:
         self.words = ""
         self.matches: list[Match] = []
         self.current: int | None = None
-        """Which of the matches is shown."""
+        """Index of the shown match."""
         self.version = 0
-        """Another one whenever something else is to be marked."""
+        """Counts changes of what is marked."""
 
     def look(self, words: str, views: list[TurnView]) -> None:
-        """Find all of them; messages that have the words are unfolded."""
+        """Find all places; messages that have the words are unfolded."""
         self.words, self.matches, self.current = words, [], None
         self.version += 1
         pattern, parts = re.compile(re.escape(words), re.IGNORECASE), words.lower().split()
@@ -50,7 +48,7 @@ class Finder:
                 return
 
     def step(self, step: int) -> Match | None:
-        """The next match, or the one before; at the end it begins anew."""
+        """The next or the previous match; it wraps around."""
         if not self.matches:
             return None
         self.version += 1
@@ -59,10 +57,10 @@ class Finder:
         return self.matches[self.current]
 
     def mark(self, view: TurnView, at: int, content: Content) -> Content:
-        """With what was found marked; the current one apart.
+        """Content with the matches marked, the current one differently.
 
         Args:
-            at: where the content begins in what the message shows.
+            at: index of the content in the shown text of the message.
         """
         if not self.words:
             return content
@@ -76,7 +74,7 @@ class Finder:
 
     @property
     def count(self) -> str:
-        """How many there are, and which is shown."""
+        """`3 of 12`, or how many there are."""
         if not self.matches:
             return "nothing found" if self.words else ""
         many = f"{len(self.matches):,}" + ("+" if len(self.matches) >= MOST_MATCHES else "")

@@ -1,4 +1,4 @@
-"""What a model thinks before it answers: a block in front of the answer, which is folded away."""
+"""The thought of a model before its answer: a block that is folded away."""
 
 OPEN, CLOSE = "<think>", "</think>"
 

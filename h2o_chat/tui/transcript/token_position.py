@@ -1,4 +1,4 @@
-"""Which character of a message is drawn where, and which token that is."""
+"""Which character of a message is drawn where, and which token it belongs to."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from h2o_chat.tui.transcript.turn import INDENT, TurnView
 
 
 def shows(view: TurnView, position: int) -> bool:
-    """Whether a token has characters of its own among those that are shown."""
+    """Whether a token has characters of its own in the shown pieces."""
     if view.tokens is None or not view.tokens.own_text(position):
         return False
     span = view.tokens.span(position)
@@ -24,10 +24,10 @@ def shows(view: TurnView, position: int) -> bool:
 
 
 def spot(view: TurnView, at: int, width: int, canvas: Canvas, *, raw: bool) -> tuple[int, int]:
-    """(row, column) of a character of a message, in that.
+    """(row, column) of a character, within its message.
 
     Args:
-        at: which one of what is shown; of the text of its tokens, where it is `raw`.
+        at: index in the shown text; with `raw`, in the text of its tokens.
     """
     before = 0
     for piece, row in zip(view.pieces, view.starts(width), strict=False):
@@ -41,7 +41,7 @@ def spot(view: TurnView, at: int, width: int, canvas: Canvas, *, raw: bool) -> t
 
 
 def character(view: TurnView, row: int, column: int, width: int, canvas: Canvas) -> int | None:
-    """Which character of the text of its tokens is there; None where none is."""
+    """Index in the text of its tokens of the character drawn there; None where there is none."""
     piece, local = view.at(row, width)
     if piece is None or piece.start < 0:
         return None
@@ -55,7 +55,7 @@ def character(view: TurnView, row: int, column: int, width: int, canvas: Canvas)
 
 
 def _wrapped(piece: Piece, width: int, canvas: Canvas) -> list[tuple[int, str]]:
-    """(first character, what is shown) of each row of a piece."""
+    """(first character, shown text) of each row of a piece."""
     content = piece.content.without_spans
     strips: Sequence[Strip] = canvas.draw(content, max(width - INDENT - 1, 1))
     lines = [0, *(at + 1 for at, character in enumerate(content.plain) if character == "\n")]

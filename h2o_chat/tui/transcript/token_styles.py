@@ -1,4 +1,4 @@
-"""What a piece of a message shows at this moment: heat, the cursor, what was found, what is selected."""
+"""The styles of a piece at this moment: heat, cursor, matches, selection."""
 
 from textual.content import Content
 from textual.selection import Selection
@@ -14,7 +14,7 @@ CURSOR = "reverse bold underline"
 
 
 def dressed(view: TurnView, piece: Piece, heat: Heat, finder: Finder, width: int) -> Content:
-    """A piece with the styles of the moment; its length, and so its rows, stay what they are.
+    """A piece with the styles of the moment; its length and its rows stay the same.
 
     Args:
         width: columns of the transcript.
@@ -36,7 +36,7 @@ def dressed(view: TurnView, piece: Piece, heat: Heat, finder: Finder, width: int
 
 
 def fold_line(view: TurnView, heat: Heat) -> str:
-    """How much of a message is folded, and how much of that is held."""
+    """The line of a fold: how much is folded, and how much of that is held."""
     lines = view.source[view.folds :].count("\n") + 1
     what, held = f"{lines:,} line{'s' if lines > 1 else ''}", ""
     if view.tokens is not None:
@@ -50,7 +50,7 @@ def fold_line(view: TurnView, heat: Heat) -> str:
 
 
 def _before(view: TurnView, piece: Piece) -> int:
-    """Characters of a message that are shown before a piece."""
+    """Number of characters of a message that are shown before a piece."""
     at = 0
     for one in view.pieces:
         if one is piece:
@@ -60,7 +60,7 @@ def _before(view: TurnView, piece: Piece) -> int:
 
 
 def selected(piece: Piece, content: Content, selection: Selection, line: int, style: Style) -> Content:
-    """With a style on what is selected of it; the text of the message begins at `line`."""
+    """Content with the selected part styled; the text of the message begins at `line`."""
     at = 0
     for number, text in enumerate(content.plain.split("\n")):
         span = selection.get_span(line + piece.y + number)

@@ -1,4 +1,4 @@
-"""The conversation, drawn row by row: it costs what is seen of it, however long it is."""
+"""The transcript, drawn row by row: the cost depends on the visible part."""
 
 from collections.abc import Sequence
 
@@ -29,7 +29,7 @@ from h2o_chat.tui.transcript.window import Window
 from h2o_chat.tui.widgets.pointing import Chosen, CodeClicked, Pointed
 
 MOST_LINES = 1 << 32
-"""Lines of one message, so that each line of all messages has a number; in order."""
+"""Most lines of one message, so that each line of all messages has a number; in order."""
 
 
 KEYS: list[BindingType] = [
@@ -74,24 +74,23 @@ class Transcript(ScrollView, can_focus=True):
         self.inspector = Inspector(self.messages, self.window, self, self._point)
         self.choice = Choice(self.messages, self.window, self.inspector, self._chosen)
         self.needs_choice = False
-        """Letters are commands only while something is chosen: where there is a prompt to type them into."""
+        """Letters are commands only while something is chosen: there is a prompt to type them into."""
         self._shown: dict[int, Strip] = {}
-        """What was drawn last, by row of the window."""
         self._epoch = 0
-        """Counts what makes all that was drawn wrong."""
+        """Counts changes that make everything drawn wrong."""
 
     # What is chosen
 
     @property
     def selected(self) -> int | None:
-        """The place of the message that is marked."""
+        """Index of the message that is marked."""
         return self.messages.selected
 
     def select(self, index: int | None, *, chosen: bool = False) -> None:
         """Mark a message and go there; None marks none.
 
         Args:
-            chosen: it was chosen by hand, so letters are commands.
+            chosen: by hand, so letters are commands.
         """
         (self.choice.pick if chosen else self.choice.mark)(index)
         if self.selected is not None:
@@ -103,7 +102,7 @@ class Transcript(ScrollView, can_focus=True):
         return self.screen.focused is self and (self.choice.on or not self.needs_choice)
 
     def offers(self) -> list[str]:
-        """What can be done with the message that is chosen; empty where letters are no commands."""
+        """Keys that act on the chosen message; empty where letters are no commands."""
         view = self.choice.view if self.letters else None
         return [] if view is None else offers(view, talks=self.needs_choice)
 
@@ -131,7 +130,6 @@ class Transcript(ScrollView, can_focus=True):
         self.post_message(Chosen())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys that would do nothing now are neither bound nor shown."""
         match action:
             case "token":
                 return self.inspector.on
@@ -142,17 +140,15 @@ class Transcript(ScrollView, can_focus=True):
         return super().check_action(action, parameters)
 
     def action_fold(self) -> None:
-        """Fold a message, or unfold it."""
         self.choice.fold()
 
     def action_thought(self) -> None:
-        """Show what was thought before an answer, or fold it away."""
         self.choice.show_thought()
 
     # Heat and tokens
 
     def cycle_heat(self) -> str:
-        """Another kind of heat on the words; which."""
+        """Show another kind of heat on the words; returns it."""
         was = self.heat.mode
         self.heat.cycle()
         if "off" in (was, self.heat.mode):
@@ -164,7 +160,6 @@ class Transcript(ScrollView, can_focus=True):
         return self.heat.mode
 
     def action_inspect(self) -> None:
-        """Move a cursor over the tokens, or leave them."""
         if self.inspector.on:
             self.inspector.end()
             return
@@ -174,23 +169,21 @@ class Transcript(ScrollView, can_focus=True):
         self.refresh_bindings()
 
     def action_token(self, step: int) -> None:
-        """The next token, or the one before."""
         self.inspector.step(step)
 
     def _point(self, position: int | None) -> None:
-        """The cursor is on a token: the message that it stands in is chosen, too."""
+        """Put the cursor on a token, and choose its message."""
         self.post_message(Pointed(position))
         view = None if position is None else self.inspector.view_of(position)
         if view is not None:
             self.choice.pick(view.index)
 
     def action_leave(self) -> None:
-        """Nothing is chosen any more."""
         self.choice.end()
         self.refresh_bindings()
 
     def text_select_all(self) -> None:
-        """What is clicked twice is one message, see `on_click`, and not everything."""
+        """A double click selects one message, see `on_click`, and not everything."""
 
     def on_click(self, event: Click) -> None:
         place = event.get_content_offset(self)
@@ -211,7 +204,7 @@ class Transcript(ScrollView, can_focus=True):
     # Finding and copying
 
     def find(self, words: str, step: int = -1) -> str:
-        """Mark words and go to the next place, or the one before; how many there are."""
+        """Mark words and go to the next or previous place; returns how many there are."""
         if words != self.finder.words:
             self.finder.look(words, [view for _, view in sorted(self.messages.by_index.items())])
             self.window.laid()
@@ -222,7 +215,7 @@ class Transcript(ScrollView, can_focus=True):
         return self.finder.count
 
     def chosen_text(self) -> str:
-        """What was said in the marked message, or in the last one."""
+        """The text of the marked message, or of the last one."""
         index = max(self.messages.by_index, default=-1) if self.selected is None else self.selected
         view = self.messages.by_index.get(index)
         return view.said if view is not None else ""
@@ -238,7 +231,7 @@ class Transcript(ScrollView, can_focus=True):
         self.window.scrolled(new_value)
 
     def refresh_changed(self) -> None:
-        """Draw the rows of the window that show something else: mostly one, where an answer goes on."""
+        """Draw the rows of the window that have changed: mostly one, where an answer goes on."""
         for y in range(self.scrollable_content_region.height):
             strip, shown = self._strip(y), self._shown.get(y)
             if strip is not shown and strip != shown:
@@ -251,7 +244,7 @@ class Transcript(ScrollView, can_focus=True):
         return strip
 
     def _strip(self, y: int) -> Strip:
-        """What stands in a row of the window."""
+        """The strip of a row of the window."""
         row = y + self.scroll_offset.y
         place = self.page.at(row)
         if place is None:
@@ -261,15 +254,12 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def ground(self) -> RichStyle:
-        """See `drawing.Canvas`: `rich_style`, which is worked out anew each time."""
         return self.visual_style.rich_style
 
     def draw(self, content: Content, width: int) -> Sequence[Strip]:
-        """See `drawing.Canvas`."""
         return Visual.to_strips(self, content, width, None, self.visual_style, apply_selection=False)
 
     def dress(self, view: TurnView, piece: Piece, line: int) -> Content:
-        """See `drawing.Canvas`."""
         content = dressed(view, piece, self.heat, self.finder, self.page.width)
         selection = self.text_selection
         if selection is not None:
@@ -278,7 +268,6 @@ class Transcript(ScrollView, can_focus=True):
         return content
 
     def key(self, view: TurnView, piece: Piece) -> object:
-        """See `drawing.Canvas`."""
         warm = piece.start >= 0 or piece.fold
         heat = (self.heat.version, self.heat.memory.cursor) if warm else None
         return self._epoch, heat, self.finder.version

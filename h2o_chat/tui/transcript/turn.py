@@ -1,4 +1,4 @@
-"""One message of the conversation: a title with its hold gauge above a text, and an empty line below it."""
+"""A message as it is drawn: a title with its hold gauge above a text, and an empty line below it."""
 
 from bisect import bisect_right
 
@@ -13,7 +13,7 @@ from h2o_chat.tui.transcript.thought import divide
 from h2o_chat.tui.widgets.theme import MUTED
 
 INDENT = 2
-"""Columns before the text; one is left free behind it."""
+"""Columns before the text; one column is left free behind it."""
 
 
 class TurnView:
@@ -21,9 +21,9 @@ class TurnView:
 
     Args:
         kind: user, assistant, system, note, error, or loading, which has no title.
-        name: who speaks.
-        body: what is said; Markdown where it is an answer.
-        index: its place in the conversation; None where it is no part of it.
+        name: of the speaker.
+        body: the text; Markdown where it is an answer.
+        index: in the conversation; None where it is no part of it.
         finish: how an answer ended.
     """
 
@@ -41,53 +41,51 @@ class TurnView:
         self.source = "" if isinstance(body, Content) else body
         self.finish = finish
         self.hold: float | None = None
-        """The share of caches that still hold it, averaged over its tokens."""
+        """Share of caches that still hold it, averaged over its tokens."""
         self.marked = False
-        """Chosen by the keyboard."""
         self.pinned = False
         """Protected from eviction by the person."""
         self.remark = ""
-        """What its title says besides: what was recalled for it."""
+        """An addition to its title: what was recalled for it."""
         self.branch: tuple[int, int] | None = None
-        """(which it is, of how many) where something else was said in its place, too."""
+        """(number, count) of the branches in its place."""
         self.growing: Growing | None = None
         """While it is being written."""
         self.tokens: Tokens | None = None
-        """Of its text, where they were told."""
+        """The tokens of its text, where they are known."""
         self.raw = False
         """Shown as the text of its tokens, if they are known."""
         self.folded = False
         self.kept_open: bool | None = None
-        """Somebody has unfolded it."""
+        """Whether somebody has unfolded it."""
         self.thinks = False
         """The prompt has opened a block of thought."""
         self.thought_shown = False
         self._written: list[Piece] | None = None
-        """An answer, as it was drawn while it was written."""
+        """The pieces of an answer as they were drawn while it was written."""
         self._cut_for = 0
-        """The width for which that was cut into pieces."""
+        """The width for which they were cut."""
         self._room = 0
-        """Columns for which tables were drawn."""
+        """The width for which tables were drawn."""
         self._given = body if isinstance(body, Content) else None
         self._pieces: list[Piece] | None = None
         self._layout: tuple[int, list[int]] = (0, [])
-        """For which width, and the row at which each piece begins; then the row behind them."""
+        """(width, row at which each piece begins, then the row behind them)."""
         self.drawn_title: tuple[object, Strip] | None = None
-        """See `drawing.py`: when it was drawn, and how it looked."""
+        """(key, strip) of the title, see `drawing.py`."""
 
     @property
     def content(self) -> Content:
-        """What is shown of it."""
         return joined(self.pieces)
 
     @property
     def plain(self) -> str:
-        """The same without styles."""
+        """The shown text, without styles."""
         return "".join(piece.content.plain + piece.joint for piece in self.pieces)
 
     @property
     def whole(self) -> Content:
-        """What would be shown if nothing were folded, as it is read."""
+        """The text that would be shown if nothing were folded."""
         return joined(self._build(raw=False, folded=False))
 
     @property
@@ -98,26 +96,24 @@ class TurnView:
 
     @property
     def thought(self) -> str | None:
-        """What was thought before the answer."""
         return divide(self.source, begun=self.thinks)[0] if self.kind == "assistant" else None
 
     @property
     def said(self) -> str:
-        """Its text, without what was thought before."""
+        """Its text, without the thought before."""
         return divide(self.source, begun=self.thinks)[1]
 
     @property
     def is_long(self) -> bool:
-        """Worth folding."""
         return fold_at(self.source) < len(self.source)
 
     @property
     def folds(self) -> int:
-        """From which character of its source on it is folded."""
+        """Index of the first folded character of its source."""
         return fold_at(self.source) if self.folded and self.growing is None else len(self.source)
 
     def toggle_fold(self) -> None:
-        """Fold it, or unfold it; so it stays."""
+        """Fold or unfold it; it stays so."""
         self.folded = not self.folded
         self.kept_open = not self.folded or None
 
@@ -167,17 +163,14 @@ class TurnView:
         return [Piece(head, "\n\n"), *pieces]
 
     def show(self, body: Content) -> None:
-        """Show something else."""
         self._given = body
         self.changed()
 
     def open(self) -> None:
-        """Begin an answer that will be written piece by piece."""
         self.growing = Growing()
         self.growing.room = self._room
 
     def write(self, text: str) -> None:
-        """Append to an answer."""
         assert self.growing is not None
         before = len(divide(self.source, begun=self.thinks)[1])
         self.source += text
@@ -187,11 +180,11 @@ class TurnView:
         self.changed()
 
     def close(self, finish: str, text: str | None) -> None:
-        """An answer is whole.
+        """End an answer.
 
         Args:
             finish: how it ended.
-            text: all of it, where that is known; what was written may lack the last characters.
+            text: all of it, where it is known; the written text may lack the last characters.
         """
         assert self.growing is not None
         self.finish = finish
@@ -202,7 +195,7 @@ class TurnView:
         self.changed()
 
     def changed(self) -> None:
-        """What it shows is another thing, of another height."""
+        """Forget the layout: it shows something else."""
         self._pieces = None
         self._layout = (0, [])
 
@@ -210,7 +203,6 @@ class TurnView:
 
     @property
     def titled(self) -> int:
-        """Rows of the title."""
         return int(self.kind != "loading")
 
     def rows(self, width: int) -> int:
@@ -225,9 +217,7 @@ class TurnView:
         return self._layout[1][-1] + 1
 
     def _cut_anew(self, width: int) -> None:
-        """What grew was cut where its rows ended, which nobody could see: in another width it would show.
-        Tables are drawn for a width.
-        """
+        """Cuts again for another width, where the old cuts would be visible. Tables are drawn for a width."""
         room = max(width - INDENT - 1, 1)
         tables = room != self._room and self.kind == "assistant" and "|" in self.source
         self._room = room
@@ -241,17 +231,17 @@ class TurnView:
         self._written = self._pieces = None
 
     def guess(self, width: int) -> int:
-        """About its height; exact where that is known already."""
+        """Its height, roughly; exact where it is known already."""
         if self._layout[0] == width:
             return self._layout[1][-1] + 1
         return self.source.count("\n") + len(self.source) // max(width - INDENT - 1, 1) + 3
 
     def known(self, width: int) -> bool:
-        """Whether its height is known."""
+        """Whether its height in this width is known."""
         return self._layout[0] == width
 
     def at(self, row: int, width: int) -> tuple[Piece | None, int]:
-        """The piece that a row shows, and which of its rows that is; None is the title or the empty row."""
+        """The piece that a row shows, and its row in that; None for the title or the empty row."""
         self.rows(width)
         starts = self._layout[1]
         if not starts[0] <= row < starts[-1]:

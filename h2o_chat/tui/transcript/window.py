@@ -1,4 +1,4 @@
-"""Where the window on the conversation is: at its end while that grows, else where the reader left it."""
+"""The window on the transcript: at its end while that grows, else where the reader left it."""
 
 from collections.abc import Callable
 
@@ -10,12 +10,12 @@ from h2o_chat.tui.transcript.turn import TurnView
 
 
 class Window:
-    """Moves over the rows of a page; what stands in it is wrapped before it is seen.
+    """Moves over the rows of a page; wraps rows before they are visible.
 
     Args:
-        widget: what scrolls and is drawn.
+        widget: scrolls and is drawn.
         page: all messages.
-        redraw: draws the rows of the window that show something else.
+        redraw: draws the rows of the window that have changed.
     """
 
     def __init__(self, widget: ScrollView, page: Page, redraw: Callable[[], None]) -> None:
@@ -54,19 +54,19 @@ class Window:
         self._move(max(page.starts[place] + row - rows // 2, 0))
 
     def seen(self) -> list[TurnView]:
-        """The messages in the window."""
+        """The visible messages."""
         top, rows = self._widget.scroll_offset.y, self._widget.scrollable_content_region.height
         first, last = self.page.at(top), self.page.at(min(top + rows, self.page.height) - 1)
         return [] if first is None or last is None else self.page.views[first : last + 1]
 
     def scrolled(self, to: float) -> None:
-        """It was scrolled, by the reader or from here."""
+        """Note that it was scrolled, by the reader or from here."""
         if not self._moving:
             self._follows = to >= self._widget.max_scroll_y
             self._move(round(to))
 
     def resized(self) -> None:
-        """It may have another width, or height."""
+        """Adapt to another width or height."""
         page, width = self.page, self._widget.scrollable_content_region.width
         if width and width != page.width:
             self.keeping(lambda: setattr(page, "width", width))
@@ -74,12 +74,11 @@ class Window:
             self._move(self._widget.scroll_offset.y)
 
     def changed(self, view: TurnView) -> None:
-        """One message has another height."""
         view.changed()
         self.keeping(lambda: None)
 
     def keeping(self, change: Callable[[], None]) -> None:
-        """Change heights; the message at the top of the window stays there."""
+        """Run a change of heights; the message at the top of the window stays there."""
         page, top = self.page, self._widget.scroll_offset.y
         place = page.at(top)
         local = 0 if place is None else top - page.starts[place]
@@ -92,12 +91,11 @@ class Window:
         self._move(page.starts[place] + min(local, rows - 1))
 
     def laid(self, place: int = 0) -> None:
-        """From this place on some have another height: the window stays at the end, or with what was seen."""
+        """Adapt to other heights from this index on: the window stays at the end, or with its text."""
         self.page.changed(place)
         self._move(self._widget.scroll_offset.y)
 
     def _move(self, top: int) -> None:
-        """Go to a row, having wrapped what is seen there."""
         widget, page = self._widget, self.page
         rows = widget.scrollable_content_region.height
         if not rows:  # it has no place on the screen yet
@@ -112,7 +110,7 @@ class Window:
         self._moving = False
 
     def _resize(self, size: Size, rows: int) -> None:
-        """Say how much there is; where a scrollbar neither comes nor goes, no layout is needed for that."""
+        """Set the virtual size; where a scrollbar neither comes nor goes, no layout is needed."""
         widget, was = self._widget, self._widget.virtual_size
         if size.width != was.width or (size.height > rows) != (was.height > rows):
             widget.virtual_size = size

@@ -1,1 +1,1 @@
-"""Small widgets and colours that the other rooms of the screen use."""
+"""Widgets and colours that the other rooms of the screen use."""

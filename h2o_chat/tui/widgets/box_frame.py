@@ -9,13 +9,13 @@ from h2o_chat.tui.widgets.theme import MUTED
 
 
 def row(line: Content, inner: int, pad: str = " ") -> Content:
-    """A line inside the frame, cut or filled to `inner` columns."""
     shown = line.truncate(inner)
     return Content.assemble(f"│{pad}", shown.pad_right(inner - shown.cell_length), f"{pad}│")
 
 
 def edge(left: str, title: str | Content, note: str, right: str, width: int) -> Content:
-    """A border line with a title on the left and a note on the right; the note goes where both do not fit."""
+    """A border line with a title on the left and a note on the right; the note is dropped where both do not
+    fit."""
     start = f"{left}─ " if title else f"{left}─"
     head = Content.assemble(start, (title, "bold $foreground") if isinstance(title, str) else title)
     head += " " if title else ""
@@ -27,6 +27,6 @@ def edge(left: str, title: str | Content, note: str, right: str, width: int) -> 
 
 
 def wrapped(text: str, cells: int) -> list[str]:
-    """In lines of so many columns, broken between words where that will do."""
+    """Lines of so many columns, broken between words where possible."""
     breaks = [0, *divide_line(text, cells), len(text)]
     return [text[start:end].rstrip() for start, end in pairwise(breaks)]

@@ -1,4 +1,4 @@
-"""Drawing a change costs what has changed: a line of the answer, and not the whole screen for it."""
+"""Draws a change at the cost of the change: a line of the answer, not the whole screen."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""The line between conversation and prompt; it says in passing what goes on."""
+"""The line between conversation and prompt; it carries a passing remark."""
 
 from rich.cells import cell_len
 from textual.content import Content
@@ -15,7 +15,7 @@ MOST_ROWS = 4
 
 
 class Divider(Widget):
-    """Joins the two boxes, and carries one short remark that goes away by itself; on two rows if it must."""
+    """Joins the two boxes, and carries a short remark that goes away by itself; on two rows if it must."""
 
     DEFAULT_CSS = """
     Divider { height: 1; color: $border; }
@@ -26,23 +26,23 @@ class Divider(Widget):
         self._doing = ""
         self._pointed = ""
         self._offered: list[str] = []
-        """What is chosen, and the keys that do something with it, each with what it does."""
+        """What is chosen, and the keys that act on it, each with its action."""
         self._said = ""
         self._timer: Timer | None = None
         self._rows = 1
 
     @property
     def remark(self) -> str:
-        """What stands on the line now."""
+        """The remark on the line now."""
         return self._said or self._pointed or " · ".join(self._offered) or self._doing
 
     def doing(self, text: str) -> None:
-        """What goes on, until the next call; empty for nothing."""
+        """Set what goes on, until the next call; empty for nothing."""
         self._doing = safe_text(text)
         self._show()
 
     def point(self, text: str) -> None:
-        """What is known of the token under the cursor, in front of what goes on; empty for none."""
+        """Set the line about the token under the cursor, in front of what goes on; empty for none."""
         before = self.remark
         if text:
             self._said = ""  # whoever moves the cursor wants to read this
@@ -51,13 +51,13 @@ class Divider(Widget):
             self._show()
 
     def offer(self, chosen: list[str]) -> None:
-        """What is chosen and what can be done with it, in front of what goes on; empty for nothing chosen."""
+        """Set what is chosen and what can be done with it, in front of what goes on; empty for nothing."""
         if chosen != self._offered:
             self._offered = [safe_text(part) for part in chosen]
             self._show()
 
     def on_click(self, event: Click) -> None:
-        """A click on a key that is offered is that key."""
+        """A click on a key that is offered presses it."""
         left = 3  # the frame and a space
         for number, part in enumerate(self._offers(self.size.width)):
             if number and left <= event.x < left + cell_len(part):
@@ -66,7 +66,7 @@ class Divider(Widget):
             left += cell_len(part) + 3
 
     def _offers(self, width: int) -> list[str]:
-        """What is offered and has room on one row, the way back always; none behind another remark."""
+        """The offers that have room on one row, the way back always; none behind another remark."""
         if self._said or self._pointed or not self._offered:
             return []
         parts = list(self._offered)
@@ -77,7 +77,7 @@ class Divider(Widget):
         return parts
 
     def say(self, text: str, seconds: float = SAID_SECONDS) -> None:
-        """An answer to a key, shown for a while in front of what goes on."""
+        """Show an answer to a key for a while, in front of what goes on."""
         if self._timer:
             self._timer.stop()
         self._said = safe_text(text)
@@ -92,14 +92,14 @@ class Divider(Widget):
         self._show()
 
     def _show(self) -> None:
-        """Draw the remark, on as many rows as it takes; while tokens are looked at it grows no smaller."""
+        """Draw the remark, on as many rows as it takes; while a cursor moves it does not shrink."""
         rows = min(len(self._lines(self.size.width)), MOST_ROWS)
         self._rows = max(rows, self._rows) if self._pointed else rows
         self.styles.height = self._rows
         self.refresh()
 
     def _lines(self, width: int) -> list[str]:
-        """The remark, wrapped: between its parts where that will do, else between words."""
+        """The remark, wrapped between its parts where possible, else between words."""
         if offers := self._offers(width):
             return [" · ".join(offers)]  # one row: what was clicked stays where it is
         room = max(width - 5, 1)

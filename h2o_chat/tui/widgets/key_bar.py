@@ -1,4 +1,4 @@
-"""The line of keys at the bottom: those that have room, and none of them in part."""
+"""The line of keys at the bottom: only keys that fit completely."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from textual.widgets import Footer, Input
 from textual.widgets._footer import FooterKey
 
 PADDING_CELLS = 3
-"""Around a key and its name."""
+"""Columns around a key and its name."""
 
 
 class Keys(Footer):
@@ -20,7 +20,7 @@ class Keys(Footer):
     _composed_of: list[Any] | None = None
 
     def bindings_changed(self, screen: Screen[Any]) -> None:
-        """Composes them anew if others are to be shown; for the same ones that took a third of drawing."""
+        """Composes it again only if other bindings are shown: that took a third of drawing."""
         if not (self.is_attached and screen is self.screen and self.app.app_focus):
             return super().bindings_changed(screen)
         bindings = [(one, enabled) for _, one, enabled, _ in screen.active_bindings.values() if one.show]
@@ -43,21 +43,20 @@ class Keys(Footer):
                 yield key
 
     def on_resize(self, event: Resize) -> None:
-        """More keys have room, or fewer."""
         if event.size.width != self._room:
             self._room = event.size.width
             self.call_after_refresh(self.recompose)
 
 
 def typed_ahead(line: Input, event: Key) -> None:
-    """Put a letter into a line that is about to get the keyboard; those that it gets itself go no further."""
+    """Type into a line that is about to get the keyboard; a letter that the line gets itself goes no
+    further."""
     if event.character is not None and event.is_printable and not line.has_focus:
         event.stop()
         line.insert_text_at_cursor(event.character)
 
 
-def _unheard(compact: bool) -> None:
-    """Nothing is to be done."""
+def _unheard(compact: bool) -> None: ...
 
 
 def _cells(key: FooterKey) -> int:

@@ -1,4 +1,4 @@
-"""The token under the cursor, one for the whole screen, whoever moves it; and the message that is chosen."""
+"""Messages about the cursor on a token, one for the whole screen, and about the chosen message."""
 
 from dataclasses import dataclass
 
@@ -6,16 +6,15 @@ from textual.message import Message
 
 
 class Pointed(Message):
-    """Somebody points at a token, or at none any more. Posted by any widget; the app takes it.
+    """The cursor moves to a token, or away. Posted by any widget; the app takes it.
 
     It sets `CacheView.cursor` and has the panel, the strip and the transcript drawn again.
     """
 
     def __init__(self, position: int | None, *, follow: bool = False) -> None:
-        """
-        Args:
-            position: of the token.
-            follow: whether the transcript goes to the message that it stands in.
+        """Args:
+        position: of the token.
+        follow: the transcript goes to its message.
         """
         super().__init__()
         self.position = position
@@ -24,10 +23,8 @@ class Pointed(Message):
 
 @dataclass
 class CodeClicked(Message):
-    """Somebody has clicked the mark of a code block."""
-
     code: str
 
 
 class Chosen(Message):
-    """Another message is chosen in the transcript, or none any more. Posted by it; the pane says so."""
+    """Another message is chosen in the transcript, or none; the pane shows what can be done."""

@@ -1,6 +1,6 @@
 """The colours: slate, blue for the model, amber for what is heavy; all of it survives colour blindness.
 
-Three themes of our own, and whatever Textual has; each gets the colours below that no theme of Textual names.
+Three themes of our own, and those of Textual; each gets the colours below that no theme of Textual names.
 """
 
 from textual.color import Color
@@ -60,14 +60,14 @@ H2O_ANSI = Theme(
         "footer-key-foreground": "ansi_yellow",
     },
 )
-"""The sixteen colours of the terminal itself, on its own ground."""
+"""The sixteen colours of the terminal itself, on its own background."""
 OWN = (H2O_DARK, H2O_LIGHT, H2O_ANSI)
 
 MUTED = "$muted"
-"""What is said beside the matter; in a style string, where `$text-muted` would come out white."""
+"""Secondary text; in a style string, where `$text-muted` would come out white."""
 
 Ramp = tuple[tuple[str, str], ...]
-"""(word, ground) of the levels 1 to 8."""
+"""(word, background) of the levels 1 to 8."""
 HEAT_DARK: Ramp = (
     ("#d5dbe3", "#1f2226"),
     ("#d5dbe3", "#332d26"),
@@ -78,7 +78,7 @@ HEAT_DARK: Ramp = (
     ("#12161c", "#c59443"),
     ("#12161c", "#e0a84e"),
 )
-"""One hue from dark to bright amber: the order is that of brightness, for eyes that see no colours."""
+"""One hue from dark to bright amber: brightness gives the order, for eyes that see no colours."""
 HEAT_LIGHT: Ramp = (
     ("#1d2329", "#f6efdf"),
     ("#1d2329", "#f1e1bd"),
@@ -89,7 +89,7 @@ HEAT_LIGHT: Ramp = (
     ("#ffffff", "#8f5b1c"),
     ("#ffffff", "#6b4110"),
 )
-"""The same from pale to dark, on a light ground."""
+"""The light version: from pale to dark."""
 HEAT_ANSI_DARK: Ramp = (
     *(("ansi_default", "ansi_default"),) * 2,
     *(("ansi_yellow", "ansi_default"),) * 2,
@@ -103,11 +103,11 @@ HEAT_ANSI_LIGHT: Ramp = (
     *(("ansi_black", "ansi_cyan"),) * 2,
     *(("ansi_bright_white", "ansi_blue"),) * 2,
 )
-"""Yellow is not to be read on a light ground."""
+"""Yellow cannot be read on a light background."""
 
 
 def ramp(theme: Theme) -> Ramp:
-    """The heat that can be read on a theme's ground."""
+    """The heat that can be read on a theme's background."""
     if theme.ansi:
         return HEAT_ANSI_DARK if theme.dark else HEAT_ANSI_LIGHT
     return HEAT_DARK if theme.dark else HEAT_LIGHT
@@ -130,4 +130,4 @@ def variables(theme: Theme) -> dict[str, str]:
 
 
 _PALE = {True: {"muted": 0.6, "gone": 0.45}, False: {"muted": 0.75, "gone": 0.6}}
-"""Shares of the foreground, by whether the ground is dark."""
+"""Shares of the foreground, by whether the background is dark."""

@@ -1,1 +1,1 @@
-"""Commands. No torch before it is needed."""
+"""The commands. They import torch only when it is needed."""

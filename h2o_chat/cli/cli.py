@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class _Commands(Commands):
-    """Says how a question is asked to whoever types one instead of a command."""
+    """Tells whoever types a question instead of a command how to ask it."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]
@@ -48,7 +48,7 @@ class _Commands(Commands):
         if unknown and not difflib.get_close_matches(name, self.commands):
             said = " ".join(takewhile(lambda word: not word.startswith("-"), args))
             if not said or any(character in '"$`\\!' or not character.isprintable() for character in said):
-                said = "your question"  # what a shell would read otherwise
+                said = "your question"  # without characters that a shell would read
             ctx.fail(
                 f'No such command {name!r}. To ask that: h2o-chat run "{said}". The chat screen is'
                 " h2o-chat alone."
@@ -119,10 +119,10 @@ _Record = Annotated[
 
 
 def _kept(resume: str | None, folder: Path | None) -> tuple["Kept", dict[str, Any]]:
-    """Where the conversation is kept, and what a resumed one was held with.
+    """The place where the conversation is kept, and the settings of a resumed one.
 
     Args:
-        folder: the data folder; None: it is kept in memory alone.
+        folder: the data folder; None keeps it in memory alone.
     """
     from h2o_chat.chat.conversation.opening import Kept, stored
 
@@ -193,7 +193,7 @@ def screen(
                 "The chat screen needs a terminal, and this is none.",
                 'Without one: h2o-chat --plain, or h2o-chat run "your question".',
             )
-        model = look_up(settings.model)  # what is wrong with a name or with files stands in the shell
+        model = look_up(settings.model)  # an error about a name or files belongs into the shell
         if isinstance(model, Found):
             checked(model)
         else:
@@ -258,7 +258,7 @@ def _plain(
 
 
 def _no_flags_before(context: typer.Context) -> ExitCode:
-    """A flag in front of a command would be lost silently."""
+    """Refuses a flag in front of a command: it would be lost silently."""
     for name in FLAGS:
         if asked_for(context, name):
             flag = "--" + name.replace("_", "-")
@@ -356,7 +356,7 @@ def run(
 
 
 def _turns(prompt: str | None, script: Path | None) -> list[str]:
-    """What is to be said.
+    """The turns to say.
 
     Raises:
         UsageError: nothing, too much, or it cannot be read.

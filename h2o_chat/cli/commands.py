@@ -1,4 +1,4 @@
-"""What the commands without a screen share."""
+"""Helpers of the commands without a screen."""
 
 import sys
 from collections.abc import Callable
@@ -17,7 +17,7 @@ FetchYes = Annotated[
 
 
 def ends(work: Callable[[], None]) -> None:
-    """Runs a command body; its errors are said as everywhere, and decide the exit code."""
+    """Runs a command body; its errors are shown as everywhere, and decide the exit code."""
 
     def done() -> ExitCode:
         work()
@@ -40,7 +40,7 @@ def confirmed(question: str) -> bool:
 
 
 def asking(yes: bool) -> Agree:
-    """What asks before many bytes are fetched.
+    """Returns what asks before many bytes are fetched.
 
     Raises, where it is asked:
         UsageError: there is no terminal to ask on.

@@ -1,4 +1,4 @@
-"""`h2o-chat config`: what is set and where; setting it in `config.toml`, whose comments stay."""
+"""`h2o-chat config`: shows the settings and their sources; edits `config.toml`, whose comments stay."""
 
 import json
 import os
@@ -67,7 +67,7 @@ def unset(name: Name) -> None:
 
     def work() -> None:
         stands = _defaults(read_tables(config_file()))
-        # What is not known has to go too: nothing starts as long as it stands there.
+        # Unknown settings can be removed too: nothing starts as long as they stand there.
         key = name if name in stands else _plain(name)
         if key in stands:
             change(key, None)
@@ -103,11 +103,11 @@ def validate(
 
 
 _SHARES = ("budget", "policy", "sinks", "recent")
-"""Settings of which each may be right and all together not work."""
+"""Settings that may each be right, and all together not work."""
 
 
 def _cannot_work(values: dict[str, Any]) -> BudgetError | None:
-    """Why nothing could be remembered with these settings, if so."""
+    """Why no cache can work with these settings; None: one can."""
     asked = Settings(**{name: values[name] for name in _SHARES if name in values})
     if asked.policy == "full":
         return None
@@ -122,7 +122,7 @@ def _cannot_work(values: dict[str, Any]) -> BudgetError | None:
 
 
 def _plain(name: str) -> str:
-    """The setting that is meant by `top_p`, `top-p` or `--top-p`.
+    """The name of a setting from `top_p`, `top-p` or `--top-p`.
 
     Raises:
         UsageError: there is none.
@@ -156,7 +156,7 @@ def _show(as_json: bool) -> None:
 
 
 def _shown(value: Any) -> str:
-    """As it would stand in the file, harmless for a terminal."""
+    """The value as in the file, harmless for a terminal."""
     from h2o_chat.base.safe import safe_text
 
     if value is None:
@@ -165,7 +165,7 @@ def _shown(value: Any) -> str:
 
 
 def _defaults(tables: dict[str, Any]) -> dict[str, Any]:
-    """What stands in `[defaults]`, right or wrong.
+    """The table `[defaults]`, right or wrong.
 
     Raises:
         UsageError: it is no table.
@@ -177,7 +177,7 @@ def _defaults(tables: dict[str, Any]) -> dict[str, Any]:
 
 
 def change(key: str, value: Any) -> None:
-    """Sets a default in the file, or takes it out (None); everything else stays, to the byte.
+    """Sets a default in the file, or removes it (None); all other bytes stay.
 
     Raises:
         UsageError: the file is no TOML, or is laid out in a way that cannot be edited.
@@ -200,7 +200,7 @@ def change(key: str, value: Any) -> None:
 
 
 def _edited(text: str, key: str, value: Any) -> str:
-    """The text of a configuration with one default more, another or less."""
+    """The text of a configuration with one default set, changed or removed."""
     import tomlkit
 
     newline = "\r\n" if "\r\n" in text else "\n"

@@ -1,4 +1,4 @@
-"""The model for whoever names none."""
+"""The model of a start that names none."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -12,9 +12,9 @@ def with_model(settings: Settings, asked: Collection[str], folder: Path, *, said
     """The settings with a model; where none was asked for, stderr says which one it is.
 
     Args:
-        asked: the settings that stand on the command line, or that the stored conversation was held with.
-        folder: the data folder, where the newest conversation says which model was used last.
-        said: whether stderr says it.
+        asked: settings on the command line, or of the stored conversation.
+        folder: the data folder; its newest conversation has the model used last.
+        said: stderr says it.
     """
     if "model" in asked:
         return settings

@@ -1,4 +1,4 @@
-"""What is installed and found here, what would run, what is wrong and what to do about it.
+"""The report of `h2o-chat doctor`: what is installed, what would run, what is wrong and what to do about it.
 
 torch and transformers are imported inside, and may fail: a broken installation is what this is for.
 """
@@ -40,27 +40,27 @@ _SHOWN = ("torch", "transformers", "textual", "bitsandbytes", "safetensors")
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is wrong, and what to do."""
+    """Something wrong, and what to do."""
 
     what: str
     do: str
     prevents: bool
-    """Whether nobody can chat as long as it is so."""
+    """Whether it prevents chatting."""
 
 
 @dataclass
 class DoctorReport:
-    """What was found; keys that end in `_bytes` are in bytes."""
+    """The findings; keys that end in `_bytes` are in bytes."""
 
     sections: dict[str, dict[str, Any]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
     def wrong(self, error: H2OChatError) -> None:
-        """Adds what prevents chatting."""
+        """Add an error that prevents chatting."""
         self.problems.append(Problem(error.message, error.hint, prevents=True))
 
     def note(self, what: str, do: str) -> None:
-        """Adds what does not."""
+        """Add a problem that does not prevent chatting."""
         self.problems.append(Problem(what, do, prevents=False))
 
     @property
@@ -70,7 +70,7 @@ class DoctorReport:
 
 
 def examine() -> DoctorReport:
-    """Looks at everything; downloads and changes nothing."""
+    """Examines everything; downloads and changes nothing."""
     report = DoctorReport()
     report.sections["versions"] = _versions(report)
     torch = _imported("torch", report)
@@ -127,7 +127,7 @@ def _imported(name: str, report: DoctorReport) -> ModuleType | None:
 
 
 def _configuration(report: DoctorReport) -> tuple[Settings | None, dict[str, Any]]:
-    """The settings that hold without flags; None if they are wrong."""
+    """The settings without flags; None if they are wrong."""
     path = config_file()
     wrong: list[UsageError] = []
     try:
@@ -185,7 +185,7 @@ def _gpus(torch: Any, report: DoctorReport) -> dict[str, Any]:
     }
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what a broken driver is, is said below
+            warnings.simplefilter("ignore")  # a broken driver is reported below
             for number in range(torch.cuda.device_count()):
                 free, total = torch.cuda.mem_get_info(number)
                 name = torch.cuda.get_device_name(number)
@@ -241,7 +241,7 @@ def _folders(report: DoctorReport) -> dict[str, Any]:
 
 
 def _folder(folder: Path) -> dict[str, Any]:
-    """A folder, or, as long as it is not there, that in which it would be made."""
+    """A folder, or the existing one in which it would be made."""
     # os.path: a folder that may not be looked into counts as none, where Path.exists() raises.
     there = next(one for one in (folder.absolute(), *folder.absolute().parents) if os.path.exists(one))
     return {
@@ -253,7 +253,8 @@ def _folder(folder: Path) -> dict[str, Any]:
 
 
 def _writable(folder: Path) -> bool:
-    """By trying: permissions say nothing of a disk that is mounted read-only, or to root."""
+    """Whether a file can be made there; permissions say nothing of a disk that is mounted read-only, or to
+    root."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             return True
@@ -262,7 +263,7 @@ def _writable(folder: Path) -> bool:
 
 
 def _token() -> str:
-    """Where a token was found. Not by huggingface_hub's get_token(): that may go to the network."""
+    """Where a token was found. Not by huggingface_hub's get_token(), which may use the network."""
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
         if os.environ.get(name, "").strip():
             return f"found in the variable {name}"
@@ -277,7 +278,7 @@ def _token() -> str:
 
 
 def _model(settings: Settings, models: Any, report: DoctorReport) -> dict[str, Any]:
-    """What a start without flags would run."""
+    """The model that a start without flags would run."""
     from h2o_chat.chat.conversation.opening import choose_unnamed
 
     rows: dict[str, Any] = {"asked_for": settings.model}
@@ -314,7 +315,7 @@ def _not_here(model: Known, report: DoctorReport) -> dict[str, Any]:
 
 
 def _fits(settings: Settings, model: Found, models: Any, rows: dict[str, Any]) -> None:
-    """Everything a start checks before weights are read; fills `rows` as far as it comes.
+    """Makes all checks of a start before weights are read; fills `rows` as far as it comes.
 
     Raises:
         H2OChatError: it would not start.
@@ -365,7 +366,7 @@ def _fits(settings: Settings, model: Found, models: Any, rows: dict[str, Any]) -
 
 
 def _fits_native(settings: Settings, model: Found, sizes: Any, weights: Any, rows: dict[str, Any]) -> None:
-    """The same for packed weights.
+    """The checks for packed weights.
 
     Raises:
         H2OChatError: it would not start.

@@ -1,4 +1,4 @@
-"""The flags that the screen and `run` share."""
+"""Flags shared by the screen and `run`."""
 
 import inspect
 from collections import ChainMap
@@ -93,13 +93,13 @@ FLAGS: dict[str, Any] = {
         "--ignore-eos", help="Go on past the model's own end.", rich_help_panel=ANSWER
     ),
 }
-"""Flags of the screen and of `run`: fields of `Settings` and `Sampling`, which hold defaults and checks."""
+"""Fields of `Settings` and `Sampling`, which have the defaults and checks."""
 
 
 def takes_flags(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Gives a command, whose first parameter is the context, all shared flags.
 
-    It is handed `given`: what stands on the command line, before what is built in.
+    It gets `given`: the values on the command line, without defaults.
     """
     hints = get_type_hints(Settings) | get_type_hints(Sampling) | {"stop": list[str]}
     known = {f.name: f.default for one in (Settings, Sampling) for f in fields(one)} | {"stop": []} | defaults
@@ -137,8 +137,8 @@ def asked_for(context: typer.Context, name: str) -> bool:
 def settings_of(
     given: ChainMap[str, Any], held_with: dict[str, Any] | None = None, **more: Any
 ) -> tuple[Settings, Sampling]:
-    """Checked settings: the command line before what the conversation was held with, before the environment,
-    `config.toml` and what is built in.
+    """Checked settings: the command line, then those of the resumed conversation, then the environment,
+    `config.toml` and the defaults.
 
     Raises:
         UsageError: a value outside its range, in whichever of them.
@@ -158,7 +158,7 @@ def named_in(given: ChainMap[str, Any], held_with: Iterable[str] = ()) -> set[st
     """The settings that a person named: by a flag, in the environment, in `config.toml`, or before.
 
     Args:
-        held_with: the settings of the stored conversation that goes on.
+        held_with: the settings of the resumed conversation.
 
     Raises:
         UsageError: a value outside its range.

@@ -1,4 +1,4 @@
-"""GGUF files and ollama's models, as `h2o-chat models` shows them."""
+"""Rows of `h2o-chat models` for GGUF files and for ollama's models."""
 
 from pathlib import Path
 
@@ -9,18 +9,18 @@ from h2o_chat.models.gguf_config import FAMILIES, config_of, held_bits
 from h2o_chat.models.obtain import size
 
 _SHOWN = 60
-"""Characters of a licence, or of a reason."""
+"""Most characters of a licence, or of a reason."""
 
 
 def ollama_rows() -> list[tuple[str, ...]]:
-    """Name, size, licence and whether it will run, of each model that ollama keeps; nothing without any."""
+    """Name, size, licence, and whether it will run, for each model that ollama keeps."""
     found = ollama.kept()
     header: list[tuple[str, ...]] = [("NAME", "SIZE", "LICENCE", "RUNS")] if found else []
     return header + [(one.name, size(one.bytes), _licence(one), _runs(one)) for one in found]
 
 
 def gguf_rows(file: Path) -> list[tuple[str, str]]:
-    """Rows of `models info`: how a file's weights are held, and what ollama keeps beside them."""
+    """Rows of `models info`: the weights of a file, and what ollama keeps beside them."""
     header = header_of(file)
     bits = held_bits(header)
     rows = [("packed as", f"int{bits}" if bits else "int4 or int8, by its size")]
@@ -31,14 +31,14 @@ def gguf_rows(file: Path) -> list[tuple[str, str]]:
 
 
 def template_of(file: Path) -> str:
-    """Where the chat template of a file comes from."""
+    """The source of a file's chat template."""
     if header_of(file).text("tokenizer.chat_template", ""):
         return "the file's own"
     return "none: see --template" + (" (ollama's own are not Jinja)" if ollama.is_blob(file) else "")
 
 
 def _licence(model: ollama.Kept) -> str:
-    """Its first line."""
+    """The first line of a licence."""
     lines = ollama.text_of(model.blob("license")).split("\n")
     return next((name_of(line.strip())[:_SHOWN] for line in lines if line.strip()), "")
 

@@ -1,4 +1,4 @@
-"""What goes on without a screen ends in order at a signal."""
+"""Work without a screen ends in order at a signal."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -12,13 +12,15 @@ from h2o_chat.base.system import ENDING
 
 @contextmanager
 def interruptible(last: Callable[[], None]) -> Iterator[Callable[[], ExitCode]]:
-    """A signal of `ENDING` stops at the next step, so that what was said is kept; a second one does not wait.
+    """A signal of `ENDING` stops at the next step, so that the answer so far is kept; a second one does not
+    wait.
 
-    If that step does not come, the process ends within a deadline as it is: every token that was printed is
-    stored already, or it is said that it is not. What is yielded is the exit code: `OK` until there was one.
+    If that step does not come, the process ends within a deadline: every printed token is stored already, or
+        it is
+    said that it is not. Yields a function that returns the exit code: `OK` until there was a signal.
 
     Args:
-        last: done just before it ends so.
+        last: called just before such an end.
     """
     code = ExitCode.OK
     deadline = Deadline(last)

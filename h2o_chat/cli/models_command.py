@@ -1,4 +1,4 @@
-"""`h2o-chat models`: what is here and what can be had; fetching, describing and removing it."""
+"""`h2o-chat models`: lists, fetches, describes and removes models."""
 
 import shutil
 import sys
@@ -144,7 +144,7 @@ def rm(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask."
 
 
 def _list() -> None:
-    """Two tables on stdout: here, and to be had."""
+    """Prints two tables: models that are here, and those that can be had."""
     import psutil
 
     memory = psutil.virtual_memory().total
@@ -193,7 +193,7 @@ def _row(alias: Alias, memory: int) -> tuple[str, ...]:
 
 
 def _table(rows: list[tuple[str, ...]]) -> None:
-    """A line a row; on a terminal cut where it ends."""
+    """One line a row; on a terminal it is cut at the edge."""
     rows = [tuple(map(name_of, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     most = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
@@ -203,7 +203,7 @@ def _table(rows: list[tuple[str, ...]]) -> None:
 
 
 def _tell(model: Found | Known) -> None:
-    """What the files say of a model that is here, and what the table says of one that is not."""
+    """Prints what the files of a present model say, or the table of known models about an absent one."""
     repository = model.repository if isinstance(model, Known) else model.name
     alias = next((one for one in ALIASES.values() if one.repository == repository), None)
     typer.echo(repository)

@@ -1,4 +1,4 @@
-"""The packed weights of a model, as `h2o-chat models` shows, checks, makes and removes them."""
+"""Shows, checks, makes and removes the packed weights of a model, for `h2o-chat models`."""
 
 import sys
 import time
@@ -16,7 +16,7 @@ from h2o_chat.native.places import Kept, home_of, kept_files, kept_of, remove
 
 
 def packed_rows(folder: Path) -> list[tuple[str, str]]:
-    """Rows of `models info`: what is packed of a model, and what is left of the weights it had before."""
+    """Rows of `models info`: packed files, and those of earlier weights."""
     now, before = kept_of(folder)
     rows = [("packed", f"int{one.bits}, {size(one.bytes)}, {_state(one)}: {one.path}") for one in now]
     rows += [
@@ -35,11 +35,11 @@ def _state(kept: Kept) -> str:
 
 
 def check_packed(model: Found) -> None:
-    """Verifies every packed file of a model; one that is not as it was written is packed again.
+    """Verifies every packed file of a model; a damaged one is packed again.
 
     Raises:
         PackedError: that is not possible.
-        ModelError: the model's own weights are not whole.
+        ModelError: the model's own weights are damaged.
     """
     from h2o_chat.native.packing import packed_for
 
@@ -51,7 +51,7 @@ def check_packed(model: Found) -> None:
 
 
 def pack_fetched(model: Found) -> None:
-    """Packs a model that was fetched, where the native step will use it; a failure is said, no more."""
+    """Packs a fetched model, where the native step will use it; a failure is only reported."""
     from h2o_chat.native.library import why_not
 
     if why_not():
@@ -81,13 +81,14 @@ def packed_of(folder: Path) -> list[Kept]:
 
 
 def in_all(packed: Sequence[Kept]) -> str:
-    """How many, and how large."""
+    """Their number and size, in words."""
     what = "1 packed file" if len(packed) == 1 else f"{len(packed)} packed files"
     return f"{what} ({size(sum(one.bytes for one in packed))})"
 
 
 def remove_packed(name: str, packed: Sequence[Kept], yes: bool, what: str) -> None:
-    """Removes the packed files of a folder or file (`what`), after asking; that is its owner's to delete."""
+    """Removes the packed files of a folder or file (`what`), after asking; the model itself is its owner's to
+    delete."""
     if not yes and not confirmed(f"Remove {in_all(packed)} of {name}? Its {what} stays."):
         typer.echo("Nothing was removed.", err=True)
         return

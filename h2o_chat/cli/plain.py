@@ -27,21 +27,19 @@ from h2o_chat.events.recorder import Recorder
 LISTED = 20
 """Stored conversations that `/open` lists."""
 SAY_S = 5.0
-"""Between two lines about what takes long: each is read aloud."""
 SHOWN_MESSAGES = 10
-"""Of a conversation that is opened."""
 
 
 class PlainChat:
     """A conversation, line by line: a `Surface` for the slash commands.
 
     Args:
-        opener_of: by a model's name, what opens it.
+        opener_of: returns what opens a model, by its name.
         recorder: gets every event.
 
     Attributes:
-        editing: Index of the message that the next text replaces.
-        pins_next: The next message is protected as it is sent.
+        editing: index of the message that the next text replaces.
+        pins_next: the next message is pinned as it is sent.
     """
 
     selected = None  # no message is ever chosen here
@@ -64,7 +62,6 @@ class PlainChat:
         self._said_at = float("-inf")
 
     def converse(self) -> ExitCode:
-        """Until somebody leaves."""
         self.lines.note(greeting(self.chat.session), f"/help shows the commands; {HOW}.")
         self.show()
         interrupted = False
@@ -90,7 +87,7 @@ class PlainChat:
         return self.signals.code
 
     def _take(self, text: str) -> None:
-        """Do what a text says, or say it to the model."""
+        """Run a command, or send the text to the model."""
         try:
             parsed = table.parse(text, "plain")
             if not isinstance(parsed, str):
@@ -104,7 +101,7 @@ class PlainChat:
         for note in self.chat.take_notes():
             self.note(note)
 
-    # What commands use: see `chat/commands/surface.py`
+    # The surface of commands, see `chat/commands/surface.py`
 
     def idle(self) -> Chat:
         return self.chat
@@ -206,10 +203,10 @@ class PlainChat:
     def leave(self) -> None:
         self._left = True
 
-    # What is said
+    # Events
 
     def hear(self, events: Iterator[Event]) -> None:
-        """Write what comes, as it comes."""
+        """Write events as they come."""
         answer, number = "", 0
         self._said_at = time.monotonic()
         for event in events:
@@ -246,7 +243,7 @@ class PlainChat:
             self.lines.note(f"{mark}.")
 
     def reading(self, so_far: ReadSoFar) -> None:
-        """How far the reading is, now and then."""
+        """Write the progress of reading, now and then."""
         if time.monotonic() - self._said_at >= SAY_S:
             self._said_at = time.monotonic()
             self.lines.say(f"reading {words(so_far)} · ctrl+c stops")
@@ -264,7 +261,7 @@ class PlainChat:
         self.show()
 
     def show(self) -> None:
-        """The conversation so far: its last messages, and what a person should know."""
+        """Write the last messages of the conversation, and its notes."""
         chat = self.chat
         if self._recorder:
             for event in chat.opening():
@@ -296,7 +293,7 @@ def run(
     sampling: Sampling,
     recorder: Recorder | None = None,
 ) -> ExitCode:
-    """A conversation from the opening to its end.
+    """Holds a conversation from the opening to its end.
 
     Args:
         name: of the model that is opened.
@@ -322,7 +319,7 @@ def run(
 
 
 def progress_in(lines: Lines) -> Callable[[str, float | None], None]:
-    """How far an opening is, now and then in a line."""
+    """Returns what writes the progress of an opening, now and then in a line."""
     told = time.monotonic()
 
     def progress(stage: str, share: float | None) -> None:

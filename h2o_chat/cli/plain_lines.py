@@ -1,4 +1,4 @@
-"""What the plain chat reads and writes: lines, no cursor movement, no colour, no escape sequences."""
+"""Input and output of the plain chat: lines, no cursor movement, no colour, no escape sequences."""
 
 import os
 import signal
@@ -18,15 +18,15 @@ HOW = f"a line that ends with \\ goes on; lines between two lines of {BLOCK} are
 
 
 class Ended(BaseException):
-    """A signal ends the program while it waits for a line."""
+    pass
 
 
 class Signals:
-    """ctrl+c stops what goes on, or interrupts the waiting for a line; other signals end the program.
+    """ctrl+c stops an answer, or interrupts the waiting for a line; other signals end the program.
 
     Attributes:
-        stopped: What goes on is to stop at its next step.
-        code: What the program should end with; `OK` while nothing ends it.
+        stopped: the answer is to stop at its next step.
+        code: exit code; `OK` while nothing ends the program.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,6 @@ class Signals:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Signals are taken here."""
         before = {number: signal.getsignal(number) for number in ENDING}
         for number, handler in before.items():
             if handler is not signal.SIG_IGN:
@@ -50,12 +49,11 @@ class Signals:
                 signal.signal(number, handler)
 
     def stops(self) -> bool:
-        """Whether what goes on is to stop."""
         return self.stopped
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """A line is waited for.
+        """While a line is waited for.
 
         Raises:
             KeyboardInterrupt: ctrl+c.
@@ -89,10 +87,10 @@ class Lines:
             stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
         self._asks = sys.stdin.isatty()
         self._in_line = False
-        """What was written last did not end its line."""
+        """The text written last did not end its line."""
 
     def read(self) -> str | None:
-        """What is typed next, of one line or several; None at its end."""
+        """The next text, of one line or several; None at the end."""
         line = self._line("> ")
         if line is None:
             return None
@@ -113,33 +111,30 @@ class Lines:
         return line.rstrip("\r\n") if line else None
 
     def write(self, text: str) -> None:
-        """Write as it comes: characters that a terminal would obey are replaced by visible ones."""
+        """Write text as it comes: control characters are replaced by visible ones."""
         if text:
             sys.stdout.write(safe_text(text))
             sys.stdout.flush()
             self._in_line = not text.endswith("\n")
 
     def end_line(self) -> None:
-        """What comes next begins a line."""
         if self._in_line:
             self.write("\n")
 
     def say(self, text: str) -> None:
-        """Write lines of their own."""
+        """Write whole lines."""
         self.end_line()
         self.write(f"{text}\n")
 
     def note(self, message: str, hint: str = "") -> None:
-        """What a person should know."""
         self.say(f"note: {message} {hint}".rstrip())
 
     def error(self, message: str, hint: str = "") -> None:
-        """What went wrong, and what to do."""
         self.say(f"error: {message} {hint}".rstrip())
 
 
 def nobody_reads() -> None:
-    """What Python still flushes when it exits must not fail again."""
+    """Points stdout to nowhere: Python flushes it at exit, which must not fail again."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

@@ -1,4 +1,4 @@
-"""One line of stderr that is rewritten while a prompt is read; nothing where that is no terminal."""
+"""One line of stderr that is rewritten while a prompt is read; nothing without a terminal."""
 
 import os
 import sys
@@ -9,7 +9,8 @@ from h2o_chat.events.events import CacheState, Event, ReadSoFar
 
 
 def telling(events: Iterator[Event]) -> Iterator[Event]:
-    """The same events; meanwhile the line says how far the reading is, and is empty before what follows."""
+    """Passes events on; meanwhile the line shows the progress of reading, and is empty before what
+    follows."""
     line = _Line()
     try:
         for event in events:
@@ -23,14 +24,14 @@ def telling(events: Iterator[Event]) -> Iterator[Event]:
 
 
 class _Line:
-    """The line, and how much of it is written."""
+    """The line, and how many characters of it are written."""
 
     def __init__(self) -> None:
         self._written = 0
         self._shown = sys.stderr.isatty()
 
     def write(self, text: str) -> None:
-        """Show this in the place of what stands there."""
+        """Replace the text of the line."""
         if self._shown:
             columns = os.get_terminal_size(sys.stderr.fileno()).columns  # those of stdout may be none
             text = text[: (columns or 80) - 1]  # a longer one would go on below
@@ -39,7 +40,6 @@ class _Line:
             self._written = len(text)
 
     def erase(self) -> None:
-        """Leave the line empty, for whatever comes next."""
         if self._written:
             self.write("")
             sys.stderr.write("\r")

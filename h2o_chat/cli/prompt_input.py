@@ -1,4 +1,4 @@
-"""What is to be said: from the command line, a pipe or a script. Text, and not more than can be meant."""
+"""The prompt, from the command line, a pipe or a script: text, of a sensible length."""
 
 import os
 import select
@@ -11,13 +11,13 @@ from h2o_chat.chat.conversation.message import not_too_long
 from h2o_chat.cli.run import turns_of
 
 MAX_BYTES = 16 << 20
-"""Of what is read for a prompt or a script; of a message, see `message.LONGEST_CHARACTERS`."""
+"""Limit for a prompt or a script; for a message see `message.LONGEST_CHARACTERS`."""
 SILENT_S = 3.0
-"""After so long it is said that a pipe is waited for."""
+"""After so long stderr says that a pipe is waited for."""
 
 
 def prompt_of(words: str | None, pipe: BinaryIO | None) -> str:
-    """One prompt: what was said on the command line, and what is piped in behind it.
+    """The prompt: the words of the command line, with the piped text behind them.
 
     Raises:
         UsageError: nothing, too much, or no text.
@@ -25,7 +25,7 @@ def prompt_of(words: str | None, pipe: BinaryIO | None) -> str:
     if pipe is not None and words:
         _say_what_is_waited_for(pipe)
     piped = "" if pipe is None else decode(_limited(pipe, "stdin"), "stdin").strip("\n")
-    # What stands on the command line comes in the encoding of the system, and is UTF-8 whatever that is.
+    # The command line comes in the encoding of the system, but its bytes are UTF-8.
     words = decode(os.fsencode(words), "The prompt") if words else ""
     said = [text for text in (words, piped) if text]
     if not any(text.strip() for text in said):  # blanks are tokens too, but nothing is said with them
@@ -68,7 +68,7 @@ def decode(raw: bytes, what: str) -> str:
 
 
 def _say_what_is_waited_for(pipe: BinaryIO) -> None:
-    """Whoever starts us may keep a pipe open and never write; nobody can tell that from a slow writer."""
+    """Says so when a pipe stays open without data: nobody can tell a forgotten pipe from a slow writer."""
     try:
         ready, _, _ = select.select([pipe], [], [], SILENT_S)
     except (OSError, ValueError):  # nothing that can be waited for

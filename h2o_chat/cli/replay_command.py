@@ -14,7 +14,7 @@ from h2o_chat.cli import config_command
 from h2o_chat.models.resolve import BUNDLED
 
 DEMO = tuple(folder.parent / "demo.jsonl" for folder in BUNDLED)
-"""Where the recording lies in an installed wheel, and in a checkout; `tools/make_demo.py` makes it."""
+"""Places of the recording in a wheel and in a checkout; `tools/make_demo.py` makes it."""
 SLOWEST, FASTEST = 0.01, 1000.0
 
 
@@ -45,7 +45,7 @@ def _replay(file: Path, speed: float) -> ExitCode:
     from h2o_chat.events.recording import read
 
     events = read(file)
-    first = next(events)  # what is no recording is said in the shell
+    first = next(events)  # an error about the file belongs into the shell
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):  # it is drawn on stderr
         raise UsageError(
             "A replay needs a terminal, and this is none.",

@@ -58,8 +58,6 @@ def turns_of(script: str) -> list[str]:
 
 
 class Output(Protocol):
-    """Where events go."""
-
     def write(self, event: Event) -> None:
         """Hands one event to the reader at once.
 
@@ -110,14 +108,14 @@ class PlainText:
 
 
 def _shown(text: str) -> str:
-    """What a model wrote is shown by a terminal, never obeyed."""
+    """Text for a terminal, which shows control characters and never obeys them."""
     from h2o_chat.base.safe import safe_text  # imports rich, and only a terminal needs it
 
     return safe_text(text)
 
 
 class Recorded:
-    """An output of which a recording is made."""
+    """Records the events of another output."""
 
     def __init__(self, out: Output, recorder: Recorder) -> None:
         self._out, self._recorder = out, recorder
@@ -131,14 +129,12 @@ class Recorded:
 
 @dataclass
 class _Tally:
-    """What the `end` event says."""
-
     turns: int = 0
     tokens: int = 0
     began: float = field(default_factory=time.monotonic)
     keeper: Keeper | None = None
     unkept: str = ""
-    """Why the conversation is not stored, where it should have been."""
+    """Why the conversation is not stored although it should have been."""
 
     def end(self) -> End:
         conversation = stored_as(self.keeper) if self.keeper else None
@@ -147,7 +143,7 @@ class _Tally:
 
 @dataclass(frozen=True)
 class Job:
-    """What to do: checked, but nothing loaded yet."""
+    """A checked task, before anything is loaded."""
 
     open_chat: "Opener"
     turns: Sequence[str]
@@ -158,7 +154,7 @@ def run(prepare: Callable[[], Job], json: bool, recorder: Recorder | None = None
     """A conversation from the first turn to the last, or to the first that fails.
 
     Args:
-        prepare: checks what was asked for; its errors are said like all others.
+        prepare: checks the arguments; its errors are shown like all others.
         recorder: gets all events, whatever stdout gets; not opened yet.
     """
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
@@ -194,13 +190,13 @@ def run(prepare: Callable[[], Job], json: bool, recorder: Recorder | None = None
 
 
 def _nobody() -> Output:
-    """Where events go when nobody reads them any more."""
+    """An output without a reader."""
     discard_stdout()
     return PlainText(sys.stdout)
 
 
 def _store(tally: _Tally, code: ExitCode, out: Output) -> ExitCode:
-    """Waits until all that was said is on disk; says what is not, and fails then."""
+    """Waits until everything is on disk; says what is not, and fails then."""
     unstored = f"Nothing of this conversation is stored. {tally.unkept}" if tally.unkept else ""
     if keeper := tally.keeper:
         unstored = let_go(keeper) or unstored
@@ -242,7 +238,7 @@ def _converse(job: Job, out: Output, tally: _Tally, plain: bool) -> ExitCode:
 
 
 def _turn(events: Iterator[Event], out: Output, tally: _Tally) -> ExitCode:
-    """One turn; an error among its events fails it, though its text may be whole up to there."""
+    """Writes a turn; an error among its events fails it, though its text may be complete up to there."""
     code = ExitCode.OK
     for event in telling(events):
         if isinstance(event, Note):
@@ -259,7 +255,7 @@ def _turn(events: Iterator[Event], out: Output, tally: _Tally) -> ExitCode:
 
 
 def _tell(note: Note, out: Output) -> None:
-    """Nothing failed: it is said, and the run goes on."""
+    """Shows a note and goes on."""
     out.write(note)
     complain(note.message, note.hint)
 
@@ -268,10 +264,10 @@ _SMALLER = "Try a smaller --budget or --chunk, a smaller model, or --quantize nf
 
 
 def ending(work: Callable[[], ExitCode], out: Output | None = None) -> ExitCode:
-    """Runs `work`; whatever it raises is said on stderr, and as an event to `out`, and becomes an exit code.
+    """Runs `work`; an error is shown on stderr, and as an event to `out`, and becomes an exit code.
 
     Raises:
-        BrokenPipeError: that one is for whoever owns the pipe.
+        BrokenPipeError: whoever owns the pipe handles it.
     """
     try:
         return work()
@@ -317,14 +313,14 @@ def _out_of_memory(error: BaseException) -> bool:
 
 
 def complain(message: str, hint: str) -> None:
-    """On stderr: what is wrong, and below it what to do."""
+    """Writes to stderr what is wrong, and below it what to do."""
     say(f"h2o-chat: {name_of(message)}")  # notes quote names too
     if hint:
         say(f"  {name_of(hint)}")
 
 
 def say(line: str) -> None:
-    """A line on stderr. A terminal would break it in the middle of a word: there it breaks between words."""
+    """Writes a line to stderr; on a terminal it breaks between words."""
     if sys.stderr.isatty():
         columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
         line = textwrap.fill(
@@ -334,7 +330,7 @@ def say(line: str) -> None:
 
 
 def note_session(session: Session, sampling: Sampling) -> None:
-    """On stderr: what ran, for whoever wants to run it again."""
+    """Writes to stderr what runs, for whoever wants to run it again."""
     budget = "" if session.budget is None else f", budget {session.budget}"
     kv = "" if session.kv_dtype == session.dtype else f", K/V {session.kv_dtype}"
     say(
@@ -346,7 +342,7 @@ def note_session(session: Session, sampling: Sampling) -> None:
 
 
 def _drawn(sampling: Sampling) -> str:
-    """How tokens are chosen, as flags would say it; what is switched off is left out."""
+    """The sampling as flags; what is switched off is left out."""
     penalty = (
         f", repetition-penalty {sampling.repetition_penalty:g}" if sampling.repetition_penalty != 1 else ""
     )
@@ -366,7 +362,7 @@ def _say_how_it_ended(keeper: Keeper | None) -> None:
 
 
 def discard_stdout() -> None:
-    """Nobody reads: what Python still flushes when it exits must not raise again."""
+    """Points stdout to nowhere: Python flushes it at exit, which must not raise again."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

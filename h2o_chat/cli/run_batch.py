@@ -1,8 +1,8 @@
 """`h2o-chat run --batch`: many conversations at once, their answers as lines of JSON.
 
-The contract: a line for each id, whole or not there, written as soon as it is answered; the same input is
-answered the same, in whatever order, after whatever kill; notes, progress and errors go to stderr; the exit
-code is one of `ExitCode`.
+The contract: a line for each id, complete or missing, written as soon as it is answered; the same input is
+answered the same, in any order, after any kill; notes, progress and errors go to stderr; the exit code is one
+of `ExitCode`.
 """
 
 import os
@@ -38,12 +38,12 @@ AHEAD = 2
 
 @dataclass(frozen=True)
 class Asked:
-    """What to do: checked, but nothing loaded yet."""
+    """A checked task, before anything is loaded."""
 
     settings: Settings
-    """Of every line; `seed` is that of the lines that name none, with their id."""
+    """For all lines; `seed`, combined with the id, is for lines that name none."""
     sampling: Sampling
-    """For what a line does not say."""
+    """For lines that do not say it."""
     jobs: list[Job]
     output: Path | None
     """None: stdout."""
@@ -58,7 +58,7 @@ def asked_for(
     rows: int | None,
     skip_bad: bool,
 ) -> Asked:
-    """Reads the lines; those that are left out are named on stderr.
+    """Reads the lines; stderr names those that are left out.
 
     Raises:
         UsageError: the input cannot be read or is the output too, or a line is bad and may not be left out.
@@ -75,11 +75,11 @@ def asked_for(
 
 @dataclass
 class _Tally:
-    """How far it is."""
+    """Counts of the run."""
 
     of: int
     before: int
-    """Answered by runs before."""
+    """Lines answered by earlier runs."""
     began: float = field(default_factory=time.monotonic)
     done: int = 0
     tokens: int = 0
@@ -101,7 +101,7 @@ def run_batch(prepare: Callable[[], Asked]) -> ExitCode:
     """Answers every line of the input that the output has no answer to.
 
     Args:
-        prepare: checks what was asked for; its errors are said like all others.
+        prepare: checks the arguments; its errors are shown like all others.
     """
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     try:
@@ -132,8 +132,6 @@ def _answer_all(asked: Asked) -> ExitCode:
 
 
 class _Run:
-    """The lines that are left, and the batch that answers them."""
-
     def __init__(self, asked: Asked, batch: "Batch", results: ResultsFile | Stdout, tally: _Tally) -> None:
         self.asked, self.batch, self.results, self.tally = asked, batch, results, tally
         self.tokenizer = batch.runner.loaded.tokenizer
@@ -142,7 +140,7 @@ class _Run:
         self.under_way: dict[Request, Job] = {}
 
     def all(self, left: list[Job]) -> ExitCode:
-        """Answers them; the exit code."""
+        """Answers the lines; returns the exit code."""
         session = self.batch.session(self.asked.settings.seed or 0)
         note_session(replace(session, template=self.template.name), self.asked.sampling)
         sys.stderr.write(f"h2o-chat: {len(left):,} to answer, {self.batch.runner.rows} at once\n")
@@ -167,7 +165,7 @@ class _Run:
         return ExitCode.FAILED if self.tally.failed else ExitCode.OK
 
     def _add(self, job: Job) -> None:
-        """Has a line wait its turn; one that the model's template does not take has its error at once."""
+        """Queues a line; one that the model's template does not take gets its error at once."""
         settings = self.asked.settings
         try:
             request = request_of(
@@ -200,7 +198,7 @@ class _Run:
         progress(f"answers: {self.tally.told()}", self.tally.share())
 
     def _sum_up(self, interrupted: ExitCode) -> None:
-        """On stderr."""
+        """Writes a summary to stderr."""
         tally = self.tally
         took = time.monotonic() - tally.began
         failed = f", {len(tally.failed):,} of them failed" if tally.failed else ""

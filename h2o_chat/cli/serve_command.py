@@ -1,7 +1,8 @@
 """`h2o-chat serve`: many conversations at once, over HTTP.
 
-The contract: stdout is empty; notes and errors go to stderr, no key and no word of a conversation does; a
-signal ends it in order, a second one at once; the exit code is one of `ExitCode`.
+The contract: stdout is empty; notes and errors go to stderr, but no key and no word of a conversation; a
+    signal
+ends it in order, a second one at once; the exit code is one of `ExitCode`.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 ADDRESS = "127.0.0.1:8080"
 CLOSE_S = 5.0
-"""For the step that goes on, once the server has ended."""
+"""Seconds for the running step, once the server has ended."""
 _SERVER = "Server"
 
 

@@ -1,6 +1,6 @@
-"""`h2o-chat sessions`: what was said, and where; showing, finding, exporting, importing and removing it.
+"""`h2o-chat sessions`: lists, shows, finds, exports, imports, renames and removes stored conversations.
 
-What goes to a terminal is made harmless there, and on its way into a file or a pipe is left as it is.
+Text for a terminal is made harmless; in a file or a pipe it stays unchanged.
 """
 
 import json
@@ -30,7 +30,7 @@ Format = Literal["md", "json", "html"]
 
 
 def _ids_starting_with(context: typer.Context, incomplete: str) -> list[str]:
-    """What the shell offers when somebody presses Tab."""
+    """Completions for the shell's Tab key."""
     ids = conversation_ids(data_folder(context.params.get("data")), incomplete)
     return ids + [word for word in ("last",) if word.startswith(incomplete)]
 
@@ -218,12 +218,12 @@ def _show(conversation: Conversation) -> None:
 
 
 def _tokens(about: Summary) -> str:
-    """How many, `-` where nobody knows."""
+    """The number of tokens; `-` where it is unknown."""
     return "-" if about.tokens is None else f"{about.tokens:,}"
 
 
 def _write(text: str) -> None:
-    """On stdout: to a terminal it is shown, never obeyed."""
+    """Writes to stdout; a terminal shows control characters and never obeys them."""
     _speak_utf8()
     sys.stdout.write(safe_text(text) if sys.stdout.isatty() else text)
     sys.stdout.flush()
@@ -249,6 +249,6 @@ def _table(columns: Sequence[tuple[str, Any]], rows: Iterable[tuple[str, ...]]) 
 
 
 def _suffix(output: Path | None) -> str:
-    """The format that a file name asks for."""
+    """The format by the ending of a file name."""
     suffix = "" if output is None else output.suffix.lower().lstrip(".")
     return suffix if suffix in FORMATS else "md"

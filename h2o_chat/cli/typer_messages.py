@@ -1,6 +1,6 @@
-"""The command line's own messages in plain words: wrong values, and switches in the help.
+"""Messages of the command line in plain words: wrong values, and switches in the help.
 
-Typer hands on what its checks say to programmers: `Value error, 'foo' is not one of 'h2o', ...`.
+Typer passes on what its checks say to programmers: `Value error, 'foo' is not one of 'h2o', ...`.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,8 +15,6 @@ BOUNDS = {"greater_than_equal": ("ge", "at least"), "less_than_equal": ("le", "a
 
 
 class Commands(TyperGroup):
-    """A group of commands."""
-
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         with wrong_values_in_words():
             return super().parse_args(ctx, args)
@@ -26,8 +24,6 @@ class Commands(TyperGroup):
 
 
 class Command(TyperCommand):
-    """One command."""
-
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         with wrong_values_in_words():
             return super().parse_args(ctx, args)
@@ -47,7 +43,7 @@ class App(typer.Typer):
 
 
 def without_bool(params: list[Any]) -> list[Any]:
-    """The same parameters; the help shows no type behind a switch, which takes no value."""
+    """Removes the type behind switches, which take no value, from the help."""
     for param in params:
         if getattr(param, "is_flag", False):
             param.metavar = ""
@@ -56,7 +52,7 @@ def without_bool(params: list[Any]) -> list[Any]:
 
 @contextmanager
 def wrong_values_in_words() -> Iterator[None]:
-    """A value that an option cannot have is told with the value and what it may be."""
+    """Rewrites the error of a wrong value: the value, and what it may be."""
     try:
         yield
     except typer.BadParameter as error:
@@ -65,7 +61,7 @@ def wrong_values_in_words() -> Iterator[None]:
 
 
 def in_words(error: typer.BadParameter) -> str:
-    """What is wrong with a value, from the first finding of the check that refused it."""
+    """The fault of a value, from the first finding of the check."""
     findings = getattr(error.__cause__, "errors", None)
     found = findings()[0] if findings else {}
     kind, value = found.get("type"), found.get("input")

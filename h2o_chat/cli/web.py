@@ -1,8 +1,10 @@
 """`h2o-chat --web`: the same screen in a browser, through textual-serve; each tab is a process of its own.
 
-Whoever reaches the page talks to the model and reads what is stored. So it is served to this machine alone
-unless it is said otherwise, only to who knows the key in the address, and never to a page of somebody else:
-a browser lets any site open a websocket to this machine.
+Whoever reaches the page talks to the model and reads what is stored. It is served to this machine alone
+unless a flag says otherwise, only to who knows the key in the address, and never to a page of somebody else:
+a browser
+    lets
+any site open a websocket to this machine.
 """
 
 import asyncio
@@ -21,12 +23,13 @@ from h2o_chat.base.errors import ExitCode, UsageError, refusal
 ADDRESS = "127.0.0.1:8000"
 COOKIE = "h2o-chat-{port}"
 LEAVE_S = STEP_S + KILLED_S + 1.0
-"""So long the server waits for its screens once it ends, which is longer than they need. One that still waits
-for the store ends by itself: nobody is at its other side any more."""
+"""Seconds that the server waits for its screens at the end, longer than they need. A screen that still waits
+for the store ends by itself.
+"""
 
 
 def command(flags: Mapping[str, Any]) -> str:
-    """What a shell runs for each tab: this program, with these flags (name to value, as they were given)."""
+    """The shell command for each tab: this program, with these flags."""
     words = [sys.executable, "-m", "h2o_chat"]
     for name, value in flags.items():
         flag = "--" + name.replace("_", "-")
@@ -47,7 +50,7 @@ def serve(shell_command: str, address: str, others: bool) -> None:
 
     Args:
         address: `HOST:PORT`, as the browser writes it; port 0 takes a free one.
-        others: whether HOST may be another than this machine's own loopback.
+        others: HOST may be another than this machine's own loopback.
 
     Raises:
         UsageError: no such address, one that others reach, or textual-serve is not installed.
@@ -72,7 +75,7 @@ def serve(shell_command: str, address: str, others: bool) -> None:
         shown = f"[{host}]" if ":" in host else host
         origin = f"http://{shown}:{port}"
         requests = set[asyncio.Task[Any]]()
-        """Those that are being answered: a websocket is for as long as its tab is open."""
+        """Requests that are being answered: a websocket lives as long as its tab."""
 
         @web.middleware
         async def guard(request: web.Request, handler: Callable[..., Awaitable[Any]]) -> Any:
@@ -96,7 +99,7 @@ def serve(shell_command: str, address: str, others: bool) -> None:
 
         class OurServer(Server):
             def initialize_logging(self) -> None:
-                """It says nothing of its own; stdout is data."""
+                """Textual-serve logs nothing of its own; stdout is data."""
 
             async def on_startup(self, app: web.Application) -> None:
                 self.said = asyncio.create_task(_say(f"h2o-chat: open {origin}/?key={key}", host, port))
@@ -110,7 +113,7 @@ def serve(shell_command: str, address: str, others: bool) -> None:
                 super().request_exit()
 
             async def on_shutdown(self, app: web.Application) -> None:
-                """Every tab is told to end, as if it was closed; aiohttp would wait a minute for that."""
+                """Ends every tab, as if it was closed; aiohttp would wait a minute for that."""
                 for task in requests:
                     task.cancel()
                 if requests and (await asyncio.wait(requests, timeout=LEAVE_S))[1]:
@@ -130,7 +133,7 @@ def serve(shell_command: str, address: str, others: bool) -> None:
 
 
 async def _say(address: str, host: str, port: int) -> None:
-    """Says the address as soon as it is listened to: aiohttp starts its application before that."""
+    """Says the address as soon as the server listens: aiohttp starts its application before that."""
     while True:
         try:
             _, writer = await asyncio.open_connection(host, port)

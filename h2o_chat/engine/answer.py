@@ -1,4 +1,4 @@
-"""An answer as it grows: its tokens are chosen and become text, until something ends it."""
+"""An answer as it grows: tokens are chosen and become text, until something ends it."""
 
 import time
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ from h2o_chat.events.events import Finish, Token, Turn
 
 
 class Answer:
-    """What a row answers; whoever has it feeds the tokens that it chooses.
+    """The answer of a row; its caller feeds the chosen tokens.
 
     Args:
-        ids: what is read before it.
-        others: answers that it must not go on as.
+        ids: read before it.
+        others: answers that it must not continue.
     """
 
     def __init__(
@@ -28,10 +28,10 @@ class Answer:
     ) -> None:
         self.row, self.sampling = row, sampling
         self.finish: Finish | None = None
-        """How it ended; None while it grows."""
+        """None while it grows."""
         self.new_tokens = 0
         self.prompt_tokens = 0
-        """Read before it; 0 until they are read to their end."""
+        """Tokens read before it; 0 until all of them are read."""
         self.ttft_ms = 0.0
         self._detokenizer = Detokenizer(row.tokenizer, [*row.pending, *ids[-LONGEST_CHARACTER_TOKENS:]])
         self._stop = StopText(sampling.stop)
@@ -42,7 +42,8 @@ class Answer:
         self._choose_ms = self._step_ms = self._decode_ms = 0.0
 
     def choose(self, logits: Tensor) -> Token:
-        """The next token, from logits [V]: it waits in the row until it is fed. The last one sets `finish`.
+        """Chooses the next token from logits [V]: it waits in the row until it is fed. The last one sets
+        `finish`.
 
         Raises:
             GenerationError: the logits cannot be sampled from.
@@ -65,7 +66,7 @@ class Answer:
         return Token(token, text, self.row.seen, self._step_ms + self._choose_ms)
 
     def fed(self, step_ms: float) -> None:
-        """The token that was chosen last was fed, which took so long."""
+        """Note that the token chosen last was fed, in this time."""
         self.row.pending = ()
         self._step_ms = step_ms
         self._decode_ms += step_ms + self._choose_ms
@@ -90,9 +91,9 @@ class Answer:
         )
 
     def looks(self) -> bool:
-        """Whether to look now: every so many tokens, and then right after slots are given up where that fits.
+        """Whether to look now: every `events_every` tokens, right after an eviction where possible.
 
-        The policy has just ranked there, which else is half the cost of a look.
+        The policy has just ranked there; ranking is otherwise half the cost of a look.
         """
         every = self.row.settings.events_every
         if not every or self.new_tokens < every * (self._looks + 1):
@@ -104,7 +105,6 @@ class Answer:
         return True
 
     def _rest(self) -> str:
-        """Text held back so far; nothing after a stop string."""
         if self._stop.found:
             return ""
         return self._stop.add(self._detokenizer.flush()) + self._stop.flush()
@@ -118,5 +118,5 @@ class Answer:
 
 
 def ms_since(clock: float) -> float:
-    """Milliseconds since `time.perf_counter()` said so."""
+    """Milliseconds since a value of `time.perf_counter()`."""
     return 1000 * (time.perf_counter() - clock)

@@ -1,9 +1,9 @@
 """Many conversations in one runner: every answer grows by a token a turn, while prompts are read in chunks.
 
-A prompt is read in a cache of one row, in the very calls in which a conversation alone reads it, and moves to
-a free row once its first token was told. Of several prompts the one that came first and the one with the
-fewest tokens left get a call in turn: a short one does not wait for a long one before it. Rows do not look at
-each other, so each is what it is alone: in the native step bit for bit.
+A prompt is read in a cache of one row, in the same calls in which a conversation alone reads it, and moves to
+a free row after its first token. The oldest prompt and the one with the fewest tokens left get a call in
+turn: a short prompt does not wait for a long one. Rows do not look at each other, so each is what it is
+alone: in the native step bit for bit.
 """
 
 import sys
@@ -41,18 +41,18 @@ class _Talk:
     row: Row
     answer: Answer
     waited: Sequence[int]
-    """What is read before its pieces."""
+    """Tokens read before its pieces."""
     reader: Runner
-    """What reads it."""
+    """The runner that reads the prompt."""
     reading: Iterator[Tensor | None]
-    """Feeds what is read, call by call."""
+    """Reads the prompt, call by call."""
     ends_at: int
     """`row.seen` once all of it was read."""
     began: float
     logits: Tensor | None = None
     """[V] after the prompt; None before."""
     chosen: bool = False
-    """Its first token was; it moves to a row with the next step."""
+    """Its first token was chosen; it moves to a row with the next step."""
 
 
 class Batch:
@@ -60,9 +60,9 @@ class Batch:
 
     Args:
         loaded: the model, with attn_implementation="h2o".
-        settings: of every conversation; their `seed` counts for none.
-        rows: R, at least 1; None: `rows.ROWS`, or as many as fit into memory.
-        most: requests that will be under way at once; no more rows are made.
+        settings: for every conversation; their `seed` is not used.
+        rows: R, at least 1; None: `row_capacity.ROWS`, or as many as fit into memory.
+        most: requests at once; no more rows are made.
 
     Raises:
         BudgetError: the budget cannot work, or so many rows do not fit.
@@ -74,7 +74,7 @@ class Batch:
     ) -> None:
         self.settings = settings
         self.reader = Runner(loaded, cache_for(loaded, settings))
-        """Of a prompt; what a row takes is computed with it."""
+        """Reads prompts; the size of a row is computed with it."""
         rows = rows_for(self.reader, rows, most)
         native = self.reader.native
         self.runner = Runner(loaded, cache_for(loaded, settings), rows, native)
@@ -86,46 +86,43 @@ class Batch:
         self._reading: list[_Talk] = []
         """In the order in which they began, each until it has moved to a row."""
         self._calls = 0
-        """For prompts so far."""
+        """Calls for prompts so far."""
         self._rows: list[_Talk | None] = [None] * rows
         self._cancelled: deque[Request] = deque()
 
     @property
     def busy(self) -> bool:
-        """Whether something is waiting, read or answered."""
         return bool(self._waiting or self._reading or any(self._rows))
 
     @property
     def waiting(self) -> int:
-        """Requests that nothing was read of yet."""
+        """Number of requests of which nothing was read yet."""
         return len(self._waiting)
 
     @property
     def line(self) -> list[Request]:
-        """Those that nothing was read of yet; may be asked for in any thread."""
+        """Requests of which nothing was read yet; may be asked for in any thread."""
         return list(self._waiting)
 
     @property
     def readers(self) -> int:
-        """Prompts that are read at once."""
         return len(self._readers)
 
     @property
     def talking(self) -> int:
-        """Rows in use."""
         return sum(talk is not None for talk in self._rows)
 
     @property
     def seated(self) -> tuple[Request | None, ...]:
-        """Who is answered, row by row."""
+        """The request that is answered in each row."""
         return tuple(None if talk is None else talk.request for talk in self._rows)
 
     def session(self, seed: int) -> Session:
-        """What ran."""
+        """The `session` event."""
         return session_of(self.runner, seed)
 
     def add(self, request: Request) -> None:
-        """Has a request wait its turn; may be called in any thread.
+        """Queues a request; may be called in any thread.
 
         Raises:
             UsageError: there is nothing to read.
@@ -139,7 +136,7 @@ class Batch:
         self._cancelled.append(request)
 
     def step(self) -> list[Told]:
-        """One call of the model for all rows that answer, and one for the prompts that are read."""
+        """Calls the model once for all rows that answer, and once for the prompts that are read."""
         told: list[Told] = []
         self._seat(told)
         self._stop(told)
@@ -151,7 +148,7 @@ class Batch:
     # -- what a step does ------------------------------------------------------------------------------
 
     def _stop(self, told: list[Told]) -> None:
-        """Ends what was cancelled."""
+        """End cancelled requests."""
         wanted = set()
         while self._cancelled:  # others may add to it meanwhile
             wanted.add(self._cancelled.popleft())
@@ -165,7 +162,7 @@ class Batch:
                 self._end(one, "stopped", told)
 
     def _begin_answers(self, told: list[Told]) -> None:
-        """Chooses the first token of each prompt that was read, while rows are free; it moves there later."""
+        """Choose the first token of each prompt that was read, while rows are free."""
         read = [talk for talk in self._reading if talk.logits is not None]
         for talk in read[: self._rows.count(None)]:
             assert talk.logits is not None
@@ -173,7 +170,7 @@ class Batch:
             talk.chosen = self._choose(talk, talk.logits, told)
 
     def _seat(self, told: list[Told]) -> None:
-        """Moves each answer that was begun to a free row."""
+        """Move each answer that was begun to a free row."""
         for talk in [talk for talk in self._reading if talk.chosen]:
             number = self._rows.index(None)
             try:
@@ -187,7 +184,7 @@ class Batch:
             self._go_on(talk, told)
 
     def _decode(self, told: list[Told]) -> None:
-        """A token for each row that answers."""
+        """Make a token for each row that answers."""
         for talk in [talk for talk in self._rows if talk is not None]:
             if not self.runner.has_room(talk.row.number):
                 self._end(talk, "length", told)
@@ -207,9 +204,9 @@ class Batch:
                 self._go_on(talk, told)
 
     def _fed(self, talks: list[_Talk]) -> list[Tensor | Exception]:
-        """Feeds each the token that it has chosen; its logits [V], or why there are none.
+        """Feeds each its chosen token; returns its logits [V], or the error.
 
-        Where the call for all of them raises, each is fed alone: so who is not at fault goes on.
+        Where the call for all of them raises, each is fed alone, so that only those at fault end.
         """
         waiting = {talk.row.number: talk.row.pending for talk in talks}
         try:
@@ -221,7 +218,7 @@ class Batch:
         return [logits[talk.row.number, -1] for talk in talks]
 
     def _choose(self, talk: _Talk, logits: Tensor, told: list[Told]) -> bool:
-        """The next token of an answer; whether there is one: else it has ended."""
+        """Choose the next token of an answer; returns False where the answer has ended."""
         try:
             token = talk.answer.choose(logits)
         except Exception as error:
@@ -231,7 +228,7 @@ class Batch:
         return True
 
     def _go_on(self, talk: _Talk, told: list[Told]) -> None:
-        """After a token of a row, which may be its last."""
+        """Continue after a token of a row, which may be its last."""
         if talk.answer.finish is not None:
             self._end(talk, talk.answer.finish, told)
         elif talk.answer.looks():
@@ -241,7 +238,7 @@ class Batch:
                 self._fail(talk, error, told)
 
     def _read(self, told: list[Told]) -> None:
-        """One call of the model: for the prompt that began first, the next time for that with least left."""
+        """Calls the model for a prompt: in turn for the oldest and for the one with least left."""
         self._begin(told)
         unread = [talk for talk in self._reading if talk.logits is None]
         if not unread:
@@ -263,7 +260,7 @@ class Batch:
     # -- how a request begins and ends -----------------------------------------------------------------
 
     def _begin(self, told: list[Told]) -> None:
-        """Gives who waits the readers that are free."""
+        """Give free readers to waiting requests."""
         used = [talk.reader for talk in self._reading]
         for reader in [reader for reader in self._readers if reader not in used]:
             if not self._waiting:
@@ -275,11 +272,11 @@ class Batch:
                 told.append(Told(request, _nothing("error"), _ours(error, reader.device)))
 
     def _fail(self, talk: _Talk, error: Exception, told: list[Told]) -> None:
-        """Ends a request with its own error."""
+        """End a request with its own error."""
         self._end(talk, "error", told, _ours(error, self.runner.device))
 
     def _end(self, talk: _Talk, finish: Finish, told: list[Told], error: Exception | None = None) -> None:
-        """Its row is empty from here on."""
+        """Empty its row."""
         row, state, reads = talk.row, None, talk in self._reading
         whole = not reads and finish != "error"
         try:
@@ -301,7 +298,7 @@ class Batch:
 
 
 def _begun(request: Request, reader: Runner, settings: Settings) -> _Talk:
-    """Its row is that of a reader, until it was read."""
+    """The state of a request that begins: its row is that of a reader, until it was read."""
     row = Row(reader, replace(settings, seed=request.seed))
     begin, request.begin = request.begin, None
     if begin is None:
@@ -317,8 +314,8 @@ def _begun(request: Request, reader: Runner, settings: Settings) -> _Talk:
 
 
 def _ours(error: Exception, device: torch.device) -> Exception:
-    """An error to tell."""
-    traceback.clear_frames(error.__traceback__)  # what failed still holds memory that others need
+    """The error to report."""
+    traceback.clear_frames(error.__traceback__)  # the failed frames hold memory that others need
     if not out_of_memory(error):
         return error
     why = OutOfMemoryError(f"{device} ran out of memory: {error}")
@@ -327,7 +324,7 @@ def _ours(error: Exception, device: torch.device) -> Exception:
 
 
 def _state(row: Row) -> Snapshot | None:
-    """A copy of what a row holds; None where there is no memory for it: the answer is whole all the same."""
+    """A copy of the state of a row; None where memory is short: the answer is complete all the same."""
     try:
         return row.snapshot()
     except (RuntimeError, MemoryError) as error:
@@ -342,7 +339,7 @@ def _nothing(finish: Finish) -> Turn:
 
 
 def _reading(row: Row, request: Request, *, begins: bool) -> Iterator[Tensor | None]:
-    """Feeds what is read; after each call None, after the last one the logits [V].
+    """Reads a prompt; yields None after each call, the logits [V] after the last one.
 
     Raises:
         BudgetError: more is pinned than may be.

@@ -7,9 +7,9 @@ from h2o_chat.models.tokenizing import text_of
 
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"
 MOST_TEXTS = 1 << 16
-"""Tokens of which each has its text told: more are a book, and a line of a recording has a limit."""
+"""Tokens of which each gets its text: more are a book, and a line of a recording has a limit."""
 LONGEST_CHARACTER_TOKENS = 8
-"""UTF-8 needs four bytes; what is still broken after this many tokens will stay broken."""
+"""UTF-8 needs four bytes; text that is still broken after this many tokens stays broken."""
 
 
 class Detokenizer:
@@ -20,17 +20,16 @@ class Detokenizer:
     """
 
     def __init__(self, tokenizer: Any, before: Sequence[int] = (), *, special: bool = False) -> None:
-        """
-        Args:
-            before: the ids that precede the stream; the last whole character of them is enough.
-            special: special tokens have their text too, and not none.
+        """Args:
+        before: the ids that precede the stream; the last whole character of them is enough.
+        special: special tokens have their text too, and not none.
         """
         self._tokenizer = tokenizer
         self._special = special
         tails = (list(before[-size:]) for size in range(1, LONGEST_CHARACTER_TOKENS + 1))
         self._ids = next((tail for tail in tails if UNFINISHED not in self._decode(tail)), [])
         self._shown = len(self._ids)
-        """Ids whose text has been given out."""
+        """Number of ids whose text was returned."""
 
     def add(self, token: int) -> str:
         """The text that this token completes; empty while a character is unfinished."""
@@ -42,11 +41,10 @@ class Detokenizer:
         return self._shows(text)
 
     def flush(self) -> str:
-        """All that was held back; for the end of the stream."""
         return self._shows(self._decode(self._ids))
 
     def _shows(self, text: str) -> str:
-        """What is new in the text of all ids; they are what the next token is decoded with."""
+        """The new part of the text of all ids; they are decoded with the next token."""
         text = text[len(self._decode(self._ids[: self._shown])) :]
         self._ids = self._ids[self._shown :] or self._ids
         self._shown = len(self._ids)
@@ -62,9 +60,9 @@ class Detokenizer:
 
 
 def texts(tokenizer: Any, ids: Sequence[int], *, special: bool = True) -> list[str]:
-    """The text of each token; a character split over tokens is with the last of them.
+    """The text of each token; a character split over tokens belongs to the last of them.
 
-    None at all where there are more than MOST_TEXTS.
+    Empty where there are more than MOST_TEXTS.
 
     Args:
         special: special tokens have their text too, and not none.
@@ -98,7 +96,7 @@ class StopText:
         return shown
 
     def flush(self) -> str:
-        """What was held back because a stop string might have begun."""
+        """The text held back because a stop string might have begun."""
         shown, self._held = self._held, ""
         return shown
 

@@ -1,4 +1,4 @@
-"""An answer that must not go on as others did. No torch."""
+"""Keeps an answer from repeating earlier ones. No torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Other:
-    """An answer given before."""
+    """An earlier answer."""
 
     ids: tuple[int, ...]
     free: int
-    """So many of its first tokens may be said again."""
+    """Number of its first tokens that may be repeated."""
 
 
 class OtherWords:
-    """Hears the tokens of an answer, and knows which may not come next."""
+    """Follows the tokens of an answer, and knows which may not come next."""
 
     def __init__(self, others: Sequence[Other]) -> None:
         self._followed = list(others)
@@ -22,12 +22,11 @@ class OtherWords:
         self._said = 0
 
     def refused(self) -> list[int]:
-        """Tokens that would go on as one of the others did, beyond what may be said again."""
+        """Tokens that would continue as one of the others did, beyond what may be repeated."""
         at = self._said
         return [one.ids[at] for one in self._followed if one.free <= at < len(one.ids)]
 
     def hear(self, token: int) -> None:
-        """One more token."""
         at, self._said = self._said, self._said + 1
         if self._followed:
             self._followed = [one for one in self._followed if at < len(one.ids) and one.ids[at] == token]

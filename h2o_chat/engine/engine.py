@@ -50,7 +50,7 @@ class Engine(Row):
         cancel: Callable[[], bool],
         tick: Callable[[int], None] = unheard,
     ) -> bool:
-        """Feeds a message again, see `relive.reliving`; False if it was cancelled.
+        """Feeds a message again, see `reread.reliving`; False if it was cancelled.
 
         Args:
             tick: told now and then how many tokens were fed.
@@ -65,7 +65,7 @@ class Engine(Row):
                 tick(fed)
 
     def check(self, settings: Settings) -> None:
-        """Lets settings through with which `remade` works.
+        """Raises where `remade` would:
 
         Raises:
             BudgetError: the budget cannot work.
@@ -73,7 +73,7 @@ class Engine(Row):
         divide(named(settings.policy), settings.budget, settings.sinks, settings.recent)
 
     def remade(self, settings: Settings) -> "Engine":
-        """Another memory for the same model, with nothing in it.
+        """An engine with an empty cache for the same model.
 
         Raises:
             BudgetError: the budget cannot work.
@@ -81,5 +81,5 @@ class Engine(Row):
         return Engine(self.runner.loaded, replace(settings, seed=self.seed))
 
     def close(self) -> None:
-        """Nothing more will be asked of it: its memory can be used for another."""
+        """Free the memory of the conversation; the engine is not used any more."""
         self.reset()

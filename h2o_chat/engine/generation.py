@@ -17,7 +17,7 @@ from h2o_chat.events.events import Error, Event, Finish, Prompt, ReadSoFar
 from h2o_chat.models.load import out_of_memory
 
 LOOK_SHARE = 0.05
-"""Of the time of reading that may be spent on looking at the cache meanwhile."""
+"""Share of the reading time that may be spent on looking at the cache meanwhile."""
 
 
 def generate(
@@ -31,11 +31,13 @@ def generate(
     `CacheState`, at the end `Turn`.
 
     `cancel` is asked before every step, and before every layer while a prompt is read. A prompt that was not
-    read to its end is forgotten: one `Turn` comes, of no tokens, and the state is what it was before the
-    call. So it is if anything is raised, after a `Turn` with what was generated.
+    read to its end is forgotten: one `Turn` of no tokens comes, and the state is what it was before the call.
+    Where
+        anything is
+    raised, the state goes back too, after a `Turn` with the tokens so far.
 
     Args:
-        others: answers that this one must not go on as.
+        others: answers that this one must not continue.
 
     Raises:
         UsageError: there is nothing to read.
@@ -60,9 +62,9 @@ def generate(
     except GeneratorExit:
         if before is not None and not turn.made.prompt_tokens:
             row.restore(before, hand_over=True)  # the reader left while it was read
-        raise  # else between two events, where the state is whole
+        raise  # otherwise between two events: the state is complete
     except BaseException as error:
-        traceback.clear_frames(error.__traceback__)  # what failed still holds memory that going back needs
+        traceback.clear_frames(error.__traceback__)  # the failed frames hold memory that going back needs
         if before is not None:  # there was room for it
             row.restore(before, hand_over=True)
         if row.settings.events_every:
@@ -74,20 +76,18 @@ def generate(
 
 
 class _Turn:
-    """Its prompt is read, then it is answered token by token."""
-
     def __init__(self, row: Row, ids: list[int], cancel: Callable[[], bool], made: Answer) -> None:
         self.row, self.ids, self.cancel = row, ids, cancel
         self.first = row.seen
         self.made = made
         self.looked = False
-        """While the prompt was read it was told what the cache holds."""
+        """A `CacheState` came while the prompt was read."""
 
     def read(self) -> Generator[Event, None, tuple[Prompt, Tensor] | None]:
-        """Feeds the prompt, chunk by chunk, and tells how far it is.
+        """Feeds the prompt, chunk by chunk, and yields its progress.
 
         Returns:
-            What was read and the logits after it, or None if cancelled.
+            The event and the logits after it, or None if cancelled.
         """
         clock = time.perf_counter()
         ids = [*self.row.pending, *self.ids]
@@ -98,7 +98,7 @@ class _Turn:
         return prompt_read(self.row, self.first, ids, self.made.ttft_ms), logits
 
     def _feed(self, of: int, clock: float) -> Generator[Event, None, Tensor | None]:
-        """What the prompt feeds; the logits after its last token, or None if it was cancelled."""
+        """Feeds the prompt; returns the logits after its last token, or None if it was cancelled."""
         row, seldom, told, look_at, last = self.row, Seldom(), False, 0.0, None
         for fed, logits in row.feeding(self.ids, self.cancel):
             last = logits if fed == of else None
@@ -122,7 +122,7 @@ class _Turn:
         yield self.made.ended(finish)
 
     def _answer(self, logits: Tensor) -> Generator[Event, None, Finish]:
-        """Token after token, until something ends it; returns what."""
+        """Makes token after token; returns what has ended the answer."""
         row, made = self.row, self.made
         if self.cancel():
             return "stopped"
@@ -145,7 +145,7 @@ class _Turn:
 
 
 def prompt_read(row: Row, first: int, ids: list[int], ms: float) -> Prompt:
-    """The event of a prompt that was read, from position `first` on, in so many ms."""
+    """The event of a prompt that was read, from position `first` on."""
     chunks = -(-len(ids) // row.cache.pass_tokens)
     told = texts(row.tokenizer, ids) if row.settings.events_every else []
     return Prompt(len(ids), first, first + len(ids) - 1, chunks, ms, texts=told)

@@ -1,4 +1,4 @@
-"""Which caches hold which token, told as it changes: bitmaps, compared and packed all at once."""
+"""Bitmaps of the caches that hold each token; only changes are told, compared and packed all at once."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,26 +8,26 @@ MOST_DIGITS = 4 << 20
 
 
 class Holders:
-    """Remembers what was told, so that only changes are; bounded like the cache."""
+    """Remembers the last bitmaps, so that only changes are told; bounded like the cache."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Nobody knows what was told: the next time everything is told."""
+        """Tell everything the next time."""
         self._positions: NDArray[np.int64] = np.empty(0, np.int64)
         self._told: NDArray[np.uint8] = np.empty((0, 0), np.uint8)
 
     def changed(
         self, positions: NDArray[np.int64], which: NDArray[np.int64], where: NDArray[np.int64], caches: int
     ) -> list[tuple[int, str]]:
-        """(position, bitmap as hexadecimal digits) of the tokens held by other caches than was told.
+        """(position, bitmap as hexadecimal digits) of the tokens whose caches have changed.
 
         Args:
-            positions: [P] of the tokens that are held, in order.
-            which: for each slot in use, which of them it holds.
+            positions: [P] of the held tokens, in order.
+            which: for each slot in use, the index of its token.
             where: for each slot in use, the number of its cache.
-            caches: how many there are, layers x KV heads.
+            caches: layers x KV heads.
         """
         bits = np.zeros((len(positions), caches), bool)
         bits.ravel()[which * caches + where] = True

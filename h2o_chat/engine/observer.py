@@ -1,4 +1,4 @@
-"""What a cache holds, as a `cache` event: made between steps, from one copy of small tensors to the host."""
+"""The `cache` event: what a cache holds, from one copy of small tensors to the host between two steps."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -22,26 +22,26 @@ HEAVIEST = 20
 """Tokens listed in `heaviest`."""
 
 PROTECTED = 2
-"""Of them those that are protected, at most: nobody has to watch who stays anyway."""
+"""Most protected tokens among them: nobody has to watch tokens that stay anyway."""
 
 GONE = 32
 """Tokens listed in `gone`."""
 
 RANKS = 48
-"""The most that `ranks` has."""
+"""Most entries of `ranks`."""
 
 COUNTED = 1 << 19
-"""Positions this far apart are sorted: to count them takes longer from there on."""
+"""From this distance of positions on sorting is faster than counting."""
 
 POOLED = 32
 """A head map has at most this many rows and columns."""
 
 
 class Observer:
-    """Remembers the last event, so that the next one can say what changed; bounded like the cache.
+    """Remembers the last event, so that the next one tells the changes; bounded like the cache.
 
     Args:
-        row: of the cache, the one that is looked at.
+        row: the one of the cache that is looked at.
     """
 
     def __init__(self, cache: H2OCache, tokenizer: Any, row: int = 0) -> None:
@@ -50,27 +50,27 @@ class Observer:
         self.ids: dict[int, int] = {}
         """Token ids by position, of tokens that some cache holds."""
         self._texts: dict[int, str] = {}
-        """Of each token that was asked for: as many as the vocabulary has, at most."""
+        """Text by token id: at most as many as the vocabulary has."""
         self.hold: dict[int, float] | None = None
-        """Hold by position, as the last event told it; None while none did."""
+        """Hold by position in the last event; None before the first."""
         self.score: dict[int, float] = {}
-        """Score by position, as the last event found it."""
+        """Score by position at the last event."""
         self._told = (np.empty(0, np.int64), np.empty(0))
-        """Positions [P] in order, and their scores, as they were last told."""
+        """Positions [P] in order, and their scores, in the last event."""
         self.holders = Holders()
         self.lost = (0, 0.0)
         """`lost_mark` at the last event."""
 
     def move_to(self, cache: H2OCache, row: int) -> None:
-        """What it looks at is there from here on."""
+        """Look at another cache and row from here on."""
         self._cache, self._row = cache, row
 
     def fed(self, first: int, ids: Sequence[int]) -> None:
-        """Notes the ids of tokens at the positions first, first + 1 ..."""
+        """Note the ids of tokens at the positions first, first + 1 ..."""
         self.ids.update(enumerate(ids, first))
 
     def text_of(self, position: int) -> str:
-        """Text of one held token; empty if it is gone."""
+        """Text of a held token; empty if it was evicted."""
         token = self.ids.get(position)
         if token is None:
             return ""
@@ -94,10 +94,10 @@ class Observer:
         return clocks[self._row].seen if self._row < len(clocks) else 0
 
     def state(self, watched: bool = True) -> CacheState:
-        """What the cache holds now, and what changed since the last call.
+        """The event for now, with the changes since the last call.
 
         Args:
-            watched: whether anybody looks at what only a memory panel shows.
+            watched: somebody looks at what only a memory panel shows.
         """
         cache, seen = self._cache, self._seen
         at, scores, protected, lately = _on_host(cache, self._row)
@@ -106,7 +106,7 @@ class Observer:
         positions, which, counts = _distinct(at.ravel()[slots])
 
         def mean(of: NDArray[Any]) -> NDArray[Any]:
-            """[P] over the slots that hold each."""
+            """[P] means over the slots of each token."""
             return np.bincount(which, of.ravel()[slots], len(positions)) / counts
 
         caches = at.shape[0] * at.shape[1]
@@ -166,7 +166,7 @@ class Observer:
         ]
 
     def _gone(self, positions: NDArray[Any]) -> tuple[list[Gone], int]:
-        """Of the tokens that were held, or fed, since the last event and are in no cache now."""
+        """Tokens that were held, or fed, since the last event and are in no cache now."""
         now = set(positions.tolist())
         hold = self.hold or {}
         gone = sorted((-hold.get(at, 0.0), at) for at in self.ids if at not in now)
@@ -183,7 +183,7 @@ class Observer:
         told, marks = self.hold or {}, self._marks(positions)
         self.score = dict(zip(now, score.tolist(), strict=True))
         held_so = np.fromiter((told.get(position, -1.0) for position in now), float, len(now))
-        # Of a score smaller steps would be told all the time.
+        # Smaller changes of a score would be told all the time.
         tell = (held_so != hold) | (np.abs(score - marks) > np.maximum(np.abs(score), np.abs(marks)) / 2)
         changed = [(at, now[at], self.score[at]) for at in positions[tell].tolist()]
         gone = [(position, 0.0, 0.0) for position in told if position not in now]
@@ -193,7 +193,7 @@ class Observer:
         return sorted(changed + gone)
 
     def _marks(self, positions: NDArray[Any]) -> NDArray[Any]:
-        """The scores of these tokens as they were last told; 0 where none was."""
+        """The scores of these tokens in the last event; 0 where it had none."""
         told, marks = self._told
         if not len(told):
             return np.zeros(len(positions))
@@ -202,7 +202,7 @@ class Observer:
 
 
 def _per_token(before: tuple[int, float], now: tuple[int, float]) -> float:
-    """What was lost per token between two marks."""
+    """Attention lost per token between two marks."""
     return (now[1] - before[1]) / max(1, now[0] - before[0])
 
 
@@ -230,7 +230,7 @@ def _on_host(cache: H2OCache, row: int) -> tuple[NDArray[Any], ...]:
 
 
 def ranking(arena: Arena, clocks: Sequence[Clock], row: int) -> Tensor:
-    """What the policy ranks the slots of a row by: at the settle just now, else it is asked. [L, H, S]"""
+    """The policy's ranking of a row's slots, [L, H, S]: from the settle just now, else computed."""
     seen, ranking = arena.ranked.get(row, (-1, None))
     if ranking is not None and seen == clocks[row].seen:
         return ranking
@@ -238,7 +238,7 @@ def ranking(arena: Arena, clocks: Sequence[Clock], row: int) -> Tensor:
 
 
 def _distinct(at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Positions [P] in order, for each number in `at` which of them it is, and how often each is there."""
+    """(positions [P] in order, index of each number in `at`, count of each)."""
     first = at.min() if len(at) else 0
     if len(at) == 0 or at.max() - first > COUNTED:
         return np.unique(at, return_inverse=True, return_counts=True)
@@ -250,9 +250,9 @@ def _distinct(at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int6
 
 
 def _kinds(at: NDArray[Any], protected: NDArray[Any], recent_from: int) -> dict[str, int]:
-    """Slots by kind in the fullest cache; of those as full in the first with most that are protected.
+    """Slots by kind in the fullest cache; of equally full ones in the first with most protected slots.
 
-    So it is as many as a person is told when they pin (`Row.protection`).
+    A person who pins is told the same number (`Row.protection`).
     """
     fullest = (at >= 0).sum(-1) * (at.shape[-1] + 1) + protected.sum(-1)
     layer, head = divmod(int(fullest.argmax()), at.shape[1])
@@ -265,11 +265,11 @@ def _kinds(at: NDArray[Any], protected: NDArray[Any], recent_from: int) -> dict[
 def _heads(
     at: NDArray[Any], slots: NDArray[np.int64], hold: NDArray[Any], recent_from: int
 ) -> list[list[float]]:
-    """[layers][KV heads], pooled: mean hold of what each cache keeps outside the recent part.
+    """[layers][KV heads], pooled: mean hold of the slots of each cache outside the recent part.
 
     Args:
         slots: those in use, as numbers from 0 on.
-        hold: of what each of them holds.
+        hold: of the token in each of them.
     """
     outside = (at >= 0) & (at < recent_from)
     of_each = np.zeros(at.shape)
@@ -278,7 +278,7 @@ def _heads(
 
 
 def _runs(positions: NDArray[Any]) -> list[tuple[int, int]]:
-    """(first, last) of each run of whole numbers that follow each other."""
+    """(first, last) of each run of consecutive whole numbers."""
     if not len(positions):
         return []
     runs = np.split(positions, np.flatnonzero(np.diff(positions) != 1) + 1)

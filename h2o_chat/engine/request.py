@@ -1,4 +1,4 @@
-"""What a batch is asked for, and what it tells. No torch."""
+"""The requests of a batch, and its reports. No torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from h2o_chat.events.events import Event
 
 @dataclass(frozen=True)
 class Piece:
-    """Tokens of a conversation, in the order in which they are read."""
+    """Tokens of a conversation, in reading order."""
 
     ids: Sequence[int]
     answer: bool = False
@@ -20,36 +20,37 @@ class Piece:
 
 @dataclass(eq=False)
 class Request:
-    """A conversation to be answered; two that say the same are still two."""
+    """A conversation to be answered; two equal requests are still two."""
 
     pieces: Sequence[Piece]
     """The last one is a prompt."""
     sampling: Sampling
     seed: int
     system_tokens: int = 0
-    """Of the first tokens so many are protected."""
+    """Number of first tokens that are protected."""
     pins: range = range(0)
     """Positions that are protected, too."""
     others: Sequence[Other] = ()
-    """Answers that the answer must not go on as."""
+    """Answers that the answer must not continue."""
     gives_up: bool = False
-    """What the model said before is given up once all but the last piece is read."""
+    """The model's earlier tokens are evicted once all but the last piece is read."""
     begin: Any = None
-    """What `Row.snapshot` has taken of a conversation that goes on: it was read before. The batch
-    lets it go once it has a copy."""
+    """A `Row.snapshot` of a conversation that goes on: that part was read before. The batch lets it go once
+    it has a copy.
+    """
     keep: bool = False
-    """With its end comes what the next turn can begin with."""
+    """Its end comes with a snapshot for the next turn."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """What happened to a request: `Prompt`, `Token` ..., now and then `CacheState`, at the end `Turn`."""
+    """A report about a request: `Prompt`, `Token` ..., now and then `CacheState`, at the end `Turn`."""
 
     request: Request
     event: Event
     error: Exception | None = None
-    """Why its turn has ended with `error`."""
+    """The reason of a turn that ended with `error`."""
     row: int | None = None
-    """Of a `Turn`: the row that it was answered in; None where nothing was answered."""
+    """For a `Turn`, its row; None where nothing was answered."""
     state: Any = None
-    """Of a `Turn` whose request says `keep`: what `Row.snapshot` has taken; None after an error."""
+    """For a `Turn` of a request with `keep`, its `Row.snapshot`; None after an error."""

@@ -1,4 +1,4 @@
-"""A message of a conversation is read again, as it was read or generated then."""
+"""Feeds a message of a conversation again, as it was read or generated then."""
 
 from collections.abc import Callable, Generator, Sequence
 
@@ -12,10 +12,11 @@ def reliving(
 ) -> Generator[int, None, bool]:
     """Feeds a message again: a prompt as it was read, an answer up to its last token, which waits.
 
-    After each call of the model: how many tokens were fed.
+    Yields the number of tokens fed after each call of the model.
 
     Args:
-        exact: an answer token by token, as it was generated; else in chunks: faster, another memory.
+        exact: an answer token by token, as it was generated; else in chunks, which is faster and gives
+            another cache.
 
     Returns:
         Whether it was fed to its end; False if it was cancelled.

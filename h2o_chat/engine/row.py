@@ -1,4 +1,4 @@
-"""One conversation: a row of a runner, with what waits to be fed, its sampling and what is seen of it."""
+"""A row of a runner: one conversation, with its waiting tokens, its sampler and its observer."""
 
 import errno
 import os
@@ -28,12 +28,12 @@ class Row:
     """One conversation; every token is fed once.
 
     The last token of an answer has been sampled but not fed: it waits in `pending` and goes in front of the
-    next turn.
+        next turn.
 
     Args:
         runner: holds its keys and values, and those of other rows.
-        settings: its seed, and how often a `CacheState` is told.
-        number: which of the runner's rows it is.
+        settings: with its seed, and tokens between two `CacheState`.
+        number: of the row in the runner.
     """
 
     def __init__(self, runner: Runner, settings: Settings, number: int = 0) -> None:
@@ -45,12 +45,10 @@ class Row:
         self.observer = Observer(self.cache, self.tokenizer, number)
         self._watched = True
         self.pending: tuple[int, ...] = ()
-        """Sampled, not fed yet."""
         self.session = session_of(runner, self.seed)
 
     @property
     def seen(self) -> int:
-        """Tokens fed since the conversation began."""
         return self.runner.clock(self.number).seen
 
     @property
@@ -66,7 +64,7 @@ class Row:
         """Feeds tokens in one call, while other rows wait; logits [V] of the last one.
 
         Args:
-            prompt: they were said to the model, not by it.
+            prompt: a person said them, not the model.
             cancelled: asked before each layer of a prompt.
 
         Raises:
@@ -81,18 +79,18 @@ class Row:
         return logits
 
     def took(self, first: int, ids: Sequence[int]) -> None:
-        """Notes tokens that the runner was fed for it, at the positions first, first + 1 ..."""
-        if self.settings.events_every:  # else nobody would ask, and nothing would forget them
+        """Note tokens that the runner was fed for it, at the positions first, first + 1 ..."""
+        if self.settings.events_every:  # only events ask for them, and only events forget them
             self.observer.fed(first, ids)
         self.sampler.history.extend(ids)
 
     def feed(
         self, ids: Sequence[int], cancel: Callable[[], bool] = never, prompt: bool = True
     ) -> Tensor | None:
-        """Feeds what waits and `ids`, step by step; logits of the last token.
+        """Feeds the pending tokens and `ids`, step by step; logits of the last token.
 
         Args:
-            prompt: they were said to the model, not by it.
+            prompt: a person said them, not the model.
 
         Returns:
             None if there is nothing to feed, or it was cancelled. Then part of it was fed: go back to a
@@ -106,12 +104,12 @@ class Row:
     def feeding(
         self, ids: Sequence[int], cancel: Callable[[], bool], call_tokens: int = 0, prompt: bool = True
     ) -> Iterator[tuple[int, Tensor]]:
-        """As `feed`; after each call: how many tokens were fed, and the logits [V] of the last one.
+        """Like `feed`, but yields after each call (tokens fed so far, logits [V] of the last one).
 
         It ends early where it was cancelled.
 
         Args:
-            call_tokens: fed in one call of the model, at most; 0: `Runner.call_tokens`.
+            call_tokens: most tokens in one call; 0: `Runner.call_tokens`.
         """
         waited, fed = len(self.pending), 0
         while fed < waited + len(ids):
@@ -130,7 +128,6 @@ class Row:
             yield fed, logits
 
     def reseed(self, seed: int) -> None:
-        """Draws from here on as a conversation would that began with this seed."""
         self.seed = seed
         self.sampler.random.manual_seed(seed)
         self.session = replace(self.session, seed=seed)
@@ -150,16 +147,16 @@ class Row:
         return self.cache.pin(positions, self.number)
 
     def unpin(self, positions: range | None = None, keep: Sequence[int] = ()) -> None:
-        """Lets them be evicted again; None: all that was pinned, but `keep`."""
+        """Lets them be evicted again; None: all pinned tokens but `keep`."""
         self.cache.unpin(positions, keep, self.number)
 
     def give_up_generated(self) -> None:
-        """Gives up all that the model said itself, see `H2OCache.give_up_generated`."""
+        """Evicts all that the model said itself, see `H2OCache.give_up_generated`."""
         if self.seen:
             self.cache.give_up_generated(self.number)
 
     def budget_for(self, protected: int) -> int | None:
-        """The smallest budget of which so many slots may be protected; None where no budget does."""
+        """The smallest budget that can protect so many slots; None where no budget does."""
         return self.cache.budget_for(protected)
 
     def protection(self) -> tuple[int, int | None]:
@@ -169,7 +166,7 @@ class Row:
 
     @property
     def slots_left(self) -> int | None:
-        """Tokens until slots are given up; None without a limit."""
+        """Tokens until the next eviction; None without a limit."""
         budget, clocks = self.cache.plan.budget, self.cache.clocks
         in_use = clocks[self.number].in_use if self.number < len(clocks) else 0
         return budget + 1 - in_use if self.cache.plan.shares.bounded else None
@@ -177,12 +174,12 @@ class Row:
     # -- what is seen of it ----------------------------------------------------------------------------
 
     def look(self) -> CacheState:
-        """What the cache holds now."""
+        """The `CacheState` now."""
         with one_torch_thread() if self.runner.native else nullcontext():
             return self.observer.state(self._watched)
 
     def watch(self, on: bool) -> None:
-        """Whether somebody looks at what only a memory panel shows; else it is not collected."""
+        """Collect what only a memory panel shows, or do not."""
         self._watched = on
 
     def inspect(self, position: int) -> list[list[bool]]:
@@ -202,7 +199,7 @@ class Row:
     # -- going elsewhere, going back -------------------------------------------------------------------
 
     def move_to(self, runner: Runner, number: int) -> None:
-        """Goes on as row `number` of another runner of this model, with a cache alike; leaves a copy behind.
+        """Goes on as row `number` of another runner of this model, with an equal cache; leaves a copy behind.
 
         Raises:
             UsageError: that cache has another policy, budget, precision or model, or no such row.
@@ -225,15 +222,10 @@ class Row:
             raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)) from error
 
     def load(self, path: Path) -> None:
-        """Goes on from the state in a file.
-
-        Raises:
-            SavedCacheError: it is not there, damaged, or of another model or memory; nothing has changed.
-        """
         self.restore(read_for(self.runner, self.session, path), hand_over=True)
 
     def snapshot(self, *, copy: bool = True) -> Snapshot:
-        """The state, for going back; without `copy` good until the next token is fed."""
+        """The state, for going back; without `copy` valid until the next token is fed."""
         return Snapshot(
             cache=self.runner.take(self.number, copy=copy),
             pending=self.pending,
@@ -253,7 +245,7 @@ class Row:
         self.observer.lost = snapshot.lost
 
     def reset(self) -> None:
-        """Forgets the conversation; the sampler draws on from where it is."""
+        """Forget the conversation; the sampler's random state stays."""
         self.runner.empty(self.number)
         self.pending = ()
         self.sampler.history.clear()
@@ -270,6 +262,6 @@ def read_for(runner: Runner, session: Session, path: Path) -> Snapshot:
 
 
 def share_held(slots: Sequence[Tensor], positions: range) -> float:
-    """Share of the tokens at these positions that stand in slots, positions [L, H, S] each: 0 to 1."""
+    """Share of the tokens at these positions that are in slots, positions [L, H, S] each: 0 to 1."""
     found = sum(int(((one >= positions.start) & (one < positions.stop)).count_nonzero()) for one in slots)
     return found / max(1, len(positions) * sum(one.shape[0] * one.shape[1] for one in slots))

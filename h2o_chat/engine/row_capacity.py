@@ -1,4 +1,4 @@
-"""How many conversations fit into memory beside each other: by arithmetic, before any of them begins."""
+"""Row capacity: how many conversations fit into memory, computed before any of them begins."""
 
 from h2o_chat.base.errors import BudgetError
 from h2o_chat.cache.plan import GROW
@@ -7,37 +7,41 @@ from h2o_chat.models.choices import free_bytes
 from h2o_chat.models.fits import HEADROOM_BYTES, slot_bytes
 
 ROWS = 16
-"""At once, unless another number is asked for: a product of the native step takes so many tokens."""
+"""Default number of rows: a product of the native step takes so many tokens."""
 READERS = 4
-"""Prompts that are read at once at most: each has a cache of one row."""
+"""Most prompts that are read at once: each has a cache of one row."""
 BESIDE = READERS + 4
-"""Rows that memory is kept for beside those that answer: the prompts that are read, and copies of rows whose
-slots are ranked (`settle.TOGETHER`)."""
+"""Rows that memory is kept for beside those that answer: prompts that are read, and copies of rows whose
+slots are ranked (`settle.TOGETHER`).
+"""
 
 SNAPSHOTS = 64
-"""Conversations kept beside the rows, unless another number is asked for."""
+"""Default number of conversations kept beside the rows."""
 NOT_READ_YET = 4
-"""Requests whose snapshot may be kept no more, but is still in memory: they wait, or are prepared or read."""
+"""Requests whose snapshot was dropped but is still in memory: they wait, or are prepared or read."""
 OBJECTS_BYTES = 16 << 10
-"""Of a snapshot, whatever its budget: the sampler's state, 5 kB, and Python's objects; with 64 slots of the
-bundled model a fifteenth of it."""
+"""The constant part of a snapshot: the sampler's state, 5 kB, and Python's objects; with 64 slots of the
+bundled model a fifteenth of it.
+"""
 WORKING_BYTES = 8 << 20
-"""What a server's steps take beside rows and snapshots: buffers of the library, Python's objects, and holes
-between them in the heap. Measured, with the bundled model: 7 to 10 MB, with 64 slots as with 128."""
+"""Bytes of a server's steps beside rows and snapshots: buffers of the library, Python's objects, and holes
+in the heap. Measured with the bundled model: 7 to 10 MB, with 64 slots and with 128.
+"""
 
 
 def row_bytes(runner: Runner) -> int:
-    """What a conversation needs while it is answered: its slots, and its logits twice."""
+    """Bytes of a conversation while it is answered: its slots, and its logits twice."""
     return slots_bytes(runner) + 8 * runner.loaded.sizes.vocabulary
 
 
 def snapshot_bytes(runner: Runner) -> int:
-    """What is kept of a conversation, to go on from: its slots, and what else is known of it."""
+    """Bytes of a snapshot of a conversation."""
     return slots_bytes(runner) + OBJECTS_BYTES
 
 
 def slots_bytes(runner: Runner) -> int:
-    """The slots of a conversation; without a budget as many as the model's window has tokens."""
+    """Bytes of the slots of a conversation; without a budget as many slots as the model's window has
+    tokens."""
     plan, loaded = runner.cache.plan, runner.loaded
     slots = plan.slots if plan.shares.bounded else runner.trained.window + GROW
     kv = {8: "int8", 4: "int4"}.get(plan.bits or 0, "auto")
@@ -49,8 +53,8 @@ def rows_for(runner: Runner, wanted: int | None, most: int) -> int:
 
     Args:
         runner: one of this model and these settings; its weights are loaded.
-        wanted: so many; None: `ROWS`, or as many as fit.
-        most: conversations that there are.
+        wanted: None: `ROWS`, or as many as fit.
+        most: number of conversations.
 
     Raises:
         BudgetError: so many do not fit; says the sum.
@@ -68,12 +72,12 @@ def rows_for(runner: Runner, wanted: int | None, most: int) -> int:
 
 
 def snapshots_for(runner: Runner, rows: int, wanted: int | None) -> int:
-    """How many conversations to keep in memory beside the rows, to go on from.
+    """How many conversations to keep in memory beside the rows.
 
     Args:
         runner: one of this model and these settings, of which no row has slots yet.
         rows: that will answer.
-        wanted: so many; None: `SNAPSHOTS`, or half of those that fit.
+        wanted: None: `SNAPSHOTS`, or half of those that fit.
 
     Raises:
         BudgetError: so many do not fit; says the sum.
@@ -94,7 +98,7 @@ def snapshots_for(runner: Runner, rows: int, wanted: int | None) -> int:
 
 
 def serving_bytes(runner: Runner, rows: int, snapshots: int) -> int:
-    """What so many rows and snapshots take at most, with what is kept free and what steps work with."""
+    """Most bytes of so many rows and snapshots, with what is kept free and what steps work with."""
     held = (rows + BESIDE) * row_bytes(runner) + (snapshots + NOT_READ_YET) * snapshot_bytes(runner)
     return held + WORKING_BYTES
 

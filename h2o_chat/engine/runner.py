@@ -31,12 +31,13 @@ if TYPE_CHECKING:
     from h2o_chat.graph.step import GraphStep
 
 CALL_TOKENS = 512
-"""Of a prompt, fed in one call at most ..."""
+"""Most tokens of a prompt in one call ..."""
 CALL_TOKENS_CPU = 128
-"""... on a CPU, where more are hardly faster: how far it is must be told four times a second. Not with nf4:
-640 tokens take 1.16 s instead of 1.37 there (135M, two cores) ..."""
+"""... on a CPU, where more are hardly faster: progress must be shown four times a second. Not with nf4: 640
+tokens take 1.16 s instead of 1.37 there (135M, two cores) ...
+"""
 CALL_FLOP = 150e9
-"""... and at most about this many operations: about a second on a CPU, until it is told how far it is."""
+"""... and about the most operations: a second on a CPU, until progress is shown."""
 
 
 class Runner:
@@ -84,22 +85,21 @@ class Runner:
     # -- rows ------------------------------------------------------------------------------------------
 
     def clock(self, row: int) -> Clock:
-        """A row's counts."""
         return self.cache.clocks[row] if row < len(self.cache.clocks) else Clock()
 
     def take(self, row: int, *, copy: bool = True) -> Snapshot:
-        """What a row holds; without `copy` good until the next token is fed."""
+        """The state of a row; without `copy` valid until the next token is fed."""
         return self.cache.take_row(row, copy=copy)
 
     def put(self, row: int, snapshot: Snapshot, *, hand_over: bool = False) -> None:
-        """Gives a row what was taken of one, here or elsewhere; the others are as they were.
+        """Gives a row the state of one, from here or elsewhere; the others stay.
 
         Args:
             hand_over: the snapshot is not used again: a runner of one row takes its tensors, not copies.
 
         Raises:
-            UsageError: it was taken of a cache with another policy, budget, precision or model; or of several
-                rows; or there is no such row.
+            UsageError: it was taken from a cache with another policy, budget, precision or model; or from
+                several rows; or there is no such row.
         """
         if len(snapshot.clocks) > 1 or not 0 <= row < self.rows:
             raise UsageError(
@@ -115,7 +115,7 @@ class Runner:
             self.hold([snapshot if other == row else self.take(other) for other in range(self.rows)])
 
     def empty(self, row: int) -> None:
-        """Forgets all of a row; the others are as they were."""
+        """Forgets all of a row; the others stay."""
         self._mend(row)
         if self.rows == 1:
             self.cache.reset()  # which gives its memory back
@@ -123,12 +123,12 @@ class Runner:
             self.cache.put_row(row, None)
 
     def _mend(self, row: int) -> None:
-        """Before a row is put or emptied: it will not be torn any more."""
+        """Before a row is put or emptied: it is not torn any more."""
         self.torn |= drop_half_absorbed(self.cache)
         self.torn.discard(row)
 
     def hold(self, rows: Sequence[Snapshot]) -> None:
-        """Has these rows from now on, copies, and no others: as many as are given."""
+        """Replaces all rows by copies of these."""
         self.cache.reset()
         self.torn.clear()
         self.rows = len(rows)
@@ -143,10 +143,10 @@ class Runner:
 
     @property
     def call_tokens(self) -> int:
-        """Prompt tokens to feed to a row in the next call: whole chunks, at least one. One where keys are due
-        to be clamped between two chunks; with prefill="full" what the window can hold.
+        """Prompt tokens for a row in the next call: whole chunks, at least one.
 
-        Each chunk gives up slots before the next one attends, so this changes no token.
+        One chunk where keys are due to be clamped between two; with prefill="full" what the window can hold.
+        Each chunk evicts before the next one attends, so this changes no token.
         """
         chunk, plan = self.cache.pass_tokens, self.cache.plan
         many = max(chunk, self._call_tokens // chunk * chunk)
@@ -156,7 +156,7 @@ class Runner:
         return chunk if clamps or plan.prefill == "full" else many
 
     def has_room(self, row: int, tokens: int = 1) -> bool:
-        """Whether a row can be fed so many tokens more: without a budget it ends with the model's window."""
+        """Whether a row can be fed so many more tokens: without a budget it ends with the model's window."""
         return self.cache.plan.shares.bounded or self.clock(row).seen + tokens <= self.trained.window
 
     def feed(
@@ -169,19 +169,19 @@ class Runner:
     ) -> Tensor:
         """Feeds every row its next tokens, in one call of the model.
 
-        If anything is raised, rows without a piece are as they were. So are the others where nothing had
-        changed in their slots yet; else they are `torn`. So are all rows where keys were being turned, or
-        what the last prompt has brought was being absorbed.
+        If anything is raised, rows without a piece are unchanged, and so are the others where no slot had
+        changed yet; otherwise the others are `torn`. All rows are torn where keys were being turned, or the
+        last prompt was being absorbed.
 
         Args:
             pieces: the tokens of each row, R of them. A row without any waits: nothing of it changes.
-            prompt: they were said to the model, not by it.
+            prompt: a person said them, not the model.
             all_columns: logits after every token, not after the last one alone.
             cancelled: asked before each layer of a prompt.
 
         Returns:
-            Logits [R, 1, V] of each row's last token, good until the next step; or [R, N, V]: shorter pieces
-            stand at the end of the N columns, and what stands before them means nothing.
+            Logits [R, 1, V] of each row's last token, valid until the next step; or [R, N, V]: shorter pieces
+            stand at the end of the N columns, and the columns before them mean nothing.
 
         Raises:
             UsageError: more tokens than the model's window holds, none at all, not a piece for each row, or
@@ -226,7 +226,7 @@ class Runner:
 
     @torch.inference_mode()
     def _transformers_step(self, ids: Tensor, real: Tensor | None, all_columns: bool) -> Tensor:
-        """The prepared step, computed by transformers: tokens [R, N] in, logits [R, N or fewer, V] out."""
+        """Computes the prepared step with transformers: tokens [R, N] in, logits [R, N or fewer, V] out."""
         inputs: dict[str, Any] = {"logits_to_keep": 1} if self._keeps_last and not all_columns else {}
         if real is not None or self.trained.learned:
             # Without a mask OPT builds one over everything ever seen.
@@ -242,14 +242,14 @@ class Runner:
 
 
 def _graph_step(loaded: LoadedGraph) -> "GraphStep":
-    """Over the model's own weights, which are joined by the first runner that asks."""
+    """The graph step over the model's own weights, which are joined by the first runner that asks."""
     from h2o_chat.graph.step import GraphStep  # imports Triton
 
     return GraphStep(loaded.weights, loaded.frame)
 
 
 def _together(rows: list[Snapshot]) -> Snapshot:
-    """Rows of one cache, or of caches alike, as one snapshot of all of them.
+    """Rows of one cache, or of equal caches, as one snapshot.
 
     Raises:
         UsageError: they have other numbers of slots, or their layers lie in other arenas.
@@ -275,7 +275,7 @@ def _together(rows: list[Snapshot]) -> Snapshot:
 
 
 def cache_for(loaded: Loaded, settings: Settings) -> H2OCache:
-    """An empty cache as the settings have it.
+    """An empty cache with these settings.
 
     Raises:
         BudgetError: the budget cannot work.

@@ -1,9 +1,10 @@
 """The next token, chosen as transformers' own logits processors would.
 
 On a CPU they take longer than the whole step of a small model: top-p, min-p and top-k sort 150,000 tokens in
-about 1 ms each, and torch.multinomial makes a random number for each token. Here comparisons find the tokens
-that may stay, and one random number draws one of them, until it is one that the cuts keep. They are made
-exactly only where that is not certain. What is kept, and how often a token comes, is the same.
+    about
+1 ms each, and torch.multinomial makes a random number for each token. Here comparisons find the tokens that
+may stay, and one random number draws one of them, until it is one that the cuts keep. The cuts are made
+exactly only where that is not certain. The kept tokens and their probabilities are the same.
 """
 
 from collections import deque
@@ -19,21 +20,21 @@ from h2o_chat.base.errors import GenerationError
 from h2o_chat.native.threads import one_torch_thread
 
 Process = Callable[[Any, Tensor], Tensor]
-"""A logits processor as transformers has them: tokens so far, scores [1, V] -> scores [1, V]."""
+"""A logits processor of transformers: tokens so far, scores [1, V] -> scores [1, V]."""
 
 Shares = np.ndarray[Any, np.dtype[np.float32]]
 
 BLOCK = 256
-"""Shares that are added up to one number: a root of the vocabulary or so."""
+"""Shares per partial sum: about the root of the vocabulary."""
 
 DRAW_FIRST = 0.5
 """From this top-p on a token is drawn before the cuts: below, they would mostly not keep it."""
 
 NEAR = 2.0**-19
-"""Two fp32 shares whose ratio is so near to min-p may be rounded to either side of it."""
+"""Two fp32 shares whose ratio is this near to min-p may be rounded to either side of it."""
 
 REPETITION_TOKENS = 1024
-"""The repetition penalty looks back this far: a history that grows would cost more with every token."""
+"""The repetition penalty looks back this far: a growing history would cost more with every token."""
 
 
 class Sampler:
@@ -41,7 +42,7 @@ class Sampler:
 
     def __init__(self, seed: int, device: torch.device) -> None:
         self.on_cpu = device.type == "cpu"
-        """Reading a value there waits for nothing."""
+        """Reading a tensor does not synchronise there."""
         self.random = torch.Generator(device).manual_seed(seed)
         self.history: deque[int] = deque(maxlen=REPETITION_TOKENS)
         self._sampling: Sampling | None = None
@@ -63,7 +64,7 @@ class Sampler:
             return self._choose_on_cpu(scores, sampling)
 
     def _choose(self, scores: Tensor, sampling: Sampling) -> int:
-        """From scores [1, V] on a device, from which one value is read."""
+        """From scores [1, V] on a device, of which one value is read."""
         if sampling.temperature == 0 and sampling.repetition_penalty == 1:  # few launches
             highest, token = scores.max(-1)
             return _checked(int(torch.where(highest.abs() < torch.inf, token, -1)))
@@ -90,7 +91,7 @@ class Sampler:
         if sampling.min_p:
             likely = np.flatnonzero(shares >= sampling.min_p * shares.max() * (1 - NEAR))
         cut = None
-        while True:  # what is cut off is drawn again: the others come as often as among the kept alone
+        while True:  # cut-off tokens are drawn again: the others keep their shares
             drawn = self._drawn(shares[likely])
             at = int(likely[drawn]) if sampling.min_p else drawn
             token = int(places[at]) if sampling.top_k else at
@@ -101,7 +102,7 @@ class Sampler:
                 return token
 
     def _drawn(self, shares: Shares) -> int:
-        """A place in shares [N], by one random number: first the block that it falls in, then the place."""
+        """A place in shares [N], by one random number: first its block, then the place."""
         added = np.add.reduceat(shares, np.arange(0, len(shares), BLOCK), dtype=np.float64).cumsum()
         drawn = float(torch.rand((), dtype=torch.float64, generator=self.random)) * added[-1]
         first = BLOCK * _first_beyond(drawn, added)
@@ -120,13 +121,13 @@ class Sampler:
 
 
 class ScaledOnCpu:
-    """`RepetitionPenaltyLogitsProcessor`, then `TemperatureLogitsWarper`, the same numbers, written once."""
+    """`RepetitionPenaltyLogitsProcessor`, then `TemperatureLogitsWarper`: equal numbers, written once."""
 
     def __init__(self, penalty: float, temperature: float) -> None:
         self.penalty, self.temperature = penalty, temperature
 
     def __call__(self, seen: Tensor | None, scores: Tensor) -> Tensor:
-        """Scores [1, V] fp32 on a CPU; the penalty is for tokens [1, N], of which each counts once."""
+        """Scores [1, V] fp32 on a CPU; the penalty is for tokens [1, N], each counted once."""
         numbers = scores[0].numpy()
         scaled = numbers / self.temperature
         if seen is not None:
@@ -137,9 +138,9 @@ class ScaledOnCpu:
 
 
 class TopPOnCpu:
-    """`TopPLogitsWarper`, the same tokens to the last one; of equal ones the first are cut off.
+    """`TopPLogitsWarper`: the same tokens to the last one; of equal ones the first are cut off.
 
-    Numbers are sorted without their places: numpy does that in .1 ms, torch with them in 3.
+    Numbers are sorted without their places: numpy does that in 0.1 ms, torch with them in 3.
 
     Args:
         top_p: above 0, below 1.
@@ -152,7 +153,7 @@ class TopPOnCpu:
         """Scores [1, V] fp32 on a CPU, without NaN; -inf where a token is cut off."""
         numbers = scores[0].numpy()
         ordered = np.sort(numbers)
-        # What is added up, and compared with what, is transformers' own: torch adds fp32 in fp64, too.
+        # The sums and comparisons are those of transformers: torch adds fp32 in fp64, too.
         shares = torch.from_numpy(ordered)[None].softmax(-1)[0].cumsum(-1)
         cut = min(int(np.searchsorted(shares.numpy(), np.float32(1 - self.top_p), "right")), len(numbers) - 1)
         least = ordered[cut]
@@ -164,7 +165,7 @@ class TopPOnCpu:
 
 
 class MinPOnCpu:
-    """`MinPLogitsWarper`, the same tokens, without sorting: the likeliest one always stays.
+    """`MinPLogitsWarper`: the same tokens, without sorting; the likeliest one always stays.
 
     Args:
         min_p: above 0, up to 1.
@@ -180,14 +181,14 @@ class MinPOnCpu:
 
 
 def is_kept(place: int, shares: Shares, sampling: Sampling) -> bool | None:
-    """Whether transformers' top-p and min-p keep a token, without sorting; None: it may be either.
+    """Whether transformers' top-p and min-p keep a token, without sorting; None: it is undecided.
 
     Top-p keeps a token whose share, with all smaller ones, is above 1 - top_p. transformers divides by a sum
-    in another order and adds in another one. A sum of N fp32 numbers, in any order, is within N 2^-24 of what
-    it should be (Higham 2002, 4.2). Here are three; the fourth part is for the rounding of each share.
+    in another order and adds in another one. A sum of N fp32 numbers, in any order, is within N 2^-24 of the
+    exact one (Higham 2002, 4.2). Here are three; the fourth part is for the rounding of each share.
 
     Args:
-        shares: [N], those of all tokens, or of the top k.
+        shares: [N], for all tokens, or for the top k.
     """
     share, sure = shares[place], True
     if sampling.min_p:
@@ -199,7 +200,7 @@ def is_kept(place: int, shares: Shares, sampling: Sampling) -> bool | None:
         smaller = np.einsum("v,v", shares, shares < share)  # their sum; no N products are written
         least, near = 1 - sampling.top_p, (len(shares) + 8) * 2**-22
         if smaller + share <= least * (1 + near):
-            equal = np.count_nonzero(shares == share)  # of which the last ones may stay
+            equal = np.count_nonzero(shares == share)  # the last ones of them may stay
             return False if smaller + equal * share < least * (1 - near) else None
     return True if sure else None
 
@@ -207,7 +208,7 @@ def is_kept(place: int, shares: Shares, sampling: Sampling) -> bool | None:
 def _largest(numbers: Shares, count: int) -> Any:
     """Places of the largest numbers [V] and of those that equal the last of them, in order; 0: all of them.
 
-    The count-th largest of the blocks' maxima is a bound, below which none of them lies.
+    The count-th largest of the blocks' maxima is a lower bound of them.
     """
     if not count:
         return slice(None)
@@ -232,14 +233,13 @@ def _cut(scores: Tensor, sampling: Sampling) -> Tensor:
 
 
 def _first_beyond(drawn: float, added: np.ndarray[Any, np.dtype[np.float64]]) -> int:
-    """The first place where shares, added up, reach beyond what was drawn."""
+    """The first place where the cumulative shares exceed the drawn number."""
     return min(int(np.searchsorted(added, drawn, side="right")), len(added) - 1)
 
 
 def _checked(token: int) -> int:
-    """
-    Raises:
-        GenerationError: it is negative: there was none to choose.
+    """Raises:
+    GenerationError: it is negative: there was none to choose.
     """
     if token < 0:
         raise GenerationError(
@@ -250,7 +250,8 @@ def _checked(token: int) -> int:
 
 
 def _processors(sampling: Sampling, on_cpu: bool) -> list[Process]:
-    """In transformers' own order: penalties, temperature, then the cuts, which a CPU makes in `_cut`."""
+    """The processors in transformers' own order: penalties, temperature, then the cuts, which a CPU makes in
+    `_cut`."""
     if sampling.temperature == 0 and sampling.repetition_penalty == 1:
         return []
     if on_cpu:

@@ -1,8 +1,9 @@
 """Saved caches: everything that decides how a conversation goes on, in one safetensors file.
 
-The file is of a fixed size however long the conversation: slots, scores, positions, what waits to be fed,
-the random state. It is read only by the model, precision, policy and budget that wrote it, and is checked
-like anything from outside: whatever is wrong with it, `read` says so, and the caller rebuilds the memory.
+The file has a fixed size however long the conversation: slots, scores, positions, pending tokens, the random
+    state.
+It is read only by the model, precision, policy and budget that wrote it, and is checked like anything from
+outside: `read` says what is wrong with it, and the caller rebuilds the cache.
 """
 
 import json
@@ -32,13 +33,13 @@ from h2o_chat.policies.shares import BOUNDLESS, MOST_TOKENS, Shares
 from h2o_chat.transformers_cache.snapshot import Snapshot as CacheSnapshot
 
 FORMAT = 7
-"""Of the file. Older ones are taken over by `MIGRATIONS`; where there is none the memory is rebuilt."""
+"""Format of the file. `MIGRATIONS` convert older ones; where there is none the cache is rebuilt."""
 
 FIRST_STATES = {
     *("keys", "values", "positions", "score", "lately"),
     *("distinctness", "novelty", "prompt", "protected", "clamped"),
 }
-"""Which every file has. A state that came later may be missing: it begins with its empty value."""
+"""States that every file has. A later state may be missing: it begins with its empty value."""
 
 IDENTITY = (
     "model",
@@ -56,13 +57,12 @@ IDENTITY = (
     "kv_heads",
     "window",
 )
-"""Fields of `Session` that must be what they were."""
+"""Fields of `Session` that must be equal."""
 
 BEFORE = {"engine": "transformers"}
-"""What they were where a file says nothing: it was written before there was another."""
+"""Values where a file says nothing: it was written before there was a choice."""
 
 COUNTS = ("seen", "in_use", "base", "near_from", "compared")
-"""Fields of `Clock` that are counts of the tokens fed."""
 
 
 @dataclass(frozen=True)
@@ -73,19 +73,19 @@ class Snapshot:
     pending: tuple[int, ...]
     """Sampled, not fed yet."""
     random: Tensor
-    """State of the generator that tokens are drawn with, [bytes] uint8."""
+    """State of the random generator, [bytes] uint8."""
     history: tuple[int, ...]
     """Newest tokens, for the repetition penalty."""
     texts: dict[int, int]
-    """Token ids by position, of tokens that are held."""
+    """Token ids by position, of held tokens."""
     lost: tuple[int, float]
     """`Observer.lost_mark` at the last `CacheState`."""
     about: Any = None
-    """JSON of whoever had it taken; `read` does not check it."""
+    """JSON of the caller; `read` does not check it."""
 
 
 def write(path: Path, snapshot: Snapshot, session: Session) -> None:
-    """Writes a snapshot in one move: whoever reads sees the old file or the new one.
+    """Writes a snapshot in one move: a reader sees the old file or the new one.
 
     Raises:
         OSError: no room, no right to write there.
@@ -115,7 +115,7 @@ def write(path: Path, snapshot: Snapshot, session: Session) -> None:
     }
     part = path.with_name(path.name + ".part")
     try:
-        part.unlink(missing_ok=True)  # of a process that was killed; or a link, which is not followed
+        part.unlink(missing_ok=True)  # left by a killed process; or a link, which is not followed
         part.touch(mode=0o600, exist_ok=False)
         save_file(tensors, part, metadata={"h2o-chat": json.dumps(about)})
         part.chmod(0o600)
@@ -130,7 +130,7 @@ def write(path: Path, snapshot: Snapshot, session: Session) -> None:
 
 @dataclass(frozen=True)
 class Reader:
-    """The engine that will go on with a saved memory."""
+    """The engine that will use a saved cache."""
 
     session: Session
     device: torch.device
@@ -144,7 +144,7 @@ class Reader:
 
 
 def read(path: Path, by: Reader) -> Snapshot:
-    """What `write` wrote, on the reader's device.
+    """The snapshot in a file, on the reader's device.
 
     Raises:
         SavedCacheError: it is not there, damaged, of another format, or of another model or memory.
@@ -169,16 +169,16 @@ def read(path: Path, by: Reader) -> Snapshot:
 
 
 class _Wrong(Exception):
-    """What is wrong with a file."""
+    """Something is wrong with a file."""
 
 
 def _check(tensor: Tensor) -> int:
-    """CRC-32 of its bytes: against damage; against what is made up, every value is checked besides."""
+    """CRC-32 of its bytes, against damage; every value is checked too, against forgery."""
     return zlib.crc32(tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
 
 
 def _about(metadata: dict[str, str] | None, session: Session) -> dict[str, Any]:
-    """The description in a file's header, if it is one that this session can go on with."""
+    """The description in a file's header, if this session can use it."""
     about = json.loads((metadata or {}).get("h2o-chat", "null"))
     if not isinstance(about, dict):
         raise _Wrong("it is no saved memory of h2o-chat")
@@ -195,10 +195,10 @@ def _about(metadata: dict[str, str] | None, session: Session) -> dict[str, Any]:
 
 
 def _snapshot(about: dict[str, Any], tensors: dict[str, Tensor], by: Reader) -> Snapshot:
-    """What the tensors of a file say, checked.
+    """The snapshot in the tensors of a file, checked.
 
     Raises:
-        _Wrong, LookupError, TypeError, ValueError: that is nothing.
+        _Wrong, LookupError, TypeError, ValueError: it is none.
     """
     fed, session = _count(about["fed"]), by.session
     fresh = Clock(protect_below=_count(about["protect_below"]), pins=_pins(about["pins"]))
@@ -251,14 +251,14 @@ def _count(value: Any) -> int:
 
 
 def _pins(value: Any) -> frozenset[int]:
-    """Positions."""
+    """The positions of pinned tokens."""
     if not isinstance(value, list):
         raise _Wrong(f"{_seen(value)} are no pins")
     return frozenset(_count(position) for position in value)
 
 
 def _random(state: Tensor, device: torch.device) -> Tensor:
-    """The state of a generator, if one takes it."""
+    """The state of a generator, if a generator accepts it."""
     try:
         torch.Generator(device).set_state(state)
     except (RuntimeError, TypeError) as error:
@@ -272,7 +272,6 @@ def _seen(value: Any) -> str:
 
 
 def _layers(value: Any, session: Session) -> list[list[int]]:
-    """The layers of each part, in order; together they are those of the model."""
     listed = sorted(_count(layer) for part in value for layer in part)
     if listed != list(range(session.layers)) or any(part != sorted(part) for part in value):
         raise _Wrong(f"it holds the layers {_seen(value)} of {session.layers}")
@@ -280,7 +279,7 @@ def _layers(value: Any, session: Session) -> list[list[int]]:
 
 
 def _clock(value: Any, fed: int, fresh: Clock, trained: Positions) -> Clock:
-    """The counts of its row."""
+    """The clock of its row."""
     counts: dict[str, Any] = {name: _count(value[name]) for name in COUNTS}
     clock = replace(fresh, **counts)
     many = max(clock.in_use, clock.base, clock.compared, clock.near_from - trained.window) > fed
@@ -291,7 +290,7 @@ def _clock(value: Any, fed: int, fresh: Clock, trained: Positions) -> Clock:
 
 
 def _part(number: int, layers: list[int], tensors: dict[str, Tensor], by: Reader, clock: Clock) -> Part:
-    """One arena's states, checked: shapes, types, ranges; nothing in a file may index outside a tensor."""
+    """The states of one arena, checked: shapes, types, ranges; no value may index outside a tensor."""
     session, size, fed = by.session, by.sizes.head_size, clock.seen
     dtype, bits = getattr(torch, session.dtype), BITS.get(session.kv_dtype)
     of = Shape(1, session.kv_heads, by.groups, size, size, dtype, by.device)
@@ -381,11 +380,11 @@ def _from_5(about: dict[str, Any], tensors: dict[str, Tensor], groups: int) -> C
 
 
 def _from_6(about: dict[str, Any], tensors: dict[str, Tensor], groups: int) -> Contents:
-    """Format 6 called two things otherwise."""
+    """Format 6 had other names for two things."""
     new = {name.replace(".recent", ".lately"): tensor for name, tensor in tensors.items()}
     clock = about["clock"] and about["clock"] | {"in_use": about["clock"]["held"]}
     return about | {"format": 7, "clock": clock}, new
 
 
 MIGRATIONS: dict[int, Migration] = {5: _from_5, 6: _from_6}
-"""By the format they read: each makes the next one of it."""
+"""From the format that is read to the next one."""

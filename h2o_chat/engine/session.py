@@ -1,4 +1,4 @@
-"""What ran, as the `session` event tells it."""
+"""The `session` event: what runs."""
 
 import platform
 
@@ -13,7 +13,7 @@ from h2o_chat.models.fits import slot_bytes
 
 
 def session_of(runner: Runner, seed: int) -> Session:
-    """Of a conversation in this runner whose sampling has this seed."""
+    """The event for a conversation in this runner whose sampling has this seed."""
     plan, loaded = runner.cache.plan, runner.loaded
     dtype = str(loaded.precision).removeprefix("torch.")
     kv = next((name for name, bits in BITS.items() if bits == plan.bits), "auto")

@@ -1,4 +1,4 @@
-"""After a step that raised: the cache is as it was before, or it is known which rows are not."""
+"""Undo of a step that raised: the cache is as before, or the rows that are not are known."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ def undo(cache: CacheLike, step: Step, before: Sequence[Clock], fed: int, rows: 
     """Takes back a step that has raised.
 
     Args:
-        before: the clocks before it was prepared, copies.
+        before: copies of the clocks before it was prepared.
         fed: columns fed before it.
         rows: that it fed.
 
@@ -29,10 +29,10 @@ def undo(cache: CacheLike, step: Step, before: Sequence[Clock], fed: int, rows: 
         cache.clocks, cache.fresh = list(before), fresh
         return set()
     torn = drop_half_absorbed(cache)
-    prepared = cache.step is step  # else what waits is of the step before
+    prepared = cache.step is step  # otherwise the pending prompt is of the step before
     for arena in cache.arenas_in_step:
         if not step.lasting and arena.slot is not None:
-            give_up(arena.slots, arena.slot)  # as it was before `Arena.place`: empty
+            give_up(arena.slots, arena.slot)  # empty, like before `Arena.place`
         arena.slot = None
         if prepared:
             arena.waiting.clear()
@@ -53,7 +53,7 @@ def undo(cache: CacheLike, step: Step, before: Sequence[Clock], fed: int, rows: 
 
 
 def drop_half_absorbed(cache: CacheLike) -> set[int]:
-    """Drops what the last prompt has brought, where absorbing it has raised; rows that hold part of it."""
+    """Drops a half-absorbed prompt; returns the rows that hold part of it."""
     if cache.step is None or not cache.step.half_absorbed:
         return set()
     cache.step.half_absorbed = False

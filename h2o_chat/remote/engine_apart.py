@@ -1,9 +1,8 @@
-"""An engine in a process of its own, to be used like one that is here.
+"""An engine in a process of its own, used like one that is here.
 
-Python runs one thread of a process at a time. Drawing took a quarter of a small engine's time, and the
-engine made the screen wait (docs/MEASURED.md, "The screen"). Apart, each has a core; torch is imported on the
-screen's side only to check what was just downloaded; and if the system kills the engine, the screen is there
-to say so.
+Python runs one thread of a process at a time. Drawing took a quarter of a small engine's time, and the engine
+made the screen wait (docs/MEASURED.md, "The screen"). Apart, each has a core; torch is imported on the
+screen's side only to check a download; and if the system kills the engine, the screen can say so.
 
 Every call costs two messages through a pipe, every event one (tens of microseconds). Tensors stay there:
 snapshots and other engines are held by number.
@@ -39,11 +38,11 @@ if TYPE_CHECKING:  # importing torch takes seconds
 
 _PROGRAM = "from h2o_chat.remote.engine_process import main; main()"
 LOOK_S = 0.02
-"""How often is asked whether a call was cancelled while nothing comes of it."""
+"""Seconds between two checks whether a call was cancelled, while nothing comes of it."""
 HEARD_S = 0.25
-"""Seconds between two reports of how far the opening is: in each, leaving is noticed."""
+"""Seconds between two reports of the opening: in each, leaving is noticed."""
 ENDING_S = 5.0
-"""A process whose end of the pipe is closed is gone after this time."""
+"""A process is gone this long after its end of the pipe was closed."""
 
 
 class _Process:
@@ -52,7 +51,7 @@ class _Process:
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
         command, environment = python(_PROGRAM, str(theirs.fileno()))
-        # What it writes must not stand across the screen; the last line is told if it dies.
+        # Its output must not appear on the screen; the last line is shown if it dies.
         self._words = tempfile.TemporaryFile()  # noqa: SIM115  (until the process ends)
         self._process = subprocess.Popen(
             command,
@@ -66,19 +65,18 @@ class _Process:
         theirs.close()
         self._pipe: Connection[Any, Any] = Connection(ours.detach())
         self.end = weakref.finalize(self, _end, self._process, self._pipe, self._words)
-        """Ends it at once."""
         self._numbers = count(1)
         self._sending = threading.Lock()  # `watch` comes from the screen's thread, in the middle of an answer
         self._reading = threading.Lock()
         self._unread: dict[int, deque[Reply]] = {}
-        """What came of calls that are not over, while another's reply was waited for."""
+        """Replies to unfinished calls that came while another's reply was waited for."""
         self.dropped: list[int] = []
-        """Numbers of what is held there and no longer needed here; sent with the next call."""
+        """Numbers of objects there that are no longer needed; sent with the next call."""
 
     def begin(
         self, engine: Held | None, name: str, *args: Any, cancels: bool = False, **keywords: Any
     ) -> int:
-        """Makes a call; its number.
+        """Makes a call; returns its number.
 
         Raises:
             EngineError: the process has ended.
@@ -96,11 +94,10 @@ class _Process:
             self._send(Cancel(call))
 
     def over(self, call: int) -> None:
-        """Nobody reads any more of it."""
         self._unread.pop(call, None)
 
     def waits(self, call: int, longest_s: float) -> bool:
-        """Whether something of a call is there, now or in so many seconds.
+        """Whether a reply to a call is there, now or in so many seconds.
 
         Raises:
             EngineError: the process has ended.
@@ -125,7 +122,7 @@ class _Process:
             raise self._gone() from None
 
     def next(self, call: int) -> Reply:
-        """What came of it; something is there."""
+        """The next reply to a call; one is there."""
         return self._unread[call].popleft()
 
     def _send(self, message: Call | Cancel) -> None:
@@ -152,7 +149,6 @@ class _Process:
 
 
 def _how(code: int) -> str:
-    """How a process ended: its exit code, or minus the signal."""
     known = {number.value: number.name for number in signal.Signals}
     return f"with {code}" if code >= 0 else f"by {known.get(-code, f'signal {-code}')}"
 
@@ -171,13 +167,13 @@ FORWARDED = frozenset(
         *("protect", "pin", "unpin", "give_up_generated", "look", "inspect", "held"),
     }
 )
-"""Methods of `Engine` that are called in the other process, and nothing else."""
+"""Methods of `Engine` that the other process runs, and nothing else."""
 
 
 class EngineApart:
-    """Stands in for an `Engine` in another process: its methods stand there, see `engine/engine.py`.
+    """Stands in for an `Engine` in another process; `engine/engine.py` has its methods.
 
-    Not thread-safe but for `watch`, as that one is.
+    Not thread-safe but for `watch`, like that one.
     """
 
     def __init__(self, process: _Process, known: Known, tokenizer: Any) -> None:
@@ -195,11 +191,11 @@ class EngineApart:
         cancel: Callable[[], bool] = never,
         others: Sequence[Other] = (),
     ) -> Iterator[Event]:
-        """See `Engine.generate`. It may be some tokens ahead of who reads; a reader who leaves cancels it.
+        """See `Engine.generate`. It may be some tokens ahead of the reader; a reader who leaves cancels it.
 
         Raises:
-            EngineError: the process has ended. What came of the answer is as good as if it had been stopped
-                there: a `Turn` says so, unless it was over: `interrupted` if nobody had asked to stop it.
+            EngineError: the process has ended. The tokens so far are as good as those of a stopped answer: a
+                `Turn` says so, unless it was over: `interrupted` if nobody had asked to stop it.
         """
         text, read, over = [], 0, False
         try:
@@ -220,11 +216,9 @@ class EngineApart:
             raise
 
     def snapshot(self) -> Held:
-        """See `Engine.snapshot`; it is there, and this is its number."""
         return self._kept(self._ask("snapshot"))
 
     def remade(self, settings: Settings) -> "EngineApart":
-        """See `Engine.remade`."""
         return EngineApart(self._process, self._ask("remade", settings), self.tokenizer)
 
     def reseed(self, seed: int) -> None:
@@ -238,22 +232,21 @@ class EngineApart:
             self._process.over(self._process.begin(self._held, "watch", on))
 
     def __getattr__(self, name: str) -> Any:
-        """A method of `FORWARDED`, which the other process does."""
         if name not in FORWARDED:
             raise AttributeError(name)
         return partial(self._ask, name)
 
     def close(self) -> None:
-        """See `Engine.close`; its process ends, and that of all that were `remade` from it."""
+        """See `Engine.close`; ends the process, also for all engines `remade` from it."""
         self._process.end()
 
     def _kept(self, held: Held) -> Held:
-        """It stays there for as long as somebody here has this."""
+        """Drops the object there when this handle is collected."""
         weakref.finalize(held, self._process.dropped.append, held.number)
         return held
 
     def _ask(self, name: str, *args: Any, tick: Callable[[Any], None] = unheard, **keywords: Any) -> Any:
-        """What a method returns; `tick` gets what it tells on the way."""
+        """The result of a method; `tick` gets what it yields."""
         replies = self._yielded(name, *args, **keywords)
         while True:
             try:
@@ -264,7 +257,7 @@ class EngineApart:
     def _yielded(
         self, name: str, *args: Any, cancel: Callable[[], bool] | None = None, **keywords: Any
     ) -> Generator[Any, None, Any]:
-        """What a method tells, one thing after another, then returns or raises."""
+        """Runs a method: yields what it yields, then returns or raises."""
         cancels = cancel is not None
         call, over = self._process.begin(self._held, name, *args, cancels=cancels, **keywords), False
         try:
@@ -293,7 +286,8 @@ class EngineApart:
                 self._process.over(call)
 
     def _leave(self, call: int, cancels: bool) -> None:
-        """Whoever read a call has left: it is over before anything else is asked, and `seen` is true."""
+        """The reader of a call has left: end the call before anything else is asked, so that `seen` is
+        right."""
         if cancels:
             self._process.cancel(call)
         over = False
@@ -304,7 +298,7 @@ class EngineApart:
 
 
 def engine_apart(settings: Settings, progress: Progress) -> "Engine":
-    """What `engine_here` opens, in a process of its own.
+    """Opens an engine in a process of its own, see `engine_here`.
 
     Raises:
         EngineError: that process has ended.

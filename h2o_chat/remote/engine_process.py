@@ -1,8 +1,9 @@
 """The process in which an engine runs beside a screen (`engine_apart`): it answers one call after another.
 
-Over one pipe come `Call`s and `Cancel`s, back go `Reply`s. While an answer is generated the pipe is looked
-into before every step, where the engine asks whether it was cancelled: what else is asked in the middle of an
-answer is replied to there, where the state is whole.
+`Call`s and `Cancel`s come over one pipe, `Reply`s go back. While an answer is generated the pipe is read
+before every step, where the engine asks whether it was cancelled: other calls are answered there, where the
+state is
+    complete.
 """
 
 import os
@@ -29,14 +30,14 @@ QUICK_S = 0.02
 
 @dataclass(frozen=True)
 class Held:
-    """Something that stays in the engine's process, by its number there: an engine, or a snapshot."""
+    """An object in the engine's process, by its number there: an engine, or a snapshot."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class Known:
-    """What the screen's side knows of an engine without asking."""
+    """The facts about an engine that the screen's side keeps."""
 
     held: Held
     session: Session
@@ -48,7 +49,7 @@ class Call:
     """A method of an engine is called."""
 
     number: int
-    """Later ones are higher."""
+    """Later calls have higher numbers."""
     engine: Held | None
     """None before there is any: `open`."""
     name: str
@@ -57,31 +58,30 @@ class Call:
     cancels: bool
     """It takes `cancel`: a `Cancel` may follow."""
     dropped: Sequence[int]
-    """Numbers of what the caller holds no longer: it is let go."""
+    """Numbers of objects that the caller no longer holds."""
 
 
 @dataclass(frozen=True)
 class Cancel:
-    """This call is to end at its next step."""
-
     call: int
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What came of a call: lists of what it `yielded`, and at the end what it `returned` or `raised`."""
+    """A reply to a call: a list of what it `yielded`, and at the end what it `returned` or `raised`."""
 
     call: int
     kind: Literal["yielded", "returned", "raised"]
     value: Any
     seen: int
-    """Of its engine, as it is now."""
+    """Tokens its engine has seen by now."""
     pending: tuple[int, ...]
 
 
 def together(events: Iterable[Event]) -> Iterator[list[Event]]:
-    """Joins quick tokens to a few at once: each message wakes the other process, which costs a small model 6%
-    of a token. Slow tokens and other events go as they come, behind the tokens that wait.
+    """Joins quick tokens: each message wakes the other process, which costs a small model 6% of a token.
+
+    Slow tokens and other events are sent at once, behind the tokens that wait.
     """
     waiting, was_token, came, sent = list[Event](), False, 0.0, 0.0
     for event in events:
@@ -120,18 +120,18 @@ class _Serving:
             kind, value = "raised", _for_others(error)
         try:
             self._reply(message.number, kind, value, engine)
-        except (TypeError, AttributeError, PicklingError) as error:  # what cannot be sent was not sent
+        except (TypeError, AttributeError, PicklingError) as error:  # nothing was sent
             self._reply(message.number, "raised", _for_others(error), engine)
 
     def _value(self, call: Call, engine: Any) -> Any:
-        """Does it, telling what it tells on the way."""
+        """Runs the call; what it yields is sent on the way."""
         if call.name == "open":
             return self._open(call.number, *call.args)
         args = [self._held[one.number] if isinstance(one, Held) else one for one in call.args]
         keywords = dict(call.keywords)
 
         def cancelled() -> bool:
-            # What comes behind a `Cancel` waits until this is over.
+            # Messages behind a `Cancel` wait until this is over.
             while self._cancelled != call.number and self._asked.poll(0):
                 self.take(self._pipe.recv())
             return self._cancelled == call.number
@@ -153,7 +153,7 @@ class _Serving:
         return value
 
     def _open(self, number: int, settings: Settings) -> tuple[Known, Any]:
-        """The first engine, and its tokenizer; tells how far it is."""
+        """Opens the first engine; returns it and its tokenizer, and sends its progress."""
         from h2o_chat.models.hub import stay_offline
         from h2o_chat.remote.engine_here import engine_here
 
@@ -175,7 +175,7 @@ class _Serving:
 
 
 def _for_others(error: Exception) -> Exception:
-    """What is raised on the screen's side: errors that somebody there expects as they are, others by name."""
+    """The error for the screen's side: expected errors as they are, others by name."""
     known = isinstance(error, H2OChatError) or (isinstance(error, OSError) and _is_pythons(error))
     if not known:
         error = RuntimeError(f"{type(error).__name__}: {error}").with_traceback(error.__traceback__)
@@ -188,7 +188,7 @@ def _is_pythons(error: OSError) -> bool:
 
 
 def serve(pipe: "Connection[Any, Any]") -> None:
-    """What the process does: it serves until nobody is at the other end."""
+    """Serves until nobody is at the other end."""
     serving = _Serving(pipe)
     try:
         while True:
@@ -199,7 +199,7 @@ def serve(pipe: "Connection[Any, Any]") -> None:
 
 
 def main() -> None:
-    """The program: its argument is the number of the socket."""
+    """Runs the process; its argument is the number of the socket."""
     # Whoever ends all of a session means the screen, which stops the answer and saves the memory, with this.
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)

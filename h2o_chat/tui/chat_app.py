@@ -189,7 +189,7 @@ class ChatApp(App[None], inherit_bindings=False):
             self.notify(f"{error.message} {error.hint}", severity="warning", markup=False)
 
     def exit(self, *args: Any, **kwargs: Any) -> None:
-        self.jobs.cancel()  # what there is of an answer is kept
+        self.jobs.cancel()  # the answer so far is kept
         if self._home:
             self._home.keep()
         if self.deadline:
@@ -201,7 +201,7 @@ class ChatApp(App[None], inherit_bindings=False):
             self.deadline.begin(ExitCode.MEMORY if isinstance(error, MemoryError) else ExitCode.BUG)
         super()._handle_exception(error)
 
-    # What the threads report
+    # Reports of the threads
 
     def _drain(self) -> None:
         if not self._beside.status.is_attached:
@@ -227,7 +227,7 @@ class ChatApp(App[None], inherit_bindings=False):
         if isinstance(report, Opened):
             self._watch()
 
-    # What the person does
+    # Keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "stop":

@@ -40,7 +40,7 @@ class Home:
         """
         if not isinstance(event, Key | Paste) or event.is_forwarded:
             return False
-        self._app.app_focus = True  # as Textual does, before it is asked who has the keyboard
+        self._app.app_focus = True  # Textual does so, too: the focus is asked for below
         if not self.away:
             return False
         if self._is_text(event):

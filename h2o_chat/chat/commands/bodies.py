@@ -1,4 +1,4 @@
-"""What the slash commands do, on the screen and in `--plain` alike; `table.py` lists them."""
+"""The bodies of the slash commands, for the screen and for `--plain`; `table.py` lists them."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -99,7 +99,7 @@ def setting_named(name: str) -> Callable[[Surface, str], None]:
     return lambda surface, words: setting(surface, f"{name} {words}")
 
 
-# What the memory holds
+# The memory
 
 
 def stats(surface: Surface, _: str) -> None:
@@ -181,7 +181,7 @@ def _pin(surface: Surface, index: int, on: bool) -> None:
     surface.run(lambda *_: pin_message(chat, index, on), "pinning", keeps_messages=True)
 
 
-# What was said
+# The messages
 
 
 def find(surface: Surface, words: str) -> None:

@@ -1,4 +1,4 @@
-"""What a command asks of the program it is typed into: the screen and `--plain` each implement `Surface`."""
+"""The interface of slash commands to where they are typed: the screen and `--plain` each are a `Surface`."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

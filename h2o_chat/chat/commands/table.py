@@ -16,7 +16,7 @@ Where = Literal["screen", "plain"]
 class Command:
     name: str
     arguments: str
-    """As they are shown; empty where there are none."""
+    """Shown behind the name; empty where there are none."""
     help: str
     body: Callable[[Surface, str], None] | None
     """Gets what stands behind the name. None: only the screen has it (`tui/prompt/screen_commands.py`)."""

@@ -35,7 +35,7 @@ class Chat:
 
     def __init__(self, engine: "Engine", settings: Settings, keeper: Keeper | None = None) -> None:
         self.engine = engine
-        self.makers = Makers()  # of the model: what sampling they recommend
+        self.makers = Makers()  # the makers of the model recommend a sampling
         self.keeper = keeper
         self.unkept = ""
         """Why it is not stored although it should have been."""
@@ -46,7 +46,6 @@ class Chat:
         self.state: CacheState | None = None
         """The newest state of the cache."""
         self.settings = settings
-        """What the conversation is held with."""
         self.system = settings.system
         """The system prompt of the conversation; it may differ from that of the settings."""
         self.template = choose(engine.tokenizer, settings.template)

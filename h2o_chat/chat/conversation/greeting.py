@@ -17,7 +17,7 @@ ABOUT = {
     smollm2.NAME: "SmolLM2 is a small model: it talks, and is often wrong about the world. Watch what it"
     " forgets, and what comes back when you ask for it. " + FOUR_LINES,
 }
-"""What is said once of each first model, before the first offer."""
+"""Said once about each first model, before the first offer."""
 
 
 def why_small(session: Session) -> str:

@@ -35,7 +35,7 @@ LEAST_GRAMS = 3
 LONG_GRAMS = 100
 """Above this length all grams must be repeated: letters and stories are often repeated with small changes."""
 OF, BEGIN = 4, 3
-"""Of the last OF answers BEGIN must repeat: then a loop begins."""
+"""BEGIN of the last OF answers must repeat: then a loop begins."""
 END = 32
 """This many answers in a row must not repeat: then it ends. The next one that repeats begins another."""
 LOOKED_AT = 128

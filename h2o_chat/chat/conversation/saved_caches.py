@@ -98,7 +98,7 @@ def _save(store: Store, engine: "Row", path: Path) -> None:
         older = [file for file in store.removable_caches(path.parent.name) if file != path]
         needed = max((file.stat().st_size for file in older), default=0)
         if not _full(path.parent, needed + FULL_BYTES):
-            raise  # that is not what is wrong
+            raise  # the disk has another fault
         for file in older:
             file.unlink(missing_ok=True)
             with suppress(OSError):

@@ -1,1 +1,1 @@
-"""What the cache remembers of a conversation, in words: folded from the event stream. No widgets."""
+"""The memory in words: what the cache still holds, folded from the event stream. No widgets."""

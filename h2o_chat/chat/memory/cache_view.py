@@ -110,7 +110,7 @@ class CacheView:
                 if event.new_tokens:
                     self.tok_s = event.tok_s
 
-    # What is asked
+    # Questions
 
     @property
     def seen(self) -> int:
@@ -213,7 +213,7 @@ class CacheView:
         """The message that a token belongs to."""
         return self.places.at(position)
 
-    # What is told
+    # Events
 
     def _take(self, cache: CacheState) -> None:
         self.cache = cache
@@ -235,7 +235,7 @@ class CacheView:
                 self.score.pop(position, None)
                 self.attended.pop(position, None)
         self._bitmaps.update(cache.holders)
-        if cache.heads:  # else nobody looks
+        if cache.heads:  # empty while nobody looks
             self.lives.add(cache.seen, self.hold)
         self.attended.update((position, cache.seen) for position in cache.attended if position in self.hold)
         self.went.extend(Went(cache.seen, token) for token in cache.gone)

@@ -99,7 +99,7 @@ def forgotten(memory: CacheView) -> list[Phrase]:
 
 
 def in_lines(memory: CacheView) -> list[str]:
-    """What is remembered, line by line, the oldest message first: for readers without a screen."""
+    """Lines about what is remembered, the oldest message first: for readers without a screen."""
     session, cache = memory.session, memory.cache
     if session is None or cache is None or not cache.seen:
         return ["nothing was read yet"]

@@ -95,9 +95,9 @@ class Words:
         if known is None or known.first != span.first:
             known = self._texts[span.index] = _Texts(span.first)
         if len(known.texts) == token.position - span.first:
-            known.texts.append(sys.intern(token.text))  # as many texts as the vocabulary has
+            known.texts.append(sys.intern(token.text))  # the vocabulary bounds how many there are
 
-    # What is asked
+    # Questions
 
     def at(self, position: int, text: str = "") -> Word | None:
         """The word that a token belongs to; None for a mark, a blank, or a token of the template.

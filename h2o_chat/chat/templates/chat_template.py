@@ -36,7 +36,7 @@ class Fed:
 
 class Template(Protocol):
     name: str
-    """What the session calls it: "model" for the model's own, or the name of a fallback."""
+    """Its name in the session: "model" for the model's own, or the name of a fallback."""
     marker: str | None
     """Ends an answer, beside the model's own end."""
 

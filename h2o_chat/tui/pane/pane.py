@@ -107,13 +107,13 @@ class Pane(Vertical):
     def start(self, work: Callable[[], None], doing: str) -> None:
         """Run work in the thread; its last report is `Done`."""
         if self.transcript.heat.memory.cursor is not None:
-            self.transcript.inspector.end()  # what is known of a token would stand before what goes on
+            self.transcript.inspector.end()  # the line about a token would hide what goes on
         self.divider.doing(doing)
         self.busy = True
         self.jobs.begin()
         self.jobs.start(work)
 
-    # What the person does
+    # Keys
 
     @property
     def stoppable(self) -> bool:
@@ -165,7 +165,7 @@ class Pane(Vertical):
         """Show an error in the transcript."""
         self.transcript.messages.error(error.code, error.message, error.hint)
 
-    # What a job reports
+    # Reports of a job
 
     def opening(self, name: str) -> None:
         """Show the stages of opening a model."""

@@ -33,7 +33,7 @@ def clipped(text: str, cells: int) -> str:
 
 
 def whole_words(text: str, cells: int) -> str:
-    """As many words as fit; at least the beginning of the first."""
+    """The first words, as many as fit; at least the beginning of one."""
     if cell_len(text) <= cells:
         return text
     shown = ""

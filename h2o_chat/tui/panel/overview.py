@@ -73,7 +73,7 @@ def _words(memory: CacheView, held: list[Held], inner: int, rows: int) -> list[L
 
 
 def _phrases(memory: CacheView, phrases: list[Phrase], inner: int) -> list[Line]:
-    """As many phrases side by side as fit."""
+    """Phrases side by side, as many as fit."""
     lines: list[Line] = []
     content = Content()
     spots: list[tuple[int, int, int]] = []

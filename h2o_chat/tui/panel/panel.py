@@ -106,7 +106,7 @@ class MemoryPanel(Widget, can_focus=True):
         ]
         return Content("  ").join([Content.styled(*name) for name in names])
 
-    # What the person does
+    # Keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "leave":

@@ -130,7 +130,7 @@ class RememberStrip(Widget, can_focus=True):
         self._drawn: tuple[object, ...] = ()
         self._cells: list[Cell] = []
 
-    # What is drawn
+    # Drawing
 
     def cells(self) -> list[Cell]:
         """The present cells; computed once for each state of the cache."""
@@ -245,7 +245,7 @@ class RememberStrip(Widget, can_focus=True):
             return token_label(model.rsplit("/", 1)[-1])
         return {"user": "you", "system": "sys"}.get(role, role)
 
-    # What the person does
+    # Keys and mouse
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return self._memory.cursor is not None if action == "leave" else True

@@ -65,7 +65,7 @@ def choices(before: str, themes: list[str]) -> list[Choice]:
         return [
             Choice(len(before) - len(typed), one + (" " if name in ("set", "export") else ""), one)
             for one in known
-            if one.startswith(typed) and typed not in known  # else it is typed out, and enter sends it
+            if one.startswith(typed) and typed not in known  # a name typed in full is sent by enter
         ]
     typed_path = path_being_typed(before)
     return [] if typed_path is None else _paths(len(before) - len(typed_path), typed_path)

@@ -120,7 +120,7 @@ class Conversations(ModalScreen[str | None]):
         """Type into the line before it has the keyboard."""
         typed_ahead(self._input, event)
 
-    # What is there
+    # The list
 
     def _look(self, first: Callable[[], None] | None = None) -> None:
         """Search in a thread; do something else there before."""
@@ -184,7 +184,7 @@ class Conversations(ModalScreen[str | None]):
     def _remark(self, text: str) -> None:
         self.query_one("#remark", Static).update(one_line(text))
 
-    # What the person does
+    # Keys
 
     def action_move(self, where: str) -> None:
         moves = {

@@ -27,7 +27,7 @@ FILE = "first-minute"
 BETWEEN_S = 1.2
 """Between two messages of the small talk, so that they are seen."""
 MARKS_S = 5.0
-"""The same when the marks were just explained, so that it is read."""
+"""Longer when the marks were just explained, so that it is read."""
 OWN_MOST = 2
 """A visitor who has typed this many messages is left alone."""
 
@@ -190,7 +190,7 @@ class Offers:
             self._show()
         return between
 
-    # What is reported
+    # Reports
 
     def _begin(self, chat: ChatLike) -> None:
         """Begin the offers in the first conversation with the small budget."""
@@ -237,7 +237,7 @@ class Offers:
         forgotten = f"{memory.evicted:,} of {memory.seen:,} tokens are forgotten"
         return f"{forgotten}; {what} was recalled. " if self._recalled else f"{forgotten}, {what} is not. "
 
-    # What is offered and played
+    # Offers
 
     def _show(self) -> None:
         if self._offers:

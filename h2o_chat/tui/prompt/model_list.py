@@ -115,7 +115,7 @@ class Models(ModalScreen[str | None]):
         )
         self._list.highlighted = 0
 
-    # What the person does
+    # Keys
 
     def action_move(self, step: int) -> None:
         assert self._list.highlighted is not None

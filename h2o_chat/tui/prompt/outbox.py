@@ -108,7 +108,7 @@ class Outbox(Widget):
         """Like `up` in the empty prompt."""
         self.take_back()
 
-    # What is drawn
+    # Drawing
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
         return len(self._shown())

@@ -236,4 +236,4 @@ ACTS: Mapping[str, Act] = {
     "edit last": lambda pane, _: bodies.edit_message(ScreenSurface(pane), None),
     "pin chosen": pin_chosen,
 }
-"""What commands and keys do, by name."""
+"""The bodies of commands and keys, by name."""

@@ -139,7 +139,7 @@ class SettingsScreen(ModalScreen[Changed | None]):
     def on_mount(self) -> None:
         self.query_one("#box").border_title = "settings"
 
-    # What stands in the fields
+    # The fields
 
     def _typed(self, name: str) -> str:
         field = self.query_one(f"#{name}")
@@ -183,7 +183,7 @@ class SettingsScreen(ModalScreen[Changed | None]):
             error = wrong
         self._wrong(name, error)
 
-    # What the person does
+    # Keys
 
     def on_input_submitted(self) -> None:
         self.action_apply()

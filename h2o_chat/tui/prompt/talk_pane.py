@@ -132,7 +132,7 @@ class TalkPane(Pane):
         """The conversation, while no job runs."""
         return self.chat if isinstance(self.chat, Chat) and not self.busy else None
 
-    # What a job reports
+    # Reports of a job
 
     def opened(self, chat: ChatLike) -> None:
         super().opened(chat)
@@ -193,7 +193,7 @@ class TalkPane(Pane):
     def heard(self, report: Report | Text) -> None:
         self.offers.heard(report)
 
-    # What the person does
+    # Keys and texts
 
     def send(self, text: str) -> bool:
         """Send the text, or run its command; False leaves it in the box, and the reason is shown."""
@@ -275,7 +275,7 @@ class TalkPane(Pane):
         index = len(talk.messages)
         pin, self.pins_next = self.pins_next, False
         self.current, message.state = message, "sent"
-        if not pin:  # so many tokens may not be protected: then nothing is said
+        if not pin:  # a pin may be refused: then nothing is said
             super().said(Said(index, "user", text))
             message.drawn = index
         self.write_hint()

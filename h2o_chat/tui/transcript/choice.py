@@ -85,7 +85,7 @@ class Choice:
             self._inspector.end()
         self._inspector.pick(token)
 
-    # What is done with it
+    # Actions on it
 
     def fold(self) -> None:
         """Fold or unfold the message; where none is marked, the first long one that is visible."""

@@ -80,7 +80,7 @@ def title(view: TurnView, width: int, caches: int) -> Content:
     speaker += f" · {view.remark}" if view.remark else ""
     right = gauge(view.hold, caches) if view.hold is not None and caches else ""
     if view.remark and cell_len(speaker) >= width - len(right):
-        right = ""  # what was recalled says more
+        right = ""  # the recalled messages say more
     name = fit(speaker, max(width - len(right), 0)) if right else speaker
     colour = "$accent" if view.marked else COLOURS.get(view.kind, MUTED)
     return Content.assemble((name, f"bold {colour}"), (right, MUTED)).truncate(max(width, 1))

@@ -81,7 +81,7 @@ class Heat:
             return GONE if gone else ""
         kind = self.memory.kind(position)
         if self.mode == "hold" and kind == "R" and level == LEVELS:
-            return ""  # what is new is held by all: that needs no colour
+            return ""  # new tokens are held by all: that needs no colour
         style = f"$heat-{level} on $heat-ground-{level}"  # `theme.py` has the ramp
         return style + (" strike" if gone else KINDS[kind])
 

@@ -84,7 +84,7 @@ class Inspector:
     def show_place(self, position: int) -> bool:
         """Scroll near the token's place in its message; False if that is not shown."""
         if (span := self.memory.span(position)) is None:
-            return True  # of no message: there is nowhere to go
+            return True  # it belongs to no message: there is nowhere to go
         if (view := self._messages.by_index.get(span.index)) is None:
             return False
         self._window.show_place(view, span.tokens.index(position) / len(span.tokens))

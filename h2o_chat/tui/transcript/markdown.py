@@ -145,7 +145,7 @@ def early_cut(source: str, width: int) -> Cut | None:
     if len(breaks) < 3:
         return None
     row, at = breaks[-3:-1]
-    # Of two blanks one would be lost; and that after a folded word may have a row of its own.
+    # One of two blanks would be lost; the blank after a folded word may have a row of its own.
     folded = row > 0 and source[row - 1] != " "
     seamless = source[at] not in _BEGINS and source[at - 1] == " " and source[at - 2] != " " and not folded
     return Cut(at, " ") if seamless else None

@@ -15,7 +15,7 @@ from h2o_chat.tui.transcript import markdown
 LIVE_CHARS = 2_000
 """Most characters that are drawn again as a text grows."""
 FEW_CHARS = 300
-"""The same where the text can be cut sooner: between blocks, or rows without markup."""
+"""Most of them where the text can be cut sooner: between blocks, or rows without markup."""
 SETTLED_CHARS = 3_000
 """Settled pieces of running text grow to about this size."""
 CARET = "▌"

@@ -144,7 +144,7 @@ class Messages:
 
     def open_answer(self, name: str, message: int) -> None:
         """Begin the answer that `stream` continues; `message` is its index in the conversation."""
-        for view in self.by_index.values():  # what was read is out of the way
+        for view in self.by_index.values():  # fold what was read before
             if not view.folded and view.kept_open is None and view.is_long:
                 view.folded = True
                 view.changed()

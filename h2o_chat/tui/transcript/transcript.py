@@ -79,7 +79,7 @@ class Transcript(ScrollView, can_focus=True):
         self._epoch = 0
         """Counts changes that make everything drawn wrong."""
 
-    # What is chosen
+    # The choice
 
     @property
     def selected(self) -> int | None:
@@ -272,7 +272,7 @@ class Transcript(ScrollView, can_focus=True):
         heat = (self.heat.version, self.heat.memory.cursor) if warm else None
         return self._epoch, heat, self.finder.version
 
-    # What is selected with the mouse
+    # The selection by mouse
 
     def selection_updated(self, selection: Selection | None) -> None:
         self._epoch += 1

@@ -26,7 +26,7 @@ class Divider(Widget):
         self._doing = ""
         self._pointed = ""
         self._offered: list[str] = []
-        """What is chosen, and the keys that act on it, each with its action."""
+        """The chosen message, and the keys that act on it, each with its action."""
         self._said = ""
         self._timer: Timer | None = None
         self._rows = 1

@@ -32,7 +32,7 @@ class Keys(Footer):
         shown = [key for key in super().compose() if isinstance(key, FooterKey)]
         docked = [key for key in shown if key.has_class("-command-palette")]
         for key in shown:
-            if key not in docked:  # else each is styled twice more, to become compact and not compact
+            if key not in docked:  # saves styling each twice more
                 key._watch_compact = _unheard  # type: ignore[method-assign]
         # The way to all other keys has room before any of them.
         helps = [key for key in shown if key.key == "f1"]

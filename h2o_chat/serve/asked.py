@@ -13,8 +13,6 @@ from h2o_chat.base.errors import UsageError, name_of
 from h2o_chat.base.utf8 import SLICE, decoded
 from h2o_chat.chat.conversation.message import LONGEST_CHARACTERS
 from h2o_chat.chat.files.batch_lines import SAMPLING
-from h2o_chat.chat.jobs import SAMPLING
-from h2o_chat.chat.message import LONGEST_CHARACTERS
 from h2o_chat.serve.errors import ApiError, wrong
 from h2o_chat.store import clean
 

@@ -8,8 +8,6 @@ from h2o_chat.base.config import Settings
 from h2o_chat.base.utf8 import encoded
 from h2o_chat.chat.conversation import loops
 from h2o_chat.chat.conversation.message import Message
-from h2o_chat.chat.message import Message
-from h2o_chat.chat.templates import Template, literal
 from h2o_chat.chat.templates.chat_template import Template, literal
 from h2o_chat.engine.request import Piece, Request
 from h2o_chat.events.events import Note, Session

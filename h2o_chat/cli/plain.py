@@ -227,7 +227,8 @@ class PlainChat:
                 case Turn():
                     self._answer(number, answer, event.text.removeprefix(answer))
                     self.lines.end_line()
-                    self._ended(event)
+                    if mark := _mark(event):
+                        self.lines.note(f"{mark}.")
 
     def _answer(self, number: int, before: str, more: str) -> str:
         if more and not before:
@@ -235,12 +236,6 @@ class PlainChat:
             self.lines.write(f"#{number} {self._speaker('assistant')}: ")
         self.lines.write(more)
         return before + more
-
-    def _ended(self, turn: Turn) -> None:
-        if turn.finish == "stopped" and not turn.prompt_tokens:
-            self.lines.note("stopped while it was read: nothing was sent.")
-        elif mark := MARKS.get(turn.finish):
-            self.lines.note(f"{mark}.")
 
     def reading(self, so_far: ReadSoFar) -> None:
         """Write the progress of reading, now and then."""
@@ -284,6 +279,13 @@ class PlainChat:
     def _speaker(self, role: str) -> str:
         model = self.chat.session.model.rsplit("/", 1)[-1]
         return {"user": "you", "assistant": model}.get(role, role)
+
+
+def _mark(turn: Turn) -> str:
+    """Why an answer has ended, where something ended it."""
+    if turn.finish == "stopped" and not turn.prompt_tokens:
+        return "stopped while it was read: nothing was sent"
+    return MARKS.get(turn.finish, "")
 
 
 def run(

@@ -1,7 +1,7 @@
 """A conversation: template -> engine -> store. The engine is handed in, so nothing here imports torch."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from h2o_chat.base.config import Sampling, Settings
@@ -11,7 +11,7 @@ from h2o_chat.chat.conversation import advice, loops
 from h2o_chat.chat.conversation.exchange import Exchange
 from h2o_chat.chat.conversation.feeding import longer_than_budget, pin_before, too_small, turn_tokens
 from h2o_chat.chat.conversation.holds import Holds
-from h2o_chat.chat.conversation.keeper import Keeper
+from h2o_chat.chat.conversation.keeper import Keeper, mark_branches
 from h2o_chat.chat.conversation.message import Message, as_event, give_texts, not_too_long, of_stored
 from h2o_chat.chat.conversation.restore import ended_in_marker, remember
 from h2o_chat.chat.conversation.spans import about_to_be, was_read
@@ -155,19 +155,6 @@ class Chat:
         """Whether anybody has spoken."""
         return self.messages != self._blank()
 
-    def go_on_with(self, engine: "Engine", settings: Settings) -> None:
-        """Takes another engine, which has read the conversation."""
-        self.engine, self.settings = engine, settings
-        self.session = replace(engine.session, template=self.template.name)
-        if self.keeper:
-            self.keeper.changed(engine.session, asdict(settings))
-            self.keeper.save_again(engine)
-        self.holds.forget()
-        self.state = None
-        if engine.seen:
-            self.look()
-            self.holds.share_out(self.messages, engine.seen)
-
     def close(self) -> None:
         if self.keeper:
             self.keeper.close()
@@ -210,7 +197,7 @@ class Chat:
         self.holds.forget()
         self.messages = of_stored(path) or self._blank()
         self.recall.read(self.messages)
-        self.keeper.mark_branches(self.messages)
+        mark_branches(self.keeper, self.messages)
         if path:
             self.system = path[0].text if path[0].role == "system" else None
         self._marked = bool(path) and ended_in_marker(self.engine.tokenizer, self.template, path[-1])

@@ -1,16 +1,21 @@
 """Going elsewhere by restoring: another answer, message, branch, conversation or cache."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from h2o_chat.base.config import Sampling, Settings
 from h2o_chat.base.errors import StoreError, UsageError
 from h2o_chat.base.progress import never, unheard
 from h2o_chat.chat.conversation.chat import Chat
+from h2o_chat.chat.conversation.keeper import mark_branches
 from h2o_chat.chat.conversation.message import numbered
 from h2o_chat.chat.conversation.restore import build_anew
 from h2o_chat.events.events import Event, Note, ReadSoFar
+
+if TYPE_CHECKING:  # importing torch takes seconds
+    from h2o_chat.engine.engine import Engine
 
 
 def regenerate(
@@ -70,7 +75,7 @@ def edit(
     chat.engine.reseed(chat.session.seed + len(said_here))
     unlike = [answer.text for one in said_here if one.text == text for answer in children(one.id)]
     yield from chat.send(text, sampling, cancel, pin=pinned, unlike=unlike)
-    chat.keeper.mark_branches(chat.messages)
+    mark_branches(chat.keeper, chat.messages)
     if len(chat.messages) <= index:  # stopped before it was read: nothing was said instead
         chat.go_to(leaf, progress)
         yield from chat.take_notes()
@@ -143,10 +148,24 @@ def rebuild(
         path = chat.keeper.path(chat.keeper.leaf)
         if not build_anew(engine, chat.template, notes, path, progress, cancel):
             return False
-    chat.go_on_with(engine, settings)
+    _take_engine(chat, engine, settings)
     chat.spell()  # a screen that shows it from its beginning forgets what the tokens were
     chat.notes += notes
     return True
+
+
+def _take_engine(chat: Chat, engine: "Engine", settings: Settings) -> None:
+    """Goes on with another engine, which has read the conversation."""
+    chat.engine, chat.settings = engine, settings
+    chat.session = replace(engine.session, template=chat.template.name)
+    if chat.keeper:
+        chat.keeper.changed(engine.session, asdict(settings))
+        chat.keeper.save_again(engine)
+    chat.holds.forget()
+    chat.state = None
+    if engine.seen:
+        chat.look()
+        chat.holds.share_out(chat.messages, engine.seen)
 
 
 @dataclass(frozen=True)

@@ -82,17 +82,6 @@ class Keeper:
         """
         return Keeper(self.store, conversation, self._session, self._settings)
 
-    def mark_branches(self, messages: Sequence[Message]) -> None:
-        """Sets `branch` of each message of the user in whose place others were said.
-
-        Raises:
-            StoreError: the conversation cannot be read.
-        """
-        branches = {} if self.conversation is None else self.store.branches(self.conversation)
-        for message in messages:
-            if message.role == "user" and message.id is not None:
-                message.branch = branches.get(message.id)
-
     def close(self) -> None:
         """Let the conversation go."""
         if self._writer is not None:
@@ -288,6 +277,18 @@ class Keeper:
             return
         if (path := self.saved(self.leaf)) is not None and path.exists():
             self.save(engine, self.leaf)
+
+
+def mark_branches(keeper: Keeper, messages: Sequence[Message]) -> None:
+    """Sets `branch` of each message of the user in whose place others were said.
+
+    Raises:
+        StoreError: the conversation cannot be read.
+    """
+    branches = {} if keeper.conversation is None else keeper.store.branches(keeper.conversation)
+    for message in messages:
+        if message.role == "user" and message.id is not None:
+            message.branch = branches.get(message.id)
 
 
 def _begun(keeper: Keeper) -> Writer | None:
